@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Range
 from sparrow.engines.sort_orders import scan_order
-from sparrow.engines.stream import lowered
+from sparrow.engines.stream import lower
 from sparrow.engines.stream.scan_reader import blocks
 from sparrow.plan import Scan
 
@@ -43,7 +43,7 @@ def density(scan: Scan, axes: tuple[int, int], bins: int, sample: bool) -> Densi
     sample
         Read at most 96 chunks, evenly spread in the scan order, each standing for those up to the next.
     """
-    (scan,) = lowered([scan])
+    (scan,) = lower([scan])
     sizes = (scan.schema.shape[axes[0]], scan.schema.shape[axes[1]])
     cells = tuple(min(bins, max(size, 1)) for size in sizes)
     grid = np.zeros(cells[0] * cells[1])

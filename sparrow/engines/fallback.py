@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparrow.core.indexing import View
-from sparrow.engines.stream import lowered
+from sparrow.engines.stream import lower
 from sparrow.plan import Scan, Step, rewritten, steps_below
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def prepared(engine: Engine, scans: Sequence[Scan]) -> list[Scan]:
             if step not in away:
                 waiting.extend(scan.source for scan in step.scans if isinstance(scan.source, Step))
     border = [step for step in reached if step in away]
-    lows = lowered([Scan(step, View.identity(step.schema.shape), step.schema) for step in border])
+    lows = lower([Scan(step, View.identity(step.schema.shape), step.schema) for step in border])
     now: dict[Step, Step | Relation] = {step: low.relation for step, low in zip(border, lows, strict=True)}
 
     def moved(scan: Scan) -> Scan:

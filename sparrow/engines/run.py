@@ -11,8 +11,8 @@ from sparrow.core.schema import check_array_ndim
 from sparrow.engines.explain import told
 from sparrow.engines.fallback import prepared
 from sparrow.engines.registry import STREAM, Engine, engine_for
-from sparrow.engines.stream import lowered, scan_reader
-from sparrow.engines.stream.operator import Evaluate, pieces, pieces_of
+from sparrow.engines.stream import lower, scan_reader
+from sparrow.engines.stream.operator import ReadRange, open_cursors, partition_bounds
 from sparrow.engines.tracing import explained, is_watched, watched
 from sparrow.kernels.entries import Block
 from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step, Weighted
@@ -97,7 +97,7 @@ def blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
             yield watch.entries(block)
 
 
-def stretches(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], list[Evaluate]]:
+def stretches(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], list[ReadRange]]:
     """Return how scans of one height are read stretch by stretch of their leading axis, in any order.
 
     Parameters
@@ -117,9 +117,9 @@ def stretches(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], 
     """
     with contextlib.ExitStack() as stack:
         watches = [stack.enter_context(watched(scan, STREAM)) for scan in scans]
-        plans = lowered([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
-        inside = [at for at in pieces(plans, scans[0].schema.shape[0]) if start < at < stop]
-        return [start, *inside, stop] if start < stop else [start], pieces_of(plans, start, stop)
+        plans = lower([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
+        inside = [at for at in partition_bounds(plans, scans[0].schema.shape[0]) if start < at < stop]
+        return [start, *inside, stop] if start < stop else [start], open_cursors(plans, start, stop)
 
 
 def scalars(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
@@ -167,9 +167,9 @@ def several(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     found = []
     with contextlib.ExitStack() as stack:
         watches = [stack.enter_context(watched(scan, run)) for scan in scans]
-        plans = lowered([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
+        plans = lower([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
         # All of them are held until the last one is there.
-        rooms = [stack.enter_context(scan_reader.room_for(plan)) for plan in plans]
+        rooms = [stack.enter_context(scan_reader.reserve_for(plan)) for plan in plans]
         work = zip(plans, rooms, strict=True)
         blocks = ordered_map(lambda one: scan_reader.entries(*one), work, settings.current().threads)
         for watch, block in zip(watches, blocks, strict=True):

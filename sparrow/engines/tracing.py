@@ -222,11 +222,10 @@ class _Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._relation, name)
 
-    few = False
+    is_small = False
 
-    def whole(self) -> Block:
-        """Never asked for: what is counted is chunks."""
-        raise AssertionError
+    def read_small(self) -> None:
+        """Return None: chunks are counted, so all elements are read as chunks."""
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk."""

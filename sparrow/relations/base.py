@@ -175,11 +175,11 @@ class Relation(Protocol):
         """Return the chunks that may hold entries of the box, sorted by the order. Reads no data pages."""
 
     @property
-    def few(self) -> bool:
-        """Whether the entries are no more than a chunk and come without reading files, so that ``whole`` gives them."""
+    def is_small(self) -> bool:
+        """Whether there is at most a chunk of elements, available without reading files: see ``read_small``."""
 
-    def whole(self) -> Block:
-        """Return all of few entries in one go, in the base order; not to be written to."""
+    def read_small(self) -> Block | None:
+        """Return all elements in the base order, read-only, if ``is_small``; else None."""
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk: coords by dimension number whatever the order, values in the dtype.
@@ -375,7 +375,7 @@ class MemoryRelation:
         self.schema = schema
         self.block = _laid_out(block, schema)
         self.nnz = len(block.values)
-        self.few = self.nnz <= _CHUNK
+        self.is_small = self.nnz <= _CHUNK
         self._labels = labels or {}
         self.label_keys = {dim: ("labels", id(found)) for dim, found in labels.items()} if labels else {}
         self.token = ("memory", next(_tokens))
@@ -397,7 +397,7 @@ class MemoryRelation:
     def by_rows(self) -> Block:
         """Return the entries, where rows are long with each told once: that is kept once it is known."""
         block = self.block
-        if self.few or isinstance(block, RowBlock) or not block.coords:
+        if self.is_small or isinstance(block, RowBlock) or not block.coords:
             return block
         found = RowBlock.of(block)
         if LONG_ROWS * len(found.heads.pointers) <= block.count:
@@ -471,7 +471,7 @@ class MemoryRelation:
             out.append(Chunk(last - first, low, high, (first, last)))
         return out
 
-    def whole(self) -> Block:
+    def read_small(self) -> Block:
         """Return the arrays."""
         return self.block
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sparrow import engines, storage
 from sparrow.core.indexing import Box, View
 from sparrow.core.schema import Schema, is_fill
-from sparrow.engines.stream import lowered
-from sparrow.engines.stream.operator import Computed
+from sparrow.engines.stream import lower
+from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Scan, Step, reduction
 from sparrow.relations.base import Chunk, MemoryRelation, Relation
@@ -50,10 +50,10 @@ def scan_of(source: Relation | Step, view: View | None = None) -> Scan:
     return Scan(source, view, source.schema.through(view))
 
 
-def computed(step: Step) -> Computed:
+def computed(step: Step) -> PhysicalOperator:
     """Return the relation that the stream engine makes of a step."""
-    (scan,) = lowered([scan_of(step)])
-    assert isinstance(scan.source, Computed)
+    (scan,) = lower([scan_of(step)])
+    assert isinstance(scan.source, PhysicalOperator)
     return scan.source
 
 
@@ -84,7 +84,7 @@ class _Around:
     def __init__(self, relation: Relation) -> None:
         self._relation = relation
 
-    few = False
+    is_small = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._relation, name)

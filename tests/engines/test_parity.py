@@ -23,7 +23,7 @@ from sparrow import engines
 from sparrow.core.schema import is_fill
 from sparrow.engines.duckdb import declines
 from sparrow.engines.duckdb import query_of as compile_scan
-from sparrow.engines.stream.operator import Computed
+from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.errors import InvalidValueError
 from sparrow.plan import Step
 from sparrow.plan.aggregates import REDUCTIONS
@@ -162,7 +162,7 @@ def agree(found: Any, expected: Any, rounded: bool = False) -> None:
 def no_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing be computed outside DuckDB."""
     for name in ("read", "source"):
-        monkeypatch.setattr(Computed, name, lambda *_, **__: pytest.fail("a step was computed outside DuckDB"))
+        monkeypatch.setattr(PhysicalOperator, name, lambda *_, **__: pytest.fail("a step was computed outside DuckDB"))
 
 
 def numpy(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.engines.stream import operator as derived
-from sparrow.engines.stream.cache import Cache, budget
-from sparrow.engines.stream.operator import Computed
+from sparrow.engines.stream.cache import Cache, cache_bytes
+from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block
 from sparrow.plan.aggregates import REDUCTIONS
@@ -38,7 +38,7 @@ def some_dense(shape: tuple[int, ...], seed: int, dtype: Any = float) -> np.ndar
 def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Any]:
     """How often each chunk of files was read, and each piece of an expression computed."""
     found: Counter[Any] = Counter()
-    for kind in (Snapshot, Computed):
+    for kind in (Snapshot, PhysicalOperator):
 
         def counting(self: Any, chunk: Any, dims: Any = None, read: Any = kind.read) -> Block:
             found[type(self).__name__, self.token, chunk.ref] += 1
@@ -313,7 +313,7 @@ def test_any_expressions_together_are_what_they_are_alone(
         else:
             C, c = (A + B, a + b) if kind == "add" else (A * B, a * b)
         known.append((C, c))
-    with patch.object(derived, "_PIECE_ROWS", 20), patch("sparrow.engines.stream.planner.budget", lambda: budget):
+    with patch.object(derived, "_PIECE_ROWS", 20), patch("sparrow.engines.stream.planner.cache_bytes", lambda: budget):
         found = sp.compute(*(tensor for tensor, _ in known))
     for tensor, (_, array) in zip(found, known, strict=True):
         np.testing.assert_allclose(tensor.to_numpy(), array)
@@ -353,7 +353,7 @@ def test_what_was_asked_for_least_recently_is_given_up() -> None:
     assert made == [0, 1, 2, 1]
     assert cache._room.nbytes == 160  # what is kept is reserved
     with sp.config(memory_limit="160MB"):
-        assert budget() <= memory.working() // 8
+        assert cache_bytes() <= memory.working() // 8
 
 
 def test_stretches_of_few_entries_at_the_ends_of_long_dimensions() -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.engines.stream.operator import Computed
+from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.errors import (
     InvalidValueError,
     MissingDependencyError,
@@ -100,12 +100,12 @@ def test_a_lazy_frame_reads_what_a_query_needs(tmp_path: Path, monkeypatch: pyte
 
     computed: list[int] = []
 
-    def computing(self: Any, chunk: Any, dims: Any = None, plain: Any = Computed.read) -> Any:
+    def computing(self: Any, chunk: Any, dims: Any = None, plain: Any = PhysicalOperator.read) -> Any:
         computed.append(chunk.low[0])
         return plain(self, chunk, dims)
 
     monkeypatch.setattr(Snapshot, "read", reading)
-    monkeypatch.setattr(Computed, "read", computing)
+    monkeypatch.setattr(PhysicalOperator, "read", computing)
     lazy = A.to_polars(lazy=True)
     both: Any = A + A[:, ::-1]
     assert not read

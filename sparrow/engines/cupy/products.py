@@ -21,7 +21,7 @@ from sparrow.engines.cupy.entries import Entries, Groups, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, halved, is_tiled, joined, tiles_of
 from sparrow.engines.sort_orders import product_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import pieces
+from sparrow.engines.stream.operator import partition_bounds
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Contract, Product, Scan
@@ -120,7 +120,7 @@ def _parts(
 def _gathered(scan: Scan, rows: int) -> Iterator[Block]:
     """Yield the entries of a scan, decoded on threads, in blocks of at least so many."""
     waiting: list[Block] = []
-    for block in scan_reader.mapped(scan, lambda block: block, product_order(scan), doing="multiplying"):
+    for block in scan_reader.map_blocks(scan, lambda block: block, product_order(scan), doing="multiplying"):
         waiting.append(block)
         if sum(one.count for one in waiting) >= rows:
             yield concatenate(waiting, scan.schema.ndim, scan.schema.dtype)
@@ -202,7 +202,7 @@ def multiplied(device: Device, node: Product, scans: list[Scan]) -> Tiled:
     held: list[_Rows | None] = []
 
     def panels() -> Iterator[_Rows | None]:
-        bounds = pieces([right], inner, max(min(device.room() // (4 * _HELD_BYTES), _MOST), 1))
+        bounds = partition_bounds([right], inner, max(min(device.room() // (4 * _HELD_BYTES), _MOST), 1))
         if len(bounds) > 2:
             for first, last in itertools.pairwise(bounds):
                 yield _panel(device, right, first, last)

@@ -19,7 +19,7 @@ from sparrow.core.schema import is_fill
 from sparrow.engines.cupy.device import Device, unordered
 from sparrow.engines.cupy.entries import Entries, Groups, regrouped, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, tiles_of
-from sparrow.engines.stream.operator import Computed, range_of
+from sparrow.engines.stream.operator import PhysicalOperator, range_slice
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Fold, Moments, State
 from sparrow.plan import Reduce, Scan
@@ -225,7 +225,7 @@ def scalars(device: Device, nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
     return [values[0] if len(values) else node.schema.fill_value for node, values in pairs]
 
 
-def reduced(device: Device, node: Reduce, scans: list[Scan]) -> Computed:
+def reduced(device: Device, node: Reduce, scans: list[Scan]) -> PhysicalOperator:
     """Return what computes a reduction over some axes: tile by tile where the leading axis stays, else as a whole."""
     (scan,) = scans
     schema = node.schema
@@ -245,9 +245,9 @@ def reduced(device: Device, node: Reduce, scans: list[Scan]) -> Computed:
         with lock:
             if not kept:
                 kept.append(_block(node, _gathered(device, [node], scan)))
-        return kept[0].take(range_of(kept[0].coords[0], start, stop)) if schema.ndim else kept[0]
+        return kept[0].take(range_slice(kept[0].coords[0], start, stop)) if schema.ndim else kept[0]
 
-    return Computed(node, [scan], lambda: [0, schema.shape[0]] if schema.shape[0] else [0], evaluate)
+    return PhysicalOperator(node, [scan], lambda: [0, schema.shape[0]] if schema.shape[0] else [0], evaluate)
 
 
 def _block(node: Reduce, found: _Found) -> Block:

@@ -17,8 +17,8 @@ import numpy as np
 
 from sparrow.engines.cupy.device import Device, tile_rows
 from sparrow.engines.cupy.entries import Entries, moved_in, moved_out
-from sparrow.engines.stream.cache import Cache, Shared, budget
-from sparrow.engines.stream.operator import Computed, Evaluate, pieces, pieces_of
+from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
+from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.plan import Scan, Step
@@ -30,7 +30,7 @@ __all__ = ["Builder", "Tile", "Tiled", "halved", "is_tiled", "joined", "lowered"
 
 T = TypeVar("T")
 
-Builder: TypeAlias = "Callable[[Device, Any, list[Scan]], Computed]"
+Builder: TypeAlias = "Callable[[Device, Any, list[Scan]], PhysicalOperator]"
 """Makes what computes a step, of the device, the step and its scans of relations."""
 
 
@@ -39,7 +39,7 @@ class _Readers:
 
     def __init__(self, first: int, last: int) -> None:
         self._bounds = first, last
-        self._made: dict[Hashable, Evaluate] = {}
+        self._made: dict[Hashable, ReadRange] = {}
         self._lock = threading.Lock()
 
     def read(self, scan: Scan, start: int, stop: int) -> Block:
@@ -47,7 +47,7 @@ class _Readers:
         key = scan.source.token, scan.view
         with self._lock:
             if key not in self._made:
-                (self._made[key],) = pieces_of([scan], *self._bounds)
+                (self._made[key],) = open_cursors([scan], *self._bounds)
             reader = self._made[key]
         return reader(start, stop)
 
@@ -73,7 +73,7 @@ class Tile:
         return self._found[key]
 
 
-class Tiled(Computed):
+class Tiled(PhysicalOperator):
     """The entries of a step whose tiles come of the same tiles of what it reads.
 
     Parameters
@@ -101,18 +101,18 @@ class Tiled(Computed):
         self.device, self.compute = device, compute
         below = [(_tiled(scan), scan) for scan in scans]
         self.weight: float = max([weight, *(inner.weight for inner, _ in below if inner is not None)])
-        found = (inner.inputs if inner is not None else (scan,) for inner, scan in below)
+        found = (inner.children if inner is not None else (scan,) for inner, scan in below)
         read = {(scan.source.token, scan.view): scan for scan in itertools.chain.from_iterable(found)}
         super().__init__(step, tuple(read.values()), self._cut, self._alone, begin=self._begin)
 
     def _cut(self) -> list[int]:
         shape = self.schema.shape
-        return _bounds(self.device, self.inputs, shape[0] if shape else 1, self.weight)
+        return _bounds(self.device, self.children, shape[0] if shape else 1, self.weight)
 
     def _alone(self, start: int, stop: int) -> Block:
         return self._begin(start, stop)(start, stop)
 
-    def _begin(self, first: int, last: int) -> Evaluate:
+    def _begin(self, first: int, last: int) -> ReadRange:
         readers = _Readers(first, last)
 
         def one(start: int, stop: int) -> Block:
@@ -140,7 +140,7 @@ def _bounds(device: Device, scans: Sequence[Scan], size: int, weight: float = 1.
     """Return ascending bounds along the leading dimension, of ``size``, between which what scans show is a tile."""
     if any(not scan.schema.ndim for scan in scans):
         return [0, size] if size else [0]
-    return pieces(scans, size, max(int(tile_rows(device) / weight), 1))
+    return partition_bounds(scans, size, max(int(tile_rows(device) / weight), 1))
 
 
 def tiles_of(device: Device, scan: Scan, work: Callable[[Entries], T], what: str) -> Iterator[T]:
@@ -162,7 +162,7 @@ def tiles_of(device: Device, scan: Scan, work: Callable[[Entries], T], what: str
         return
     size = scan.schema.shape[0] if scan.schema.ndim else 1
     inner = _tiled(scan)
-    bounds = _bounds(device, *((inner.inputs, size, inner.weight) if inner is not None else ([scan], size)))
+    bounds = _bounds(device, *((inner.children, size, inner.weight) if inner is not None else ([scan], size)))
     readers = _Readers(0, size)
 
     def one(start: int, stop: int) -> T:
@@ -223,8 +223,8 @@ def lowered(device: Device, builders: dict[type[Any], Builder], scans: Sequence[
         All steps below, those taken in before those that take them in.
     """
     uses = Counter(scan.source for step in steps for scan in step.scans if isinstance(scan.source, Step))
-    cache = Cache(budget())
-    made: dict[Step, Computed] = {}
+    cache = Cache(cache_bytes())
+    made: dict[Step, PhysicalOperator] = {}
     shared: dict[Step, Relation] = {}
 
     def moved(scan: Scan) -> Scan:
@@ -236,5 +236,5 @@ def lowered(device: Device, builders: dict[type[Any], Builder], scans: Sequence[
 
     for step in steps:
         computed = made[step] = builders[type(step)](device, step, [moved(scan) for scan in step.scans])
-        shared[step] = Shared(computed, cache) if uses[step] > 1 else computed
+        shared[step] = CachedRelation(computed, cache) if uses[step] > 1 else computed
     return [moved(scan) for scan in scans]

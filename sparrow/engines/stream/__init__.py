@@ -8,6 +8,6 @@ kind of step is in the module of its subject: ``elementwise``, ``reductions`` ov
 from __future__ import annotations
 
 from sparrow.engines.stream.engine import Stream
-from sparrow.engines.stream.planner import lowered
+from sparrow.engines.stream.planner import lower
 
-__all__ = ["Stream", "lowered"]
+__all__ = ["Stream", "lower"]

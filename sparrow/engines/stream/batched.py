@@ -17,14 +17,14 @@ import numpy as np
 
 from sparrow.core.indexing import Box, View
 from sparrow.engines.sort_orders import sorted_order
-from sparrow.engines.stream.operator import Computed, Evaluate, piece_of, pieces, pieces_of
+from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds, read_range
 from sparrow.kernels.entries import Block
 from sparrow.plan import Map, Product, Refill, Scan, Step, Triangle, narrowed
 from sparrow.plan.estimates import entries_expected, products_expected
 from sparrow.relations.base import Chunk
 from sparrow.runtime import memory
 
-__all__ = ["Sliced", "of_long_slices", "shown"]
+__all__ = ["BatchedOp", "has_large_slices", "shown"]
 
 _SHORT = 1 << 12
 """Slices that are told apart at most."""
@@ -37,7 +37,7 @@ _AT_ONCE = 2
 _SLICED = (Map, Product, Refill, Triangle)
 
 
-def of_long_slices(step: Step, inputs: Sequence[Scan]) -> bool:
+def has_large_slices(step: Step, inputs: Sequence[Scan]) -> bool:
     """Return whether slices of a step along its leading dimension are long, and steps of their own. Reads no data.
 
     Parameters
@@ -64,13 +64,15 @@ def of_long_slices(step: Step, inputs: Sequence[Scan]) -> bool:
     return narrowed(step, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
 
 
-def shown(step: Step, scan: Scan) -> Computed:
+def shown(step: Step, scan: Scan) -> PhysicalOperator:
     """Return the entries of a step that a scan of another relation shows."""
 
-    def begin(first: int, last: int) -> Evaluate:
-        return pieces_of([scan], first, last)[0]
+    def begin(first: int, last: int) -> ReadRange:
+        return open_cursors([scan], first, last)[0]
 
-    return Computed(step, [scan], lambda: pieces([scan], step.schema.shape[0]), partial(piece_of, scan), begin=begin)
+    return PhysicalOperator(
+        step, [scan], lambda: partition_bounds([scan], step.schema.shape[0]), partial(read_range, scan), begin=begin
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class _Part:
     chunk: Chunk | None
 
 
-class Sliced(Computed):
+class BatchedOp(PhysicalOperator):
     """The entries of a step, slice by slice along the leading dimension.
 
     Parameters
@@ -96,23 +98,23 @@ class Sliced(Computed):
         Returns the scan of a relation that has the entries of a step.
     """
 
-    few = False
+    is_small = False
 
     def __init__(self, step: Step, inputs: Sequence[Scan], lower: Callable[[Step], Scan]) -> None:
         self._step, self._lower = step, lower
-        self._kept: OrderedDict[int, tuple[Scan, Evaluate]] = OrderedDict()
+        self._kept: OrderedDict[int, tuple[Scan, ReadRange]] = OrderedDict()
         self._found: dict[int, list[tuple[_Part, int]]] = {}
         self._making = threading.RLock()
         super().__init__(step, inputs, tuple, self._unasked)
 
-    def _slice(self, at: int) -> tuple[Scan, Evaluate]:
+    def _slice(self, at: int) -> tuple[Scan, ReadRange]:
         """Return the scan of a slice and what reads its pieces; the last ones are kept, with what they hold."""
         with self._making:
             if at not in self._kept:
                 found = narrowed(self._step, (at, *(slice(None) for _ in self.schema.shape[1:])))
                 assert found is not None
                 scan = self._lower(found)
-                self._kept[at] = scan, pieces_of([scan], 0, scan.schema.shape[0])[0]
+                self._kept[at] = scan, open_cursors([scan], 0, scan.schema.shape[0])[0]
                 if len(self._kept) > _AT_ONCE:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(at)
@@ -125,7 +127,7 @@ class Sliced(Computed):
                 relation = self._slice(at)[0].relation
                 self._found[at] = []
                 for chunk in relation.chunks(View.identity(self.schema.shape[1:]).box()):
-                    span = relation.span(chunk) if isinstance(relation, Computed) else None
+                    span = relation.span(chunk) if isinstance(relation, PhysicalOperator) else None
                     start, stop = span or (chunk.low[0], chunk.high[0] + 1)
                     self._found[at].append((_Part(at, start, stop, None if span else chunk), chunk.rows))
             return self._found[at]

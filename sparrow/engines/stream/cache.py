@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from sparrow.core.indexing import Box, View
-from sparrow.engines.stream.operator import Computed, range_of
+from sparrow.engines.stream.operator import PhysicalOperator, range_slice
 from sparrow.kernels.entries import Block, concatenate
 from sparrow.relations.base import ArrowSource, Chunk, ParquetSource, Relation, ScanStats
 from sparrow.runtime import memory
@@ -23,10 +23,10 @@ from sparrow.runtime import memory
 if TYPE_CHECKING:
     from sparrow.core.schema import Schema
 
-__all__ = ["Cache", "Shared", "budget"]
+__all__ = ["Cache", "CachedRelation", "cache_bytes"]
 
 
-class Shared:
+class CachedRelation:
     """A relation several read, whose chunks a cache keeps.
 
     Parameters
@@ -71,16 +71,16 @@ class Shared:
         """Return what a SQL engine scans for the box."""
         return self._relation.source(box, order)
 
-    few = False
+    is_small = False
 
-    def whole(self) -> Block:
+    def read_small(self) -> Block:
         """Never asked for: what is kept for others is chunks."""
         raise AssertionError
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk, all of their coordinates: others may want those that this call does not."""
         relation = self._relation
-        span = relation.span(chunk) if isinstance(relation, Computed) else None
+        span = relation.span(chunk) if isinstance(relation, PhysicalOperator) else None
         if span is None:
             return self._cache.get((relation.token, chunk.ref), lambda: relation.read(chunk))
         if not relation.schema.shape:
@@ -93,11 +93,11 @@ class Shared:
         parts = []
         for low, high, piece in itertools.takewhile(lambda part: part[0] < span[1], self._own[first:]):
             block = self._cache.get((relation.token, low), lambda piece=piece: relation.read(piece))  # type: ignore[misc]
-            parts.append(block.take(range_of(block.coords[0], max(span[0], low), min(span[1], high))))
+            parts.append(block.take(range_slice(block.coords[0], max(span[0], low), min(span[1], high))))
         return concatenate(parts, relation.schema.ndim, relation.schema.dtype)
 
 
-def budget() -> int:
+def cache_bytes() -> int:
     """Return the bytes of what is kept for several, of those to work in beside the libraries."""
     return memory.share(8, beside=memory.limit() - memory.working())
 

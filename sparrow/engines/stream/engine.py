@@ -7,8 +7,8 @@ from typing import Any
 
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.elementwise.map import dense_cells
-from sparrow.engines.stream.planner import BUILDERS, lowered
+from sparrow.engines.stream.elementwise.map import evaluate_dense
+from sparrow.engines.stream.planner import BUILDERS, lower
 from sparrow.engines.stream.product.dense import matmul
 from sparrow.engines.stream.product.weighted import weighted
 from sparrow.engines.stream.reductions import scalars
@@ -25,7 +25,7 @@ ARRAYS: dict[type[Any], Callable[..., Any]] = {
     Contract: lambda node, scan: matmul(node.on([scan])),
     Accumulate: accumulated,
     Weighted: weighted,
-    Map: lambda node, *scans: dense_cells(node.on(scans)),
+    Map: lambda node, *scans: evaluate_dense(node.on(scans)),
 }
 """What computes nodes that are dense by nature, of the node and its scans of relations."""
 
@@ -52,33 +52,33 @@ class Stream:
 
     def entries(self, scan: Scan, own: bool = True) -> Block:
         """Return all entries of a scan, canonical, in memory; the caller's to keep and to write to, if ``own``."""
-        return scan_reader.entries(lowered([scan])[0] if isinstance(scan.source, Step) else scan, own=own)
+        return scan_reader.entries(lower([scan])[0] if isinstance(scan.source, Step) else scan, own=own)
 
     def blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""
-        yield from scan_reader.sorted_blocks(*lowered([scan]))
+        yield from scan_reader.sorted_blocks(*lower([scan]))
 
     def cell(self, scan: Scan) -> Any:
         """Return the one cell that a scan without axes shows."""
-        return scan_reader.cell(*lowered([scan]))
+        return scan_reader.cell(*lower([scan]))
 
     def unsorted(self, scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
         """Yield the entries of a scan in any order; only the coordinates along ``axes`` are wanted, all by default."""
-        yield from scan_reader.blocks(lowered([scan])[0], axes=axes)
+        yield from scan_reader.blocks(lower([scan])[0], axes=axes)
 
     def count(self, scan: Scan) -> int:
         """Return the number of entries of a scan."""
-        return scan_reader.count(*lowered([scan]))
+        return scan_reader.count(*lower([scan]))
 
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes of one scan."""
-        return scalars(nodes, *lowered(nodes[0].scans))
+        return scalars(nodes, *lower(nodes[0].scans))
 
     def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
         """Return the result of a node that is dense by nature."""
         if type(node) not in ARRAYS:
             raise UnsupportedError(str(self.declines(node) or f"{type(node).__name__} gives entries, no array"))
-        return ARRAYS[type(node)](node, *lowered(node.scans))
+        return ARRAYS[type(node)](node, *lower(node.scans))
 
     def manner(self, node: Node) -> str:
         """Return how it runs a node, in a few words for people; nothing where there is nothing to say."""

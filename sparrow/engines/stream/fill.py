@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sparrow.core.schema import is_fill
-from sparrow.engines.stream.operator import Computed, Evaluate, pieces_of
+from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors
 from sparrow.kernels.entries import Block, put
 from sparrow.plan import Refill, Scan
 
@@ -16,7 +16,7 @@ __all__ = ["refilled"]
 _PIECE_CELLS = 1 << 20
 
 
-def refilled(node: Refill, scan: Scan) -> Computed:
+def refilled(node: Refill, scan: Scan) -> PhysicalOperator:
     """Return the cells of a scan as entries beside the fill of the node."""
     old, schema = scan.schema, node.schema
     shape = schema.shape
@@ -37,8 +37,8 @@ def refilled(node: Refill, scan: Scan) -> Computed:
         step = max(_PIECE_CELLS // max(math.prod(shape[1:]), 1), 1)
         return [*range(0, shape[0], step), shape[0]]
 
-    def begin(first: int, last: int) -> Evaluate:
-        (piece,) = pieces_of([scan], first, last)
+    def begin(first: int, last: int) -> ReadRange:
+        (piece,) = open_cursors([scan], first, last)
         return lambda start, stop: listed(piece(start, stop), start, stop)
 
-    return Computed(node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin)
+    return PhysicalOperator(node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin)

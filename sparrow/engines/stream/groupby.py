@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import New, Range, View
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import opened, pieces
+from sparrow.engines.stream.operator import partition_bounds, pin
 from sparrow.kernels.entries import Block, flat_positions
 from sparrow.kernels.folds import Best, Fold, Running, State
 from sparrow.kernels.runs import group_starts, run_lengths
@@ -28,7 +28,7 @@ from sparrow.plan import Scan
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["Grouping", "Groups", "first_extreme", "in_order"]
+__all__ = ["GroupBy", "GroupState", "first_extreme", "is_in_flat_order"]
 
 _SMALL = 1 << 16
 """Cells of a dense array that are never too many."""
@@ -39,7 +39,7 @@ _WINDOW = 1 << 26
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+class GroupState:
     """Groups of entries, ascending: coordinates along the axes kept, numbers of entries, states of the folds."""
 
     coords: tuple[NDArray[Any], ...]
@@ -53,20 +53,20 @@ class Groups:
         arrays = [*self.coords, *(array for state in self.states for array in state)]
         return sum(a.nbytes for a in arrays) + (0 if self.counts is None else self.counts.nbytes)
 
-    def take(self, at: slice) -> Groups:
+    def take(self, at: slice) -> GroupState:
         """Return the groups in a slice."""
-        return Groups(
+        return GroupState(
             tuple(column[at] for column in self.coords),
             None if self.counts is None else self.counts[at],
             tuple(tuple(array[at] for array in state) for state in self.states),
         )
 
 
-def _joined(parts: Sequence[Groups]) -> Groups:
+def _joined(parts: Sequence[GroupState]) -> GroupState:
     if len(parts) == 1:
         return parts[0]
     counts = [part.counts for part in parts if part.counts is not None]
-    return Groups(
+    return GroupState(
         tuple(np.concatenate(columns) for columns in zip(*(part.coords for part in parts), strict=True)),
         np.concatenate(counts) if counts else None,
         tuple(
@@ -76,7 +76,7 @@ def _joined(parts: Sequence[Groups]) -> Groups:
     )
 
 
-class Grouping:
+class GroupBy:
     """The groups of a scan, for one reduction or several.
 
     Parameters
@@ -96,7 +96,7 @@ class Grouping:
     def __init__(self, scan: Scan, kept: tuple[int, ...], folds: Sequence[Fold], counted: bool, lead: bool) -> None:
         self.scan, self.kept, self.folds, self.counted = scan, kept, tuple(folds), counted
         self._lead = lead and bool(kept)
-        self._whole: Groups | None = None
+        self._whole: GroupState | None = None
         self._lock = threading.Lock()
 
     def cuts(self) -> list[int]:
@@ -107,7 +107,7 @@ class Grouping:
         size = axes[self.kept[0]].length
         if not size:
             return [0]
-        if scan_reader.is_few(self.scan):
+        if scan_reader.is_small(self.scan):
             return [0, size]
         order = _order(self.scan, self.kept)
         rows = _rows(self.scan, order)
@@ -117,11 +117,11 @@ class Grouping:
         if nbytes <= budget:
             return [0, size]
         if _leads(self.scan.view, self.kept, order):
-            return pieces([_permuted(self.scan, self.kept)], size)
+            return partition_bounds([_permuted(self.scan, self.kept)], size)
         count = min(-(-nbytes // budget), size)
         return [size * k // count for k in range(count + 1)]
 
-    def between(self, start: int, stop: int) -> Groups:
+    def between(self, start: int, stop: int) -> GroupState:
         """Return the groups between two bounds along the leading axis of the result; all of them are kept.
 
         Raises
@@ -141,18 +141,18 @@ class Grouping:
         found = self._gathered(self.scan.then(self.scan.view.then(self._key(start, stop))))
         dtype = self.scan.schema.coordinate_dtype(axis)
         leading = found.coords[0].astype(dtype) + np.asarray(start, dtype)
-        return Groups((leading, *found.coords[1:]), found.counts, found.states)
+        return GroupState((leading, *found.coords[1:]), found.counts, found.states)
 
-    def opened(self, start: int, stop: int) -> object:
+    def pin(self, start: int, stop: int) -> object:
         """Return what lets the groups between two bounds share what their entries are read of, while it is held."""
-        return opened(self.scan, self._key(start, stop)) if self._lead else None
+        return pin(self.scan, self._key(start, stop)) if self._lead else None
 
     def _key(self, start: int, stop: int) -> tuple[slice, ...]:
         """Return the part of the scan between two bounds along the leading axis of the result."""
         return (slice(None),) * self.kept[0] + (slice(start, stop),)
 
-    def _gathered(self, scan: Scan) -> Groups:
-        if scan_reader.is_few(scan):
+    def _gathered(self, scan: Scan) -> GroupState:
+        if scan_reader.is_small(scan):
             parts = list(self._groups(scan))
             return parts[0] if len(parts) == 1 else self._together(scan, parts)
         parts = []
@@ -163,15 +163,15 @@ class Grouping:
                 parts.append(part)
         return self._together(scan, parts)
 
-    def _together(self, scan: Scan, parts: Sequence[Groups]) -> Groups:
+    def _together(self, scan: Scan, parts: Sequence[GroupState]) -> GroupState:
         """Return successive groups as one."""
         if parts:
             return _joined(parts)
         coords = tuple(np.zeros(0, scan.schema.coordinate_dtype(k)) for k in self.kept)
         states = tuple(fold.empty(0) for fold in self.folds)
-        return Groups(coords, np.zeros(0, np.int64) if self.counted else None, states)
+        return GroupState(coords, np.zeros(0, np.int64) if self.counted else None, states)
 
-    def _groups(self, scan: Scan) -> Iterator[Groups]:
+    def _groups(self, scan: Scan) -> Iterator[GroupState]:
         """Yield the groups of a scan, ascending, none twice."""
         view, kept = scan.view, self.kept
         if view.size == 0:
@@ -181,7 +181,7 @@ class Grouping:
         anyhow = not (placed and not _positions_ascend(view, kept, order))
         leads = _leads(view, kept, order) and anyhow
         grouped = _grouped(scan.schema.shape, kept, self.folds)
-        block = scan_reader.at_once(scan) if leads and view.keeps_order(order) else None
+        block = scan_reader.read_small(scan) if leads and view.keeps_order(order) else None
         if block is not None:
             if block.count:
                 yield grouped(block)
@@ -191,11 +191,11 @@ class Grouping:
         fits = cells * (8 + _width(self.folds)) <= memory.limit() // 4
         scatters = small and fits and all(fold.scatters for fold in self.folds)
         # Entries without positions are read file by file where others stand beside those in order, merged where not.
-        first, others = ([], []) if placed else scan_reader.apart(scan.relation, view.box(), order)
+        first, others = ([], []) if placed else scan_reader.split_runs(scan.relation, view.box(), order)
         if leads and not (kept and others and scatters):
             chunks = None if placed or (kept and others) else first + others
             axes = None if placed else kept
-            yield from _runs(scan_reader.mapped(scan, grouped, order, chunks, axes, "reducing"), self.folds)
+            yield from _runs(scan_reader.map_blocks(scan, grouped, order, chunks, axes, "reducing"), self.folds)
             return
         if scatters and anyhow:
             yield _scattered(scan, order, kept, self.folds, self.counted)
@@ -247,7 +247,7 @@ def _positions_ascend(view: View, kept: tuple[int, ...], order: tuple[int, ...])
     return not kept and view.keeps_order(order)
 
 
-def in_order(scan: Scan) -> bool:
+def is_in_flat_order(scan: Scan) -> bool:
     """Return whether one scan gives all entries in the order of their flat positions."""
     return _positions_ascend(scan.view, (), _order(scan, ()))
 
@@ -266,23 +266,23 @@ def _placed(block: Block, kept: tuple[int, ...], shape: tuple[int, ...], folds: 
     return flat_positions([block.coords[k] for k in reduced], [shape[k] for k in reduced], block.count)
 
 
-def _grouped(shape: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold]) -> Callable[[Block], Groups]:
+def _grouped(shape: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold]) -> Callable[[Block], GroupState]:
     """Return the function that finds the groups of a block in which they stand together."""
 
-    def grouped(block: Block) -> Groups:
+    def grouped(block: Block) -> GroupState:
         columns = [block.coords[k] for k in kept]
         starts = group_starts(columns, block.count)
         positions = _placed(block, kept, shape, folds)
         with np.errstate(all="ignore"):
             states = tuple([fold.runs(block.values, starts, positions) for fold in folds])
-        return Groups(tuple([c[starts] for c in columns]), run_lengths(starts, block.count), states)
+        return GroupState(tuple([c[starts] for c in columns]), run_lengths(starts, block.count), states)
 
     return grouped
 
 
-def _runs(parts: Iterator[Groups], folds: Sequence[Fold]) -> Iterator[Groups]:
+def _runs(parts: Iterator[GroupState], folds: Sequence[Fold]) -> Iterator[GroupState]:
     """Yield the groups of successive blocks, ascending; the last of one may go on in the next."""
-    pending: Groups | None = None
+    pending: GroupState | None = None
     for part in parts:
         if pending is not None:
             if all(a[0] == b[0] for a, b in zip(pending.coords, part.coords, strict=True)):
@@ -298,7 +298,7 @@ def _runs(parts: Iterator[Groups], folds: Sequence[Fold]) -> Iterator[Groups]:
         yield pending
 
 
-def _absorb(earlier: Groups, later: Groups, folds: Sequence[Fold]) -> None:
+def _absorb(earlier: GroupState, later: GroupState, folds: Sequence[Fold]) -> None:
     """Merge one group into the first of the groups that come later, in place."""
     assert earlier.counts is not None
     assert later.counts is not None
@@ -340,7 +340,7 @@ class _Cells:
         if self._counts is not None and later._counts is not None:
             self._counts += later._counts
 
-    def groups(self, dtypes: Sequence[np.dtype[Any]]) -> Groups:
+    def groups(self, dtypes: Sequence[np.dtype[Any]]) -> GroupState:
         """Return the cells that hold something, their coordinates in the types given."""
         if self._counts is not None:
             found = self._counts != 0
@@ -348,7 +348,7 @@ class _Cells:
             found = np.logical_or.reduce([state[0] != 0 for state in self._states])
         at = np.flatnonzero(found)
         columns = (at,) if len(self._shape) == 1 else np.unravel_index(at, self._shape)
-        return Groups(
+        return GroupState(
             tuple(column.astype(dtype, copy=False) for column, dtype in zip(columns, dtypes, strict=True)),
             None if self._counts is None else self._counts[at],
             tuple(tuple(array[at] for array in state) for state in self._states),
@@ -357,7 +357,7 @@ class _Cells:
 
 def _scattered(
     scan: Scan, order: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold], counted: bool
-) -> Groups:
+) -> GroupState:
     """Return the groups of entries that come in any order, added to dense arrays.
 
     Where entries are many for each cell and folds can be merged, stretches of the chunks are added up side by side.
@@ -366,7 +366,7 @@ def _scattered(
     cells = tuple(shape[k] for k in kept)
     axes = None if any(fold.needs_positions for fold in folds) else kept
     # Positions have to ascend where a fold looks at them.
-    chunks = scan.relation.chunks(scan.view.box(), order) if axes is None else scan_reader.loose(scan, order)
+    chunks = scan.relation.chunks(scan.view.box(), order) if axes is None else scan_reader.unordered_chunks(scan, order)
 
     def keyed(block: Block) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
         keys = flat_positions([block.coords[k] for k in kept], cells, block.count)
@@ -409,7 +409,7 @@ def first_extreme(scan: Scan, fold: Best) -> int:
     best: NDArray[Any] | None = None
     start = np.zeros(1, np.int64)
     order = scan_order(scan)
-    chunks = scan_reader.loose(scan, order)
+    chunks = scan_reader.unordered_chunks(scan, order)
     for block in scan_reader.blocks(scan, order, chunks, axes=()):
         here = fold.runs(block.values, start, np.arange(block.count))[0]
         if best is None or bool(fold.beats(here, best)[0]):
@@ -431,7 +431,7 @@ def first_extreme(scan: Scan, fold: Best) -> int:
 
 def _first_absent(scan: Scan, order: tuple[int, ...], count: int) -> int:
     """Return the smallest flat position without an entry; the number of entries bounds it."""
-    chunks = scan_reader.loose(scan, order)
+    chunks = scan_reader.unordered_chunks(scan, order)
     for low in range(0, count + 1, _WINDOW):
         taken = np.zeros(min(_WINDOW, count + 1 - low), bool)
         for block in scan_reader.blocks(scan, order, chunks):

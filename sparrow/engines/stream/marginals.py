@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.operator import Computed
-from sparrow.engines.stream.product.chain import Chained
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.product.chain import ChainMatMulOp
 from sparrow.engines.stream.product.dense import matmul
 from sparrow.plan import Contract, Dense, Product, Reduce, Scan
 
@@ -79,7 +79,7 @@ class Marginals:
 def marginals_of(node: Reduce, scan: Scan) -> Marginals | None:
     """Return what computes a reduction of a product without forming it; None where it has to be formed."""
     relation = scan.relation
-    if not isinstance(relation, Computed) or node.name != "sum" or not scan.view.is_identity:
+    if not isinstance(relation, PhysicalOperator) or node.name != "sum" or not scan.view.is_identity:
         return None
     product = relation.token
     if not isinstance(product, Product) or not product.semiring.plain or product.mask is not None:
@@ -88,7 +88,7 @@ def marginals_of(node: Reduce, scan: Scan) -> Marginals | None:
     alike = dtype == node.schema.dtype and (dtype.kind == "c" or dtype in (np.float32, np.float64, np.int64, np.uint64))
     if not alike or len(node.kept) > 1 or node.schema.ndim != len(node.kept) or not _of_matrices(product):
         return None
-    factors = relation.scans if isinstance(relation, Chained) else relation.inputs
+    factors = relation.scans if isinstance(relation, ChainMatMulOp) else relation.children
     entries = sum(each.relation.stats(each.view.box()).rows for each in factors)
     sizes = [n for each in factors for n in each.schema.shape]
     return Marginals(product, factors, node.kept) if max(sizes) <= _SPREAD * entries + _FEW else None

@@ -31,9 +31,19 @@ from sparrow.relations.base import ArrowSource, Chunk, ScanStats, arrow_table, b
 from sparrow.runtime import memory, settings
 from sparrow.sorting import Aside, Spool
 
-__all__ = ["Computed", "Evaluate", "fit_one_piece", "holding", "opened", "piece_of", "pieces", "pieces_of", "range_of"]
+__all__ = [
+    "PhysicalOperator",
+    "ReadRange",
+    "fits_one_partition",
+    "holding",
+    "open_cursors",
+    "partition_bounds",
+    "pin",
+    "range_slice",
+    "read_range",
+]
 
-Evaluate: TypeAlias = Callable[[int, int], Block]
+ReadRange: TypeAlias = Callable[[int, int], Block]
 
 _PIECE_ROWS, _LEAST_ROWS = 1 << 18, 1 << 14
 _COPIES = 16
@@ -60,7 +70,7 @@ class _Below:
 class _Span:
     """A piece between two bounds along the leading dimension."""
 
-    evaluate: Evaluate
+    evaluate: ReadRange
     start: int
     stop: int
 
@@ -70,10 +80,10 @@ class _Opened:
 
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last = first, last
-        self.evaluate: Evaluate | None = None
+        self.evaluate: ReadRange | None = None
 
 
-class Computed:
+class PhysicalOperator:
     """The entries of a step, a relation that is computed when it is read.
 
     Parameters
@@ -114,10 +124,10 @@ class Computed:
         step: Step,
         inputs: Sequence[Scan],
         cuts: Callable[[], Sequence[int]],
-        evaluate: Evaluate,
+        evaluate: ReadRange,
         each: Callable[[Block], Block] | None = None,
         axes: Sequence[int] | None = None,
-        begin: Callable[[int, int], Evaluate] | None = None,
+        begin: Callable[[int, int], ReadRange] | None = None,
         most: Callable[[int, int], int] | None = None,
         total: Callable[[], Any] | None = None,
         rowwise: bool = False,
@@ -150,7 +160,7 @@ class Computed:
         return base_orders(len(self.schema.shape))
 
     @property
-    def inputs(self) -> tuple[Scan, ...]:
+    def children(self) -> tuple[Scan, ...]:
         """The scans that it reads."""
         return self._inputs
 
@@ -159,7 +169,7 @@ class Computed:
         """The number of entries: computed once, and kept."""
         if self._count is None:
             everything = Scan(self, View.identity(self.schema.shape), self.schema)
-            self._count = sum(scan_reader.mapped(everything, lambda block: block.count, axes=(), doing="counting"))
+            self._count = sum(scan_reader.map_blocks(everything, lambda block: block.count, axes=(), doing="counting"))
         return self._count
 
     def total(self) -> Any:
@@ -195,26 +205,26 @@ class Computed:
         for start, stop in itertools.pairwise(bounds):
             start, stop = max(start, first), min(stop, last + 1)
             if wanted is not None:
-                inside = wanted[range_of(wanted, start, stop)]
+                inside = wanted[range_slice(wanted, start, stop)]
                 start, stop = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 0)
             if start < stop:
                 rows = _PIECE_ROWS if self._most is None else self._most(start, stop)
                 out.append(Chunk(rows, (start, *low), (stop - 1, *high), _Span(evaluate, start, stop), False))
         return out
 
-    def opened(self, box: Box) -> object:
+    def pin(self, box: Box) -> object:
         """Return what lets the pieces of a box share what begins them for as long as it is held, however cut."""
         if any(len(r) == 0 for r in box.ranges) or not self.schema.shape:
             return None
         if self._own_order() is not None:
             below = self._inputs[0].relation
-            return below.opened(self._narrowed(box)) if isinstance(below, Computed) else None
+            return below.pin(self._narrowed(box)) if isinstance(below, PhysicalOperator) else None
         found = _Opened(box.ranges[0][0], box.ranges[0][-1] + 1)
         with self._opening:
             self._opened = [each for each in self._opened if each() is not None] + [weakref.ref(found)]
         return found
 
-    def _begun(self, first: int, last: int, begin: Callable[[int, int], Evaluate]) -> Evaluate:
+    def _begun(self, first: int, last: int, begin: Callable[[int, int], ReadRange]) -> ReadRange:
         """Return what begins the pieces between two bounds: what wider ones that are open share, if there is that."""
         with self._opening:
             for each in self._opened:
@@ -226,18 +236,18 @@ class Computed:
         return begin(first, last)
 
     @property
-    def few(self) -> bool:
+    def is_small(self) -> bool:
         """Whether it is one piece of few entries: then nothing is cut, counted or handed to threads on the way."""
         if self._few is None:
-            self._few = all(map(scan_reader.is_few, self._inputs)) and (
-                (self._merged is not None and fit_one_piece(self._inputs)) or len(self._pieces()) <= 2
+            self._few = all(map(scan_reader.is_small, self._inputs)) and (
+                (self._merged is not None and fits_one_partition(self._inputs)) or len(self._pieces()) <= 2
             )
         return self._few
 
-    def whole(self) -> Block:
+    def read_small(self) -> Block:
         """Compute the one piece."""
         if self._merged is not None:
-            return self._merged(*[scan_reader.at_once(scan) for scan in self._inputs])
+            return self._merged(*[scan_reader.read_small(scan) for scan in self._inputs])
         return self._evaluate(0, self.schema.shape[0] if self.schema.shape else 1)
 
     def _pieces(self) -> Sequence[int]:
@@ -262,12 +272,12 @@ class Computed:
             key[dim] = wanted
         return self._inputs[0].view.then(tuple(key), "orthogonal").box()
 
-    def apart(self, box: Box, order: tuple[int, ...] | None = None) -> tuple[list[Chunk], list[Chunk]]:
+    def split_runs(self, box: Box, order: tuple[int, ...] | None = None) -> tuple[list[Chunk], list[Chunk]]:
         """Return the pieces where they are the chunks of the input: those that it has in order, and beside."""
         order = self._own_order()
         if order is None or any(len(r) == 0 for r in box.ranges):
             return self.chunks(box), []
-        first, beside = scan_reader.apart(self._inputs[0].relation, self._narrowed(box), order)
+        first, beside = scan_reader.split_runs(self._inputs[0].relation, self._narrowed(box), order)
         return [self._seen(chunk, order) for chunk in first], [self._seen(chunk, order) for chunk in beside]
 
     def _seen(self, chunk: Chunk, order: tuple[int, ...]) -> Chunk:
@@ -334,7 +344,7 @@ class Computed:
         return ArrowSource(arrow_table(self.schema, concatenate(blocks, self.schema.ndim, self.schema.dtype)))
 
 
-def pieces(scans: Sequence[Scan], size: int, rows: int | None = None, more: float = 1) -> list[int]:
+def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, more: float = 1) -> list[int]:
     """Return bounds along the leading axis, of ``size`` cells, between which the scans have entries for one piece.
 
     Bounds come from the chunks of scans whose leading axis walks the leading dimension of an order; where there is
@@ -348,7 +358,7 @@ def pieces(scans: Sequence[Scan], size: int, rows: int | None = None, more: floa
         How many come of each that the scans show.
     """
     rows = max(int((_rows_of(scans) if rows is None else rows) / more), 1)
-    if fit_one_piece(scans, rows):
+    if fits_one_partition(scans, rows):
         return [0, size] if size else [0]
     steps: list[tuple[int, int]] = []
     for scan in scans:
@@ -386,7 +396,7 @@ def _rows_of(scans: Sequence[Scan]) -> int:
     return min(_PIECE_ROWS, max(memory.working() // width, _LEAST_ROWS))
 
 
-def fit_one_piece(scans: Sequence[Scan], rows: int | None = None) -> bool:
+def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
     """Return whether scans are known to have no more entries than one piece may: looks at counts, at no footers."""
     count = 0
     for scan in scans:
@@ -397,13 +407,13 @@ def fit_one_piece(scans: Sequence[Scan], rows: int | None = None) -> bool:
     return count < (_PIECE_ROWS if rows is None else rows)
 
 
-def piece_of(scan: Scan, start: int, stop: int) -> Block:
+def read_range(scan: Scan, start: int, stop: int) -> Block:
     """Return the canonical entries of a scan whose leading coordinate lies between two bounds, where they stand."""
     relation, schema = scan.relation, scan.schema
     shape = schema.shape
     if not shape:
         return scan_reader.entries(scan)
-    block = scan_reader.at_once(scan) if start == 0 and stop == shape[0] else None
+    block = scan_reader.read_small(scan) if start == 0 and stop == shape[0] else None
     if block is not None:
         return block
     part = scan.then(scan.view.then((slice(start, stop),)))
@@ -427,10 +437,10 @@ def _between(block: Block, chunk: Chunk, start: int, stop: int) -> Block:
     """Return the entries of a chunk, sorted by its first dimension, that lie between two bounds along it."""
     if start <= chunk.low[0] and chunk.high[0] < stop:
         return block
-    return block.take(range_of(block.coords[0], start, stop))
+    return block.take(range_slice(block.coords[0], start, stop))
 
 
-def range_of(column: NDArray[Any], start: int, stop: int) -> slice:
+def range_slice(column: NDArray[Any], start: int, stop: int) -> slice:
     """Return where an ascending column lies between two bounds."""
     if not len(column):
         return slice(0, 0)  # of any type: a bound need not fit
@@ -439,8 +449,8 @@ def range_of(column: NDArray[Any], start: int, stop: int) -> slice:
     return slice(int(first), int(last))
 
 
-def pieces_of(scans: Sequence[Scan], start: int, stop: int) -> list[Evaluate]:
-    """Return :func:`piece_of` for each scan, for pieces that lie between two bounds.
+def open_cursors(scans: Sequence[Scan], start: int, stop: int) -> list[ReadRange]:
+    """Return :func:`read_range` for each scan, for pieces that lie between two bounds.
 
     A chunk that lies in several pieces is read once. A scan whose entries do not come in the order of its axes is put
     in order once for all pieces, in memory or on disk, but for one in between that is read whole for a few of them.
@@ -448,31 +458,31 @@ def pieces_of(scans: Sequence[Scan], start: int, stop: int) -> list[Evaluate]:
     return [_pieces_of(scan, start, stop) for scan in scans]
 
 
-def _pieces_of(scan: Scan, start: int, stop: int) -> Evaluate:
+def _pieces_of(scan: Scan, start: int, stop: int) -> ReadRange:
     kept = _keeping(scan)
     if kept is not None:
         return kept(scan, start, stop).piece
-    return holding(opened(scan, (slice(start, stop),) if scan.view.ndim else ()), partial(piece_of, scan))
+    return holding(pin(scan, (slice(start, stop),) if scan.view.ndim else ()), partial(read_range, scan))
 
 
-def opened(scan: Scan, key: tuple[slice, ...]) -> object:
+def pin(scan: Scan, key: tuple[slice, ...]) -> object:
     """Return what lets the pieces of a part of a scan share what begins them, for as long as it is held."""
-    return scan.relation.opened(scan.view.then(key).box()) if isinstance(scan.relation, Computed) else None
+    return scan.relation.pin(scan.view.then(key).box()) if isinstance(scan.relation, PhysicalOperator) else None
 
 
-def holding(what: object, evaluate: Evaluate) -> Evaluate:
+def holding(what: object, evaluate: ReadRange) -> ReadRange:
     """Return ``evaluate``; what pieces share is held for as long as that is."""
     return partial(_evaluated, what, evaluate)
 
 
-def _evaluated(what: object, evaluate: Evaluate, start: int, stop: int) -> Block:
+def _evaluated(what: object, evaluate: ReadRange, start: int, stop: int) -> Block:
     return evaluate(start, stop)
 
 
 def _keeping(scan: Scan) -> type[_Whole | _Sorted | _PutAside] | None:
     """Return what keeps the entries of a scan for several pieces, None where they are read for each of them."""
     view = scan.view
-    if view.ndim and scan_reader.is_few(scan):
+    if view.ndim and scan_reader.is_small(scan):
         return _Sorted
     if not view.ndim or not view.size or view.repeats > _PASS:
         return None
@@ -559,10 +569,10 @@ class _Sorted:
         """Return the entries between two bounds."""
         with self._lock:
             if self._block is None:
-                self._block = piece_of(self._scan, *self._bounds)
+                self._block = read_range(self._scan, *self._bounds)
         if (start, stop) == self._bounds:
             return self._block
-        return self._block.take(range_of(self._block.coords[0], start, stop))
+        return self._block.take(range_slice(self._block.coords[0], start, stop))
 
 
 class _PutAside:
@@ -584,7 +594,7 @@ class _PutAside:
             if start <= aside.low[at] and aside.high[at] < stop:
                 found.append(aside.read(at))
             else:
-                own = range_of(aside.column(at, 0), start, stop)
+                own = range_slice(aside.column(at, 0), start, stop)
                 found.append(aside.read(at, own.start, own.stop))
         return concatenate(found, schema.ndim, schema.dtype)
 

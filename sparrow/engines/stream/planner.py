@@ -12,13 +12,13 @@ from typing import Any
 
 from sparrow.core.indexing import View
 from sparrow.engines.stream import fill, scan_reader, sort, structural
-from sparrow.engines.stream.batched import Sliced, of_long_slices, shown
-from sparrow.engines.stream.cache import Cache, Shared, budget
-from sparrow.engines.stream.elementwise.fusion import Program, fused
-from sparrow.engines.stream.elementwise.map import mapped_cells
-from sparrow.engines.stream.operator import Computed
+from sparrow.engines.stream.batched import BatchedOp, has_large_slices, shown
+from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
+from sparrow.engines.stream.elementwise.fusion import FusedKernel, fuse_maps
+from sparrow.engines.stream.elementwise.map import build_map
+from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.chain import multiplied
-from sparrow.engines.stream.reductions import reduced_cells, shared_scans
+from sparrow.engines.stream.reductions import group_by_scan, reduced_cells
 from sparrow.errors import UnsupportedError
 from sparrow.plan import (
     Concat,
@@ -37,9 +37,9 @@ from sparrow.plan import (
 )
 from sparrow.relations.base import MemoryRelation, Relation
 
-__all__ = ["BUILDERS", "lowered"]
+__all__ = ["BUILDERS", "lower"]
 
-BUILDERS: dict[type[Step], Callable[..., Computed]] = {
+BUILDERS: dict[type[Step], Callable[..., PhysicalOperator]] = {
     Concat: structural.joined,
     Product: multiplied,
     Reshape: structural.reshaped,
@@ -55,7 +55,7 @@ _DEEPEST = 24
 """Steps that are computed one inside the other."""
 
 
-def lowered(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
+def lower(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
     """Return scans of relations that hold the entries of a plan, computed when they are read.
 
     Parameters
@@ -96,7 +96,7 @@ def _inputs_of_one(scan: Scan) -> Sequence[Scan]:
     return inputs
 
 
-def _computed(step: Step, scans: Sequence[Scan]) -> Computed:
+def _computed(step: Step, scans: Sequence[Scan]) -> PhysicalOperator:
     """Return what computes the entries of a step by itself, of scans of relations.
 
     Raises
@@ -108,21 +108,21 @@ def _computed(step: Step, scans: Sequence[Scan]) -> Computed:
     if build is not None:
         return build(step, *scans)
     if isinstance(step, Map):
-        program = Program([step])
-        return mapped_cells(program, program.scans)
+        program = FusedKernel([step])
+        return build_map(program, program.scans)
     if isinstance(step, Reduce):
         return reduced_cells([step], scans[0])[0]
     raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
 
 
-def _whole(step: Step, scans: Sequence[Scan]) -> Sliced | None:
+def _whole(step: Step, scans: Sequence[Scan]) -> BatchedOp | None:
     """Return what computes the entries of a step slice by slice, None where its slices are no longer than pieces."""
-    return Sliced(step, scans, _alone) if of_long_slices(step, scans) else None
+    return BatchedOp(step, scans, _alone) if has_large_slices(step, scans) else None
 
 
 def _alone(step: Step) -> Scan:
     """Return the scan of a relation that has the entries of a step."""
-    (found,) = lowered([Scan(step, View.identity(step.schema.shape), step.schema)])
+    (found,) = lower([Scan(step, View.identity(step.schema.shape), step.schema)])
     return found if found.view.is_identity else Scan(shown(step, found), View.identity(step.schema.shape), step.schema)
 
 
@@ -132,9 +132,9 @@ class _Lowering:
     def __init__(self, steps: list[Step], roots: Sequence[Scan], share: bool) -> None:
         self._made: dict[Hashable, Relation] = {}
         self._depth: dict[Hashable, int] = {}
-        programs = fused(steps, roots)
-        groups = shared_scans(steps)
-        ready = {node: Program(calls) for node, calls in programs.items()}
+        programs = fuse_maps(steps, roots)
+        groups = group_by_scan(steps)
+        ready = {node: FusedKernel(calls) for node, calls in programs.items()}
         together = {node: group for group in groups for node in group}
         inside = {call for calls in programs.values() for call in calls[:-1]}
         takes: list[Sequence[Scan]] = [program.scans for program in ready.values()]
@@ -143,7 +143,7 @@ class _Lowering:
         takes += [(scan,) for scan in roots]
         uses = Counter(token for scans in takes for token in {scan.source.token for scan in scans})
         self._shared = {token for token, count in uses.items() if share and count > 1}
-        self._cache = Cache(budget())
+        self._cache = Cache(cache_bytes())
         for step in steps:
             if step in inside or step in self._made:
                 continue
@@ -153,7 +153,7 @@ class _Lowering:
             if sliced is not None:
                 self._keep(step, sliced, below)
             elif isinstance(step, Map):
-                self._keep(step, mapped_cells(ready[step], reads), below)
+                self._keep(step, build_map(ready[step], reads), below)
             elif isinstance(step, Reduce):
                 group = together[step]
                 (scan,) = reads
@@ -163,14 +163,14 @@ class _Lowering:
                 self._keep(step, _computed(step, reads), below)
         self.scans = self._on(roots)
 
-    def _keep(self, step: Step, computed: Computed, below: Sequence[Scan]) -> None:
+    def _keep(self, step: Step, computed: PhysicalOperator, below: Sequence[Scan]) -> None:
         depth = 1 + max((self._depth.get(scan.source.token, 0) for scan in below), default=0)
         relation: Relation = computed
         if depth > _DEEPEST:
             whole = Scan(computed, View.identity(computed.schema.shape), computed.schema)
             relation, depth = MemoryRelation(computed.schema, scan_reader.entries(whole)), 0
         elif step in self._shared:
-            relation = Shared(computed, self._cache)
+            relation = CachedRelation(computed, self._cache)
         self._made[step], self._depth[step] = relation, depth
 
     def _on(self, scans: Sequence[Scan]) -> list[Scan]:
@@ -182,5 +182,7 @@ class _Lowering:
         token = scan.source.token
         if token not in self._made:
             in_memory = isinstance(source, MemoryRelation)
-            self._made[token] = Shared(source, self._cache) if token in self._shared and not in_memory else source
+            self._made[token] = (
+                CachedRelation(source, self._cache) if token in self._shared and not in_memory else source
+            )
         return self._made[token]

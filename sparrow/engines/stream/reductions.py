@@ -14,25 +14,25 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.groupby import Grouping, Groups, first_extreme, in_order
+from sparrow.engines.stream.groupby import GroupBy, GroupState, first_extreme, is_in_flat_order
 from sparrow.engines.stream.marginals import marginals_of
-from sparrow.engines.stream.operator import Computed, Evaluate, holding
+from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, holding
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Best, Fold, Running
 from sparrow.plan import Reduce, Scan, Step
 from sparrow.plan.aggregates import Totals
 
-__all__ = ["Together", "reduced_cells", "scalars", "shared_scans"]
+__all__ = ["FusedReductions", "group_by_scan", "reduced_cells", "scalars"]
 
 _Array: TypeAlias = NDArray[Any]
 
 _lock = threading.Lock()
-_kept: WeakKeyDictionary[Step, tuple[Together, int]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Step, tuple[FusedReductions, int]] = WeakKeyDictionary()
 """The groups of reductions, for as long as these are there: computing a result again reads nothing."""
 
 
-class Together:
+class FusedReductions:
     """Reductions of one scan to the same axes, computed by one pass over it.
 
     Parameters
@@ -57,7 +57,7 @@ class Together:
         self._slots = {key: k for k, key in enumerate(folds)}
         kept = nodes[0].kept
         self._scan = scan
-        self.grouping = Grouping(scan, kept, list(folds.values()), counted, nodes[0].axes[:1] == kept[:1])
+        self.grouping = GroupBy(scan, kept, list(folds.values()), counted, nodes[0].axes[:1] == kept[:1])
 
     # Nodes are given, not kept: this is kept for as long as they are there.
 
@@ -65,7 +65,7 @@ class Together:
         """Return the one result of a reduction over all axes, by its number among the nodes."""
         return [*self._answered(number, node, self.grouping.between(0, 1), 1), node.schema.fill_value][0]
 
-    def computed(self, number: int, node: Reduce) -> Computed:
+    def computed(self, number: int, node: Reduce) -> PhysicalOperator:
         """Return the entries of a reduction, by its number among the nodes."""
         schema = node.schema
         marginals = marginals_of(node, self._scan) if len(self._meanings) == 1 else None
@@ -89,14 +89,14 @@ class Together:
             absent = is_fill(values, schema.fill_value)
             return block.take(~absent) if np.count_nonzero(absent) else block
 
-        def begin(first: int, last: int) -> Evaluate:
-            return holding(self.grouping.opened(first, last), evaluate)
+        def begin(first: int, last: int) -> ReadRange:
+            return holding(self.grouping.pin(first, last), evaluate)
 
         if marginals is None:
-            return Computed(node, [self._scan], cuts, evaluate, begin=begin if schema.shape else None)
-        return Computed(node, marginals.scans, cuts, evaluate, most=lambda start, stop: stop - start)
+            return PhysicalOperator(node, [self._scan], cuts, evaluate, begin=begin if schema.shape else None)
+        return PhysicalOperator(node, marginals.scans, cuts, evaluate, most=lambda start, stop: stop - start)
 
-    def _answered(self, number: int, node: Reduce, groups: Groups, size: int) -> _Array:
+    def _answered(self, number: int, node: Reduce, groups: GroupState, size: int) -> _Array:
         """Return the results of the groups that have entries, of ``size`` in all."""
         meaning = self._meanings[number]
         totals = Totals(groups.counts, node.cells, meaning.fill, node.stored)
@@ -107,7 +107,7 @@ class Together:
         return values
 
 
-def shared_scans(steps: Iterable[Step]) -> list[list[Reduce]]:
+def group_by_scan(steps: Iterable[Step]) -> list[list[Reduce]]:
     """Return the reductions among steps in groups that one scan computes, adding up in the same order as alone."""
     groups: dict[Hashable, list[Reduce]] = defaultdict(list)
     for step in steps:
@@ -119,12 +119,12 @@ def shared_scans(steps: Iterable[Step]) -> list[list[Reduce]]:
     return list(groups.values())
 
 
-def reduced_cells(nodes: Sequence[Reduce], scan: Scan) -> list[Computed]:
+def reduced_cells(nodes: Sequence[Reduce], scan: Scan) -> list[PhysicalOperator]:
     """Return the entries of reductions that share a scan, of a relation."""
     with _lock:
         together = _kept.get(nodes[0], (None, 0))[0]
         if together is None or any(_kept.get(node) != (together, k) for k, node in enumerate(nodes)):
-            together = Together(nodes, scan)
+            together = FusedReductions(nodes, scan)
             for k, node in enumerate(nodes):
                 _kept[node] = together, k
     return [together.computed(k, node) for k, node in enumerate(nodes)]
@@ -143,16 +143,16 @@ def scalars(nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
         sums = None if marginals is None else marginals.values()
         if sums is not None:
             return [sums[0]]
-        if node.name in ("argmin", "argmax") and not node.stored and scan.schema.size and not in_order(scan):
+        if node.name in ("argmin", "argmax") and not node.stored and scan.schema.size and not is_in_flat_order(scan):
             return [np.int64(first_extreme(scan, Best(scan.schema.dtype, node.name == "argmax")))]
-    together = Together(nodes, scan)
+    together = FusedReductions(nodes, scan)
     return [together.scalar(k, node) for k, node in enumerate(nodes)]
 
 
 def _total(node: Reduce, scan: Scan) -> Any:
     """Return a sum of all entries that is had without them, None where it is not."""
     relation = scan.relation
-    if not isinstance(relation, Computed) or node.name != "sum" or not scan.view.is_identity:
+    if not isinstance(relation, PhysicalOperator) or node.name != "sum" or not scan.view.is_identity:
         return None
     alike = node.schema.dtype == scan.schema.dtype and scan.schema.fill_value == 0
     return relation.total() if alike else None

@@ -24,9 +24,20 @@ from sparrow.runtime import buffer_pool, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "apart", "at_once", "blocks", "cell", "count", "entries", "is_few", "loose", "mapped", "reader", "room_for",
-    "sorted_blocks", "trimmed",
-]  # fmt: skip
+    "blocks",
+    "cell",
+    "clip_to_view",
+    "count",
+    "entries",
+    "is_small",
+    "map_blocks",
+    "read_small",
+    "reader",
+    "reserve_for",
+    "sorted_blocks",
+    "split_runs",
+    "unordered_chunks",
+]
 
 T = TypeVar("T")
 
@@ -58,24 +69,24 @@ def blocks(
     axes
         The axes whose coordinates are wanted, all by default; the columns of the others may hold anything.
     """
-    yield from mapped(scan, lambda block: block, order, chunks, axes)
+    yield from map_blocks(scan, lambda block: block, order, chunks, axes)
 
 
-def apart(relation: Relation, box: Box, order: tuple[int, ...]) -> tuple[list[Chunk], list[Chunk]]:
+def split_runs(relation: Relation, box: Box, order: tuple[int, ...]) -> tuple[list[Chunk], list[Chunk]]:
     """Return the chunks of a relation that has files beside those in order: the ones in order, and the others.
 
     Each is sorted in itself. For those who add up entries in any order, whom that spares to merge them.
     """
-    found = getattr(relation, "apart", None)
+    found = getattr(relation, "split_runs", None)
     return (relation.chunks(box, order), []) if found is None else found(box, order)
 
 
-def loose(scan: Scan, order: tuple[int, ...]) -> list[Chunk]:
-    """Return all chunks of :func:`apart` of a scan."""
-    return [chunk for chunks in apart(scan.relation, scan.view.box(), order) for chunk in chunks]
+def unordered_chunks(scan: Scan, order: tuple[int, ...]) -> list[Chunk]:
+    """Return all chunks of :func:`split_runs` of a scan."""
+    return [chunk for chunks in split_runs(scan.relation, scan.view.box(), order) for chunk in chunks]
 
 
-def mapped(
+def map_blocks(
     scan: Scan,
     work: Callable[[Block], T],
     order: tuple[int, ...] | None = None,
@@ -120,7 +131,7 @@ def reader(scan: Scan, order: tuple[int, ...], axes: Sequence[int] | None = None
     dims = None if axes is None else _dims(view, axes)
     if view.is_identity:
         return lambda chunk: relation.read(chunk, dims)
-    return lambda chunk: _shown(trimmed(relation.read(chunk, dims), view, order, chunk), scan)
+    return lambda chunk: _shown(clip_to_view(relation.read(chunk, dims), view, order, chunk), scan)
 
 
 def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
@@ -152,7 +163,7 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
     known = outer_entries(scan.relation.token)
     if known is not None and scan.view.is_identity:  # who has no room for them need not wait for that to show
         memory.check(known * memory.entry_bytes(scan.schema), lambda: _told(scan), _REMEDY)
-    block = at_once(scan)
+    block = read_small(scan)
     if block is not None:
         if not own and room is None:
             return block
@@ -165,11 +176,11 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
             return block
         return block.copy(schema.coordinate_dtypes, schema.dtype)  # these are the caller's
     if room is None:
-        with room_for(scan) as room:
+        with reserve_for(scan) as room:
             return entries(scan, room)
     if scan.view.size == 0:
         return _collected(scan, iter(()), 0, room)
-    rows_at = listed_rows(scan)
+    rows_at = find_listed_rows(scan)
     if rows_at is not None:
         return _gathered(scan, rows_at, room)
     order = sorted_order(scan)
@@ -199,7 +210,7 @@ def _turned(scan: Scan) -> Block | None:
     return Block(tuple(c.astype(kind, copy=False) for c, kind in zip(coords, kinds, strict=True)), block.values)
 
 
-def listed_rows(scan: Scan) -> Stretches | None:
+def find_listed_rows(scan: Scan) -> Stretches | None:
     """Return where the entries of each row stand, if a scan shows a list of whole rows of entries in memory."""
     relation, view = scan.relation, scan.view
     if not isinstance(relation, MemoryRelation) or view.axes[:1] != (Listed(0, 0, view.shape[0] if view.ndim else 0),):
@@ -232,7 +243,7 @@ def _out_of_order(view: View, order: tuple[int, ...]) -> int:
     return next(k for k in range(view.ndim + 1) if [dim for dim in rest if dim not in dims[:k]] == dims[k:])
 
 
-def room_for(scan: Scan) -> memory.Reservation:
+def reserve_for(scan: Scan) -> memory.Reservation:
     """Return room for the entries of a scan, none taken yet."""
     return memory.reserve(0, _told(scan), _REMEDY)
 
@@ -244,21 +255,21 @@ def _told(scan: Scan) -> str:
     return f"the entries of shape {scan.schema.shape}"
 
 
-def is_few(scan: Scan) -> bool:
+def is_small(scan: Scan) -> bool:
     """Return whether a scan shows at most the entries of one chunk, in memory or computed of such: see ``at_once``."""
     view = scan.view
-    return scan.relation.few and view.repeats <= 1 and view.size > 0
+    return scan.relation.is_small and view.repeats <= 1 and view.size > 0
 
 
-def at_once(scan: Scan) -> Block | None:
+def read_small(scan: Scan) -> Block | None:
     """Return few entries, canonical in the order of the view's axes, without chunks; not to be written to.
 
     None where they are not few.
     """
     view, relation = scan.view, scan.relation
-    if not relation.few or view.repeats > 1 or not view.size:
+    if not relation.is_small or view.repeats > 1 or not view.size:
         return None
-    block = relation.whole()
+    block = relation.read_small()
     if view.is_identity:
         return block
     order, cut = relation.orders[0], view.cut
@@ -269,7 +280,7 @@ def at_once(scan: Scan) -> Block | None:
         block = _stretch(block, scan)
     else:
         everything = Chunk(block.count, (0,) * len(order), tuple([n - 1 for n in view.base_shape]), None)
-        block = _shown(trimmed(block, view, order, everything), scan)
+        block = _shown(clip_to_view(block, view, order, everything), scan)
     if not view.axes or view.keeps_order(order):
         return block
     return in_order(block, scan.schema.shape, _out_of_order(view, order))
@@ -415,7 +426,7 @@ def sorted_blocks(scan: Scan) -> Iterator[Block]:
         return
     from sparrow.sorting import Rows, sorter
 
-    rows = mapped(scan, lambda block: Rows(block.coords, block.values), doing="putting in order")
+    rows = map_blocks(scan, lambda block: Rows(block.coords, block.values), doing="putting in order")
     yield from sorter.sorted_blocks(rows, scan.schema)
 
 
@@ -426,7 +437,7 @@ def count(scan: Scan) -> int:
         return relation.nnz
     if view.size == 0:
         return 0
-    rows = listed_rows(scan)
+    rows = find_listed_rows(scan)
     if rows is not None:
         return int(rows.lengths.sum())
     order = scan_order(scan)
@@ -437,11 +448,11 @@ def count(scan: Scan) -> int:
     def counted(chunk: Chunk) -> int:
         if countable and chunk.counted and _inside(box, chunk):
             return chunk.rows
-        block = trimmed(relation.read(chunk, dims), view, order, chunk)
+        block = clip_to_view(relation.read(chunk, dims), view, order, chunk)
         _, kept = view.from_base(block.coords, block.count)
         return block.count if kept is None else len(kept)
 
-    return sum(ordered_map(counted, loose(scan, order), settings.current().threads))
+    return sum(ordered_map(counted, unordered_chunks(scan, order), settings.current().threads))
 
 
 def cell(scan: Scan) -> Any:
@@ -450,7 +461,7 @@ def cell(scan: Scan) -> Any:
         found = scan.relation.at([coordinate for _, coordinate in scan.view.fixed])
         return scan.schema.fill_value if found is None else found
     order = scan_order(scan)
-    for block in blocks(scan, order, loose(scan, order)):
+    for block in blocks(scan, order, unordered_chunks(scan, order)):
         return block.values[0]
     return scan.schema.fill_value
 
@@ -463,7 +474,7 @@ def _inside(box: Box, chunk: Chunk) -> bool:
     )
 
 
-def trimmed(block: Block, view: View, order: tuple[int, ...], chunk: Chunk) -> Block:
+def clip_to_view(block: Block, view: View, order: tuple[int, ...], chunk: Chunk) -> Block:
     """Return a part of a sorted chunk that holds what the view shows of it, found by bisection.
 
     Dimensions are looked at in the sort order as long as the ones before are fixed; of one under a list the entries of

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import Schema
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import Computed, Evaluate, pieces, pieces_of
+from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds
 from sparrow.kernels.entries import Block, put
 from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Accumulate, Scan, Sort
@@ -19,7 +19,7 @@ from sparrow.runtime import memory
 __all__ = ["accumulated", "sorted_lines"]
 
 
-def sorted_lines(node: Sort, scan: Scan) -> Computed:
+def sorted_lines(node: Sort, scan: Scan) -> PhysicalOperator:
     """Return the cells of a scan with each line along the last axis in order.
 
     The lines of a piece are sorted in memory; a vector is one line.
@@ -27,10 +27,10 @@ def sorted_lines(node: Sort, scan: Scan) -> Computed:
     schema = node.schema
     shape = schema.shape
 
-    def begin(first: int, last: int) -> Evaluate:
+    def begin(first: int, last: int) -> ReadRange:
         if len(shape) == 1:
             return vector
-        (piece,) = pieces_of([scan], first, last)
+        (piece,) = open_cursors([scan], first, last)
         return lambda start, stop: _sorted(piece(start, stop), schema)
 
     def vector(start: int, stop: int) -> Block:
@@ -39,9 +39,9 @@ def sorted_lines(node: Sort, scan: Scan) -> Computed:
         return line.take(slice(int(first), int(last)))
 
     def cuts() -> list[int]:
-        return pieces([scan], shape[0]) if len(shape) > 1 else [0, shape[0]] if shape[0] else [0]
+        return partition_bounds([scan], shape[0]) if len(shape) > 1 else [0, shape[0]] if shape[0] else [0]
 
-    return Computed(node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin)
+    return PhysicalOperator(node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin)
 
 
 def _sorted(block: Block, schema: Schema) -> Block:

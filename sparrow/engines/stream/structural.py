@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.engines.stream.operator import (
-    Computed,
-    Evaluate,
-    fit_one_piece,
-    piece_of,
-    pieces,
-    pieces_of,
-    range_of,
+    PhysicalOperator,
+    ReadRange,
+    fits_one_partition,
+    open_cursors,
+    partition_bounds,
+    range_slice,
+    read_range,
 )
 from sparrow.kernels.entries import Block, canonical
 from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, starts_of
@@ -33,7 +33,7 @@ _ROWS = 1 << 18
 """About how many entries a piece has."""
 
 
-def joined(node: Concat, *scans: Scan) -> Computed:
+def joined(node: Concat, *scans: Scan) -> PhysicalOperator:
     """Return scans joined along an axis."""
     axis, schema = node.axis, node.schema
     shape, dtype = schema.shape, schema.dtype
@@ -51,23 +51,23 @@ def joined(node: Concat, *scans: Scan) -> Computed:
         return block if axis == 0 else canonical(block, shape, schema.fill_value, keep_fill=True)
 
     def cuts() -> list[int]:
-        if axis or fit_one_piece(scans):
-            return pieces(scans, shape[0])
+        if axis or fits_one_partition(scans):
+            return partition_bounds(scans, shape[0])
         bounds = [0]
         for scan, start in zip(scans, starts, strict=False):
-            bounds.extend(start + bound for bound in pieces([scan], scan.schema.shape[0])[1:])
+            bounds.extend(start + bound for bound in partition_bounds([scan], scan.schema.shape[0])[1:])
         return bounds
 
     def within(scan: Scan, offset: int, start: int, stop: int) -> tuple[int, int]:
         """Return what bounds along the leading dimension of the result are along that of a scan."""
         return (start, stop) if axis else (max(start - offset, 0), min(stop - offset, scan.schema.shape[0]))
 
-    def begin(first: int, last: int) -> Evaluate:
-        parts: list[tuple[Scan, int, Evaluate]] = []
+    def begin(first: int, last: int) -> ReadRange:
+        parts: list[tuple[Scan, int, ReadRange]] = []
         for scan, offset in zip(scans, starts, strict=False):
             low, high = within(scan, offset, first, last)
             if low < high:
-                parts.append((scan, offset, pieces_of([scan], low, high)[0]))
+                parts.append((scan, offset, open_cursors([scan], low, high)[0]))
 
         def evaluate(start: int, stop: int) -> Block:
             offsets, found = [], []
@@ -80,13 +80,18 @@ def joined(node: Concat, *scans: Scan) -> Computed:
 
         return evaluate
 
-    return Computed(
-        node, scans, cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin,
-        merged=lambda *blocks: joined_at(starts[:-1], blocks), fresh=len(scans) > 1,
-    )  # fmt: skip
+    return PhysicalOperator(
+        node,
+        scans,
+        cuts,
+        lambda start, stop: begin(start, stop)(start, stop),
+        begin=begin,
+        merged=lambda *blocks: joined_at(starts[:-1], blocks),
+        fresh=len(scans) > 1,
+    )
 
 
-def reshaped(node: Reshape, scan: Scan) -> Computed:
+def reshaped(node: Reshape, scan: Scan) -> PhysicalOperator:
     """Return the cells of a scan in another shape of as many cells, in row-major order."""
     return _Reshaped(node, scan)
 
@@ -97,10 +102,10 @@ class _Rows:
 
     start: int
     stop: int
-    piece: Evaluate
+    piece: ReadRange
 
 
-class _Reshaped(Computed):
+class _Reshaped(PhysicalOperator):
     """The cells of a scan in another shape.
 
     Pieces are those of the input, wherever in the result they end: its leading dimension may be short, and one of its
@@ -117,11 +122,11 @@ class _Reshaped(Computed):
     @cached_property
     def _rows(self) -> list[int]:
         """The bounds of the pieces along the leading dimension of the input."""
-        return pieces([self._scan], self._old[0])
+        return partition_bounds([self._scan], self._old[0])
 
     def _bounds_of_result(self) -> list[int]:
         shape, inner = self._new.shape, self._inner
-        if not shape or (inner and fit_one_piece([self._scan])):
+        if not shape or (inner and fits_one_partition([self._scan])):
             return [0, shape[0] if shape else 1]
         bounds = self._rows if self._old else [0, 1]
         return sorted({0, shape[0], *(bound * self._outer // inner for bound in bounds)}) if inner else [0]
@@ -129,7 +134,7 @@ class _Reshaped(Computed):
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
         """Return the pieces that meet the box along the leading dimension. Reads no data pages."""
         shape = self._new.shape
-        if not shape or not self._old or self.few or any(len(r) == 0 for r in box.ranges):
+        if not shape or not self._old or self.is_small or any(len(r) == 0 for r in box.ranges):
             return super().chunks(box, order)
         inner, outer = self._inner, self._outer
         begin, end = self._rows_between(box.ranges[0][0], box.ranges[0][-1] + 1)
@@ -139,15 +144,15 @@ class _Reshaped(Computed):
         for start, stop in itertools.pairwise(self._rows):
             start, stop = max(start, begin), min(stop, end)
             low, high = start * outer // inner, (stop * outer - 1) // inner
-            if start < stop and (wanted is None or len(wanted[range_of(wanted, low, high + 1)])):
+            if start < stop and (wanted is None or len(wanted[range_slice(wanted, low, high + 1)])):
                 ends = (low, *(0 for _ in shape[1:])), (high, *(size - 1 for size in shape[1:]))
                 out.append(Chunk(_ROWS, *ends, _Rows(start, stop, piece), False))
         return out
 
-    def _read_between(self, first: int, last: int) -> Evaluate:
+    def _read_between(self, first: int, last: int) -> ReadRange:
         """Return what reads the input where the result has cells between two bounds."""
         begin, end = self._rows_between(first, last)
-        return pieces_of([self._scan], begin, min(end, self._old[0]))[0]
+        return open_cursors([self._scan], begin, min(end, self._old[0]))[0]
 
     def _rows_between(self, first: int, last: int) -> tuple[int, int]:
         """Return the bounds along the leading dimension of the input of what the result has between two bounds."""
@@ -166,7 +171,7 @@ class _Reshaped(Computed):
     def _between(self, start: int, stop: int) -> Block:
         low, high = (start * self._inner, stop * self._inner) if self._new.shape else (0, 1)
         base, end = (low // self._outer, -(-high // self._outer)) if self._old else (0, 1)
-        block = piece_of(self._scan, base, end)
+        block = read_range(self._scan, base, end)
         position, values = _positions(block, self._old, base, end), block.values
         offset = low - base * self._outer
         if offset or high < end * self._outer:
@@ -207,7 +212,7 @@ def _placed(position: NDArray[Any], values: NDArray[Any], schema: Schema, start:
     return Block(tuple(coords[::-1]), values)
 
 
-def triangle(node: Triangle, scan: Scan) -> Computed:
+def triangle(node: Triangle, scan: Scan) -> PhysicalOperator:
     """Return the cells of the last two axes on one side of a diagonal."""
     schema, k = node.schema, node.k
 
@@ -215,17 +220,22 @@ def triangle(node: Triangle, scan: Scan) -> Computed:
         distance = block.coords[-1] - block.coords[-2]  # of coordinates, none negative: it fits their type
         return block.take((distance >= k if node.upper else distance <= k).nonzero()[0])
 
-    def begin(first: int, last: int) -> Evaluate:
-        (piece,) = pieces_of([scan], first, last)
+    def begin(first: int, last: int) -> ReadRange:
+        (piece,) = open_cursors([scan], first, last)
         return lambda start, stop: cut(piece(start, stop))
 
-    return Computed(
-        node, [scan], lambda: pieces([scan], schema.shape[0]), lambda start, stop: cut(piece_of(scan, start, stop)),
-        begin=begin, merged=cut, fresh=True,
-    )  # fmt: skip
+    return PhysicalOperator(
+        node,
+        [scan],
+        lambda: partition_bounds([scan], schema.shape[0]),
+        lambda start, stop: cut(read_range(scan, start, stop)),
+        begin=begin,
+        merged=cut,
+        fresh=True,
+    )
 
 
-def diagonal(node: Diagonal, scan: Scan) -> Computed:
+def diagonal(node: Diagonal, scan: Scan) -> PhysicalOperator:
     """Return the diagonal of a matrix."""
     offset, schema = node.offset, node.schema
     height = scan.schema.shape[0]
@@ -238,13 +248,15 @@ def diagonal(node: Diagonal, scan: Scan) -> Computed:
         place = (place.astype(np.int64) - row if row else place).astype(schema.coordinate_dtype(0), copy=False)
         return Block((place,), block.values[kept])
 
-    def begin(first: int, last: int) -> Evaluate:
-        (piece,) = pieces_of([scan], first + row, last + row)
+    def begin(first: int, last: int) -> ReadRange:
+        (piece,) = open_cursors([scan], first + row, last + row)
         return lambda start, stop: cut(piece(start + row, stop + row))
 
     def cuts() -> list[int]:
-        return sorted({min(max(bound - row, 0), length) for bound in [*pieces([scan], height), row, row + length]})
+        return sorted(
+            {min(max(bound - row, 0), length) for bound in [*partition_bounds([scan], height), row, row + length]}
+        )
 
-    return Computed(
+    return PhysicalOperator(
         node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin, merged=cut, fresh=True
     )

@@ -352,7 +352,7 @@ class Snapshot:
             return cut(parts, box=box)
         return self._groups(table, box)
 
-    def apart(self, box: Box, order: tuple[int, ...] | None = None) -> tuple[list[Chunk], list[Chunk]]:
+    def split_runs(self, box: Box, order: tuple[int, ...] | None = None) -> tuple[list[Chunk], list[Chunk]]:
         """Return what :meth:`chunks` does without merging anything: the row groups in order, and those of runs.
 
         Where runs would be read for a small part of them, they are merged and stay decoded instead.
@@ -400,11 +400,10 @@ class Snapshot:
 
         return self._decoded.get(part, decode) if part.run else decode()
 
-    few = False
+    is_small = False
 
-    def whole(self) -> Block:
-        """Never asked for: files are read chunk by chunk."""
-        raise AssertionError
+    def read_small(self) -> None:
+        """Return None: files are read chunk by chunk."""
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk; zero-copy where the file holds the types wanted."""

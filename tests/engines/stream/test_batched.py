@@ -16,8 +16,8 @@ import sparrow as sp
 from sparrow import engines, storage
 from sparrow.core.indexing import View
 from sparrow.engines.stream import batched, operator, planner, scan_reader
-from sparrow.engines.stream.batched import Sliced
-from sparrow.engines.stream.operator import Computed
+from sparrow.engines.stream.batched import BatchedOp
+from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product import kernels, matmul
 from tests.engines.helpers import stored
 
@@ -80,7 +80,7 @@ def test_they_are_numpys(name: str, place: str, seed: int, shown: str, tmp_path_
 
 
 def relation_of(expression: sp.Tensor) -> Any:
-    (scan,) = planner.lowered([expression.__sparrow_scan__()])
+    (scan,) = planner.lower([expression.__sparrow_scan__()])
     return scan.relation
 
 
@@ -99,7 +99,7 @@ def test_pieces_are_parts_of_slices(name: str, monkeypatch: pytest.MonkeyPatch, 
     expression = EXPRESSIONS[name](A, B, M)
     with sp.config(memory_limit="20MB"):
         relation = relation_of(expression)
-        assert isinstance(relation, Sliced)
+        assert isinstance(relation, BatchedOp)
         chunks = relation.chunks(View.identity(relation.schema.shape).box())
         parts = [relation.read(chunk) for chunk in chunks]
         for chunk, part in zip(chunks, parts, strict=True):
@@ -114,14 +114,14 @@ def test_pieces_are_parts_of_slices(name: str, monkeypatch: pytest.MonkeyPatch, 
 
 def test_what_slices_hold_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
-    begun = batched.Sliced._slice
+    begun = batched.BatchedOp._slice
 
-    def noted(self: Sliced, at: int) -> Any:
+    def noted(self: BatchedOp, at: int) -> Any:
         found = begun(self, at)
         held.append(len(self._kept))
         return found
 
-    monkeypatch.setattr(batched.Sliced, "_slice", noted)
+    monkeypatch.setattr(batched.BatchedOp, "_slice", noted)
     monkeypatch.setattr(batched, "_LONG", 50)
     A, M = sp.random((9, 30, 30), nnz=900, seed=1), sp.random((30, 30), nnz=90, seed=2)
     np.testing.assert_allclose((A @ M).to_numpy(), A.to_numpy() @ M.to_numpy())
@@ -130,13 +130,13 @@ def test_what_slices_hold_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_steps_whose_slices_are_none_are_computed_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     A = sp.random((3, 30, 30), nnz=900, seed=1)
-    assert type(relation_of(A * 2.0 + 1.0)) is Computed  # pieces are those of what is read
-    assert isinstance(relation_of(A + A[::-1]), Sliced)
+    assert type(relation_of(A * 2.0 + 1.0)) is PhysicalOperator  # pieces are those of what is read
+    assert isinstance(relation_of(A + A[::-1]), BatchedOp)
     monkeypatch.setattr(batched, "_LONG", 0)
-    assert isinstance(relation_of(A @ A[0]), Sliced)
-    assert not isinstance(relation_of(A[0] @ A[1]), Sliced)
+    assert isinstance(relation_of(A @ A[0]), BatchedOp)
+    assert not isinstance(relation_of(A[0] @ A[1]), BatchedOp)
     monkeypatch.undo()
-    assert not isinstance(relation_of(A + A[::-1]), Sliced)
+    assert not isinstance(relation_of(A + A[::-1]), BatchedOp)
 
 
 def test_what_a_slice_uses_twice_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_shared_step_is_read_by_slices(tmp_path: Path) -> None:
     A = sp.random((3, 40, 40), nnz=900, seed=1).save(tmp_path / "A")
     both = A + A[::-1]
     scans = [each.__sparrow_scan__() for each in (both.sum(axis=0), both.sum(axis=(1, 2)), both)]
-    found = [scan_reader.entries(scan) for scan in planner.lowered(scans)]
+    found = [scan_reader.entries(scan) for scan in planner.lower(scans)]
     dense = A.to_numpy() + A.to_numpy()[::-1]
     assert found[2].count == np.count_nonzero(dense)
     np.testing.assert_allclose(found[1].values, dense.sum(axis=(1, 2)))

@@ -161,7 +161,7 @@ def test_pieces_are_smaller_where_there_is_little_memory(
     A = sp.from_coords([ids % 700, ids], np.ones(2400), shape=(700, max(width, 2400)))
     for threads in (1, 5):
         with settings.config(memory_limit=limit, threads=threads):
-            bounds = derived.pieces([A.T.__sparrow_scan__()], 2400)
+            bounds = derived.partition_bounds([A.T.__sparrow_scan__()], 2400)
         assert len(bounds) - 1 == -(-2400 // entries)
 
 
@@ -220,7 +220,7 @@ def test_what_reductions_read_in_stretches_is_put_in_order_once(
     folder: Path, where: str, build: Any, scans: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
-    monkeypatch.setattr(reduce.Grouping, "cuts", lambda self: [0, 5, 9, 13, self.scan.schema.shape[self.kept[0]]])
+    monkeypatch.setattr(reduce.GroupBy, "cuts", lambda self: [0, 5, 9, 13, self.scan.schema.shape[self.kept[0]]])
     monkeypatch.setattr(reductions, "marginals_of", lambda *_: None)
     if where == "disk":
         monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import sparrow as sp
 from sparrow.core.indexing import Box
 from sparrow.engines.registry import names
-from sparrow.engines.stream import lowered, scan_reader
+from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.product import kernels, matmul, operands, row_patterns
 from sparrow.engines.stream.product import layouts as held
 from sparrow.errors import (
@@ -909,7 +909,7 @@ def test_blocks_stand_in_their_order_whoever_is_first(order: tuple[int, ...], ro
     scan = A.__sparrow_scan__()
     assert isinstance(scan.relation, MemoryRelation)
     block, bounds = scan.relation.block, np.searchsorted(scan.relation.block.coords[0], [0, 4, 5, 25, 40])
-    with scan_reader.room_for(scan) as reserved:
+    with scan_reader.reserve_for(scan) as reserved:
         whole = scan_reader._Whole(scan, block.count if room == 40 else room, reserved)
         for number in order:
             part = block.take(slice(bounds[number], bounds[number + 1]))
@@ -928,7 +928,7 @@ def test_what_a_product_comes_to_is_told_of_rows_that_are_read_piece_by_piece(
         monkeypatch.setattr(matmul, "_SHARE", 10**9)
     A = sp.random((2_000, 50), nnz=20_000, seed=1).save(tmp_path / "A")
     B = sp.random((50, 40), nnz=400, seed=2).compute()
-    (scan,) = lowered([(A @ B).__sparrow_scan__()])
+    (scan,) = lower([(A @ B).__sparrow_scan__()])
     relation: Any = scan.relation
     bounds = [Box((range(first, last), range(40))) for first, last in [(0, 2_000), (500, 1_000)]]
     whole, part = (relation.stats(box).rows for box in bounds)
@@ -954,7 +954,7 @@ def test_what_one_coordinate_has_is_counted(monkeypatch: pytest.MonkeyPatch) -> 
     A, B = sp.asarray(a), sp.asarray(b)
     product = sp.einsum("ij,jkl->ikl", A, B)
     np.testing.assert_allclose(product.compute().to_numpy(), np.einsum("ij,jkl->ikl", a, b))
-    relation: Any = lowered([product.__sparrow_scan__()])[0].relation
+    relation: Any = lower([product.__sparrow_scan__()])[0].relation
     relation.stats(Box((range(3), range(40), range(90))))  # what is held has its room
     with (
         memory.reserve(memory.left() - 30_000, "nearly all of it"),

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import View
 from sparrow.plan import Dense, Map, Scan, Step, called, function_name
 
-__all__ = ["Program", "fused"]
+__all__ = ["FusedKernel", "fuse_maps"]
 
 _MOST = 2
 """Scans that a program of several calls may read: two are merged by compiled loops, more take a sort."""
@@ -53,7 +53,7 @@ class _Call:
     """Results that no later call takes."""
 
 
-class Program:
+class FusedKernel:
     """Calls in an order in which each comes after those whose results it takes; the last gives the result.
 
     Parameters
@@ -151,7 +151,7 @@ class Program:
         return out
 
 
-def fused(steps: Sequence[Step], roots: Sequence[Scan]) -> dict[Map, list[Map]]:
+def fuse_maps(steps: Sequence[Step], roots: Sequence[Scan]) -> dict[Map, list[Map]]:
     """Return for each function of cells that is computed by itself the calls of its program, itself the last.
 
     Parameters

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from sparrow.engines.sort_orders import rows_read
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.elementwise.fusion import Program
+from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.elementwise.lookup import Lookup
 from sparrow.engines.stream.elementwise.outer import outer
-from sparrow.engines.stream.operator import Computed, Evaluate, pieces, pieces_of
-from sparrow.engines.stream.product.matmul import Masked
+from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds
+from sparrow.engines.stream.product.matmul import MaskedMatMulOp
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.kernels.entries import Block, pick, put
 from sparrow.plan import Dense, Map, Scan, called, function_name
 from sparrow.runtime import memory
 from sparrow.runtime.progress import quantity
 
-__all__ = ["check_repeats", "dense_cells", "mapped_cells"]
+__all__ = ["build_map", "check_repeats", "evaluate_dense"]
 
 _MOST_REPEATED = 1 << 31
 """Cells that repeated entries may fill, whatever the memory limit."""
@@ -30,7 +30,7 @@ _QUOTIENTS = (np.true_divide, np.floor_divide, np.remainder, np.fmod)
 """Of two absent cells no number comes, and so an entry."""
 
 
-def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
+def build_map(program: FusedKernel, scans: list[Scan]) -> PhysicalOperator:
     """Return the entries that a program yields; ``scans`` are its own, of relations."""
     masked = _under_mask(scans, program.required)
     if masked is not None:
@@ -45,19 +45,19 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
         other = scans[1 - walked[0]] if len(scans) == 2 and len(walked) == 1 else None
         return other if other is not None and Lookup.fits(other) else None
 
-    def begin(first: int, last: int) -> Evaluate:
+    def begin(first: int, last: int) -> ReadRange:
         if crossed is not None and crossed.fits:
             return crossed.begin(program, first, last)
         repeated = looked_up()
         if repeated is not None:
             return along(walked[0], Lookup(repeated, first, last), first, last)
-        parts = pieces_of(scans, first, last)
+        parts = open_cursors(scans, first, last)
         return lambda start, stop: combine(
             program, [piece(start, stop) for piece in parts], fills, shape, required, schema.fill_value
         )
 
-    def along(number: int, lookup: Lookup, first: int, last: int) -> Evaluate:
-        (piece,) = pieces_of([scans[number]], first, last)
+    def along(number: int, lookup: Lookup, first: int, last: int) -> ReadRange:
+        (piece,) = open_cursors([scans[number]], first, last)
 
         def evaluate(start: int, stop: int) -> Block:
             block = piece(start, stop)
@@ -74,12 +74,12 @@ def mapped_cells(program: Program, scans: list[Scan]) -> Computed:
         check_repeats(program.node, scans, required)
         if crossed is not None and crossed.fits:
             return crossed.cuts()
-        return pieces(read, shape[0] if shape else 1)
+        return partition_bounds(read, shape[0] if shape else 1)
 
     def each(block: Block) -> Block:
         return apply(program, block.coords, [block.values], schema.fill_value)
 
-    return Computed(
+    return PhysicalOperator(
         program.node,
         scans,
         cuts,
@@ -95,17 +95,17 @@ def _under_mask(scans: Sequence[Scan], required: Sequence[bool]) -> int | None:
     if len(scans) != 2 or not all(required):
         return None
     for number, (scan, other) in enumerate([(scans[0], scans[1]), (scans[1], scans[0])]):
-        if isinstance(scan.relation, Masked) and scan.view.is_identity and scan.relation.is_masked_by(other):
+        if isinstance(scan.relation, MaskedMatMulOp) and scan.view.is_identity and scan.relation.is_masked_by(other):
             return number
     return None
 
 
-def _at_mask(program: Program, scans: list[Scan], number: int) -> Computed:
+def _at_mask(program: FusedKernel, scans: list[Scan], number: int) -> PhysicalOperator:
     """Return the entries that a program yields of a product and its mask."""
     product = scans[number].relation
-    assert isinstance(product, Masked)
+    assert isinstance(product, MaskedMatMulOp)
 
-    def begin(first: int, last: int) -> Evaluate:
+    def begin(first: int, last: int) -> ReadRange:
         read = product.beside(first, last)
 
         def evaluate(start: int, stop: int) -> Block:
@@ -120,7 +120,7 @@ def _at_mask(program: Program, scans: list[Scan], number: int) -> Computed:
     )
     alike = times and program.node.schema.dtype == product.schema.dtype
     total = product.weighted if alike else None
-    return Computed(program.node, scans, product.cuts, lambda a, b: begin(a, b)(a, b), begin=begin, total=total)
+    return PhysicalOperator(program.node, scans, product.cuts, lambda a, b: begin(a, b)(a, b), begin=begin, total=total)
 
 
 def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) -> None:
@@ -153,7 +153,7 @@ def _check_cells(node: Map, cells: int, what: str) -> None:
         raise memory.too_large(told, nbytes, f"take a part of it{ones}")
 
 
-def dense_cells(node: Map) -> NDArray[Any]:
+def evaluate_dense(node: Map) -> NDArray[Any]:
     """Return a function of cells that a dense operand leaves no fill, its scans, of relations, made dense."""
     shape = node.schema.shape
     what = f"the dense result of shape {shape} and type {node.schema.dtype}"

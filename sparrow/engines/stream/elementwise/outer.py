@@ -10,9 +10,9 @@ import numpy as np
 from sparrow.core.indexing import New
 from sparrow.engines.sort_orders import rows_read
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.elementwise.fusion import Program
+from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.elementwise.lookup import Lookup
-from sparrow.engines.stream.operator import Evaluate, pieces, pieces_of
+from sparrow.engines.stream.operator import ReadRange, open_cursors, partition_bounds
 from sparrow.kernels.elementwise import apply
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
@@ -68,11 +68,13 @@ class Outer:
     def cuts(self) -> list[int]:
         """Return the bounds of pieces."""
         more = rows_read(self._others) / self._whole.view.repeats
-        return pieces([self._whole], self._whole.schema.shape[0], more=max(more, 1 / self._whole.view.repeats))
+        return partition_bounds(
+            [self._whole], self._whole.schema.shape[0], more=max(more, 1 / self._whole.view.repeats)
+        )
 
-    def begin(self, program: Program, start: int, stop: int) -> Evaluate:
+    def begin(self, program: FusedKernel, start: int, stop: int) -> ReadRange:
         """Return what computes the cells between two bounds."""
-        (piece,) = pieces_of([self._rows], start, stop)
+        (piece,) = open_cursors([self._rows], start, stop)
         fill = program.node.schema.fill_value
 
         def evaluate(start: int, stop: int) -> Block:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import Computed, Evaluate
+from sparrow.engines.stream.operator import PhysicalOperator, ReadRange
 from sparrow.engines.stream.product import matmul
 from sparrow.engines.stream.product.matmul import Multiplication
 from sparrow.errors import TooLargeError
@@ -29,7 +29,7 @@ from sparrow.plan.estimates import Estimate, countable, counted, estimated
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory
 
-__all__ = ["Chained", "Done", "done", "multiplied"]
+__all__ = ["ChainMatMulOp", "Done", "done", "multiplied"]
 
 _SHARE = 4
 """Of the free memory, one part for the result of a step."""
@@ -60,7 +60,7 @@ done: ContextVar[list[Done] | None] = ContextVar("sparrow_done", default=None)
 """Where steps are told that run; None where nobody listens."""
 
 
-def multiplied(node: Product, *scans: Scan) -> Computed:
+def multiplied(node: Product, *scans: Scan) -> PhysicalOperator:
     """Return the product of two scans, under a mask if there is a third; of a chain of them in the cheapest order.
 
     Raises
@@ -71,10 +71,10 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
     terms = _terms_of(node, scans[:2])
     if not terms:
         return matmul.multiplied(node, *scans)
-    return Chained(node, scans, terms)
+    return ChainMatMulOp(node, scans, terms)
 
 
-class Chained(Computed):
+class ChainMatMulOp(PhysicalOperator):
     """The entries of a chain of products, in an order that shows when they are first read.
 
     Parameters
@@ -104,13 +104,13 @@ def _terms_of(node: Product, scans: Sequence[Scan]) -> list[tuple[tuple[int, ...
 
     def unfold(letters: tuple[int, ...], scan: Scan) -> None:
         relation: Any = scan.relation
-        inner = relation.token if isinstance(relation, Computed) and scan.view.is_identity else None
+        inner = relation.token if isinstance(relation, PhysicalOperator) and scan.view.is_identity else None
         if not isinstance(inner, Product) or not inner.free or inner.mask is not None or not alike(inner):
             found.append((letters, scan))
             return
         name = dict(zip(inner.out, letters, strict=True))
-        chained = isinstance(relation, Chained)
-        for own, below in relation.terms if chained else zip(inner.letters, relation.inputs, strict=True):
+        chained = isinstance(relation, ChainMatMulOp)
+        for own, below in relation.terms if chained else zip(inner.letters, relation.children, strict=True):
             unfold(tuple(name.setdefault(letter, next(fresh)) for letter in own), below)
 
     def alike(inner: Product) -> bool:
@@ -150,7 +150,7 @@ class _Ordered:
         """Return how many entries of the result there are at most between two bounds along its leading letter."""
         return self._work().most(start, stop)
 
-    def begin(self, first: int, last: int) -> Evaluate:
+    def begin(self, first: int, last: int) -> ReadRange:
         """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""
         return self._work().begin(first, last)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Range
 from sparrow.engines.sort_orders import groups_output, product_order
-from sparrow.engines.stream.scan_reader import apart, trimmed
+from sparrow.engines.stream.scan_reader import clip_to_view, split_runs
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.entries import accumulator
 from sparrow.kernels.jit.warmup import readonly
@@ -46,7 +46,7 @@ class _Loader:
     def load(self, chunk: Chunk) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], int, int]:
         """Read a chunk. Its coordinates are copied only where offsets do not say what the view shows."""
         view = self.scan.view
-        block = trimmed(self.scan.relation.read(chunk), view, self.order, chunk)
+        block = clip_to_view(self.scan.relation.read(chunk), view, self.order, chunk)
         values = block.values
         row0 = col0 = 0
         columns: list[NDArray[Any] | None]
@@ -140,7 +140,7 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
         return
     relation = scan.relation
     few = _FEW if _LOOPS in sys.modules else _FEW_AT_FIRST - _added
-    if isinstance(relation, MemoryRelation) and relation.few and scan.view.is_identity and scan.view.ndim == 2:
+    if isinstance(relation, MemoryRelation) and relation.is_small and scan.view.is_identity and scan.view.ndim == 2:
         block = relation.block  # one chunk, all of it shown
         if block.count * out[0].size <= few:
             _added += block.count * out[0].size
@@ -149,7 +149,7 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
             return
     order = product_order(scan)
     loader = _Loader(scan, order, out.dtype)
-    chunks, others = apart(relation, scan.view.box(), order)
+    chunks, others = split_runs(relation, scan.view.box(), order)
     count = sum(chunk.rows for chunk in (*chunks, *others))
     grouped = groups_output(scan.view, order)
     if count * out[0].size <= few:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import range_of
+from sparrow.engines.stream.operator import range_slice
 from sparrow.engines.stream.product.kernels import Loops
 from sparrow.engines.stream.product.layouts import Held
 from sparrow.engines.stream.product.operands import Operand
@@ -99,7 +99,7 @@ class Summed:
         memory.trim()
         for at in self._between(start, stop):
             block = self._result.read(at)
-            found.append(block.take(range_of(block.coords[0], start, stop)) if block.coords else block)
+            found.append(block.take(range_slice(block.coords[0], start, stop)) if block.coords else block)
         return concatenate(found, self._schema.ndim, self._schema.dtype)
 
     def _between(self, start: int, stop: int) -> list[int]:

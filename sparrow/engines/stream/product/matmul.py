@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import Computed, Evaluate, pieces, pieces_of, range_of
+from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds, range_slice
 from sparrow.engines.stream.product.indexing import distinct
 from sparrow.engines.stream.product.kernels import DOTTED, TOGETHER, Loops
 from sparrow.engines.stream.product.layouts import Held
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sparrow.engines.stream.product.row_sections import Sections
     from sparrow.engines.stream.product.spilled import Spilled
 
-__all__ = ["Masked", "Multiplication", "multiplied"]
+__all__ = ["MaskedMatMulOp", "Multiplication", "multiplied"]
 
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ _TURNED = 4
 """Products that take as long as an entry brought into the order of columns."""
 
 
-def multiplied(node: Product, *scans: Scan) -> Computed:
+def multiplied(node: Product, *scans: Scan) -> PhysicalOperator:
     """Return the product of two scans, under a mask if there is a third.
 
     Raises
@@ -75,11 +75,11 @@ def multiplied(node: Product, *scans: Scan) -> Computed:
     """
     work = Multiplication(node, *scans)
     if node.mask is None or node.complement:
-        return Computed(node, scans, work.cuts, work.between, begin=work.begin, most=work.most, rowwise=True)
-    return Masked(node, scans, work)
+        return PhysicalOperator(node, scans, work.cuts, work.between, begin=work.begin, most=work.most, rowwise=True)
+    return MaskedMatMulOp(node, scans, work)
 
 
-class Masked(Computed):
+class MaskedMatMulOp(PhysicalOperator):
     """The entries of a product at the cells of a mask."""
 
     def __init__(self, node: Product, scans: Sequence[Scan], work: Multiplication) -> None:
@@ -88,7 +88,7 @@ class Masked(Computed):
 
     def is_masked_by(self, scan: Scan) -> bool:
         """Return whether a scan is the mask, and shows its entries in the order of the result."""
-        mask = self.inputs[2]
+        mask = self.children[2]
         return mask.source.token == scan.source.token and mask.view == scan.view and self._work.operands.in_order
 
     def cuts(self) -> list[int]:
@@ -185,7 +185,7 @@ class Multiplication:
             _SHARE
         ):
             return None
-        found = list(scan_reader.mapped(mask.scan, lambda block: distinct(block.coords[0]), axes=(0,)))
+        found = list(scan_reader.map_blocks(mask.scan, lambda block: distinct(block.coords[0]), axes=(0,)))
         wanted = distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
         return wanted if 2 * len(wanted) <= self.schema.shape[0] else None  # nearly all: not worth looking for
 
@@ -234,16 +234,16 @@ class Multiplication:
         aside, size = self._spilled or self._sections, self.schema.shape[0]
         if aside is not None:
             mask = self.operands.mask  # of which a piece of few results may have many cells
-            between = [] if mask is None or not size else pieces([mask.scan], size)
+            between = [] if mask is None or not size else partition_bounds([mask.scan], size)
             return sorted({*aside.cuts(), *between})
         if not size:
             return [0]
         if self._rows is not None:
             return [0, *self._rows.cut(size, _products()), size]
         left = self.operands.left.scan
-        bounds = pieces([left], size)
+        bounds = partition_bounds([left], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
-        each = pieces_of([left], 0, size)[0]
+        each = open_cursors([left], 0, size)[0]
 
         def refined(span: tuple[int, int]) -> list[int]:
             rows = self._rows_between(*span, each)
@@ -265,7 +265,7 @@ class Multiplication:
             part = (stop - start) / self.schema.shape[0] if self.schema.ndim else 1
             return max(_products(), int(self._expected * part))
         done, coords = self._rows.done, self._rows.coords
-        at = range_of(coords[0], start, stop) if coords else slice(0, len(done) - 1)
+        at = range_slice(coords[0], start, stop) if coords else slice(0, len(done) - 1)
         return int(done[at.stop] - done[at.start]) if len(done) else 0
 
     @functools.cached_property
@@ -273,7 +273,7 @@ class Multiplication:
         """About how many entries there are of the result, or products if they are fewer."""
         return min(products_expected(self.node))
 
-    def begin(self, first: int, last: int) -> Evaluate:
+    def begin(self, first: int, last: int) -> ReadRange:
         """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""
         sources = self.sources(first, last)
 
@@ -287,17 +287,17 @@ class Multiplication:
         """Return the entries of the result between two bounds along its leading letter."""
         return self.begin(start, stop)(start, stop)
 
-    def sources(self, first: int, last: int, held: bool | None = None) -> tuple[Evaluate | None, Evaluate | None]:
+    def sources(self, first: int, last: int, held: bool | None = None) -> tuple[ReadRange | None, ReadRange | None]:
         """Return what reads the operand of rows and the mask piece by piece; None what is held, or not there."""
         if held is None:
             self._prepare()
             held = self._rows is not None or self._spilled is not None or self._sections is not None
-        left = None if held else pieces_of([self.operands.left.scan], first, last)[0]
+        left = None if held else open_cursors([self.operands.left.scan], first, last)[0]
         mask = self.operands.mask
-        return left, None if mask is None or not self.schema.ndim else pieces_of([mask.scan], first, last)[0]
+        return left, None if mask is None or not self.schema.ndim else open_cursors([mask.scan], first, last)[0]
 
     def computed(
-        self, start: int, stop: int, sources: tuple[Evaluate | None, Evaluate | None], beside: bool = False
+        self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None], beside: bool = False
     ) -> Any:
         """Return the entries of the result between two bounds, and ``beside`` them the values of the mask there."""
         left, mask = sources
@@ -328,7 +328,7 @@ class Multiplication:
         weights = np.concatenate(found) if len(found) > 1 else next(iter(found), none)
         if self.operands.roles.rows or not self.schema.ndim:
             return block, weights
-        at = range_of(block.coords[0], start, stop)  # the one row gives all of them
+        at = range_slice(block.coords[0], start, stop)  # the one row gives all of them
         return block.take(at), weights[at]
 
     def total(self, weighted: bool = False) -> Any:
@@ -363,7 +363,7 @@ class Multiplication:
             return sum(ordered_map(added, spans, settings.current().threads), dtype.type(0))
 
     def _each(
-        self, start: int, stop: int, read: Evaluate | None, work: Callable[[Held, Loops, OperandRows], T]
+        self, start: int, stop: int, read: ReadRange | None, work: Callable[[Held, Loops, OperandRows], T]
     ) -> list[T]:
         """Return what becomes of the rows between two bounds, with what is held for them."""
         if self._sections is not None:
@@ -371,7 +371,7 @@ class Multiplication:
         assert self._held is not None
         return [work(self._held, self._loops, self._rows_between(start, stop, read))]
 
-    def _rows_between(self, start: int, stop: int, read: Evaluate | None) -> OperandRows:
+    def _rows_between(self, start: int, stop: int, read: ReadRange | None) -> OperandRows:
         """Return the rows between two bounds along the leading letter: of what is held, or read."""
         if read is not None:
             assert self._held is not None
@@ -379,7 +379,7 @@ class Multiplication:
         assert self._rows is not None
         return self._rows.between(start, stop)
 
-    def _cells(self, held: Held, rows: OperandRows, read: Evaluate | None, start: int, stop: int) -> MaskRows | None:
+    def _cells(self, held: Held, rows: OperandRows, read: ReadRange | None, start: int, stop: int) -> MaskRows | None:
         """Return the cells of the mask in rows between two bounds; None where there is no mask."""
         mask = self.operands.mask
         if mask is None:
@@ -400,7 +400,7 @@ class Multiplication:
         threads = min(settings.current().threads, len(spans))
         yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
 
-    def _by_rows(self, start: int, stop: int, sources: tuple[Evaluate | None, Evaluate | None]) -> RowBlock | None:
+    def _by_rows(self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None]) -> RowBlock | None:
         """Return the entries between two bounds row by row; None where they are not what the loop gives, as it is."""
         schema = self.schema
         as_it_is = self.operands.dtype == schema.dtype and schema.fill_value == schema.fill_value
@@ -425,6 +425,6 @@ def _products() -> int:
 
 def _quick(relation: Any) -> bool:
     """Return whether a relation can as well be read twice: it is no product, and made of none."""
-    if isinstance(relation, Computed):
-        return not isinstance(relation.token, Product) and all(_quick(scan.relation) for scan in relation.inputs)
+    if isinstance(relation, PhysicalOperator):
+        return not isinstance(relation.token, Product) and all(_quick(scan.relation) for scan in relation.children)
     return bool(relation.exact)

@@ -15,7 +15,7 @@ from sparrow.core.indexing import Range
 from sparrow.core.schema import is_fill
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import range_of
+from sparrow.engines.stream.operator import range_slice
 from sparrow.engines.stream.product.indexing import members, numbered
 from sparrow.kernels.entries import Block, accumulator, concatenate, pick
 from sparrow.plan import Product, Scan
@@ -123,7 +123,7 @@ class Operand:
 
         chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
         parts, taken = [], 0
-        for part in scan_reader.mapped(scan, member, order, [c for c in chunks if wanted(c)] if leads else chunks):
+        for part in scan_reader.map_blocks(scan, member, order, [c for c in chunks if wanted(c)] if leads else chunks):
             room.grow(part.nbytes)
             parts.append(part)
             taken += part.nbytes
@@ -241,7 +241,7 @@ class OperandRows:
         """Return the rows whose leading coordinate lies between two bounds."""
         if not self.coords:
             return self
-        at = range_of(self.coords[0], start, stop)
+        at = range_slice(self.coords[0], start, stop)
         return self.stretch(at.start, at.stop)
 
     def stretch(self, first: int, last: int) -> OperandRows:

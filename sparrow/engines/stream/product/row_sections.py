@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.operator import range_of
+from sparrow.engines.stream.operator import range_slice
 from sparrow.engines.stream.product.kernels import Loops
 from sparrow.engines.stream.product.layouts import Held
 from sparrow.kernels.entries import Block
@@ -169,7 +169,7 @@ class Sections:
         *letters, bounds, products = self._rows[piece.block]
         own = slice(piece.first, piece.last)
         if start > piece.low or stop <= piece.high:
-            inside = range_of(read(letters[0], piece.first, piece.last), start, stop)
+            inside = range_slice(read(letters[0], piece.first, piece.last), start, stop)
             own = slice(piece.first + inside.start, piece.first + inside.stop)
         pointers, done = (read(segment, own.start, own.stop + 1) for segment in (bounds, products))
         first, last = pointers[[0, -1]].tolist()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.operator import range_of
+from sparrow.engines.stream.operator import range_slice
 from sparrow.engines.stream.product import tiling
 from sparrow.engines.stream.product.combine import Adding, Given, side_by_side
 from sparrow.engines.stream.product.kernels import Loops
@@ -186,7 +186,7 @@ class Spilled:
 
         operands, schema, node = self._operands, self._schema, self._node
         coords = [self._read(segment) for segment in self._stretches[at].rows]
-        own = range_of(coords[0], start, stop)
+        own = range_slice(coords[0], start, stop)
         given: list[Given] = []
         for part in self._parts[at]:
             lengths = self._read(part.counts)

@@ -173,10 +173,10 @@ def _add_up(
         return readonly(rows.astype(kind, copy=False)), readonly(places), readonly(values)
 
     order = product_order(scan, axes)
-    chunks, others = scan_reader.apart(scan.relation, scan.view.box(), order)
+    chunks, others = scan_reader.split_runs(scan.relation, scan.view.box(), order)
     products = sum(chunk.rows for chunk in (*chunks, *others)) * width * max(len(wide), 1)
     if products <= _FEW:
-        for rows, places, values in scan_reader.mapped(scan, prepared, order, chunks + others):
+        for rows, places, values in scan_reader.map_blocks(scan, prepared, order, chunks + others):
             _add(rows, places, values, table, sums)
         return
     if not groups_output(scan.view, order, axes):
@@ -190,13 +190,13 @@ def _add_up(
         sum_weighted(*prepared(block), table, first, last, sums, edges)
         return [(first, edges[0])] if first == last else [(first, edges[0]), (last, edges[1])]
 
-    for ends in scan_reader.mapped(scan, summed, order, chunks, doing="multiplying"):
+    for ends in scan_reader.map_blocks(scan, summed, order, chunks, doing="multiplying"):
         for row, edge in ends:
             if 0 <= row < len(sums):
                 with np.errstate(all="ignore"):
                     sums[row] += edge
     nowhere = np.zeros((2, width), sums.dtype)
-    for arguments in scan_reader.mapped(scan, prepared, order, others, doing="multiplying"):
+    for arguments in scan_reader.map_blocks(scan, prepared, order, others, doing="multiplying"):
         sum_weighted(*arguments, table, _NOWHERE, _NOWHERE, sums, nowhere)
 
 
