@@ -25,8 +25,9 @@ Parquet under a Delta log. Open it like an array, query it like a table, multipl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import lazy_loader
 from numpy import (
     bool,
     complex64,
@@ -213,24 +214,11 @@ __all__ = [
     "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
-_ON_DEMAND = ("blas", "datasets", "fft", "graph", "ingest", "linalg", "models", "optim", "training")
-"""Modules that are imported when they are first asked for."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ON_DEMAND:
-        import importlib
-
-        return importlib.import_module(f"sparrow.{name}")
-    if name == "batches":
-        from sparrow.training.batches import batches
-
-        return batches
-    if name == "export":
-        from sparrow.io.base.export import export
-
-        return export
-    raise AttributeError(f"module 'sparrow' has no attribute {name!r}")
+__getattr__, _, _ = lazy_loader.attach(
+    __name__,
+    submodules=["blas", "datasets", "fft", "graph", "ingest", "linalg", "models", "optim", "training"],
+    submod_attrs={"io.base.export": ["export"], "training.batches": ["batches"]},
+)
 
 
 def __dir__() -> list[str]:

@@ -19,10 +19,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrow.runtime.lazy_imports import on_demand
+import lazy_loader
 
 if TYPE_CHECKING:
-    from sparrow.functions.factoring import (
+    from sparrow.linalg.arrays import (
+        diagonal,
+        matmul,
+        matrix_norm,
+        matrix_power,
+        matrix_transpose,
+        norm,
+        outer,
+        tensordot,
+        trace,
+        vecdot,
+        vector_norm,
+    )
+    from sparrow.linalg.direct import spilu, splu, spsolve, spsolve_triangular
+    from sparrow.linalg.factorizations import (
         cholesky,
         cross,
         det,
@@ -39,20 +53,6 @@ if TYPE_CHECKING:
         svd,
         svdvals,
     )
-    from sparrow.linalg.arrays import (
-        diagonal,
-        matmul,
-        matrix_norm,
-        matrix_power,
-        matrix_transpose,
-        norm,
-        outer,
-        tensordot,
-        trace,
-        vecdot,
-        vector_norm,
-    )
-    from sparrow.linalg.direct import spilu, splu, spsolve, spsolve_triangular
     from sparrow.linalg.iterations import pagerank, power_iteration
     from sparrow.linalg.operators import Operator, aslinearoperator
     from sparrow.linalg.solvers import (
@@ -76,4 +76,22 @@ __all__ = [
     "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
-__getattr__, __dir__ = on_demand(__name__, __all__)
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "arrays": [
+            "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm", "outer", "tensordot",
+            "trace", "vecdot", "vector_norm",
+        ],
+        "direct": ["spilu", "splu", "spsolve", "spsolve_triangular"],
+        "factorizations": [
+            "cholesky", "cross", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matrix_rank", "pinv", "qr",
+            "slogdet", "solve", "svd", "svdvals",
+        ],
+        "iterations": ["pagerank", "power_iteration"],
+        "operators": ["Operator", "aslinearoperator"],
+        "solvers": [
+            "bicgstab", "cg", "eigsh", "expm_multiply", "gmres", "lobpcg", "lsmr", "lsqr", "minres", "svds",
+        ],
+    },
+)  # fmt: skip

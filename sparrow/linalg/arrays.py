@@ -11,10 +11,10 @@ from sparrow.core.schema import as_integers
 from sparrow.errors import AxisError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
 from sparrow.functions.elementwise import operand
-from sparrow.functions.factoring import of_cells
 from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
+from sparrow.linalg.factorizations import of_cells
 from sparrow.plan import resolved_axis
 from sparrow.tensor import Tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrow.runtime.lazy_imports import on_demand
+import lazy_loader
 
 if TYPE_CHECKING:
     from sparrow.models import evaluation
@@ -15,4 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ALS", "FactorizationMachine", "LinearRegression", "LogisticRegression", "evaluation", "load"]
 
-__getattr__, __dir__ = on_demand(__name__, __all__)
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submodules=["evaluation"],
+    submod_attrs={
+        "als": ["ALS"],
+        "factorization": ["FactorizationMachine"],
+        "linear": ["LinearRegression", "LogisticRegression"],
+        "saving": ["load"],
+    },
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sparrow.runtime.lazy_imports import on_demand
+import lazy_loader
 
 if TYPE_CHECKING:
     from sparrow.optim.adaptive import FTRL, AdaGrad, Adam
@@ -14,4 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FTRL", "SGD", "AdaGrad", "Adam", "Cosine", "InverseScaling", "Optimizer", "Schedule", "State", "Steps"]
 
-__getattr__, __dir__ = on_demand(__name__, __all__)
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "adaptive": ["FTRL", "AdaGrad", "Adam"],
+        "base": ["Optimizer", "State"],
+        "schedules": ["Cosine", "InverseScaling", "Schedule", "Steps"],
+        "sgd": ["SGD"],
+    },
+)

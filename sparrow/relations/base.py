@@ -176,10 +176,10 @@ class Relation(Protocol):
 
     @property
     def is_small(self) -> bool:
-        """Whether there is at most a chunk of elements, available without reading files: see ``read_small``."""
+        """Whether the entries are no more than a chunk and come without reading files, so that ``whole`` gives them."""
 
-    def read_small(self) -> Block | None:
-        """Return all elements in the base order, read-only, if ``is_small``; else None."""
+    def read_small(self) -> Block:
+        """Return all of few entries in one go, in the base order; not to be written to."""
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk: coords by dimension number whatever the order, values in the dtype.
