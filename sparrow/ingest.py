@@ -76,7 +76,7 @@ def _function(format: Format) -> Callable[..., Any]:
             given = signature.bind(*args, **options)
         except TypeError as error:
             raise TypeError(f"{format.name}() {error}") from None
-        return open_stored(reader(*given.args, **given.kwargs).stored())
+        return open_stored(reader(*given.args, **given.kwargs).ingest())
 
     ingest.__name__ = ingest.__qualname__ = format.name
     ingest.__module__ = __name__

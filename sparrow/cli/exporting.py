@@ -10,7 +10,7 @@ import typer
 
 from sparrow.cli.arguments import AsJson, At, StoredPath, open_any, parse_index, write_json
 from sparrow.cli.formats import command, given, list_option, parameter
-from sparrow.io.base.registry import Declared, formats, options_of
+from sparrow.io.base.registry import DeclaredOption, formats, options_of
 
 __all__ = ["add_to"]
 
@@ -71,7 +71,7 @@ def add_to(app: typer.Typer) -> None:
     )
 
 
-def _options() -> list[Declared]:
+def _options() -> list[DeclaredOption]:
     """Return the options of all formats; what several have is told once."""
     every = (each for known in formats().values() if known.writer for each in options_of(known.writer))
     return list({each.name: each for each in every}.values())

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sparrow.io.base.registry import Declared, formats
+from sparrow.io.base.registry import DeclaredOption, formats
 
 __all__ = ["command", "given", "list_option", "parameter"]
 
 
-def parameter(declared: Declared) -> inspect.Parameter:
+def parameter(declared: DeclaredOption) -> inspect.Parameter:
     """Return an option as typer takes the parameters of a function."""
     option, default = declared.option, declared.default
     words: list[str] = [option.flag or _name(declared)] if _is_flag(declared) else []
@@ -36,11 +36,11 @@ def parameter(declared: Declared) -> inspect.Parameter:
     )
 
 
-def _is_flag(declared: Declared) -> bool:
+def _is_flag(declared: DeclaredOption) -> bool:
     return (isinstance(declared.default, bool) or declared.option.flag is not None) and not declared.choices
 
 
-def _name(declared: Declared) -> str:
+def _name(declared: DeclaredOption) -> str:
     """Return how an option is spelled; one that is on unless said otherwise can be switched off."""
     name = declared.name.replace("_", "-")
     return f"--{name}/--no-{name}" if declared.default is True else f"--{name}"
@@ -68,7 +68,7 @@ def command(run: Callable[..., None], parameters: Sequence[inspect.Parameter], h
     return called
 
 
-def given(context: typer.Context, options: Sequence[Declared], words: dict[str, Any]) -> dict[str, Any]:
+def given(context: typer.Context, options: Sequence[DeclaredOption], words: dict[str, Any]) -> dict[str, Any]:
     """Return the options that the command line gives, as values.
 
     Raises

@@ -17,7 +17,7 @@ from sparrow.cli.arguments import AsJson, open_all, sizes_of, write_json
 from sparrow.cli.formats import command, given, list_option, parameter
 from sparrow.cli.spelling import Program
 from sparrow.errors import NotFoundError
-from sparrow.io.base.registry import Format, formats, options_of, prose_of
+from sparrow.io.base.registry import Format, description_of, formats, options_of
 from sparrow.runtime.resources import data_folder
 
 __all__ = ["add_to"]
@@ -45,22 +45,22 @@ class _Formats(TyperGroup):
         """Put the format of a file before its name where no format is named."""
         if self.get_command(ctx, args[0]) is None and (args[0] == "-" or not args[0].startswith("-")):
             try:
-                from sparrow.io.base.detect import sniffed
+                from sparrow.io.base.detect import detect_format
 
-                found = sniffed(args[0])
+                found = detect_format(args[0])
             except NotFoundError:
                 ctx.fail(f"there is no format and no file {args[0]!r}: sparrow ingest --list tells the formats")
-            typer.echo(f"{args[0]} is taken for {found.format}: {found.why}", err=True)
+            typer.echo(f"{args[0]} is taken for {found.format}: {found.reason}", err=True)
             args = [found.format, *args]
         return super().resolve_command(ctx, args)
 
 
 def _sniff(file: str | None) -> None:
     if file is not None:
-        from sparrow.io.base.detect import sniffed
+        from sparrow.io.base.detect import detect_format
 
-        found = sniffed(file)
-        typer.echo(f"{found.format}: {found.why}")
+        found = detect_format(file)
+        typer.echo(f"{found.format}: {found.reason}")
         raise typer.Exit
 
 
@@ -102,8 +102,8 @@ def _reading(format: Format) -> Callable[..., None]:
     """Return the command of a format."""
     reader = format.reader
     assert reader is not None
-    kind: Any = list[str] if reader.several else str
-    files = "Files, globs in quotes, or - for standard input." if reader.several else "The file."
+    kind: Any = list[str] if reader.accepts_many else str
+    files = "Files, globs in quotes, or - for standard input." if reader.accepts_many else "The file."
     fixed = {
         "context": typer.Context,
         "source": Annotated[kind, typer.Argument(metavar="SRC", help=files)],
@@ -114,7 +114,7 @@ def _reading(format: Format) -> Callable[..., None]:
         *map(parameter, options_of(reader)),
         inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
     ]
-    text = prose_of(reader).replace("``", "")
+    text = description_of(reader).replace("``", "")
     if reader.examples:
         lines = reader.examples.split("\n")
         title = "Example" if sum(line.startswith("sparrow ") for line in lines) == 1 else "Examples"
@@ -132,7 +132,7 @@ def _run(
     options = options_of(known.reader)
     files = source[0] if isinstance(source, list) and len(source) == 1 else source
     started = time.perf_counter()
-    known.reader(files, target, **given(context, options, words)).stored()
+    known.reader(files, target, **given(context, options, words)).ingest()
     seconds = time.perf_counter() - started
     stored = open_all(target)
     if as_json:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import as_integer
 from sparrow.errors import ExistsError, InvalidValueError
-from sparrow.io.base.registry import packed
+from sparrow.io.base.registry import compressing
 from sparrow.runtime.progress import bar
 from sparrow.runtime.validation import check_flag
 from sparrow.storage.fs.filesystem import atomic_write, get_filesystem
@@ -249,7 +249,7 @@ def _write(dst: str | os.PathLike[str], texts: Iterable[tuple[int, bytes]], coun
     """Write a file, whole or not at all."""
     if not check_flag("overwrite", overwrite) and get_filesystem(dst).is_occupied(os.fspath(dst)):
         raise ExistsError(f"{os.fspath(dst)!r} exists: choose another name, or pass overwrite=True to replace it")
-    with atomic_write(dst) as file, bar("generating", count, "rows") as advance, packed(file, dst) as sink:
+    with atomic_write(dst) as file, bar("generating", count, "rows") as advance, compressing(file, dst) as sink:
         for n, text in texts:
             sink.write(text)
             advance(n)

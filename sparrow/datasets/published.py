@@ -15,7 +15,7 @@ from typing import Any
 from sparrow import storage
 from sparrow.datasets.shipped import cache_folder, names, read, shipped, stored
 from sparrow.errors import ExistsError, IngestError, LabelError, NotFoundError
-from sparrow.io.base.registry import COMPRESSION
+from sparrow.io.base.registry import COMPRESSION_SUFFIXES
 from sparrow.runtime.progress import bar
 from sparrow.runtime.resources import data_folder
 from sparrow.tensor import Tensor
@@ -267,8 +267,8 @@ def _find(name: str, folder: Path) -> dict[str, Path]:
     """Return where the files of a set are, by the names they were published under; they may be packed otherwise."""
     about, found = describe(name), dict[str, Path]()
     for file in about["files"]:
-        plain = file.removesuffix(Path(file).suffix) if Path(file).suffix in COMPRESSION else file
-        here = [folder / each for each in (file, plain, *(plain + end for end in COMPRESSION))]
+        plain = file.removesuffix(Path(file).suffix) if Path(file).suffix in COMPRESSION_SUFFIXES else file
+        here = [folder / each for each in (file, plain, *(plain + end for end in COMPRESSION_SUFFIXES))]
         path = next((each for each in here if each.exists()), None)
         if path is None:
             raise NotFoundError(

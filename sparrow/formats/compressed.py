@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError
 from sparrow.formats.container import Container, as_index, as_values, readonly
-from sparrow.interop.interchange import alike, pointers
+from sparrow.interop.interchange import match_index_dtype, row_pointers
 from sparrow.kernels.entries import Block
 from sparrow.runtime import memory
 
@@ -242,7 +242,7 @@ class CSR(_Compressed):
 
     @classmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:
-        return cls._made(block.values, block.column(1), pointers(block, schema.shape[0]), schema.shape)
+        return cls._made(block.values, block.column(1), row_pointers(block, schema.shape[0]), schema.shape)
 
     def _entries(self) -> Block:
         kind = np.int32 if self._shape[1] <= 2**31 else np.int64
@@ -251,7 +251,7 @@ class CSR(_Compressed):
     def _scipy(self, copy: bool) -> scipy.sparse.sparray:
         import scipy.sparse
 
-        indptr = alike(self._indptr, self._indices)
+        indptr = match_index_dtype(self._indptr, self._indices)
         return scipy.sparse.csr_array((self._data, self._indices, indptr), shape=self._shape, copy=copy)
 
 
@@ -312,7 +312,7 @@ class CSC(_Compressed):
     def _scipy(self, copy: bool) -> scipy.sparse.sparray:
         import scipy.sparse
 
-        indptr = alike(self._indptr, self._indices)
+        indptr = match_index_dtype(self._indptr, self._indices)
         return scipy.sparse.csc_array((self._data, self._indices, indptr), shape=self._shape, copy=copy)
 
 

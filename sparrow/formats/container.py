@@ -14,7 +14,7 @@ from sparrow.core.schema import Schema, check_dtype, check_shape, is_fill
 from sparrow.core.storage_types import check_stype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import from_coordinates, from_object
-from sparrow.interop.interchange import check_dense, dense_array, unasked_array
+from sparrow.interop.interchange import check_dense, dense_array, implicit_dense_array
 from sparrow.kernels.entries import Block
 
 if TYPE_CHECKING:
@@ -363,7 +363,7 @@ class Container(ABC):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise InvalidValueError("a sparse container has no dense array to share: copy=False is not possible")
-        dense = unasked_array(self._schema(), self._entries)
+        dense = implicit_dense_array(self._schema(), self._entries)
         return dense if dtype is None else dense.astype(dtype)
 
     def to_scipy(self) -> scipy.sparse.sparray:

@@ -109,9 +109,9 @@ def open(  # noqa: A001 - what people type is sp.open
 
 
 def _read_path(src: Any, pick: Any, kinds: Any, reading: Any) -> Any:
-    from sparrow.io.tabular.append import appended
+    from sparrow.io.tabular.append import read_appended
 
-    return appended(src, pick, kinds, reading)
+    return read_appended(src, pick, kinds, reading)
 
 
 Tensor._read_path = staticmethod(_read_path)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import Schema, check_shape
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.interop.interchange import Coordinates, pointers
+from sparrow.interop.interchange import Coordinates, row_pointers
 from sparrow.kernels.entries import Block
 
 __all__ = ["arrays_of", "descriptor_of", "format_of", "from_binsparse"]
@@ -57,7 +57,7 @@ def arrays_of(schema: Schema, block: Block) -> dict[str, NDArray[Any]]:
         if schema.stype == "csc":
             order = np.argsort(block.coords[1], kind="stable")
             block, values = Block(block.coords[::-1], values).take(order), values[order]
-        arrays = {"pointers_to_1": pointers(block, height), "indices_1": block.column(1), "values": values}
+        arrays = {"pointers_to_1": row_pointers(block, height), "indices_1": block.column(1), "values": values}
     else:
         arrays = {f"indices_{dim}": column for dim, column in enumerate(block.coords)}
         if not schema.ndim and not block.count:

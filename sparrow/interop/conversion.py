@@ -40,16 +40,16 @@ from sparrow.runtime.validation import check_unmasked
 __all__ = [
     "check_fill",
     "check_labels",
-    "columns_of",
+    "collect_table",
+    "columns_to_append",
+    "from_appended_table",
     "from_coordinates",
-    "from_frame",
     "from_object",
     "from_table",
-    "gathered",
     "is_foreign_sparse",
 ]
 
-Found: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
+Converted: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
 """Schema, canonical entries, and the labels of dimensions that have some: what a relation in memory is made of."""
 
 _ROWS = 1 << 18
@@ -201,7 +201,7 @@ def from_object(
     shape: Sequence[int] | None = None,
     dims: Sequence[str] | None = None,
     duplicates: str | None = None,
-) -> Found:
+) -> Converted:
     """Return what :func:`sparrow.asarray` takes as schema, canonical entries and labels."""
     is_table = hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches")
     options = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
@@ -297,7 +297,7 @@ def from_table(
     duplicates: str,
     labelled: Collection[str] = (),
     rest: bool = False,
-) -> Found:
+) -> Converted:
     """Return schema, canonical entries and labels of a table; nulls in it are refused.
 
     Columns of integers are coordinates. Those of texts and dates become labels: the different ones, ascending.
@@ -318,7 +318,7 @@ def from_table(
     TooLargeError
         If its columns would pass the memory limit.
     """
-    table = gathered(source, coords, value, rest)
+    table = collect_table(source, coords, value, rest)
     names = table.column_names
     if value is None and coords is None and "value" in names:
         value = "value"
@@ -365,13 +365,13 @@ def from_table(
         raise error.by_label(told) from None
 
 
-def from_frame(
+def from_appended_table(
     source: Any,
     target: Schema,
     kinds: Mapping[int, pa.DataType],
     duplicates: str = "error",
     value: str | None = None,
-) -> Found:
+) -> Converted:
     """Return schema, entries and labels of a table that is to be appended, its columns by the names of dimensions.
 
     Parameters
@@ -394,7 +394,7 @@ def from_frame(
     DuplicateError
         If a cell comes twice.
     """
-    table = gathered(source, None, None)
+    table = collect_table(source, None, None)
     if not table.num_columns:  # as of a file without a line, which names none
         table = pa.table(dict.fromkeys((*target.dims, value or "value"), pa.nulls(0)))
     picked, value = _appended(table.column_names, target, value)
@@ -413,8 +413,8 @@ def from_frame(
     return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
 
 
-def columns_of(names: Sequence[str], target: Schema, value: str | None) -> list[str]:
-    """Return which columns of a table that is to be appended are read: those that :func:`from_frame` takes."""
+def columns_to_append(names: Sequence[str], target: Schema, value: str | None) -> list[str]:
+    """Return which columns of a table that is to be appended are read: those that :func:`from_appended_table` takes."""
     picked, value = _appended(names, target, value)
     imaginary = ["value_im"] if value == "value" and "value_im" in names and "value_im" not in picked else []
     return [*picked, *([] if value is None else [value]), *imaginary]
@@ -510,7 +510,7 @@ def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | Non
     return picked
 
 
-def gathered(source: Any, coords: Sequence[str] | None, value: str | None, rest: bool = False) -> pa.Table:
+def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, rest: bool = False) -> pa.Table:
     """Return columns of coordinates and values of a table, in memory; None for all of them.
 
     Raises

@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Coordinates",
-    "alike",
     "cupy_array",
     "dense_array",
     "from_cupy",
     "from_npz",
     "from_torch",
-    "pointers",
+    "implicit_dense_array",
+    "match_index_dtype",
     "pydata_array",
+    "row_pointers",
     "to_npz",
     "torch_tensor",
-    "unasked_array",
 ]
 
 
@@ -100,7 +100,7 @@ _MANY_A_ROW, _MANY_BESIDE_A_LOOP = 4, 400
 _WAY_OUT = "to_scipy() gives a sparse array, which most libraries take; to_numpy() makes the dense one on purpose"
 
 
-def unasked_array(schema: Schema, entries_of: Callable[[], Block]) -> NDArray[Any]:
+def implicit_dense_array(schema: Schema, entries_of: Callable[[], Block]) -> NDArray[Any]:
     """Return all cells as an array that NumPy asks for, or a library through it; say so where it is a waste.
 
     Raises
@@ -124,7 +124,7 @@ def _say_what_it_takes(schema: Schema, count: int) -> None:
         warnings.warn(f"{what} takes {sizes}: {_WAY_OUT}", PerformanceWarning, stacklevel=4)
 
 
-def pointers(block: Block, height: int) -> NDArray[np.int64]:
+def row_pointers(block: Block, height: int) -> NDArray[np.int64]:
     """Return where each of ``height`` rows begins among entries sorted by row, and their number: CSR's indptr.
 
     Raises
@@ -158,16 +158,16 @@ def torch_tensor(schema: Schema, block: Block, layout: str) -> Any:
         return torch.sparse_coo_tensor(indices, values, schema.shape, is_coalesced=True, check_invariants=False)
     if schema.ndim != 2:
         raise ShapeError(f"layout='csr' is for two dimensions, not {schema.ndim}: use layout='coo'")
-    return torch_rows(block.values, block.column(1), pointers(block, schema.shape[0]), schema.shape)
+    return torch_csr(block.values, block.column(1), row_pointers(block, schema.shape[0]), schema.shape)
 
 
-def torch_rows(values: NDArray[Any], cols: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Any:
+def torch_csr(values: NDArray[Any], cols: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Any:
     """Return compressed rows as a PyTorch tensor on the CPU; values and columns are not copied."""
     try:
         import torch
     except ImportError as error:
         raise MissingDependencyError("to_torch needs PyTorch: pip install torch") from error
-    indptr = alike(indptr, cols)
+    indptr = match_index_dtype(indptr, cols)
     if max(len(values), shape[1]) >= 2**31:
         cols, indptr = cols.astype(np.int64, copy=False), indptr.astype(np.int64, copy=False)
     arrays = (torch.from_numpy(indptr), torch.from_numpy(cols), torch.from_numpy(values))
@@ -254,8 +254,8 @@ def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compresse
     else:
         arrays["_is_array"] = True
         if schema.ndim == 2 and schema.shape[0] <= block.count:
-            cols, indptr = block.column(1), pointers(block, schema.shape[0])
-            arrays |= {"format": b"csr", "indices": cols, "indptr": alike(indptr, cols)}
+            cols, indptr = block.column(1), row_pointers(block, schema.shape[0])
+            arrays |= {"format": b"csr", "indices": cols, "indptr": match_index_dtype(indptr, cols)}
         elif schema.ndim == 2:
             arrays |= {"format": b"coo", "row": block.coords[0], "col": block.coords[1]}
         else:
@@ -264,7 +264,7 @@ def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compresse
         (np.savez_compressed if compressed else np.savez)(file, **arrays)
 
 
-def alike(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[Any]:
+def match_index_dtype(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[Any]:
     """Return pointers in the type of the indices where they fit, as SciPy wants them."""
     return indptr.astype(indices.dtype) if len(indices) < 2**31 else indptr
 

@@ -22,7 +22,7 @@ from sparrow.relations.base import arrow_schema, arrow_table
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["bounds", "lazy_frame"]
+__all__ = ["lazy_frame", "predicate_bounds"]
 
 _MIRRORED = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
 
@@ -73,7 +73,7 @@ def _narrowed(scan: Scan, predicate: polars.Expr | None, axes: Sequence[int]) ->
     if predicate is None:
         yield from engines.blocks(scan, axes)
         return
-    limits = bounds(predicate, scan.schema.dims)
+    limits = predicate_bounds(predicate, scan.schema.dims)
     starts = [limits.get(name, (0, n))[0] for name, n in zip(scan.schema.dims, shape, strict=True)]
     stops = [limits.get(name, (0, n))[1] for name, n in zip(scan.schema.dims, shape, strict=True)]
     view = scan.view.then(tuple(slice(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)))
@@ -84,7 +84,7 @@ def _narrowed(scan: Scan, predicate: polars.Expr | None, axes: Sequence[int]) ->
         yield Block(tuple(coords), block.values)
 
 
-def bounds(predicate: polars.Expr, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+def predicate_bounds(predicate: polars.Expr, names: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return half-open ranges of integer columns outside of which a filter lets nothing through.
 
     Comparisons with integers, ``is_between`` and what ``&`` joins are understood; anything else bounds nothing.

@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 
 from sparrow.errors import UnsupportedError
 
-__all__ = ["asked_by_an_operator", "check_star", "wrapped"]
+__all__ = ["is_called_by_operator", "reject_matrix_star", "wrap_operand"]
 
 _OPERATORS = {"_matmul_dispatch", "_multiply_2d_with_broadcasting", "multiply", "_divide", "_comparison"}
 
 
-def asked_by_an_operator(caller: FrameType) -> bool:
+def is_called_by_operator(caller: FrameType) -> bool:
     """Return whether an operator of a sparse array asks for the array that an operand is."""
     if caller.f_code.co_name not in _OPERATORS:
         return False
     return str(caller.f_globals.get("__name__", "")).startswith("scipy.sparse.")
 
 
-def wrapped(operand: Any) -> NDArray[Any]:
+def wrap_operand(operand: Any) -> NDArray[Any]:
     """Return an array without dimensions that holds an operand as an object."""
     found = np.empty((), object)
     found[()] = operand
     return found
 
 
-def check_star(operand: Any) -> None:
+def reject_matrix_star(operand: Any) -> None:
     """Raise ``UnsupportedError`` for a factor of ``*`` whose class means the product of matrices by it."""
     module = sys.modules.get("scipy.sparse")
     if module is not None and module.isspmatrix(operand):

@@ -16,7 +16,7 @@ from sparrow.errors import MissingDependencyError, SharingError, UnsupportedErro
 from sparrow.formats.container import check_scipy, scipy_array
 from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
-from sparrow.interop.scipy_operators import asked_by_an_operator, wrapped
+from sparrow.interop.scipy_operators import is_called_by_operator, wrap_operand
 from sparrow.plan import Scan
 from sparrow.relations.base import MemoryRelation, arrow_schema, labelled_table
 from sparrow.runtime import memory
@@ -69,9 +69,11 @@ class Exports(Base):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise SharingError("a sparse tensor has no dense array to share: copy=False is not possible")
-        if dtype is None and asked_by_an_operator(sys._getframe(1)):
-            return wrapped(self)
-        dense = interchange.unasked_array(self._schema, lambda: engines.entries(self.__sparrow_scan__(), own=False))
+        if dtype is None and is_called_by_operator(sys._getframe(1)):
+            return wrap_operand(self)
+        dense = interchange.implicit_dense_array(
+            self._schema, lambda: engines.entries(self.__sparrow_scan__(), own=False)
+        )
         return dense if dtype is None else dense.astype(dtype)
 
     def __dlpack_device__(self) -> tuple[int, int]:

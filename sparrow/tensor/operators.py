@@ -12,7 +12,7 @@ from sparrow import engines
 from sparrow.core.schema import as_integer, check_dtype
 from sparrow.errors import IndexingError, InvalidValueError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.interop.scipy_operators import check_star
+from sparrow.interop.scipy_operators import reject_matrix_star
 from sparrow.plan import Cast, Clip, Round, map_cells
 from sparrow.tensor.accumulations import Accumulations
 from sparrow.tensor.arithmetic import Arithmetic
@@ -274,7 +274,7 @@ def _of_cells(operation: Callable[..., Any]) -> Callable[..., Any]:
     """Return the product of cells, which refuses factors whose class means another product."""
 
     def call(self: Operators, other: Any) -> Any:
-        check_star(other)
+        reject_matrix_star(other)
         return operation(self, other)
 
     return call

@@ -19,7 +19,7 @@ from sparrow.errors import (
     ReadOnlyError,
     UnsupportedError,
 )
-from sparrow.interop.conversion import columns_of, from_frame, from_object
+from sparrow.interop.conversion import columns_to_append, from_appended_table, from_object
 from sparrow.kernels.entries import Duplicates, check_duplicates
 from sparrow.plan import Scan, fitted, names_along
 from sparrow.relations.base import Handle, MemoryRelation
@@ -202,7 +202,7 @@ class Writing(Base):
             return other.__sparrow_scan__()
         kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}
         if is_path:
-            pick = partial(columns_of, target=self._schema, value=value)
+            pick = partial(columns_to_append, target=self._schema, value=value)
             dims = {dim: kinds.get(axis) for axis, dim in enumerate(self.dims)}
             other = self._read_path(other, pick, dims, reading)
             if isinstance(other, Base):
@@ -210,7 +210,7 @@ class Writing(Base):
         is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
         if is_table and not hasattr(other, "__sparrow_entries__"):
             try:
-                relation = MemoryRelation(*from_frame(other, self._schema, kinds, duplicates, value))
+                relation = MemoryRelation(*from_appended_table(other, self._schema, kinds, duplicates, value))
             except IndexingError as error:
                 raise IndexingError(f"append: {error}; resize() makes room") from None
         else:

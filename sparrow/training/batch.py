@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparrow.formats import CSR
 from sparrow.formats.container import check_scipy
-from sparrow.interop.interchange import alike, cupy_array, torch_rows
+from sparrow.interop.interchange import cupy_array, match_index_dtype, torch_csr
 from sparrow.runtime import settings
 from sparrow.runtime.memory import Reservation
 from sparrow.runtime.thread_pool import ordered_map
@@ -116,7 +116,7 @@ class Batch:
             check_scipy(rows._schema())  # says so
         # Given to SciPy's constructor, columns and values would be copied where they are a small part of an array.
         out = copy(_empty(rows.shape, rows.dtype))
-        indptr = alike(rows._indptr, rows._indices)
+        indptr = match_index_dtype(rows._indptr, rows._indices)
         out.data, out.indices, out.indptr = rows._data, rows._indices.astype(indptr.dtype, copy=False), indptr
         return out
 
@@ -144,7 +144,7 @@ class Batch:
         >>> batch.to_torch().to("cuda")  # doctest: +SKIP
         """
         rows = self._input(name)
-        out: torch.Tensor = torch_rows(rows._data, rows._indices, rows._indptr, rows.shape)
+        out: torch.Tensor = torch_csr(rows._data, rows._indices, rows._indptr, rows.shape)
         return out
 
     def to_cupy(self, name: str | None = None) -> cupyx.scipy.sparse.csr_matrix:

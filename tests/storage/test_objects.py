@@ -216,12 +216,12 @@ def _uploaded(folder: Path, home: str) -> None:
 
 
 def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
-    from sparrow.io.base.detect import sniffed
+    from sparrow.io.base.detect import detect_format
 
     links = sp.from_coords([[0, 0, 1, 3], [1, 2, 3, 0]], np.ones(4, np.int64), shape=(4, 4), dims=("src", "dst"))
     for name in ("a.mtx", "a.tns.bz2", "a.npy", "a.graph-txt.zst", "a.h5ad", "a.h5"):
         sp.export(links, f"{home}/raw/{name}")
-        read = getattr(sp.ingest, (found := sniffed(f"{home}/raw/{name}")).format)
+        read = getattr(sp.ingest, (found := detect_format(f"{home}/raw/{name}")).format)
         assert found.format in ("mtx", "tns", "npy", "webgraph", "h5ad", "binsparse")
         back = read(f"{home}/raw/{name}", f"{home}/{found.format}")
         assert np.argwhere(back.to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
@@ -247,7 +247,7 @@ def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
     (tmp_path / "bv.graph").write_bytes(b"\xc0")  # two lists of length 0
     _uploaded(tmp_path, f"{home}/raw")
     for name, kind in (("shards", "alx"), ("kg", "triples"), ("tenx", "tenx"), ("bv.graph", "webgraph")):
-        assert sniffed(f"{home}/raw/{name}").format == kind
+        assert detect_format(f"{home}/raw/{name}").format == kind
     web = sp.ingest.alx(f"{home}/raw/shards", f"{home}/alx")
     assert np.argwhere(web["train"].to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
     graph = sp.ingest.metis(f"{home}/raw/g.metis", f"{home}/metis")

@@ -26,7 +26,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.interop.lazyframes import bounds
+from sparrow.interop.lazyframes import predicate_bounds
 from sparrow.storage.delta.snapshot import Snapshot
 
 SEEDS = st.integers(0, 2**16)
@@ -80,12 +80,12 @@ def test_queries_of_a_lazy_frame_are_those_of_the_frame(seed: int, tree: Any, ki
 def test_what_a_filter_bounds() -> None:
     i, j = pl.col("i"), pl.col("j")
     limit = 2**63 - 1
-    assert bounds((i > 2) & (i <= 9) & (pl.lit(3) < i), ["i", "j"]) == {"i": (4, 10)}
-    assert bounds(i == 5, ["i"]) == {"i": (5, 6)}
-    assert bounds((i == pl.lit(5, pl.Int32)) & (j < -3), ["i", "j"]) == {"i": (5, 6), "j": (0, 0)}
-    assert bounds(i.is_between(1, 4, closed="none") & (j >= -1), ["i", "j"]) == {"i": (2, 4), "j": (0, limit)}
+    assert predicate_bounds((i > 2) & (i <= 9) & (pl.lit(3) < i), ["i", "j"]) == {"i": (4, 10)}
+    assert predicate_bounds(i == 5, ["i"]) == {"i": (5, 6)}
+    assert predicate_bounds((i == pl.lit(5, pl.Int32)) & (j < -3), ["i", "j"]) == {"i": (5, 6), "j": (0, 0)}
+    assert predicate_bounds(i.is_between(1, 4, closed="none") & (j >= -1), ["i", "j"]) == {"i": (2, 4), "j": (0, limit)}
     for nothing in ((i > 2) | (j > 2), i != 3, i.is_in([1]), i > 2.5, ~(i > 2), i + 1 > 2, pl.col("value") > 1):
-        assert bounds(nothing, ["i", "j"]) == {}
+        assert predicate_bounds(nothing, ["i", "j"]) == {}
 
 
 def test_a_lazy_frame_reads_what_a_query_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

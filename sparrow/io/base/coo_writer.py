@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from sparrow.sorting.sorter import Sorter
 
 __all__ = [
-    "LARGEST_VALUE",
-    "Ids",
-    "Names",
-    "Shelf",
-    "Written",
-    "cast_values",
-    "check_labels",
-    "check_space",
-    "misfit",
-    "unfit_values",
-    "write_entries",
+    "MAX_STORED_INTEGER",
+    "DistinctIds",
+    "LabelEncoder",
+    "SpillQueue",
+    "WrittenFiles",
+    "cast_checked",
+    "check_disk_space",
+    "check_label_memory",
+    "find_unrepresentable",
+    "misfit_message",
+    "write_coo",
 ]
 
 T = TypeVar("T")
 
 
-class Ids:
+class DistinctIds:
     """The distinct integers of a column, gathered from several threads."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Ids:
     def _merge(self) -> None:
         self._known = _distinct(np.concatenate([self._known, *self._fresh]))
         self._fresh, self._held = [], 0
-        check_labels(len(self._known), self._known.nbytes)
+        check_label_memory(len(self._known), self._known.nbytes)
 
     def finish(self) -> NDArray[np.int64]:
         """Return the integers, ascending."""
@@ -90,7 +90,7 @@ def _distinct(column: NDArray[np.int64]) -> NDArray[np.int64]:
     return column[fresh]
 
 
-class Names:
+class LabelEncoder:
     """The distinct texts of a column, numbered as they come; for one thread."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Names:
         nbytes = self._interner.nbytes
         if nbytes != self._room.nbytes:
             self._room.release()
-            check_labels(len(self._interner), nbytes)
+            check_label_memory(len(self._interner), nbytes)
             self._room.hold(nbytes)
         return codes
 
@@ -122,28 +122,28 @@ class Names:
         return labels, rank
 
 
-def check_labels(count: int, nbytes: int) -> None:
+def check_label_memory(count: int, nbytes: int) -> None:
     """Raise ``TooLargeError`` where labels take too much of the memory limit."""
     if nbytes > (room := memory.share(2.5, beside=memory.limit() - memory.working())):
         raise memory.too_large(f"{count} distinct labels", nbytes, "number the ids beforehand", room)
 
 
-LARGEST_VALUE = 2**63 - 1
+MAX_STORED_INTEGER = 2**63 - 1
 """The largest integer that files hold: uint64 is stored as int64."""
 
 
-def cast_values(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
+def cast_checked(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
     """Return values in a dtype, and the position of the first that it does not hold, or no file as one of it."""
     if given.dtype == dtype:
-        beyond = dtype == np.uint64 and given > LARGEST_VALUE
+        beyond = dtype == np.uint64 and given > MAX_STORED_INTEGER
         return given, int(np.argmax(beyond)) if np.any(beyond) else None
     with np.errstate(all="ignore"):
         values = given.astype(dtype)
-    unfit = unfit_values(given, values)
+    unfit = find_unrepresentable(given, values)
     return values, int(np.argmax(unfit)) if unfit.any() else None
 
 
-def unfit_values(given: NDArray[Any], values: NDArray[Any]) -> NDArray[np.bool_]:
+def find_unrepresentable(given: NDArray[Any], values: NDArray[Any]) -> NDArray[np.bool_]:
     """Return where values cast to another dtype are not those that were given, but for rounding to a float."""
     dtype = values.dtype
     with np.errstate(all="ignore"):
@@ -158,18 +158,18 @@ def unfit_values(given: NDArray[Any], values: NDArray[Any]) -> NDArray[np.bool_]
         elif given.dtype.kind in "iu":
             unfit |= (values < 0) != (given < 0)
         if dtype == np.uint64:
-            unfit |= values > LARGEST_VALUE
+            unfit |= values > MAX_STORED_INTEGER
     return np.asarray(unfit)
 
 
-def misfit(value: Any, dtype: np.dtype[Any]) -> str:
-    """Return what is wrong with a value that :func:`cast_values` found, and the way out."""
-    if dtype == np.uint64 and value > LARGEST_VALUE and value != np.inf:
+def misfit_message(value: Any, dtype: np.dtype[Any]) -> str:
+    """Return what is wrong with a value that :func:`cast_checked` found, and the way out."""
+    if dtype == np.uint64 and value > MAX_STORED_INTEGER and value != np.inf:
         return "is beyond 2^63 - 1, where stored integers end: say dtype='float64'"
     return f"does not fit the type {dtype}"
 
 
-class Shelf:
+class SpillQueue:
     """Rows put aside, in memory and then on disk, to be read again in their order."""
 
     def __init__(self) -> None:
@@ -203,8 +203,8 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What :func:`write_entries` wrote."""
+class WrittenFiles:
+    """What :func:`write_coo` wrote."""
 
     files: list[Any]
     maxima: tuple[int, ...]
@@ -213,7 +213,7 @@ class Written:
     """Of each dimension that was numbered anew the distinct ids, ascending; None for the others."""
 
 
-def write_entries(
+def write_coo(
     folder: str | os.PathLike[str],
     items: Iterable[T],
     rows_of: Callable[[T], Rows],
@@ -224,10 +224,10 @@ def write_entries(
     duplicates: Duplicates,
     fill_value: Any,
     profile: str,
-    ids: Sequence[Ids | None] | None = None,
+    ids: Sequence[DistinctIds | None] | None = None,
     describe: Callable[[tuple[int, ...]], str] = str,
     mean: bool = False,
-) -> Written:
+) -> WrittenFiles:
     """Write the rows of a whole input as the data files of a tensor.
 
     Parameters
@@ -273,7 +273,7 @@ def write_entries(
         if sorter.consume(pieces, pause=not any(anew) and not mean):
             files = _write_sorted(folder, writer, sorter, pieces, dtype, fill_value)
             if files is not None:
-                return Written(files, sorter.maxima, (None,) * ndim)
+                return WrittenFiles(files, sorter.maxima, (None,) * ndim)
         numbered = [None if each is None else each.finish() for each in anew]
         largest = [top if known is None else len(known) for top, known in zip(sorter.maxima, numbered, strict=True)]
         dtypes = [np.dtype(np.int32 if top < 2**31 else np.int64) for top in largest]
@@ -281,7 +281,7 @@ def write_entries(
         if mean:
             parts = [_means(part, dtype, fill_value) for part in parts]
         with bar("writing", sorter.count, "entries") as advance:
-            return Written(_write_parts(parts, writer, advance), sorter.maxima, tuple(numbered))
+            return WrittenFiles(_write_parts(parts, writer, advance), sorter.maxima, tuple(numbered))
 
 
 def _means(part: Iterator[Block], dtype: np.dtype[Any], fill_value: Any) -> Iterator[Block]:
@@ -377,7 +377,7 @@ def _chained(*parts: Iterable[Run | Rows]) -> Iterator[Run | Rows]:
         yield from part
 
 
-def check_space(dst: str | os.PathLike[str], stored: int, spilled: int) -> None:
+def check_disk_space(dst: str | os.PathLike[str], stored: int, spilled: int) -> None:
     """Raise ``StorageError`` where a tensor clearly cannot fit the disks.
 
     Parameters

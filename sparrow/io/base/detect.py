@@ -9,17 +9,17 @@ from contextlib import closing
 from typing import NamedTuple
 
 from sparrow.errors import IngestError, InvalidValueError
-from sparrow.io.base.magic import lists_of, refuse_no_edges, words
-from sparrow.io.base.source import blocks, folder_of, open_sources
-from sparrow.io.binary.alx import split_of
-from sparrow.io.binary.binsparse import described
-from sparrow.io.binary.hdf5 import MAGIC, opened
-from sparrow.io.binary.tenx import matrix_in
-from sparrow.io.binary.webgraph import bv_base
-from sparrow.io.text.triples import splits_in
+from sparrow.io.base.magic import lists_of, reject_non_edges, split_words
+from sparrow.io.base.source import folder_path, open_sources, read_blocks
+from sparrow.io.binary.alx import shard_split
+from sparrow.io.binary.binsparse import find_descriptors
+from sparrow.io.binary.hdf5 import MAGIC, open_file
+from sparrow.io.binary.tenx import find_matrix
+from sparrow.io.binary.webgraph import bvgraph_basename
+from sparrow.io.text.triples import find_splits
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["Kind", "sniffed"]
+__all__ = ["Detection", "detect_format"]
 
 _SAMPLE = 1 << 16
 """Bytes of text that are looked at."""
@@ -31,14 +31,14 @@ _PAIR = re.compile(r"(\d+|qid):\S+")
 _TRIPLE = re.compile(r"\d+:\d+:[^:\s]+")
 
 
-class Kind(NamedTuple):
+class Detection(NamedTuple):
     """A format, and what tells it."""
 
     format: str
-    why: str
+    reason: str
 
 
-def sniffed(src: str) -> Kind:
+def detect_format(src: str) -> Detection:
     r"""Return the format of a file, which its first bytes and lines tell.
 
     Parameters
@@ -62,15 +62,15 @@ def sniffed(src: str) -> Kind:
     >>> sniffed("small.txt")
     Kind(format='libsvm', why='lines are a label and index:value pairs')
     """
-    if bv_base(src) is not None:
-        return Kind("webgraph", "there are .properties of a compressed graph beside it")
-    folder = folder_of(src) is not None
-    if any(map(split_of, get_filesystem(src).names(src) if folder else [src])):
-        return Kind("alx", "it is called as the shards of ALX's web graphs are")
-    if folder and splits_in(src):
-        return Kind("triples", "there are train, valid and test in the folder")
-    if folder and matrix_in(src) is not None:
-        return Kind("tenx", "there is a matrix.mtx in the folder")
+    if bvgraph_basename(src) is not None:
+        return Detection("webgraph", "there are .properties of a compressed graph beside it")
+    folder = folder_path(src) is not None
+    if any(map(shard_split, get_filesystem(src).names(src) if folder else [src])):
+        return Detection("alx", "it is called as the shards of ALX's web graphs are")
+    if folder and find_splits(src):
+        return Detection("triples", "there are train, valid and test in the folder")
+    if folder and find_matrix(src) is not None:
+        return Detection("tenx", "there is a matrix.mtx in the folder")
     source = open_sources(src)[0]
     if source.path is None:
         raise InvalidValueError("standard input cannot be looked at beforehand: name its format")
@@ -79,15 +79,15 @@ def sniffed(src: str) -> Kind:
         with get_filesystem(source.path).open(source.path, size=source.size) as file:
             start = file.read(262)
         if start.startswith(b"PK\x03\x04") and (name.endswith(".npz") or b".npy" in start[:80]):
-            return Kind("npz", "a zip archive of .npy arrays")
+            return Detection("npz", "a zip archive of .npy arrays")
         if start.startswith(b"\x93NUMPY"):
-            return Kind("npy", "it begins as the .npy files of NumPy do")
+            return Detection("npy", "it begins as the .npy files of NumPy do")
         if start.startswith(MAGIC):
-            return Kind(*_of_hdf5(name))
+            return Detection(*_of_hdf5(name))
         for magic, kind in _TABLES.items():
             if start.startswith(magic):
                 raise _table(f"this is {kind}", name)
-    with closing(blocks(source, _SAMPLE)) as text:
+    with closing(read_blocks(source, _SAMPLE)) as text:
         block = next(text, None)
     if block is None:
         raise IngestError("the file is empty", name)
@@ -97,8 +97,8 @@ def sniffed(src: str) -> Kind:
 
 
 def _of_hdf5(name: str) -> tuple[str, str]:
-    with opened(name) as (_, file):
-        if described(file):
+    with open_file(name) as (_, file):
+        if find_descriptors(file):
             return "binsparse", "HDF5 with an attribute binsparse, which describes its arrays"
         if "X" in file or "obs" in file:
             return "h5ad", "HDF5 that holds obs or X, as AnnData's does"
@@ -112,31 +112,33 @@ def _of_hdf5(name: str) -> tuple[str, str]:
         )
 
 
-def _of_text(text: str, name: str) -> Kind:
+def _of_text(text: str, name: str) -> Detection:
     lines = [line.strip() for line in re.split(r"[\r\n]+", text) if line.strip()]
     data = [line for line in lines if line[0] not in "#%"]
     if lines and lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
-        return Kind("mtx", "the first line is a banner %%MatrixMarket")
+        return Detection("mtx", "the first line is a banner %%MatrixMarket")
     if re.match(r"%[ \t]*(sym|asym|bip)\b", text):
-        return Kind("edges", "the first line is a header of KONECT")
+        return Detection("edges", "the first line is a header of KONECT")
     sizes = re.search(r"(?m)^# sizes:((?: \d+)+)\s*$", text)
-    if sizes is not None and (not data or len(words(data[0])) == len(words(sizes[1])) + 1):
-        return Kind("tns", "a comment tells sizes, as exported files do")
+    if sizes is not None and (not data or len(split_words(data[0])) == len(split_words(sizes[1])) + 1):
+        return Detection("tns", "a comment tells sizes, as exported files do")
     if not data and re.search(r"(?m)^# [^\t\n]+\t[^\t\n]+\tvalue\r?$", text):
-        return Kind("edges", "a comment names two columns and value, as that of an exported file without edges does")
+        return Detection(
+            "edges", "a comment names two columns and value, as that of an exported file without edges does"
+        )
     if not data:
         raise IngestError("there are comments alone in the beginning of the file: name its format", name)
     if data[0] == "sptensor":
-        return Kind("tns", "the first line is sptensor")
+        return Detection("tns", "the first line is sptensor")
     if ".tns" in name.rsplit("/", 1)[-1]:
-        return Kind("tns", "it is called .tns")
-    rows = [words(line.split("#")[0]) for line in data]
+        return Detection("tns", "it is called .tns")
+    rows = [split_words(line.split("#")[0]) for line in data]
     pairs = [token for row in rows for token in row[1:] if _is_label(rows[0][0])]
     if pairs and all(_TRIPLE.fullmatch(token) for token in pairs):
-        return Kind("libffm", "lines are a label and field:index:value triples")
+        return Detection("libffm", "lines are a label and field:index:value triples")
     found = sum(_PAIR.fullmatch(token) is not None for token in pairs)
     if pairs and 2 * found >= len(pairs):
-        return Kind("libsvm", "lines are a label and index:value pairs")  # its reader finds the odd one
+        return Detection("libsvm", "lines are a label and index:value pairs")  # its reader finds the odd one
     if data[0].startswith("{"):
         raise _json(data[0], name)
     if all(line.count("::") == data[0].count("::") > 0 for line in data):
@@ -148,10 +150,10 @@ def _of_text(text: str, name: str) -> Kind:
             name,
         )
     if lists := lists_of(text, name):
-        return Kind(*lists)
+        return Detection(*lists)
     _refuse_table(data, name)
-    refuse_no_edges(text, name)
-    cells = [row for line in data if (row := words(line.split("#")[0], ","))]
+    reject_non_edges(text, name)
+    cells = [row for line in data if (row := split_words(line.split("#")[0], ","))]
     tabs = {line.count("\t") for line in data}
     if len(tabs) == 1 and min(tabs) > 1 and any(" " in line for line in data):
         cells = [line.split("\t") for line in data]
@@ -174,7 +176,7 @@ def _of_text(text: str, name: str) -> Kind:
         raise IngestError("one line of names may be the head of an empty table, or an edge: name its format", name,
                           token=data[0][:80])  # fmt: skip
     ids = "names" if any(not token.isdigit() for row in cells for token in row[:2]) else "numbers"
-    return Kind("edges", f"lines begin with two ids that are {ids}")
+    return Detection("edges", f"lines begin with two ids that are {ids}")
 
 
 def _json(line: str, name: str) -> IngestError:
@@ -213,7 +215,7 @@ def _one_column(lines: list[str], name: str) -> IngestError:
         if 0 < count < 3 and all(line.count(delimiter) == count for line in lines):
             way = f"sparrow ingest edges {shlex.quote(name)} DST --delimiter '{delimiter}'"
             return IngestError(f"columns are parted by {delimiter!r}: {way}", name)
-    at = next(line for line in lines if len(words(line.split("#")[0], ",")) < 2)
+    at = next(line for line in lines if len(split_words(line.split("#")[0], ",")) < 2)
     return IngestError("a line of one column is no entry of any format that is read", name, token=at[:80])
 
 

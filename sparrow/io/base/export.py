@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
-from sparrow.io.base.registry import COMPRESSION, Format, formats, options_of
+from sparrow.io.base.registry import COMPRESSION_SUFFIXES, Format, formats, options_of
 from sparrow.runtime.validation import check_flag, check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.tensor import Tensor
@@ -95,7 +95,7 @@ def export(
 def unwritten_labels(source: Tensor | Bundle, dst: str, format: str | None) -> list[str]:
     """Return the dimensions with labels, of which a file of the format holds none."""
     writer = _format(dst, format).writer
-    if writer is None or writer.labelled:
+    if writer is None or writer.writes_labels:
         return []
     # Labels of y are what the lines of libsvm begin with.
     tensors = [source] if isinstance(source, Tensor) else [each for name, each in source.items() if name != "y"]
@@ -110,7 +110,7 @@ def _format(name: str, format: str | None) -> Format:
     if format is not None and format not in written:
         raise InvalidValueError(f"format={format!r}: use one of {there}")
     path = Path(name)
-    packed = path.suffix in COMPRESSION
+    packed = path.suffix in COMPRESSION_SUFFIXES
     suffix = (path.with_suffix("") if packed else path).suffix
     found = [each for each in written.values() if each.name == format or (format is None and suffix in each.suffixes)]
     if not found:

@@ -11,14 +11,20 @@ from pathlib import Path
 from sparrow.errors import IngestError
 
 __all__ = [
-    "NTRIPLES", "PACKERS", "compression_of", "lists_of", "refuse_container", "refuse_no_edges", "refuse_packed",
-    "words",
+    "DECOMPRESSORS",
+    "NTRIPLES_COMMAND",
+    "detect_compression",
+    "lists_of",
+    "reject_compressed",
+    "reject_container",
+    "reject_non_edges",
+    "split_words",
 ]  # fmt: skip
 
 _SAMPLE = 1000
 """Lines that are looked at."""
 
-PACKERS = {"gzip": "gzip", "zstd": "zstd", "bz2": "bzip2"}
+DECOMPRESSORS = {"gzip": "gzip", "zstd": "zstd", "bz2": "bzip2"}
 """The commands of the compressions that are read."""
 
 _PACKED = {
@@ -56,7 +62,7 @@ _CONTAINERS = {
     b"\xfe\xff": ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST"),
 }
 
-NTRIPLES = "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest triples - DST"
+NTRIPLES_COMMAND = "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest triples - DST"
 """How N-Triples are read."""
 
 _SUFFIXES = {".gz", ".zst", ".bz2"}
@@ -89,17 +95,17 @@ _GRAPHS = (
         r"#.*\n#\s*GMT .*\n#",
         "write it with networkx.write_edgelist(networkx.read_adjlist(...)) or read_multiline_adjlist",
     ),
-    ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES),
+    ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES_COMMAND),
 )
 """Graphs in text that is not read: how it begins."""
 
 
-def words(text: str, also: str = "") -> list[str]:
+def split_words(text: str, also: str = "") -> list[str]:
     """Return what blanks of ASCII part, and another character: as the kernels do, where str.split knows more blanks."""
     return re.findall(rf"[^ \t\n\r\v\f{also}]+", text)
 
 
-def compression_of(start: bytes) -> str | None:
+def detect_compression(start: bytes) -> str | None:
     """Return the compression that the first bytes of a file tell, of those that are read."""
     if start.startswith(b"\x1f\x8b"):
         return "gzip"
@@ -110,9 +116,9 @@ def compression_of(start: bytes) -> str | None:
     return None
 
 
-def refuse_packed(start: bytes, name: str) -> None:
+def reject_compressed(start: bytes, name: str) -> None:
     """Raise ``IngestError`` for the first bytes of a file that is compressed, where the format of it is not read so."""
-    if (compression := compression_of(start)) is not None:
+    if (compression := detect_compression(start)) is not None:
         unpack, plain = _unpacking(name, compression)
         raise IngestError(f"this is compressed by {compression}: unpack it, {unpack} > {plain}, and read that", name)
 
@@ -120,12 +126,12 @@ def refuse_packed(start: bytes, name: str) -> None:
 def _unpacking(name: str, compression: str) -> tuple[str, str]:
     """Return the command that unpacks a file, and what may be the name of what it writes."""
     if name == "standard input":
-        return f"{PACKERS[compression]} -dc FILE", "UNPACKED"
+        return f"{DECOMPRESSORS[compression]} -dc FILE", "UNPACKED"
     plain = name.removesuffix(Path(name).suffix) if Path(name).suffix in _SUFFIXES else f"{name}.unpacked"
-    return f"{PACKERS[compression]} -dc {shlex.quote(name)}", shlex.quote(plain)
+    return f"{DECOMPRESSORS[compression]} -dc {shlex.quote(name)}", shlex.quote(plain)
 
 
-def refuse_container(start: bytes, name: str, compression: str | None = None) -> None:
+def reject_container(start: bytes, name: str, compression: str | None = None) -> None:
     """Raise ``IngestError`` for the first bytes of a file that is no text, or packed as is not read.
 
     Parameters
@@ -141,7 +147,7 @@ def refuse_container(start: bytes, name: str, compression: str | None = None) ->
     if compression is not None:
         unpack, file = _unpacking(name, compression)
         first = f"{unpack} > {file}; "
-        if compression_of(start) is not None:
+        if detect_compression(start) is not None:
             raise IngestError(f"this is compressed twice: {unpack} | sparrow ingest FORMAT - DST", name)
     for magic, (kind, unpack) in _PACKED.items():
         if start.startswith(magic):
@@ -165,7 +171,7 @@ def refuse_container(start: bytes, name: str, compression: str | None = None) ->
             raise IngestError(f"this looks like text in UTF-16: {way}", name)
 
 
-def refuse_no_edges(text: str, name: str) -> None:
+def reject_non_edges(text: str, name: str) -> None:
     """Raise ``IngestError`` for text whose lines are no edges, but another kind of file.
 
     Parameters
@@ -183,7 +189,7 @@ def refuse_no_edges(text: str, name: str) -> None:
     if lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         raise IngestError(f"this is a Matrix Market file, whose ids count from 1: sparrow ingest mtx {file} DST", name)
     data = [line.split("#", 1)[0] for line in lines if line[0] not in "#%"]
-    cells = [words(line, ",") for line in data]
+    cells = [split_words(line, ",") for line in data]
     if not cells or not cells[0]:
         return
     for kind, pattern, way in _GRAPHS:
@@ -245,13 +251,13 @@ def lists_of(text: str, name: str) -> tuple[str, str] | None:
     called = set(Path(name).suffixes)
     if ".graph-txt" in called:
         return "webgraph", "it is called .graph-txt"
-    if not all(re.fullmatch("[0-9]+", token) for line in rest for token in words(line) if line[:1] != "%"):
+    if not all(re.fullmatch("[0-9]+", token) for line in rest for token in split_words(line) if line[:1] != "%"):
         return None
-    if {".graph", ".metis"} & called and len(words(first)) > 1:
+    if {".graph", ".metis"} & called and len(split_words(first)) > 1:
         return "metis", "it is text called .graph"
     if not re.fullmatch("[0-9]{1,18}", first := first.strip()):
         return None
-    lists = [[int(token) for token in words(line)] for line in rest if line[:1] != "%"]
+    lists = [[int(token) for token in split_words(line)] for line in rest if line[:1] != "%"]
     lists = lists[:-1] if lists and not lists[-1] else lists  # behind the last line end
     if lists and all(len(each) == 3 for each in lists):
         return "triples", "a line with their count, then lines of three numbers"

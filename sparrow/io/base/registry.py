@@ -53,9 +53,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "COMPRESSION", "Declared", "Format", "Option", "Reader", "Writer",
-    "dtype_of", "formats", "ids_of", "names_of", "number_of", "options_of", "packed", "prose_of", "register",
-    "signature_of", "sizes_of",
+    "COMPRESSION_SUFFIXES",
+    "DeclaredOption",
+    "Format",
+    "Option",
+    "Reader",
+    "Writer",
+    "compressing",
+    "description_of",
+    "formats",
+    "options_of",
+    "parse_dtype",
+    "parse_id_kinds",
+    "parse_names",
+    "parse_number",
+    "parse_shape",
+    "register",
+    "signature_of",
 ]  # fmt: skip
 
 _MODULES = (
@@ -64,7 +78,7 @@ _MODULES = (
     "binary.h5ad", "binary.binsparse", "text.documents",
 )  # fmt: skip
 
-COMPRESSION = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+COMPRESSION_SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """How text is compressed whose name ends so."""
 
 
@@ -88,7 +102,7 @@ class Option:
     """Makes a value of a text, or raises ``ValueError``."""
 
 
-class Declared(NamedTuple):
+class DeclaredOption(NamedTuple):
     """An option as its dataclass declares it."""
 
     name: str
@@ -101,7 +115,7 @@ class Declared(NamedTuple):
 
 
 @cache
-def options_of(kind: type[Reader | Writer]) -> tuple[Declared, ...]:
+def options_of(kind: type[Reader | Writer]) -> tuple[DeclaredOption, ...]:
     """Return the options of a reader or writer: its own, then those that all have."""
     hints = get_type_hints(kind, include_extras=True)
     shared = {field.name for base in (Reader, Writer) for field in dataclasses.fields(base)}
@@ -111,7 +125,7 @@ def options_of(kind: type[Reader | Writer]) -> tuple[Declared, ...]:
         if field.kw_only:
             option = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Option)), Option(""))
             plain = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
-            found.append(Declared(field.name, plain, field.default, _choices(plain), option))
+            found.append(DeclaredOption(field.name, plain, field.default, _choices(plain), option))
     return tuple(found)
 
 
@@ -181,7 +195,7 @@ class Reader(_Declaring, ABC):
     ] = "error"
     profile: Annotated[Literal["fast", "small"], Option("Fast to read, or small on disk.")] = "fast"
 
-    several: ClassVar[bool] = True
+    accepts_many: ClassVar[bool] = True
     """Whether ``src`` may name several files."""
     examples: ClassVar[str] = ""
     """Lines of the command line."""
@@ -192,7 +206,7 @@ class Reader(_Declaring, ABC):
             raise InvalidValueError("overwrite=True replaces what is there and if_exists='open' keeps it: give one")
         self.overwrite = self.overwrite or self.if_exists == "replace"
 
-    def stored(self) -> str:
+    def ingest(self) -> str:
         """Store the files at ``dst`` unless ``if_exists`` is "open" and something is there, and return it."""
         there = is_bundle(self.dst) or is_tensor(self.dst)
         if there and self.if_exists == "open":
@@ -218,7 +232,7 @@ class Writer(_Declaring, ABC):
 
     text: ClassVar[bool] = True
     """Whether it is text, which may be compressed; other formats compress inside."""
-    labelled: ClassVar[bool] = False
+    writes_labels: ClassVar[bool] = False
     """Whether the file holds labels."""
 
     @abstractmethod
@@ -242,13 +256,13 @@ class Writer(_Declaring, ABC):
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
             return
-        with atomic_write(self.dst) as file, packed(file, self.dst) if self.text else nullcontext(file) as sink:
+        with atomic_write(self.dst) as file, compressing(file, self.dst) if self.text else nullcontext(file) as sink:
             yield sink
 
 
-def packed(file: Any, name: str | os.PathLike[str]) -> AbstractContextManager[Any]:
+def compressing(file: Any, name: str | os.PathLike[str]) -> AbstractContextManager[Any]:
     """Return what writes to a file, compressed where the name ends in ``.gz``, ``.zst`` or ``.bz2``."""
-    compression = COMPRESSION.get(Path(name).suffix)
+    compression = COMPRESSION_SUFFIXES.get(Path(name).suffix)
     if compression is None:
         return nullcontext(file)
     if compression == "gzip":
@@ -333,7 +347,7 @@ def _shown(annotation: Any) -> str:
     return ast.unparse(tree)
 
 
-def prose_of(kind: type) -> str:
+def description_of(kind: type) -> str:
     """Return what a docstring says before its first section."""
     return re.split(r"\n+[A-Z]\w*\n-{4,}\n", inspect.getdoc(kind) or "")[0].strip()
 
@@ -341,7 +355,7 @@ def prose_of(kind: type) -> str:
 # -- what options are made of ----------------------------------------------------------------------
 
 
-def names_of(text: str) -> list[str]:
+def parse_names(text: str) -> list[str]:
     """Return the names in ``A,B,...``."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
@@ -349,13 +363,13 @@ def names_of(text: str) -> list[str]:
     return names
 
 
-def values_of(text: str) -> str | list[str]:
+def parse_value_names(text: str) -> str | list[str]:
     """Return the name, or the names in ``A,B,...``."""
-    names = names_of(text)
+    names = parse_names(text)
     return names if len(names) > 1 else text
 
 
-def sizes_of(text: str) -> tuple[int | None, ...]:
+def parse_shape(text: str) -> tuple[int | None, ...]:
     """Return the sizes in ``M,N,...``, None for each question mark."""
     try:
         return tuple(None if size.strip() == "?" else int(size) for size in text.split(","))
@@ -363,7 +377,7 @@ def sizes_of(text: str) -> tuple[int | None, ...]:
         raise ValueError(f"{text!r} is no shape: give sizes as M,N,... with ? for what fits") from None
 
 
-def ids_of(text: str) -> dict[str, str]:
+def parse_id_kinds(text: str) -> dict[str, str]:
     """Return the kinds in ``A=str,B=int,...`` by name."""
     pairs = [part.rpartition("=") for part in text.split(",")]
     if not all(name.strip() and kind.strip() in ("str", "int") for name, _, kind in pairs):
@@ -371,7 +385,7 @@ def ids_of(text: str) -> dict[str, str]:
     return {name.strip(): kind.strip() for name, _, kind in pairs}
 
 
-def number_of(text: str) -> int | float:
+def parse_number(text: str) -> int | float:
     """Return the number that a text is, an integer where it is whole."""
     try:
         number = float(text)
@@ -380,7 +394,7 @@ def number_of(text: str) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-def dtype_of(text: str) -> np.dtype[Any]:
+def parse_dtype(text: str) -> np.dtype[Any]:
     """Return the type of values that a text names."""
     try:
         return check_dtype(text)
@@ -391,5 +405,5 @@ def dtype_of(text: str) -> np.dtype[Any]:
 Duplicates: TypeAlias = Annotated[DuplicateRule, Option("What becomes of several values for one cell.")]
 """The rule for entries of one cell, as an option."""
 
-DType: TypeAlias = Annotated[DTypeLike | None, Option("Type of the values, such as float32.", parse=dtype_of)]
+DType: TypeAlias = Annotated[DTypeLike | None, Option("Type of the values, such as float32.", parse=parse_dtype)]
 """The type of the values, as an option."""

@@ -26,14 +26,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
-from sparrow.io.base.magic import PACKERS, compression_of, refuse_container, words
+from sparrow.io.base.magic import DECOMPRESSORS, detect_compression, reject_container, split_words
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
-    "BLOCK_SIZE", "LONGEST_LINE", "Source", "SourceLike", "TextBlock", "blocks", "check_encoding", "folder_of",
-    "open_source", "open_sources", "total_size",
+    "BLOCK_SIZE",
+    "LONGEST_LINE",
+    "Source",
+    "SourceLike",
+    "TextBlock",
+    "check_encoding",
+    "folder_path",
+    "open_source",
+    "open_sources",
+    "read_blocks",
+    "total_size",
 ]  # fmt: skip
 
 SourceLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -95,7 +104,7 @@ class TextBlock:
 
     def token_at(self, position: int) -> str:
         """Return the token that begins at a position; blanks and commas part tokens."""
-        return (words(self.text(position, position + 1000), ",") or [""])[0]
+        return (split_words(self.text(position, position + 1000), ",") or [""])[0]
 
     def check_utf8(self) -> None:
         """Raise ``IngestError`` for the first bytes that are no UTF-8."""
@@ -166,7 +175,7 @@ def open_source(src: SourceLike) -> Source:
     return sources[0]
 
 
-def folder_of(src: SourceLike) -> str | None:
+def folder_path(src: SourceLike) -> str | None:
     """Return the path of the folder that ``src`` is, None where it is anything else."""
     if not isinstance(src, str | os.PathLike):
         return None
@@ -276,11 +285,11 @@ class _Stream:
         if source.size is not None:
             assert source.path is not None
             self._raw = get_filesystem(source.path).open(source.path, sequential=True, size=source.size)
-            self.compression = compression_of(self._raw.read(_START_OF_PACKED))
+            self.compression = detect_compression(self._raw.read(_START_OF_PACKED))
             self._raw.seek(0)
         else:
             self._raw = _open_pipe(source)
-            self.compression = compression_of(self._raw.peek(_START_OF_PACKED))
+            self.compression = detect_compression(self._raw.peek(_START_OF_PACKED))
         self._gzip = self.compression == "gzip" and source.size is not None
         self._text: pa.NativeFile | _Pipe | gzip.GzipFile = self._raw
         if self.compression is not None:
@@ -328,7 +337,7 @@ def _open_pipe(source: Source) -> _Pipe:
     return _Pipe(getattr(stream, "raw", stream), owned=False)
 
 
-def blocks(source: Source | Sequence[Source], block_size: int = BLOCK_SIZE) -> Generator[TextBlock]:
+def read_blocks(source: Source | Sequence[Source], block_size: int = BLOCK_SIZE) -> Generator[TextBlock]:
     r"""Yield the text of a source, or of several one after the other, as blocks of whole lines.
 
     A thread reads ahead by a few blocks; close the iterator to stop it. Lines end in ``\n`` or
@@ -381,7 +390,7 @@ def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
         yield from _lines(source, stream, block_size)
     except (OSError, pa.ArrowException) as error:
         packed = None if stream is None else stream.compression
-        whole = "" if packed is None else f": is the file whole? {PACKERS[packed]} -t tells"
+        whole = "" if packed is None else f": is the file whole? {DECOMPRESSORS[packed]} -t tells"
         raise IngestError(f"cannot be read: {error}{whole}", file=source.name) from error
     finally:
         if stream is not None:
@@ -413,7 +422,7 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
         if not started:
             started = True
             start = 3 if buffer.startswith(b"\xef\xbb\xbf") else 0
-            refuse_container(bytes(buffer[: min(used, _START)]), source.name, stream.compression)
+            reject_container(bytes(buffer[: min(used, _START)]), source.name, stream.compression)
         if not yielded:
             carriage = buffer.find(b"\r", 0, used)
             returns_only = carriage >= 0 and (at_end or carriage < used - 1) and buffer.find(b"\n", 0, used) < 0

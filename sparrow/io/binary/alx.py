@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import Schema
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError, UnsupportedError
-from sparrow.io.base.coo_writer import Written, write_entries
-from sparrow.io.base.magic import compression_of
+from sparrow.io.base.coo_writer import WrittenFiles, write_coo
+from sparrow.io.base.magic import detect_compression
 from sparrow.io.base.registry import Duplicates, Format, Option, Reader, Writer
-from sparrow.io.base.source import SourceLike, folder_of, open_sources
+from sparrow.io.base.source import SourceLike, folder_path, open_sources
 from sparrow.runtime import memory
 from sparrow.runtime.progress import bar
 from sparrow.runtime.validation import full_path
@@ -34,7 +34,7 @@ from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
-__all__ = ["FORMATS", "Alx", "AlxWriter", "split_of"]
+__all__ = ["FORMATS", "Alx", "AlxWriter", "shard_split"]
 
 _DIMS = ("src", "dst")
 _VALUES = np.dtype(np.int64)
@@ -56,7 +56,7 @@ class _Shard(NamedTuple):
     path: str
 
 
-def split_of(path: str) -> str | None:
+def shard_split(path: str) -> str | None:
     """Return the split that the name of a shard tells: train, train_t or test; None where it is called otherwise."""
     found = _SHARD.search(os.path.basename(path))
     return None if found is None else _SPLITS[found[1]]
@@ -137,7 +137,7 @@ class Alx(Reader):
         total = sum(get_filesystem(shard.path).size(shard.path) * (1 + (shard.split == "test")) for shard in shards)
         with storage.stage_folder(self.dst, self.overwrite) as folder, bar("reading shards", total) as advance:
             reading = _Reading(folder, self, advance)
-            members: dict[str, Written] = {}
+            members: dict[str, WrittenFiles] = {}
             for member, split, which in (("train", "train", 1), ("test", "test", 1), ("truth", "test", 2)):
                 own = [shard.path for shard in shards if shard.split == split]
                 if own:
@@ -183,8 +183,8 @@ def _found(src: SourceLike) -> list[_Shard]:
     wanted = [src] if isinstance(src, str | os.PathLike) else list(src)
     paths: list[str] = []
     for each in wanted:
-        if (folder := folder_of(each)) is not None:
-            shards = [os.path.join(folder, name) for name in get_filesystem(folder).names(folder) if split_of(name)]
+        if (folder := folder_path(each)) is not None:
+            shards = [os.path.join(folder, name) for name in get_filesystem(folder).names(folder) if shard_split(name)]
             if not shards:
                 raise NotFoundError(f"the folder {folder!r} holds no shard, such as train.tfr-00000-of-00010")
             paths += shards
@@ -227,7 +227,7 @@ class _Reading:
     """Of the links of ``train``, whatever their order."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def write(self, member: str, paths: Sequence[str], which: int) -> Written:
+    def write(self, member: str, paths: Sequence[str], which: int) -> WrittenFiles:
         """Write the links of one list of all messages."""
         folder = self.folder / member
 
@@ -238,7 +238,7 @@ class _Reading:
             return Rows((src, dst), None)
 
         with closing(self._frames(paths)) as items:
-            return write_entries(
+            return write_coo(
                 folder,
                 items,
                 rows_of,
@@ -312,7 +312,7 @@ def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
     start = raw.read(12)
     raw.seek(0)
     sound = len(start) == 12 and kernels.cut(np.frombuffer(start, np.uint8).copy())[2] == kernels.GOOD
-    packed = compression_of(start) or (
+    packed = detect_compression(start) or (
         _ZLIB if start[:1] == b"\x78" and int.from_bytes(start[:2], "big") % 31 == 0 else None
     )
     if sound or packed is None:
@@ -382,7 +382,7 @@ class AlxWriter(Writer):
         if files.is_remote:
             raise UnsupportedError(f"{self.dst!r}: shards are a folder, which is written on this machine: copy it then")
         target = full_path(self.dst)
-        if os.path.isdir(target) and not all(map(split_of, os.listdir(target))):
+        if os.path.isdir(target) and not all(map(shard_split, os.listdir(target))):
             raise ExistsError(f"{self.dst!r} holds other files than shards: choose another name")
         staged = files.stage(target)
         try:

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from sparrow.core.schema import Schema, check_dims, check_dtype, check_shape
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.interop.binsparse import descriptor_of, format_of
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, names_of
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names
 from sparrow.io.binary import hdf5
 from sparrow.runtime.progress import bar
 from sparrow.storage.parquet.layout import decode_values
 
-__all__ = ["FORMATS", "Binsparse", "BinsparseWriter", "described"]
+__all__ = ["FORMATS", "Binsparse", "BinsparseWriter", "find_descriptors"]
 
 _NAME = "binsparse"
 _STRUCTURES: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
@@ -97,26 +97,28 @@ class Binsparse(Reader):
 
     _: KW_ONLY
     group: Annotated[str | None, Option("The group that holds the tensor.", metavar="PATH")] = None
-    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B", parse=names_of)] = None
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B", parse=parse_names)] = (
+        None
+    )
     duplicates: Duplicates = "error"
     dtype: DType = None
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest binsparse west0479.bsp.h5 west.sparrow"
 
     def read(self) -> str:
         """Store the tensor and return its folder."""
         dtype = None if self.dtype is None else check_dtype(self.dtype)
-        with hdf5.opened(self.src) as (name, file):
-            there = described(file)
+        with hdf5.open_file(self.src) as (name, file):
+            there = find_descriptors(file)
             path = (there[0] if len(there) == 1 else "/") if self.group is None else self.group
-            group = hdf5.found_in(file, path, name)
+            group = hdf5.get_member(file, path, name)
             if group is None or _NAME not in group.attrs:
                 told = ", ".join(map(repr, there)) or "no group has one"
                 raise IngestError(f"{path!r} has no attribute 'binsparse' that describes a tensor: {told}", name)
             tensor, fill = _tensor(group, name)
             usual = [f"d{dim}" for dim in range(len(tensor.shape))]
-            return hdf5.store(
+            return hdf5.store_matrix(
                 self.dst,
                 tensor,
                 dims=check_dims(usual if self.dims is None else self.dims, len(tensor.shape)),
@@ -131,13 +133,13 @@ class Binsparse(Reader):
             )
 
 
-def described(file: Any) -> list[str]:
+def find_descriptors(file: Any) -> list[str]:
     """Return the groups of a file that have a descriptor, the file itself first."""
     inside = [f"/{name}" for name in file if hasattr(file[name], "keys") and _NAME in file[name].attrs]
     return ["/"] * (_NAME in file.attrs) + inside
 
 
-def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
+def _tensor(group: Any, name: str) -> tuple[hdf5.StoredMatrix, Any]:
     """Return the tensor that a group holds, and its fill."""
     text = group.attrs[_NAME]
     try:
@@ -148,7 +150,7 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
         raise IngestError(f"the descriptor of {group.name!r} cannot be read: {error!r}", name) from None
     if not version.startswith("0."):
         raise IngestError(f"this is binsparse {version}, and 0.1 is read", name)
-    values = _Values(hdf5.group_of(group.file, group.name, name, "values")["values"], kind, found, group, name)
+    values = _Values(hdf5.get_group(group.file, group.name, name, "values")["values"], kind, found, group, name)
     if (count := found.get("number_of_stored_values", len(values))) != len(values):
         raise IngestError(f"{group.name!r} holds {len(values)} values, and its descriptor tells {count!r:.30}", name)
     order, levels = _levels(found, len(shape), name)
@@ -159,16 +161,16 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.Matrix, Any]:
     elif len(shape) == 2 and levels[1:] == [("sparse", 1)]:
         doubly = levels[0] == ("sparse", 1)
         members = ("values", "indices_1", "pointers_to_1")
-        hdf5.group_of(group.file, group.name, name, *members, *["indices_0"] * doubly)
+        hdf5.get_group(group.file, group.name, name, *members, *["indices_0"] * doubly)
         lines = group["indices_0"] if doubly else None
-        tensor = hdf5.compressed(group, shape, order[0] == 0, name, members, values, lines)
+        tensor = hdf5.read_compressed(group, shape, order[0] == 0, name, members, values, lines)
     else:
         raise IngestError(f"the format {told!r:.80} of {len(shape)} dimensions is not read", name)
     if "structure" in found:
         tensor = tensor._replace(pieces=_mirrored(tensor, str(found["structure"]), name))
     fill = 0
     if found.get("fill") and levels != [("dense", len(shape))]:  # where all cells are told it says nothing
-        hdf5.group_of(group.file, group.name, name, "fill_value")
+        hdf5.get_group(group.file, group.name, name, "fill_value")
         fill = _Values(group["fill_value"], kind.removeprefix("iso[").rstrip("]"), {}, group, name)[0:1][0]
     return tensor._replace(dtype=values.dtype), fill
 
@@ -208,7 +210,7 @@ class _Values:
         if self._iso:
             counts = [group[member] for member in ("indices_1", "indices_0") if member in group]
             self._length = len(counts[0]) if counts else math.prod(found.get("shape", ()))
-        hdf5.unpacked(array, name)
+        hdf5.check_unpacked_size(array, name)
 
     ndim = 1
 
@@ -227,41 +229,43 @@ class _Values:
         return np.asarray(self._array[part], self.dtype)
 
 
-def _coordinates(group: Any, values: _Values, shape: tuple[int, ...], order: Sequence[int], name: str) -> hdf5.Matrix:
+def _coordinates(
+    group: Any, values: _Values, shape: tuple[int, ...], order: Sequence[int], name: str
+) -> hdf5.StoredMatrix:
     members = [f"indices_{k}" for k in range(len(shape))]
-    hdf5.group_of(group.file, group.name, name, *members)
+    hdf5.get_group(group.file, group.name, name, *members)
     arrays = [group[member] for member in members]
     if any(array.ndim != 1 or array.dtype.kind not in "iu" or len(array) != len(values) for array in arrays):
         raise IngestError(f"the coordinates in {group.name!r} are not {len(values)} integers for each dimension", name)
     for array in arrays:
-        hdf5.unpacked(array, name)
+        hdf5.check_unpacked_size(array, name)
 
-    def pieces() -> hdf5.Pieces:
+    def pieces() -> hdf5.ElementChunks:
         for start in range(0, len(values), hdf5.ENTRIES):
             stop = min(start + hdf5.ENTRIES, len(values))
-            columns = {dim: hdf5.in_range(array, start, stop, shape[dim], name)
+            columns = {dim: hdf5.read_indices(array, start, stop, shape[dim], name)
                        for dim, array in zip(order, arrays, strict=True)}  # fmt: skip
             yield (*(columns[dim] for dim in range(len(shape))), values[start:stop])
 
-    return hdf5.Matrix(shape, values.dtype, len(values) * values.dtype.itemsize, pieces())
+    return hdf5.StoredMatrix(shape, values.dtype, len(values) * values.dtype.itemsize, pieces())
 
 
-def _dense(values: _Values, shape: tuple[int, ...], order: Sequence[int], name: str) -> hdf5.Matrix:
+def _dense(values: _Values, shape: tuple[int, ...], order: Sequence[int], name: str) -> hdf5.StoredMatrix:
     if len(values) != math.prod(shape):
         raise IngestError(f"{values.name!r} holds {len(values)} values, and {math.prod(shape)} are due", name)
     sizes = [shape[dim] for dim in order]
 
-    def pieces() -> hdf5.Pieces:
+    def pieces() -> hdf5.ElementChunks:
         for start in range(0, len(values), hdf5.ENTRIES):
             part = values[start : min(start + hdf5.ENTRIES, len(values))]
             kept = np.flatnonzero(part)
             columns = dict(zip(order, np.unravel_index(kept + start, sizes), strict=True))
             yield (*(columns[dim] for dim in range(len(shape))), part[kept])
 
-    return hdf5.Matrix(shape, values.dtype, len(values) * values.dtype.itemsize, pieces())
+    return hdf5.StoredMatrix(shape, values.dtype, len(values) * values.dtype.itemsize, pieces())
 
 
-def _mirrored(tensor: hdf5.Matrix, structure: str, name: str) -> hdf5.Pieces:
+def _mirrored(tensor: hdf5.StoredMatrix, structure: str, name: str) -> hdf5.ElementChunks:
     """Yield the entries of a matrix and those that its structure says."""
     kind, _, side = structure.rpartition("_")
     square = len(tensor.shape) == 2 and tensor.shape[0] == tensor.shape[1]
@@ -295,17 +299,19 @@ class BinsparseWriter(Writer):
         pairs = schema.dtype.kind == "c"
         stored = np.dtype(f"f{schema.dtype.itemsize // 2}") if pairs else schema.dtype
         stored = np.dtype(np.uint8) if schema.dtype.kind == "b" else stored
-        with self.sink() as sink, hdf5.created(sink) as file, bar("exporting", count, "entries") as advance:
+        with self.sink() as sink, hdf5.create_file(sink) as file, bar("exporting", count, "entries") as advance:
             file.attrs[_NAME] = json.dumps(descriptor)
-            arrays = [hdf5.growing(file, f"indices_{dim}", kinds[f"indices_{dim}"]) for dim in range(tensor.ndim)]
-            values = hdf5.growing(file, "values", stored)
+            arrays = [
+                hdf5.create_resizable(file, f"indices_{dim}", kinds[f"indices_{dim}"]) for dim in range(tensor.ndim)
+            ]
+            values = hdf5.create_resizable(file, "values", stored)
             if not schema.zero_fill:
                 file["fill_value"] = np.full(1, schema.fill_value, schema.dtype).view(stored)
             for batch in tensor.to_batches():
                 for array, column in zip(arrays, batch.columns[: tensor.ndim], strict=True):
-                    hdf5.appended(array, column.to_numpy())
+                    hdf5.append_rows(array, column.to_numpy())
                 parts = [column.to_numpy(zero_copy_only=False) for column in batch.columns[tensor.ndim :]]
-                hdf5.appended(values, np.ascontiguousarray(decode_values(parts, schema.dtype)).view(stored))
+                hdf5.append_rows(values, np.ascontiguousarray(decode_values(parts, schema.dtype)).view(stored))
                 advance(batch.num_rows)
         return count
 

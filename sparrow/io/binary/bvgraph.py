@@ -17,7 +17,7 @@ from sparrow.errors import IngestError, NotFoundError
 from sparrow.runtime import memory
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["Piece", "Properties", "pieces", "properties"]
+__all__ = ["GraphProperties", "ListChunk", "read_lists", "read_properties"]
 
 _CHUNK = 1 << 22
 """Bytes that are read at once."""
@@ -37,7 +37,7 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Properties:
+class GraphProperties:
     """What the file NAME.properties tells."""
 
     graph: str
@@ -78,7 +78,7 @@ def _escaped(found: re.Match[str]) -> str:
     return chr(int(char[1:], 16)) if len(char) > 1 else {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(char, char)
 
 
-def properties(base: str) -> Properties:
+def read_properties(base: str) -> GraphProperties:
     """Read NAME.properties.
 
     Raises
@@ -126,7 +126,7 @@ def properties(base: str) -> Properties:
     k = number_of("zetak", 3, 1)
     if k > 60:
         raise IngestError("zetak is beyond 60", name, told["zetak"][0], told["zetak"][1])
-    return Properties(
+    return GraphProperties(
         base + ".graph",
         number_of("nodes"),
         number_of("arcs"),
@@ -137,7 +137,7 @@ def properties(base: str) -> Properties:
     )
 
 
-class Piece(NamedTuple):
+class ListChunk(NamedTuple):
     """The lists of nodes that follow one another."""
 
     node: int
@@ -176,7 +176,7 @@ class _Bits:
         return np.unpackbits(self.data[used : self.end // 8])[self.at & 7 :]
 
 
-def pieces(told: Properties) -> Iterator[Piece]:
+def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
     """Yield the lists of a graph, as many at a time as keep memory bounded.
 
     Raises
@@ -212,7 +212,7 @@ def pieces(told: Properties) -> Iterator[Piece]:
             if lists > known:
                 start, stop = int(offsets[known]), int(offsets[lists])
                 found = np.diff(offsets[: lists + 1])
-                yield Piece(node, found[known:], links[start:stop], advance)
+                yield ListChunk(node, found[known:], links[start:stop], advance)
                 node, arcs, advance = node + lists - known, arcs + stop - start, 0
                 kept = max(lists - told.window, 0)
                 degrees, history = found[kept:], links[int(offsets[kept]) : stop].copy()

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, names_of
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names
 from sparrow.io.binary import hdf5
 from sparrow.runtime import memory
 from sparrow.runtime.progress import bar
@@ -92,19 +92,19 @@ class H5ad(Reader):
     _: KW_ONLY
     matrix: Annotated[str, Option("Which matrix, such as layers/counts.", metavar="PATH")] = "X"
     labels: Annotated[bool, Option("Take names as labels.", flag="--labels/--numbers")] = True
-    dims: Annotated[Sequence[str] | None, Option("Names. [default: obs,var]", metavar="A,B", parse=names_of)] = None
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: obs,var]", metavar="A,B", parse=parse_names)] = None
     duplicates: Duplicates = "sum"
     dtype: DType = None
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest h5ad pbmc3k.h5ad pbmc.sparrow --matrix raw/X"
 
     def read(self) -> str:
         """Store the matrix and return its folder."""
         dtype = None if self.dtype is None else check_dtype(self.dtype)
-        with hdf5.opened(self.src) as (name, file):
+        with hdf5.open_file(self.src) as (name, file):
             path = self.matrix.strip("/")
-            found = hdf5.found_in(file, path, name)
+            found = hdf5.get_member(file, path, name)
             if found is None or getattr(found, "shape", ()) is None:  # written where there is none
                 groups = ("layers", "obsp", "varp", "obsm", "varm")
                 there = [f"{group}/{key}" for group in groups for key in file.get(group, ())]
@@ -120,8 +120,8 @@ class H5ad(Reader):
             for axis, side in enumerate(sides if self.labels else ()):
                 if side and (names := _names(file, side, name)) is not None:
                     way = "say labels=False to do without names"
-                    labels[axis] = hdf5.unique(names, matrix.shape[axis], f"names of {side}", way, name)
-            return hdf5.store(
+                    labels[axis] = hdf5.check_unique_labels(names, matrix.shape[axis], f"names of {side}", way, name)
+            return hdf5.store_matrix(
                 self.dst,
                 matrix,
                 dims=check_dims(usual if self.dims is None else self.dims, 2),
@@ -144,10 +144,10 @@ def _sides(path: str) -> tuple[str, str]:
     return "obs", "raw/var" if path.startswith("raw/") else "var"
 
 
-def _matrix(found: Any, name: str) -> hdf5.Matrix:
+def _matrix(found: Any, name: str) -> hdf5.StoredMatrix:
     """Return the matrix that a group or dataset is."""
     if not hasattr(found, "keys"):
-        return hdf5.dense(found, name)
+        return hdf5.read_dense(found, name)
     attributes = dict(found.attrs)
     kind = _text(attributes.get("encoding-type", attributes.get("h5sparse_format", "")))
     shape: Any = attributes.get("shape", attributes.get("h5sparse_shape"))
@@ -158,14 +158,14 @@ def _matrix(found: Any, name: str) -> hdf5.Matrix:
         )
     if np.shape(shape) != (2,):
         raise IngestError(f"{found.name!r} has no attribute 'shape' of two sizes", name)
-    hdf5.group_of(found.file, found.name, name, "data", "indices", "indptr")
+    hdf5.get_group(found.file, found.name, name, "data", "indices", "indptr")
     height, width = map(int, np.asarray(shape).tolist())
-    return hdf5.compressed(found, (height, width), kind[:3] == "csr", name)
+    return hdf5.read_compressed(found, (height, width), kind[:3] == "csr", name)
 
 
 def _names(file: Any, side: str, name: str) -> pa.Array | None:
     """Return the names of observations or variables; None where there are none."""
-    found = hdf5.found_in(file, side, name)
+    found = hdf5.get_member(file, side, name)
     if found is None:
         return None
     if not hasattr(found, "keys"):  # the first versions: a table
@@ -174,8 +174,8 @@ def _names(file: Any, side: str, name: str) -> pa.Array | None:
             return None
         values = found[:][field].tolist() if len(found) else []
         return pa.array([value.decode() if isinstance(value, bytes) else str(value) for value in values], pa.string())
-    index = hdf5.found_in(found, _text(found.attrs.get("_index", "_index")), name)
-    return None if index is None else hdf5.texts(index, name)
+    index = hdf5.get_member(found, _text(found.attrs.get("_index", "_index")), name)
+    return None if index is None else hdf5.read_labels(index, name)
 
 
 def _text(value: Any) -> str:
@@ -187,7 +187,7 @@ class H5adWriter(Writer):
     """Write a matrix as the ``X`` of an .h5ad file, by rows, and labels as the names of observations and variables."""
 
     text: ClassVar[bool] = False
-    labelled: ClassVar[bool] = True
+    writes_labels: ClassVar[bool] = True
 
     def write(self) -> int:
         """Write the file and return the number of entries."""
@@ -205,21 +205,22 @@ class H5adWriter(Writer):
         with (
             self.sink() as sink,
             memory.reserve(2 * 8 * (height + 1), "where the rows begin"),
-            hdf5.created(sink) as file,
+            hdf5.create_file(sink) as file,
             bar("exporting", tensor.nnz, "entries") as advance,
         ):
             file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
             group = file.create_group("X")
             group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": tensor.shape})
             arrays = {
-                name: hdf5.growing(group, name, kind) for name, kind in (("data", tensor.dtype), ("indices", wide))
+                name: hdf5.create_resizable(group, name, kind)
+                for name, kind in (("data", tensor.dtype), ("indices", wide))
             }
             lengths = np.zeros(height + 1, np.int64)
             count = 0
             for batch in tensor.to_batches():
                 rows, cols, values = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
                 for name, part in (("data", values), ("indices", cols)):
-                    hdf5.appended(arrays[name], part)
+                    hdf5.append_rows(arrays[name], part)
                 first = int(rows[0])
                 found = np.bincount(rows - first)
                 lengths[first + 1 : first + 1 + len(found)] += found

@@ -17,8 +17,8 @@ from sparrow import storage
 from sparrow.core.labels import repeated_label
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import IngestError, InvalidValueError, MissingDependencyError, SparrowError, UnsupportedError
-from sparrow.io.base.coo_writer import cast_values, check_labels, misfit, write_entries
-from sparrow.io.base.magic import refuse_packed
+from sparrow.io.base.coo_writer import cast_checked, check_label_memory, misfit_message, write_coo
+from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.source import open_sources
 from sparrow.kernels.entries import Duplicates
 from sparrow.runtime.progress import bar
@@ -26,8 +26,22 @@ from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
-    "ENTRIES", "Matrix", "Pieces", "appended", "compressed", "created", "dense", "found_in", "group_of", "growing",
-    "in_range", "opened", "store", "texts", "unique", "unpacked",
+    "ENTRIES",
+    "ElementChunks",
+    "StoredMatrix",
+    "append_rows",
+    "check_unique_labels",
+    "check_unpacked_size",
+    "create_file",
+    "create_resizable",
+    "get_group",
+    "get_member",
+    "open_file",
+    "read_compressed",
+    "read_dense",
+    "read_indices",
+    "read_labels",
+    "store_matrix",
 ]  # fmt: skip
 
 _ROWS, ENTRIES = 1 << 18, 1 << 19
@@ -41,21 +55,21 @@ _HEAP = b"GCOL\x01\x00\x00\x00"
 _OBJECT = struct.Struct("<H6xQ")
 """The number and the size of one of them."""
 
-Pieces: TypeAlias = Iterator[tuple[NDArray[Any], ...]]
+ElementChunks: TypeAlias = Iterator[tuple[NDArray[Any], ...]]
 """Entries, piece by piece: coordinates by dimension, then values."""
 
 
-class Matrix(NamedTuple):
+class StoredMatrix(NamedTuple):
     """A matrix in a file, or a tensor of any number of dimensions."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
-    pieces: Pieces
+    pieces: ElementChunks
 
 
 @contextmanager
-def opened(src: Any) -> Iterator[tuple[str, Any]]:
+def open_file(src: Any) -> Iterator[tuple[str, Any]]:
     """Open a file; what h5py raises of it within the block becomes an ``IngestError``."""
     try:
         import h5py
@@ -68,7 +82,7 @@ def opened(src: Any) -> Iterator[tuple[str, Any]]:
     files = get_filesystem(name)
     with files.open(name, size=sources[0].size) as start:
         if not (begins := start.read(16)).startswith(MAGIC):
-            refuse_packed(begins, name)
+            reject_compressed(begins, name)
             raise IngestError("this is no HDF5 file", name)
     try:
         with files.local_copy(name) as near:
@@ -105,7 +119,7 @@ def _check_heaps(path: str, name: str) -> None:
             at = data.find(_HEAP, at + 8)
 
 
-def created(sink: Any) -> Any:
+def create_file(sink: Any) -> Any:
     """Return the HDF5 file that is written to a sink."""
     try:
         import h5py
@@ -114,20 +128,20 @@ def created(sink: Any) -> Any:
     return h5py.File(sink.name if isinstance(sink.name, str) else sink, "w")
 
 
-def growing(group: Any, name: str, dtype: Any) -> Any:
-    """Return a new dataset that :func:`appended` makes longer."""
+def create_resizable(group: Any, name: str, dtype: Any) -> Any:
+    """Return a new dataset that :func:`append_rows` makes longer."""
     return group.create_dataset(
         name, (0,), dtype, maxshape=(None,), chunks=(_CHUNK,), compression="gzip", compression_opts=1, shuffle=True
     )
 
 
-def appended(array: Any, part: NDArray[Any]) -> None:
+def append_rows(array: Any, part: NDArray[Any]) -> None:
     """Write what comes next in a dataset."""
     array.resize((len(array) + len(part),))
     array[len(array) - len(part) :] = part
 
 
-def found_in(group: Any, path: str, name: str) -> Any:
+def get_member(group: Any, path: str, name: str) -> Any:
     """Return what is at a path of a group, None where nothing is.
 
     Raises
@@ -146,7 +160,7 @@ def found_in(group: Any, path: str, name: str) -> Any:
     return found
 
 
-def group_of(file: Any, path: str, name: str, *members: str) -> Any:
+def get_group(file: Any, path: str, name: str, *members: str) -> Any:
     """Return a group that has these members.
 
     Raises
@@ -154,17 +168,17 @@ def group_of(file: Any, path: str, name: str, *members: str) -> Any:
     IngestError
         If there is none, or it leads to other files.
     """
-    found = found_in(file, path, name)
+    found = get_member(file, path, name)
     if found is None:
         there = ", ".join(map(repr, file))
         raise IngestError(f"there is no {path!r} in the file: it holds {there or 'nothing'}", name)
     for member in members:
-        if not hasattr(found, "keys") or found_in(found, member, name) is None:
+        if not hasattr(found, "keys") or get_member(found, member, name) is None:
             raise IngestError(f"{path!r} holds no {member!r}", name)
     return found
 
 
-def compressed(
+def read_compressed(
     group: Any,
     shape: tuple[int, int],
     by_rows: bool,
@@ -172,7 +186,7 @@ def compressed(
     members: tuple[str, str, str] = ("data", "indices", "indptr"),
     values: Any = None,
     lines: Any = None,
-) -> Matrix:
+) -> StoredMatrix:
     """Return a matrix that is in a group as ``data``, ``indices`` and ``indptr``.
 
     Parameters
@@ -203,9 +217,9 @@ def compressed(
     if len(indptr) != count + 1:
         raise IngestError(f"{members[2]} of {group.name!r} has {len(indptr)} integers, and {count + 1} are due", name)
     for array in (group[member] for member in members):
-        unpacked(array, name)
+        check_unpacked_size(array, name)
 
-    def pieces() -> Pieces:
+    def pieces() -> ElementChunks:
         done = 0
         for first in range(0, count, _ROWS):
             bounds = indptr[first : first + _ROWS + 1].astype(np.int64)
@@ -213,20 +227,20 @@ def compressed(
                 raise IngestError(f"{members[2]} of {group.name!r} does not ascend from 0 to {len(data)}", name)
             own = np.arange(first, first + len(bounds) - 1)
             if lines is not None:
-                own = in_range(lines, first, first + len(own), outer, name)
+                own = read_indices(lines, first, first + len(own), outer, name)
             for start in range(done, int(bounds[-1]), ENTRIES):
                 stop = min(start + ENTRIES, int(bounds[-1]))
                 outermost = np.repeat(own, np.diff(np.clip(bounds, start, stop)))
-                other = in_range(indices, start, stop, inner, name)
+                other = read_indices(indices, start, stop, inner, name)
                 yield (outermost, other, data[start:stop]) if by_rows else (other, outermost, data[start:stop])
             done = int(bounds[-1])
         if done != len(data):
             raise IngestError(f"{members[2]} of {group.name!r} does not ascend from 0 to {len(data)}", name)
 
-    return Matrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), pieces())
+    return StoredMatrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), pieces())
 
 
-def in_range(array: Any, start: int, stop: int, size: int, name: str) -> NDArray[np.int64]:
+def read_indices(array: Any, start: int, stop: int, size: int, name: str) -> NDArray[np.int64]:
     """Return a stretch of a dataset of coordinates, or raise ``IngestError`` where one is none of the dimension."""
     found: NDArray[np.int64] = array[start:stop].astype(np.int64)
     if (wrong := (found < 0) | (found >= size)).any():
@@ -235,13 +249,13 @@ def in_range(array: Any, start: int, stop: int, size: int, name: str) -> NDArray
     return found
 
 
-def dense(array: Any, name: str) -> Matrix:
+def read_dense(array: Any, name: str) -> StoredMatrix:
     """Return a matrix that is in a dataset cell by cell."""
     if array.ndim != 2:
         raise IngestError(f"{array.name!r} has {array.ndim} dimensions, and a matrix two", name)
-    size = unpacked(array, name)
+    size = check_unpacked_size(array, name)
 
-    def pieces() -> Pieces:
+    def pieces() -> ElementChunks:
         height, width = array.shape
         wide = min(width, 4 * ENTRIES) or 1
         step = max(4 * ENTRIES // wide, 1)
@@ -251,10 +265,10 @@ def dense(array: Any, name: str) -> Matrix:
                 rows, cols = np.nonzero(cells)
                 yield rows + first, cols + left, cells[rows, cols]
 
-    return Matrix(tuple(array.shape), _dtype(array, name), size, pieces())
+    return StoredMatrix(tuple(array.shape), _dtype(array, name), size, pieces())
 
 
-def unpacked(array: Any, name: str) -> int:
+def check_unpacked_size(array: Any, name: str) -> int:
     """Return the bytes of a dataset, or raise ``IngestError`` where they are far more than are stored."""
     size = int(array.size * array.dtype.itemsize)
     if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
@@ -269,19 +283,19 @@ def _dtype(array: Any, name: str) -> np.dtype[Any]:
         raise IngestError(f"{array.name!r} holds {array.dtype}, which are no values of tensors", name) from None
 
 
-def texts(array: Any, name: str) -> pa.Array:
+def read_labels(array: Any, name: str) -> pa.Array:
     """Return a dataset of texts or integers as labels."""
     if hasattr(array, "keys") and "codes" in array:
-        return _of_categories(group_of(array.file, array.name, name, "categories", "codes"), name)
+        return _of_categories(get_group(array.file, array.name, name, "categories", "codes"), name)
     if hasattr(array, "keys"):  # texts of which some may be missing
-        mask = found_in(array, "mask", name)
+        mask = get_member(array, "mask", name)
         if mask is not None and mask[:].any():
             raise IngestError(f"names in {array.name!r} are missing: say labels=False to do without", name)
-        array = group_of(array.file, array.name, name, "values")["values"]
+        array = get_group(array.file, array.name, name, "values")["values"]
     if array.ndim != 1:
         raise IngestError(f"{array.name!r} is no list of names", name)
-    unpacked(array, name)
-    check_labels(len(array), 8 * len(array))
+    check_unpacked_size(array, name)
+    check_label_memory(len(array), 8 * len(array))
     if array.dtype.kind in "iu" and "categories" in array.attrs:  # as anndata wrote them before 0.8
         try:
             known = array.file[array.attrs["categories"]]
@@ -290,31 +304,31 @@ def texts(array: Any, name: str) -> pa.Array:
             sound = False
         if not sound:
             raise IngestError(f"the names that {array.name!r} numbers are damaged: say labels=False", name)
-        return _taken(texts(known, name), array, name)
+        return _taken(read_labels(known, name), array, name)
     if array.dtype.kind in "iu":
         return pa.array(array[:].astype(np.int64))
     try:
         labels = pa.array(array[:].tolist(), pa.binary()).cast(pa.string())
     except pa.ArrowException:
         raise IngestError(f"the names in {array.name!r} are no UTF-8", name) from None
-    check_labels(len(labels), labels.nbytes)
+    check_label_memory(len(labels), labels.nbytes)
     return labels
 
 
 def _of_categories(group: Any, name: str) -> pa.Array:
     """Return the names that are told by their numbers among those that there are."""
-    return _taken(texts(group["categories"], name), group["codes"], name)
+    return _taken(read_labels(group["categories"], name), group["codes"], name)
 
 
 def _taken(known: pa.Array, codes: Any, name: str) -> pa.Array:
-    unpacked(codes, name)
-    numbers = in_range(codes, 0, len(codes), len(known), name)
+    check_unpacked_size(codes, name)
+    numbers = read_indices(codes, 0, len(codes), len(known), name)
     labels = known.take(pa.array(numbers))
-    check_labels(len(labels), labels.nbytes)
+    check_label_memory(len(labels), labels.nbytes)
     return labels
 
 
-def unique(labels: pa.Array, size: int, what: str, way: str, name: str) -> pa.Array:
+def check_unique_labels(labels: pa.Array, size: int, what: str, way: str, name: str) -> pa.Array:
     """Return labels that are as many as the dimension is long, and all different.
 
     Raises
@@ -329,9 +343,9 @@ def unique(labels: pa.Array, size: int, what: str, way: str, name: str) -> pa.Ar
     return labels
 
 
-def store(
+def store_matrix(
     dst: str | os.PathLike[str],
-    matrix: Matrix,
+    matrix: StoredMatrix,
     *,
     dims: tuple[str, ...],
     labels: Mapping[int, pa.Array],
@@ -350,10 +364,12 @@ def store(
 
     def rows_of(piece: tuple[NDArray[Any], ...]) -> Rows:
         *coords, given = piece
-        values, unfit = cast_values(given, kind)
+        values, unfit = cast_checked(given, kind)
         if unfit is not None:
             cell = tuple(int(column[unfit]) for column in coords)
-            raise IngestError(f"the value at {cell} {misfit(given[unfit], kind)}", name, token=str(given[unfit]))
+            raise IngestError(
+                f"the value at {cell} {misfit_message(given[unfit], kind)}", name, token=str(given[unfit])
+            )
         return Rows(tuple(coords), values)
 
     with storage.stage_folder(dst, overwrite) as folder, bar("reading the matrix", matrix.nbytes) as advance:
@@ -363,7 +379,7 @@ def store(
                 yield piece
                 advance(piece[-1].nbytes)
 
-        written = write_entries(
+        written = write_coo(
             folder,
             items(),
             rows_of,

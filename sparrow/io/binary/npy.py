@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from sparrow import engines, storage
 from sparrow.core.schema import Schema, check_dims, check_dtype, is_fill
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, StorageError, UnsupportedError
-from sparrow.io.base.coo_writer import cast_values, misfit, write_entries
-from sparrow.io.base.magic import refuse_packed
-from sparrow.io.base.registry import DType, Format, Option, Reader, Writer, names_of, number_of
+from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
+from sparrow.io.base.magic import reject_compressed
+from sparrow.io.base.registry import DType, Format, Option, Reader, Writer, parse_names, parse_number
 from sparrow.io.base.source import open_sources
 from sparrow.kernels.entries import Block
 from sparrow.runtime.progress import bar
@@ -79,13 +79,13 @@ class Npy(Reader):
     """
 
     _: KW_ONLY
-    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=names_of)] = (
-        None
-    )
-    fill_value: Annotated[Any, Option("The value of absent cells.", metavar="NUMBER", parse=number_of)] = 0
+    dims: Annotated[
+        Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=parse_names)
+    ] = None
+    fill_value: Annotated[Any, Option("The value of absent cells.", metavar="NUMBER", parse=parse_number)] = 0
     dtype: DType = None
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest npy counts.npy counts.sparrow --dims cell,gene"
 
     def read(self) -> str:
@@ -103,13 +103,13 @@ class Npy(Reader):
         def rows_of(block: tuple[int, NDArray[Any]]) -> Rows:
             start, values = block
             at = np.flatnonzero(~is_fill(values, schema.fill_value))
-            found, unfit = cast_values(values[at], dtype)
+            found, unfit = cast_checked(values[at], dtype)
             coords: tuple[NDArray[Any], ...] = tuple(np.empty(0, np.int64) for _ in head.shape)
             if len(at) and head.shape:
                 coords = np.unravel_index(at + start, head.shape, "F" if head.fortran else "C")
             if unfit is not None:
                 cell, value = tuple(int(column[unfit]) for column in coords), values[at][unfit]
-                raise IngestError(f"the value at {cell} {misfit(value, dtype)}", name, token=str(value))
+                raise IngestError(f"the value at {cell} {misfit_message(value, dtype)}", name, token=str(value))
             return Rows(tuple(column.astype(np.int64) for column in coords), found)
 
         if not head.shape:
@@ -128,7 +128,7 @@ class Npy(Reader):
                     yield block
                     advance(block[1].nbytes)
 
-            written = write_entries(
+            written = write_coo(
                 folder,
                 items(),
                 rows_of,
@@ -163,7 +163,7 @@ class _Head(NamedTuple):
 def _header(name: str, size: int) -> _Head:
     try:
         with get_filesystem(name).open(name, sequential=True, size=size) as file:
-            refuse_packed(file.read(16), name)
+            reject_compressed(file.read(16), name)
             file.seek(0)
             version = np.lib.format.read_magic(file)
             reading = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

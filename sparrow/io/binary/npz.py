@@ -20,8 +20,8 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.conversion import from_object
-from sparrow.io.base.coo_writer import cast_values
-from sparrow.io.base.registry import Format, Option, Reader, Writer, names_of
+from sparrow.io.base.coo_writer import cast_checked
+from sparrow.io.base.registry import Format, Option, Reader, Writer, parse_names
 from sparrow.kernels.entries import Block
 from sparrow.runtime import settings
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -81,11 +81,11 @@ class Npz(Reader):
     """
 
     _: KW_ONLY
-    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=names_of)] = (
-        None
-    )
+    dims: Annotated[
+        Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=parse_names)
+    ] = None
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest npz matrix.npz matrix.sparrow --dims row,col"
 
     def read(self) -> str:
@@ -125,7 +125,7 @@ def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Bl
         if arrays and not _SPARSE & {*arrays}:
             raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {_way(name, arrays)}")
         schema, block = from_object(near, dims=dims)[:2]
-        unfit = cast_values(block.values, schema.dtype)[1]
+        unfit = cast_checked(block.values, schema.dtype)[1]
         if unfit is not None:
             cell = tuple(int(column[unfit]) for column in block.coords)
             way = f"sp.asarray(scipy.sparse.load_npz({name!r}).astype('float64')).save(DST)"

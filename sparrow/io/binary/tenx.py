@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from sparrow.core.schema import check_dtype
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
-from sparrow.io.base.coo_writer import check_labels
+from sparrow.io.base.coo_writer import check_label_memory
 from sparrow.io.base.registry import DType, Format, Option, Reader
-from sparrow.io.base.source import blocks, folder_of, open_sources
+from sparrow.io.base.source import folder_path, open_sources, read_blocks
 from sparrow.io.binary import hdf5
 from sparrow.io.text.mtx import MatrixMarket
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["FORMATS", "Tenx", "matrix_in"]
+__all__ = ["FORMATS", "Tenx", "find_matrix"]
 
 _DIMS = ("feature", "barcode")
 _MATRIX = re.compile(r"(.*)matrix\.mtx(?:\.(?:gz|zst|bz2))?")
@@ -95,28 +95,30 @@ class Tenx(Reader):
     genome: Annotated[str | None, Option("Which genome of an old HDF5 file.")] = None
     dtype: DType = None
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest tenx filtered_feature_bc_matrix counts.sparrow"
 
     def read(self) -> str:
         """Store the counts and return their folder."""
-        if (folder := folder_of(self.src)) is not None:
+        if (folder := folder_path(self.src)) is not None:
             return self._folder(folder)
-        with hdf5.opened(self.src) as (name, file):
+        with hdf5.open_file(self.src) as (name, file):
             group = _group(file, self.genome, name)
             shape = group["shape"][:].tolist()
             if len(shape) != 2:
                 raise IngestError(f"the shape {shape} is none of a matrix", name)
-            matrix = hdf5.compressed(group, (int(shape[0]), int(shape[1])), False, name)
+            matrix = hdf5.read_compressed(group, (int(shape[0]), int(shape[1])), False, name)
             if "features" in group:
-                features = hdf5.group_of(group, "features", name, self.features)[self.features]
+                features = hdf5.get_group(group, "features", name, self.features)[self.features]
             else:
                 features = group["genes" if self.features == "id" else "gene_names"]
             labels = {
-                0: self._unique(hdf5.texts(features, name), matrix.shape[0], name),
-                1: hdf5.unique(hdf5.texts(group["barcodes"], name), matrix.shape[1], "barcodes", "", name),
+                0: self._unique(hdf5.read_labels(features, name), matrix.shape[0], name),
+                1: hdf5.check_unique_labels(
+                    hdf5.read_labels(group["barcodes"], name), matrix.shape[1], "barcodes", "", name
+                ),
             }
-            return hdf5.store(
+            return hdf5.store_matrix(
                 self.dst,
                 matrix,
                 dims=_DIMS,
@@ -130,12 +132,12 @@ class Tenx(Reader):
             )
 
     def _folder(self, folder: str) -> str:
-        matrix = matrix_in(folder)
+        matrix = find_matrix(folder)
         if matrix is None:
             several = [
                 name
                 for name in get_filesystem(folder).names(folder)
-                if matrix_in(os.path.join(folder, name)) is not None
+                if find_matrix(os.path.join(folder, name)) is not None
             ]
             way = f": give one of {', '.join(os.path.join(folder, name) for name in several)}" if several else ""
             raise NotFoundError(f"the folder {folder!r} holds no matrix.mtx, or several{way}")
@@ -153,12 +155,12 @@ class Tenx(Reader):
         (features, names), (barcodes, others) = self._names[0], self._names[1]
         return {
             0: self._unique(names, shape[0], features),
-            1: hdf5.unique(others, shape[1], "barcodes", "each is a cell", barcodes),
+            1: hdf5.check_unique_labels(others, shape[1], "barcodes", "each is a cell", barcodes),
         }
 
     def _unique(self, labels: pa.Array, size: int, file: str) -> pa.Array:
         way = "say features='id'" if self.features == "name" else "each is a row"
-        return hdf5.unique(labels, size, "features", way, file)
+        return hdf5.check_unique_labels(labels, size, "features", way, file)
 
 
 class _Counts(MatrixMarket):
@@ -177,7 +179,7 @@ class _Counts(MatrixMarket):
         return self._options.labels_of(shape)
 
 
-def matrix_in(folder: str) -> str | None:
+def find_matrix(folder: str) -> str | None:
     """Return the one matrix in a folder; None where there is none, or several."""
     found = [name for name in get_filesystem(folder).names(folder) if _MATRIX.fullmatch(name)]
     return os.path.join(folder, found[0]) if len(found) == 1 else None
@@ -195,7 +197,7 @@ def _names(path: str, column: int | None) -> pa.Array:
     """Return a column of lines parted by tabs, or the stretches of chromosomes that the lines tell."""
     found: list[str] = []
     size = 0
-    with closing(blocks(open_sources(path))) as text:
+    with closing(read_blocks(open_sources(path))) as text:
         for block in text:
             block.check_utf8()
             for number, line in enumerate(bytes(block.data).decode().split("\n")[:-1], block.first_line):
@@ -210,7 +212,7 @@ def _names(path: str, column: int | None) -> pa.Array:
                     cell = cell[1:-1].replace('""', '"')
                 found.append(cell)
                 size += len(cell)
-            check_labels(len(found), size + 60 * len(found))
+            check_label_memory(len(found), size + 60 * len(found))
     return pa.array(found, pa.string())
 
 
@@ -220,7 +222,7 @@ def _group(file: Any, genome: str | None, name: str) -> Any:
     if "matrix" in file:
         if genome is not None:
             raise InvalidValueError(f"genome={genome!r}: the file has one matrix of all genomes")
-        return hdf5.group_of(file, "matrix", name, *parts)
+        return hdf5.get_group(file, "matrix", name, *parts)
     genomes = [key for key in file if hasattr(file[key], "keys") and "indptr" in file[key]]
     if genome is None and len(genomes) != 1:
         if not genomes:
@@ -228,7 +230,7 @@ def _group(file: Any, genome: str | None, name: str) -> Any:
                 f"this is no file of 10x Genomics: it holds {', '.join(map(repr, file)) or 'nothing'}", name
             )
         raise IngestError(f"there are several genomes: say genome={genomes[0]!r}, or another of {genomes}", name)
-    return hdf5.group_of(file, genome or genomes[0], name, *parts, "genes", "gene_names")
+    return hdf5.get_group(file, genome or genomes[0], name, *parts, "genes", "gene_names")
 
 
 FORMATS = (Format("tenx", "Counts of 10x Genomics: folders and HDF5.", reader=Tenx, suffixes=(".h5",)),)

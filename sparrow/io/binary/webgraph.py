@@ -15,25 +15,25 @@ import pyarrow.compute as pc
 from sparrow import storage
 from sparrow.core.schema import Schema
 from sparrow.errors import IngestError, UnsupportedError
-from sparrow.io.base.coo_writer import write_entries
+from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.registry import Duplicates, Format, Reader, Writer
-from sparrow.io.base.source import Source, TextBlock, blocks, open_source
+from sparrow.io.base.source import Source, TextBlock, open_source, read_blocks
 from sparrow.io.binary import bvgraph
-from sparrow.io.text.adjacency import neighbours
-from sparrow.io.text.number_lines import Lines
+from sparrow.io.text.adjacency import parse_neighbor_lists
+from sparrow.io.text.number_lines import HeaderReader
 from sparrow.relations.base import as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["FORMATS", "AsciiGraphWriter", "WebGraph", "bv_base"]
+__all__ = ["FORMATS", "AsciiGraphWriter", "WebGraph", "bvgraph_basename"]
 
 _DIMS = ("src", "dst")
 _VALUES = np.dtype(np.int64)
 _GAP = 1 << 20
 
 
-def bv_base(name: str) -> str | None:
+def bvgraph_basename(name: str) -> str | None:
     """Return the common part of the names of a BVGraph's files, of which ``name`` is one or that part; None if none."""
     for suffix in (".graph", ".properties", ".offsets"):
         if name.endswith(suffix) and _is_file(name.removesuffix(suffix) + ".properties"):
@@ -106,18 +106,18 @@ class WebGraph(Reader):
     _: KW_ONLY
     duplicates: Duplicates = "error"
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = """\
 sparrow ingest webgraph cnr-2000.graph web.sparrow
 sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
 
     def read(self) -> str:
         """Store the graph and return its folder."""
-        base = bv_base(os.fspath(self.src)) if isinstance(self.src, str | os.PathLike) else None
+        base = bvgraph_basename(os.fspath(self.src)) if isinstance(self.src, str | os.PathLike) else None
         if base is not None:
-            told = bvgraph.properties(base)
+            told = bvgraph.read_properties(base)
             source = open_source(told.graph)
-            self._write(told.nodes, source, bvgraph.pieces(told), _linked)
+            self._write(told.nodes, source, bvgraph.read_lists(told), _linked)
         else:
             self._text(open_source(self.src))
         return os.fspath(self.dst)
@@ -130,8 +130,8 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
                 f"sparrow ingest metis {source.name} DST",
                 source.name,
             )
-        with closing(blocks(source)) as text:
-            lines = Lines(text)
+        with closing(read_blocks(source)) as text:
+            lines = HeaderReader(text)
             head = lines.peek()
             if head is None:
                 raise IngestError("the file is empty: the number of nodes comes first", source.name)
@@ -167,7 +167,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
                     yield item
                     advance(item.advance)
 
-            written = write_entries(
+            written = write_coo(
                 folder,
                 told(),
                 rows_of,
@@ -189,13 +189,13 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
             )
 
 
-def _linked(piece: bvgraph.Piece) -> Rows:
+def _linked(piece: bvgraph.ListChunk) -> Rows:
     nodes = np.arange(piece.node, piece.node + len(piece.degrees))
     return Rows((np.repeat(nodes, piece.degrees), piece.links), None)
 
 
 def _listed(block: TextBlock, nodes: int) -> Rows:
-    found = neighbours(block)
+    found = parse_neighbor_lists(block)
     src = found.lines + (block.first_line - 2)
     wrong = (found.numbers < 0) | (found.numbers >= nodes) | (src >= nodes)
     if wrong.any():

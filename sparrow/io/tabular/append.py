@@ -17,16 +17,16 @@ import pyarrow as pa
 from sparrow import storage
 from sparrow.core.labels import is_text
 from sparrow.errors import IngestError, InvalidValueError, LabelError, NotFoundError, UnsupportedError
-from sparrow.interop.conversion import gathered
-from sparrow.io.base.registry import Declared, options_of
-from sparrow.io.base.source import Source, folder_of, open_sources
+from sparrow.interop.conversion import collect_table
+from sparrow.io.base.registry import DeclaredOption, options_of
+from sparrow.io.base.source import Source, folder_path, open_sources
 from sparrow.io.tabular.options import Columns
-from sparrow.io.tabular.readers import Query, open_table
+from sparrow.io.tabular.readers import ReadSpec, open_table
 from sparrow.runtime import memory
 from sparrow.storage.fs.filesystem import get_filesystem, pin_file_versions
 from sparrow.tensor import Tensor
 
-__all__ = ["appended", "reading_options"]
+__all__ = ["read_appended", "reading_options"]
 
 _READING = ("coords", "header", "delimiter", "quotes", "comment", "encoding", "decimal", "format")
 
@@ -36,14 +36,14 @@ _COPIES = 3
 """A table is held about so many times while it becomes entries."""
 
 
-def reading_options() -> tuple[Declared, ...]:
+def reading_options() -> tuple[DeclaredOption, ...]:
     """Return the options of ``columns`` that say how a table lies in files; no columns need be named."""
     own = (each for each in options_of(Columns) if each.name in _READING)
     return tuple(each._replace(default=None) if each.name == "coords" else each for each in own)
 
 
 @pin_file_versions()
-def appended(
+def read_appended(
     src: str | os.PathLike[str],
     pick: Callable[[Sequence[str]], list[str]],
     kinds: Mapping[str, pa.DataType | None],
@@ -83,7 +83,7 @@ def appended(
     for name in reading:
         if name not in _READING:
             raise InvalidValueError(f"{name!r} is no option of append: files are read with {', '.join(_READING)}")
-    folder = folder_of(src)
+    folder = folder_path(src)
     if folder is not None and storage.is_tensor(folder):
         if reading:
             raise InvalidValueError(f"{', '.join(reading)}: {folder!r} is stored, no file that is read with options")
@@ -91,7 +91,7 @@ def appended(
             return Tensor(storage.open(folder))
         except NotFoundError:  # of another tool
             with storage.delta_table(folder) as frame:
-                return gathered(frame, pick(frame.collect_schema().names()), None)
+                return collect_table(frame, pick(frame.collect_schema().names()), None)
     sources = _sources(src, folder, "format" in reading)
     told = reading.get("coords")
     coords = [*kinds] if told is None else [told] if isinstance(told, str) else told
@@ -114,7 +114,7 @@ def appended(
         read[:] = [called[name] for name in pick([*called])]
         return read.copy()
 
-    table = open_table([source.path or "-" for source in sources], Query([], form, own.format, pick=noted))
+    table = open_table([source.path or "-" for source in sources], ReadSpec([], form, own.format, pick=noted))
     try:
         found = _gathered(table.batches(lambda _: None), table.name)
         found = pa.table({name: pa.nulls(0) for name in read}) if found is None else found

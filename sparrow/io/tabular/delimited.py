@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparrow.errors import IngestError
-from sparrow.io.base.source import LONGEST_LINE, Source, TextBlock, blocks
+from sparrow.io.base.source import LONGEST_LINE, Source, TextBlock, read_blocks
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["Form", "LateText", "Lines", "Unreadable", "batches"]
+__all__ = ["CsvOptions", "LateTextError", "MalformedTextError", "ParsedRows", "batches"]
 
 _PARTED = b"\x1f"
 """Stands for what parts columns where that is no single character."""
@@ -29,7 +29,7 @@ _NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null"]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class CsvOptions:
     """What columns to read of delimited text, and how."""
 
     columns: list[str]
@@ -57,7 +57,7 @@ class Form:
         return self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == " ") and not self.quotes
 
 
-def prepared(block: TextBlock, form: Form) -> TextBlock:
+def prepared(block: TextBlock, form: CsvOptions) -> TextBlock:
     """Return a block in UTF-8, comments blanked out, its columns parted by one character."""
     text = bytes(block.data)
     if form.encoding is not None:
@@ -80,7 +80,7 @@ def prepared(block: TextBlock, form: Form) -> TextBlock:
     return replace(block, data=np.frombuffer(bytearray(text), np.uint8))
 
 
-class Lines(NamedTuple):
+class ParsedRows(NamedTuple):
     """Rows, and what tells the line of each."""
 
     data: pa.RecordBatch
@@ -88,8 +88,12 @@ class Lines(NamedTuple):
 
 
 def batches(
-    source: Source, form: Form, types: dict[str, pa.DataType], check: Callable[[list[str]], Form], advance: Any
-) -> Generator[Lines]:
+    source: Source,
+    form: CsvOptions,
+    types: dict[str, pa.DataType],
+    check: Callable[[list[str]], CsvOptions],
+    advance: Any,
+) -> Generator[ParsedRows]:
     """Yield the rows of a source; the first that has rows settles the types of the columns.
 
     Parameters
@@ -120,20 +124,20 @@ def batches(
         told = check(names)
         parser = _Parser(names, replace(form, columns=told.columns, floats=told.floats), types)
         begun = parser.settle(head, cut)
-        parsed = cast("Generator[Lines]", ordered_map(parser.parse, begun, settings.current().threads))
+        parsed = cast("Generator[ParsedRows]", ordered_map(parser.parse, begun, settings.current().threads))
         with closing(parsed):
             yield from parsed
 
 
-def _blocks(source: Source, form: Form) -> Generator[TextBlock]:
+def _blocks(source: Source, form: CsvOptions) -> Generator[TextBlock]:
     """Yield the blocks of a source, prepared."""
     plain = form.encoding is None and form.comment is None and not form.own
-    with closing(blocks(source)) as text:
+    with closing(read_blocks(source)) as text:
         for block in text:
             yield block if plain else prepared(block, form)
 
 
-def _cut(first: TextBlock, text: Iterator[TextBlock], form: Form, advance: Any) -> Iterator[TextBlock]:
+def _cut(first: TextBlock, text: Iterator[TextBlock], form: CsvOptions, advance: Any) -> Iterator[TextBlock]:
     """Yield blocks of whole records: a quoted field may hold line ends, and so the end of a block."""
     from sparrow.kernels.parse.delimited import records
 
@@ -173,7 +177,7 @@ def _unclosed(block: TextBlock) -> NoReturn:
     )
 
 
-def _names(block: TextBlock, form: Form) -> tuple[list[str], TextBlock]:
+def _names(block: TextBlock, form: CsvOptions) -> tuple[list[str], TextBlock]:
     """Return the names of the columns, and the block without the record that tells them."""
     from sparrow.kernels.parse.delimited import records
 
@@ -199,7 +203,7 @@ def _names(block: TextBlock, form: Form) -> tuple[list[str], TextBlock]:
 class _Parser:
     """Parses blocks, once the types are settled on several threads."""
 
-    def __init__(self, names: list[str], form: Form, types: dict[str, pa.DataType]) -> None:
+    def __init__(self, names: list[str], form: CsvOptions, types: dict[str, pa.DataType]) -> None:
         self._names, self._form, self._types = names, form, types
         self._delimiter = form.delimiter or ","
         self._fixed: dict[str, pa.DataType] = {
@@ -229,7 +233,7 @@ class _Parser:
         yield from taken
         yield from rest
 
-    def parse(self, block: TextBlock) -> Lines:
+    def parse(self, block: TextBlock) -> ParsedRows:
         """Return the rows of a block."""
         try:
             table = self._read(block, self._fixed)
@@ -238,7 +242,7 @@ class _Parser:
         for field in table.schema:
             if field.name in self._form.coords and (late := self._padded(block, field)) is not None:
                 row, token = late
-                raise LateText(
+                raise LateTextError(
                     field.name,
                     f"column {field.name!r} begins with a zero, after numbers that do not: say text=[{field.name!r}] "
                     "to take it as text",
@@ -248,7 +252,7 @@ class _Parser:
                 )
         rows = table.combine_chunks().to_batches()
         data = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=table.schema)
-        return Lines(data, lambda row: self._line(block, row))
+        return ParsedRows(data, lambda row: self._line(block, row))
 
     def _read(self, block: TextBlock, types: dict[str, pa.DataType]) -> pa.Table:
         """Return the fields of a block. One that is empty is a null; of texts ``NA``, ``null``, ... are none."""
@@ -318,18 +322,18 @@ class _Parser:
         text = text if found is None else text.replace(found[0], "", 1)
         column = re.search(r"In CSV column #(\d+): ", text)
         if column is None:
-            return Unreadable(f"{text}{self._one_more(text, block)}", block.source.name, line)
+            return MalformedTextError(f"{text}{self._one_more(text, block)}", block.source.name, line)
         text = text.replace(column[0], "", 1)
         name = self._names[int(column[1])]
         if "invalid UTF8" in text:
             problem = f"column {name!r} is no UTF-8: say encoding='latin-1' or another"
-            return Unreadable(problem, block.source.name, line)
+            return MalformedTextError(problem, block.source.name, line)
         hint = f"say text=[{name!r}] to take the column as text"
         problem = f"column {name!r}: {text}; the first rows settle the type of a column: "
         if name not in self._form.coords:
             problem += "say dtype='float64' for later values with decimals"
-            return Unreadable(problem, block.source.name, line)
-        return LateText(name, problem + hint, block.source.name, line)
+            return MalformedTextError(problem, block.source.name, line)
+        return LateTextError(name, problem + hint, block.source.name, line)
 
     def _one_more(self, text: str, block: TextBlock) -> str:
         """Return the way out where lines have one cell more than there are names."""
@@ -346,11 +350,11 @@ class _Parser:
         return f"; if lines {told}: sed '1s/{way}/' {shlex.quote(block.source.name)} | sparrow ingest columns - DST ..."
 
 
-class Unreadable(IngestError):
+class MalformedTextError(IngestError):
     """Text that pyarrow does not read."""
 
 
-class LateText(IngestError):
+class LateTextError(IngestError):
     """A text in a column whose first rows are numbers: the table can be read again, with the column as text."""
 
     def __init__(self, column: str, *about: Any) -> None:

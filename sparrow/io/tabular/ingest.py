@@ -19,22 +19,22 @@ from sparrow import storage
 from sparrow.core.labels import is_text
 from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
-from sparrow.io.base.coo_writer import Ids, Names, Shelf, Written, cast_values, write_entries
-from sparrow.io.tabular.delimited import LateText
-from sparrow.io.tabular.readers import Batch
+from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, cast_checked, write_coo
+from sparrow.io.tabular.delimited import LateTextError
+from sparrow.io.tabular.readers import TableBatch
 from sparrow.kernels.entries import Duplicates
 from sparrow.sorting import Rows
 
 if TYPE_CHECKING:
     from sparrow.io.tabular.options import Columns
 
-__all__ = ["IMAGINARY", "TableIngest", "WideIds", "gives_labels"]
+__all__ = ["IMAGINARY_COLUMN", "TableIngest", "WideIdsError", "is_label_type"]
 
-IMAGINARY = "value_im"
+IMAGINARY_COLUMN = "value_im"
 """The column of the imaginary halves of the values in the column ``value``, as exports write it."""
 
 
-class WideIds(LateText):
+class WideIdsError(LateTextError):
     """Integers to be numbered anew that are no coordinates, such as hashes: they are read again as texts."""
 
 
@@ -46,18 +46,19 @@ class TableIngest:
     options: Columns
     name: str
 
-    def run(self, batches: Iterator[Batch]) -> int:
+    def run(self, batches: Iterator[TableBatch]) -> int:
         """Store the rows, and return how many there are."""
         self._count = 0
         batches = map(self._chosen, batches)
         first = next(batches, None)
         fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coords]
-        self._texts = [gives_labels(field.type) for field in fields] or [False] * len(self.options.coords)
+        self._texts = [is_label_type(field.type) for field in fields] or [False] * len(self.options.coords)
         self._dtypes = [self._value_dtype(first, name) for name in self.options.counted or (None,)]
         items = batches if first is None else chain([first], batches)
         self._labels: list[pa.Array | None] = list(self.options.others)
         known = [
-            Ids() if anew and not text else None for anew, text in zip(self.options.anew, self._texts, strict=True)
+            DistinctIds() if anew and not text else None
+            for anew, text in zip(self.options.anew, self._texts, strict=True)
         ]
         if self.options.members is not None:
             self._bundle(items, known)
@@ -70,10 +71,10 @@ class TableIngest:
         self._create(self.folder, self.options.value, written.files, self._shape(written.maxima), self._dtypes[0])
         return self._count
 
-    def placed(self, error: DuplicateError, batches: Iterator[Batch]) -> DuplicateError:
+    def placed(self, error: DuplicateError, batches: Iterator[TableBatch]) -> DuplicateError:
         """Return the error about a cell that is given twice with the rows that do, which are looked for."""
         assert error.cell is not None
-        found: list[tuple[Batch, int]] = []
+        found: list[tuple[TableBatch, int]] = []
         for batch in map(self._chosen, batches):
             found += [(batch, int(at)) for at in np.flatnonzero(self._giving(batch, error.cell))[:2]]
             if len(found) > 1:
@@ -90,7 +91,7 @@ class TableIngest:
             problem = f"{batch.source}{'' if line is None else f', line {line}'}: {problem}"
         return DuplicateError(problem, error.cell)
 
-    def _giving(self, batch: Batch, cell: Sequence[int]) -> NDArray[np.bool_]:
+    def _giving(self, batch: TableBatch, cell: Sequence[int]) -> NDArray[np.bool_]:
         """Return which rows of a batch give a cell, told by labels where there are some and else by coordinates."""
         giving = np.ones(batch.data.num_rows, bool)
         for dim, (name, labels) in enumerate(zip(self.options.coords, self._labels, strict=True)):
@@ -102,12 +103,12 @@ class TableIngest:
             giving &= pc.equal(_as_text(array).cast(pa.string()), label).to_numpy(zero_copy_only=False)
         return giving
 
-    def _bundle(self, items: Iterator[Batch], known: list[Ids | None]) -> None:
+    def _bundle(self, items: Iterator[TableBatch], known: list[DistinctIds | None]) -> None:
         """Put the rows aside with all of their values, and store one value after the other."""
         members = self.options.members
         assert members is not None
         names = self._interning()
-        with closing(Shelf()) as shelf:
+        with closing(SpillQueue()) as shelf:
             for batch in items:
                 coords = self._coords(batch, known, names)
                 if len(coords[0]):
@@ -127,7 +128,7 @@ class TableIngest:
                 there = records[f"there{at}"]
                 return found if there.all() else found.take(there)
 
-            unnumbered: list[Ids | None] = [None] * len(names)
+            unnumbered: list[DistinctIds | None] = [None] * len(names)
             written = [
                 self._write(self.folder / name, shelf, partial(rows_of, at=at), dtype, unnumbered)
                 for at, (name, dtype) in enumerate(zip(members, self._dtypes, strict=True))
@@ -137,7 +138,7 @@ class TableIngest:
             self._create(self.folder / name, name, each.files, shape, dtype)
         storage.write_bundle(self.folder, dict.fromkeys(members), {"format": "columns"})
 
-    def _records(self, batch: Batch) -> NDArray[Any]:
+    def _records(self, batch: TableBatch) -> NDArray[Any]:
         """Return the values of each row side by side, and which of them there are."""
         names = self.options.counted
         fields: list[tuple[str, Any]] = []
@@ -177,7 +178,7 @@ class TableIngest:
             extra={"sources": [self.name], "coords": list(self.options.coords), "value": value},
         )
 
-    def _chosen(self, batch: Batch) -> Batch:
+    def _chosen(self, batch: TableBatch) -> TableBatch:
         """Return a batch without the rows that are dropped for nulls, and coordinates of the kinds asked for."""
         self._count = max(self._count, batch.row - 1 + batch.data.num_rows)
         if self.options.nulls == "drop":
@@ -191,10 +192,10 @@ class TableIngest:
         wanted = dict(self.options.ids or {})
         for name, labels in zip(self.options.coords, self.options.others, strict=True):
             if labels is not None:
-                wanted[name] = "str" if gives_labels(labels.type) else "int"
+                wanted[name] = "str" if is_label_type(labels.type) else "int"
         for name, kind in wanted.items():
             column = batch.data.column(name)
-            if gives_labels(column.type) == (kind == "str") or pa.types.is_null(column.type):
+            if is_label_type(column.type) == (kind == "str") or pa.types.is_null(column.type):
                 continue
             try:
                 column = _as_text(column).cast(pa.string() if kind == "str" else pa.int64())
@@ -206,7 +207,7 @@ class TableIngest:
             batch = batch._replace(data=batch.data.set_column(place, name, column))
         return batch
 
-    def _without_nulls(self, batch: Batch, names: Sequence[str]) -> Batch:
+    def _without_nulls(self, batch: TableBatch, names: Sequence[str]) -> TableBatch:
         """Return the rows of a batch that have a value in all of some columns; the very batch where all have."""
         columns = [batch.data.column(name) for name in names]
         if not any(column.null_count for column in columns):
@@ -228,20 +229,20 @@ class TableIngest:
             )
         return len(labels)
 
-    def _is_complex(self, batch: Batch) -> bool:
+    def _is_complex(self, batch: TableBatch) -> bool:
         """Return whether there is a column of the imaginary halves of the values."""
         columns, own = batch.data.schema.names, self.options.coords
-        return self.options.value == "value" and IMAGINARY in columns and IMAGINARY not in own
+        return self.options.value == "value" and IMAGINARY_COLUMN in columns and IMAGINARY_COLUMN not in own
 
-    def _value_dtype(self, first: Batch | None, name: str | None) -> np.dtype[Any]:
+    def _value_dtype(self, first: TableBatch | None, name: str | None) -> np.dtype[Any]:
         if first is not None and name is not None and self._is_complex(first):
             given = self.options.given
             if self.options.mean or (given is not None and given.kind != "c"):
                 what = "duplicates='mean'" if self.options.mean else f"dtype={given}"
                 raise InvalidValueError(
-                    f"{what}: the values are complex, for there is a column {IMAGINARY!r}: rename it"
+                    f"{what}: the values are complex, for there is a column {IMAGINARY_COLUMN!r}: rename it"
                 )
-            narrow = all(first.data.schema.field(half).type == pa.float32() for half in (name, IMAGINARY))
+            narrow = all(first.data.schema.field(half).type == pa.float32() for half in (name, IMAGINARY_COLUMN))
             return given or np.dtype(np.complex64 if narrow else np.complex128)
         if self.options.given is not None:
             return self.options.given
@@ -270,7 +271,7 @@ class TableIngest:
             raise IngestError(problem, first.source, line, token)
         return check_dtype(kind.to_pandas_dtype())
 
-    def _first_text(self, batch: Batch, name: str) -> tuple[int | None, str | None]:
+    def _first_text(self, batch: TableBatch, name: str) -> tuple[int | None, str | None]:
         """Return line and text of the first value that is no number, where there are lines."""
         column = batch.data.column(name)
         if batch.line_of is None or not pa.types.is_string(column.type):
@@ -282,7 +283,7 @@ class TableIngest:
         at = max(pc.index(wrong, True).as_py(), 0)
         return batch.where(at)[1], column[at].as_py()
 
-    def _check_names(self, batch: Batch) -> None:
+    def _check_names(self, batch: TableBatch) -> None:
         """Raise ``IngestError`` where the line of names comes again, as of files put one behind another."""
         form = self.options.query.form
         if batch.line_of is None or form is None or not form.header or not all(self._texts):
@@ -290,7 +291,7 @@ class TableIngest:
         again = np.ones(batch.data.num_rows, bool)
         for name in batch.data.schema.names:
             column = batch.data.column(name)
-            if not gives_labels(column.type):
+            if not is_label_type(column.type):
                 return
             again &= pc.equal(_as_text(column), name).fill_null(False).to_numpy(zero_copy_only=False)
         if again.any():
@@ -300,14 +301,14 @@ class TableIngest:
     def _write(
         self,
         folder: storage.Folder | Any,
-        items: Iterator[Any] | Shelf,
+        items: Iterator[Any] | SpillQueue,
         rows_of: Callable[[Any], Rows],
         dtype: np.dtype[Any],
-        known: list[Ids | None],
-    ) -> Written:
+        known: list[DistinctIds | None],
+    ) -> WrittenFiles:
         given = self.options.duplicates
         rule: Duplicates = "sum" if given == "mean" or given == "count" else given
-        return write_entries(
+        return write_coo(
             folder,
             items,
             rows_of,
@@ -325,10 +326,10 @@ class TableIngest:
     def _describe(self, cell: tuple[int, ...]) -> str:
         return str(tuple(c if names is None else names[c].as_py() for c, names in zip(cell, self._labels, strict=True)))
 
-    def _named(self, items: Iterator[Batch], known: list[Ids | None]) -> Written:
+    def _named(self, items: Iterator[TableBatch], known: list[DistinctIds | None]) -> WrittenFiles:
         """Give texts numbers as they come, put rows aside, and take them again with the places of sorted texts."""
         names = self._interning()
-        with closing(Shelf()) as shelf:
+        with closing(SpillQueue()) as shelf:
             for batch in items:
                 rows = self._rows(batch, known, names)
                 if rows.size:
@@ -341,15 +342,15 @@ class TableIngest:
 
             return self._write(self.folder, shelf, rows_of, self._dtypes[0], known)
 
-    def _interning(self) -> list[Names | None]:
+    def _interning(self) -> list[LabelEncoder | None]:
         """Return what gives texts numbers, for the dimensions that have texts."""
-        names = [Names() if text else None for text in self._texts]
+        names = [LabelEncoder() if text else None for text in self._texts]
         for each, labels in zip(names, self._labels, strict=True):
             if each is not None and labels is not None:
                 each.codes(labels)  # so that the number of a label is its place
         return names
 
-    def _sorted_texts(self, names: Sequence[Names | None]) -> list[NDArray[np.int32] | None]:
+    def _sorted_texts(self, names: Sequence[LabelEncoder | None]) -> list[NDArray[np.int32] | None]:
         """Take the texts as labels, and return the places of their numbers in order."""
         ranks: list[NDArray[np.int32] | None] = [None] * len(names)
         for dim, each in enumerate(names):
@@ -359,19 +360,21 @@ class TableIngest:
                 self._labels[dim], ranks[dim] = (labels, rank) if found is None else (found[0], found[1][rank])
         return ranks
 
-    def _rows(self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None] = ()) -> Rows:
+    def _rows(
+        self, batch: TableBatch, known: list[DistinctIds | None], names: Sequence[LabelEncoder | None] = ()
+    ) -> Rows:
         """Return the rows of a batch, texts as numbers."""
         coords, counted = self._coords(batch, known, names), self.options.counted
         return Rows(coords, self._values(batch, counted[0], self._dtypes[0]) if counted else None)
 
     def _coords(
-        self, batch: Batch, known: list[Ids | None], names: Sequence[Names | None]
+        self, batch: TableBatch, known: list[DistinctIds | None], names: Sequence[LabelEncoder | None]
     ) -> tuple[NDArray[np.int64], ...]:
         self._check_names(batch)
         coords: list[NDArray[np.int64]] = []
         for dim, name in enumerate(self.options.coords):
             array = batch.data.column(name)
-            if gives_labels(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
+            if is_label_type(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
                 raise IngestError(
                     f"the column {name!r} holds {array.type} from row {batch.row} on, and "
                     f"{'texts' if self._texts[dim] else 'numbers'} before: give it one type",
@@ -379,7 +382,7 @@ class TableIngest:
                 )
             self._check_nulls(batch, name, array)
             if self._texts[dim]:
-                codes = cast("Names", names[dim]).codes(_as_text(array))
+                codes = cast("LabelEncoder", names[dim]).codes(_as_text(array))
                 labels = self._labels[dim]
                 if labels is not None and len(codes) and int(codes.max()) >= len(labels):
                     raise self._wrong(
@@ -400,11 +403,11 @@ class TableIngest:
             coords.append(column)
         return tuple(coords)
 
-    def _check_nulls(self, batch: Batch, name: str, array: pa.Array) -> None:
+    def _check_nulls(self, batch: TableBatch, name: str, array: pa.Array) -> None:
         if array.null_count:
             raise self._wrong(batch, name, array, array.is_null(), "a null: say nulls='drop' to do without such rows")
 
-    def _integers(self, batch: Batch, name: str, array: pa.Array, dim: int) -> NDArray[np.int64]:
+    def _integers(self, batch: TableBatch, name: str, array: pa.Array, dim: int) -> NDArray[np.int64]:
         """Return a column of coordinates as int64."""
         kind = array.type
         if pa.types.is_dictionary(kind):
@@ -427,7 +430,7 @@ class TableIngest:
         if self.options.anew[dim] and len(given) and (given.min() < 0 or given.max() >= LARGEST_DIMENSION):
             problem = "negative, or beyond 2^63 - 2, and the source cannot be read again: give a file or a table"
             wrong = pa.array((given < 0) | (given >= LARGEST_DIMENSION))
-            raise WideIds(name, *self._wrong(batch, name, array, wrong, problem).args)
+            raise WideIdsError(name, *self._wrong(batch, name, array, wrong, problem).args)
         if given.dtype.kind == "f":
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2**53))
             if wrong.any():
@@ -447,20 +450,18 @@ class TableIngest:
         whole = given.astype(np.int64, copy=False)
         return whole - base if base else whole
 
-    def _values(self, batch: Batch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _values(self, batch: TableBatch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         if not self._is_complex(batch):
             return self._numbers(batch, name, dtype)
         if dtype.kind != "c":
-            problem = (
-                f"there is a column {IMAGINARY!r} from row {batch.row} on, and none before: give the files one by one"
-            )
+            problem = f"column {IMAGINARY_COLUMN!r} is missing before row {batch.row}: read the files one by one"
             raise IngestError(problem, batch.source)
         out = np.empty(batch.data.num_rows, dtype)
         out.real = self._numbers(batch, name, out.real.dtype)
-        out.imag = self._numbers(batch, IMAGINARY, out.real.dtype)
+        out.imag = self._numbers(batch, IMAGINARY_COLUMN, out.real.dtype)
         return out
 
-    def _numbers(self, batch: Batch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _numbers(self, batch: TableBatch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         array = batch.data.column(name)
         self._check_nulls(batch, name, array)
         if pa.types.is_dictionary(array.type):
@@ -472,13 +473,13 @@ class TableIngest:
             return np.zeros(0, dtype)
         if given.dtype.kind not in "biuf":
             raise IngestError(f"the column {name!r} holds {array.type}, and values are numbers", batch.source)
-        values, unfit = cast_values(given, dtype)
+        values, unfit = cast_checked(given, dtype)
         if unfit is not None:
             mask = pa.array(np.arange(len(given)) == unfit)
             raise self._wrong(batch, name, array, mask, f"beyond what {dtype} holds: say dtype='float64'")
         return values + 1j if self.options.mean else values
 
-    def _wrong(self, batch: Batch, name: str, array: pa.Array, where: pa.Array, problem: str) -> IngestError:
+    def _wrong(self, batch: TableBatch, name: str, array: pa.Array, where: pa.Array, problem: str) -> IngestError:
         """Return the error about the first element that ``where`` marks."""
         at = pc.index(where, True).as_py()
         found = array[at].as_py()
@@ -504,7 +505,7 @@ def _as_integers(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int32]] | None:
     return None
 
 
-def gives_labels(kind: pa.DataType) -> bool:
+def is_label_type(kind: pa.DataType) -> bool:
     """Return whether a column of such a type gives labels: texts, dates and times."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

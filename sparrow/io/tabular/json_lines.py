@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError
-from sparrow.io.base.source import Source, TextBlock, blocks
-from sparrow.io.tabular.delimited import Form, LateText, Lines
+from sparrow.io.base.source import Source, TextBlock, read_blocks
+from sparrow.io.tabular.delimited import CsvOptions, LateTextError, ParsedRows
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
@@ -31,11 +31,11 @@ _DEEPEST = 200
 
 def batches(
     source: Source,
-    form: Form,
+    form: CsvOptions,
     types: dict[str, pa.DataType],
     advance: Any,
     pick: Callable[[list[str]], list[str]] | None = None,
-) -> Generator[Lines]:
+) -> Generator[ParsedRows]:
     """Yield the rows of a source; the first block settles the types of the columns, nulls where a member is missing.
 
     Parameters
@@ -51,7 +51,7 @@ def batches(
     """
     types |= dict.fromkeys(form.floats, pa.float64()) | dict.fromkeys(form.integers, pa.int64())
     types |= dict.fromkeys(form.texts, pa.string())
-    with closing(blocks(source)) as text:
+    with closing(read_blocks(source)) as text:
         first = next((block for block in text if bytes(block.data).strip()), None)
         if first is None:
             return
@@ -70,14 +70,14 @@ def batches(
                 yield block
 
         parsed = cast(
-            "Generator[Lines]",
+            "Generator[ParsedRows]",
             ordered_map(lambda block: _read(block, form, types, paths), counted(), settings.current().threads),
         )
         with closing(parsed):
             yield from parsed
 
 
-def _paths(block: TextBlock, form: Form) -> dict[str, list[str]]:
+def _paths(block: TextBlock, form: CsvOptions) -> dict[str, list[str]]:
     """Return by the names of columns the members that lead to them, one within the other."""
     own = _first(block)
     paths = {name: [name] if name in own else name.split(".") for name in form.columns}
@@ -128,7 +128,7 @@ def _member(table: pa.Table, path: list[str]) -> pa.Array | None:
     return found
 
 
-def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType], paths: dict[str, list[str]]) -> Lines:
+def _read(block: TextBlock, form: CsvOptions, types: dict[str, pa.DataType], paths: dict[str, list[str]]) -> ParsedRows:
     from pyarrow import json as arrow_json
 
     block.check_utf8()
@@ -140,7 +140,7 @@ def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType], paths: di
     unknown = "ignore" if all(name in types for name in form.columns) else "infer"
     if not len(numbers):
         plain = pa.schema([pa.field(name, types[name]) for name in form.columns if name in types])
-        return Lines(pa.RecordBatch.from_pylist([], plain), lambda row: block.first_line)
+        return ParsedRows(pa.RecordBatch.from_pylist([], plain), lambda row: block.first_line)
     # Of lines that are no objects some, such as null, end the process in pyarrow; deep ones overflow its stack.
     if not {b"", b"{"}.issuperset(starts) or _deep(block.data, len(numbers)):
         return _slowly(block, lines, form, types, paths)
@@ -158,7 +158,9 @@ def _read(block: TextBlock, form: Form, types: dict[str, pa.DataType], paths: di
     for name in form.columns:
         found = _member(table, paths[name])
         columns.append(pa.nulls(table.num_rows, types.get(name, pa.null())) if found is None else found)
-    return Lines(pa.RecordBatch.from_arrays(columns, form.columns), lambda row: block.first_line + int(numbers[row]))
+    return ParsedRows(
+        pa.RecordBatch.from_arrays(columns, form.columns), lambda row: block.first_line + int(numbers[row])
+    )
 
 
 def _deep(data: NDArray[np.uint8], count: int) -> bool:
@@ -171,8 +173,8 @@ def _deep(data: NDArray[np.uint8], count: int) -> bool:
 
 
 def _slowly(
-    block: TextBlock, lines: list[bytes], form: Form, types: dict[str, pa.DataType], paths: dict[str, list[str]]
-) -> Lines:
+    block: TextBlock, lines: list[bytes], form: CsvOptions, types: dict[str, pa.DataType], paths: dict[str, list[str]]
+) -> ParsedRows:
     """Read line by line what pyarrow does not, numbers as texts where a column is one, or tell what is wrong."""
     name = block.source.name
     numbers: list[int] = []
@@ -207,7 +209,7 @@ def _slowly(
                 text = str(value)[:80]
                 if column in form.coords and isinstance(value, str):
                     problem += f": say text=[{column!r}]"
-                    raise LateText(column, problem, name, number, text) from None
+                    raise LateTextError(column, problem, name, number, text) from None
                 raise IngestError(problem, name, number, text) from None
             values.append(value)
     try:
@@ -218,10 +220,10 @@ def _slowly(
             if any(texts) and column not in types:
                 at = texts.index(True)
                 problem = f"column {column!r} holds texts and numbers: say text=[{column!r}]"
-                raise LateText(column, problem, name, numbers[at], str(columns[column][at])[:80]) from None
+                raise LateTextError(column, problem, name, numbers[at], str(columns[column][at])[:80]) from None
         problem = f"a column holds several types: {' '.join(str(error).split())[:200]}"
         raise IngestError(problem, name, block.first_line) from error
-    return Lines(pa.RecordBatch.from_arrays(arrays, form.columns), lambda row: numbers[row])
+    return ParsedRows(pa.RecordBatch.from_arrays(arrays, form.columns), lambda row: numbers[row])
 
 
 def _spread(line: str, name: str) -> str:

@@ -14,12 +14,22 @@ import pyarrow as pa
 from sparrow import storage
 from sparrow.core.schema import LARGEST_DIMENSION, check_dims, check_dtype
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError
-from sparrow.io.base.coo_writer import check_space
-from sparrow.io.base.registry import DType, Format, Option, Reader, ids_of, names_of, number_of, sizes_of, values_of
+from sparrow.io.base.coo_writer import check_disk_space
+from sparrow.io.base.registry import (
+    DType,
+    Format,
+    Option,
+    Reader,
+    parse_id_kinds,
+    parse_names,
+    parse_number,
+    parse_shape,
+    parse_value_names,
+)
 from sparrow.io.base.source import check_encoding, open_sources
-from sparrow.io.tabular.delimited import Form, LateText
-from sparrow.io.tabular.ingest import IMAGINARY, TableIngest, WideIds, gives_labels
-from sparrow.io.tabular.readers import Query, open_table
+from sparrow.io.tabular.delimited import CsvOptions, LateTextError
+from sparrow.io.tabular.ingest import IMAGINARY_COLUMN, TableIngest, WideIdsError, is_label_type
+from sparrow.io.tabular.readers import ReadSpec, open_table
 from sparrow.runtime import progress
 from sparrow.runtime.progress import bar
 from sparrow.tensor import Tensor
@@ -146,22 +156,22 @@ class Columns(Reader):
     src: Any
     _: KW_ONLY
     coords: Annotated[
-        Sequence[str], Option("The columns that hold the coordinates.", metavar="A,B,...", parse=names_of)
+        Sequence[str], Option("The columns that hold the coordinates.", metavar="A,B,...", parse=parse_names)
     ]
     value: Annotated[
         str | Sequence[str] | None,
         Option(
             "The column that holds the values; several make a bundle. [default: all are 1]",
             metavar="A,B,...",
-            parse=values_of,
+            parse=parse_value_names,
         ),
     ] = None
     shape: Annotated[
         Sequence[int | None] | None,
-        Option("Sizes, ? for what fits. [default: ?,?,...]", metavar="M,N,...", parse=sizes_of),
+        Option("Sizes, ? for what fits. [default: ?,?,...]", metavar="M,N,...", parse=parse_shape),
     ] = None
     dims: Annotated[
-        Sequence[str] | None, Option("Names. [default: those of the columns]", metavar="A,B,...", parse=names_of)
+        Sequence[str] | None, Option("Names. [default: those of the columns]", metavar="A,B,...", parse=parse_names)
     ] = None
     relabel: Annotated[bool | Sequence[str], Option("Number the coordinates anew, without gaps.", flag="--relabel")] = (
         False
@@ -170,7 +180,7 @@ class Columns(Reader):
         Literal["error", "sum", "last", "first", "min", "max", "mean", "count"],
         Option("What becomes of several values for one cell."),
     ] = "error"
-    fill_value: Annotated[Any, Option("The value of absent cells.", metavar="NUMBER", parse=number_of)] = 0
+    fill_value: Annotated[Any, Option("The value of absent cells.", metavar="NUMBER", parse=parse_number)] = 0
     dtype: DType = None
     header: Annotated[bool, Option("CSV: the first line has names.")] = True
     delimiter: Annotated[str | None, Option("CSV: what parts columns. [default: tab or comma]")] = None
@@ -180,11 +190,11 @@ class Columns(Reader):
     ] = None
     text: Annotated[
         Sequence[str],
-        Option("CSV: coordinates that are texts though they look like numbers.", metavar="A,B,...", parse=names_of),
+        Option("CSV: coordinates that are texts though they look like numbers.", metavar="A,B,...", parse=parse_names),
     ] = ()
     ids: Annotated[
         Mapping[str, str] | None,
-        Option("What coordinates are, whatever they look like: str or int.", metavar="A=str,...", parse=ids_of),
+        Option("What coordinates are, whatever they look like: str or int.", metavar="A=str,...", parse=parse_id_kinds),
     ] = None
     labels_of: Annotated[
         Any, Option("Labels and sizes are those of this stored tensor.", metavar="PATH", parse=str)
@@ -296,7 +306,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         return tuple(name in anew for name in self.coords)
 
     @property
-    def query(self) -> Query:
+    def query(self) -> ReadSpec:
         """What to read."""
         values = self.counted
         floats = values if self.given is not None and self.given.kind in "fc" else ()
@@ -307,15 +317,15 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         texts += tuple(
             name
             for name, labels in zip(self.coords, self.others, strict=True)
-            if labels is not None and gives_labels(labels.type)
+            if labels is not None and is_label_type(labels.type)
         )
         numbers = tuple(name for name, kind in ids.items() if kind == "int")
-        form = Form(
+        form = CsvOptions(
             names, floats, texts, tuple(self.coords), numbers, self.header, self.delimiter, self.quotes, self.comment,
             self.encoding, self.decimal,
         )  # fmt: skip
-        return Query(
-            names, form, self.format, halves=("value", IMAGINARY) if self.value == "value" and values else None
+        return ReadSpec(
+            names, form, self.format, halves=("value", IMAGINARY_COLUMN) if self.value == "value" and values else None
         )
 
     def bounded(self, dim: int) -> bool:
@@ -327,12 +337,12 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         while True:
             try:
                 return self._read()
-            except WideIds as error:
+            except WideIdsError as error:
                 if not self._again():
                     raise
                 self.wide = {*self.wide, error.column}
                 self.ids = {**(self.ids or {}), error.column: "str"}
-            except LateText as error:
+            except LateTextError as error:
                 known = (self.text,) if isinstance(self.text, str) else self.text
                 if error.column in known or (self.ids or {}).get(error.column) == "int" or not self._again():
                     raise
@@ -353,7 +363,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         query = self.query
         table = open_table(self.src, query)
         with storage.stage_folder(self.dst, self.overwrite) as folder:
-            check_space(folder, table.least, 0)
+            check_disk_space(folder, table.least, 0)
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
                 ingest = TableIngest(folder, self, table.name)
                 try:

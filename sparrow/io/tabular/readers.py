@@ -26,13 +26,13 @@ from sparrow.errors import IngestError, SparrowError, UnsupportedError
 from sparrow.io.base.registry import Format, Option, Writer
 from sparrow.io.base.source import Source, open_sources, total_size
 from sparrow.io.tabular import delimited
-from sparrow.io.tabular.delimited import Form
+from sparrow.io.tabular.delimited import CsvOptions
 from sparrow.io.tabular.partitions import partitions
 from sparrow.runtime.duckdb_connection import failures, quote_name
 from sparrow.runtime.progress import bar
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["FORMATS", "Batch", "Query", "Table", "TableWriter", "open_table"]
+__all__ = ["FORMATS", "ReadSpec", "TableBatch", "TableSource", "TableWriter", "open_table"]
 
 _ROWS = 1 << 18
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
@@ -41,11 +41,11 @@ Advance: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ReadSpec:
     """What to read of a table, and how."""
 
     columns: list[str]
-    form: Form | None = None
+    form: CsvOptions | None = None
     """How CSV is read."""
     format: str | None = None
     seen: set[str] = field(default_factory=set, compare=False)
@@ -55,7 +55,7 @@ class Query:
     halves: tuple[str, str] | None = None
     """The columns of real and imaginary halves; the second is read too, where it is there, and both as decimals."""
 
-    def among(self, names: Sequence[str], file: str | None, within: Sequence[str] = ()) -> Query:
+    def among(self, names: Sequence[str], file: str | None, within: Sequence[str] = ()) -> ReadSpec:
         """Return the query of columns that there are, or of members ``within`` them, each once.
 
         Raises
@@ -79,21 +79,21 @@ class Query:
                 raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
         return found
 
-    def without(self, names: Collection[str]) -> Query:
+    def without(self, names: Collection[str]) -> ReadSpec:
         """Return what is left to read where some columns are known."""
         pick = self.pick
         if pick is not None:
             return replace(self, pick=lambda own: [name for name in pick([*own, *names]) if name not in names])
         return self._of([name for name in self.columns if name not in names]) if names else self
 
-    def _of(self, columns: list[str], floats: Sequence[str] = ()) -> Query:
+    def _of(self, columns: list[str], floats: Sequence[str] = ()) -> ReadSpec:
         form = self.form
         if form is not None:
             form = replace(form, columns=columns, floats=(*form.floats, *floats))
         return replace(self, columns=columns, form=form, pick=None)
 
 
-class Batch(NamedTuple):
+class TableBatch(NamedTuple):
     """Rows of the wanted columns."""
 
     data: pa.RecordBatch
@@ -111,7 +111,7 @@ class Batch(NamedTuple):
         return self.row + at, None if self.line_of is None else self.line_of(at)
 
 
-class Table(NamedTuple):
+class TableSource(NamedTuple):
     """A table to read once."""
 
     name: str
@@ -119,10 +119,10 @@ class Table(NamedTuple):
     """What the progress of reading is measured in."""
     least: int
     """The fewest bytes that the tensor takes."""
-    batches: Callable[[Advance], Generator[Batch]]
+    batches: Callable[[Advance], Generator[TableBatch]]
 
 
-def open_table(src: Any, query: Query) -> Table:
+def open_table(src: Any, query: ReadSpec) -> TableSource:
     """Return what ``src`` is, as batches of the wanted columns.
 
     Raises
@@ -139,7 +139,7 @@ def open_table(src: Any, query: Query) -> Table:
     if isinstance(src, str | os.PathLike) or (isinstance(src, list | tuple) and src):
         sources = open_sources(src)
         size = total_size(sources)
-        return Table(
+        return TableSource(
             ", ".join(source.name for source in sources),
             size,
             (size or 0) // 50,
@@ -149,11 +149,11 @@ def open_table(src: Any, query: Query) -> Table:
     if isinstance(src, duckdb.DuckDBPyRelation):
         query = query.among(list(src.columns), None)
         wanted = ", ".join(map(quote_name, query.columns))
-        return Table(kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(_ROWS), query))
+        return TableSource(kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(_ROWS), query))
     if kind == "LazyFrame" and hasattr(src, "collect_batches"):
         query = query.among(src.collect_schema().names(), None)
         frames = src.select(query.columns)
-        return Table(
+        return TableSource(
             kind,
             None,
             0,
@@ -164,18 +164,18 @@ def open_table(src: Any, query: Query) -> Table:
         )
     if hasattr(src, "__arrow_c_stream__"):
 
-        def read(advance: Advance) -> Generator[Batch]:
+        def read(advance: Advance) -> Generator[TableBatch]:
             with pa.RecordBatchReader.from_stream(src) as reader:
                 yield from _stream(reader, _among(query, reader.schema, None))
 
-        return Table(kind, None, 0, read)
+        return TableSource(kind, None, 0, read)
     raise UnsupportedError(
         f"a {kind} is no table: give a path, a list of paths, an object with __arrow_c_stream__, "
         "a Polars LazyFrame or a DuckDB relation"
     )
 
 
-def _among(query: Query, schema: pa.Schema, file: str | None) -> Query:
+def _among(query: ReadSpec, schema: pa.Schema, file: str | None) -> ReadSpec:
     """Return the query of columns of a schema; what is in objects is called as in JSON lines, ``user.id``."""
 
     def members(field: pa.Field) -> Iterator[str]:
@@ -196,10 +196,10 @@ def _picked(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(found, list(columns))
 
 
-def _stream(batches: Any, query: Query) -> Generator[Batch]:
+def _stream(batches: Any, query: ReadSpec) -> Generator[TableBatch]:
     row = 1
     for batch in _checked((_picked(batch, query.columns) for batch in batches), None):
-        yield Batch(batch, None, row)
+        yield TableBatch(batch, None, row)
         row += batch.num_rows
 
 
@@ -227,7 +227,7 @@ def _checked(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
         row += batch.num_rows
 
 
-def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generator[Batch]:
+def _files(sources: Sequence[Source], query: ReadSpec, advance: Advance) -> Generator[TableBatch]:
     types: dict[str, pa.DataType] = {}
     wanted = None if query.pick is not None else query.columns
     told = partitions(sources, wanted, () if query.form is None else query.form.texts)
@@ -240,7 +240,7 @@ def _files(sources: Sequence[Source], query: Query, advance: Advance) -> Generat
                 yield batch._replace(data=data)
 
 
-def _file(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Generator[Batch]:
+def _file(source: Source, query: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
     if not query.columns and query.pick is None:
         raise IngestError("folders tell all columns that are asked for: name one that is in the file", source.name)
     kind = query.format or _format(source)
@@ -258,15 +258,15 @@ def _file(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
         raise IngestError("parquet cannot be read from a pipe: give a file", source.name)
     row = 1
     for batch in _checked(batches, source.name):
-        yield Batch(batch, source.name, row)
+        yield TableBatch(batch, source.name, row)
         row += batch.num_rows
 
 
-def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Generator[Batch]:
+def _csv(source: Source, query: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
     assert query.form is not None
     row = 1
 
-    def check(names: list[str]) -> Form:
+    def check(names: list[str]) -> CsvOptions:
         found = query.among(names, source.name).form
         assert found is not None
         return found
@@ -274,16 +274,16 @@ def _csv(source: Source, query: Query, types: dict[str, pa.DataType], advance: A
     try:
         with closing(delimited.batches(source, query.form, types, check, advance)) as found:
             for each in found:
-                yield Batch(each.data, source.name, row, each.line_of)
+                yield TableBatch(each.data, source.name, row, each.line_of)
                 row += each.data.num_rows
-    except delimited.LateText as error:
+    except delimited.LateTextError as error:
         error.problem = f"cannot be read after row {row - 1}: {error.problem}"
         raise
-    except delimited.Unreadable as error:
+    except delimited.MalformedTextError as error:
         raise IngestError(f"cannot be read after row {row - 1}: {error.problem}", source.name, error.line) from error
 
 
-def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: Advance) -> Generator[Batch]:
+def _json(source: Source, query: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
     from sparrow.io.tabular import json_lines
 
     assert query.form is not None
@@ -295,7 +295,7 @@ def _json(source: Source, query: Query, types: dict[str, pa.DataType], advance: 
 
     with closing(json_lines.batches(source, query.form, types, advance, pick)) as found:
         for each in found:
-            yield Batch(each.data, source.name, row, each.line_of)
+            yield TableBatch(each.data, source.name, row, each.line_of)
             row += each.data.num_rows
 
 
@@ -313,7 +313,7 @@ def _format(source: Source) -> str:
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 
 
-def _parquet(path: str, total: int, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
+def _parquet(path: str, total: int, query: ReadSpec, advance: Advance) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     with get_filesystem(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
@@ -324,7 +324,7 @@ def _parquet(path: str, total: int, query: Query, advance: Advance) -> Iterator[
             advance(total * batch.num_rows // rows)
 
 
-def _arrow(source: Source, query: Query, advance: Advance) -> Iterator[pa.RecordBatch]:
+def _arrow(source: Source, query: ReadSpec, advance: Advance) -> Iterator[pa.RecordBatch]:
     """Yield the batches of Arrow's file format or of its stream format; a pipe holds the latter."""
     if source.path is None or source.size is None:
         with ExitStack() as stack:
@@ -364,7 +364,7 @@ class TableWriter(Writer):
     _: KW_ONLY
     labels: Annotated[bool, Option("Labels or numbers, where there are both.", flag="--labels/--numbers")] = True
 
-    labelled: ClassVar[bool] = True
+    writes_labels: ClassVar[bool] = True
     delimiter: ClassVar[str] = ","
     quoting: ClassVar[str] = "needed"
     called: ClassVar[str] = "a table"

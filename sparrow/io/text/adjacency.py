@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError
-from sparrow.io.base.magic import words
+from sparrow.io.base.magic import split_words
 from sparrow.io.base.source import TextBlock
 
-__all__ = ["Neighbours", "neighbours"]
+__all__ = ["NeighborLists", "parse_neighbor_lists"]
 
 
-class Neighbours(NamedTuple):
+class NeighborLists(NamedTuple):
     """What the lines of a block hold."""
 
     lines: NDArray[np.int64]
@@ -26,7 +26,7 @@ class Neighbours(NamedTuple):
     lists: int
 
 
-def neighbours(block: TextBlock, comment: str = "", first: int = 0, weighted: bool = False) -> Neighbours:
+def parse_neighbor_lists(block: TextBlock, comment: str = "", first: int = 0, weighted: bool = False) -> NeighborLists:
     """Return the lists in the lines of a block; a blank line is an empty one.
 
     Parameters
@@ -60,6 +60,6 @@ def neighbours(block: TextBlock, comment: str = "", first: int = 0, weighted: bo
             kernels.NO_WEIGHT: "the line ends before the weight of its last neighbour",
             kernels.TOO_FEW: f"the line ends too early: {first} numbers stand before the neighbours",
         }[status]
-        token = words(block.text(at, at + 80))[0] if status < kernels.NO_WEIGHT else None
+        token = split_words(block.text(at, at + 80))[0] if status < kernels.NO_WEIGHT else None
         raise IngestError(problem, block.source.name, block.line_at(at), token)
-    return Neighbours(lines[:count], numbers[:count], weights[:count] if weighted else None, heads[:lists], lists)
+    return NeighborLists(lines[:count], numbers[:count], weights[:count] if weighted else None, heads[:lists], lists)

@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import Schema
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
-from sparrow.io.base.coo_writer import Names, Shelf, write_entries
+from sparrow.io.base.coo_writer import LabelEncoder, SpillQueue, write_coo
 from sparrow.io.base.registry import Format, Option, Reader
 from sparrow.io.base.source import (
     Source,
     SourceLike,
     TextBlock,
-    blocks,
     check_encoding,
-    folder_of,
+    folder_path,
     open_sources,
+    read_blocks,
     total_size,
 )
-from sparrow.io.text.vocabulary import vocabulary
+from sparrow.io.text.vocabulary import read_vocabulary
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -129,12 +129,12 @@ class Text(Reader):
         """Store the counts and return their folder."""
         sources, called = self._sources()
         by_line = self.documents == "line" or (self.documents is None and len(sources) == 1 and called is None)
-        known = None if self.vocabulary is None else vocabulary(open_sources(self.vocabulary)[0])
-        names, count = Names(), 0
+        known = None if self.vocabulary is None else read_vocabulary(open_sources(self.vocabulary)[0])
+        names, count = LabelEncoder(), 0
         if known is not None:
             names.codes(known)  # so that the number of a term is its place
-        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(Shelf()) as shelf:
-            with bar("reading documents", total_size(sources)) as advance, closing(blocks(sources)) as text:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(SpillQueue()) as shelf:
+            with bar("reading documents", total_size(sources)) as advance, closing(read_blocks(sources)) as text:
                 before: Source | None = None
                 for block in text:
                     if before is not block.source and not by_line:
@@ -157,7 +157,7 @@ class Text(Reader):
             def rows_of(rows: Rows) -> Rows:
                 return rows if rank is None else Rows((rows.coords[0], rank[rows.coords[1]]), None)
 
-            written = write_entries(
+            written = write_coo(
                 folder,
                 shelf,
                 rows_of,
@@ -184,7 +184,7 @@ class Text(Reader):
 
     def _sources(self) -> tuple[list[Source], list[str] | None]:
         """Return the files, and what they are called where there are several or a folder."""
-        root = folder_of(self.src)
+        root = folder_path(self.src)
         if root is not None:
             paths = sorted(path for path in _below(root) if not os.path.basename(path).startswith("."))
             if not paths:

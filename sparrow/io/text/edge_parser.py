@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError
-from sparrow.io.base.coo_writer import cast_values, misfit
-from sparrow.io.base.magic import refuse_no_edges, words
-from sparrow.io.base.source import Source, TextBlock, blocks
-from sparrow.io.text.number_lines import line_of
+from sparrow.io.base.coo_writer import cast_checked, misfit_message
+from sparrow.io.base.magic import reject_non_edges, split_words
+from sparrow.io.base.source import Source, TextBlock, read_blocks
+from sparrow.io.text.number_lines import find_line
 
-__all__ = ["EdgeLines", "ParsedEdges"]
+__all__ = ["EdgeParser", "ParsedEdges"]
 
 _SAMPLE = 1 << 16
 """Bytes of text that tell what the file is."""
@@ -56,7 +56,7 @@ class ParsedEdges(NamedTuple):
 
 
 @dataclass
-class EdgeLines:
+class EdgeParser:
     """The lines of edge lists, and what they were found to hold."""
 
     sources: list[Source]
@@ -96,7 +96,7 @@ class EdgeLines:
         from sparrow.kernels.parse.edges_text import first_data_line
 
         skip = False
-        with closing(blocks(self.sources)) as text:
+        with closing(read_blocks(self.sources)) as text:
             for block in text:
                 if block.first_line == 1:
                     self._take_header(bytes(block.data[:_SAMPLE]))
@@ -147,7 +147,7 @@ class EdgeLines:
             first, end = kernels.first_data_line(block.data)
             if not end:
                 continue
-            refuse_no_edges(block.text(0, _SAMPLE).rpartition("\n")[0] or block.text(0, end), block.source.name)
+            reject_non_edges(block.text(0, _SAMPLE).rpartition("\n")[0] or block.text(0, end), block.source.name)
             parsed = self._parse(block)
             if parsed.status == kernels.PADDED:
                 self.as_text = True
@@ -224,11 +224,11 @@ class EdgeLines:
     def _cast(self, parsed: ParsedEdges) -> NDArray[Any] | None:
         if parsed.values is None:
             return None
-        values, unfit = cast_values(parsed.values, self.dtype)
+        values, unfit = cast_checked(parsed.values, self.dtype)
         if unfit is not None:
-            line, text = line_of(parsed.block, unfit)
-            token = words(text, ",")[2]
-            problem = f"the weight {misfit(parsed.values[unfit], self.dtype)}"
+            line, text = find_line(parsed.block, unfit)
+            token = split_words(text, ",")[2]
+            problem = f"the weight {misfit_message(parsed.values[unfit], self.dtype)}"
             raise IngestError(problem, parsed.block.source.name, line, token)
         return values
 
@@ -252,7 +252,7 @@ class EdgeLines:
             kernels.ONE_COLUMN: f"an edge needs two ids{named}",
             kernels.BAD_WEIGHT: "the weight is no integer: leave dtype= out to read numbers as float64"
             if whole
-            else f"the weight is no number{_OF_TABLES if len(words(line, ',')) > 3 else named}",
+            else f"the weight is no number{_OF_TABLES if len(split_words(line, ',')) > 3 else named}",
             kernels.LARGE_WEIGHT: "the weight does not fit int64: leave dtype= out to read numbers as float64",
             kernels.MIXED: "there is a weight here, and none in the lines above: give all lines one, or none"
             if parsed.weighted == 0

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import Schema, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
-from sparrow.io.base.coo_writer import Ids, Names, Shelf, Written, check_space, write_entries
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, sizes_of
+from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, parse_shape
 from sparrow.io.base.source import SourceLike, TextBlock, open_sources, total_size
 from sparrow.io.tabular.readers import TableWriter
-from sparrow.io.text.edge_parser import EdgeLines, ParsedEdges
-from sparrow.io.text.number_lines import line_of
-from sparrow.io.text.vertices import names_of_vertices
+from sparrow.io.text.edge_parser import EdgeParser, ParsedEdges
+from sparrow.io.text.number_lines import find_line
+from sparrow.io.text.vertices import read_vertex_names
 from sparrow.runtime import progress, settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
@@ -151,7 +151,7 @@ class Edges(Reader):
     header: Annotated[bool, Option("Skip a first line of column names.")] = False
     delimiter: Annotated[str | None, Option("What parts columns. [default: blanks, tabs or a comma]")] = None
     shape: Annotated[
-        Sequence[int] | None, Option("Sizes, beyond which no id may be.", metavar="M,N", parse=sizes_of)
+        Sequence[int] | None, Option("Sizes, beyond which no id may be.", metavar="M,N", parse=parse_shape)
     ] = None
 
     examples: ClassVar[str] = """\
@@ -181,8 +181,8 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         sources = open_sources(self.src)
         named = None if self.vertices is None else open_sources(self.vertices)
         with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
-            labels = None if named is None else names_of_vertices(named)
-            lines = EdgeLines(sources, self.ids, self.given, self.header, self.delimiter, labels is not None)
+            labels = None if named is None else read_vertex_names(named)
+            lines = EdgeParser(sources, self.ids, self.given, self.header, self.delimiter, labels is not None)
             ingest = _Ingest(folder, self, lines, labels, stack)
             try:
                 ingest.run()
@@ -220,7 +220,7 @@ def _are_times(values: NDArray[Any] | None) -> bool:
 class _Ingest:
     folder: storage.Folder
     options: Edges
-    lines: EdgeLines
+    lines: EdgeParser
     labels: pa.Array | None
     """The names of the vertices where they were given."""
     stack: ExitStack
@@ -251,7 +251,7 @@ class _Ingest:
         if self.lines.as_text:
             written, labels = self._named(counted())
         elif self.options.relabel:
-            known = Ids()
+            known = DistinctIds()
             written = self._write(counted(), self._rows_of(known), [known, known])
             labels = pa.array(known.finish())
         else:
@@ -296,8 +296,8 @@ class _Ingest:
             "are weights"
         )
 
-    def _write(self, items: Iterable[Any], rows_of: Any, ids: list[Ids | None] | None = None) -> Written:
-        return write_entries(
+    def _write(self, items: Iterable[Any], rows_of: Any, ids: list[DistinctIds | None] | None = None) -> WrittenFiles:
+        return write_coo(
             self.folder,
             items,
             rows_of,
@@ -326,7 +326,7 @@ class _Ingest:
         ascending = bool((parsed.src[1:] >= parsed.src[:-1]).all()) and not self.lines.as_text
         if ascending or spilled <= memory_budget():
             spilled = 0
-        check_space(self.folder, expected // 2, spilled)
+        check_disk_space(self.folder, expected // 2, spilled)
         if settings.current().show_progress():  # what it says is worth counting
             sample = np.empty(0) if parsed.values is None else parsed.values[:10_000]
             varied = len(np.unique(sample)) > len(sample) // 2
@@ -338,7 +338,7 @@ class _Ingest:
 
     # Integer ids ----------------------------------------------------------------------------------
 
-    def _rows_of(self, known: Ids | None) -> Any:
+    def _rows_of(self, known: DistinctIds | None) -> Any:
         """Return what turns a block of text into rows."""
         limit = 2**63 - 1 if self.labels is None else len(self.labels)
         shape = self.options.shape
@@ -353,7 +353,7 @@ class _Ingest:
                     raise self._beyond(parsed, (src >= limit) | (dst >= limit), limit)
                 if shape is not None and (outside := (src >= shape[0]) | (dst >= shape[1])).any():
                     i = int(np.argmax(outside))
-                    at, _ = line_of(parsed.block, i)
+                    at, _ = find_line(parsed.block, i)
                     token = str(src[i] if src[i] >= shape[0] else dst[i])
                     raise IngestError(f"the id is beyond shape={tuple(shape)}", parsed.block.source.name, at, token)
                 if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
@@ -369,7 +369,7 @@ class _Ingest:
     def _beyond(self, parsed: ParsedEdges, wrong: NDArray[np.bool_], limit: int) -> IngestError:
         """Return the error about the first edge that ``wrong`` marks: an id of it cannot be."""
         i = int(np.argmax(wrong))
-        line, _ = line_of(parsed.block, i)
+        line, _ = find_line(parsed.block, i)
         ends = int(parsed.src[i]), int(parsed.dst[i])
         beyond = [end for end in ends if end >= limit]
         if beyond and self.labels is None:
@@ -398,9 +398,9 @@ class _Ingest:
 
     # Ids that are names ---------------------------------------------------------------------------
 
-    def _named(self, text: Iterable[TextBlock]) -> tuple[Written, pa.Array]:
-        names = Names()
-        shelf = self.stack.enter_context(closing(Shelf()))
+    def _named(self, text: Iterable[TextBlock]) -> tuple[WrittenFiles, pa.Array]:
+        names = LabelEncoder()
+        shelf = self.stack.enter_context(closing(SpillQueue()))
         parsed = cast("Generator[ParsedEdges]", ordered_map(self.lines.parsed, text, settings.current().threads))
         with closing(parsed):
             for each in parsed:

@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from sparrow import storage
 from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
-from sparrow.io.base.coo_writer import cast_values, misfit, write_entries
-from sparrow.io.base.magic import words
+from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
+from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, Format, Reader, Writer
-from sparrow.io.base.source import TextBlock, blocks, open_sources, total_size
-from sparrow.io.text.libsvm_labels import labels_of
+from sparrow.io.base.source import TextBlock, open_sources, read_blocks, total_size
+from sparrow.io.text.libsvm_labels import label_texts
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.tensor import Tensor
@@ -100,7 +100,7 @@ class Libffm(Reader):
         """Store the text and return the folder of the bundle."""
         sources = open_sources(self.src)
         names = [source.name for source in sources]
-        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(blocks(sources)) as text:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(sources)) as text:
             samples = _Samples(np.dtype(np.float64) if self.dtype is None else check_dtype(self.dtype))
             about: dict[str, Any] = {"profile": self.profile, "operation": "ingest libffm", "extra": {"sources": names}}
             with bar("reading libffm text", total_size(sources)) as advance:
@@ -110,7 +110,7 @@ class Libffm(Reader):
                         yield item
                         advance(item[0].advance)
 
-                written = write_entries(
+                written = write_coo(
                     folder / "X",
                     items(),
                     samples.rows,
@@ -123,7 +123,7 @@ class Libffm(Reader):
                 )
             shape = (samples.count, *(top + 1 for top in samples.largest))
             storage.create(folder / "X", Schema(shape, _DIMS, samples.dtype, 0), written.files, **about)
-            labels = write_entries(
+            labels = write_coo(
                 folder / "y",
                 [samples.labels[first] for first in sorted(samples.labels)],
                 lambda rows: rows,
@@ -175,16 +175,16 @@ class _Samples:
                 kernels.NEGATIVE: "a field or an index is negative",
                 kernels.LARGE: "a field or an index is beyond 2^63 - 1",
             }[status]
-            raise IngestError(problem, block.source.name, block.line_at(at), words(block.text(at, at + 1000))[0])
+            raise IngestError(problem, block.source.name, block.line_at(at), split_words(block.text(at, at + 1000))[0])
         for k, start in hard[: 2 * hards].reshape(-1, 2).tolist():
-            number = float(words(block.text(start, start + 1000))[0])
+            number = float(split_words(block.text(start, start + 1000))[0])
             if k < 0:
                 labels[-1 - k] = number
             else:
                 values[k] = number
-        found, unfit = cast_values(values[:count], self.dtype)
+        found, unfit = cast_checked(values[:count], self.dtype)
         if unfit is not None:
-            raise _wrong(block, unfit, f"the value {misfit(values[unfit], self.dtype)}")
+            raise _wrong(block, unfit, f"the value {misfit_message(values[unfit], self.dtype)}")
         field, col = pairs[:count].T.copy()
         largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
         if max(largest) >= LARGEST_DIMENSION:
@@ -200,7 +200,7 @@ class _Samples:
 def _wrong(block: TextBlock, number: int, problem: str) -> IngestError:
     """Return the error about a feature, counted from 0 in a block."""
     lines = enumerate(bytes(block.data).decode(errors="backslashreplace").split("\n"), block.first_line)
-    features = ((at, token) for at, line in lines for token in words(line.split("#")[0])[1:])
+    features = ((at, token) for at, line in lines for token in split_words(line.split("#")[0])[1:])
     line, token = next(islice(features, number, None))
     return IngestError(problem, block.source.name, line, token)
 
@@ -219,7 +219,7 @@ class LibffmWriter(Writer):
         X, y = found["X"], found["y"]
         if X.fill_value != 0:
             raise UnsupportedError(f"libffm leaves out zeros, and the absent cells of X are {X.fill_value}")
-        labels = labels_of(y, X.shape[0], "y").to_pylist()
+        labels = label_texts(y, X.shape[0], "y").to_pylist()
         row, line = -1, ""
         with self.sink() as file, bar("exporting", X.nnz, "entries") as advance:
 

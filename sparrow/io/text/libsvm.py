@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
-from sparrow.io.base.coo_writer import LARGEST_VALUE, cast_values, misfit, unfit_values
+from sparrow.io.base.coo_writer import MAX_STORED_INTEGER, cast_checked, find_unrepresentable, misfit_message
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer
-from sparrow.io.base.source import Source, TextBlock, blocks, open_sources, total_size
-from sparrow.io.text.libsvm_labels import LabelTexts, joined, labels_of, plain, several_of
+from sparrow.io.base.source import Source, TextBlock, open_sources, read_blocks, total_size
+from sparrow.io.text.libsvm_labels import LabelSpill, booleans_as_integers, join_per_row, label_texts, multilabel_texts
 from sparrow.kernels.entries import Block, canonical
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.progress import bar
@@ -215,7 +215,7 @@ def _pieces(sources: list[Source], options: Libsvm) -> Generator[_Piece]:
     def work(block: TextBlock) -> _Piece:
         return _piece(block, kernels.parse(block.data, block.lines, least, options.limit, whole), options)
 
-    with bar("reading libsvm text", total_size(sources)) as advance, closing(blocks(sources, _BLOCK)) as text:
+    with bar("reading libsvm text", total_size(sources)) as advance, closing(read_blocks(sources, _BLOCK)) as text:
         parsed = cast("Generator[_Piece]", ordered_map(work, text, threads))
         with closing(parsed):
             for piece in parsed:
@@ -240,7 +240,7 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
         if not kept.all():
             entries = entries.take(kept)
     if unfit is not None:
-        raise _error_at(block, parsed, unfit, f"the value {misfit(parsed.values[unfit], options.kind)}")
+        raise _error_at(block, parsed, unfit, f"the value {misfit_message(parsed.values[unfit], options.kind)}")
     if parsed.fault is not None:
         code, start, stop = parsed.fault
         problem = _problem(code, parsed, options)
@@ -294,15 +294,15 @@ def _first_repeat(entries: Block) -> int:
 
 def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArray[Any], int | None]:
     """Return the values in a dtype, and the first entry whose value it does not hold."""
-    values, unfit = cast_values(parsed.values, dtype)
+    values, unfit = cast_checked(parsed.values, dtype)
     if dtype.kind not in "iu" or not len(parsed.exact):
         return values, unfit
     # Whole numbers that a float does not hold are read again from the text.
     info = np.iinfo(dtype)
-    wrong = unfit_values(parsed.values, values)
+    wrong = find_unrepresentable(parsed.values, values)
     for entry, start, stop in parsed.exact:
         exact = _whole(block.text(start, stop))
-        wrong[entry] = exact is None or not info.min <= exact <= min(info.max, LARGEST_VALUE)
+        wrong[entry] = exact is None or not info.min <= exact <= min(info.max, MAX_STORED_INTEGER)
         if not wrong[entry]:
             values[entry] = exact
     return values, int(np.argmax(wrong)) if wrong.any() else None
@@ -344,7 +344,7 @@ class _Ingest:
         self._folder = folder
         self._options = options
         self._stack = stack
-        self._texts = stack.enter_context(closing(LabelTexts(settings.current().temp_directory)))
+        self._texts = stack.enter_context(closing(LabelSpill(settings.current().temp_directory)))
         self._base = options.base
         self.rows = 0
         self._entries = 0
@@ -532,11 +532,11 @@ class _Samples:
             raise UnsupportedError(f"libsvm leaves out zeros, and the absent cells of X are {self.X.fill_value}")
         self._base = index_base
         rows, y = self.X.shape[0], found["y"]
-        self._heads = several_of(y, rows) if y.ndim == 2 else labels_of(y, rows, "y")
+        self._heads = multilabel_texts(y, rows) if y.ndim == 2 else label_texts(y, rows, "y")
         if "qid" in found:
             if found["qid"].dtype.kind not in "iu":
                 raise UnsupportedError(f"numbers of queries are integers, and qid is {found['qid'].dtype}")
-            numbers = labels_of(found["qid"], rows, "qid")
+            numbers = label_texts(found["qid"], rows, "qid")
             self._heads = pc.binary_join_element_wise(self._heads, numbers, " qid:")
         if others := sorted(set(found) - {"X", "y", "qid"}):
             progress.note(f"libsvm holds X, y and qid: without {', '.join(others)}")
@@ -562,13 +562,13 @@ class _Samples:
         tokens = [
             pc.binary_join_element_wise(
                 pc.add(batch.column(1).cast(pa.int64()), self._base).cast(pa.string()),
-                plain(batch.column(2)).cast(pa.string()),
+                booleans_as_integers(batch.column(2)).cast(pa.string()),
                 ":",
             )
             for batch in batches
         ]
         texts = pa.concat_arrays(tokens) if tokens else pa.array([], pa.string())
-        lines = joined(rows, texts, start, stop, " ")
+        lines = join_per_row(rows, texts, start, stop, " ")
         heads = self._heads.slice(start, stop - start)
         text = pc.binary_join_element_wise(heads, lines, " ").to_pylist()
         if text:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparrow.errors import StorageError, UnsupportedError
 from sparrow.tensor import Tensor
 
-__all__ = ["LabelTexts", "joined", "labels_of", "plain", "several_of"]
+__all__ = ["LabelSpill", "booleans_as_integers", "join_per_row", "label_texts", "multilabel_texts"]
 
 _LABEL = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 
@@ -23,7 +23,7 @@ _LABEL_BYTES = 2_000_000
 """Bytes of label texts that are looked at together."""
 
 
-class LabelTexts:
+class LabelSpill:
     """The label texts of all rows, in a temporary file that has no name: nothing of it stays."""
 
     _SCHEMA = pa.schema([pa.field("label", pa.string())])
@@ -74,7 +74,7 @@ class LabelTexts:
         self._file.close()
 
 
-def labels_of(y: Tensor, rows: int, name: str) -> pa.Array:
+def label_texts(y: Tensor, rows: int, name: str) -> pa.Array:
     """Return the text of each row's label.
 
     Raises
@@ -84,10 +84,10 @@ def labels_of(y: Tensor, rows: int, name: str) -> pa.Array:
     """
     if y.shape != (rows,) or y.dtype.kind == "c":
         raise UnsupportedError(f"{name} of {y.shape} {y.dtype} is to be a real number for each of {rows} rows")
-    return plain(pa.array(y.to_numpy())).cast(pa.string())
+    return booleans_as_integers(pa.array(y.to_numpy())).cast(pa.string())
 
 
-def several_of(y: Tensor, rows: int) -> pa.Array:
+def multilabel_texts(y: Tensor, rows: int) -> pa.Array:
     """Return the text of each row's labels, joined by commas.
 
     Raises
@@ -104,15 +104,15 @@ def several_of(y: Tensor, rows: int) -> pa.Array:
     wrong = pc.index(pc.match_substring_regex(texts, _LABEL), False).as_py()
     if wrong >= 0:
         raise UnsupportedError(f"labels in libsvm text are numbers, and {texts[wrong].as_py()!r} is none: number them")
-    return joined(entries.column(0).to_numpy(), texts, 0, rows, ",")
+    return join_per_row(entries.column(0).to_numpy(), texts, 0, rows, ",")
 
 
-def plain(values: pa.Array) -> pa.Array:
+def booleans_as_integers(values: pa.Array) -> pa.Array:
     """Return values as numbers: booleans as 0 and 1."""
     return values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
 
 
-def joined(rows: NDArray[Any], texts: pa.Array, start: int, stop: int, separator: str) -> pa.Array:
+def join_per_row(rows: NDArray[Any], texts: pa.Array, start: int, stop: int, separator: str) -> pa.Array:
     """Return the texts of each row from ``start`` up to ``stop``, joined; ``rows`` ascends."""
     offsets = np.searchsorted(rows, np.arange(start, stop + 1))
     return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), texts), separator)

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import IngestError
-from sparrow.io.base.coo_writer import cast_values, misfit, write_entries
-from sparrow.io.base.magic import words
+from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
+from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, Format, Reader
-from sparrow.io.base.source import TextBlock, blocks, open_source
-from sparrow.io.text.adjacency import neighbours
-from sparrow.io.text.number_lines import Head, Lines
+from sparrow.io.base.source import TextBlock, open_source, read_blocks
+from sparrow.io.text.adjacency import parse_neighbor_lists
+from sparrow.io.text.number_lines import HeaderLine, HeaderReader
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 
@@ -93,7 +93,7 @@ class Metis(Reader):
     duplicates: Duplicates = "error"
     dtype: DType = None
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest metis karate.graph karate.sparrow"
 
     def read(self) -> str:
@@ -101,8 +101,8 @@ class Metis(Reader):
         source = open_source(self.src)
         name = source.name
         dtype = np.dtype(np.int64) if self.dtype is None else check_dtype(self.dtype)
-        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
-            lines = Lines(text)
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(source)) as text:
+            lines = HeaderReader(text)
             line = lines.peek()
             while line is not None and (not line.text or line.text[0] == _COMMENT):
                 lines.skip()
@@ -120,7 +120,7 @@ class Metis(Reader):
                         yield item
                         advance(item[0].advance)
 
-                written = write_entries(
+                written = write_coo(
                     graph,
                     items(),
                     lists.rows,
@@ -141,7 +141,7 @@ class Metis(Reader):
 
     def _vertices(self, folder: storage.Folder, head: _Head, lists: _Lists, about: dict[str, Any]) -> None:
         dims = ("vertex", "weight")
-        written = write_entries(
+        written = write_coo(
             folder,
             sorted(lists.heads, key=lambda each: each[0]),
             lambda each: _cells(*each),
@@ -166,8 +166,8 @@ class _Head(NamedTuple):
     """How many sizes and weights of a vertex stand before its neighbours."""
 
 
-def _head(line: Head, name: str) -> _Head:
-    tokens = words(line.text)
+def _head(line: HeaderLine, name: str) -> _Head:
+    tokens = split_words(line.text)
     kind = tokens[2] if len(tokens) > 2 else "0"
     if not 2 <= len(tokens) <= 4 or not set(kind) <= {"0", "1"} or len(kind) > 3:
         raise line.error("this is no line of a METIS graph: vertices, edges, then perhaps fmt and ncon", name)
@@ -200,7 +200,7 @@ class _Lists:
         """Return the entries of a block."""
         block, before = item
         vertices = self.head.vertices
-        found = neighbours(self._cut(block, before), _COMMENT, self.head.first, self.head.weighted)
+        found = parse_neighbor_lists(self._cut(block, before), _COMMENT, self.head.first, self.head.weighted)
         src = found.lines + before
         wrong = (found.numbers < 1) | (found.numbers > vertices)
         if wrong.any():
@@ -210,9 +210,9 @@ class _Lists:
             raise IngestError(problem, block.source.name, line, str(found.numbers[at]))
         values = None
         if found.weights is not None:
-            values, unfit = cast_values(found.weights, self._dtype)
+            values, unfit = cast_checked(found.weights, self._dtype)
             if unfit is not None:
-                problem = f"the weight {misfit(found.weights[unfit], self._dtype)}"
+                problem = f"the weight {misfit_message(found.weights[unfit], self._dtype)}"
                 line, token = _line_of(block, int(found.lines[unfit])), str(found.weights[unfit])
                 raise IngestError(problem, block.source.name, line, token)
         with self._lock:

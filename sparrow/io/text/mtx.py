@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
-from sparrow.io.base.magic import words
-from sparrow.io.base.registry import Format, Option, names_of
+from sparrow.io.base.magic import split_words
+from sparrow.io.base.registry import Format, Option, parse_names
 from sparrow.io.base.source import TextBlock
 from sparrow.io.text.number_lines import (
-    Entries,
-    Layout,
-    Lines,
-    NumbersReader,
-    NumbersWriter,
+    ElementParser,
+    HeaderReader,
+    LineLayout,
+    NumberLinesReader,
+    NumberLinesWriter,
+    cast_lines,
     check_coords,
-    fitted,
-    parse,
+    parse_lines,
 )
 from sparrow.sorting import Rows
 
@@ -38,7 +38,7 @@ _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 
 @dataclass
-class MatrixMarket(NumbersReader):
+class MatrixMarket(NumberLinesReader):
     r"""Store a Matrix Market file as a matrix with fill 0.
 
     Both layouts are read (``coordinate`` and ``array``), all fields (``real``, ``integer``, ``unsigned-integer``,
@@ -98,12 +98,12 @@ class MatrixMarket(NumbersReader):
     """
 
     _: KW_ONLY
-    dims: Annotated[Sequence[str] | None, Option("Names. [default: row,col]", metavar="A,B", parse=names_of)] = None
+    dims: Annotated[Sequence[str] | None, Option("Names. [default: row,col]", metavar="A,B", parse=parse_names)] = None
 
     format: ClassVar[str] = "mtx"
     examples: ClassVar[str] = "sparrow ingest mtx west0479.mtx west.sparrow"
 
-    def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
+    def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
         """Take banner and line of sizes off."""
         dims = check_dims(("row", "col") if self.dims is None else self.dims, 2)
         matrix = _header(lines, name)
@@ -126,7 +126,7 @@ class _Matrix:
     shape: tuple[int, int]
     entries: int
     """The lines of entries in the file."""
-    layout: Layout
+    layout: LineLayout
     symmetry: str
 
     @property
@@ -135,9 +135,9 @@ class _Matrix:
         return int(self.symmetry == "skew-symmetric")
 
 
-def _header(lines: Lines, name: str) -> _Matrix:
+def _header(lines: HeaderReader, name: str) -> _Matrix:
     banner = lines.peek()
-    said = [] if banner is None else words(banner.text.lower())
+    said = [] if banner is None else split_words(banner.text.lower())
     if banner is None or not said or said[0] not in _BANNERS:
         token = None if banner is None else banner.text[:80]
         raise IngestError("a Matrix Market file begins with %%MatrixMarket matrix coordinate ...", name, 1, token)
@@ -165,10 +165,10 @@ def _header(lines: Lines, name: str) -> _Matrix:
     strict = symmetry == "skew-symmetric"
     if array:
         entries = [rows * cols if symmetry == "general" else rows * (rows + 1 - 2 * strict) // 2]
-    return _Matrix((rows, cols), entries[0], Layout(0 if array else 2, values, np.dtype(_TYPES[field])), symmetry)
+    return _Matrix((rows, cols), entries[0], LineLayout(0 if array else 2, values, np.dtype(_TYPES[field])), symmetry)
 
 
-class _Entries(Entries):
+class _Entries(ElementParser):
     """The entries of a file, mirrored where it leaves them out."""
 
     def __init__(self, matrix: _Matrix, dtype: np.dtype[Any], name: str) -> None:
@@ -187,7 +187,7 @@ class _Entries(Entries):
             if self.layout.coords:
                 yield block, None
                 continue
-            first, values = self.found, parse(block, self.layout).values
+            first, values = self.found, parse_lines(block, self.layout).values
             assert values is not None
             self.add(len(values))
             yield block, (first, values)
@@ -196,17 +196,17 @@ class _Entries(Entries):
         """Return the entries of a block."""
         block, numbered = item
         if numbered is None:
-            parsed = parse(block, self.layout)
+            parsed = parse_lines(block, self.layout)
             (row, col), values = parsed.coords, parsed.values
             self.add(len(row))
             check_coords(block, parsed, self.layout.base, self._matrix.shape)
             if values is not None:
-                values = fitted(block, self.layout, values, self.dtype)
+                values = cast_lines(block, self.layout, values, self.dtype)
         else:
             first, values = numbered
             kept = np.flatnonzero(values)  # zeros are most of many an array
             row, col = self._places(first + kept)
-            values = fitted(block, self.layout, values, self.dtype)[kept]
+            values = cast_lines(block, self.layout, values, self.dtype)[kept]
         return self._mirrored(row, col, values)
 
     def _places(self, number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -244,7 +244,7 @@ class _Entries(Entries):
 
 
 @dataclass
-class MatrixMarketWriter(NumbersWriter):
+class MatrixMarketWriter(NumberLinesWriter):
     """Write the entries of a matrix as Matrix Market, layout ``coordinate``, symmetry ``general``."""
 
     called: ClassVar[str] = "Matrix Market"

@@ -19,29 +19,29 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import Schema
 from sparrow.errors import IngestError, UnsupportedError
-from sparrow.io.base.coo_writer import cast_values, misfit, write_entries
-from sparrow.io.base.magic import words
+from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
+from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, Reader, Writer
-from sparrow.io.base.source import TextBlock, blocks, open_source
+from sparrow.io.base.source import TextBlock, open_source, read_blocks
 from sparrow.relations.base import as_arrow, as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 
 __all__ = [
-    "Entries",
-    "Head",
-    "Layout",
-    "Lines",
-    "NumbersReader",
-    "NumbersWriter",
+    "ElementParser",
+    "HeaderLine",
+    "HeaderReader",
+    "LineLayout",
+    "NumberLinesReader",
+    "NumberLinesWriter",
+    "cast_lines",
     "check_coords",
-    "fitted",
-    "line_of",
-    "parse",
+    "find_line",
+    "parse_lines",
 ]
 
 
-class Head(NamedTuple):
+class HeaderLine(NamedTuple):
     """A line of a header."""
 
     number: int
@@ -59,7 +59,7 @@ class Head(NamedTuple):
         IngestError
             If it is anything else.
         """
-        tokens = words(self.text)
+        tokens = split_words(self.text)
         if not all(token.isascii() and token.isdigit() for token in tokens) or len(tokens) != count:
             raise self.error(f"this is not {what}", name)
         if any(len(token.lstrip("0")) > 19 or int(token[-19:]) >= 2**63 for token in tokens):
@@ -67,7 +67,7 @@ class Head(NamedTuple):
         return tuple(int(token.lstrip("0") or "0") for token in tokens)
 
 
-class Lines:
+class HeaderReader:
     """Blocks of text of which the first lines are taken one by one."""
 
     def __init__(self, blocks: Iterator[TextBlock]) -> None:
@@ -76,7 +76,7 @@ class Lines:
         self._at = 0
         self._number = 0
 
-    def peek(self) -> Head | None:
+    def peek(self) -> HeaderLine | None:
         """Return the next line, which stays; None at the end."""
         while self._block is None or self._at >= len(self._block.data):
             self._block, self._at = next(self._blocks, None), 0
@@ -85,7 +85,7 @@ class Lines:
             self._number = self._block.first_line
         rest = self._block.data[self._at :]
         length = int(np.argmax(rest == 10))
-        return Head(self._number, self._block.text(self._at, self._at + length).strip())
+        return HeaderLine(self._number, self._block.text(self._at, self._at + length).strip())
 
     def skip(self) -> None:
         """Pass over the line that :meth:`peek` returned."""
@@ -93,7 +93,7 @@ class Lines:
         self._at += int(np.argmax(self._block.data[self._at :] == 10)) + 1
         self._number += 1
 
-    def peek_data(self) -> Head | None:
+    def peek_data(self) -> HeaderLine | None:
         """Return the next line that is neither blank nor a comment; those before it are passed over."""
         while (line := self.peek()) is not None and (not line.text or line.text[0] in "%#"):
             self.skip()
@@ -114,7 +114,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LineLayout:
     """What stands in a line."""
 
     coords: int
@@ -126,7 +126,7 @@ class Layout:
     """What coordinates count from."""
 
 
-class Parsed(NamedTuple):
+class ParsedLines(NamedTuple):
     """What stands in the n lines of a block."""
 
     coords: NDArray[np.int64]
@@ -137,7 +137,7 @@ class Parsed(NamedTuple):
     """Shape (k, 2): the smallest and the largest coordinate as they are written."""
 
 
-def parse(block: TextBlock, layout: Layout) -> Parsed:
+def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
     """Return what stands in the lines of a block.
 
     Raises
@@ -157,21 +157,21 @@ def parse(block: TextBlock, layout: Layout) -> Parsed:
         block.data, whole, layout.base, extents, coords, floats, integers, hard
     )
     if status == kernels.BAD_VALUE and not whole and _FORTRAN.search(bytes(block.data)):
-        return parse(replace(block, data=_plain_exponents(block)), layout)
+        return parse_lines(replace(block, data=_plain_exponents(block)), layout)
     if status != kernels.GOOD:
         raise _error(block, layout, status, at)
     read = hard[: 2 * hards].reshape(-1, 2)
     if layout.dtype.kind == "u":
         integers.reshape(-1)[read[:, 0]] = 0  # beyond int64, and not yet read
         if (negative := integers[:count, 0] < 0).any():
-            number, text = line_of(block, int(np.argmax(negative)))
+            number, text = find_line(block, int(np.argmax(negative)))
             raise IngestError("the value is negative, in a file of unsigned integers", block.source.name, number, text)
     numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if whole else floats
     for k, start in read.tolist():
         numbers[divmod(k, v)] = _read(block, layout, start)
     if not v:
-        return Parsed(coords[:, :count], None, extents)
-    return Parsed(coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype), extents)
+        return ParsedLines(coords[:, :count], None, extents)
+    return ParsedLines(coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype), extents)
 
 
 _FORTRAN = re.compile(rb"(?<=[0-9.])[dD](?=[+-]?[0-9])")
@@ -182,8 +182,8 @@ def _plain_exponents(block: TextBlock) -> NDArray[np.uint8]:
     return np.frombuffer(bytearray(_FORTRAN.sub(b"e", bytes(block.data))), np.uint8)
 
 
-def _read(block: TextBlock, layout: Layout, start: int) -> Any:
-    token = words(block.text(start, start + 1000))[0]
+def _read(block: TextBlock, layout: LineLayout, start: int) -> Any:
+    token = split_words(block.text(start, start + 1000))[0]
     if layout.dtype.kind not in "iu":
         return float(token)
     number = int(token)
@@ -193,7 +193,7 @@ def _read(block: TextBlock, layout: Layout, start: int) -> Any:
     raise IngestError(problem, block.source.name, block.line_at(start), token)
 
 
-def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestError:
+def _error(block: TextBlock, layout: LineLayout, status: int, at: int) -> IngestError:
     from sparrow.kernels.parse import numbers_text as kernels
 
     wanted = f"are {layout.coords} coordinates" if layout.coords else ""
@@ -207,13 +207,13 @@ def _error(block: TextBlock, layout: Layout, status: int, at: int) -> IngestErro
         kernels.TOO_FEW: f"the line ends too early: there {wanted} in each",
         kernels.TOO_MANY: f"the line goes on: there {wanted} in each",
     }[status]
-    token = (words(block.text(at, at + 1000)) or [""])[0]
+    token = (split_words(block.text(at, at + 1000)) or [""])[0]
     if status == kernels.TOO_FEW:
         token = block.line_text(at)
     return IngestError(problem, block.source.name, block.line_at(at), token)
 
 
-def fitted(block: TextBlock, layout: Layout, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def cast_lines(block: TextBlock, layout: LineLayout, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return the values of the lines of a block in a type.
 
     Raises
@@ -221,15 +221,15 @@ def fitted(block: TextBlock, layout: Layout, values: NDArray[Any], dtype: np.dty
     IngestError
         If one does not fit it, or no file: with file, line and token.
     """
-    cast, unfit = cast_values(values, dtype)
+    cast, unfit = cast_checked(values, dtype)
     if unfit is not None:
-        number, text = line_of(block, unfit)
-        problem = f"the value {misfit(values[unfit], dtype)}"
-        raise IngestError(problem, block.source.name, number, words(text)[layout.coords])
+        number, text = find_line(block, unfit)
+        problem = f"the value {misfit_message(values[unfit], dtype)}"
+        raise IngestError(problem, block.source.name, number, split_words(text)[layout.coords])
     return cast
 
 
-def line_of(block: TextBlock, entry: int) -> tuple[int, str]:
+def find_line(block: TextBlock, entry: int) -> tuple[int, str]:
     """Return the number and the text of the line of an entry, counted from 0 in the block."""
     for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
         text = line.strip()
@@ -240,7 +240,7 @@ def line_of(block: TextBlock, entry: int) -> tuple[int, str]:
     raise AssertionError("there are fewer entries in the block")
 
 
-class Entries(ABC):
+class ElementParser(ABC):
     """The entries of a file as they are read, block by block, and counted.
 
     Parameters
@@ -253,7 +253,7 @@ class Entries(ABC):
         What it is called.
     """
 
-    def __init__(self, layout: Layout, dtype: np.dtype[Any], name: str) -> None:
+    def __init__(self, layout: LineLayout, dtype: np.dtype[Any], name: str) -> None:
         self.layout, self.dtype, self.name = layout, dtype, name
         self.found = 0
         self._lock = threading.Lock()
@@ -278,18 +278,18 @@ class Entries(ABC):
 
 
 @dataclass
-class NumbersReader(Reader):
+class NumberLinesReader(Reader):
     """Store a file of lines of numbers, after a header or none."""
 
     _: KW_ONLY
     duplicates: Duplicates = "sum"
     dtype: DType = None
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     format: ClassVar[str]
 
     @abstractmethod
-    def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
+    def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
         """Take the header off; return the entries, the names of the dimensions, and what history is to tell."""
 
     def labels(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
@@ -300,8 +300,8 @@ class NumbersReader(Reader):
         """Store the file and return its folder."""
         source = open_source(self.src)
         name = source.name
-        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(blocks(source)) as text:
-            lines = Lines(text)
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(source)) as text:
+            lines = HeaderReader(text)
             entries, dims, extra = self.begin(lines, name)
             with bar("reading entries", source.size) as advance:
 
@@ -310,7 +310,7 @@ class NumbersReader(Reader):
                         yield item
                         advance(item[0].advance)
 
-                written = write_entries(
+                written = write_coo(
                     folder,
                     items(),
                     entries.rows,
@@ -337,23 +337,23 @@ class NumbersReader(Reader):
         return os.fspath(self.dst)
 
 
-def check_coords(block: TextBlock, parsed: Parsed, base: int, shape: Sequence[int | None], hint: str = "") -> None:
+def check_coords(block: TextBlock, parsed: ParsedLines, base: int, shape: Sequence[int | None], hint: str = "") -> None:
     """Raise ``IngestError`` for the first entry below the index base, with a hint, or beyond the shape."""
     for k, ((low, high), size) in enumerate(zip(parsed.extents.tolist(), shape, strict=True)):
         most = 2**63 - 2 + base if size is None else size - 1 + base
         if low <= high and (low < base or high > most):
             column = parsed.coords[k] + base  # an index that left int64 comes back
             entry = int(np.argmax((column < base) | (column > most)))
-            number, text = line_of(block, entry)
+            number, text = find_line(block, entry)
             if column[entry] < base:
                 problem = f"the coordinate is below {base}, from which they count{hint}"
             else:
                 problem = f"the coordinate is beyond the size {size} of dimension {k}"
-            raise IngestError(problem, block.source.name, number, words(text)[k])
+            raise IngestError(problem, block.source.name, number, split_words(text)[k])
 
 
 @dataclass
-class NumbersWriter(Writer):
+class NumberLinesWriter(Writer):
     """Write entries as lines of numbers, parted by blanks, coordinates counted from 1."""
 
     called: ClassVar[str]

@@ -14,18 +14,18 @@ import numpy as np
 
 from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
-from sparrow.io.base.magic import words
-from sparrow.io.base.registry import Format, Option, names_of, sizes_of
+from sparrow.io.base.magic import split_words
+from sparrow.io.base.registry import Format, Option, parse_names, parse_shape
 from sparrow.io.base.source import TextBlock
 from sparrow.io.text.number_lines import (
-    Entries,
-    Layout,
-    Lines,
-    NumbersReader,
-    NumbersWriter,
+    ElementParser,
+    HeaderReader,
+    LineLayout,
+    NumberLinesReader,
+    NumberLinesWriter,
+    cast_lines,
     check_coords,
-    fitted,
-    parse,
+    parse_lines,
 )
 from sparrow.sorting import Rows
 
@@ -33,7 +33,7 @@ __all__ = ["FORMATS", "Tns", "TnsWriter"]
 
 
 @dataclass
-class Tns(NumbersReader):
+class Tns(NumberLinesReader):
     r"""Store a tensor of any number of dimensions from lines of coordinates and a value, with fill 0.
 
     Lines hold a coordinate for each dimension, then the value, parted by blanks. Lines that begin with ``#`` and blank
@@ -98,11 +98,11 @@ class Tns(NumbersReader):
     """
 
     _: KW_ONLY
-    dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=names_of)] = (
-        None
-    )
+    dims: Annotated[
+        Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=parse_names)
+    ] = None
     shape: Annotated[
-        Sequence[int | None] | None, Option("Sizes, ? for what fits.", metavar="M,N,...", parse=sizes_of)
+        Sequence[int | None] | None, Option("Sizes, ? for what fits.", metavar="M,N,...", parse=parse_shape)
     ] = None
     index_base: Annotated[Literal[0, 1], Option("What coordinates count from.")] = 1
     values: Annotated[bool, Option("Whether a value follows the coordinates.", flag="--values/--no-values")] = True
@@ -110,7 +110,7 @@ class Tns(NumbersReader):
     format: ClassVar[str] = "tns"
     examples: ClassVar[str] = "sparrow ingest tns nell-2.tns.gz nell.sparrow --dims entity,relation,object"
 
-    def begin(self, lines: Lines, name: str) -> tuple[Entries, tuple[str, ...], dict[str, Any]]:
+    def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
         """Take the lines of sizes off, if there are any."""
         head = _header(lines, name, self.values)
         return _Entries(self, head, name), check_dims(self.dims, head.ndim), {"index_base": self.index_base}
@@ -128,11 +128,11 @@ class _Head(NamedTuple):
     entries: int | None
 
 
-def _header(lines: Lines, name: str, values: bool) -> _Head:
+def _header(lines: HeaderReader, name: str, values: bool) -> _Head:
     told: tuple[int, ...] | None = None
     while (line := lines.peek()) is not None and (not line.text or line.text[0] in "%#"):
         if (found := _SIZES.match(line.text)) is not None:
-            told = line._replace(text=found[1]).sizes(len(words(found[1])), "sizes", name)
+            told = line._replace(text=found[1]).sizes(len(split_words(found[1])), "sizes", name)
         lines.skip()
     if line is None and told is not None:
         return _Head(len(told), told, None)
@@ -142,11 +142,11 @@ def _header(lines: Lines, name: str, values: bool) -> _Head:
     if toolbox:
         lines.skip()
         line = lines.peek_data()
-    if line is None or len(words(line.text)) > 1 or (line.text == "1" and not (toolbox or values)):
+    if line is None or len(split_words(line.text)) > 1 or (line.text == "1" and not (toolbox or values)):
         if toolbox:
             raise IngestError("after sptensor comes the number of dimensions", name)
         assert line is not None
-        ndim = len(words(line.text.split("#")[0])) - values
+        ndim = len(split_words(line.text.split("#")[0])) - values
         if ndim < 1:
             raise line.error("there is no coordinate beside the value: say values=False if there are no values", name)
         return _Head(ndim, told if told is not None and len(told) == ndim else None, None)
@@ -167,7 +167,7 @@ def _header(lines: Lines, name: str, values: bool) -> _Head:
     return _Head(ndim, shape, entries)
 
 
-class _Entries(Entries):
+class _Entries(ElementParser):
     """The entries of a file."""
 
     def __init__(self, options: Tns, head: _Head, name: str) -> None:
@@ -176,7 +176,7 @@ class _Entries(Entries):
             raise InvalidValueError(f"dtype={given}: the lines hold one number each for their values")
         whole = not options.values or (given is not None and given.kind in "iu")
         read = np.dtype("f8" if not whole else "u8" if given is not None and given.kind == "u" else "i8")
-        layout = Layout(head.ndim, int(options.values), read, options.index_base)
+        layout = LineLayout(head.ndim, int(options.values), read, options.index_base)
         super().__init__(layout, read if given is None else given, name)
         self._told = head.entries
         self._shape: list[int | None] = list(head.shape or (None,) * head.ndim)
@@ -189,13 +189,13 @@ class _Entries(Entries):
     def rows(self, item: tuple[TextBlock, Any]) -> Rows:
         """Return the entries of a block."""
         block, _ = item
-        parsed = parse(block, self.layout)
+        parsed = parse_lines(block, self.layout)
         values = parsed.values
         hint = ": say index_base=0 if they count from 0" if self.layout.base else ""
         check_coords(block, parsed, self.layout.base, self._shape, hint)
         self.add(parsed.coords.shape[1])
         if values is not None:
-            values = fitted(block, self.layout, values, self.dtype)
+            values = cast_lines(block, self.layout, values, self.dtype)
         return Rows(tuple(parsed.coords), values)
 
     def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
@@ -206,7 +206,7 @@ class _Entries(Entries):
 
 
 @dataclass
-class TnsWriter(NumbersWriter):
+class TnsWriter(NumberLinesWriter):
     """Write the entries as lines of coordinates, counted from 1, and a value: FROSTT's form, sizes in a comment."""
 
     called: ClassVar[str] = "a .tns file"

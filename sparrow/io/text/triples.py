@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dims
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
-from sparrow.io.base.coo_writer import Names, Shelf, Written, write_entries
-from sparrow.io.base.magic import NTRIPLES
-from sparrow.io.base.registry import Duplicates, Format, Option, Reader, names_of
-from sparrow.io.base.source import Source, SourceLike, TextBlock, blocks, folder_of, open_sources, total_size
-from sparrow.io.text.vocabulary import vocabulary
+from sparrow.io.base.coo_writer import LabelEncoder, SpillQueue, WrittenFiles, write_coo
+from sparrow.io.base.magic import NTRIPLES_COMMAND
+from sparrow.io.base.registry import Duplicates, Format, Option, Reader, parse_names
+from sparrow.io.base.source import Source, SourceLike, TextBlock, folder_path, open_sources, read_blocks, total_size
+from sparrow.io.text.vocabulary import read_vocabulary
 from sparrow.runtime import settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["FORMATS", "Triples", "splits_in"]
+__all__ = ["FORMATS", "Triples", "find_splits"]
 
 _DIMS = ("head", "relation", "tail")
 _VALUES = np.dtype(np.int64)
@@ -126,7 +126,7 @@ class Triples(Reader):
     relations: Annotated[SourceLike | None, Option("The vocabulary of relations.", metavar="FILE", parse=str)] = None
     duplicates: Duplicates = "sum"
     dims: Annotated[
-        Sequence[str] | None, Option("Names. [default: head,relation,tail]", metavar="A,B,C", parse=names_of)
+        Sequence[str] | None, Option("Names. [default: head,relation,tail]", metavar="A,B,C", parse=parse_names)
     ] = None
     header: Annotated[bool, Option("Skip a first line of column names.")] = False
 
@@ -140,7 +140,7 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
         sources = self._sources()
         known = [None if each is None else open_sources(each) for each in (self.entities, self.relations)]
         with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
-            words = [None if named is None else vocabulary(named[0]) for named in known]
+            words = [None if named is None else read_vocabulary(named[0]) for named in known]
             reading = _Reading(self, dims, words[0], words[1], stack)
             total = total_size(list(sources.values()))
             with bar("reading triples", total) as advance:
@@ -166,9 +166,9 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
 
     def _sources(self) -> dict[str, Source]:
         """Return the files by the names of their tensors; ``""`` where there is one alone."""
-        folder = folder_of(self.src)
+        folder = folder_path(self.src)
         if folder is not None:
-            found = splits_in(folder)
+            found = find_splits(folder)
             if not found:
                 raise NotFoundError(f"the folder {folder!r} holds no train.txt, valid.txt or test.txt: name the files")
             for name, called in _VOCABULARIES.items():
@@ -191,7 +191,7 @@ def _called(path: str) -> str | None:
     return None if found is None else _CALLED.get(found[1], found[1])
 
 
-def splits_in(folder: str) -> dict[str, str]:
+def find_splits(folder: str) -> dict[str, str]:
     """Return the files of train, valid and test in a folder; none where train is missing, or two are called alike."""
     files = get_filesystem(folder)
     named = [(_called(name), os.path.join(folder, name)) for name in files.names(folder)]
@@ -223,15 +223,15 @@ class _Reading:
     largest: list[int] = field(default_factory=lambda: [-1, -1])
     """Of entities and relations."""
     _named: bool | None = None
-    _names: list[Names] = field(default_factory=list)
+    _names: list[LabelEncoder] = field(default_factory=list)
     _ranks: list[NDArray[np.int32] | None] = field(default_factory=lambda: [None, None])
     _words: list[pa.Array | None] = field(default_factory=list)
 
-    def shelf(self, source: Source, advance: Callable[[int], Any]) -> Shelf:
+    def shelf(self, source: Source, advance: Callable[[int], Any]) -> SpillQueue:
         """Put the triples of a file aside."""
-        shelf = self.stack.enter_context(closing(Shelf()))
+        shelf = self.stack.enter_context(closing(SpillQueue()))
         count = 0
-        with closing(blocks(source)) as text:
+        with closing(read_blocks(source)) as text:
             first = next((block for block in text if bytes(block.data).strip()), None)
             if first is None:
                 return shelf
@@ -274,7 +274,7 @@ class _Reading:
         if self.options.ids != "int":
             self._named = self.options.ids == "str" or self._find(block, delimiter, probing=True).numbers is None
         if self._named:
-            self._names = [Names(), Names()]
+            self._names = [LabelEncoder(), LabelEncoder()]
             for names, known in zip(self._names, (self.entities, self.relations), strict=True):
                 if known is not None:
                     names.codes(known)  # so that the number of a name is its place
@@ -289,7 +289,7 @@ class _Reading:
             line = block.line_text(at)
             way = ""
             if line.endswith(" .") and line[0] in "<_":
-                way = f"; this looks like N-Triples: {NTRIPLES.format(file=shlex.quote(block.source.name))}"
+                way = f"; this looks like N-Triples: {NTRIPLES_COMMAND.format(file=shlex.quote(block.source.name))}"
             raise IngestError(f"{problem}: a triple is a head, a relation and a tail{way}", block.source.name,
                               block.line_at(at), line)  # fmt: skip
         starts, ends = starts[:count], ends[:count]
@@ -348,14 +348,14 @@ class _Reading:
         )
         return entities, relations, entities
 
-    def write(self, folder: storage.Folder, shelf: Iterable[Rows]) -> Written:
+    def write(self, folder: storage.Folder, shelf: Iterable[Rows]) -> WrittenFiles:
         """Write the triples of a file."""
 
         def rows_of(rows: Rows) -> Rows:
             ranks = (self._ranks[0], self._ranks[1], self._ranks[0])
             return Rows(tuple(c if r is None else r[c] for c, r in zip(rows.coords, ranks, strict=True)), None)
 
-        return write_entries(
+        return write_coo(
             folder,
             shelf,
             rows_of,

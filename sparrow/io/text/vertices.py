@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from sparrow.core.labels import repeated_label
 from sparrow.errors import IngestError
-from sparrow.io.base.coo_writer import check_labels
-from sparrow.io.base.source import Source, TextBlock, blocks, total_size
+from sparrow.io.base.coo_writer import check_label_memory
+from sparrow.io.base.source import Source, TextBlock, read_blocks, total_size
 from sparrow.runtime import settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["names_of_vertices"]
+__all__ = ["read_vertex_names"]
 
 
-def names_of_vertices(sources: list[Source]) -> pa.Array:
+def read_vertex_names(sources: list[Source]) -> pa.Array:
     """Return the names of vertices by id; null where an id between 0 and the largest has none."""
     from sparrow.kernels.parse import edges_text as kernels
 
@@ -47,7 +47,7 @@ def names_of_vertices(sources: list[Source]) -> pa.Array:
     ids: list[NDArray[np.int64]] = []
     names: list[pa.Array] = []
     nbytes = count = 0
-    with bar("reading vertices", total_size(sources)) as advance, closing(blocks(sources)) as text:
+    with bar("reading vertices", total_size(sources)) as advance, closing(read_blocks(sources)) as text:
         parsed = cast("Generator[Any]", ordered_map(parse, text, settings.current().threads))
         with closing(parsed):
             for numbers, texts, step in parsed:
@@ -55,7 +55,7 @@ def names_of_vertices(sources: list[Source]) -> pa.Array:
                 names.append(texts)
                 count += len(texts)
                 nbytes += numbers.nbytes + texts.nbytes
-                check_labels(count, nbytes)
+                check_label_memory(count, nbytes)
                 advance(step)
     numbers = np.concatenate(ids) if ids else np.empty(0, np.int64)
     labels = pa.chunked_array(names, pa.string())
@@ -79,7 +79,7 @@ def _placed(numbers: NDArray[np.int64], labels: pa.Array, file: str) -> pa.Array
         twice = int(ordered[1:][ordered[1:] == ordered[:-1]][0])
         raise IngestError("the id of a vertex comes twice", file, token=str(twice))
     size = int(ordered[-1]) + 1
-    check_labels(size, 8 * size)
+    check_label_memory(size, 8 * size)
     places = np.full(size, -1, np.int64)
     places[numbers] = np.arange(len(numbers))
     return labels.take(pa.array(places, mask=places < 0))

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from sparrow.core.labels import repeated_label
 from sparrow.errors import IngestError
-from sparrow.io.base.coo_writer import check_labels
-from sparrow.io.base.source import Source, blocks
+from sparrow.io.base.coo_writer import check_label_memory
+from sparrow.io.base.source import Source, read_blocks
 
-__all__ = ["vocabulary"]
+__all__ = ["read_vocabulary"]
 
 
-def vocabulary(source: Source) -> pa.Array:
+def read_vocabulary(source: Source) -> pa.Array:
     """Return the names that a file lists, each at the place of its number.
 
     Lines hold a name, a name and its number, or a number and its name, parted by a tab or else by blanks; their count
@@ -27,14 +27,14 @@ def vocabulary(source: Source) -> pa.Array:
     """
     lines: list[tuple[int, str]] = []
     size = 0
-    with closing(blocks(source)) as text:
+    with closing(read_blocks(source)) as text:
         for block in text:
             block.check_utf8()
             for number, line in enumerate(bytes(block.data).decode().split("\n"), block.first_line):
                 if line.strip():
                     lines.append((number, line.strip("\r\n")))
                     size += len(line)
-            check_labels(len(lines), size + 100 * len(lines))
+            check_label_memory(len(lines), size + 100 * len(lines))
     if len(lines) > 1 and lines[0][1].strip() == str(len(lines) - 1):
         del lines[0]
     rows = [_cells(line) for _, line in lines]

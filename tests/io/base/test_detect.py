@@ -15,7 +15,7 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError, SparrowError
-from sparrow.io.base.detect import sniffed
+from sparrow.io.base.detect import detect_format
 
 TEXT = [
     ("a.txt", "0 1\n1 2\n", "edges"),
@@ -51,7 +51,7 @@ TEXT = [
 def test_texts(tmp_path: Path, name: str, text: str, format: str, packed: bool) -> None:
     data = text.encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if packed else data)
-    assert sniffed(str(tmp_path / name)).format == format
+    assert detect_format(str(tmp_path / name)).format == format
 
 
 ODD = ["\x1c", "\xa0", "\u00b2"]
@@ -64,12 +64,12 @@ ODD = ["\x1c", "\xa0", "\u00b2"]
     "1 1:0.5 3:2\n-1 2:1\n", "1 2 0.5\n3 4 1\n", "2 1\n2\n1\n",
 ])  # fmt: skip
 def test_what_python_takes_for_a_blank_or_a_digit(tmp_path: Path, text: str, odd: str) -> None:
-    kind = sniffed(str(_written(tmp_path / "sound.graph", text))).format
+    kind = detect_format(str(_written(tmp_path / "sound.graph", text))).format
     for at in range(len(text) + 1):
         for broken in (text[:at] + odd + text[at:], text[:at] + odd + text[at + 1 :]):
             path = _written(tmp_path / "a.txt", broken)
             with contextlib.suppress(SparrowError):
-                assert sniffed(str(path)).format
+                assert detect_format(str(path)).format
             with contextlib.suppress(SparrowError):
                 getattr(sp.ingest, kind)(path, tmp_path / "a.sparrow", overwrite=True)
 
@@ -113,39 +113,39 @@ REFUSED = [
 
 def test_a_line_of_a_comma_beside_a_bare_hash(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1 a\n, # nothing else\n#\n")
-    assert sniffed(str(tmp_path / "a.txt")).format == "edges"
+    assert detect_format(str(tmp_path / "a.txt")).format == "edges"
 
 
 @pytest.mark.parametrize(("name", "data", "problem"), REFUSED)
 def test_what_takes_more_than_a_name_is_told(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(IngestError, match=problem):
-        sniffed(str(tmp_path / name))
+        detect_format(str(tmp_path / name))
 
 
 def test_binary_files(tmp_path: Path) -> None:
     scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.eye_array(3))
-    assert sniffed(str(tmp_path / "a.npz")).format == "npz"
+    assert detect_format(str(tmp_path / "a.npz")).format == "npz"
     np.save(tmp_path / "a.npy", np.eye(2))
-    assert sniffed(str(tmp_path / "a.npy")).format == "npy"
+    assert detect_format(str(tmp_path / "a.npy")).format == "npy"
     (tmp_path / "g.properties").write_text("nodes=0\n")
     (tmp_path / "g.graph").write_bytes(b"")
     for name in ("g", "g.graph", "g.properties"):
-        assert sniffed(str(tmp_path / name)).format == "webgraph"
+        assert detect_format(str(tmp_path / name)).format == "webgraph"
     for name in ("kg", "shards"):
         (tmp_path / name).mkdir()
     (tmp_path / "kg" / "train.txt").write_text("a r b\n")
-    assert sniffed(str(tmp_path / "kg")).format == "triples"
+    assert detect_format(str(tmp_path / "kg")).format == "triples"
     (tmp_path / "shards" / "train.tfr-00000-of-00002").write_bytes(b"")
-    assert sniffed(str(tmp_path / "shards")).format == "alx"
-    assert sniffed(str(tmp_path / "shards" / "train.tfr-00000-of-00002")).format == "alx"
+    assert detect_format(str(tmp_path / "shards")).format == "alx"
+    assert detect_format(str(tmp_path / "shards" / "train.tfr-00000-of-00002")).format == "alx"
     pq.write_table(pa.table({"i": [0], "v": [1.0]}), tmp_path / "a.parquet")
     with pytest.raises(IngestError, match="this is Parquet: say which are coordinates"):
-        sniffed(str(tmp_path / "a.parquet"))
+        detect_format(str(tmp_path / "a.parquet"))
     with pytest.raises(InvalidValueError, match="standard input cannot be looked at"):
-        sniffed("-")
+        detect_format("-")
     with pytest.raises(NotFoundError):
-        sniffed(str(tmp_path / "nothing"))
+        detect_format(str(tmp_path / "nothing"))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_binary_files(tmp_path: Path) -> None:
 def test_what_is_told_of_a_table_can_be_done(text: str, example: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(IngestError, match=example):
-        sniffed(str(tmp_path / "a.txt"))
+        detect_format(str(tmp_path / "a.txt"))
 
 
 def test_the_command_without_a_format(cli: Any, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.io.base.detect import sniffed
+from sparrow.io.base.detect import detect_format
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_edge_lists_keep_their_shape(tmp_path: Path, shape: tuple[int, int]) -> 
     A = sp.from_coords([[0, 2, 2], [1, 0, 3]], [0.5, 6, -7], shape=shape)
     for each in (A, A[:, 4:], A[3:, :]):
         export(each, tmp_path / "a.txt", overwrite=True)
-        assert sniffed(str(tmp_path / "a.txt")).format == "edges"
+        assert detect_format(str(tmp_path / "a.txt")).format == "edges"
         back = sp.ingest.edges(tmp_path / "a.txt", tmp_path / "a.sparrow", overwrite=True)
         assert back.shape == each.shape
         assert back.to_polars().rows() == each.to_polars().rows()

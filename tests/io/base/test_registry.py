@@ -16,7 +16,17 @@ import pytest
 import sparrow as sp
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.io.base import registry
-from sparrow.io.base.registry import Format, Option, Reader, Writer, formats, names_of, options_of, prose_of, register
+from sparrow.io.base.registry import (
+    Format,
+    Option,
+    Reader,
+    Writer,
+    description_of,
+    formats,
+    options_of,
+    parse_names,
+    register,
+)
 
 # -- a format, in one place ------------------------------------------------------------------------
 
@@ -56,7 +66,7 @@ class Cells(Reader):
     """
 
     _: KW_ONLY
-    names: Annotated[Sequence[str] | None, Option("Names.", metavar="A,B", parse=names_of)] = None
+    names: Annotated[Sequence[str] | None, Option("Names.", metavar="A,B", parse=parse_names)] = None
     order: Annotated[Literal["row", "column"], Option("What comes first.")] = "row"
     offset: Annotated[int, Option("Added to the values.", least=0)] = 0
     skip: Annotated[bool, Option("Leave zeros out.")] = True
@@ -160,7 +170,7 @@ def test_the_document_tells_every_option_once(format: Format) -> None:
     told = re.findall(r"^(\w+)$", section, flags=re.MULTILINE)
     assert told == ["src", "dst", *(each.name for each in options_of(format.reader))]
     assert told == list(inspect.signature(getattr(sp.ingest, format.name)).parameters)
-    assert prose_of(format.reader)
+    assert description_of(format.reader)
 
 
 @pytest.mark.parametrize("format", formats().values(), ids=lambda each: each.name)

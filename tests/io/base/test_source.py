@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import sparrow.io.base.source as module
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError, SparrowError
-from sparrow.io.base.source import Source, TextBlock, blocks, open_sources, total_size
+from sparrow.io.base.source import Source, TextBlock, open_sources, read_blocks, total_size
 from sparrow.runtime import settings as sparrow_settings
 
 
@@ -43,7 +43,7 @@ def store(folder: Path, data: bytes, name: str = "a.txt") -> Source:
 
 
 def read(source: Source | list[Source], block_size: int = 1 << 22) -> list[TextBlock]:
-    return list(blocks(source, block_size))
+    return list(read_blocks(source, block_size))
 
 
 def text(found: list[TextBlock]) -> bytes:
@@ -165,7 +165,7 @@ def test_nul_bytes(tmp_path: Path) -> None:
 
 def test_errors_come_at_their_place(tmp_path: Path) -> None:
     found: list[bytes] = []
-    stream = blocks(store(tmp_path, b"a\n" * 20 + b"\0\n"), 8)
+    stream = read_blocks(store(tmp_path, b"a\n" * 20 + b"\0\n"), 8)
     with pytest.raises(IngestError):
         found.extend(bytes(block.data) for block in stream)
     assert b"".join(found) == b"a\n" * 20
@@ -221,7 +221,7 @@ def test_a_named_pipe(tmp_path: Path, compression: str | None) -> None:
 
 
 def test_closing_stops_the_thread(tmp_path: Path) -> None:
-    found = blocks(store(tmp_path, b"line\n" * 10_000), 8)
+    found = read_blocks(store(tmp_path, b"line\n" * 10_000), 8)
     next(found)
     found.close()
     assert not readers()
@@ -232,7 +232,7 @@ def test_closing_does_not_wait_for_a_silent_pipe(monkeypatch: pytest.MonkeyPatch
     with os.fdopen(receive, "rb") as stdin, os.fdopen(send, "wb", buffering=0) as feed:
         monkeypatch.setattr(sys, "stdin", stdin)
         feed.write(b"line\n" * 10)
-        found = blocks(open_sources("-"), 10)
+        found = read_blocks(open_sources("-"), 10)
         assert bytes(next(found).data) == b"line\nline\n"
         started = time.monotonic()
         found.close()
@@ -253,7 +253,7 @@ def test_a_bomb_stops_at_a_limit(tmp_path: Path, compression: str, monkeypatch: 
     source = store(tmp_path, COMPRESS[compression](b"0 1\n" * 10**5) * 100)
     taken: list[int] = []
     with pytest.raises(IngestError, match="unpacks to more than 500 times its size"):
-        taken.extend(len(block.data) for block in blocks(source))
+        taken.extend(len(block.data) for block in read_blocks(source))
     assert sum(taken) < 4 * 10**7
     assert len(text(read(store(tmp_path, COMPRESS[compression](b"0 1\n" * 10**5))))) == 4 * 10**5
 

@@ -11,7 +11,7 @@ import pytest
 
 import sparrow as sp
 from sparrow.errors import IngestError, InvalidValueError
-from sparrow.io.base.detect import sniffed
+from sparrow.io.base.detect import detect_format
 from sparrow.io.binary import hdf5
 
 h5py = pytest.importorskip("h5py")
@@ -54,7 +54,7 @@ def test_formats_of_binsparse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, f
     monkeypatch.setattr(hdf5, "_ROWS", 2)
     monkeypatch.setattr(hdf5, "ENTRIES", 1)
     path = _described(tmp_path / "a.h5", {"format": format, "shape": [3, 4]}, _laid_out(DENSE, format), "/m")
-    assert sniffed(str(path)).format == "binsparse"
+    assert detect_format(str(path)).format == "binsparse"
     assert sp.ingest.binsparse(path, tmp_path / "a").to_numpy().tolist() == DENSE.tolist()
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import IngestError, NotFoundError, SparrowError, UnsupportedError
-from sparrow.io.base.detect import sniffed
+from sparrow.io.base.detect import detect_format
 from sparrow.io.binary import hdf5
 
 
@@ -114,9 +114,9 @@ def test_real_files(shared: Path, tmp_path: Path) -> None:
         assert folder.labels(dim).equals(file10.labels(dim))
     old = sp.ingest.tenx(shared / "10x-v1", tmp_path / "D.sparrow")
     assert (old.shape, old.nnz) == ((343, 12), 12)
-    assert sniffed(str(shared / "10x-v3")).format == "tenx"
-    assert sniffed(str(shared / "10x-v3" / "filtered_feature_bc_matrix.h5")).format == "tenx"
-    assert sniffed(str(shared / "h5ad" / "subset_100_100.h5ad")).format == "h5ad"
+    assert detect_format(str(shared / "10x-v3")).format == "tenx"
+    assert detect_format(str(shared / "10x-v3" / "filtered_feature_bc_matrix.h5")).format == "tenx"
+    assert detect_format(str(shared / "h5ad" / "subset_100_100.h5ad")).format == "h5ad"
 
 
 def tenx_folder(folder: Path, dense: Any, beginning: str = "", packed: bool = False) -> None:

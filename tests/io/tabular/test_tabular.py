@@ -39,8 +39,8 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.io.base.coo_writer import Names
-from sparrow.io.base.source import blocks
+from sparrow.io.base.coo_writer import LabelEncoder
+from sparrow.io.base.source import read_blocks
 from sparrow.io.tabular import delimited, json_lines
 from sparrow.io.tabular.options import Columns
 from sparrow.relations.base import scan
@@ -565,7 +565,7 @@ def test_every_error_of_text_tells_its_line(
     ingest: Any, monkeypatch: pytest.MonkeyPatch, text: str, line: int, options: Any, small: bool
 ) -> None:
     if small:
-        monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=8))
+        monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=8))
     options = {"coords": ["i", "j"], **options}
     if "3,x" in text and not small:
         options["value"] = "j"
@@ -581,7 +581,7 @@ def test_records_are_not_cut_by_blocks(ingest: Any, monkeypatch: pytest.MonkeyPa
     text = "i,s\n" + "".join(f'{k},"a ""{k}""\n, b"\n' for k in range(200))
     want = {(k, f'a "{k}"\n, b'): 1 for k in range(200)}
     for size in (1, 7, 64, 1 << 20):
-        monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=size))
+        monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=size))
         assert ingest(text, coords=["i", "s"]) == want
 
 
@@ -602,7 +602,7 @@ def test_ids_that_begin_with_zeros_are_texts(
     assert ingest('u,i\n"01",1\n', coords=["u", "i"]) == {("01", 1): 1}
     assert ingest("u,v\n7,01\n", coords=["u"], value="v") == {(7,): 1}
     assert ingest("u,v\n7,0.5\n0,00\n", coords=["u"], value="v") == {(7,): 0.5}
-    monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=16))
+    monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=16))
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "007,3\n"
     assert ("007", 3) in ingest(text, coords=["u", "i"])  # read again
     assert "line 22: column 'u' holds texts, and is read again" in capsys.readouterr().err
@@ -612,7 +612,7 @@ def test_ids_that_begin_with_zeros_are_texts(
 
 
 def test_texts_that_look_like_numbers_at_first(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=16))
+    monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=16))
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "x7,3\n"
     with pytest.raises(IngestError, match=r"invalid value 'x7'; .*say text=\['u'\]") as caught:
         ingest(text, coords=["u", "i"], ids={"u": "int"})
@@ -639,7 +639,7 @@ def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [16, 1 << 22])
 def test_what_parts_columns(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=block))
+    monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=block))
     ratings = "1::Toy Story::5\n2::Heat::3\n2::Toy Story::4\n"
     want = {(1, "Toy Story"): 5, (2, "Heat"): 3, (2, "Toy Story"): 4}
     assert ingest(ratings, coords=["c0", "c1"], value="c2", header=False, delimiter="::") == want
@@ -783,7 +783,7 @@ def test_labels_of_another_tensor(ingest: Any, tmp_path: Path, schema: Any) -> N
 
 @pytest.mark.parametrize("block", [40, 1 << 22])
 def test_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(json_lines, "blocks", functools.partial(blocks, block_size=block))
+    monkeypatch.setattr(json_lines, "blocks", functools.partial(read_blocks, block_size=block))
     lines = [{"user": "ann", "item": k, "stars": k / 2, "more": {"a": [k]}} for k in range(1, 9)]
     text = "\n".join(json.dumps(line) + "\n" * (k % 3 == 0) for k, line in enumerate(lines))
     want = {("ann", k): k / 2 for k in range(1, 9)}
@@ -802,7 +802,7 @@ def test_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) ->
 
 @pytest.mark.parametrize("block", [60, 1 << 22])
 def test_members_within_members_of_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(json_lines, "blocks", functools.partial(blocks, block_size=block))
+    monkeypatch.setattr(json_lines, "blocks", functools.partial(read_blocks, block_size=block))
     lines = [{"user": {"id": f"u{k}", "at": {"x": k}}, "a.b": k + 1, "stars": 1.5} for k in range(1, 6)]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     names: Any = {"coords": ["user.id", "user.at.x", "a.b"], "dims": ["user", "x", "b"], "value": "stars"}
@@ -1133,7 +1133,7 @@ def test_negative_ids_and_hashes_are_numbered_anew(kind: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("late", [False, True])
 def test_hashes_beyond_int64(late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "blocks", functools.partial(blocks, block_size=64))
+    monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=64))
     hashes = [2**64 - 1, 12345678901234567890, 5, 2**53 + 1]
     rows = [*range(10, 60 if late else 12), *hashes]
     (tmp_path / "t.csv").write_text("id,v\n" + "".join(f"{k},{n + 1}\n" for n, k in enumerate(rows)))
@@ -1179,11 +1179,11 @@ def test_names_of_several_columns_share_the_memory_limit() -> None:
     texts = pa.array([f"user {k}" for k in range(1000)])
     with sp.config(memory_limit=10**6):
         before = memory.left()
-        names = Names()
+        names = LabelEncoder()
         names.codes(texts)
         assert memory.left() == before - names._interner.nbytes
         with pytest.raises(TooLargeError, match=r"distinct labels would take .* taken by what runs"):
-            Names().codes(pa.array([f"{k:0500d}" for k in range(1000)]))
+            LabelEncoder().codes(pa.array([f"{k:0500d}" for k in range(1000)]))
         labels, rank = names.finish()
         assert memory.left() == before - labels.nbytes - rank.nbytes
         del names

@@ -30,7 +30,7 @@ from sparrow.errors import (
     StorageError,
     TooLargeError,
 )
-from sparrow.io.base.source import blocks
+from sparrow.io.base.source import read_blocks
 from sparrow.io.text import edge_parser
 from sparrow.io.text.edges import Edges
 from sparrow.relations.base import scan
@@ -212,7 +212,7 @@ def test_agrees_with_a_plain_reader(
     folder = tmp_path_factory.mktemp("edges")
     (folder / "e.txt").write_bytes(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=block_size))
+        patch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=block_size))
         if spill:
             patch.setattr(sorting, "memory_budget", lambda: 200)
             patch.setattr("sparrow.io.base.coo_writer.memory_budget", lambda: 200)
@@ -266,7 +266,7 @@ def test_ids_that_begin_with_zeros_are_names(ingest: Any, monkeypatch: pytest.Mo
     assert ingest("007 7\n7 0\n") == {("007", "7"): 1, ("7", "0"): 1}
     assert ingest("007 7\n", ids="int") == {(7, 7): 1}
     assert ingest("0 1 007\n") == {(0, 1): 7.0}
-    monkeypatch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=1 << 8))
+    monkeypatch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=1 << 8))
     lines = [f"{k} {k + 1}" for k in range(1000)]
     with pytest.raises(IngestError, match=r"begins with a zero: say ids='str' .* or ids='int'") as caught:
         ingest("\n".join([*lines, "3 007"]))
@@ -532,7 +532,7 @@ def test_bad_lines(
 
 def test_a_bad_line_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of the line is right in a later block, and a name there no longer makes ids names."""
-    monkeypatch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=1 << 12))
+    monkeypatch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=1 << 12))
     lines = ["# c", *(f"{k} {k + 1}" for k in range(5000)), "x y", "0 1"]
     (tmp_path / "e.txt").write_text("\n".join(lines))
     with pytest.raises(IngestError, match="say ids='str' to take ids as names") as caught:
@@ -598,7 +598,7 @@ def test_memory_full_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, or
     elif order == "random":
         table = np.random.default_rng(1).permutation(table)
     np.savetxt(tmp_path / "e.txt", table, "%d")
-    monkeypatch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=1 << 14))
+    monkeypatch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=1 << 14))
     monkeypatch.setattr(sorting, "memory_budget", lambda: 50_000)
     edges(tmp_path / "e.txt", tmp_path / "e.sparrow")
     want: dict[tuple[int, int], Any] = {}
@@ -613,7 +613,7 @@ def test_memory_full_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, or
 def test_zeros_among_sorted_rows_are_not_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{k} 0 {k % 7}\n" for k in range(20_000)] + ["14 0 5\n"]
     (tmp_path / "e.txt").write_text("".join(lines))
-    monkeypatch.setattr(edge_parser, "blocks", functools.partial(blocks, block_size=1 << 12))
+    monkeypatch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=1 << 12))
     monkeypatch.setattr(sorting, "memory_budget", lambda: 20_000)
     edges(tmp_path / "e.txt", tmp_path / "first.sparrow", duplicates="first")
     edges(tmp_path / "e.txt", tmp_path / "last.sparrow", duplicates="last")
