@@ -160,12 +160,27 @@ from sparrow.functions.manipulation import (
 from sparrow.functions.numpy import dispatch as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
 from sparrow.functions.products import matmul, vecdot
 from sparrow.functions.random import random
+from sparrow.functions.reductions import (
+    all,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    cumulative_prod,
+    cumulative_sum,
+    max,
+    mean,
+    min,
+    prod,
+    std,
+    sum,
+    var,
+)
 from sparrow.functions.sampled import sddmm
-from sparrow.functions.searching import argmax, argmin, count_nonzero, searchsorted, where
+from sparrow.functions.searching import searchsorted, where
 from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
-from sparrow.functions.sorting import argsort, cumulative_prod, cumulative_sum, diff, sort
+from sparrow.functions.sorting import argsort, diff, sort
 from sparrow.functions.sql import sql
-from sparrow.functions.statistics import all, any, max, mean, min, prod, std, sum, var
 from sparrow.functions.views import (
     broadcast_arrays,
     broadcast_shapes,

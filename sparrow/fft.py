@@ -1,7 +1,7 @@
 """Fourier transforms by the names of the array API standard.
 
-A spectrum is dense by nature: NumPy computes it of all cells, at once, if these fit the memory limit. :func:`fftshift`
-and :func:`ifftshift` move entries, and are lazy and sparse.
+Spectra are dense by nature: NumPy computes them on the dense array, if it fits the memory limit. :func:`fftshift` and
+:func:`ifftshift` only move elements and are lazy and sparse.
 """
 
 from __future__ import annotations

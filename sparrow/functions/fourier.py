@@ -1,4 +1,4 @@
-"""Fourier transforms by the array API standard: spectra are dense, and NumPy's own; shifts stay sparse and lazy."""
+"""Fourier transforms of the array API standard: dense, by NumPy; shifts stay sparse and lazy."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sparrow.functions.inspection import check_device
 from sparrow.functions.manipulation import roll
 from sparrow.functions.views import as_tensor
 from sparrow.plan import resolved_axis
+from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -22,159 +23,95 @@ __all__ = [
     "rfftfreq", "rfftn",
 ]  # fmt: skip
 
-_DOC = """Return {what}, dense.
+_shared = SharedText(
+    x="""
+    x
+        Tensor or array of at least one dimension.
+    """,
+    n_input="""
+    n
+        Length of the input along the axis: longer input is cut, shorter input padded with 0.
+    """,
+    n_output="""
+    n
+        Length of the output along the axis; by default 2 * (m - 1) for input of length m.
+    """,
+    s_input="""
+    s
+        Lengths of the input along the axes: longer input is cut, shorter input padded with 0.
+    """,
+    s_output="""
+    s
+        Lengths of the output along the axes; by default 2 * (m - 1) along the last for input of length m.
+    """,
+    axis="""
+    axis
+        Axis to transform, by number or name.
+    """,
+    axes="""
+    axes
+        Axes to transform, by number or name; all by default.
+    """,
+    result="""
+    norm
+        Direction that is divided by the number of elements, "backward" or "forward"; "ortho" divides both by its root.
 
-Parameters
-----------
-x
-    A tensor or array of at least one dimension.
-{parameters}
-norm
-    "backward" divides the inverse transforms by the number of cells, "forward" the others, "ortho" both by its root.
+    Returns
+    -------
+    ndarray
 
-Returns
--------
-ndarray
-
-Raises
-------
-ShapeError
-    If there is no such axis, or there are no cells along it.
-InvalidValueError
-    If there is no such ``norm``, or a number of cells is less than 1.
-UnsupportedError
-    If cells are complex where the transform is one of real ones.
-TooLargeError
-    If the dense array would pass the memory limit, or is far larger than what it holds.
-
-Examples
---------
->>> import sparrow as sp
->>> sp.fft.{name}(sp.asarray({given})).round(3)
-{shown}
-"""
-_ONE = """n
-    How many cells along the axis {n}: more are cut off, missing ones are 0.
-axis
-    Along which, by number or the name of its dimension."""
-_MANY = """s
-    How many cells along each axis {n}: more are cut off, missing ones are 0.
-axes
-    Along which, by number or the name of a dimension, all by default."""
-
-
-def _axes(x: Any, axes: Any) -> list[int]:
-    """Return axes, one or several of them by number or name, counted from the front."""
-    several = axes if np.iterable(axes) and not isinstance(axes, str) else (axes,)
-    dims = x.dims if isinstance(x, Tensor) else ()
-    return [resolved_axis(axis, np.ndim(x), dims) for axis in several]
-
-
-def _transformed(function: Callable[..., Any], x: Any, sizes: list[int], **options: Any) -> NDArray[Any]:
-    if min(sizes, default=1) < 1:
-        raise InvalidValueError(f"{function.__name__}: {sizes} cells, and a transform takes 1 at least")
-    cells = np.asarray(x)
-    try:
-        found: NDArray[Any] = function(cells, **options)
-    except TypeError:
-        raise UnsupportedError(f"{function.__name__}: cells of {cells.dtype}, and it takes real ones") from None
-    except (IndexError, ValueError) as error:
-        kind = InvalidValueError if "norm" in str(error) else ShapeError
-        raise kind(f"{function.__name__} of shape {cells.shape}: {error}") from None
-    return found
-
-
-def _along_one(function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
-    def call(
-        x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
-    ) -> NDArray[Any]:
-        sizes = [] if n is None else [as_integer(n, "n")]
-        given = operand(x)
-        (along,) = _axes(given, (axis,))
-        return _transformed(function, given, sizes, n=n, axis=along, norm=norm)
-
-    return _told(call, function, what, _ONE.format(n=n), given, shown)
-
-
-def _along_many(function: Callable[..., Any], what: str, n: str, given: str, shown: str) -> Any:
-    def call(
-        x: Tensor | ArrayLike,
-        /,
-        *,
-        s: tuple[int, ...] | None = None,
-        axes: int | str | Sequence[int | str] | None = None,
-        norm: str = "backward",
-    ) -> NDArray[Any]:
-        sizes = None if s is None else as_integers(s, "s")
-        given = operand(x)
-        last = None if sizes is None else range(-len(sizes), 0)
-        along = last if axes is None else _axes(given, axes)
-        return _transformed(function, given, sizes or [], s=sizes, axes=along, norm=norm)
-
-    return _told(call, function, what, _MANY.format(n=n), given, shown)
-
-
-def _told(call: Any, function: Callable[..., Any], what: str, parameters: str, given: str, shown: str) -> Any:
-    call.__name__ = call.__qualname__ = name = function.__name__
-    call.__doc__ = _DOC.format(name=name, what=what, parameters=parameters, given=given, shown=shown)
-    return call
-
-
-fft = _along_one(
-    np.fft.fft, "the discrete Fourier transform along an axis", "go in",
-    "[0, 1, 0, 0]", "array([ 1.+0.j,  0.-1.j, -1.+0.j,  0.+1.j])",
-)  # fmt: skip
-ifft = _along_one(
-    np.fft.ifft, "the inverse of :func:`fft` along an axis", "go in",
-    "[1, -1j, -1, 1j]", "array([0.+0.j, 1.+0.j, 0.+0.j, 0.+0.j])",
-)  # fmt: skip
-rfft = _along_one(
-    np.fft.rfft, "the transform of real cells along an axis, the half that says all", "go in",
-    "[0, 1, 0, 0]", "array([ 1.+0.j,  0.-1.j, -1.+0.j])",
-)  # fmt: skip
-irfft = _along_one(
-    np.fft.irfft, "the inverse of :func:`rfft` along an axis", "come out",
-    "[1, -1j, -1]", "array([0., 1., 0., 0.])",
-)  # fmt: skip
-hfft = _along_one(
-    np.fft.hfft, "the real transform of one half of Hermitian cells along an axis", "come out",
-    "[1, 1j, -1]", "array([0., 4., 0., 0.])",
-)  # fmt: skip
-ihfft = _along_one(
-    np.fft.ihfft, "the inverse of :func:`hfft` along an axis", "go in",
-    "[0, 4, 0, 0]", "array([ 1.-0.j,  0.+1.j, -1.-0.j])",
-)  # fmt: skip
-fftn = _along_many(
-    np.fft.fftn, "the discrete Fourier transform along several axes", "go in",
-    "[[0, 1], [0, 0]]", "array([[ 1.+0.j, -1.+0.j],\n       [ 1.+0.j, -1.+0.j]])",
-)  # fmt: skip
-ifftn = _along_many(
-    np.fft.ifftn, "the inverse of :func:`fftn` along several axes", "go in",
-    "[[1, -1], [1, -1]]", "array([[0.+0.j, 1.+0.j],\n       [0.+0.j, 0.+0.j]])",
-)  # fmt: skip
-rfftn = _along_many(
-    np.fft.rfftn, "the transform of real cells along several axes, the half that says all", "go in",
-    "[[0, 1], [0, 0]]", "array([[ 1.+0.j, -1.+0.j],\n       [ 1.+0.j, -1.+0.j]])",
-)  # fmt: skip
-irfftn = _along_many(
-    np.fft.irfftn, "the inverse of :func:`rfftn` along several axes", "come out",
-    "[[1, -1], [1, -1]]", "array([[0., 1.],\n       [0., 0.]])",
-)  # fmt: skip
-
-
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
-    """Return the frequencies of the cells of a spectrum, those from 0 up first, then the negative ones.
-
+    Raises
+    ------
+    ShapeError
+        If there is no such axis, or it has no elements.
+    InvalidValueError
+        If ``norm`` is unknown, or a length is less than 1.
+    UnsupportedError
+        If elements are complex where the transform requires real ones.
+    TooLargeError
+        If the dense array would exceed the memory limit, or is far larger than the stored elements.
+    """,
+    input="""
     Parameters
     ----------
+    %(x)s
+    %(n_input)s
+    %(axis)s
+    %(result)s
+    """,
+    output="""
+    Parameters
+    ----------
+    %(x)s
+    %(n_output)s
+    %(axis)s
+    %(result)s
+    """,
+    inputs="""
+    Parameters
+    ----------
+    %(x)s
+    %(s_input)s
+    %(axes)s
+    %(result)s
+    """,
+    outputs="""
+    Parameters
+    ----------
+    %(x)s
+    %(s_output)s
+    %(axes)s
+    %(result)s
+    """,
+    frequencies="""
     n
-        How many cells.
+        Length of the signal.
     d
-        How far the cells of the signal lie apart.
+        Sample spacing of the signal.
     dtype
-        The type, float64 by default.
+        Type of the result, float64 by default.
     device
-        "cpu", or None for it.
+        "cpu" or None.
 
     Returns
     -------
@@ -183,7 +120,263 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device
     Raises
     ------
     InvalidValueError
-        If ``n`` is no integer above 0, ``d`` no number other than 0, or there is no such device.
+        If ``n`` is not a positive integer, ``d`` is not a non-zero number, or the device is unknown.
+    """,
+    shift="""
+    x
+        Tensor or array.
+    %(axes)s
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis.
+    """,
+)
+
+
+def _resolve_axes(x: Any, axes: Any) -> list[int]:
+    """Return one or several axes, by number or name, counted from the front."""
+    several = axes if np.iterable(axes) and not isinstance(axes, str) else (axes,)
+    dims = x.dims if isinstance(x, Tensor) else ()
+    return [resolved_axis(axis, np.ndim(x), dims) for axis in several]
+
+
+def _transform_axis(function: Callable[..., Any], x: Any, n: int | None, axis: int | str, norm: str) -> NDArray[Any]:
+    lengths = [] if n is None else [as_integer(n, "n")]
+    given = operand(x)
+    (along,) = _resolve_axes(given, (axis,))
+    return _transform(function, given, lengths, n=n, axis=along, norm=norm)
+
+
+def _transform_axes(function: Callable[..., Any], x: Any, s: Any, axes: Any, norm: str) -> NDArray[Any]:
+    lengths = None if s is None else as_integers(s, "s")
+    given = operand(x)
+    last = None if lengths is None else range(-len(lengths), 0)
+    along = last if axes is None else _resolve_axes(given, axes)
+    return _transform(function, given, lengths or [], s=lengths, axes=along, norm=norm)
+
+
+def _transform(function: Callable[..., Any], x: Any, lengths: list[int], **options: Any) -> NDArray[Any]:
+    """Call NumPy's transform on the dense array and translate its errors."""
+    if min(lengths, default=1) < 1:
+        raise InvalidValueError(f"{function.__name__}: lengths must be at least 1, got {lengths}")
+    dense = np.asarray(x)
+    try:
+        found: NDArray[Any] = function(dense, **options)
+    except TypeError:
+        raise UnsupportedError(f"{function.__name__}: x must be real, got {dense.dtype}") from None
+    except (IndexError, ValueError) as error:
+        kind = InvalidValueError if "norm" in str(error) else ShapeError
+        raise kind(f"{function.__name__} of shape {dense.shape}: {error}") from None
+    return found
+
+
+@_shared
+def fft(
+    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
+) -> NDArray[Any]:
+    """Return the discrete Fourier transform along an axis.
+
+    %(input)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.fft(sp.asarray([0, 1, 0, 0])).round(3)
+    array([ 1.+0.j,  0.-1.j, -1.+0.j,  0.+1.j])
+    """
+    return _transform_axis(np.fft.fft, x, n, axis, norm)
+
+
+@_shared
+def ifft(
+    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
+) -> NDArray[Any]:
+    """Return the inverse of :func:`fft` along an axis.
+
+    %(input)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.ifft(sp.asarray([1, -1j, -1, 1j])).round(3)
+    array([0.+0.j, 1.+0.j, 0.+0.j, 0.+0.j])
+    """
+    return _transform_axis(np.fft.ifft, x, n, axis, norm)
+
+
+@_shared
+def rfft(
+    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
+) -> NDArray[Any]:
+    """Return the non-negative half of the transform of real input along an axis.
+
+    %(input)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.rfft(sp.asarray([0, 1, 0, 0])).round(3)
+    array([ 1.+0.j,  0.-1.j, -1.+0.j])
+    """
+    return _transform_axis(np.fft.rfft, x, n, axis, norm)
+
+
+@_shared
+def irfft(
+    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
+) -> NDArray[Any]:
+    """Return the inverse of :func:`rfft` along an axis.
+
+    %(output)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.irfft(sp.asarray([1, -1j, -1])).round(3)
+    array([0., 1., 0., 0.])
+    """
+    return _transform_axis(np.fft.irfft, x, n, axis, norm)
+
+
+@_shared
+def hfft(
+    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
+) -> NDArray[Any]:
+    """Return the real transform of Hermitian-symmetric input along an axis.
+
+    %(output)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.hfft(sp.asarray([1, 1j, -1])).round(3)
+    array([0., 4., 0., 0.])
+    """
+    return _transform_axis(np.fft.hfft, x, n, axis, norm)
+
+
+@_shared
+def ihfft(
+    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
+) -> NDArray[Any]:
+    """Return the inverse of :func:`hfft` along an axis.
+
+    %(input)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.ihfft(sp.asarray([0, 4, 0, 0])).round(3)
+    array([ 1.-0.j,  0.+1.j, -1.-0.j])
+    """
+    return _transform_axis(np.fft.ihfft, x, n, axis, norm)
+
+
+@_shared
+def fftn(
+    x: Tensor | ArrayLike,
+    /,
+    *,
+    s: tuple[int, ...] | None = None,
+    axes: int | str | Sequence[int | str] | None = None,
+    norm: str = "backward",
+) -> NDArray[Any]:
+    """Return the discrete Fourier transform along several axes.
+
+    %(inputs)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.fftn(sp.asarray([[0, 1], [0, 0]])).round(3)
+    array([[ 1.+0.j, -1.+0.j],
+           [ 1.+0.j, -1.+0.j]])
+    """
+    return _transform_axes(np.fft.fftn, x, s, axes, norm)
+
+
+@_shared
+def ifftn(
+    x: Tensor | ArrayLike,
+    /,
+    *,
+    s: tuple[int, ...] | None = None,
+    axes: int | str | Sequence[int | str] | None = None,
+    norm: str = "backward",
+) -> NDArray[Any]:
+    """Return the inverse of :func:`fftn` along several axes.
+
+    %(inputs)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.ifftn(sp.asarray([[1, -1], [1, -1]])).round(3)
+    array([[0.+0.j, 1.+0.j],
+           [0.+0.j, 0.+0.j]])
+    """
+    return _transform_axes(np.fft.ifftn, x, s, axes, norm)
+
+
+@_shared
+def rfftn(
+    x: Tensor | ArrayLike,
+    /,
+    *,
+    s: tuple[int, ...] | None = None,
+    axes: int | str | Sequence[int | str] | None = None,
+    norm: str = "backward",
+) -> NDArray[Any]:
+    """Return the non-negative half of the transform of real input along several axes.
+
+    %(inputs)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.rfftn(sp.asarray([[0, 1], [0, 0]])).round(3)
+    array([[ 1.+0.j, -1.+0.j],
+           [ 1.+0.j, -1.+0.j]])
+    """
+    return _transform_axes(np.fft.rfftn, x, s, axes, norm)
+
+
+@_shared
+def irfftn(
+    x: Tensor | ArrayLike,
+    /,
+    *,
+    s: tuple[int, ...] | None = None,
+    axes: int | str | Sequence[int | str] | None = None,
+    norm: str = "backward",
+) -> NDArray[Any]:
+    """Return the inverse of :func:`rfftn` along several axes.
+
+    %(outputs)s
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.fft.irfftn(sp.asarray([[1, -1], [1, -1]])).round(3)
+    array([[0., 1.],
+           [0., 0.]])
+    """
+    return _transform_axes(np.fft.irfftn, x, s, axes, norm)
+
+
+@_shared
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """Return the sample frequencies of :func:`fft`: from 0 up, then the negative ones.
+
+    Parameters
+    ----------
+    %(frequencies)s
 
     Examples
     --------
@@ -194,28 +387,13 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device
     return _frequencies(np.fft.fftfreq, n, d, dtype, device)
 
 
+@_shared
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
-    """Return the frequencies of the cells of a spectrum of real cells.
+    """Return the sample frequencies of :func:`rfft`.
 
     Parameters
     ----------
-    n
-        How many cells the signal has.
-    d
-        How far they lie apart.
-    dtype
-        The type, float64 by default.
-    device
-        "cpu", or None for it.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    InvalidValueError
-        If ``n`` is no integer above 0, ``d`` no number other than 0, or there is no such device.
+    %(frequencies)s
 
     Examples
     --------
@@ -226,24 +404,13 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, devic
     return _frequencies(np.fft.rfftfreq, n, d, dtype, device)
 
 
+@_shared
 def fftshift(x: Tensor | ArrayLike, /, *, axes: int | str | Sequence[int | str] | None = None) -> Tensor:
-    """Return a spectrum with the frequency 0 in the middle, lazily and as sparse as it is.
+    """Shift the zero frequency to the middle, lazily; the result stays sparse.
 
     Parameters
     ----------
-    x
-        A tensor or array.
-    axes
-        Along which, by number or the name of a dimension, all by default.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If there is no such axis.
+    %(shift)s
 
     Examples
     --------
@@ -251,27 +418,16 @@ def fftshift(x: Tensor | ArrayLike, /, *, axes: int | str | Sequence[int | str] 
     >>> sp.fft.fftshift(sp.asarray([1, 2, 0, 0, 5])).to_numpy()
     array([0, 5, 1, 2, 0])
     """
-    return _shifted(x, axes, lambda n: n // 2)
+    return _shift(x, axes, lambda n: n // 2)
 
 
+@_shared
 def ifftshift(x: Tensor | ArrayLike, /, *, axes: int | str | Sequence[int | str] | None = None) -> Tensor:
-    """Return what :func:`fftshift` was of, lazily and as sparse as it is.
+    """Undo :func:`fftshift`, lazily; the result stays sparse.
 
     Parameters
     ----------
-    x
-        A tensor or array.
-    axes
-        Along which, by number or the name of a dimension, all by default.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If there is no such axis.
+    %(shift)s
 
     Examples
     --------
@@ -279,13 +435,13 @@ def ifftshift(x: Tensor | ArrayLike, /, *, axes: int | str | Sequence[int | str]
     >>> sp.fft.ifftshift(sp.asarray([0, 5, 1, 2, 0])).to_numpy()
     array([1, 2, 0, 0, 5])
     """
-    return _shifted(x, axes, lambda n: -(n // 2))
+    return _shift(x, axes, lambda n: -(n // 2))
 
 
-def _shifted(x: Any, axes: Any, by: Callable[[int], int]) -> Tensor:
+def _shift(x: Any, axes: Any, offset: Callable[[int], int]) -> Tensor:
     tensor = as_tensor(x)
-    along = _axes(tensor, range(tensor.ndim) if axes is None else axes)
-    return roll(tensor, tuple(by(tensor.shape[axis]) for axis in along), along) if along else tensor
+    along = _resolve_axes(tensor, range(tensor.ndim) if axes is None else axes)
+    return roll(tensor, tuple(offset(tensor.shape[axis]) for axis in along), along) if along else tensor
 
 
 def _frequencies(function: Callable[..., Any], n: int, d: float, dtype: DTypeLike | None, device: str | None) -> Tensor:

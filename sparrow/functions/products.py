@@ -14,7 +14,7 @@ from sparrow.functions.contraction import einsum
 from sparrow.functions.elementwise import named_operand
 from sparrow.functions.generation import eye
 from sparrow.functions.labels import is_labelled
-from sparrow.functions.statistics import sum as total
+from sparrow.functions.reductions import sum as total
 from sparrow.functions.views import as_tensor, broadcast_to
 from sparrow.plan import resolved_axis
 from sparrow.tensor import Tensor

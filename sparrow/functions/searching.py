@@ -2,126 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
-from sparrow.functions.statistics import Where, reduced
 from sparrow.functions.views import as_tensor
-from sparrow.tensor.operators import where as chosen
+from sparrow.tensor import Tensor
 
-__all__ = ["argmax", "argmin", "count_nonzero", "searchsorted", "where"]
-
-
-def argmax(x: Any, /, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Any:
-    """Return the first position of the largest cell, int64; NaN wins, and absent cells have the fill value.
-
-    Parameters
-    ----------
-    x
-        A tensor; or an array or a number, of which the result is NumPy's.
-    axis
-        The axis that goes; without one all cells are taken in row-major order.
-    keepdims
-        Keep it with length 1.
-    where
-        "all" cells, or the "stored" ones. Of no stored ones the position is -1.
-
-    Returns
-    -------
-    Tensor
-        A tensor; a number over all axes without ``keepdims``.
-
-    Raises
-    ------
-    ShapeError
-        If an axis is out of range, or there are no cells.
-    UnsupportedError
-        If ``x`` is none of these.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
-    >>> sp.argmax(A), sp.argmax(A, axis=1).to_numpy()
-    (np.int64(3), array([1, 0]))
-    """
-    return reduced("argmax", x, where, axis=axis, keepdims=keepdims)
-
-
-def argmin(x: Any, /, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Any:
-    """Return the first position of the smallest cell, int64; NaN wins, and absent cells have the fill value.
-
-    Parameters
-    ----------
-    x
-        A tensor; or an array or a number, of which the result is NumPy's.
-    axis
-        The axis that goes; without one all cells are taken in row-major order.
-    keepdims
-        Keep it with length 1.
-    where
-        "all" cells, or the "stored" ones. Of no stored ones the position is -1.
-
-    Returns
-    -------
-    Tensor
-        A tensor; a number over all axes without ``keepdims``.
-
-    Raises
-    ------
-    ShapeError
-        If an axis is out of range, or there are no cells.
-    UnsupportedError
-        If ``x`` is none of these.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
-    >>> sp.argmin(A), sp.argmin(A, axis=1).to_numpy()
-    (np.int64(5), array([0, 2]))
-    """
-    return reduced("argmin", x, where, axis=axis, keepdims=keepdims)
-
-
-def count_nonzero(x: Any, /, axis: int | str | Sequence[int | str] | None = None, *, keepdims: bool = False) -> Any:
-    """Return how many cells are not 0, int64.
-
-    Parameters
-    ----------
-    x
-        A tensor; or an array or a number, of which the result is NumPy's.
-    axis
-        The axes that go: an integer, a tuple, or all by default.
-    keepdims
-        Keep them with length 1.
-
-    Returns
-    -------
-    Tensor
-        A tensor; a number over all axes without ``keepdims``.
-
-    Raises
-    ------
-    ShapeError
-        If an axis is out of range or named twice.
-    UnsupportedError
-        If ``x`` is none of these.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
-    >>> sp.count_nonzero(A), sp.count_nonzero(A, axis=1).to_numpy()
-    (np.int64(3), array([1, 2]))
-    """
-    given: Any = tuple(axis) if isinstance(axis, list) else axis  # NumPy knows nothing of names
-    return np.count_nonzero(operand(x), axis=given, keepdims=keepdims)
+__all__ = ["searchsorted", "where"]
 
 
 def searchsorted(
@@ -174,26 +65,26 @@ def searchsorted(
 
 
 def where(condition: Any, x1: Any, x2: Any, /) -> Any:
-    """Return the cells of ``x1`` where ``condition`` holds and those of ``x2`` elsewhere; shapes broadcast.
+    """Return elements of ``x1`` where ``condition`` is True and of ``x2`` elsewhere.
 
     Parameters
     ----------
     condition
-        A tensor, array or number, of booleans or of what is not 0.
+        Tensor, array or number; non-zero means True.
     x1, x2
-        Tensors, arrays or numbers.
+        Tensors, arrays or numbers; shapes broadcast.
 
     Returns
     -------
     Tensor
-        Lazy where all three are tensors or numbers; an array at once where one is an array that leaves nothing sparse.
+        Lazy; an array, at once, if an array operand leaves nothing sparse.
 
     Raises
     ------
     ShapeError
         If the shapes do not broadcast.
     UnsupportedError
-        If none is a tensor, or one is no operand.
+        If none is a tensor, or one is not an operand.
 
     Examples
     --------
@@ -203,4 +94,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Any:
     array([[0, 2],
            [0, 4]])
     """
-    return chosen(condition, x1, x2)
+    tensor = next((each for each in (condition, x1, x2) if isinstance(each, Tensor)), None)
+    if tensor is None:
+        raise UnsupportedError("where: one argument must be a tensor, got none: use NumPy for dense arrays")
+    return tensor._cells(np.where, condition, x1, x2)

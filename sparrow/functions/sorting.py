@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from sparrow import engines
-from sparrow.core.schema import as_integer, check_dtype
-from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.core.schema import as_integer
+from sparrow.errors import InvalidValueError
 from sparrow.functions.manipulation import concat
 from sparrow.functions.views import as_tensor, flip, moveaxis
-from sparrow.plan import Cast, accumulated, map_cells, names_along, resolved_axis, sorted_lines
+from sparrow.plan import Cast, map_cells, names_along, resolved_axis, sorted_lines
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
-__all__ = ["argsort", "cumulative_prod", "cumulative_sum", "diff", "sort"]
+__all__ = ["argsort", "diff", "sort"]
 
 
 def sort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable: bool = True) -> Tensor:
@@ -110,85 +109,6 @@ def argsort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stab
     return np.flip(cells.shape[axis] - 1 - turned, axis)
 
 
-def cumulative_sum(
-    tensor: Tensor, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
-) -> NDArray[Any]:
-    """Return the sum of each line along an axis up to each cell: an array, at once.
-
-    A running total is dense after the first entry of a line, so there is nothing sparse to keep; the entries are
-    streamed into the array.
-
-    Parameters
-    ----------
-    tensor
-        Of at least one dimension.
-    axis
-        Along which; it may be left out where there is one.
-    dtype
-        In which cells are added up; NumPy's choice by default.
-    include_initial
-        Start each line with the 0 that it has before its first cell.
-
-    Returns
-    -------
-    ndarray
-        Of the shape of the tensor, one longer along the axis with ``include_initial``.
-
-    Raises
-    ------
-    ShapeError
-        If there is no such axis, or several and none is named.
-    TooLargeError
-        If the array would pass the memory limit.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.cumulative_sum(sp.asarray([[0, 2, 0], [1, 0, 1]]), axis=1)
-    array([[0, 2, 2],
-           [1, 1, 2]])
-    """
-    return _totals(tensor, np.add, axis, dtype, include_initial)
-
-
-def cumulative_prod(
-    tensor: Tensor, axis: int | str | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
-) -> NDArray[Any]:
-    """Return the product of each line along an axis up to each cell: an array, at once.
-
-    Parameters
-    ----------
-    tensor
-        Of at least one dimension.
-    axis
-        Along which; it may be left out where there is one.
-    dtype
-        In which cells are multiplied; NumPy's choice by default.
-    include_initial
-        Start each line with the 1 that it has before its first cell.
-
-    Returns
-    -------
-    ndarray
-        Of the shape of the tensor, one longer along the axis with ``include_initial``.
-
-    Raises
-    ------
-    ShapeError
-        If there is no such axis, or several and none is named.
-    TooLargeError
-        If the array would pass the memory limit.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.cumulative_prod(sp.asarray([[1, 2, 3], [4, 0, 5]]), axis=1)
-    array([[1, 2, 6],
-           [4, 0, 0]])
-    """
-    return _totals(tensor, np.multiply, axis, dtype, include_initial)
-
-
 def diff(
     tensor: Tensor, axis: int | str = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
@@ -248,20 +168,3 @@ def _by_position(tensor: Tensor, axis: int) -> Tensor:
     if names.pop(axis, None) is None:
         return tensor
     return Tensor(map_cells(Cast(scan.schema.dtype), [scan]).named(names))
-
-
-def _totals(
-    tensor: Tensor, ufunc: np.ufunc, axis: int | str | None, dtype: DTypeLike | None, include_initial: bool
-) -> NDArray[Any]:
-    tensor = as_tensor(tensor)
-    if axis is None and tensor.ndim != 1:
-        raise ShapeError(f"say axis=: along which of the axes of shape {tensor.shape}")
-    node = accumulated(
-        tensor.__sparrow_scan__(),
-        ufunc,
-        resolved_axis(0 if axis is None else axis, tensor.ndim, tensor.dims),
-        None if dtype is None else check_dtype(dtype),
-        ufunc.identity if check_flag("include_initial", include_initial) else None,
-    )
-    totals: NDArray[Any] = engines.array(node)
-    return totals

@@ -10,11 +10,11 @@ from numpy.typing import DTypeLike
 from sparrow.core.schema import as_integers
 from sparrow.errors import AxisError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
+from sparrow.functions.dense_linalg import call_dense
 from sparrow.functions.elementwise import operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
-from sparrow.linalg.factorizations import of_cells
 from sparrow.plan import resolved_axis
 from sparrow.tensor import Tensor
 
@@ -95,7 +95,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     if np.ndim(given) < 2:
         raise AxisError(f"matrix_norm takes matrices, got shape {np.shape(given)}")
     if isinstance(given, Tensor) and (ord in (2, -2, "nuc") or (ord in (1, np.inf) and _hollow(given))):
-        return of_cells(np.linalg.matrix_norm, given, keepdims=keepdims, ord=ord)
+        return call_dense(np.linalg.matrix_norm, given, keepdims=keepdims, ord=ord)
     return np.linalg.matrix_norm(given, keepdims=keepdims, ord=ord)  # type: ignore[arg-type]
 
 

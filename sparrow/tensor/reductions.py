@@ -1,35 +1,299 @@
-"""What tensors do along axes: sums, means, extremes and their positions."""
+"""Reductions of tensors along axes, with and without NaN, and running totals."""
 
 from __future__ import annotations
 
 from typing import Any, Self, TypeAlias
 
-from numpy.typing import ArrayLike, DTypeLike
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow import engines
-from sparrow.plan import Axis, Where, reduction
+from sparrow.core.indexing import broadcast_shapes
+from sparrow.core.schema import check_dtype
+from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.interop.conversion import check_fill
+from sparrow.plan import Axis, Scan, Where, accumulated, map_cells, reduction, resolved_axis
+from sparrow.runtime.docs import SharedText
 from sparrow.runtime.validation import check_flag
-from sparrow.tensor import masked
-from sparrow.tensor.base import Base
-from sparrow.tensor.results import into
+from sparrow.tensor.base import Base, as_scan
+from sparrow.tensor.ufuncs import write_out
 
 __all__ = ["Reductions"]
 
 Mask: TypeAlias = "Where | ArrayLike | Base"
-"""Which cells a reduction looks at: "all", the "stored" ones, or those that a mask names."""
+"""The elements that a reduction includes: "all", the "stored" ones, or those where a mask is True."""
+
+_MASK_IDENTITIES = {"sum": 0, "prod": 1, "any": False, "all": True, "mean": 0}
+_COMBINE_INITIAL = {
+    "sum": np.add, "prod": np.multiply, "any": np.logical_or, "all": np.logical_and,
+    "min": np.minimum, "max": np.maximum, "nanmin": np.fmin, "nanmax": np.fmax,
+}  # fmt: skip
+_EXTREMES = ("min", "max", "nanmin", "nanmax")
+
+_shared = SharedText(
+    axis="""
+    axis
+        Axes to reduce: one or a tuple, by number or name; all by default.
+    """,
+    dtype="""
+    dtype
+        Type of the computation and of the result; NumPy's choice by default.
+    """,
+    ddof="""
+    dtype
+        Floating type of the computation.
+    ddof, correction
+        Number subtracted from the divisor: NumPy's name and that of the array API; pass one of them.
+    """,
+    keepdims="""
+    keepdims
+        Keep the reduced axes with length 1.
+    """,
+    initial="""
+    initial
+        Value that takes part beside the elements.
+    """,
+    where="""
+    where
+        "all" elements or the "stored" ones; for sum, prod, mean, min, max, any, all and count also a boolean mask that
+        broadcasts to the shape. A mask of min or max requires ``initial``.
+    """,
+    stored="""
+    where
+        "all" elements or the "stored" ones.
+    """,
+    out="""
+    out
+        Array or tensor of the result's shape to write the result to.
+    """,
+    result="""
+    Returns
+    -------
+    Tensor or scalar
+        A lazy tensor; a NumPy scalar if no axis is left.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is out of range or repeated.
+    InvalidValueError
+        If ``keepdims`` is not a bool, or ``where`` is unknown.
+    """,
+    typed_result="""
+    %(result)s
+    UnsupportedError
+        If ``dtype`` would drop imaginary parts.
+    """,
+    ddof_result="""
+    Returns
+    -------
+    Tensor or scalar
+        A lazy tensor; a NumPy scalar if no axis is left.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is out of range or repeated.
+    InvalidValueError
+        If ``keepdims`` is not a bool, ``where`` is unknown, or both ``ddof`` and ``correction`` are passed.
+    UnsupportedError
+        If ``dtype`` is not a floating type.
+    """,
+    extreme_result="""
+    Returns
+    -------
+    Tensor or scalar
+        A lazy tensor; a NumPy scalar if no axis is left.
+
+    Raises
+    ------
+    ShapeError
+        If an axis is out of range or repeated, or the tensor has no elements.
+    InvalidValueError
+        If ``keepdims`` is not a bool, or ``where`` is unknown.
+    """,
+    position="""
+    axis
+        Axis to search; by default all elements in row-major order.
+    keepdims
+        Keep the reduced axes with length 1.
+    where
+        "all" elements or the "stored" ones; the position is -1 where none is stored.
+    """,
+    position_result="""
+    Returns
+    -------
+    Tensor or scalar
+        Positions, int64: a lazy tensor; a NumPy scalar without ``axis`` and ``keepdims``.
+
+    Raises
+    ------
+    ShapeError
+        If the axis is out of range, or the tensor has no elements.
+    InvalidValueError
+        If ``keepdims`` is not a bool, or ``where`` is unknown.
+    UnsupportedError
+        If ``axis`` is a tuple, or a flat position may exceed 2^63 - 1.
+    """,
+    nanposition_result="""
+    Returns
+    -------
+    Tensor or scalar
+        Positions, int64: a lazy tensor; a NumPy scalar without ``axis`` and ``keepdims``.
+
+    Raises
+    ------
+    ShapeError
+        If the axis is out of range, or the tensor has no elements.
+    InvalidValueError
+        If a line holds only NaN, or may do so where absent elements are NaN, unless ``where="stored"``: at once or,
+        for a lazy result, when it is computed. Also if ``keepdims`` is not a bool, or ``where`` is unknown.
+    UnsupportedError
+        If ``axis`` is a tuple, or a flat position may exceed 2^63 - 1.
+    """,
+    sum_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(dtype)s
+    %(keepdims)s
+    %(initial)s
+    %(where)s
+    %(out)s
+
+    %(typed_result)s
+    """,
+    mean_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(dtype)s
+    %(keepdims)s
+    %(where)s
+    %(out)s
+
+    %(typed_result)s
+    """,
+    var_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(ddof)s
+    %(keepdims)s
+    %(stored)s
+    %(out)s
+
+    %(ddof_result)s
+    """,
+    min_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(keepdims)s
+    %(initial)s
+    %(where)s
+    %(out)s
+
+    %(extreme_result)s
+    """,
+    any_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(keepdims)s
+    %(where)s
+    %(out)s
+
+    %(result)s
+    """,
+    count_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(keepdims)s
+    %(where)s
+
+    %(result)s
+    """,
+    argmin_like="""
+    Parameters
+    ----------
+    %(position)s
+    %(out)s
+
+    %(position_result)s
+    """,
+    nansum_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(dtype)s
+    %(keepdims)s
+    %(stored)s
+
+    %(typed_result)s
+    """,
+    nanvar_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(ddof)s
+    %(keepdims)s
+    %(stored)s
+
+    %(ddof_result)s
+    """,
+    nanmin_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(keepdims)s
+    %(stored)s
+
+    %(extreme_result)s
+    """,
+    nanargmin_like="""
+    Parameters
+    ----------
+    %(position)s
+
+    %(nanposition_result)s
+    """,
+    accumulation="""
+    Parameters
+    ----------
+    axis
+        Axis to accumulate along; by default all elements in row-major order, which gives shape (size,).
+    dtype
+        Type of the computation; NumPy's choice by default.
+    out
+        Array or tensor of the result's shape to write the result to.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ShapeError
+        If there is no such axis.
+    TooLargeError
+        If the array would exceed the memory limit.
+    """,
+)
 
 
+@_shared
 class Reductions(Base):
-    """Reductions of a tensor: a NumPy scalar over all axes, else a lazy tensor.
+    """Reductions of a tensor: a NumPy scalar over all axes, otherwise a lazy tensor.
 
-    Absent cells take part with the fill value, counted exactly; ``where="stored"`` looks at entries only.
-    Over all axes with ``keepdims=True`` the result is a tensor too: which of them a call gives depends on the axes,
-    so that the type is ``Self | Any``.
+    Absent elements take part with the fill value and are counted exactly; ``where="stored"`` includes stored elements
+    only. ``keepdims=True`` gives a tensor over all axes too, hence the type ``Self | Any``.
     """
 
     __slots__ = ()
 
-    def _reduced(
+    def _reduce(
         self,
         name: str,
         axis: Axis,
@@ -40,14 +304,18 @@ class Reductions(Base):
         out: Any = None,
         **options: Any,
     ) -> Self | Any:
+        """Return the reduction of that name, see :func:`sparrow.plan.reduction`, with NumPy's masks and ``out=``."""
         keepdims = check_flag("keepdims", keepdims)
-        cells: Any = "all" if where is True else where
-        if initial is not None or not isinstance(cells, str):
-            return into(out, masked.reduced(self, name, axis, keepdims, cells, initial, options), name)
-        node = reduction(self.__sparrow_scan__(), name, axis, keepdims, cells, **options)  # type: ignore[arg-type]
+        included: Any = "all" if where is True else where
+        if initial is not None or not isinstance(included, str):
+            found = _reduce_masked(self, name, axis, keepdims, included, initial, options)
+            return write_out(out, found, name)
+        node = reduction(self.__sparrow_scan__(), name, axis, keepdims, included, **options)  # type: ignore[arg-type]
         found = self._of(node) if node.axes else engines.scalars([node])[0]
-        whole = name == "mean" and self.dtype.kind in "biu"  # NumPy cuts off fractions where all are integers
-        return found if out is None else into(out, found, name, "unsafe" if whole else "same_kind")
+        if out is None:
+            return found
+        truncates = name == "mean" and self.dtype.kind in "biu"  # as NumPy does for integers throughout
+        return write_out(out, found, name, "unsafe" if truncates else "same_kind")
 
     def sum(
         self,
@@ -59,50 +327,22 @@ class Reductions(Base):
         where: Mask = "all",
         out: Any = None,
     ) -> Self | Any:
-        """Return the sum of cells, in NumPy's type; integers wrap.
+        """Return the sum of elements.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        dtype
-            The type that cells are cast to first, and that of the result.
-        keepdims
-            Keep them with length 1.
-        initial
-            What takes part beside the cells.
-        where
-            "all" cells, or the "stored" ones; a group without entries then gives 0;
-            or a mask that broadcasts to the shape, of cells to look at.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
+        Integers wrap on overflow. The sum over no elements is 0.
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
-        UnsupportedError
-            If ``dtype`` drops the imaginary parts of complex cells.
+        %(sum_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
-        >>> A.sum()
-        np.int64(7)
-        >>> A.sum(axis=0).to_numpy()
-        array([5, 2])
-        >>> A.sum(0, "float32").to_numpy()
-        array([5., 2.], dtype=float32)
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.sum(A), A.sum(axis=0).to_numpy()
+        (np.int64(4), array([ 3,  2, -1]))
+        >>> A.sum(0, "float32").dtype
+        dtype('float32')
         """
-        return self._reduced("sum", axis, keepdims, where, initial=initial, out=out, dtype=dtype)
+        return self._reduce("sum", axis, keepdims, where, initial=initial, out=out, dtype=dtype)
 
     def prod(
         self,
@@ -114,46 +354,20 @@ class Reductions(Base):
         where: Mask = "all",
         out: Any = None,
     ) -> Self | Any:
-        """Return the product of cells, in NumPy's type; integers wrap.
+        """Return the product of elements.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        dtype
-            The type that cells are cast to first, and that of the result.
-        keepdims
-            Keep them with length 1.
-        initial
-            What takes part beside the cells.
-        where
-            "all" cells, or the "stored" ones; a group without entries then gives 1;
-            or a mask that broadcasts to the shape, of cells to look at.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
+        Integers wrap on overflow. The product over no elements is 1.
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
-        UnsupportedError
-            If ``dtype`` drops the imaginary parts of complex cells.
+        %(sum_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
-        >>> A.prod(), A.prod(where="stored")
-        (np.int64(0), np.int64(10))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.prod(A), A.prod(where="stored")
+        (np.int64(0), np.int64(-6))
         """
-        return self._reduced("prod", axis, keepdims, where, initial=initial, out=out, dtype=dtype)
+        return self._reduce("prod", axis, keepdims, where, initial=initial, out=out, dtype=dtype)
 
     def mean(
         self,
@@ -164,48 +378,21 @@ class Reductions(Base):
         where: Mask = "all",
         out: Any = None,
     ) -> Self | Any:
-        """Return the mean: the sum divided by the number of cells, or of entries under ``where="stored"``.
+        """Return the mean: the sum divided by the number of elements.
 
-        A group without members gives NaN, without a warning.
+        Under ``where="stored"`` the divisor is the number of stored elements. The mean of no elements is NaN, without a
+        warning.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        dtype
-            The type that cells are cast to first, and that of the result.
-        keepdims
-            Keep them with length 1.
-        where
-            "all" cells, or the "stored" ones; a group without entries then gives NaN;
-            or a mask that broadcasts to the shape, of cells to look at.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
-
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
-        UnsupportedError
-            If ``dtype`` drops the imaginary parts of complex cells.
+        %(mean_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
-        >>> A.mean(axis=1).to_numpy()
-        array([1. , 0. , 2.5])
-        >>> A.mean(where="stored")
-        np.float64(3.5)
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> A.mean(axis=0).to_numpy(), float(sp.mean(A, where="stored"))
+        (array([ 1.5,  1. , -0.5]), 1.3333333333333333)
         """
-        return self._reduced("mean", axis, keepdims, where, out=out, dtype=dtype)
+        return self._reduce("mean", axis, keepdims, where, out=out, dtype=dtype)
 
     def var(
         self,
@@ -218,48 +405,20 @@ class Reductions(Base):
         where: Where = "all",
         out: Any = None,
     ) -> Self | Any:
-        """Return the variance, divided by the number of members less ``ddof``.
+        """Return the variance: the mean squared distance from the mean.
 
-        A group of no more than ``ddof`` members gives NaN, without a warning.
+        The result is NaN, without a warning, where the divisor is not positive.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        dtype
-            The floating type that cells are cast to first.
-        ddof, correction
-            What is taken off the number of members: NumPy's name and that of the array standard, one of them.
-        keepdims
-            Keep them with length 1.
-        where
-            "all" cells, or the "stored" ones; the members are then the entries.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
-
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If ``keepdims`` is no bool, ``where`` neither "all" nor "stored", or both ``ddof`` and ``correction`` are
-            given.
-        UnsupportedError
-            If ``dtype`` has no fractions.
+        %(var_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.asarray([[0, 2], [4, 0]])
-        >>> A.var(axis=1).to_numpy(), A.var(axis=1, ddof=1).to_numpy()
-        (array([1., 4.]), array([2., 8.]))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.var(A, axis=0).to_numpy(), A.var(axis=0, ddof=1).to_numpy()
+        (array([2.25, 1.  , 0.25]), array([4.5, 2. , 0.5]))
         """
-        return self._reduced(
+        return self._reduce(
             "var", axis, keepdims, where, out=out, dtype=dtype, ddof=ddof or None, correction=correction
         )
 
@@ -274,264 +433,124 @@ class Reductions(Base):
         where: Where = "all",
         out: Any = None,
     ) -> Self | Any:
-        """Return the standard deviation, the root of :meth:`var`.
+        """Return the standard deviation, the square root of the variance.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        dtype
-            The floating type that cells are cast to first.
-        ddof, correction
-            What is taken off the number of members: NumPy's name and that of the array standard, one of them.
-        keepdims
-            Keep them with length 1.
-        where
-            "all" cells, or the "stored" ones; the members are then the entries.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
+        The result is NaN, without a warning, where the divisor is not positive.
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If ``keepdims`` is no bool, ``where`` neither "all" nor "stored", or both ``ddof`` and ``correction`` are
-            given.
-        UnsupportedError
-            If ``dtype`` has no fractions.
+        %(var_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.asarray([[0, 2], [4, 0]])
-        >>> A.std(axis=1).to_numpy(), A.std(where="stored")
-        (array([1., 2.]), np.float64(1.0))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.std(A, axis=0).to_numpy(), float(A.std(where="stored"))
+        (array([1.5, 1. , 0.5]), 1.699673171197595)
         """
-        return self._reduced(
+        return self._reduce(
             "std", axis, keepdims, where, out=out, dtype=dtype, ddof=ddof or None, correction=correction
         )
 
     def min(
         self, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Mask = "all", out: Any = None
     ) -> Self | Any:
-        """Return the smallest value; NaN wins.
+        """Return the smallest element; NaN if there is one.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        keepdims
-            Keep them with length 1.
-        initial
-            What takes part beside the cells.
-        where
-            "all" cells, or the "stored" ones; a group without entries then gives the fill value;
-            or a mask that broadcasts to the shape, of cells to look at.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
+        Under ``where="stored"`` a group without stored elements gives the fill value.
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice, or there are no cells.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
+        %(min_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
-        >>> A.min(), A.min(where="stored")
-        (np.int64(0), np.int64(2))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.min(A), A.min(axis=0).to_numpy()
+        (np.int64(-1), array([ 0,  0, -1]))
         >>> A.min(axis=1, keepdims=True).shape
-        (3, 1)
+        (2, 1)
         """
-        return self._reduced("min", axis, keepdims, where, initial=initial, out=out)
+        return self._reduce("min", axis, keepdims, where, initial=initial, out=out)
 
     def max(
         self, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Mask = "all", out: Any = None
     ) -> Self | Any:
-        """Return the largest value; NaN wins.
+        """Return the largest element; NaN if there is one.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        keepdims
-            Keep them with length 1.
-        initial
-            What takes part beside the cells.
-        where
-            "all" cells, or the "stored" ones; a group without entries then gives the fill value;
-            or a mask that broadcasts to the shape, of cells to look at.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
+        Under ``where="stored"`` a group without stored elements gives the fill value.
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice, or there are no cells.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
+        %(min_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
-        >>> A.max(), A.max(axis=1).to_numpy()
-        (np.int64(5), array([2, 0, 5]))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.max(A), A.max(axis=1, where="stored").to_numpy()
+        (np.int64(3), array([2, 3]))
         """
-        return self._reduced("max", axis, keepdims, where, initial=initial, out=out)
+        return self._reduce("max", axis, keepdims, where, initial=initial, out=out)
 
     def any(self, axis: Axis = None, *, keepdims: bool = False, where: Mask = "all", out: Any = None) -> Self | Any:
-        """Return whether a cell is not 0.
+        """Return whether any element is non-zero.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        keepdims
-            Keep them with length 1.
-        where
-            "all" cells, or the "stored" ones; a group without entries then gives False;
-            or a mask that broadcasts to the shape, of cells to look at.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
+        False over no elements.
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
+        %(any_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
-        >>> A.any(), A.any(axis=1).to_numpy()
-        (np.True_, array([ True, False,  True]))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.any(A), A.any(axis=1).to_numpy()
+        (np.True_, array([ True,  True]))
         """
-        return self._reduced("any", axis, keepdims, where, out=out)
+        return self._reduce("any", axis, keepdims, where, out=out)
 
     def all(self, axis: Axis = None, *, keepdims: bool = False, where: Mask = "all", out: Any = None) -> Self | Any:
-        """Return whether no cell is 0.
+        """Return whether all elements are non-zero.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        keepdims
-            Keep them with length 1.
-        where
-            "all" cells, or the "stored" ones; a group without entries then gives True;
-            or a mask that broadcasts to the shape, of cells to look at.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
+        True over no elements.
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
+        %(any_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
-        >>> A.all(), A.all(where="stored")
-        (np.False_, np.True_)
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.all(A), A.all(axis=1, where="stored").to_numpy()
+        (np.False_, array([ True,  True]))
         """
-        return self._reduced("all", axis, keepdims, where, out=out)
+        return self._reduce("all", axis, keepdims, where, out=out)
 
     def count(self, axis: Axis = None, *, keepdims: bool = False, where: Mask = "all") -> Self | Any:
-        """Return the number of cells that differ from fill, int64; over all axes it reads footers only.
+        """Return the number of elements that differ from the fill value, int64.
 
-        Parameters
-        ----------
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        keepdims
-            Keep them with length 1.
-        where
-            "all" cells or the "stored" ones, which count the same; or a mask that broadcasts to the shape, of cells
-            to look at.
+        Over all axes of a stored tensor this reads file footers only.
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
+        %(count_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 2], [1, 0]], [2, 5], shape=(3, 2))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
         >>> A.count(), A.count(axis=0).to_numpy()
-        (np.int64(2), array([1, 1]))
+        (np.int64(3), array([1, 1, 1]))
         """
-        return self._reduced("count", axis, keepdims, where)
+        return self._reduce("count", axis, keepdims, where)
 
     def norm(self, ord: float = 2, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
-        """Return the norm of the cells as one vector, whatever the number of axes.
+        """Return the vector norm of the elements, over any number of axes.
+
+        The norm of no elements is 0.
 
         Parameters
         ----------
         ord
-            A number p for the root of the sum of the p-th powers of the magnitudes; ``np.inf`` for the largest of them,
-            ``-np.inf`` for the smallest, 0 for the number of cells that are not 0. Of a negative p a cell of 0
-            makes the norm 0.
-        axis
-            The axes that go: an integer, a tuple, or all by default.
-        keepdims
-            Keep them with length 1.
-        where
-            "all" cells, or the "stored" ones; a group without entries then gives 0.
+            p, for the p-th root of the sum of the p-th powers of magnitudes; ``inf`` and ``-inf`` for the largest and
+            smallest magnitude, 0 for the number of non-zero elements. With a negative p an element of 0 gives 0.
+        %(axis)s
+        %(keepdims)s
+        %(stored)s
 
-        Returns
-        -------
-        Tensor or scalar
-            A lazy tensor; where no axis is left, a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If an axis is out of range or named twice.
-        InvalidValueError
-            If there is no such ``ord``, ``keepdims`` is no bool, or ``where`` neither "all" nor "stored".
+        %(result)s
 
         Examples
         --------
@@ -540,97 +559,257 @@ class Reductions(Base):
         >>> A.norm(), A.norm(np.inf), A.norm(1, axis=0).to_numpy()
         (np.float64(5.0), np.float64(4.0), array([7., 0.]))
         """
-        return self._reduced("norm", axis, keepdims, where, ord=ord)
+        return self._reduce("norm", axis, keepdims, where, ord=ord)
 
     def argmin(
         self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all", out: Any = None
     ) -> Self | Any:
-        """Return the first position of the smallest cell along an axis, or its flat position, int64.
+        """Return the first position of the smallest element.
 
-        NaN wins, and so does the fill where a cell is absent.
+        NaN counts as that element; so does the fill value where an element is absent.
 
-        Parameters
-        ----------
-        axis
-            The axis that goes; without one the position is that in all cells in row-major order.
-        keepdims
-            Keep it, or all of them, with length 1.
-        where
-            "all" cells, or the "stored" ones; -1 stands for no entries then.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
-
-        Returns
-        -------
-        Tensor or scalar
-            Positions, int64: a lazy tensor; without ``axis`` and ``keepdims`` a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If the axis is out of range, or there are no cells.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
-        UnsupportedError
-            If ``axis`` is a tuple, or a flat position may pass 2^63 - 1.
+        %(argmin_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 0], [1, 3]], [-3, -1], shape=(1, 4))
-        >>> A.argmin(), A.argmin(axis=0).to_numpy()
-        (np.int64(1), array([0, 0, 0, 0]))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.argmin(A), A.argmin(axis=1).to_numpy()
+        (np.int64(5), array([0, 2]))
         """
-        return self._reduced("argmin", axis, keepdims, where, out=out)
+        return self._reduce("argmin", axis, keepdims, where, out=out)
 
     def argmax(
         self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all", out: Any = None
     ) -> Self | Any:
-        """Return the first position of the largest cell along an axis, or its flat position, int64.
+        """Return the first position of the largest element.
 
-        NaN wins, and so does the fill where a cell is absent.
+        NaN counts as that element; so does the fill value where an element is absent.
 
-        Parameters
-        ----------
-        axis
-            The axis that goes; without one the position is that in all cells in row-major order.
-        keepdims
-            Keep it, or all of them, with length 1.
-        where
-            "all" cells, or the "stored" ones; -1 stands for no entries then.
-        out
-            An array or a tensor of the result's shape to write to, which is returned then.
-
-        Returns
-        -------
-        Tensor or scalar
-            Positions, int64: a lazy tensor; without ``axis`` and ``keepdims`` a NumPy scalar.
-
-        Raises
-        ------
-        ShapeError
-            If the axis is out of range, or there are no cells.
-        InvalidValueError
-            If ``keepdims`` is no bool, or ``where`` is no choice there is.
-        UnsupportedError
-            If ``axis`` is a tuple, or a flat position may pass 2^63 - 1.
+        %(argmin_like)s
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.from_coords([[0, 0], [1, 3]], [-3, -1], shape=(1, 4))
-        >>> A.argmax(), A.argmax(where="stored")
-        (np.int64(0), np.int64(3))
+        >>> A = sp.asarray([[0, 2, 0], [3, 0, -1]])
+        >>> sp.argmax(A), A.argmax(axis=1).to_numpy()
+        (np.int64(3), array([1, 0]))
         """
-        return self._reduced("argmax", axis, keepdims, where, out=out)
+        return self._reduce("argmax", axis, keepdims, where, out=out)
+
+    # -- ignoring NaN ---------------------------------------------------------------------------
+
+    def nansum(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+    ) -> Self | Any:
+        """Return the sum of the elements, ignoring NaN.
+
+        The sum over no elements is 0.
+
+        %(nansum_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nansum(), A.nansum(axis=0).to_numpy()
+        (np.float64(4.0), array([4., 0.]))
+        """
+        return self._reduce("nansum", axis, keepdims, where, dtype=dtype)
+
+    def nanprod(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+    ) -> Self | Any:
+        """Return the product of the elements, ignoring NaN.
+
+        The product over no elements is 1.
+
+        %(nansum_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nanprod(), A.nanprod(where="stored")
+        (np.float64(0.0), np.float64(3.0))
+        """
+        return self._reduce("nanprod", axis, keepdims, where, dtype=dtype)
+
+    def nanmean(
+        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+    ) -> Self | Any:
+        """Return the mean of the elements, ignoring NaN.
+
+        The mean of no elements is NaN, without a warning.
+
+        %(nansum_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nanmean(axis=1).to_numpy(), A.nanmean(where="stored")
+        (array([1. , 1.5]), np.float64(2.0))
+        """
+        return self._reduce("nanmean", axis, keepdims, where, dtype=dtype)
+
+    def nanvar(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        ddof: float = 0,
+        correction: float | None = None,
+        keepdims: bool = False,
+        where: Where = "all",
+    ) -> Self | Any:
+        """Return the variance of the elements, ignoring NaN.
+
+        The result is NaN, without a warning, where the divisor is not positive.
+
+        %(nanvar_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nanvar(axis=1).to_numpy(), A.nanvar(where="stored")
+        (array([0.  , 2.25]), np.float64(1.0))
+        """
+        return self._reduce("nanvar", axis, keepdims, where, dtype=dtype, ddof=ddof or None, correction=correction)
+
+    def nanstd(
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        ddof: float = 0,
+        correction: float | None = None,
+        keepdims: bool = False,
+        where: Where = "all",
+    ) -> Self | Any:
+        """Return the standard deviation of the elements, ignoring NaN.
+
+        The result is NaN, without a warning, where the divisor is not positive.
+
+        %(nanvar_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nanstd(axis=1).to_numpy(), A.nanstd(where="stored")
+        (array([0. , 1.5]), np.float64(1.0))
+        """
+        return self._reduce("nanstd", axis, keepdims, where, dtype=dtype, ddof=ddof or None, correction=correction)
+
+    def nanmin(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return the smallest element, ignoring NaN; NaN if all are.
+
+        Under ``where="stored"`` a group without stored elements gives the fill value.
+
+        %(nanmin_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nanmin(axis=0).to_numpy(), A.nanmin(where="stored")
+        (array([1., 0.]), np.float64(1.0))
+        """
+        return self._reduce("nanmin", axis, keepdims, where)
+
+    def nanmax(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return the largest element, ignoring NaN; NaN if all are.
+
+        Under ``where="stored"`` a group without stored elements gives the fill value.
+
+        %(nanmin_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nanmax(), A.nanmax(axis=1).to_numpy()
+        (np.float64(3.0), array([1., 3.]))
+        """
+        return self._reduce("nanmax", axis, keepdims, where)
+
+    def nanargmin(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return the first position of the smallest element, ignoring NaN.
+
+        %(nanargmin_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nanargmin(), A.nanargmin(axis=1).to_numpy()
+        (np.int64(3), array([0, 1]))
+        """
+        return self._reduce("nanargmin", axis, keepdims, where)
+
+    def nanargmax(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+        """Return the first position of the largest element, ignoring NaN.
+
+        %(nanargmin_like)s
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray([[1.0, np.nan], [3.0, 0.0]])
+        >>> A.nanargmax(), A.nanargmax(axis=1).to_numpy()
+        (np.int64(2), array([0, 0]))
+        """
+        return self._reduce("nanargmax", axis, keepdims, where)
+
+    # -- running totals -------------------------------------------------------------------------
+
+    def cumsum(self, axis: int | str | None = None, dtype: DTypeLike | None = None, out: Any = None) -> NDArray[Any]:
+        """Return the cumulative sum of the elements, a dense array.
+
+        %(accumulation)s
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0, 2, 0], [1, 0, 1]]).cumsum(axis=1)
+        array([[0, 2, 2],
+               [1, 1, 2]])
+        """
+        return self._accumulate(np.add, axis, dtype, out)
+
+    def cumprod(self, axis: int | str | None = None, dtype: DTypeLike | None = None, out: Any = None) -> NDArray[Any]:
+        """Return the cumulative product of the elements, a dense array.
+
+        %(accumulation)s
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[3, 2, 0], [1, 4, 1]]).cumprod(axis=1)
+        array([[3, 6, 0],
+               [1, 4, 4]])
+        """
+        return self._accumulate(np.multiply, axis, dtype, out)
+
+    def _accumulate(self, ufunc: np.ufunc, axis: int | str | None, dtype: DTypeLike | None, out: Any) -> NDArray[Any]:
+        node = accumulated(
+            self.__sparrow_scan__(),
+            ufunc,
+            None if axis is None else resolved_axis(axis, self.ndim, self.dims),
+            None if dtype is None else check_dtype(dtype),
+        )
+        totals: NDArray[Any] = write_out(out, engines.array(node), f"np.{ufunc.__name__}.accumulate")
+        return totals
 
     def describe(self) -> dict[str, Any]:
-        """Return statistics of all cells and of the stored ones by name, in one scan.
+        """Return summary statistics of all elements and of the stored ones, in one scan.
 
         Returns
         -------
         dict
-            ``nnz``, ``density``, ``min``, ``max``, ``sum``, ``mean`` and ``std``, the extremes where there are cells;
+            ``nnz``, ``density``, ``min``, ``max``, ``sum``, ``mean`` and ``std`` (the extremes if there are elements);
             ``stored_min``, ``stored_max``, ``stored_mean`` and ``stored_std``.
 
         Examples
@@ -649,3 +828,61 @@ class Reductions(Base):
             reduction(scan, plain[name], where="stored" if name.startswith("stored_") else "all") for name in names
         ]
         return dict(zip(names, engines.scalars(nodes), strict=True))
+
+
+# -- masks and initial values --------------------------------------------------------------------
+
+
+def _reduce_masked(
+    tensor: Any, name: str, axis: Any, keepdims: bool, where: Any, initial: Any, options: dict[str, Any]
+) -> Any:
+    """Return a reduction with NumPy's ``where=`` mask and ``initial=``, as lazy as without.
+
+    Elements that the mask excludes become the identity of the reduction.
+    """
+    if isinstance(where, str):
+        return _reduce_from_initial(tensor, name, axis, keepdims, where, initial, options)
+    if name in ("min", "max") and initial is None:
+        raise InvalidValueError(f"{name}: a mask for where= requires initial=, the result of an empty selection")
+    if name not in ("count", *_MASK_IDENTITIES) and initial is None:
+        raise UnsupportedError(
+            f"{name}: where= must be 'all' or 'stored', got a mask: sum, prod, mean, min, max, any, all and count "
+            "accept one"
+        )
+    mask = _as_mask(tensor, where)
+    if name in _MASK_IDENTITIES:
+        identity: Any = _MASK_IDENTITIES[name]
+    else:
+        identity = tensor.fill_value if name == "count" else check_fill(initial, tensor.dtype)
+    selected = tensor._of(map_cells(np.where, [mask, tensor.__sparrow_scan__(), identity]))
+    if name != "mean":
+        return _reduce_from_initial(selected, name, axis, keepdims, "all", initial, options)
+    dtype = options.get("dtype") or (np.float64 if tensor.dtype.kind in "biu" else tensor.dtype)
+    total = selected.sum(axis, np.float32 if dtype == np.float16 else dtype, keepdims=keepdims)
+    with np.errstate(all="ignore"):
+        return (total / type(tensor)(mask.source, mask.view).sum(axis, keepdims=keepdims)).astype(dtype)
+
+
+def _as_mask(tensor: Base, where: Any) -> Scan:
+    """Return a mask as a scan of the tensor's shape."""
+    scan = as_scan(where)
+    if scan.schema.dtype != bool:
+        raise InvalidValueError(f"where= must be 'all', 'stored' or a boolean mask, got dtype {scan.schema.dtype}")
+    if broadcast_shapes([scan.schema.shape, tensor.shape]) != tensor.shape:
+        raise ShapeError(f"where= of shape {scan.schema.shape} does not broadcast to {tensor.shape}")
+    return scan if scan.schema.shape == tensor.shape else scan.then(scan.view.broadcast_to(tensor.shape))
+
+
+def _reduce_from_initial(
+    tensor: Any, name: str, axis: Any, keepdims: bool, where: str, initial: Any, options: dict[str, Any]
+) -> Any:
+    if initial is None:
+        return tensor._reduce(name, axis, keepdims, where, **options)
+    if name in _EXTREMES:
+        start = check_fill(initial, tensor.dtype)
+        if not tensor.size:  # the initial value alone, in the shape of any reduction
+            return tensor._reduce("count", axis, keepdims, "all").astype(tensor.dtype) + start
+    found = tensor._reduce(name, axis, keepdims, where, **options)
+    start = check_fill(initial, np.dtype(complex) if name in ("any", "all") else found.dtype)
+    with np.errstate(all="ignore"):
+        return _COMBINE_INITIAL[name](found, start).astype(found.dtype)

@@ -1,25 +1,27 @@
-"""NumPy's ufuncs called with tensors: their arguments, and their methods over reductions and cumulative sums."""
+"""NumPy's ufuncs and their methods on tensors, ``out=`` and operators in place included."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow.core.schema import check_dtype
-from sparrow.errors import UnsupportedError
+from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.plan import Output, resolved_axis
 from sparrow.tensor.base import Base
 from sparrow.tensor.products import matmul
-from sparrow.tensor.results import into
 
-__all__ = ["applied", "is_operand"]
+__all__ = ["NUMPY_FUNCTIONS", "apply_ufunc", "cast_in_place", "is_operand", "write_out"]
 
-_KNOWN = (Base, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+"""NumPy's functions that tensors support, with what implements them: filled by :mod:`sparrow.functions.numpy`."""
+
+_OPERAND_TYPES = (Base, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 _REDUCTIONS = {
     np.add: "sum",
     np.multiply: "prod",
@@ -30,77 +32,79 @@ _REDUCTIONS = {
     np.logical_and: "all",
     np.logical_or: "any",
 }
-_CUMULATIVE = {np.add: "cumsum", np.multiply: "cumprod"}
+_ACCUMULATIONS = {np.add: "cumsum", np.multiply: "cumprod"}
 
 
 def is_operand(obj: Any) -> bool:
-    """Return whether this is something that tensors are combined with, cell by cell."""
-    return isinstance(obj, _KNOWN) or is_foreign_sparse(obj)
+    """Return whether an object can be an operand of element-wise functions."""
+    return isinstance(obj, _OPERAND_TYPES) or is_foreign_sparse(obj)
 
 
-def applied(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
-    """Return what a ufunc, or one of its methods, makes of operands: ``__array_ufunc__``.
+def apply_ufunc(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
+    """Apply a ufunc, or one of its methods, as ``__array_ufunc__`` does.
 
     Parameters
     ----------
     tensor
-        A tensor, whose kind the result is of.
+        Tensor whose class the result has.
     ufunc, method, inputs, options
-        As NumPy gives them.
+        Arguments of ``__array_ufunc__``.
 
     Raises
     ------
     UnsupportedError
-        If one is no operand, or the method or an option is none that tensors take.
+        If an input is not an operand, or tensors do not support the method or an option.
     """
-    strange = [operand for operand in inputs if not is_operand(operand)]
-    if any(hasattr(type(operand), "__array_ufunc__") for operand in strange):
+    unknown = [operand for operand in inputs if not is_operand(operand)]
+    if any(hasattr(type(operand), "__array_ufunc__") for operand in unknown):
         return NotImplemented
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
-    if strange:
+    if unknown:
         raise UnsupportedError(
-            f"{name}: {type(strange[0]).__name__} {strange[0]!r} is no operand: use tensors, arrays and numbers"
+            f"{name}: operands must be tensors, arrays or numbers, got {type(unknown[0]).__name__} {unknown[0]!r}"
         )
     outs = options.pop("out", None) or (None,) * ufunc.nout
     casting = options.get("casting", "same_kind")
     if not any(isinstance(operand, Base) or is_foreign_sparse(operand) for operand in inputs):
-        found = getattr(ufunc, method)(*inputs, **options)  # the tensor is where it is to be written
+        found = getattr(ufunc, method)(*inputs, **options)  # the tensor is among the outputs
     elif method == "__call__":
-        found = _called(tensor, ufunc, inputs, outs, name, options)
+        found = _call(tensor, ufunc, inputs, outs, name, options)
     elif method == "outer":
-        found = _called(tensor, ufunc, _crossed(tensor, *inputs), outs, name, options)
+        found = _call(tensor, ufunc, _expand_outer(tensor, *inputs), outs, name, options)
     elif method == "reduce" and ufunc in _REDUCTIONS:
-        found = _reduced(_REDUCTIONS[ufunc], inputs[0], **options)
-    elif method == "accumulate" and ufunc in _CUMULATIVE:
-        found = getattr(inputs[0], _CUMULATIVE[ufunc])(options.get("axis", 0), options.get("dtype"))
+        found = _reduce(_REDUCTIONS[ufunc], inputs[0], **options)
+    elif method == "accumulate" and ufunc in _ACCUMULATIONS:
+        found = getattr(inputs[0], _ACCUMULATIONS[ufunc])(options.get("axis", 0), options.get("dtype"))
     elif method == "accumulate":
-        found = _accumulated(ufunc, inputs[0], **options)
+        found = _accumulate_dense(ufunc, inputs[0], **options)
     else:
-        raise UnsupportedError(f"{name} is not supported on sparse tensors: A.to_numpy() where it fits")
+        raise _unsupported(name)
     if not isinstance(found, tuple):
-        return into(outs[0], found, name, casting)
-    return tuple(into(out, one, name, casting) for out, one in zip(outs, found, strict=True))
+        return write_out(outs[0], found, name, casting)
+    return tuple(write_out(out, one, name, casting) for out, one in zip(outs, found, strict=True))
 
 
-def _called(
+def _unsupported(name: str) -> UnsupportedError:
+    return UnsupportedError(f"{name} is not supported on sparse tensors: use A.to_numpy() if it fits in memory")
+
+
+def _call(
     tensor: Any, ufunc: np.ufunc, inputs: Sequence[Any], outs: Sequence[Any], name: str, options: dict[str, Any]
 ) -> Any:
-    """Return what a ufunc makes of its operands: one result, or as many as it has."""
+    """Return the result of a ufunc, or a tuple of its results."""
     given = dict(options)
     dtype, casting, where = given.pop("dtype", None), given.pop("casting", "same_kind"), given.pop("where", True)
-    for ignored, usual in (("order", "K"), ("subok", True)):  # of how arrays lie in memory, and of their classes
-        if given.get(ignored) in (usual, None, "C", "F", "A", True, False):
+    for ignored, default in (("order", "K"), ("subok", True)):  # memory layout and subclasses of arrays
+        if given.get(ignored) in (default, None, "C", "F", "A", True, False):
             given.pop(ignored, None)
-    along = {"axis": given.pop("axis")} if ufunc is np.vecdot and "axis" in given else {}
+    axis = {"axis": given.pop("axis")} if ufunc is np.vecdot and "axis" in given else {}
     if given:
-        raise UnsupportedError(
-            f"{name}({next(iter(given))}=) is not supported on sparse tensors: A.to_numpy() where it fits"
-        )
+        raise _unsupported(f"{name}({next(iter(given))}=)")
     if ufunc.signature is not None:
-        own = matmul if ufunc is np.matmul else tensor._functions.get(ufunc)
+        own = matmul if ufunc is np.matmul else NUMPY_FUNCTIONS.get(ufunc)
         if own is None:
-            raise UnsupportedError(f"{name} is not supported on sparse tensors: A.to_numpy() where it fits")
-        product = own(*(tensor._taken_in(operand) for operand in inputs), **along)
+            raise _unsupported(name)
+        product = own(*(tensor._taken_in(operand) for operand in inputs), **axis)
         return product if dtype is None else product.astype(check_dtype(dtype))
     if dtype is not None or "casting" in options:
         inputs = _cast(ufunc, inputs, None if dtype is None else check_dtype(dtype), casting)
@@ -110,19 +114,13 @@ def _called(
         found = (tensor._cells(ufunc, *inputs),)
     if where is not True:
         if any(out is None for out in outs):
-            raise UnsupportedError(f"{name}(where=) needs out=, whose cells stay where the condition does not hold")
+            raise UnsupportedError(f"{name}(where=) requires out=, whose elements stay where the condition is False")
         found = tuple(tensor._cells(np.where, where, one, out) for one, out in zip(found, outs, strict=True))
     return found if ufunc.nout > 1 else found[0]
 
 
 def _cast(ufunc: np.ufunc, inputs: Sequence[Any], dtype: np.dtype[Any] | None, casting: Any) -> list[Any]:
-    """Return operands in the types in which a ufunc computes a result of a type.
-
-    Raises
-    ------
-    UnsupportedError
-        If it has no such form, or needs a change of type that is not allowed.
-    """
+    """Return the operands cast to the types of the ufunc's loop for a result type."""
     operands = [np.asarray(one) if isinstance(one, list | tuple) else one for one in inputs]
     types = [type(one) if type(one) in (int, float, complex) else _dtype_of(one) for one in operands]
     signature = None if dtype is None else (*(None for _ in operands), *(dtype for _ in range(ufunc.nout)))
@@ -141,10 +139,10 @@ def _dtype_of(operand: Any) -> np.dtype[Any]:
     return found
 
 
-def _crossed(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two operands so that each cell of one meets each of the other: new axes behind those of the first.
+def _expand_outer(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    """Return two operands that broadcast to the outer product: the left one with new axes behind its own.
 
-    Nothing of this goes by name: dimensions of the second that the first has too are named anew.
+    Dimensions of the right operand that the left one has too are renamed, so that none are matched by name.
     """
     given = (np.asarray(x) if isinstance(x, list | tuple) else x for x in (left, right))
     one, other = map(tensor._taken_in, given)
@@ -156,8 +154,8 @@ def _crossed(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
     return (one[(..., *(None,) * np.ndim(other))] if np.ndim(one) else one), other
 
 
-def _accumulated(ufunc: np.ufunc, tensor: Any, axis: int = 0, dtype: DTypeLike | None = None) -> NDArray[Any]:
-    """Return what NumPy accumulates, which is dense by nature, as sums are."""
+def _accumulate_dense(ufunc: np.ufunc, tensor: Any, axis: int = 0, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Return NumPy's accumulation of the dense array."""
     along = resolved_axis(axis, tensor.ndim, tensor.dims)
     try:
         return ufunc.accumulate(np.asarray(tensor), along, dtype)
@@ -165,7 +163,7 @@ def _accumulated(ufunc: np.ufunc, tensor: Any, axis: int = 0, dtype: DTypeLike |
         raise UnsupportedError(f"np.{ufunc.__name__}.accumulate: {error}") from None
 
 
-def _reduced(
+def _reduce(
     own: str,
     tensor: Any,
     axis: Any = 0,
@@ -175,9 +173,69 @@ def _reduced(
     casting: Any = None,
     **given: Any,
 ) -> Any:
-    """Return a reduction under NumPy's arguments of ``reduce``, whose axis is the first by default."""
+    """Return a reduction with the arguments of ``ufunc.reduce``, whose default axis is 0."""
     if dtype is not None:
         tensor = tensor.astype(dtype)
         if own in ("sum", "prod"):
             given["dtype"] = dtype
-    return tensor._reduced(own, axis, keepdims, where, **given)
+    return tensor._reduce(own, axis, keepdims, where, **given)
+
+
+# -- results that are written to something -------------------------------------------------------
+
+
+def write_out(out: Any, result: Any, name: str, casting: Any = "same_kind") -> Any:
+    """Write a result to ``out``, which keeps its type and fill value, and return that; without one the result.
+
+    Parameters
+    ----------
+    out
+        Array, writable tensor or None.
+    result
+        Tensor, array or number.
+    name
+        Name of the operation, for errors.
+    casting
+        Casts allowed, as in ``numpy.can_cast``.
+
+    Raises
+    ------
+    UnsupportedError
+        If ``out`` is neither an array nor a tensor, or the result cannot be cast to its type.
+    ShapeError
+        If the shapes differ.
+    ReadOnlyError
+        If ``out`` is a read-only tensor.
+    """
+    if out is None:
+        return result
+    if not isinstance(out, np.ndarray | Base):
+        raise UnsupportedError(f"{name}: out= must be an array or a tensor, got {type(out).__name__}")
+    _check_target(out, result, name, casting)
+    out[...] = result.to_numpy() if isinstance(out, np.ndarray) and isinstance(result, Base) else result  # type: ignore[index,attr-defined]
+    return out
+
+
+def cast_in_place(target: Any, result: Any, name: str) -> Any:
+    """Return the result of an operator in place on a tensor that is not writable: cast to the type of the tensor.
+
+    Raises
+    ------
+    UnsupportedError
+        If the result cannot be cast to the type of the target.
+    ShapeError
+        If the shapes differ.
+    """
+    _check_target(target, result, name, "same_kind")
+    return result.astype(target.dtype)
+
+
+def _check_target(target: Any, result: Any, name: str, casting: Any) -> None:
+    given = np.asarray(result).dtype if not hasattr(result, "dtype") else result.dtype
+    if not np.can_cast(given, target.dtype, casting):
+        raise UnsupportedError(
+            f"{name}: a result of {given} cannot be cast to {target.dtype} of the target: use A = A.astype(...) first, "
+            "or an out= of that type"
+        )
+    if np.shape(result) != target.shape:
+        raise ShapeError(f"{name}: the target must have shape {np.shape(result)}, got {target.shape}")

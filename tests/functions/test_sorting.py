@@ -122,7 +122,7 @@ def test_what_is_refused() -> None:
         sp.sort(A, 2)
     with pytest.raises(np.exceptions.AxisError):
         sp.sort(sp.asarray(5))
-    with pytest.raises(ShapeError, match=r"say axis=.*\(3, 3\)"):
+    with pytest.raises(ShapeError, match=r"axis= is required .*\(3, 3\)"):
         sp.cumulative_sum(A)
     with pytest.raises(UnsupportedError, match="imaginary"):
         sp.asarray([1j]).cumsum(dtype=float)

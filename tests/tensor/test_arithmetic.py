@@ -271,7 +271,7 @@ def test_values_are_found_among_all_cells() -> None:
 
 
 def test_a_ragged_list_is_no_operand() -> None:
-    with pytest.raises(UnsupportedError, match=r"is no operand: .*inhomogeneous"):
+    with pytest.raises(UnsupportedError, match=r"is not an operand: .*inhomogeneous"):
         np.add(sp.asarray([[1, 2]]), [[1], [1, 2]])
 
 

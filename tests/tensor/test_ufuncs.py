@@ -238,7 +238,7 @@ def test_operands_of_other_classes_get_their_turn() -> None:
     assert B == ("radd", A)
     refused: list[Callable[[], Any]] = [lambda: A - own, lambda: A == "x", lambda: A * None, lambda: A + object()]
     for call in refused:
-        with pytest.raises(UnsupportedError, match="is no operand"):
+        with pytest.raises(UnsupportedError, match="operands must be tensors, arrays or numbers"):
             call()
     with pytest.raises(TypeError):
         A + Fraction(1, 2)
@@ -265,7 +265,7 @@ def test_reshape_and_astype_take_numpys_arguments() -> None:
     assert other is not A
     agree(other, a)
     assert A.astype(float) is A
-    with pytest.raises(UnsupportedError, match="does not allow float64 to become int64"):
+    with pytest.raises(UnsupportedError, match="does not allow a cast from float64 to int64"):
         A.astype(int, casting="safe")
     calls: list[Callable[[], Any]] = [
         lambda: A.astype(int, casting="x"),

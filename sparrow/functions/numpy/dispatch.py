@@ -1,8 +1,7 @@
-"""NumPy's functions that work on tensors, ``np.concatenate([A, B])`` among them, and what does them.
+"""The table of NumPy's functions that work on tensors: ``np.concatenate([A, B])``, ``np.linalg.norm(A)``, ...
 
-Of any other NumPy's function a tensor says that it is not supported. Those that reduce are in
-:mod:`sparrow.tensor.numpy_reductions`; functions of cells need no list, they come as ufuncs. What here is not NumPy's
-way of naming arguments of a function of ``sp`` is in :mod:`sparrow.functions.numpy.functions`.
+Importing this module registers the table for ``__array_function__``. What is not in it raises; what is dense by nature
+(the rest of ``np.linalg`` and ``np.fft``) is computed by NumPy on the dense array.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -78,9 +78,10 @@ from sparrow.functions.numpy.functions import (
     vstack,
 )
 from sparrow.functions.products import matmul, matrix_power, multi_dot, vecdot
-from sparrow.functions.searching import searchsorted
+from sparrow.functions.reductions import cumulative_prod, cumulative_sum
+from sparrow.functions.searching import searchsorted, where
 from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
-from sparrow.functions.sorting import argsort, cumulative_prod, cumulative_sum, diff, sort
+from sparrow.functions.sorting import argsort, diff, sort
 from sparrow.functions.views import (
     as_tensor,
     broadcast_arrays,
@@ -93,43 +94,82 @@ from sparrow.functions.views import (
     swapaxes,
     unstack,
 )
-from sparrow.plan import resolved_axis
+from sparrow.plan import Axis, resolved_axis
 from sparrow.tensor import Tensor
-from sparrow.tensor.operators import where
-from sparrow.tensor.results import into
-from sparrow.tensor.signatures import called_as
+from sparrow.tensor.ufuncs import NUMPY_FUNCTIONS, write_out
 
-__all__: list[str] = []
+__all__ = ["Adapted"]
 
-_NOT_GIVEN = object()
+_UNSET = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """An implementation that is called with the arguments of NumPy's function, ``out=`` included.
+
+    Parameters
+    ----------
+    function
+        Takes NumPy's first argument first and the others by name.
+    a2
+        The implementation's name of NumPy's parameter ``a2``.
+    """
+
+    function: Callable[..., Any]
+    a2: str = "a2"
+
+    def to(self, numpy_function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the implementation with the signature of NumPy's function.
+
+        It raises ``UnsupportedError`` for an argument, other than NumPy's default, that it does not accept.
+        """
+        signature = inspect.signature(numpy_function)
+        first = next(iter(signature.parameters))
+        function, accepted = self.function, inspect.signature(self.function).parameters
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs).arguments
+            out = None if "out" in accepted else given.pop("out", None)
+            options = {}
+            for name, value in given.items():
+                if name == first or value is signature.parameters[name].default:
+                    continue
+                target = self.a2 if name == "a2" else name
+                if target not in accepted:
+                    raise UnsupportedError(
+                        f"np.{numpy_function.__name__}({name}=) is not supported on sparse tensors: omit it, or use "
+                        "A.to_numpy() if it fits in memory"
+                    )
+                options[target] = value
+            return write_out(out, function(given[first], **options), f"np.{numpy_function.__name__}")
+
+        return call
 
 
 def _array_equal(a: Any, b: Any) -> bool:
-    """Return whether shapes and cells are equal."""
+    """Return whether shapes and elements are equal."""
     one, other = as_tensor(a), as_tensor(b)
     return one.shape == other.shape and bool((one == other).all())
 
 
 def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    """Return whether both are views of one tensor: an array is always a copy of the cells of a tensor."""
+    """Return whether both are views of one tensor; arrays never share memory with one."""
     return isinstance(a, Tensor) and isinstance(b, Tensor) and a._base is b._base
 
 
 def _trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None) -> Any:
-    """Return the sums of diagonals."""
     found = diagonal(a, offset, axis1, axis2)
     return found.sum(None if found.ndim == 1 else -1, dtype=dtype)
 
 
 def _sort(tensor: Tensor, axis: int | None = -1, kind: str | None = None, stable: bool | None = None) -> Tensor:
-    """Return the cells in order, whatever the kind: equal values cannot be told apart; of no axis as a vector."""
+    """Sort along an axis, or all elements; ``kind`` is ignored, since equal values are indistinguishable."""
     return sort(reshape(tensor, -1)) if axis is None else sort(tensor, axis)
 
 
 def _where(condition: Any, *choices: Any) -> Any:
-    """Return the cells of one or the other, or without these the positions at which the condition holds."""
     if len(choices) == 1:
-        raise InvalidValueError("np.where takes both choices or none: say what the other cells are")
+        raise InvalidValueError("np.where requires both x and y or neither, got one")
     return where(condition, *choices) if choices else nonzero(condition)
 
 
@@ -151,7 +191,9 @@ def _meshgrid(
     *xi: Any, copy: bool = True, sparse: bool = False, indexing: Literal["xy", "ij"] = "xy"
 ) -> tuple[Tensor, ...]:
     if sparse:
-        raise UnsupportedError("np.meshgrid(sparse=True) is not supported on sparse tensors: A[:, None], B[None, :]")
+        raise UnsupportedError(
+            "np.meshgrid(sparse=True) is not supported on sparse tensors: use A[:, None], B[None, :]"
+        )
     return meshgrid(*xi, indexing=indexing)
 
 
@@ -167,13 +209,13 @@ def _ravel(a: Tensor, order: Literal["C", "F", "A"] = "C") -> Tensor:
     return reshape(a, -1, order=order)
 
 
-def _clip(a: Any, a_min: Any = _NOT_GIVEN, a_max: Any = _NOT_GIVEN, min: Any = None, max: Any = None) -> Any:
-    """Return the cells limited, with NumPy's names for the limits or those of the standard."""
-    if a_min is _NOT_GIVEN and a_max is _NOT_GIVEN:
+def _clip(a: Any, a_min: Any = _UNSET, a_max: Any = _UNSET, min: Any = None, max: Any = None) -> Any:
+    """Clip with NumPy's names of the limits or those of the array API."""
+    if a_min is _UNSET and a_max is _UNSET:
         return clip(a, min, max)
     if min is not None or max is not None:
-        raise InvalidValueError("np.clip takes a_min and a_max, or min and max, not both")
-    return clip(a, *(None if limit is _NOT_GIVEN else limit for limit in (a_min, a_max)))
+        raise InvalidValueError("np.clip: pass a_min and a_max, or min and max, not both")
+    return clip(a, *(None if limit is _UNSET else limit for limit in (a_min, a_max)))
 
 
 def _size(a: Tensor, axis: int | tuple[int, ...] | None = None) -> int:
@@ -183,24 +225,24 @@ def _size(a: Tensor, axis: int | tuple[int, ...] | None = None) -> int:
     return math.prod(a.shape[resolved_axis(one, a.ndim)] for one in axes)
 
 
-def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what NumPy's function of types or arrays does, of the types of tensors."""
+def _on_dtypes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return NumPy's function of dtypes or arrays, applied to the dtypes of tensors."""
     return lambda *given: function(*(np.empty(0, one.dtype) if isinstance(one, Tensor) else one for one in given))
 
 
-def _joined(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Return what joins tensors, with NumPy's type of the result and its place."""
+def _with_dtype_and_out(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Return a function of tensors with NumPy's ``dtype=``, ``casting=`` and ``out=`` added."""
 
     def call(*args: Any, dtype: DTypeLike | None = None, casting: Any = "same_kind", out: Any = None, **kw: Any) -> Any:
         found = function(*args, **kw)
         name = f"np.{function.__name__}"
-        return into(out, found if dtype is None else found.astype(dtype, casting=casting), name, casting)
+        return write_out(out, found if dtype is None else found.astype(dtype, casting=casting), name, casting)
 
     return call
 
 
-def _like(value: Any) -> Callable[..., Tensor]:
-    """Return what makes tensors of one value, whatever ``order=`` and ``subok=`` say of arrays in memory."""
+def _constant_like(value: Any) -> Callable[..., Tensor]:
+    """Return ``np.zeros_like`` or its kin; ``order=`` and ``subok=`` are ignored."""
 
     def call(
         a: Any, dtype: Any = None, order: Any = None, subok: Any = None, shape: Any = None, device: str | None = None
@@ -225,31 +267,31 @@ def _flatnonzero(a: Tensor) -> NDArray[np.int64]:
     return nonzero(reshape(a, -1))[0]
 
 
-def _last_diagonal(x: Tensor, offset: int = 0) -> Tensor:
+def _matrix_diagonal(x: Tensor, offset: int = 0) -> Tensor:
     return diagonal(x, offset, -2, -1) if x.ndim > 2 else diagonal(x, offset)
 
 
-def _last_trace(x: Tensor, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
+def _matrix_trace(x: Tensor, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
     return _trace(x, offset, *((-2, -1) if x.ndim > 2 else (0, 1)), dtype=dtype)
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
-    """Return the sums of products over the last axis of one and the last but one of the other."""
+    """Contract the last axis of ``a`` with the second to last of ``b``."""
     if not np.ndim(a) or not np.ndim(b):
         found = _scaled(a, b)
     else:
         found = tensordot(a, b, axes=([np.ndim(a) - 1], [max(np.ndim(b) - 2, 0)]))
-    return into(out, found, "np.dot")
+    return write_out(out, found, "np.dot")
 
 
 def _scaled(a: Any, b: Any) -> Any:
-    """Return a product with a number, which has a type of its own here."""
+    """Return a product with a scalar, which keeps its own dtype here."""
     one, other = (each if isinstance(each, Tensor) else np.asarray(each) for each in (a, b))
     return np.multiply(one, other)
 
 
 def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
-    return into(out, multi_dot(arrays), "np.linalg.multi_dot")
+    return write_out(out, multi_dot(arrays), "np.linalg.multi_dot")
 
 
 def _inner(a: Any, b: Any) -> Any:
@@ -266,12 +308,12 @@ def _einsum(
     casting: Any = "safe",
     **own: Any,
 ) -> Any:
-    """Return sums of products, with NumPy's rule of which types operands may be cast to."""
+    """Return :func:`sparrow.einsum` with NumPy's ``casting=`` rule and ``out=``."""
     given = [each.dtype for each in operands if isinstance(each, Tensor | np.ndarray)]
     if dtype is not None and not all(np.can_cast(each, dtype, casting) for each in given):
         names = ", ".join(map(str, given))
         raise UnsupportedError(f"np.einsum: casting={casting!r} does not allow {names} to become {np.dtype(dtype)}")
-    return into(out, einsum(*operands, dtype=dtype, **own), "np.einsum")
+    return write_out(out, einsum(*operands, dtype=dtype, **own), "np.einsum")
 
 
 def _vdot(a: Any, b: Any) -> Any:
@@ -279,14 +321,14 @@ def _vdot(a: Any, b: Any) -> Any:
 
 
 def _matvec(a: Any, b: Any) -> Any:
-    """Return the products of matrices and vectors."""
+    """Return matrix-vector products over the last axes."""
     b = b if isinstance(b, Tensor) else check_array(b, "np.matvec: x2")
     _check_matrices(a, "np.matvec: x1")
     return matmul(a, b) if np.ndim(b) < 2 else matmul(a, b[..., None])[..., 0]
 
 
 def _vecmat(a: Any, b: Any) -> Any:
-    """Return the products of vectors, their conjugates, and matrices."""
+    """Return vector-matrix products, with conjugated vectors, over the last axes."""
     rows = a if isinstance(a, Tensor) else check_array(a, "np.vecmat: x1")
     rows = np.conj(rows) if rows.dtype.kind == "c" else rows
     _check_matrices(b, "np.vecmat: x2")
@@ -295,68 +337,65 @@ def _vecmat(a: Any, b: Any) -> Any:
 
 def _check_matrices(given: Any, what: str) -> None:
     if np.ndim(given) < 2:
-        raise ShapeError(f"{what} of shape {np.shape(given)} is no matrix")
+        raise ShapeError(f"{what} must have at least 2 dimensions, got shape {np.shape(given)}")
 
 
-def _vectors(x1: Any, x2: Any) -> Tensor:
+def _outer_of_vectors(x1: Any, x2: Any) -> Tensor:
     if np.ndim(x1) != 1 or np.ndim(x2) != 1:
-        raise ShapeError(f"np.linalg.outer takes two vectors, got shapes {np.shape(x1)} and {np.shape(x2)}")
+        raise ShapeError(f"np.linalg.outer: operands must be vectors, got shapes {np.shape(x1)} and {np.shape(x2)}")
     return outer(x1, x2)
 
 
 def _diagflat(v: Any, k: int = 0) -> Tensor:
-    """Return the matrix with the cells on a diagonal."""
     return diag(reshape(v, -1), k)
 
 
 def _extract(condition: Any, arr: Any) -> Any:
-    """Return the cells at which a condition holds, as a vector."""
     return compress(reshape(condition, -1) if isinstance(condition, Tensor) else np.ravel(condition), arr)
 
 
 def _rollaxis(a: Tensor, axis: int, start: int = 0) -> Tensor:
-    """Return the view with an axis before another, or as the last one."""
     at = resolved_axis(axis, a.ndim)
     to = a.ndim if start == a.ndim else resolved_axis(start, a.ndim)
     return moveaxis(a, at, to - (at < to))
 
 
 def _angle(z: Tensor, deg: bool = False) -> Any:
-    """Return the angles of complex numbers; pi where a real one is negative."""
+    """Return the angles of complex numbers; pi for negative real ones."""
     found = np.arctan2(z.imag if z.dtype.kind == "c" else 0, z.real)
     return np.rad2deg(found) if deg else found
 
 
 def _take(a: Tensor, indices: Any, axis: int | None = None, mode: Literal["raise", "clip", "wrap"] = "raise") -> Any:
-    """Return slices by their numbers; those out of range are refused, or the nearest, or counted round and round."""
+    """Return slices at positions; out of range they raise, are clipped or wrap around."""
     if mode == "raise":
         return take(a, indices, axis)
     if mode not in ("clip", "wrap"):
-        raise InvalidValueError(f"mode={mode!r} must be 'raise', 'clip' or 'wrap'")
+        raise InvalidValueError(f"mode must be 'raise', 'clip' or 'wrap', got {mode!r}")
     size = a.size if axis is None else a.shape[resolved_axis(axis, a.ndim)]
     places = np.asarray(indices)
     if places.size and not size:
-        raise IndexingError("np.take: there is nothing to take from an axis of size 0")
+        raise IndexingError("np.take: cannot take elements from an axis of size 0")
     return take(a, places.clip(0, size - 1) if mode == "clip" else places % max(size, 1), axis)
 
 
-def _of_cells(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of cells that NumPy has, but not as a ufunc."""
+def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an element-wise function of NumPy that is not a ufunc."""
     return lambda x: x._cells(function, x)
 
 
-def _without_nan(accumulated: Callable[..., Any], neutral: int) -> Callable[..., Any]:
-    """Return what accumulates cells, of which NaN do not count."""
+def _ignoring_nan(accumulate: Callable[..., Any], neutral: int) -> Callable[..., Any]:
+    """Return a cumulative function that treats NaN as its neutral element."""
 
     def call(a: Tensor, axis: int | None = None, dtype: DTypeLike | None = None) -> Any:
-        cells = where(np.isnan(a), np.asarray(neutral, a.dtype), a) if a.dtype.kind in "fc" else a
-        return accumulated(cells, axis, dtype)
+        values = where(np.isnan(a), np.asarray(neutral, a.dtype), a) if a.dtype.kind in "fc" else a
+        return accumulate(values, axis, dtype)
 
     return call
 
 
 def _dense(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return NumPy's function of the dense cells of tensors: what it makes is dense by nature."""
+    """Return NumPy's function applied to dense arrays: its result is dense by nature."""
     signature = inspect.signature(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -365,154 +404,228 @@ def _dense(function: Callable[..., Any]) -> Callable[..., Any]:
         for name, one in bound.arguments.items():
             if isinstance(one, Tensor):
                 bound.arguments[name] = np.asarray(one)
-        return into(out, function(*bound.args, **bound.kwargs), f"np.{function.__name__}")
+        return write_out(out, function(*bound.args, **bound.kwargs), f"np.{function.__name__}")
 
     return call
 
 
-_OWN: dict[Any, Callable[..., Any]] = {
-    np.allclose: all_close,
-    np.angle: _angle,
-    np.amax: Tensor.max,
-    np.amin: Tensor.min,
-    np.append: append,
-    np.argsort: _argsort,
-    np.argwhere: argwhere,
-    np.around: Tensor.round,
-    np.array_split: array_split,
-    np.astype: _astype,
-    np.average: average,
-    np.broadcast_to: broadcast_to,
-    np.column_stack: column_stack,
-    np.compress: compress,
-    np.copy: _copy,
-    np.cumulative_prod: cumulative_prod,
-    np.cumulative_sum: cumulative_sum,
-    np.delete: delete,
-    np.diag: diag,
-    np.diagflat: _diagflat,
-    np.diagonal: diagonal,
-    np.diff: diff,
-    np.digitize: digitize,
-    np.dstack: dstack,
-    np.expand_dims: expand_dims,
-    np.flatnonzero: _flatnonzero,
-    np.flip: flip,
-    np.fliplr: fliplr,
-    np.flipud: flipud,
-    np.histogram: histogram,
-    np.interp: interp,
-    np.intersect1d: of_sets(np.intersect1d),
-    np.isclose: isclose,
-    np.isin: _isin,
-    np.kron: kron,
-    np.linalg.diagonal: _last_diagonal,
-    np.linalg.matrix_transpose: matrix_transpose,
-    np.linalg.trace: _last_trace,
-    np.matrix_transpose: matrix_transpose,
-    np.median: median,
-    np.moveaxis: moveaxis,
-    np.nan_to_num: nan_to_num,
-    np.nancumprod: _without_nan(Tensor.cumprod, 1),
-    np.nancumsum: _without_nan(Tensor.cumsum, 0),
-    np.nonzero: nonzero,
-    np.outer: outer,
-    np.percentile: percentile,
-    np.ptp: ptp,
-    np.quantile: quantile,
-    np.ravel: _ravel,
-    np.repeat: repeat,
-    np.reshape: reshape,
-    np.roll: roll,
-    np.rollaxis: _rollaxis,
-    np.rot90: rot90,
-    np.round: Tensor.round,
-    np.select: select,
-    np.setdiff1d: of_sets(np.setdiff1d),
-    np.setxor1d: of_sets(np.setxor1d),
-    np.size: _size,
-    np.sort: _sort,
-    np.split: split,
-    np.squeeze: squeeze,
-    np.swapaxes: swapaxes,
-    np.take: _take,
-    np.take_along_axis: take_along_axis,
-    np.tile: tile,
-    np.trace: _trace,
-    np.tril: tril,
-    np.triu: triu,
-    np.union1d: of_sets(np.union1d),
-    np.unique: unique,
-    np.unique_all: unique_all,
-    np.unique_counts: unique_counts,
-    np.unique_inverse: unique_inverse,
-    np.unique_values: unique_values,
-    np.unstack: unstack,
+def _count_nonzero(tensor: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    if tensor.fill_value == 0:
+        return tensor.count(axis, keepdims=keepdims)
+    return (tensor != 0).sum(axis, keepdims=keepdims)
+
+
+def _norm(tensor: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Return ``np.linalg.norm``: a matrix norm for two axes and an order, otherwise a vector norm."""
+    axes = axis if isinstance(axis, tuple) else tuple(range(tensor.ndim)) if axis is None else (axis,)
+    if ord is None or (ord == "fro" and len(axes) == 2):
+        return tensor.norm(2, axis, keepdims=keepdims)
+    if len(axes) == 1:
+        return tensor.norm(ord, axes, keepdims=keepdims)
+    if len(axes) != 2:
+        raise ShapeError(f"np.linalg.norm: ord={ord!r} requires 1 or 2 axes, got {len(axes)} axes")
+    if ord not in (1, -1, np.inf, -np.inf):
+        if ord in (2, -2, "nuc"):
+            raise UnsupportedError(
+                f"norm: ord={ord!r} of a matrix requires its singular values: use sp.linalg.norm if it fits in "
+                "memory as a dense matrix, or ord 'fro', 1, -1, inf or -inf"
+            )
+        raise UnsupportedError(
+            f"norm: ord of a matrix must be 'fro', 1, -1, inf, -inf, 2, -2 or 'nuc', got {ord!r}; A.norm(ord) is the "
+            "norm of all elements as one vector"
+        )
+    rows, columns = (resolved_axis(k, tensor.ndim) for k in axes)
+    inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    values = tensor if tensor.dtype.kind in "fc" else tensor.astype(np.float64)
+    sums = abs(values).sum(inner, keepdims=True)
+    found = (sums.max if ord > 0 else sums.min)(outer, keepdims=True)
+    return found if keepdims else found[tuple(0 if k in (rows, columns) else slice(None) for k in range(tensor.ndim))]
+
+
+def _matrix_norm(tensor: Any, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return _norm(tensor, ord, (-2, -1), keepdims)
+
+
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Copy elements to a tensor, which keeps its dtype, fill value and storage type."""
+    if where is not True or casting != "same_kind":
+        raise UnsupportedError("np.copyto does not support casting= and where= on tensors: use dst[mask] = src[mask]")
+    given = src if hasattr(src, "dtype") else np.asarray(src)
+    write_out(dst, given if np.shape(given) == dst.shape else np.broadcast_to(given, dst.shape), "np.copyto")
+
+
+_TABLE: dict[Any, Any] = {
+    np.all: Adapted(Tensor.all),
+    np.allclose: Adapted(all_close),
+    np.amax: Adapted(Tensor.max),
+    np.amin: Adapted(Tensor.min),
+    np.angle: Adapted(_angle),
+    np.any: Adapted(Tensor.any),
+    np.append: Adapted(append),
+    np.argmax: Adapted(Tensor.argmax),
+    np.argmin: Adapted(Tensor.argmin),
+    np.argsort: Adapted(_argsort),
+    np.argwhere: Adapted(argwhere),
+    np.around: Adapted(Tensor.round),
+    np.array_equal: Adapted(_array_equal, a2="b"),
+    np.array_split: Adapted(array_split),
+    np.astype: Adapted(_astype),
+    np.atleast_1d: partial(at_least, 1),
+    np.atleast_2d: partial(at_least, 2),
+    np.atleast_3d: partial(at_least, 3),
+    np.average: Adapted(average),
+    np.bincount: bincount,
+    np.block: block,
+    np.broadcast_arrays: broadcast_arrays,
+    np.broadcast_to: Adapted(broadcast_to),
+    np.can_cast: Adapted(_can_cast),
+    np.clip: Adapted(_clip),
+    np.column_stack: Adapted(column_stack),
+    np.common_type: _on_dtypes(np.common_type),
+    np.compress: Adapted(compress),
+    np.concatenate: _with_dtype_and_out(concat),
+    np.copy: Adapted(_copy),
+    np.copyto: _copyto,
+    np.count_nonzero: Adapted(_count_nonzero),
+    np.cumprod: Adapted(Tensor.cumprod),
+    np.cumsum: Adapted(Tensor.cumsum),
+    np.cumulative_prod: Adapted(cumulative_prod),
+    np.cumulative_sum: Adapted(cumulative_sum),
+    np.delete: Adapted(delete),
+    np.diag: Adapted(diag),
+    np.diagflat: Adapted(_diagflat),
+    np.diagonal: Adapted(diagonal),
+    np.diff: Adapted(diff),
+    np.digitize: Adapted(digitize),
+    np.dot: _dot,
+    np.dsplit: dsplit,
+    np.dstack: Adapted(dstack),
+    np.einsum: _einsum,
+    np.einsum_path: einsum_path,
+    np.empty_like: _constant_like(0),
+    np.expand_dims: Adapted(expand_dims),
+    np.extract: _extract,
+    np.fix: np.trunc,
+    np.flatnonzero: Adapted(_flatnonzero),
+    np.flip: Adapted(flip),
+    np.fliplr: Adapted(fliplr),
+    np.flipud: Adapted(flipud),
+    np.full_like: _full_like,
+    np.histogram: Adapted(histogram),
+    np.hsplit: hsplit,
+    np.hstack: _with_dtype_and_out(hstack),
+    np.imag: lambda val: val.imag,
+    np.inner: _inner,
+    np.interp: Adapted(interp),
+    np.intersect1d: Adapted(of_sets(np.intersect1d)),
+    np.isclose: Adapted(isclose),
+    np.iscomplex: lambda x: np.imag(x) != 0,
+    np.iscomplexobj: _on_dtypes(np.iscomplexobj),
+    np.isin: Adapted(_isin),
+    np.isneginf: _elementwise(np.isneginf),
+    np.isposinf: _elementwise(np.isposinf),
+    np.isreal: lambda x: np.imag(x) == 0,
+    np.isrealobj: _on_dtypes(np.isrealobj),
+    np.kron: Adapted(kron),
+    np.matrix_transpose: Adapted(matrix_transpose),
+    np.matvec: _matvec,
+    np.max: Adapted(Tensor.max),
+    np.may_share_memory: _may_share_memory,
+    np.mean: Adapted(Tensor.mean),
+    np.median: Adapted(median),
+    np.meshgrid: _meshgrid,
+    np.min: Adapted(Tensor.min),
+    np.moveaxis: Adapted(moveaxis),
+    np.nan_to_num: Adapted(nan_to_num),
+    np.nanargmax: Adapted(Tensor.nanargmax),
+    np.nanargmin: Adapted(Tensor.nanargmin),
+    np.nancumprod: Adapted(_ignoring_nan(Tensor.cumprod, 1)),
+    np.nancumsum: Adapted(_ignoring_nan(Tensor.cumsum, 0)),
+    np.nanmax: Adapted(Tensor.nanmax),
+    np.nanmean: Adapted(Tensor.nanmean),
+    np.nanmin: Adapted(Tensor.nanmin),
+    np.nanprod: Adapted(Tensor.nanprod),
+    np.nanstd: Adapted(Tensor.nanstd),
+    np.nansum: Adapted(Tensor.nansum),
+    np.nanvar: Adapted(Tensor.nanvar),
+    np.ndim: lambda a: a.ndim,
+    np.nonzero: Adapted(nonzero),
+    np.ones_like: _constant_like(1),
+    np.outer: Adapted(outer),
+    np.pad: pad,
+    np.percentile: Adapted(percentile),
+    np.prod: Adapted(Tensor.prod),
+    np.ptp: Adapted(ptp),
+    np.quantile: Adapted(quantile),
+    np.ravel: Adapted(_ravel),
+    np.real: lambda val: val.real,
+    np.repeat: Adapted(repeat),
+    np.reshape: Adapted(reshape),
+    np.result_type: result_type,
+    np.roll: Adapted(roll),
+    np.rollaxis: Adapted(_rollaxis),
+    np.rot90: Adapted(rot90),
+    np.round: Adapted(Tensor.round),
+    np.searchsorted: Adapted(_searchsorted),
+    np.select: Adapted(select),
+    np.setdiff1d: Adapted(of_sets(np.setdiff1d)),
+    np.setxor1d: Adapted(of_sets(np.setxor1d)),
+    np.shape: lambda a: a.shape,
+    np.shares_memory: _may_share_memory,
+    np.size: Adapted(_size),
+    np.sort: Adapted(_sort),
+    np.split: Adapted(split),
+    np.squeeze: Adapted(squeeze),
+    np.stack: _with_dtype_and_out(stack),
+    np.std: Adapted(Tensor.std),
+    np.sum: Adapted(Tensor.sum),
+    np.swapaxes: Adapted(swapaxes),
+    np.take: Adapted(_take),
+    np.take_along_axis: Adapted(take_along_axis),
+    np.tensordot: tensordot,
+    np.tile: Adapted(tile),
+    np.trace: Adapted(_trace),
+    np.transpose: lambda a, axes=None: a.transpose() if axes is None else a.transpose(axes),
+    np.tril: Adapted(tril),
+    np.triu: Adapted(triu),
+    np.union1d: Adapted(of_sets(np.union1d)),
+    np.unique: Adapted(unique),
+    np.unique_all: Adapted(unique_all),
+    np.unique_counts: Adapted(unique_counts),
+    np.unique_inverse: Adapted(unique_inverse),
+    np.unique_values: Adapted(unique_values),
+    np.unstack: Adapted(unstack),
+    np.var: Adapted(Tensor.var),
+    np.vdot: _vdot,
+    np.vecdot: vecdot,
+    np.vecmat: _vecmat,
+    np.vsplit: vsplit,
+    np.vstack: _with_dtype_and_out(vstack),
+    np.where: _where,
+    np.zeros_like: _constant_like(0),
+    np.fft.fftshift: Adapted(fftshift),
+    np.fft.ifftshift: Adapted(ifftshift),
+    np.linalg.diagonal: Adapted(_matrix_diagonal),
+    np.linalg.matmul: matmul,
+    np.linalg.matrix_norm: Adapted(_matrix_norm),
+    np.linalg.matrix_power: matrix_power,
+    np.linalg.matrix_transpose: Adapted(matrix_transpose),
+    np.linalg.multi_dot: _multi_dot,
+    np.linalg.norm: Adapted(_norm),
+    np.linalg.outer: _outer_of_vectors,
+    np.linalg.tensordot: tensordot,
+    np.linalg.trace: Adapted(_matrix_trace),
+    np.linalg.vecdot: vecdot,
+    np.linalg.vector_norm: Adapted(Tensor.norm),
 }
-Tensor._functions.update({function: called_as(function, own) for function, own in _OWN.items()})
-Tensor._functions.update(
-    {
-        np.array_equal: called_as(np.array_equal, _array_equal, a2="b"),
-        np.block: block,
-        np.dsplit: dsplit,
-        np.extract: _extract,
-        np.fix: np.trunc,
-        np.hsplit: hsplit,
-        np.iscomplex: lambda x: np.imag(x) != 0,
-        np.isneginf: _of_cells(np.isneginf),
-        np.isposinf: _of_cells(np.isposinf),
-        np.isreal: lambda x: np.imag(x) == 0,
-        np.vsplit: vsplit,
-        np.atleast_1d: partial(at_least, 1),
-        np.atleast_2d: partial(at_least, 2),
-        np.atleast_3d: partial(at_least, 3),
-        np.bincount: bincount,
-        np.broadcast_arrays: broadcast_arrays,
-        np.can_cast: called_as(np.can_cast, _can_cast),
-        np.clip: called_as(np.clip, _clip),
-        np.dot: _dot,
-        np.einsum: _einsum,
-        np.einsum_path: einsum_path,
-        np.inner: _inner,
-        np.linalg.matmul: matmul,
-        np.linalg.matrix_power: matrix_power,
-        np.linalg.multi_dot: _multi_dot,
-        np.linalg.outer: _vectors,
-        np.linalg.tensordot: tensordot,
-        np.linalg.vecdot: vecdot,
-        np.matvec: _matvec,
-        np.tensordot: tensordot,
-        np.vdot: _vdot,
-        np.vecmat: _vecmat,
-        np.concatenate: _joined(concat),
-        np.common_type: _typed(np.common_type),
-        np.empty_like: _like(0),
-        np.full_like: _full_like,
-        np.hstack: _joined(hstack),
-        np.iscomplexobj: _typed(np.iscomplexobj),
-        np.isrealobj: _typed(np.isrealobj),
-        np.may_share_memory: _may_share_memory,
-        np.meshgrid: _meshgrid,
-        np.ones_like: _like(1),
-        np.pad: pad,
-        np.result_type: result_type,
-        np.shares_memory: _may_share_memory,
-        np.stack: _joined(stack),
-        np.vecdot: vecdot,
-        np.vstack: _joined(vstack),
-        np.zeros_like: _like(0),
-        np.searchsorted: called_as(np.searchsorted, _searchsorted),
-        np.where: _where,
-    }
-)
-Tensor._functions.update({np.fft.fftshift: called_as(np.fft.fftshift, fftshift)})
-Tensor._functions.update({np.fft.ifftshift: called_as(np.fft.ifftshift, ifftshift)})
-Tensor._functions.update(
+
+NUMPY_FUNCTIONS.update({own: found.to(own) if isinstance(found, Adapted) else found for own, found in _TABLE.items()})
+NUMPY_FUNCTIONS.update(
     {
         function: _dense(function)
         for module in (np, np.linalg, np.fft)
         for name in (("corrcoef", "cov", "cross") if module is np else module.__all__)
         for function in (getattr(module, name),)
-        if hasattr(function, "__wrapped__") and function not in Tensor._functions
+        if hasattr(function, "__wrapped__") and function not in NUMPY_FUNCTIONS
     }
 )

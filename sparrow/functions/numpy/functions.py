@@ -18,13 +18,13 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.generation import full, full_like
 from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, split
+from sparrow.functions.searching import where
 from sparrow.functions.sets import unique_counts
 from sparrow.functions.sorting import sort
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, moveaxis, swapaxes
 from sparrow.plan import resolved_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
-from sparrow.tensor.operators import where
 
 __all__ = [
     "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",

@@ -112,7 +112,9 @@ class Text(Reader):
     documents: Annotated[Literal["file", "line"] | None, Option("What a document is. [default: by the source]")] = None
     pattern: Annotated[str, Option("A regular expression of the terms.")] = r"\b\w\w+\b"
     lower: Annotated[bool, Option("Take terms in small letters.", flag="--lower/--as-written")] = True
-    vocabulary: Annotated[SourceLike | None, Option("The terms that are counted.", metavar="FILE", parse=str)] = None
+    read_vocabulary: Annotated[SourceLike | None, Option("The terms that are counted.", metavar="FILE", parse=str)] = (
+        None
+    )
     encoding: Annotated[str, Option("How the text is written.")] = "utf-8"
 
     examples: ClassVar[str] = "sparrow ingest text 20_newsgroups news.sparrow"

@@ -10,7 +10,15 @@ import pytest
 import scipy.sparse
 
 import sparrow as sp
-from sparrow.errors import IndexingError, InvalidValueError, ShapeError, SparrowError, TooLargeError, UnsupportedError
+from sparrow.errors import (
+    IndexingError,
+    InvalidValueError,
+    ShapeError,
+    SingularError,
+    SparrowError,
+    TooLargeError,
+    UnsupportedError,
+)
 
 a = np.array([[0.0, 2, 0, 5], [3, 0, -1, 0], [0, 0, 0, 7]])
 b = np.stack([a, a[::-1] * 2])
@@ -344,9 +352,15 @@ def test_memory_is_shared_by_views_of_one_tensor_alone() -> None:
         assert asked(A[1:], A.T)
 
 
-def test_a_singular_matrix_is_what_numpy_says_it_is() -> None:
-    with pytest.raises(np.linalg.LinAlgError):
-        np.linalg.inv(sp.zeros((2, 2)))
+def test_singular_matrix() -> None:
+    for inverse in (np.linalg.inv, sp.linalg.inv):
+        with pytest.raises(np.linalg.LinAlgError) as found:
+            inverse(sp.zeros((2, 2)))
+        assert isinstance(found.value, SingularError)
+    with pytest.raises(SingularError, match="singular"):
+        sp.linalg.solve(sp.zeros((2, 2)), [1.0, 2.0])
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        np.linalg.cholesky(-sp.eye(2))
 
 
 def test_products_of_truth_values_are_truth_values() -> None:
