@@ -1,9 +1,9 @@
-"""BLAS on sparse vectors and matrices, by its names: tensors in memory, on disk, lazy, views of them, and arrays.
+"""BLAS routines on sparse vectors and matrices, under their BLAS names.
 
-Arguments come in the order of ``scipy.linalg.blas``, with one function for all types. Operands stay as they are:
-results are returned. They are lazy tensors where all operands are tensors, arrays where one of them is an array.
-Indices count cells from 0, absent ones too. Level 2 and 3 read a tensor chunk by chunk; ``trsv`` and ``trsm`` bring it
-into memory for SciPy.
+Arguments are in the order of ``scipy.linalg.blas``; one function serves all types. Operands are tensors (in memory, on
+disk, lazy, views) or arrays, and are never modified: results are returned, as lazy tensors if all operands are tensors,
+else as arrays. Indices count from 0 and include absent elements. Levels 2 and 3 read a tensor chunk by chunk; ``trsv``
+and ``trsm`` load it into memory for SciPy.
 """
 
 from __future__ import annotations

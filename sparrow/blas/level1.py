@@ -1,4 +1,4 @@
-"""BLAS level 1: vectors."""
+"""BLAS level 1: vector operations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.blas.operands import conjugated, meet, nothing, number, scaled, vector
+from sparrow.blas.operands import as_vector, check_scalar, conjugate, scale, shared, zeros_of
 from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.functions.labels import meet
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -17,29 +18,29 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _pair(x: Any, y: Any) -> tuple[Any, Any]:
-    one, other = vector(x, "x"), vector(y, "y")
+def _vectors(x: Any, y: Any) -> tuple[Any, Any]:
+    one, other = as_vector(x, "x"), as_vector(y, "y")
     if not meet(one, other):
-        raise ShapeError(f"x has {one.shape[0]} cells and y {other.shape[0]}")
+        raise ShapeError(f"x and y must have equal length, got {one.shape[0]} and {other.shape[0]}")
     return one, other
 
 
 def _magnitudes(x: Any) -> Any:
-    """Return what BLAS calls magnitudes: of complex numbers those of both parts added up."""
+    """Return magnitudes as BLAS defines them: ``|real| + |imag|`` if complex."""
     if x.dtype.kind == "c":
         return np.abs(x.real) + np.abs(x.imag)
     if x.dtype.kind != "i":
         return np.abs(x)
-    return np.abs(x.astype(np.int64)).astype(np.uint64)  # of the least int8, -128, it is no int8
+    return np.abs(x.astype(np.int64)).astype(np.uint64)  # abs(int8(-128)) overflows int8
 
 
+@shared
 def dot(x: Any, y: Any) -> Any:
-    """Return the sum of the products of the cells of two vectors, not conjugated.
+    """Return the dot product of two vectors, without conjugation.
 
     Parameters
     ----------
-    x, y
-        Vectors of as many cells, tensors or arrays; two tensors with labels are aligned.
+    %(xy)s
 
     Returns
     -------
@@ -47,8 +48,7 @@ def dot(x: Any, y: Any) -> Any:
 
     Raises
     ------
-    ShapeError
-        If they are no vectors, or of different lengths.
+    %(vector_errors)s
 
     Examples
     --------
@@ -56,17 +56,17 @@ def dot(x: Any, y: Any) -> Any:
     >>> sp.blas.dot(sp.asarray([1, 2, 0, 4]), [1, 2, 3, 4])
     np.int64(21)
     """
-    one, other = _pair(x, y)
+    one, other = _vectors(x, y)
     return one @ other
 
 
+@shared
 def dotc(x: Any, y: Any) -> Any:
-    """Return the sum of the products of the cells of two vectors, the first one's conjugated.
+    """Return the dot product of the conjugate of x with y.
 
     Parameters
     ----------
-    x, y
-        Vectors of as many cells, tensors or arrays; two tensors with labels are aligned.
+    %(xy)s
 
     Returns
     -------
@@ -74,8 +74,7 @@ def dotc(x: Any, y: Any) -> Any:
 
     Raises
     ------
-    ShapeError
-        If they are no vectors, or of different lengths.
+    %(vector_errors)s
 
     Examples
     --------
@@ -83,17 +82,17 @@ def dotc(x: Any, y: Any) -> Any:
     >>> sp.blas.dotc(sp.asarray([1j, 0]), [1j, 5])
     np.complex128(1+0j)
     """
-    one, other = _pair(x, y)
-    return conjugated(one) @ other
+    one, other = _vectors(x, y)
+    return conjugate(one) @ other
 
 
+@shared
 def nrm2(x: Any) -> Any:
-    """Return the Euclidean norm of a vector.
+    """Return the Euclidean norm of a vector, without overflow or underflow.
 
     Parameters
     ----------
-    x
-        A vector, tensor or array.
+    %(x)s
 
     Returns
     -------
@@ -101,8 +100,7 @@ def nrm2(x: Any) -> Any:
 
     Raises
     ------
-    ShapeError
-        If it is no vector.
+    %(vector_errors)s
 
     Examples
     --------
@@ -110,13 +108,13 @@ def nrm2(x: Any) -> Any:
     >>> sp.blas.nrm2(sp.asarray([3.0, 0.0, 4.0]))
     np.float64(5.0)
     """
-    found = vector(x, "x")
+    found = as_vector(x, "x")
     norm = _norm(found)
     limits = np.finfo(norm.dtype)
     if np.isfinite(norm) and norm > limits.tiny**0.5 / limits.eps:
         return norm
-    most = np.abs(found).max(initial=0)  # squares may have been too large or small
-    return norm if most == 0 or not np.isfinite(most) else type(norm)(_norm(found / most) * most)
+    largest = np.abs(found).max(initial=0)  # the squares may have overflowed or underflowed
+    return norm if largest == 0 or not np.isfinite(largest) else type(norm)(_norm(found / largest) * largest)
 
 
 def _norm(x: Any) -> Any:
@@ -124,13 +122,13 @@ def _norm(x: Any) -> Any:
         return np.linalg.norm(x)
 
 
+@shared
 def asum(x: Any) -> Any:
-    """Return the sum of the magnitudes of the cells; of complex numbers those of both parts.
+    """Return the sum of absolute values; of ``|real| + |imag|`` if complex.
 
     Parameters
     ----------
-    x
-        A vector, tensor or array.
+    %(x)s
 
     Returns
     -------
@@ -138,8 +136,7 @@ def asum(x: Any) -> Any:
 
     Raises
     ------
-    ShapeError
-        If it is no vector.
+    %(vector_errors)s
 
     Examples
     --------
@@ -147,28 +144,27 @@ def asum(x: Any) -> Any:
     >>> sp.blas.asum(sp.asarray([1, 0, -4]))
     np.uint64(5)
     """
-    return _magnitudes(vector(x, "x")).sum()
+    return _magnitudes(as_vector(x, "x")).sum()
 
 
+@shared
 def iamax(x: Any) -> int:
-    """Return the index of the first cell of the largest magnitude, absent cells too.
+    """Return the index of the first element of largest magnitude.
 
     Parameters
     ----------
-    x
-        A vector, tensor or array.
+    %(x)s
 
     Returns
     -------
     int
-        From 0.
+        Index from 0, absent elements counted.
 
     Raises
     ------
-    ShapeError
-        If it is no vector.
+    %(vector_errors)s
     InvalidValueError
-        If it has no cells.
+        If the vector is empty.
 
     Examples
     --------
@@ -176,28 +172,27 @@ def iamax(x: Any) -> int:
     >>> sp.blas.iamax(sp.asarray([1, -2, 0, 4]))
     3
     """
-    return int(_magnitudes(_some(x, "iamax")).argmax())
+    return int(_magnitudes(_nonempty(x, "iamax")).argmax())
 
 
+@shared
 def iamin(x: Any) -> int:
-    """Return the index of the first cell of the smallest magnitude: where a cell is absent, the first absent one.
+    """Return the index of the first element of smallest magnitude.
 
     Parameters
     ----------
-    x
-        A vector, tensor or array.
+    %(x)s
 
     Returns
     -------
     int
-        From 0.
+        Index from 0, absent elements counted.
 
     Raises
     ------
-    ShapeError
-        If it is no vector.
+    %(vector_errors)s
     InvalidValueError
-        If it has no cells.
+        If the vector is empty.
 
     Examples
     --------
@@ -205,35 +200,33 @@ def iamin(x: Any) -> int:
     >>> sp.blas.iamin(sp.asarray([1, -2, 0, 4]))
     2
     """
-    return int(_magnitudes(_some(x, "iamin")).argmin())
+    return int(_magnitudes(_nonempty(x, "iamin")).argmin())
 
 
-def _some(x: Any, name: str) -> Any:
-    found = vector(x, "x")
+def _nonempty(x: Any, routine: str) -> Any:
+    found = as_vector(x, "x")
     if not found.shape[0]:
-        raise InvalidValueError(f"{name} of a vector without cells")
+        raise InvalidValueError(f"{routine}: x must not be empty")
     return found
 
 
+@shared
 def axpy(x: Any, y: Any, a: Any = 1) -> Any:
     """Return ``a * x + y``.
 
     Parameters
     ----------
-    x, y
-        Vectors of as many cells, tensors or arrays; two tensors with labels are aligned.
+    %(xy)s
     a
-        A number; with 0 x is not read.
+        Scalar factor; with 0 x is not read.
 
     Returns
     -------
-    Tensor or ndarray
-        An array where one of them is; of two tensors lazy.
+    %(lazy_result)s
 
     Raises
     ------
-    ShapeError
-        If they are no vectors, or of different lengths.
+    %(vector_errors)s
 
     Examples
     --------
@@ -241,29 +234,28 @@ def axpy(x: Any, y: Any, a: Any = 1) -> Any:
     >>> sp.blas.axpy(sp.asarray([1, 2, 0, 4]), np.array([1, 2, 3, 4]))
     array([2, 4, 3, 8])
     """
-    factor, (one, other) = number(a, "a"), _pair(x, y)
-    return scaled(factor, one if factor != 0 else nothing(one)) + other
+    factor, (one, other) = check_scalar(a, "a"), _vectors(x, y)
+    return scale(factor, one if factor != 0 else zeros_of(one)) + other
 
 
+@shared
 def rot(x: Any, y: Any, c: Any, s: Any) -> tuple[Any, Any]:
-    """Rotate pairs of cells: return ``c * x + s * y`` and ``c * y - s * x``.
+    """Apply a Givens rotation: return ``c * x + s * y`` and ``c * y - s * x``.
 
     Parameters
     ----------
-    x, y
-        Vectors of as many cells, tensors or arrays; two tensors with labels are aligned.
+    %(xy)s
     c, s
         Cosine and sine.
 
     Returns
     -------
     x, y
-        With entries where either had one; arrays where one of them is.
+        Rotated vectors: lazy tensors if both operands are tensors, else arrays.
 
     Raises
     ------
-    ShapeError
-        If they are no vectors, or of different lengths.
+    %(vector_errors)s
 
     Examples
     --------
@@ -271,30 +263,28 @@ def rot(x: Any, y: Any, c: Any, s: Any) -> tuple[Any, Any]:
     >>> sp.blas.rot(sp.asarray([1, 2, 0, 4]), np.array([1, 2, 3, 4]), 1, 2)
     (array([ 3,  6,  6, 12]), array([-1, -2,  3, -4]))
     """
-    c, s = number(c, "c"), number(s, "s")
-    one, other = _pair(x, y)
-    return scaled(c, one) + scaled(s, other), scaled(c, other) - scaled(s, one)
+    c, s = check_scalar(c, "c"), check_scalar(s, "s")
+    one, other = _vectors(x, y)
+    return scale(c, one) + scale(s, other), scale(c, other) - scale(s, one)
 
 
+@shared
 def scal(a: Any, x: Any) -> Any:
     """Return ``a * x``.
 
     Parameters
     ----------
     a
-        A number.
-    x
-        A vector, tensor or array.
+        Scalar factor.
+    %(x)s
 
     Returns
     -------
-    Tensor or ndarray
-        As x; of a tensor lazy.
+    %(lazy_result)s
 
     Raises
     ------
-    ShapeError
-        If it is no vector.
+    %(vector_errors)s
 
     Examples
     --------
@@ -302,26 +292,24 @@ def scal(a: Any, x: Any) -> Any:
     >>> sp.blas.scal(2, sp.asarray([1, 2, 0, 4])).to_numpy()
     array([2, 4, 0, 8])
     """
-    return scaled(number(a, "a"), vector(x, "x"))
+    return scale(check_scalar(a, "a"), as_vector(x, "x"))
 
 
+@shared
 def copy(x: Any) -> Any:
-    """Return a vector of its own: what is written to either does not show in the other.
+    """Return an independent copy of a vector in memory.
 
     Parameters
     ----------
-    x
-        A vector, tensor or array.
+    %(x)s
 
     Returns
     -------
     Tensor or ndarray
-        As x, in memory.
 
     Raises
     ------
-    ShapeError
-        If it is no vector.
+    %(vector_errors)s
 
     Examples
     --------
@@ -332,17 +320,17 @@ def copy(x: Any) -> Any:
     >>> x.to_numpy(), y.to_numpy()
     (array([1, 0]), array([1, 5]))
     """
-    found = vector(x, "x")
+    found = as_vector(x, "x")
     return found.compute() if isinstance(found, Tensor) else found.copy()
 
 
+@shared
 def swap(x: Any, y: Any) -> tuple[Any, Any]:
-    """Return copies of two vectors, the second one first.
+    """Return copies of y and x.
 
     Parameters
     ----------
-    x, y
-        Vectors of as many cells, tensors or arrays.
+    %(xy)s
 
     Returns
     -------
@@ -350,8 +338,7 @@ def swap(x: Any, y: Any) -> tuple[Any, Any]:
 
     Raises
     ------
-    ShapeError
-        If they are no vectors, or of different lengths.
+    %(vector_errors)s
 
     Examples
     --------
@@ -360,19 +347,19 @@ def swap(x: Any, y: Any) -> tuple[Any, Any]:
     >>> x, y.to_numpy()
     (array([5, 6]), array([1, 0]))
     """
-    one, other = _pair(x, y)
+    one, other = _vectors(x, y)
     return copy(other), copy(one)
 
 
+@shared
 def gather(y: Any, indices: Any) -> Any:
-    """Return the cells of a vector at some indices, as an array.
+    """Return the elements of a vector at some indices as an array.
 
     Parameters
     ----------
     y
-        A vector, tensor or array.
-    indices
-        Where; in any order, and several times if need be. Or a mask of all cells.
+        Vector, tensor or array.
+    %(indices)s
 
     Returns
     -------
@@ -380,10 +367,7 @@ def gather(y: Any, indices: Any) -> Any:
 
     Raises
     ------
-    ShapeError
-        If it is no vector, or indices have several dimensions, or are a mask of another length.
-    IndexError
-        If an index is out of range.
+    %(index_errors)s
 
     Examples
     --------
@@ -391,34 +375,31 @@ def gather(y: Any, indices: Any) -> Any:
     >>> sp.blas.gather(sp.asarray([1, 2, 0, 4]), [0, 2, 3])
     array([1, 0, 4])
     """
-    y = vector(y, "y")
-    found = y[_indices(indices, y)]
+    y = as_vector(y, "y")
+    found = y[_positions(indices, y)]
     return found.to_numpy() if isinstance(found, Tensor) else found
 
 
+@shared
 def gather_zero(y: Any, indices: Any) -> tuple[Any, Any]:
-    """Return the cells of a vector at some indices, and the vector with 0 there.
+    """Return the elements at some indices, and a copy of y with 0 there.
 
     Parameters
     ----------
     y
-        A vector, tensor or array.
-    indices
-        Where.
+        Vector, tensor or array.
+    %(indices)s
 
     Returns
     -------
     values
-        An array.
+        Array.
     y
-        As y, in memory.
+        Copy in memory, tensor or array as y.
 
     Raises
     ------
-    ShapeError
-        If it is no vector, or indices have several dimensions, or are a mask of another length.
-    IndexError
-        If an index is out of range.
+    %(index_errors)s
 
     Examples
     --------
@@ -427,34 +408,31 @@ def gather_zero(y: Any, indices: Any) -> tuple[Any, Any]:
     >>> values, rest.to_numpy()
     (array([1, 0, 4]), array([0, 2, 0, 0]))
     """
-    at = _indices(indices, vector(y, "y"))
+    at = _positions(indices, as_vector(y, "y"))
     values = gather(y, at)
     return values, scatter(np.zeros_like(values), at, y)
 
 
+@shared
 def scatter(x: Any, indices: Any, y: Any) -> Any:
-    """Return a vector with numbers written at some indices; of an index that repeats the last one stays.
+    """Return a copy of y with the elements of x written at some indices.
 
     Parameters
     ----------
     x
-        The numbers, one for each index: an array, or a tensor.
-    indices
-        Where they go.
+        Values, one for each index; of a repeated index the last one is stored.
+    %(indices)s
     y
-        The vector, tensor or array.
+        Vector, tensor or array.
 
     Returns
     -------
     Tensor or ndarray
-        As y, in memory.
+        Copy in memory, tensor or array as y.
 
     Raises
     ------
-    ShapeError
-        If y is no vector, or there are not as many numbers as indices.
-    IndexError
-        If an index is out of range.
+    %(index_errors)s
 
     Examples
     --------
@@ -462,23 +440,23 @@ def scatter(x: Any, indices: Any, y: Any) -> Any:
     >>> sp.blas.scatter([7, 8], [3, 0], sp.asarray([1, 2, 0, 4])).to_numpy()
     array([8, 2, 0, 7])
     """
-    at = _indices(indices, vector(y, "y"))
-    values = vector(x, "x")
+    at = _positions(indices, as_vector(y, "y"))
+    values = as_vector(x, "x")
     if values.shape != at.shape:
-        raise ShapeError(f"x has {values.shape[0]} numbers, for {at.size} indices")
-    made = copy(y)
+        raise ShapeError(f"x must have one element per index, {at.size}, got {values.shape[0]}")
+    result = copy(y)
     if len(at):
-        made[at] = values.to_numpy() if isinstance(values, Tensor) else values
-    return made
+        result[at] = values.to_numpy() if isinstance(values, Tensor) else values
+    return result
 
 
-def _indices(given: Any, y: Any) -> Any:
-    """Return indices of a vector: those that a mask marks, where one is given."""
-    found = np.atleast_1d(check_array(given, "indices"))
+def _positions(indices: Any, y: Any) -> Any:
+    """Return indices, or those of the true elements of a mask, as an integer array."""
+    found = np.atleast_1d(check_array(indices, "indices"))
     if found.ndim > 1:
-        raise ShapeError(f"indices of shape {found.shape}: give a list of them, of one dimension")
+        raise ShapeError(f"indices must be 1-D, got shape {found.shape}")
     if found.dtype == bool:
         if len(found) != len(y):
-            raise ShapeError(f"indices: a mask of {len(found)} cells, for a vector of {len(y)}")
+            raise ShapeError(f"indices must be a mask of length {len(y)}, got length {len(found)}")
         return np.flatnonzero(found)
     return found if found.size else found.astype(np.int64)

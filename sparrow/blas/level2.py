@@ -1,4 +1,4 @@
-"""BLAS level 2: a matrix and vectors."""
+"""BLAS level 2: matrix-vector operations."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 
 from sparrow.blas.operands import (
-    added,
-    along,
-    conjugated,
-    matrix,
-    mirror,
-    mirrored,
-    multiplied,
-    nothing,
-    number,
-    scaled,
+    add_scaled,
+    align,
+    as_matrix,
+    as_symmetric,
+    as_triangular,
+    as_vector,
+    check_scalar,
+    conjugate,
+    multiply,
+    reflect,
+    scale,
+    shared,
+    transpose,
     triangle,
-    triangular,
-    turned,
-    vector,
+    zeros_of,
 )
 from sparrow.errors import ShapeError
 from sparrow.functions.labels import at_labels
@@ -29,33 +30,27 @@ from sparrow.functions.views import as_tensor
 __all__ = ["gemv", "ger", "gerc", "hemv", "symv", "trsv"]
 
 
+@shared
 def gemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, trans: int = 0) -> Any:
     """Return ``alpha * op(A) @ x + beta * y``.
 
     Parameters
     ----------
-    alpha
-        A number; with 0 A and x are not read.
-    A
-        A matrix of any shape, tensor or array.
-    x
-        A vector, tensor or array.
-    beta, y
-        A number and a vector, tensor or array, to be added; without ``beta`` y is not read.
-    trans
-        0 for A, 1 for its transpose, 2 for the conjugate of it.
+    %(alpha)s
+    %(matrix)s
+    %(x)s
+    %(beta_y)s
+    %(trans)s
 
     Returns
     -------
-    Tensor or ndarray
-        An array where x or y is one; of tensors lazy.
+    %(lazy_result)s
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
+    %(shape_error)s
     InvalidValueError
-        If ``trans`` is none of these.
+        If ``trans`` is not 0, 1 or 2.
 
     Examples
     --------
@@ -64,39 +59,29 @@ def gemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, trans: int = 
     >>> sp.blas.gemv(2, A, [1, 2, 3], 3, np.ones(2)), sp.blas.gemv(1, A, [1, 2], trans=1)
     (array([11., 29.]), array([2, 2, 8]))
     """
-    factor, left = number(alpha, "alpha"), turned(matrix(A, "A"), trans)
-    return added(scaled(factor, multiplied(factor, left, vector(x, "x"))), beta, y, "y", left)
+    factor, left = check_scalar(alpha, "alpha"), transpose(as_matrix(A, "A"), trans)
+    return add_scaled(scale(factor, multiply(factor, left, as_vector(x, "x"))), beta, y, "y", left)
 
 
+@shared
 def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool = False) -> Any:
-    """Return ``alpha * A @ x + beta * y`` for a symmetric A, of which one triangle is read.
+    """Return ``alpha * A @ x + beta * y`` for a symmetric A.
 
     Parameters
     ----------
-    alpha
-        A number; with 0 A and x are not read.
-    A
-        A square matrix, tensor or array.
-    x
-        A vector, tensor or array.
-    beta, y
-        A number and a vector, tensor or array, to be added; without ``beta`` y is not read.
-    lower
-        Whether it is the lower triangle that is read; the other one may hold anything.
+    %(alpha)s
+    %(square)s
+    %(x)s
+    %(beta_y)s
+    %(lower)s
 
     Returns
     -------
-    Tensor or ndarray
-        An array where x or y is one; of tensors lazy.
+    %(lazy_result)s
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
-    LabelError
-        If rows and columns of A have labels that differ.
-    UnsupportedError
-        If A is a tensor whose fill is not 0, and ``alpha`` is not: ``A.refill(0)`` has 0 there.
+    %(symmetric_errors)s
 
     Examples
     --------
@@ -104,43 +89,34 @@ def symv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     >>> sp.blas.symv(1, sp.asarray([[1, 2], [9, 3]]), [1, 10])
     array([21, 32])
     """
-    factor = number(alpha, "alpha")
-    whole = mirrored(factor, A, "A", "symv")
-    right = along(vector(x, "x"), whole)
-    parts = (triangle(whole, lower), mirror(triangle(whole, lower, 1)))
-    one, two = (multiplied(factor, part, right) for part in parts)
-    return added(scaled(factor, one + two), beta, y, "y", whole)
+    factor = check_scalar(alpha, "alpha")
+    A = as_symmetric(factor, A, "A", "symv")
+    right = align(as_vector(x, "x"), A)
+    parts = (triangle(A, lower), reflect(triangle(A, lower, 1)))
+    one, two = (multiply(factor, part, right) for part in parts)
+    return add_scaled(scale(factor, one + two), beta, y, "y", A)
 
 
+@shared
 def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool = False) -> Any:
-    """Return ``alpha * A @ x + beta * y`` for a Hermitian A, of which one triangle is read.
+    """Return ``alpha * A @ x + beta * y`` for a Hermitian A.
 
     Parameters
     ----------
-    alpha
-        A number; with 0 A and x are not read.
+    %(alpha)s
     A
-        A square matrix, tensor or array; the diagonal counts as real.
-    x
-        A vector, tensor or array.
-    beta, y
-        A number and a vector, tensor or array, to be added; without ``beta`` y is not read.
-    lower
-        Whether it is the lower triangle that is read.
+        Square matrix, tensor or array. The imaginary part of its diagonal is ignored.
+    %(x)s
+    %(beta_y)s
+    %(lower)s
 
     Returns
     -------
-    Tensor or ndarray
-        An array where x or y is one; of tensors lazy.
+    %(lazy_result)s
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
-    LabelError
-        If rows and columns of A have labels that differ.
-    UnsupportedError
-        If A is a tensor whose fill is not 0, and ``alpha`` is not: ``A.refill(0)`` has 0 there.
+    %(symmetric_errors)s
 
     Examples
     --------
@@ -148,36 +124,35 @@ def hemv(alpha: Any, A: Any, x: Any, beta: Any = 0, y: Any = None, lower: bool =
     >>> sp.blas.hemv(1, sp.asarray([[1, 2j], [0, 3]]), [1, 10])
     array([ 1.+20.j, 30. -2.j])
     """
-    factor = number(alpha, "alpha")
-    whole = mirrored(factor, A, "A", "hemv")
-    right = along(vector(x, "x"), whole)
-    above = triangle(whole, lower, 1)
-    diagonal = np.real(triangle(triangle(whole, lower), not lower))
-    one, two, three = (multiplied(factor, part, right) for part in (above, mirror(above, 2), diagonal))
-    return added(scaled(factor, one + two + three), beta, y, "y", whole)
+    factor = check_scalar(alpha, "alpha")
+    A = as_symmetric(factor, A, "A", "hemv")
+    right = align(as_vector(x, "x"), A)
+    strict = triangle(A, lower, 1)
+    diagonal = np.real(triangle(triangle(A, lower), not lower))
+    one, two, three = (multiply(factor, part, right) for part in (strict, reflect(strict, 2), diagonal))
+    return add_scaled(scale(factor, one + two + three), beta, y, "y", A)
 
 
+@shared
 def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
-    """Return ``alpha * outer(x, y) + A``, nothing conjugated.
+    """Return ``alpha * outer(x, y) + A``, without conjugation.
 
     Parameters
     ----------
-    alpha
-        A number; with 0 x and y are not read.
+    %(alpha)s
     x, y
-        Vectors, tensors or arrays.
+        Vectors of length m and n, tensors or arrays.
     A
-        A matrix, tensor or array; none counts as 0.
+        Matrix to add, shape (m, n), tensor or array.
 
     Returns
     -------
     Tensor or ndarray
-        An array where all operands are arrays, or A is; else lazy.
+        An array if A, or both vectors, are arrays, else a lazy tensor.
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
+    %(shape_error)s
 
     Examples
     --------
@@ -186,32 +161,31 @@ def ger(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     array([[0, 0, 0],
            [2, 0, 6]])
     """
-    factor, sides = number(alpha, "alpha"), (vector(x, "x"), vector(y, "y"))
-    product = np.outer(*(sides if factor != 0 else map(nothing, sides)))
-    return added(scaled(factor, product), 1, A, "A")
+    factor, sides = check_scalar(alpha, "alpha"), (as_vector(x, "x"), as_vector(y, "y"))
+    product = np.outer(*(sides if factor != 0 else map(zeros_of, sides)))
+    return add_scaled(scale(factor, product), 1, A, "A")
 
 
+@shared
 def gerc(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     """Return ``alpha * outer(x, conj(y)) + A``.
 
     Parameters
     ----------
-    alpha
-        A number; with 0 x and y are not read.
+    %(alpha)s
     x, y
-        Vectors, tensors or arrays.
+        Vectors of length m and n, tensors or arrays.
     A
-        A matrix, tensor or array; none counts as 0.
+        Matrix to add, shape (m, n), tensor or array.
 
     Returns
     -------
     Tensor or ndarray
-        As of :func:`ger`.
+        An array if A, or both vectors, are arrays, else a lazy tensor.
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
+    %(shape_error)s
 
     Examples
     --------
@@ -220,24 +194,21 @@ def gerc(alpha: Any, x: Any, y: Any, A: Any = None) -> Any:
     array([[0.+0.j, 0.+0.j],
            [0.-1.j, 0.+0.j]])
     """
-    return ger(alpha, x, conjugated(vector(y, "y")), A)
+    return ger(alpha, x, conjugate(as_vector(y, "y")), A)
 
 
+@shared
 def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False) -> Any:
-    """Solve ``op(A) @ y = x`` for a triangular A, in memory, by SciPy; one triangle is read.
+    """Solve ``op(A) @ y = x`` for a triangular A with SciPy, in memory.
 
     Parameters
     ----------
-    A
-        A square matrix, tensor or array.
+    %(square)s
     x
-        The right-hand side, tensor or array.
-    lower
-        Whether A is the lower triangle.
-    trans
-        0 for A, 1 for its transpose, 2 for the conjugate of it.
-    diag
-        Whether the diagonal counts as 1, whatever it holds.
+        Right-hand side, a vector, tensor or array.
+    %(lower)s
+    %(trans)s
+    %(diag)s
 
     Returns
     -------
@@ -245,14 +216,7 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
-    TooLargeError
-        If the matrix does not fit the memory limit.
-    InvalidValueError
-        If ``trans`` is none of these.
-    UnsupportedError
-        If A is a tensor whose fill is not 0: ``A.refill(0)`` has 0 there.
+    %(solve_errors)s
 
     Examples
     --------
@@ -260,16 +224,16 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
     >>> sp.blas.trsv(sp.asarray([[4.0, 1.0], [9.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    return solved(A, vector(x, "x"), lower, trans, diag, "trsv")
+    return solve_triangular(A, as_vector(x, "x"), lower, trans, diag, "trsv")
 
 
-def solved(A: Any, right: Any, lower: bool, trans: int, diag: bool, what: str) -> Any:
-    """Return the solution of a triangular system for a vector or a matrix, in the words of who asks."""
-    whole = as_tensor(triangular(A, "A", what))
-    right = at_labels(right, whole, int(bool(trans)), "the right-hand side", what)
-    if whole.shape[0] != right.shape[0]:
-        raise ShapeError(f"{what}: A of shape {whole.shape} and a right-hand side of {right.shape[0]} rows do not fit")
+def solve_triangular(A: Any, right: Any, lower: bool, trans: int, diag: bool, routine: str) -> Any:
+    """Solve a triangular system for a vector or matrix; errors name ``routine``."""
+    A = as_tensor(as_triangular(A, "A", routine))
+    right = at_labels(right, A, int(bool(trans)), "the right-hand side", routine)
+    if A.shape[0] != right.shape[0]:
+        raise ShapeError(f"{routine}: right-hand side must have {A.shape[0]} rows, got {right.shape[0]}")
     from sparrow.linalg.direct import solve_triangle
 
-    part, options = turned(triangle(whole, lower), trans), {"unit_diagonal": diag}
-    return solve_triangle(part, np.asarray(right), lower != bool(trans), options, what)
+    part, options = transpose(triangle(A, lower), trans), {"unit_diagonal": diag}
+    return solve_triangle(part, np.asarray(right), lower != bool(trans), options, routine)

@@ -1,55 +1,53 @@
-"""BLAS level 3: matrices."""
+"""BLAS level 3: matrix-matrix operations."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sparrow.blas.level2 import solved
+from sparrow.blas.level2 import solve_triangular
 from sparrow.blas.operands import (
-    added,
-    along,
-    check_turn,
-    conjugated,
-    matrix,
-    mirror,
-    mirrored,
-    multiplied,
-    nothing,
-    number,
-    scaled,
-    square,
+    add_scaled,
+    align,
+    as_matrix,
+    as_square,
+    as_symmetric,
+    check_scalar,
+    check_trans,
+    conjugate,
+    multiply,
+    reflect,
+    scale,
+    shared,
+    transpose,
     triangle,
-    turned,
+    zeros_of,
 )
 
 __all__ = ["gemm", "symm", "syrk", "trsm"]
 
 
+@shared
 def gemm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, trans_a: int = 0, trans_b: int = 0) -> Any:
     """Return ``alpha * op(A) @ op(B) + beta * C``.
 
     Parameters
     ----------
-    alpha
-        A number; with 0 A and B are not read.
+    %(alpha)s
     A, B
         Matrices, tensors or arrays.
-    beta, C
-        A number and a matrix, tensor or array, to be added; without ``beta`` C is not read.
+    %(beta_c)s
     trans_a, trans_b
-        0 for the matrix, 1 for its transpose, 2 for the conjugate of it.
+        op(A) and op(B): 0 for the matrix, 1 for its transpose, 2 for its conjugate transpose.
 
     Returns
     -------
-    Tensor or ndarray
-        An array where one of them is; of tensors lazy.
+    %(lazy_result)s
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
+    %(shape_error)s
     InvalidValueError
-        If ``trans_a`` or ``trans_b`` is none of these.
+        If ``trans_a`` or ``trans_b`` is not 0, 1 or 2.
 
     Examples
     --------
@@ -60,42 +58,33 @@ def gemm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, trans_a: int 
             [0, 4]]), array([[60, 80],
             [10, 20]]))
     """
-    factor = number(alpha, "alpha")
-    left, right = turned(matrix(A, "A"), trans_a, "trans_a"), turned(matrix(B, "B"), trans_b, "trans_b")
-    return added(scaled(factor, multiplied(factor, left, right)), beta, C, "C", left, right)
+    factor = check_scalar(alpha, "alpha")
+    left, right = transpose(as_matrix(A, "A"), trans_a, "trans_a"), transpose(as_matrix(B, "B"), trans_b, "trans_b")
+    return add_scaled(scale(factor, multiply(factor, left, right)), beta, C, "C", left, right)
 
 
+@shared
 def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = False, lower: bool = False) -> Any:
-    """Return ``alpha * A @ B + beta * C`` for a symmetric A, of which one triangle is read.
+    """Return ``alpha * A @ B + beta * C`` for a symmetric A.
 
     Parameters
     ----------
-    alpha
-        A number; with 0 A and B are not read.
-    A
-        A square matrix, tensor or array.
+    %(alpha)s
+    %(square)s
     B
-        A matrix, tensor or array.
-    beta, C
-        A number and a matrix, tensor or array, to be added; without ``beta`` C is not read.
+        Matrix, tensor or array.
+    %(beta_c)s
     side
-        Whether A is on the right: ``B @ A``.
-    lower
-        Whether it is the lower triangle of A that is read.
+        Compute ``alpha * B @ A + beta * C`` instead.
+    %(lower)s
 
     Returns
     -------
-    Tensor or ndarray
-        An array where one of them is; of tensors lazy.
+    %(lazy_result)s
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
-    LabelError
-        If rows and columns of A have labels that differ.
-    UnsupportedError
-        If A is a tensor whose fill is not 0, and ``alpha`` is not: ``A.refill(0)`` has 0 there.
+    %(symmetric_errors)s
 
     Examples
     --------
@@ -104,38 +93,34 @@ def symm(alpha: Any, A: Any, B: Any, beta: Any = 0, C: Any = None, side: bool = 
     array([[21,  2],
            [32,  3]])
     """
-    factor, other = number(alpha, "alpha"), matrix(B, "B")
-    whole = mirrored(factor, A, "A", "symm")
-    other = along(other.T, whole).T if side else along(other, whole)
-    parts = (triangle(whole, lower), mirror(triangle(whole, lower, 1)))
-    one, two = (multiplied(factor, *((other, part) if side else (part, other))) for part in parts)
-    left, right = (other, whole) if side else (whole, other)
-    return added(scaled(factor, one + two), beta, C, "C", left, right)
+    factor, other = check_scalar(alpha, "alpha"), as_matrix(B, "B")
+    A = as_symmetric(factor, A, "A", "symm")
+    other = align(other.T, A).T if side else align(other, A)
+    parts = (triangle(A, lower), reflect(triangle(A, lower, 1)))
+    one, two = (multiply(factor, *((other, part) if side else (part, other))) for part in parts)
+    left, right = (other, A) if side else (A, other)
+    return add_scaled(scale(factor, one + two), beta, C, "C", left, right)
 
 
+@shared
 def syrk(alpha: Any, A: Any, beta: Any = 0, C: Any = None, trans: bool = False) -> Any:
     """Return ``alpha * A @ A.T + beta * C``, both triangles.
 
     Parameters
     ----------
-    alpha
-        A number; with 0 A is not read.
-    A
-        A matrix, tensor or array.
-    beta, C
-        A number and a matrix, tensor or array, to be added; without ``beta`` C is not read.
+    %(alpha)s
+    %(matrix)s
+    %(beta_c)s
     trans
-        Whether it is ``A.T @ A``.
+        Compute ``alpha * A.T @ A + beta * C`` instead.
 
     Returns
     -------
-    Tensor or ndarray
-        An array where one of them is; of tensors lazy.
+    %(lazy_result)s
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
+    %(shape_error)s
 
     Examples
     --------
@@ -147,6 +132,7 @@ def syrk(alpha: Any, A: Any, beta: Any = 0, C: Any = None, trans: bool = False) 
     return gemm(alpha, A, A, beta, C, int(trans), int(not trans))
 
 
+@shared
 def trsm(
     alpha: Any,
     A: Any,
@@ -156,24 +142,20 @@ def trsm(
     trans_a: int = 0,
     diag: bool = False,
 ) -> Any:
-    """Solve ``op(A) @ X = alpha * B`` for a triangular A, in memory, by SciPy; one triangle is read.
+    """Solve ``op(A) @ X = alpha * B`` for a triangular A with SciPy, in memory.
 
     Parameters
     ----------
-    alpha
-        A number.
-    A
-        A square matrix, tensor or array.
+    %(alpha)s
+    %(square)s
     B
-        The right-hand sides, a tensor or array.
+        Right-hand sides, a matrix, tensor or array.
     side
-        Whether A is on the right: ``X @ op(A) = alpha * B``.
-    lower
-        Whether A is the lower triangle.
+        Solve ``X @ op(A) = alpha * B`` instead.
+    %(lower)s
     trans_a
-        0 for A, 1 for its transpose, 2 for the conjugate of it.
-    diag
-        Whether the diagonal counts as 1, whatever it holds.
+        op(A): 0 for A, 1 for its transpose, 2 for its conjugate transpose.
+    %(diag)s
 
     Returns
     -------
@@ -181,14 +163,7 @@ def trsm(
 
     Raises
     ------
-    ShapeError
-        If the shapes do not fit.
-    TooLargeError
-        If the matrix does not fit the memory limit.
-    InvalidValueError
-        If ``trans_a`` is none of these.
-    UnsupportedError
-        If A is a tensor whose fill is not 0: ``A.refill(0)`` has 0 there.
+    %(solve_errors)s
 
     Examples
     --------
@@ -197,11 +172,11 @@ def trsm(
     array([[2.],
            [2.]])
     """
-    check_turn(trans_a, "trans_a")
-    factor, right = number(alpha, "alpha"), matrix(B, "B")
-    right = scaled(factor, right if factor != 0 else nothing(right))
+    check_trans(trans_a, "trans_a")
+    factor, right = check_scalar(alpha, "alpha"), as_matrix(B, "B")
+    right = scale(factor, right if factor != 0 else zeros_of(right))
     if not side:
-        return solved(A, right, lower, trans_a, diag, "trsm")
-    # X @ op(A) = B is op(A).T @ X.T = B.T; of a conjugated one conj(A) @ X.T = B.T.
-    whole = conjugated(square(A, "A")) if trans_a == 2 else A
-    return solved(whole, right.T, lower, int(not trans_a), diag, "trsm").T
+        return solve_triangular(A, right, lower, trans_a, diag, "trsm")
+    # X @ op(A) = B is op(A).T @ X.T = B.T, where op(A).T of a conjugate transpose is conj(A).
+    A = conjugate(as_square(A, "A")) if trans_a == 2 else A
+    return solve_triangular(A, right.T, lower, int(not trans_a), diag, "trsm").T

@@ -1,4 +1,4 @@
-"""Vectors and matrices as BLAS takes them, tensors and arrays alike."""
+"""Operands of BLAS routines: conversion, alignment and scaling."""
 
 from __future__ import annotations
 
@@ -11,191 +11,237 @@ from sparrow.functions.elementwise import factor
 from sparrow.functions.generation import zeros_like
 from sparrow.functions.labels import at_labels, check_space, meet, shown, space_axis
 from sparrow.plan import names_along
+from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "added", "along", "check_turn", "conjugated", "matrix", "meet", "mirror", "mirrored", "multiplied", "nothing",
-    "number", "scaled", "square", "triangle", "triangular", "turned", "vector",
+    "add_scaled", "align", "as_matrix", "as_square", "as_symmetric", "as_triangular", "as_vector", "check_scalar",
+    "check_trans", "conjugate", "multiply", "reflect", "scale", "shared", "transpose", "triangle", "zeros_of",
 ]  # fmt: skip
 
-
-def number(given: Any, name: str) -> Any:
-    """Return a factor, if it is a number.
-
-    Raises
-    ------
+shared = SharedText(
+    x="""
+    x
+        Vector: a 1-D tensor or array, or a matrix of one row or column.
+    """,
+    xy="""
+    x, y
+        Vectors of equal length, tensors or arrays; labelled tensors are aligned.
+    """,
+    indices="""
+    indices
+        Positions, 1-D, in any order and possibly repeated; or a boolean mask of the length of y.
+    """,
+    alpha="""
+    alpha
+        Scalar factor. With 0 the other factors of the product are not read.
+    """,
+    beta_y="""
+    beta, y
+        Scalar and vector to add. With ``beta=0`` y is not read.
+    """,
+    beta_c="""
+    beta, C
+        Scalar and matrix to add. With ``beta=0`` C is not read.
+    """,
+    matrix="""
+    A
+        Matrix, shape (m, n), tensor or array.
+    """,
+    square="""
+    A
+        Square matrix, tensor or array.
+    """,
+    trans="""
+    trans
+        op(A): 0 for A, 1 for its transpose, 2 for its conjugate transpose.
+    """,
+    lower="""
+    lower
+        Read the lower triangle of A instead of the upper one; the other triangle is ignored.
+    """,
+    diag="""
+    diag
+        Take the diagonal as 1 without reading it.
+    """,
+    lazy_result="""
+    Tensor or ndarray
+        A lazy tensor if all operands are tensors, else an array.
+    """,
+    vector_errors="""
+    ShapeError
+        If an operand is not a vector, or lengths differ.
+    """,
+    index_errors="""
+    ShapeError
+        If an operand is not a vector, ``indices`` is not 1-D, or lengths differ.
+    IndexError
+        If an index is out of range.
+    """,
+    shape_error="""
+    ShapeError
+        If the shapes do not match.
+    """,
+    symmetric_errors="""
+    ShapeError
+        If the shapes do not match.
+    LabelError
+        If rows and columns of A have different labels.
+    UnsupportedError
+        If A is a tensor with a nonzero fill value and ``alpha`` is not 0: pass ``A.refill(0)``.
+    """,
+    solve_errors="""
+    ShapeError
+        If the shapes do not match.
     InvalidValueError
-        If it is none.
-    """
+        If ``trans`` or ``trans_a`` is not 0, 1 or 2.
+    SingularError
+        If A is singular.
+    TooLargeError
+        If the matrix exceeds the memory limit.
+    UnsupportedError
+        If A is a tensor with a nonzero fill value: pass ``A.refill(0)``.
+    """,
+)
+
+
+def check_scalar(value: Any, name: str) -> Any:
+    """Return a scalar factor; raise ``InvalidValueError`` for anything else."""
     try:
-        found = np.asarray(given)
+        found = np.asarray(value)
     except ValueError:  # a ragged list
         found = np.empty(0)
     if found.ndim or found.dtype.kind not in "biufc":
-        raise InvalidValueError(f"{name}={given!r}: give a number")
-    return given if isinstance(given, bool | int | float | complex) else found[()]
+        raise InvalidValueError(f"{name} must be a number, got {value!r}")
+    return value if isinstance(value, bool | int | float | complex) else found[()]
 
 
-def vector(x: Any, name: str) -> Any:
-    """Return an operand as a vector: one dimension, or a matrix of one row or column.
-
-    Raises
-    ------
-    ShapeError
-        If it has another shape.
-    """
+def as_vector(x: Any, name: str) -> Any:
+    """Return a 1-D operand; a matrix of one row or column is squeezed."""
     found = factor(x, name)
     if found.ndim == 2 and 1 in found.shape:
         return found[0] if found.shape[0] == 1 else found[:, 0]
     if found.ndim != 1:
-        raise ShapeError(f"{name} is a vector, not of shape {found.shape}: take a slice")
+        raise ShapeError(f"{name} must be a vector, got shape {found.shape}: take a slice")
     return found
 
 
-def matrix(A: Any, name: str) -> Any:
-    """Return an operand as a matrix.
-
-    Raises
-    ------
-    ShapeError
-        If it has not two dimensions.
-    """
+def as_matrix(A: Any, name: str) -> Any:
+    """Return a 2-D operand."""
     found = factor(A, name)
     if found.ndim != 2:
-        raise ShapeError(f"{name} is a matrix, not of shape {found.shape}: take a slice")
+        raise ShapeError(f"{name} must be a matrix, got shape {found.shape}: take a slice")
     return found
 
 
-def square(A: Any, name: str) -> Any:
-    """Return an operand as a square matrix.
-
-    Raises
-    ------
-    ShapeError
-        If it is none.
-    """
-    found = matrix(A, name)
+def as_square(A: Any, name: str) -> Any:
+    """Return an operand as a square matrix."""
+    found = as_matrix(A, name)
     if found.shape[0] != found.shape[1]:
-        raise ShapeError(f"{name} is a square matrix, not of shape {found.shape}")
+        raise ShapeError(f"{name} must be a square matrix, got shape {found.shape}")
     return found
 
 
-def triangular(A: Any, name: str, what: str) -> Any:
-    """Return an operand as a square matrix of which a triangle is taken.
-
-    Raises
-    ------
-    ShapeError
-        If it is not square.
-    UnsupportedError
-        If it is a tensor whose fill is not 0.
-    """
-    found = square(A, name)
+def as_triangular(A: Any, name: str, routine: str) -> Any:
+    """Return a square matrix whose triangles are sparse: its fill value must be 0."""
+    found = as_square(A, name)
     if isinstance(found, Tensor) and found.fill_value != 0:
         raise UnsupportedError(
-            f"{what}: absent cells of {name} are {found.fill_value}, so that a triangle of it is dense: use "
-            f"{name}.refill(0) first"
+            f"{routine}: fill value of {name} must be 0, got {found.fill_value}: pass {name}.refill(0)"
         )
     return found
 
 
-def mirrored(alpha: Any, A: Any, name: str, what: str) -> Any:
-    """Return an operand as a square matrix of which one triangle is the mirror of the other; zeros for a factor of 0.
-
-    Raises
-    ------
-    ShapeError
-        If it is not square.
-    LabelError
-        If rows and columns have labels that differ.
-    UnsupportedError
-        If it is a tensor whose fill is not 0.
-    """
-    found = square(A, name)
+def as_symmetric(alpha: Any, A: Any, name: str, routine: str) -> Any:
+    """Return a square matrix with equal labels on both axes; zeros if ``alpha`` is 0."""
+    found = as_square(A, name)
     check_space(found, name)
-    return nothing(found) if alpha == 0 and isinstance(found, Tensor) else triangular(found, name, what)
+    return zeros_of(found) if alpha == 0 and isinstance(found, Tensor) else as_triangular(found, name, routine)
 
 
-def along(x: Any, A: Any) -> Any:
-    """Return what such a matrix is multiplied with, its first axis at the labels of both rows and columns."""
+def align(x: Any, A: Any) -> Any:
+    """Return a vector or matrix aligned with the labels of a symmetric matrix."""
     return at_labels(x, A, space_axis(A))
 
 
-def nothing(x: Any) -> Any:
-    """Return zeros like a vector or a matrix, of which no cell is read."""
+def zeros_of(x: Any) -> Any:
+    """Return zeros of the shape, dtype and labels of an operand, without reading it."""
     if not isinstance(x, Tensor):
         return np.zeros_like(x)
     return shown(zeros_like(x).__sparrow_scan__(), names_along(x.__sparrow_scan__()))
 
 
-def conjugated(x: Any) -> Any:
-    """Return complex cells conjugated, others as they are."""
+def conjugate(x: Any) -> Any:
+    """Return the complex conjugate; a real operand is returned as it is."""
     return np.conj(x) if x.dtype.kind == "c" else x
 
 
-def check_turn(trans: int, name: str) -> None:
-    """Raise ``InvalidValueError`` unless this says how a matrix is taken."""
+def check_trans(trans: int, name: str) -> None:
+    """Raise ``InvalidValueError`` unless ``trans`` is 0, 1 or 2."""
     if trans not in (0, 1, 2):
-        raise InvalidValueError(f"{name}={trans!r}: give 0, 1 for the transpose or 2 for its conjugate")
+        raise InvalidValueError(f"{name} must be 0, 1 (transpose) or 2 (conjugate transpose), got {trans!r}")
 
 
-def turned(A: Any, trans: int, name: str = "trans") -> Any:
-    """Return a matrix as it is (0), transposed (1), or transposed and conjugated (2)."""
-    check_turn(trans, name)
+def transpose(A: Any, trans: int, name: str = "trans") -> Any:
+    """Return op(A): A (0), its transpose (1) or its conjugate transpose (2)."""
+    check_trans(trans, name)
     if not trans:
         return A
-    return A.T if trans == 1 else conjugated(A).T
+    return A.T if trans == 1 else conjugate(A).T
 
 
-def mirror(part: Any, trans: int = 1) -> Any:
-    """Return a triangle on the other side of the diagonal, transposed as by :func:`turned`, its names as they were."""
-    found = turned(part, trans)
+def reflect(part: Any, trans: int = 1) -> Any:
+    """Return the (conjugate) transpose of a triangle under its original names."""
+    found = transpose(part, trans)
     return found.rename(dict(zip(part.dims, part.dims[::-1], strict=True))) if isinstance(part, Tensor) else found
 
 
 def triangle(A: Any, lower: bool, k: int = 0) -> Any:
-    """Return a triangle of a matrix, beginning ``k`` diagonals off the main one."""
+    """Return a triangle of a matrix, from the ``k``-th diagonal outward."""
     return np.tril(A, -k) if lower else np.triu(A, k)
 
 
-def scaled(alpha: Any, product: Any) -> Any:
-    """Return a product times a factor; 1 leaves it as it is, unless it is of a type that the product takes on."""
+def scale(alpha: Any, product: Any) -> Any:
+    """Return ``alpha * product``, without a copy if nothing changes."""
     if alpha == 1 and (isinstance(alpha, int) or np.result_type(alpha, product.dtype) == product.dtype):
         return product
     return alpha * product
 
 
-def multiplied(alpha: Any, left: Any, right: Any) -> Any:
-    """Return the product of a matrix and a vector or a matrix, zeros without a look at them where the factor is 0.
-
-    Raises
-    ------
-    ShapeError
-        If they do not fit, and have no labels to be aligned by.
-    """
+def multiply(alpha: Any, left: Any, right: Any) -> Any:
+    """Return ``left @ right``; zeros, without reading the factors, if ``alpha`` is 0."""
     if meet(left, right, 1):
-        return left @ right if alpha != 0 else nothing(left[:, :0]) @ nothing(right[:0])
+        return left @ right if alpha != 0 else zeros_of(left[:, :0]) @ zeros_of(right[:0])
     if right.ndim == 1:
-        raise ShapeError(f"op(A) of shape {left.shape} and x of {right.shape[0]} cells do not fit")
-    raise ShapeError(f"matrices of shapes {left.shape} and {right.shape} do not fit")
+        raise ShapeError(f"x must have length {left.shape[1]}, got {right.shape[0]}: op(A) has shape {left.shape}")
+    raise ShapeError(f"inner dimensions must be equal, got shapes {left.shape} and {right.shape}")
 
 
-def added(product: Any, beta: Any, y: Any, name: str, left: Any = None, right: Any = None) -> Any:
-    """Return a product plus ``beta * y``; without y, or where ``beta`` is 0, the product: y is not read then.
+def add_scaled(product: Any, beta: Any, y: Any, name: str, left: Any = None, right: Any = None) -> Any:
+    """Return ``product + beta * y``; ``product`` if y is None or ``beta`` is 0.
 
-    The sides that were multiplied say what the labels of a product are that is an array.
+    Parameters
+    ----------
+    product
+        Tensor or array.
+    beta, y
+        Scalar, and vector or matrix to add.
+    name
+        Argument name of ``y``.
+    left, right
+        Factors of ``product``; an array takes the labels of its axes from them.
 
     Raises
     ------
     ShapeError
-        If y has another shape, and no labels to be aligned by.
+        If ``y`` has another shape and cannot be aligned by label.
     LabelError
-        If the product is an array, and y has labels that its sides lack.
+        If ``product`` is an array and ``y`` has labels that the factors lack.
     """
-    beta = number(beta, "beta")
+    beta = check_scalar(beta, "beta")
     if y is None:
         return product
-    other = vector(y, name) if product.ndim == 1 else matrix(y, name)
+    other = as_vector(y, name) if product.ndim == 1 else as_matrix(y, name)
     if beta == 0:
         return product
     if not isinstance(product, Tensor):
@@ -203,5 +249,5 @@ def added(product: Any, beta: Any, y: Any, name: str, left: Any = None, right: A
         if other.ndim == 2:
             other = at_labels(other.T, right, 1, name, "adding").T
     if not all(meet(other, product, axis, axis) for axis in range(product.ndim)):
-        raise ShapeError(f"{name} has shape {other.shape}, the product {product.shape}")
-    return product + scaled(beta, other)
+        raise ShapeError(f"{name} must have the shape of the product, {product.shape}, got {other.shape}")
+    return product + scale(beta, other)
