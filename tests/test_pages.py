@@ -152,32 +152,3 @@ def test_links_to_files_lead_somewhere(repository: Path, name: str) -> None:
     page = repository / name
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
-
-
-def test_architecture_names_modules_that_exist(repository: Path) -> None:
-    text = (repository / "ARCHITECTURE.md").read_text()
-    named = set(re.findall(r"`((?:sparrow|sql|tests|bench|datasets|ingest)/[\w./-]*)`", text))
-    assert len(named) >= 15
-    assert [name for name in sorted(named) if not (repository / name).exists()] == []
-
-
-def test_architecture_says_truly_where_to_add_something(repository: Path) -> None:
-    text = (repository / "ARCHITECTURE.md").read_text()
-    advice = text[text.index("## Where to add something") : text.index("## Words")]
-    places = re.findall(r"`(\w+)` (?:of|or `(\w+)` of|in)\s+`(sparrow/[\w/.]+\.py)`", advice)
-    assert len(places) >= 5
-    for name, other, path in places:
-        module = (repository / path).read_text()
-        for word in filter(None, (name, other)):
-            assert re.search(rf"^(class |def )?{word}\b", module, re.MULTILINE), (word, path)
-
-
-def test_the_glossary_names_what_there_is(repository: Path) -> None:
-    text = (repository / "ARCHITECTURE.md").read_text()
-    words = text[text.index("## Words") : text.index("## The way of a factorisation")]
-    for word in ("chunk", "piece", "block", "run", "part", "group", "row group"):
-        assert f"| {word} |" in words
-    from sparrow.kernels.entries import Block
-    from sparrow.relations.base import Chunk
-
-    assert {f"`{kind.__name__}`" for kind in (Block, Chunk)} <= set(re.findall(r"`\w+`", words))

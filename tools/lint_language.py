@@ -43,7 +43,6 @@ PHRASES = {
     r"\btakes? no part\b": "is ignored",
     r"\bnobody\b|\bsomebody\b": "name who does it",
     r"\bwithout a word\b": "silently",
-    r"\bfor people\b": "human-readable",
     r"\bis had\b|\bare had\b|\bhave it had\b": "is computed, is available",
     r"\bcomes? out of it\b": "results",
     r"\bon the way\b": "meanwhile",
