@@ -33,6 +33,7 @@ from sparrow.errors import (
 )
 from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
+from sparrow.interop.tuning import tuning
 from sparrow.kernels.entries import Block, canonical, check_duplicates
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
@@ -51,10 +52,6 @@ __all__ = [
 
 Converted: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
 """Schema, canonical entries, and the labels of dimensions that have some: what a relation in memory is made of."""
-
-_ROWS = 1 << 18
-_COPIES = 3
-"""A table is held about so many times while it becomes entries."""
 
 
 def from_coordinates(
@@ -523,10 +520,10 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
     if hasattr(source, "collect_batches"):
         query = source.select(_picked(source.collect_schema().names(), coords, value, rest))
         schema = query.collect_schema().to_frame().to_arrow().schema
-        frames = query.collect_batches(chunk_size=_ROWS, maintain_order=True)
+        frames = query.collect_batches(chunk_size=tuning().batch_rows, maintain_order=True)
         batches = (batch.cast(schema) for frame in frames for batch in frame.to_arrow().to_batches())
     else:
-        lines = source.to_arrow_reader(_ROWS) if hasattr(source, "to_arrow_reader") else source
+        lines = source.to_arrow_reader(tuning().batch_rows) if hasattr(source, "to_arrow_reader") else source
         if not hasattr(lines, "__arrow_c_stream__"):
             raise UnsupportedError(
                 f"{type(source).__name__} is no table: sp.asarray takes arrays, sp.from_coords entries"
@@ -547,7 +544,7 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
             kept.append(batch)
             rows += len(batch)
             room.what = f"a table of more than {rows} rows, on its way into memory,"
-            room.grow(_COPIES * batch.nbytes)
+            room.grow(tuning().table_copies * batch.nbytes)
     return pa.Table.from_batches(kept, schema)
 
 

@@ -24,6 +24,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
+from sparrow.interop.tuning import tuning
 from sparrow.kernels.entries import Block, RowBlock, put
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import memory
@@ -91,12 +92,6 @@ def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
 
 _BARE = {bytes(size) for size in (1, 2, 4, 8, 16)}
 """Numbers without a bit set: -0.0 has one."""
-_SILENT, _REFUSED = 100_000_000, 1_000_000_000
-"""Bytes up to which an array that nobody asked for by name is made without a word, and from which it is refused..."""
-_SPARSE, _VERY_SPARSE = 10, 100
-"""... where it takes so many times as much as the entries."""
-_MANY_A_ROW, _MANY_BESIDE_A_LOOP = 4, 400
-"""Entries a row from which looking for the rows is quicker than counting entries, by NumPy and by a compiled loop."""
 _WAY_OUT = "to_scipy() gives a sparse array, which most libraries take; to_numpy() makes the dense one on purpose"
 
 
@@ -118,9 +113,10 @@ def _say_what_it_takes(schema: Schema, count: int) -> None:
     dense, entries = schema.size * schema.dtype.itemsize, max(count, 1) * memory.entry_bytes(schema)
     what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
     sizes = f"{quantity(dense, 'bytes')}, its entries {quantity(entries, 'bytes')}"
-    if dense > _REFUSED and dense > _VERY_SPARSE * entries:
+    limits = tuning()
+    if dense > limits.max_dense_bytes and dense > limits.max_expansion * entries:
         raise TooLargeError(f"{what} would take {sizes}: it is not made unasked; {_WAY_OUT}")
-    if dense > _SILENT and dense > _SPARSE * entries:
+    if dense > limits.silent_dense_bytes and dense > limits.warn_expansion * entries:
         warnings.warn(f"{what} takes {sizes}: {_WAY_OUT}", PerformanceWarning, stacklevel=4)
 
 
@@ -135,7 +131,9 @@ def row_pointers(block: Block, height: int) -> NDArray[np.int64]:
     memory.check(8 * (height + 1), f"the pointers of {height} rows or columns")
     if not isinstance(block, RowBlock):
         rows = block.column(0)
-        if (_MANY_BESIDE_A_LOOP if numpy_fallback.loaded() else _MANY_A_ROW) * height <= len(rows):
+        limits = tuning()
+        most = limits.search_row_elements_compiled if numpy_fallback.loaded() else limits.search_row_elements
+        if most * height <= len(rows):
             return np.searchsorted(rows, np.arange(height + 1, dtype=rows.dtype))  # another type would cast the column
     return block.indptr(height)
 

@@ -10,7 +10,7 @@ import pytest
 
 import sparrow as sp
 from sparrow.errors import PerformanceWarning, TooLargeError
-from sparrow.interop import interchange
+from sparrow.testing import tune
 
 
 def one_entry(*shape: int) -> Any:
@@ -33,16 +33,15 @@ def test_one_of_middling_size_warns_where_the_call_stands() -> None:
     assert told[0].filename == __file__
 
 
-def test_small_ones_well_filled_ones_and_those_asked_for_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_ones_well_filled_ones_and_those_asked_for_are_made() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.asarray(one_entry(1_000, 1_000)).sum() == 1
         assert one_entry(13, 1_000_000).to_numpy().sum() == 1
-        monkeypatch.setattr(interchange, "_SILENT", 1_000)
-        monkeypatch.setattr(interchange, "_REFUSED", 2_000)
         filled = np.arange(10_000.0).reshape(100, 100)
-        assert np.array_equal(np.asarray(sp.asarray(filled)), filled)
-        assert np.array_equal(np.asarray(sp.asarray(filled), dtype="int32"), filled)
+        with tune("interop", silent_dense_bytes=1_000, max_dense_bytes=2_000):
+            assert np.array_equal(np.asarray(sp.asarray(filled)), filled)
+            assert np.array_equal(np.asarray(sp.asarray(filled), dtype="int32"), filled)
 
 
 @pytest.mark.parametrize("shape", [(5000,), (70, 80), (7, 0, 9), (9, 25, 25), (), (1,) * 62 + (3, 4)])

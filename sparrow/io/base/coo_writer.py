@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import is_fill
 from sparrow.errors import StorageError
+from sparrow.io.tuning import tuning
 from sparrow.kernels.entries import Block, Duplicates
 from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import bar
@@ -67,7 +68,7 @@ class DistinctIds:
         with self._lock:
             self._fresh.append(found)
             self._held += len(found)
-            if self._held > len(self._known) // 2 + (1 << 20):
+            if self._held > len(self._known) // 2 + tuning().id_merge_min:
                 self._merge()
 
     def _merge(self) -> None:
@@ -124,7 +125,7 @@ class LabelEncoder:
 
 def check_label_memory(count: int, nbytes: int) -> None:
     """Raise ``TooLargeError`` where labels take too much of the memory limit."""
-    if nbytes > (room := memory.share(2.5, beside=memory.limit() - memory.working())):
+    if nbytes > (room := memory.share(tuning().label_memory_parts, beside=memory.limit() - memory.working())):
         raise memory.too_large(f"{count} distinct labels", nbytes, "number the ids beforehand", room)
 
 
@@ -173,7 +174,7 @@ class SpillQueue:
     """Rows put aside, in memory and then on disk, to be read again in their order."""
 
     def __init__(self) -> None:
-        self._budget = memory_budget() // 2
+        self._budget = memory_budget() // tuning().spill_queue_divisor
         self._room = memory.reserve(0, "rows put aside")
         self._kept: list[Rows | tuple[list[Segment], Segment | None]] = []
         self._spool = Spool()

@@ -17,12 +17,10 @@ from sparrow.io.binary.hdf5 import MAGIC, open_file
 from sparrow.io.binary.tenx import find_matrix
 from sparrow.io.binary.webgraph import bvgraph_basename
 from sparrow.io.text.triples import find_splits
+from sparrow.io.tuning import tuning
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["Detection", "detect_format"]
-
-_SAMPLE = 1 << 16
-"""Bytes of text that are looked at."""
 
 _TABLES = {b"PAR1": "Parquet", b"ARROW1": "an Arrow file", b"\xff\xff\xff\xff": "an Arrow stream"}
 
@@ -87,12 +85,12 @@ def detect_format(src: str) -> Detection:
         for magic, kind in _TABLES.items():
             if start.startswith(magic):
                 raise _table(f"this is {kind}", name)
-    with closing(read_blocks(source, _SAMPLE)) as text:
+    with closing(read_blocks(source, tuning().detection_bytes)) as text:
         block = next(text, None)
     if block is None:
         raise IngestError("the file is empty", name)
-    sample = block.text(0, _SAMPLE)
-    whole = sample if len(block.data) <= _SAMPLE else sample.rpartition("\n")[0] or sample
+    sample = block.text(0, tuning().detection_bytes)
+    whole = sample if len(block.data) <= tuning().detection_bytes else sample.rpartition("\n")[0] or sample
     return _of_text(whole, name)
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from sparrow.errors import IngestError
+from sparrow.io.tuning import tuning
 
 __all__ = [
     "DECOMPRESSORS",
@@ -20,9 +21,6 @@ __all__ = [
     "reject_non_edges",
     "split_words",
 ]  # fmt: skip
-
-_SAMPLE = 1000
-"""Lines that are looked at."""
 
 DECOMPRESSORS = {"gzip": "gzip", "zstd": "zstd", "bz2": "bzip2"}
 """The commands of the compressions that are read."""
@@ -181,7 +179,9 @@ def reject_non_edges(text: str, name: str) -> None:
     name
         What the file is called.
     """
-    lines = [line.strip() for line in text.split("\n", _SAMPLE)[:_SAMPLE] if line.strip()]
+    lines = [
+        line.strip() for line in text.split("\n", tuning().detection_lines)[: tuning().detection_lines] if line.strip()
+    ]
     if not lines:
         return
     file = "FILE" if name == "standard input" else shlex.quote(name)
@@ -247,7 +247,7 @@ def lists_of(text: str, name: str) -> tuple[str, str] | None:
     name
         What the file is called.
     """
-    first, *rest = text.split("\n", _SAMPLE)[:_SAMPLE] or [""]
+    first, *rest = text.split("\n", tuning().detection_lines)[: tuning().detection_lines] or [""]
     called = set(Path(name).suffixes)
     if ".graph-txt" in called:
         return "webgraph", "it is called .graph-txt"

@@ -43,6 +43,7 @@ from numpy.typing import DTypeLike
 from sparrow.core.schema import check_dtype
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
 from sparrow.io.base.source import SourceLike
+from sparrow.io.tuning import tuning
 from sparrow.kernels.entries import Duplicates as DuplicateRule
 from sparrow.storage import is_bundle, is_tensor
 from sparrow.storage.fs.filesystem import atomic_write, pin_file_versions
@@ -70,6 +71,7 @@ __all__ = [
     "parse_shape",
     "register",
     "signature_of",
+    "unregister",
 ]  # fmt: skip
 
 _MODULES = (
@@ -80,10 +82,6 @@ _MODULES = (
 
 COMPRESSION_SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """How text is compressed whose name ends so."""
-
-
-_GZIP_LEVEL = 1
-"""The fastest: what a stronger one saves in bytes is little beside what it takes in time."""
 
 
 # -- options ---------------------------------------------------------------------------------------
@@ -266,7 +264,7 @@ def compressing(file: Any, name: str | os.PathLike[str]) -> AbstractContextManag
     if compression is None:
         return nullcontext(file)
     if compression == "gzip":
-        return gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0)
+        return gzip.GzipFile("", "wb", tuning().gzip_level, file, mtime=0)
     return _compressing(file, compression)
 
 
@@ -314,6 +312,11 @@ def register(format: Format) -> None:
     if format.name in formats():
         raise InvalidValueError(f"there is a format {format.name!r} already: choose another name")
     _added[format.name] = format
+
+
+def unregister(name: str) -> None:
+    """Remove a format that :func:`register` added."""
+    del _added[name]
 
 
 def formats() -> Mapping[str, Format]:

@@ -27,40 +27,23 @@ from numpy.typing import NDArray
 
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.io.base.magic import DECOMPRESSORS, detect_compression, reject_container, split_words
+from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
+from sparrow.runtime.events import emit
 from sparrow.runtime.validation import check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
-    "BLOCK_SIZE",
-    "LONGEST_LINE",
-    "Source",
-    "SourceLike",
-    "TextBlock",
-    "check_encoding",
-    "folder_path",
-    "open_source",
-    "open_sources",
-    "read_blocks",
-    "total_size",
+    "Source", "SourceLike", "TextBlock", "check_encoding", "folder_path", "max_line_bytes", "open_source",
+    "open_sources", "read_blocks", "total_size",
 ]  # fmt: skip
 
 SourceLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A path, a glob pattern, ``"-"`` for standard input, or a list of these."""
 
-BLOCK_SIZE = 1 << 22
-"""Bytes of text in a block."""
-
-LONGEST_LINE = 1 << 30
-"""Bytes beyond which a line is taken for something that is no text; a quarter of the memory limit if less."""
-
 _DELTA = "_delta_log"
-_READ_AHEAD = 2
 _START, _START_OF_PACKED = 262, 16
 """Bytes that tell what a file is, and how it is compressed: a pipe, which may be slow, is asked for no more."""
-
-_BOMB_RATIO, _BOMB_LEAST = 500, 10**9
-"""Text that is longer than this, and so many times as long as its file, is taken for an attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +320,7 @@ def _open_pipe(source: Source) -> _Pipe:
     return _Pipe(getattr(stream, "raw", stream), owned=False)
 
 
-def read_blocks(source: Source | Sequence[Source], block_size: int = BLOCK_SIZE) -> Generator[TextBlock]:
+def read_blocks(source: Source | Sequence[Source], block_bytes: int | None = None) -> Generator[TextBlock]:
     r"""Yield the text of a source, or of several one after the other, as blocks of whole lines.
 
     A thread reads ahead by a few blocks; close the iterator to stop it. Lines end in ``\n`` or
@@ -349,16 +332,17 @@ def read_blocks(source: Source | Sequence[Source], block_size: int = BLOCK_SIZE)
     ------
     IngestError
         At its place in the order: if a source cannot be read, is compressed in a way that is not
-        known, truncated or damaged, holds NUL bytes, or has a line beyond :data:`LONGEST_LINE`.
+        known, truncated or damaged, holds NUL bytes, or has a line beyond ``max_line_bytes``.
     """
     sources = [source] if isinstance(source, Source) else list(source)
-    ready: queue.Queue[TextBlock | BaseException | None] = queue.Queue(maxsize=_READ_AHEAD)
+    size = tuning().block_bytes if block_bytes is None else block_bytes
+    ready: queue.Queue[TextBlock | BaseException | None] = queue.Queue(maxsize=tuning().read_ahead_blocks)
     stop = threading.Event()
 
     def read() -> None:
         try:
             for each in sources:
-                with closing(_cut(each, block_size)) as cut:
+                with closing(_cut(each, size)) as cut:
                     for block in cut:
                         ready.put(block)
                         if stop.is_set():
@@ -373,13 +357,19 @@ def read_blocks(source: Source | Sequence[Source], block_size: int = BLOCK_SIZE)
         while (item := ready.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
+            emit("io.block", source=item.source.name, first_line=item.first_line)
             yield item
     finally:
         stop.set()
         while not ready.empty():
             ready.get_nowait()
         # A pipe that has nothing to say would keep the thread for ever: it is a daemon, leave it.
-        thread.join(timeout=None if all(each.size is not None for each in sources) else 0.2)
+        thread.join(timeout=None if all(each.size is not None for each in sources) else tuning().pipe_join_seconds)
+
+
+def max_line_bytes() -> int:
+    """Return the length of the longest line that is read, in bytes."""
+    return min(tuning().max_line_bytes, memory.limit() // tuning().line_memory_parts)
 
 
 def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
@@ -399,7 +389,7 @@ def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
 
 def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
     carry: memoryview | bytes = b""
-    longest = min(LONGEST_LINE, memory.limit() // 4)
+    longest, bomb_bytes, bomb_ratio = max_line_bytes(), tuning().bomb_min_bytes, tuning().bomb_ratio
     line, told, whole, returns_only, started, yielded = 1, 0, 0, False, False, False
     while True:
         buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a final newline that is missing
@@ -411,9 +401,9 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
                 used += n
         at_end = used < space
         whole += used - len(carry)
-        if whole > _BOMB_LEAST and whole > _BOMB_RATIO * stream.tell():
+        if whole > bomb_bytes and whole > bomb_ratio * stream.tell():
             raise IngestError(
-                f"the file unpacks to more than {_BOMB_RATIO} times its size: if it is meant to, unpack it first, "
+                f"the file unpacks to more than {bomb_ratio} times its size: if it is meant to, unpack it first, "
                 "for example gzip -dc FILE | sparrow ingest FORMAT - DST",
                 source.name,
                 line,

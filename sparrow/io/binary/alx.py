@@ -26,6 +26,7 @@ from sparrow.io.base.coo_writer import WrittenFiles, write_coo
 from sparrow.io.base.magic import detect_compression
 from sparrow.io.base.registry import Duplicates, Format, Option, Reader, Writer
 from sparrow.io.base.source import SourceLike, folder_path, open_sources
+from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.runtime.progress import bar
 from sparrow.runtime.validation import full_path
@@ -38,7 +39,6 @@ __all__ = ["FORMATS", "Alx", "AlxWriter", "shard_split"]
 
 _DIMS = ("src", "dst")
 _VALUES = np.dtype(np.int64)
-_BLOCK = 1 << 22
 _NAMES = np.frombuffer(b"row_tagcol_taggt_tag", np.uint8).copy()
 _SHARD = re.compile(
     r"(?:^|[-_.])(train_t|train\.transpose|train|test)(?:\.tfr(?:ecords?)?(?:-(\d+)-of-(\d+))?|-(\d+)-of-(\d+)\.tfr(?:ecords?)?)"
@@ -324,7 +324,7 @@ def _cut(path: str, file: Any) -> Iterator[_Frames]:
     """Yield whole frames of a file."""
     from sparrow.kernels.parse import tfrecords as kernels
 
-    carry, offset, want = np.empty(0, np.uint8), 0, _BLOCK
+    carry, offset, want = np.empty(0, np.uint8), 0, tuning().tfrecord_block_bytes
     while True:
         memory.check(2 * want, f"the frame at byte {offset} of {path}", "")
         try:
@@ -345,7 +345,7 @@ def _cut(path: str, file: Any) -> Iterator[_Frames]:
                 raise IngestError(f"the file ends within the frame at byte {offset}", path)
             return
         # Of a frame that is longer more is read, but never on the word of its length alone.
-        want = max(_BLOCK, min(size - len(carry), len(carry)))
+        want = max(tuning().tfrecord_block_bytes, min(size - len(carry), len(carry)))
 
 
 # -- writing ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.interop.binsparse import descriptor_of, format_of
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names
 from sparrow.io.binary import hdf5
+from sparrow.io.tuning import tuning
 from sparrow.runtime.progress import bar
 from sparrow.storage.parquet.layout import decode_values
 
@@ -241,8 +242,9 @@ def _coordinates(
         hdf5.check_unpacked_size(array, name)
 
     def pieces() -> hdf5.ElementChunks:
-        for start in range(0, len(values), hdf5.ENTRIES):
-            stop = min(start + hdf5.ENTRIES, len(values))
+        most = tuning().hdf5_elements
+        for start in range(0, len(values), most):
+            stop = min(start + most, len(values))
             columns = {dim: hdf5.read_indices(array, start, stop, shape[dim], name)
                        for dim, array in zip(order, arrays, strict=True)}  # fmt: skip
             yield (*(columns[dim] for dim in range(len(shape))), values[start:stop])
@@ -256,8 +258,9 @@ def _dense(values: _Values, shape: tuple[int, ...], order: Sequence[int], name: 
     sizes = [shape[dim] for dim in order]
 
     def pieces() -> hdf5.ElementChunks:
-        for start in range(0, len(values), hdf5.ENTRIES):
-            part = values[start : min(start + hdf5.ENTRIES, len(values))]
+        most = tuning().hdf5_elements
+        for start in range(0, len(values), most):
+            part = values[start : min(start + most, len(values))]
             kept = np.flatnonzero(part)
             columns = dict(zip(order, np.unravel_index(kept + start, sizes), strict=True))
             yield (*(columns[dim] for dim in range(len(shape))), part[kept])

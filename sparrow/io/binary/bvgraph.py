@@ -14,16 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError, NotFoundError
+from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["GraphProperties", "ListChunk", "read_lists", "read_properties"]
-
-_CHUNK = 1 << 22
-"""Bytes that are read at once."""
-
-_LISTS, _LINKS = 1 << 18, 1 << 19
-"""Lists and links that a piece may hold, unless one list alone is longer."""
 
 _CLASSES = ("it.unimi.dsi.webgraph.BVGraph", "it.unimi.dsi.big.webgraph.BVGraph")
 
@@ -162,9 +157,10 @@ class _Bits:
         """Read further bytes behind those not yet used, and return how many there were."""
         used = self.at >> 3
         held = self.end // 8 - used
-        data = np.zeros(held + _CHUNK + self._padding, np.uint8)
+        size = tuning().bvgraph_block_bytes
+        data = np.zeros(held + size + self._padding, np.uint8)
         data[:held] = self.data[used : used + held]
-        found = self._file.readinto(memoryview(data)[held : held + _CHUNK]) or 0  # type: ignore[arg-type]
+        found = self._file.readinto(memoryview(data)[held : held + size]) or 0  # type: ignore[arg-type]
         self.data, self.before = data, self.before + used
         self.at -= 8 * used
         self.end = 8 * (held + found)
@@ -195,14 +191,15 @@ def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
                           "another graph", told.graph)  # fmt: skip
     sizes, codes = np.array([told.window, told.shortest, told.k], np.int64), np.array(told.codes, np.int64)
     node = arcs = advance = 0
-    room, degrees, history = _LINKS, np.empty(0, np.int64), np.empty(0, np.int64)
+    most_lists, most_links = tuning().bvgraph_lists, tuning().bvgraph_links
+    room, degrees, history = most_links, np.empty(0, np.int64), np.empty(0, np.int64)
     with files.open(told.graph, sequential=True, size=size) as file:
         bits = _Bits(file)
         while node < told.nodes:
             known = len(degrees)
             space = len(history) + room
             memory.check(8 * 4 * space, f"the lists from node {node} on", "")
-            offsets = np.zeros(known + _LISTS + 1, np.int64)
+            offsets = np.zeros(known + most_lists + 1, np.int64)
             np.cumsum(degrees, out=offsets[1 : known + 1])
             links = np.empty(space, np.int64)
             links[: len(history)] = history
@@ -216,7 +213,7 @@ def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
                 node, arcs, advance = node + lists - known, arcs + stop - start, 0
                 kept = max(lists - told.window, 0)
                 degrees, history = found[kept:], links[int(offsets[kept]) : stop].copy()
-                room = _LINKS
+                room = most_links
             if status == kernels.MORE:
                 got = bits.more()
                 advance += got

@@ -16,12 +16,11 @@ from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names
 from sparrow.io.binary import hdf5
+from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.runtime.progress import bar
 
 __all__ = ["FORMATS", "H5ad", "H5adWriter"]
-
-_CHUNK = 1 << 16
 
 
 @dataclass
@@ -241,8 +240,9 @@ class H5adWriter(Writer):
         group.attrs["column-order"] = np.empty(0, np.float64)
         names = group.create_dataset("_index", (size,), h5py.string_dtype())
         names.attrs.update({"encoding-type": "string-array", "encoding-version": "0.2.0"})
-        for start in range(0, size, _CHUNK):
-            stop = min(start + _CHUNK, size)
+        step = tuning().hdf5_label_batch
+        for start in range(0, size, step):
+            stop = min(start + step, size)
             texts = (
                 range(start, stop)
                 if labels is None

@@ -20,13 +20,13 @@ from sparrow.errors import IngestError, InvalidValueError, MissingDependencyErro
 from sparrow.io.base.coo_writer import cast_checked, check_label_memory, misfit_message, write_coo
 from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.source import open_sources
+from sparrow.io.tuning import tuning
 from sparrow.kernels.entries import Duplicates
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
-    "ENTRIES",
     "ElementChunks",
     "StoredMatrix",
     "append_rows",
@@ -44,10 +44,8 @@ __all__ = [
     "store_matrix",
 ]  # fmt: skip
 
-_ROWS, ENTRIES = 1 << 18, 1 << 19
-_CHUNK = 1 << 16
-_BOMB_RATIO, _BOMB_LEAST = 2000, 10**9
-"""Entries in bytes that are more than this, and so many times as many as are stored, are taken for an attack."""
+_CHUNK_ELEMENTS = 1 << 16
+"""Shape of the chunks of datasets that are written, a property of the file."""
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 _HEAP = b"GCOL\x01\x00\x00\x00"
@@ -131,7 +129,14 @@ def create_file(sink: Any) -> Any:
 def create_resizable(group: Any, name: str, dtype: Any) -> Any:
     """Return a new dataset that :func:`append_rows` makes longer."""
     return group.create_dataset(
-        name, (0,), dtype, maxshape=(None,), chunks=(_CHUNK,), compression="gzip", compression_opts=1, shuffle=True
+        name,
+        (0,),
+        dtype,
+        maxshape=(None,),
+        chunks=(_CHUNK_ELEMENTS,),
+        compression="gzip",
+        compression_opts=1,
+        shuffle=True,
     )
 
 
@@ -221,15 +226,16 @@ def read_compressed(
 
     def pieces() -> ElementChunks:
         done = 0
-        for first in range(0, count, _ROWS):
-            bounds = indptr[first : first + _ROWS + 1].astype(np.int64)
+        rows, most = tuning().hdf5_rows, tuning().hdf5_elements
+        for first in range(0, count, rows):
+            bounds = indptr[first : first + rows + 1].astype(np.int64)
             if bounds[0] != done or (np.diff(bounds) < 0).any() or bounds[-1] > len(data):
                 raise IngestError(f"{members[2]} of {group.name!r} does not ascend from 0 to {len(data)}", name)
             own = np.arange(first, first + len(bounds) - 1)
             if lines is not None:
                 own = read_indices(lines, first, first + len(own), outer, name)
-            for start in range(done, int(bounds[-1]), ENTRIES):
-                stop = min(start + ENTRIES, int(bounds[-1]))
+            for start in range(done, int(bounds[-1]), most):
+                stop = min(start + most, int(bounds[-1]))
                 outermost = np.repeat(own, np.diff(np.clip(bounds, start, stop)))
                 other = read_indices(indices, start, stop, inner, name)
                 yield (outermost, other, data[start:stop]) if by_rows else (other, outermost, data[start:stop])
@@ -257,8 +263,9 @@ def read_dense(array: Any, name: str) -> StoredMatrix:
 
     def pieces() -> ElementChunks:
         height, width = array.shape
-        wide = min(width, 4 * ENTRIES) or 1
-        step = max(4 * ENTRIES // wide, 1)
+        most = tuning().hdf5_dense_elements
+        wide = min(width, most) or 1
+        step = max(most // wide, 1)
         for first in range(0, height, step):
             for left in range(0, width, wide):
                 cells = array[first : first + step, left : left + wide]
@@ -271,8 +278,8 @@ def read_dense(array: Any, name: str) -> StoredMatrix:
 def check_unpacked_size(array: Any, name: str) -> int:
     """Return the bytes of a dataset, or raise ``IngestError`` where they are far more than are stored."""
     size = int(array.size * array.dtype.itemsize)
-    if size > _BOMB_LEAST and size > _BOMB_RATIO * max(array.id.get_storage_size(), 1):
-        raise IngestError(f"{array.name!r} unpacks to {_BOMB_RATIO} times its size and more", name)
+    if size > tuning().bomb_min_bytes and size > tuning().hdf5_bomb_ratio * max(array.id.get_storage_size(), 1):
+        raise IngestError(f"{array.name!r} unpacks to {tuning().hdf5_bomb_ratio} times its size and more", name)
     return size
 
 

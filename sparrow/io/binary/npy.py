@@ -19,14 +19,13 @@ from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
 from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.registry import DType, Format, Option, Reader, Writer, parse_names, parse_number
 from sparrow.io.base.source import open_sources
+from sparrow.io.tuning import tuning
 from sparrow.kernels.entries import Block
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Npy", "NpyWriter"]
-
-_BLOCK = 1 << 22
 
 
 @dataclass
@@ -197,7 +196,7 @@ def _blocks(name: str, head: _Head) -> Iterator[tuple[int, NDArray[Any]]]:
     with get_filesystem(name).open(name, sequential=True) as file:
         file.seek(head.start)
         while done < count:
-            values = np.empty(min(_BLOCK // head.dtype.itemsize, count - done), head.dtype)
+            values = np.empty(min(tuning().npy_block_bytes // head.dtype.itemsize, count - done), head.dtype)
             if file.readinto(values.view(np.uint8).data) != values.nbytes:
                 raise IngestError(f"the file ends early, after {done} values of {count}", name)
             yield done, values
@@ -231,7 +230,7 @@ class NpyWriter(Writer):
             if not shape:
                 file.write(tensor.to_numpy().astype(dtype).tobytes())
                 return tensor.nnz
-            room = _BLOCK // dtype.itemsize
+            room = tuning().npy_block_bytes // dtype.itemsize
             cells = np.full(min(room, count), fill, dtype)
             for block in engines.sorted_blocks(tensor.__sparrow_scan__()):
                 at = np.ravel_multi_index(tuple(column.astype(np.int64) for column in block.coords), shape)

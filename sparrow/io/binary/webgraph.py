@@ -21,6 +21,7 @@ from sparrow.io.base.source import Source, TextBlock, open_source, read_blocks
 from sparrow.io.binary import bvgraph
 from sparrow.io.text.adjacency import parse_neighbor_lists
 from sparrow.io.text.number_lines import HeaderReader
+from sparrow.io.tuning import tuning
 from sparrow.relations.base import as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
@@ -30,7 +31,6 @@ __all__ = ["FORMATS", "AsciiGraphWriter", "WebGraph", "bvgraph_basename"]
 
 _DIMS = ("src", "dst")
 _VALUES = np.dtype(np.int64)
-_GAP = 1 << 20
 
 
 def bvgraph_basename(name: str) -> str | None:
@@ -269,9 +269,10 @@ def _write_lists(file: Any, first: int, stop: int, src: Any, texts: pa.Array) ->
 
 
 def _write_empty(file: Any, count: int) -> None:
+    most = tuning().blank_lines
     while count > 0:
-        file.write(b"\n" * min(count, _GAP))
-        count -= _GAP
+        file.write(b"\n" * min(count, most))
+        count -= most
 
 
 FORMATS = (

@@ -22,6 +22,7 @@ from sparrow.io.base.registry import DeclaredOption, options_of
 from sparrow.io.base.source import Source, folder_path, open_sources
 from sparrow.io.tabular.options import Columns
 from sparrow.io.tabular.readers import ReadSpec, open_table
+from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.storage.fs.filesystem import get_filesystem, pin_file_versions
 from sparrow.tensor import Tensor
@@ -32,8 +33,6 @@ _READING = ("coords", "header", "delimiter", "quotes", "comment", "encoding", "d
 
 _TABLES = {".csv", ".tsv", ".txt", ".parquet", ".arrow", ".feather", ".ipc", ".json", ".jsonl", ".ndjson"}
 _COMPRESSED = {".gz", ".zst", ".bz2"}
-_COPIES = 3
-"""A table is held about so many times while it becomes entries."""
 
 
 def reading_options() -> tuple[DeclaredOption, ...]:
@@ -157,7 +156,7 @@ def _gathered(batches: Any, name: str) -> pa.Table | None:
             kept.append(pa.Table.from_batches([batch.data]))
             rows += batch.data.num_rows
             room.what = f"a table of more than {rows} rows, on its way into memory,"
-            room.grow(_COPIES * batch.data.nbytes)
+            room.grow(tuning().append_copies * batch.data.nbytes)
     try:
         return pa.concat_tables(kept, promote_options="permissive") if kept else None
     except pa.ArrowException as error:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparrow.errors import IngestError
-from sparrow.io.base.source import LONGEST_LINE, Source, TextBlock, read_blocks
+from sparrow.io.base.source import Source, TextBlock, max_line_bytes, read_blocks
+from sparrow.io.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
@@ -113,7 +114,13 @@ def batches(
             if form.header:
                 raise IngestError("there is no line of column names: the text is empty", source.name)
             return
-        start = bytes(first.data[: 1 << 20]).decode(errors="replace").lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
+        start = (
+            bytes(first.data[: tuning().delimiter_sample_bytes])
+            .decode(errors="replace")
+            .lstrip("\r\n")
+            .split("\n", 1)[0]
+            .rstrip("\r")
+        )
         delimiter = form.delimiter or ("\t" if start.count("\t") > start.count(",") else ",")
         if form.own:
             delimiter, form = _PARTED.decode(), replace(form, quotes=False)
@@ -144,7 +151,7 @@ def _cut(first: TextBlock, text: Iterator[TextBlock], form: CsvOptions, advance:
     assert form.delimiter is not None
     held: TextBlock | None = None
     nothing = np.empty(0, np.int64)
-    longest = min(LONGEST_LINE, settings.current().memory_limit // 4)
+    longest = max_line_bytes()
     block: TextBlock | None = first
     while block is not None:
         advance(block.advance)

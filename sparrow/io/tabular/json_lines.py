@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 from sparrow.errors import IngestError
 from sparrow.io.base.source import Source, TextBlock, read_blocks
 from sparrow.io.tabular.delimited import CsvOptions, LateTextError, ParsedRows
+from sparrow.io.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = ["batches"]
-
-_DEEPEST = 200
-"""How deeply pyarrow is let go into a line."""
 
 
 def batches(
@@ -166,10 +164,10 @@ def _read(block: TextBlock, form: CsvOptions, types: dict[str, pa.DataType], pat
 def _deep(data: NDArray[np.uint8], count: int) -> bool:
     """Return whether lines, so many that are not blank, may nest deeply; brackets in texts count as others do."""
     opening = (data | 0x20) == ord("{")  # and [
-    if int(np.count_nonzero(opening)) - count <= _DEEPEST:
+    if int(np.count_nonzero(opening)) - count <= tuning().json_max_depth:
         return False
     steps = opening.astype(np.int8) - ((data | 0x20) == ord("}"))
-    return bool(np.cumsum(steps, dtype=np.int64).max() > _DEEPEST)
+    return bool(np.cumsum(steps, dtype=np.int64).max() > tuning().json_max_depth)
 
 
 def _slowly(

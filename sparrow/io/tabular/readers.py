@@ -28,13 +28,13 @@ from sparrow.io.base.source import Source, open_sources, total_size
 from sparrow.io.tabular import delimited
 from sparrow.io.tabular.delimited import CsvOptions
 from sparrow.io.tabular.partitions import partitions
+from sparrow.io.tuning import tuning
 from sparrow.runtime.duckdb_connection import failures, quote_name
 from sparrow.runtime.progress import bar
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "ReadSpec", "TableBatch", "TableSource", "TableWriter", "open_table"]
 
-_ROWS = 1 << 18
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 
 Advance: TypeAlias = Callable[[int], None]
@@ -142,14 +142,16 @@ def open_table(src: Any, query: ReadSpec) -> TableSource:
         return TableSource(
             ", ".join(source.name for source in sources),
             size,
-            (size or 0) // 50,
+            (size or 0) // tuning().min_compression,
             lambda advance: _files(sources, query, advance),
         )
     kind = type(src).__name__
     if isinstance(src, duckdb.DuckDBPyRelation):
         query = query.among(list(src.columns), None)
         wanted = ", ".join(map(quote_name, query.columns))
-        return TableSource(kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(_ROWS), query))
+        return TableSource(
+            kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(tuning().batch_rows), query)
+        )
     if kind == "LazyFrame" and hasattr(src, "collect_batches"):
         query = query.among(src.collect_schema().names(), None)
         frames = src.select(query.columns)
@@ -158,7 +160,9 @@ def open_table(src: Any, query: ReadSpec) -> TableSource:
             None,
             0,
             lambda advance: _stream(
-                chain.from_iterable(pa.table(frame).to_batches() for frame in frames.collect_batches(chunk_size=_ROWS)),
+                chain.from_iterable(
+                    pa.table(frame).to_batches() for frame in frames.collect_batches(chunk_size=tuning().batch_rows)
+                ),
                 query,
             ),
         )
@@ -319,7 +323,7 @@ def _parquet(path: str, total: int, query: ReadSpec, advance: Advance) -> Iterat
     with get_filesystem(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
         query = _among(query, file.schema_arrow, path)
         rows = max(file.metadata.num_rows, 1)
-        for batch in file.iter_batches(_ROWS, columns=query.columns):
+        for batch in file.iter_batches(tuning().batch_rows, columns=query.columns):
             yield _picked(batch, query.columns)
             advance(total * batch.num_rows // rows)
 

@@ -23,11 +23,9 @@ from sparrow.io.base.coo_writer import cast_checked, misfit_message
 from sparrow.io.base.magic import reject_non_edges, split_words
 from sparrow.io.base.source import Source, TextBlock, read_blocks
 from sparrow.io.text.number_lines import find_line
+from sparrow.io.tuning import tuning
 
 __all__ = ["EdgeParser", "ParsedEdges"]
-
-_SAMPLE = 1 << 16
-"""Bytes of text that tell what the file is."""
 
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
 _SHAPE = re.compile(rb"(?m)^# shape: (\d{1,19}) (\d{1,19})[ \t\r]*$")
@@ -99,7 +97,7 @@ class EdgeParser:
         with closing(read_blocks(self.sources)) as text:
             for block in text:
                 if block.first_line == 1:
-                    self._take_header(bytes(block.data[:_SAMPLE]))
+                    self._take_header(bytes(block.data[: tuning().detection_bytes]))
                 block = self._parted(block)
                 skip = self.header and (skip or block.first_line == 1)
                 if skip:
@@ -147,7 +145,9 @@ class EdgeParser:
             first, end = kernels.first_data_line(block.data)
             if not end:
                 continue
-            reject_non_edges(block.text(0, _SAMPLE).rpartition("\n")[0] or block.text(0, end), block.source.name)
+            reject_non_edges(
+                block.text(0, tuning().detection_bytes).rpartition("\n")[0] or block.text(0, end), block.source.name
+            )
             parsed = self._parse(block)
             if parsed.status == kernels.PADDED:
                 self.as_text = True

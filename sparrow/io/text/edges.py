@@ -30,6 +30,7 @@ from sparrow.io.tabular.readers import TableWriter
 from sparrow.io.text.edge_parser import EdgeParser, ParsedEdges
 from sparrow.io.text.number_lines import find_line
 from sparrow.io.text.vertices import read_vertex_names
+from sparrow.io.tuning import tuning
 from sparrow.runtime import progress, settings
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
@@ -42,9 +43,6 @@ _DIMS = ("src", "dst")
 
 _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
 """In seconds since 1970."""
-
-_ENTRY_BYTES, _WEIGHT_BYTES = 2.5, 6.0
-"""Bytes on disk of an edge and of its weight, roughly: what is said beforehand, not what is refused."""
 
 
 @dataclass
@@ -330,7 +328,7 @@ class _Ingest:
         if settings.current().show_progress():  # what it says is worth counting
             sample = np.empty(0) if parsed.values is None else parsed.values[:10_000]
             varied = len(np.unique(sample)) > len(sample) // 2
-            stored = int(expected * (_ENTRY_BYTES + (_WEIGHT_BYTES if varied else 0)))
+            stored = int(expected * (tuning().edge_bytes + (tuning().weight_bytes if varied else 0)))
             sorting = f" and {spilled:,} while sorting" if spilled else ""
             disk = get_filesystem(self.folder).local_disk(os.fspath(self.folder))
             free = "" if disk is None else f", {shutil.disk_usage(disk).free:,} are free"

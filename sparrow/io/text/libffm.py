@@ -193,7 +193,8 @@ class _Samples:
         own = np.flatnonzero(labels[:lines])
         with self._lock:
             self.largest = (max(self.largest[0], largest[0]), max(self.largest[1], largest[1]))
-            self.labels[before] = Rows((own + before,), labels[own])
+            if len(own):  # a block of comments begins at the same sample as the next one
+                self.labels[before] = Rows((own + before,), labels[own])
         return Rows((rows[:count] + before, field, col), found)
 
 

@@ -34,8 +34,10 @@ from sparrow.io.base.coo_writer import MAX_STORED_INTEGER, cast_checked, find_un
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer
 from sparrow.io.base.source import Source, TextBlock, open_sources, read_blocks, total_size
 from sparrow.io.text.libsvm_labels import LabelSpill, booleans_as_integers, join_per_row, label_texts, multilabel_texts
+from sparrow.io.tuning import tuning
 from sparrow.kernels.entries import Block, canonical
 from sparrow.runtime import memory, progress, settings
+from sparrow.runtime.events import emit
 from sparrow.runtime.progress import bar
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -47,15 +49,6 @@ if TYPE_CHECKING:
     from sparrow.kernels.parse.libsvm import Parsed
 
 __all__ = ["FORMATS", "Libsvm", "LibsvmWriter"]
-
-_BLOCK = 1 << 20
-"""Bytes of text in a block: smaller than usual, for its arrays are a few times as large."""
-
-_BYTES_PER_THREAD = 30_000_000
-"""Bytes that one thread's share of the blocks in flight may take, from text to entries."""
-
-_ENTRY_BYTES = 2.5
-"""Bytes on disk of an entry whose value is always the same."""
 
 
 @dataclass
@@ -208,14 +201,17 @@ def _pieces(sources: list[Source], options: Libsvm) -> Generator[_Piece]:
     """Yield the parsed blocks of all sources, in order."""
     from sparrow.kernels.parse import libsvm as kernels
 
-    threads = max(1, min(settings.current().threads, memory.left() // _BYTES_PER_THREAD))
+    threads = max(1, min(settings.current().threads, memory.left() // tuning().libsvm_thread_bytes))
     least = options.base or 0
     whole = options.kind.kind in "iu"
 
     def work(block: TextBlock) -> _Piece:
         return _piece(block, kernels.parse(block.data, block.lines, least, options.limit, whole), options)
 
-    with bar("reading libsvm text", total_size(sources)) as advance, closing(read_blocks(sources, _BLOCK)) as text:
+    with (
+        bar("reading libsvm text", total_size(sources)) as advance,
+        closing(read_blocks(sources, tuning().libsvm_block_bytes)) as text,
+    ):
         parsed = cast("Generator[_Piece]", ordered_map(work, text, threads))
         with closing(parsed):
             for piece in parsed:
@@ -386,6 +382,7 @@ class _Ingest:
         self.rows += count
         self._entries += len(piece.values)
         self._largest = max(self._largest, piece.largest)
+        emit("io.libsvm_block", rows=count)
 
     def _settle_base(self, piece: _Piece) -> None:
         """Decide the base, or change the mind about it."""
@@ -406,13 +403,13 @@ class _Ingest:
         """Scale what the first block needs to the whole input: say so, or raise if the disk is clearly too small."""
         sample = piece.values[:10_000]
         varied = len(np.unique(sample)) > len(sample) // 2
-        each = _ENTRY_BYTES + (0.8 * self._options.kind.itemsize if varied else 0)
+        each = tuning().edge_bytes + (0.8 * self._options.kind.itemsize if varied else 0)
         need = int(len(piece.values) * each * max(size / max(piece.advance, 1), 1))
         disk = get_filesystem(self._folder).local_disk(os.fspath(self._folder))
         if disk is None:
             return
         free = shutil.disk_usage(disk).free
-        if 0.7 * need > free:
+        if tuning().disk_margin * need > free:
             raise StorageError(
                 f"the input of {size:,} bytes needs about {need:,} bytes on disk, and {free:,} are free "
                 f"at {disk!r}: free some space, or store it elsewhere"

@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.errors import StorageError, UnsupportedError
+from sparrow.io.tuning import tuning
 from sparrow.tensor import Tensor
 
 __all__ = ["LabelSpill", "booleans_as_integers", "join_per_row", "label_texts", "multilabel_texts"]
 
 _LABEL = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
-
-_LABEL_BYTES = 2_000_000
-"""Bytes of label texts that are looked at together."""
 
 
 class LabelSpill:
@@ -55,7 +53,7 @@ class LabelSpill:
         with pa.ipc.open_stream(self._file) as reader:
             for batch in reader:
                 waiting.append(batch.column(0))
-                if sum(texts.nbytes for texts in waiting) >= _LABEL_BYTES:
+                if sum(texts.nbytes for texts in waiting) >= tuning().label_batch_bytes:
                     yield pa.concat_arrays(waiting)
                     waiting = []
         if waiting:

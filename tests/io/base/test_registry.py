@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,7 +15,6 @@ import pytest
 
 import sparrow as sp
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.io.base import registry
 from sparrow.io.base.registry import (
     Format,
     Option,
@@ -26,6 +25,7 @@ from sparrow.io.base.registry import (
     options_of,
     parse_names,
     register,
+    unregister,
 )
 
 # -- a format, in one place ------------------------------------------------------------------------
@@ -102,9 +102,10 @@ class CellsWriter(Writer):
 
 
 @pytest.fixture
-def cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_added", {})
+def cells() -> Iterator[None]:
     register(Format("cells", "Cells, one a line.", reader=Cells, writer=CellsWriter, suffixes=(".cells",)))
+    yield
+    unregister("cells")
 
 
 @pytest.mark.usefixtures("cells")

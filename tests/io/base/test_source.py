@@ -18,10 +18,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import sparrow.io.base.source as module
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError, SparrowError
 from sparrow.io.base.source import Source, TextBlock, open_sources, read_blocks, total_size
 from sparrow.runtime import settings as sparrow_settings
+from sparrow.testing import tune
 
 
 def zstd(data: bytes) -> bytes:
@@ -96,8 +96,8 @@ def test_a_line_longer_than_a_block(tmp_path: Path) -> None:
     assert text(read(store(tmp_path, data), 16)) == data
 
 
-def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_LINE", 1000)
+@tune("io", max_line_bytes=1000)
+def test_a_line_that_is_too_long(tmp_path: Path) -> None:
     source = store(tmp_path, b"short\n" * 3 + b"x" * 10_000 + b"\n")
     with pytest.raises(IngestError, match="longer than 1000 bytes") as caught:
         read(source, 16)
@@ -120,7 +120,7 @@ def test_members_that_follow_each_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("padding", [1, 7, 512, 100_000])
-@pytest.mark.parametrize("size", [64, module.BLOCK_SIZE])
+@pytest.mark.parametrize("size", [64, 1 << 22])
 def test_zeros_behind_gzip_are_passed_over(tmp_path: Path, padding: int, size: int) -> None:
     data = os.urandom(100_000).hex().encode() + b"\nend\n"
     source = store(tmp_path, gzip.compress(data) + gzip.compress(data) + bytes(padding))
@@ -248,8 +248,8 @@ def test_memory_limit_bounds_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "bz2"])
-def test_a_bomb_stops_at_a_limit(tmp_path: Path, compression: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BOMB_LEAST", 10**6)
+@tune("io", bomb_min_bytes=10**6)
+def test_a_bomb_stops_at_a_limit(tmp_path: Path, compression: str) -> None:
     source = store(tmp_path, COMPRESS[compression](b"0 1\n" * 10**5) * 100)
     taken: list[int] = []
     with pytest.raises(IngestError, match="unpacks to more than 500 times its size"):

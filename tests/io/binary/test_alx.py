@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import DuplicateError, ExistsError, IngestError, NotFoundError, SparrowError, UnsupportedError
-from sparrow.io.binary import alx
+from sparrow.testing import tune
 
 
 def checksum(data: bytes) -> bytes:
@@ -133,7 +132,7 @@ def test_any_shards(
     shards("train.tfr", [{"row_tag": [i * wide], "col_tag": ids(train[i]), "other": [7]} for i in range(n)])
     shards("train.transpose.tfr", [{"row_tag": [i * wide], "col_tag": ids(train.T[i])} for i in range(n)])
     shards("test.tfr", [{"row_tag": [i * wide], "col_tag": ids(test[i]), "gt_tag": ids(truth[i])} for i in range(n)])
-    with patch.object(alx, "_BLOCK", block):
+    with tune("io", tfrecord_block_bytes=block):
         found = sp.ingest.alx(folder, folder / "A.sparrow")
     assert list(found) == ["train", "test", "truth"]
     for name, dense in (("train", train), ("test", test), ("truth", truth)):

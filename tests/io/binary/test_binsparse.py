@@ -12,7 +12,7 @@ import pytest
 import sparrow as sp
 from sparrow.errors import IngestError, InvalidValueError
 from sparrow.io.base.detect import detect_format
-from sparrow.io.binary import hdf5
+from sparrow.testing import tune
 
 h5py = pytest.importorskip("h5py")
 
@@ -50,9 +50,8 @@ def _laid_out(dense: Any, format: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("format", ["CSR", "CSC", "DCSR", "DCSC", "COO", "COOR", "COOC", "DMAT", "DMATR", "DMATC"])
-def test_formats_of_binsparse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
-    monkeypatch.setattr(hdf5, "_ROWS", 2)
-    monkeypatch.setattr(hdf5, "ENTRIES", 1)
+@tune("io", hdf5_rows=2, hdf5_elements=1, hdf5_dense_elements=4)
+def test_formats_of_binsparse(tmp_path: Path, format: str) -> None:
     path = _described(tmp_path / "a.h5", {"format": format, "shape": [3, 4]}, _laid_out(DENSE, format), "/m")
     assert detect_format(str(path)).format == "binsparse"
     assert sp.ingest.binsparse(path, tmp_path / "a").to_numpy().tolist() == DENSE.tolist()

@@ -6,7 +6,6 @@ import gzip
 import json
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import h5py
 import numpy as np
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow.errors import IngestError, NotFoundError, SparrowError, UnsupportedError
 from sparrow.io.base.detect import detect_format
-from sparrow.io.binary import hdf5
+from sparrow.testing import tune
 
 
 def random_matrix(seed: int, height: int, width: int, kind: str = "f4") -> Any:
@@ -57,8 +56,10 @@ def test_any_annotated_matrix(
         else:
             file.create_group("obs").attrs["_index"] = "names"
             file["obs"].create_dataset("names", (height,), h5py.string_dtype())[...] = names
-    sizes: dict[str, Any] = {"_ROWS": 2, "ENTRIES": 3} if small else {"_ROWS": 1000}
-    with patch.multiple(hdf5, **sizes):
+    sizes: dict[str, Any] = (
+        {"hdf5_rows": 2, "hdf5_elements": 3, "hdf5_dense_elements": 12} if small else {"hdf5_rows": 1000}
+    )
+    with tune("io", **sizes):
         A = sp.ingest.h5ad(folder / "a.h5ad", folder / "A.sparrow", matrix="layers/counts")
     assert (A.dims, A.dtype) == (("obs", "var"), dense.dtype)
     np.testing.assert_array_equal(A.to_numpy(), dense)

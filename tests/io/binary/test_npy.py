@@ -6,7 +6,6 @@ import gzip
 import io
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import IngestError, InvalidValueError, SparrowError
-from sparrow.io.binary import npy
+from sparrow.testing import tune
 
 TYPES = ["?", "i1", "u2", ">i4", "<i8", "u8", "f2", ">f4", "f8", "c8", ">c16"]
 
@@ -30,7 +29,7 @@ def test_any_array(
     folder = tmp_path_factory.mktemp("npy")
     dense = np.random.default_rng(seed).integers(0, 3, shape).astype(kind).copy(order)
     np.save(folder / "a.npy", dense)
-    with patch.object(npy, "_BLOCK", block):
+    with tune("io", npy_block_bytes=block):
         A = sp.ingest.npy(folder / "a.npy", folder / "A.sparrow", fill_value=fill)
         assert (A.shape, A.dtype, A.nnz) == (
             dense.shape,

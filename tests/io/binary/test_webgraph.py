@@ -6,7 +6,6 @@ import gzip
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,8 +14,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import DuplicateError, IngestError, NotFoundError, SparrowError, UnsupportedError
-from sparrow.io.base import source
-from sparrow.io.binary import bvgraph
+from sparrow.testing import tune
 
 
 def binary(number: int, width: int) -> str:
@@ -182,8 +180,8 @@ def test_any_compressed_graph(
     graph = random_graph(rng, nodes)
     folder = tmp_path_factory.mktemp("bv")
     path = store(folder, *encoded(graph, window, shortest, k, codes, rng))
-    sizes: dict[str, Any] = {"_CHUNK": 5, "_LISTS": 3, "_LINKS": 4} if small else {"_CHUNK": 1 << 20}
-    with patch.multiple(bvgraph, **sizes):
+    sizes: dict[str, Any] = {"bvgraph_block_bytes": 5, "bvgraph_lists": 3, "bvgraph_links": 4} if small else {}
+    with tune("io", **sizes):
         A = sp.ingest.webgraph(path, folder / "A.sparrow")
     assert A.dims == ("src", "dst")
     np.testing.assert_array_equal(A.to_numpy(), dense_of(graph))
@@ -196,7 +194,7 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, seed: int, nodes: in
     folder = tmp_path_factory.mktemp("text")
     text = "".join(f"{line}\n" for line in [nodes, *(" ".join(map(str, links)) for links in graph)])
     (folder / "a.graph-txt").write_text(text)
-    with patch.object(source, "BLOCK_SIZE", 7 if small else 1 << 22):
+    with tune("io", block_bytes=7 if small else 1 << 22):
         A = sp.ingest.webgraph(folder / "a.graph-txt", folder / "A.sparrow")
     np.testing.assert_array_equal(A.to_numpy(), dense_of(graph))
     assert sp.export(A, folder / f"b.graph-txt{packed}") == A.nnz

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import datetime
 import decimal
-import functools
 import gzip
 import json
 import os
@@ -40,12 +39,10 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.io.base.coo_writer import LabelEncoder
-from sparrow.io.base.source import read_blocks
-from sparrow.io.tabular import delimited, json_lines
 from sparrow.io.tabular.options import Columns
 from sparrow.relations.base import scan
 from sparrow.runtime import memory
-from sparrow.sorting import sorter as sorting
+from sparrow.testing import tune
 
 
 def columns(*args: Any, **options: Any) -> str:
@@ -183,10 +180,7 @@ def test_agrees_with_a_plain_reader(
                 extra = tuple("a text" if kind == "text" else 0 for kind in kinds)
                 csv.writer(file, quoting=csv.QUOTE_ALL).writerow([*extra, 1.0])
                 rows = [*rows, (*extra, 1.0)]
-    with pytest.MonkeyPatch.context() as patch:
-        if spill:
-            patch.setattr(sorting, "memory_budget", lambda: 300)
-            patch.setattr("sparrow.io.base.coo_writer.memory_budget", lambda: 300)
+    with tune("sorting", budget_bytes=300 if spill else None):
         anew = [name for name, kind in zip(names, kinds, strict=True) if kind == "anew"]
         columns(source, folder / "t.sparrow", coords=names, value="what", duplicates=rule, relabel=anew)
     given: dict[tuple[Any, ...], list[float]] = {}
@@ -528,9 +522,8 @@ def test_a_lazy_query_is_streamed(ingest: Any) -> None:
     assert len(found) == sum(k % 7 < 2 for k in range(100_000))
 
 
-def test_more_rows_than_memory_holds(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "memory_budget", lambda: 200_000)
-    monkeypatch.setattr("sparrow.io.base.coo_writer.memory_budget", lambda: 200_000)
+@tune("sorting", budget_bytes=200_000)
+def test_more_rows_than_memory_holds(ingest: Any) -> None:
     rng = np.random.default_rng(2)
     n = 60_000
     i, j, v = rng.integers(0, 500, n), rng.integers(0, 500, n), rng.random(n)
@@ -561,28 +554,24 @@ def test_more_rows_than_memory_holds(ingest: Any, monkeypatch: pytest.MonkeyPatc
     ],
 )
 @pytest.mark.parametrize("small", [False, True])
-def test_every_error_of_text_tells_its_line(
-    ingest: Any, monkeypatch: pytest.MonkeyPatch, text: str, line: int, options: Any, small: bool
-) -> None:
-    if small:
-        monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=8))
+def test_every_error_of_text_tells_its_line(ingest: Any, text: str, line: int, options: Any, small: bool) -> None:
     options = {"coords": ["i", "j"], **options}
     if "3,x" in text and not small:
         options["value"] = "j"
         options["coords"] = ["i"]
     elif "3,x" in text:
         options["ids"] = {"j": "int"}
-    with pytest.raises(IngestError) as caught:
+    with tune("io", block_bytes=8 if small else 1 << 22), pytest.raises(IngestError) as caught:
         ingest(text, **options)
     assert caught.value.line == line
 
 
-def test_records_are_not_cut_by_blocks(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_not_cut_by_blocks(ingest: Any) -> None:
     text = "i,s\n" + "".join(f'{k},"a ""{k}""\n, b"\n' for k in range(200))
     want = {(k, f'a "{k}"\n, b'): 1 for k in range(200)}
     for size in (1, 7, 64, 1 << 20):
-        monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=size))
-        assert ingest(text, coords=["i", "s"]) == want
+        with tune("io", block_bytes=size):
+            assert ingest(text, coords=["i", "s"]) == want
 
 
 def test_quotes_among_tabs_are_characters(ingest: Any) -> None:
@@ -595,14 +584,12 @@ def test_quotes_among_tabs_are_characters(ingest: Any) -> None:
     assert caught.value.line == 2
 
 
-def test_ids_that_begin_with_zeros_are_texts(
-    ingest: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@tune("io", block_bytes=16)
+def test_ids_that_begin_with_zeros_are_texts(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert ingest("u,i\n007,1\n7,0\n", coords=["u", "i"]) == {("007", 1): 1, ("7", 0): 1}
     assert ingest('u,i\n"01",1\n', coords=["u", "i"]) == {("01", 1): 1}
     assert ingest("u,v\n7,01\n", coords=["u"], value="v") == {(7,): 1}
     assert ingest("u,v\n7,0.5\n0,00\n", coords=["u"], value="v") == {(7,): 0.5}
-    monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=16))
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "007,3\n"
     assert ("007", 3) in ingest(text, coords=["u", "i"])  # read again
     assert "line 22: column 'u' holds texts, and is read again" in capsys.readouterr().err
@@ -611,8 +598,8 @@ def test_ids_that_begin_with_zeros_are_texts(
     assert (7, 3) in ingest(text, coords=["u", "i"], ids={"u": "int"})
 
 
-def test_texts_that_look_like_numbers_at_first(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=16))
+@tune("io", block_bytes=16)
+def test_texts_that_look_like_numbers_at_first(ingest: Any) -> None:
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "x7,3\n"
     with pytest.raises(IngestError, match=r"invalid value 'x7'; .*say text=\['u'\]") as caught:
         ingest(text, coords=["u", "i"], ids={"u": "int"})
@@ -638,23 +625,23 @@ def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", [16, 1 << 22])
-def test_what_parts_columns(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=block))
-    ratings = "1::Toy Story::5\n2::Heat::3\n2::Toy Story::4\n"
-    want = {(1, "Toy Story"): 5, (2, "Heat"): 3, (2, "Toy Story"): 4}
-    assert ingest(ratings, coords=["c0", "c1"], value="c2", header=False, delimiter="::") == want
-    blanks = "  i   j \t v\n# one\n 1  a  2 \n\n\t3 b\t4\r\n#\n"
-    want = {(1, "a"): 2, (3, "b"): 4}
-    assert ingest(blanks, coords=["i", "j"], value="v", delimiter=" ", comment="#") == want
-    for bad, line in (("1::a\n2\n", 2), ("1::a\n\n1::b::c\n", 3)):
-        with pytest.raises(IngestError) as caught:
-            ingest(bad, coords=["c0", "c1"], header=False, delimiter="::")
-        assert caught.value.line == line
-    with pytest.raises(IngestError, match="0x1f") as caught:
-        ingest("1::a\n2::\x1f\n", coords=["c0", "c1"], header=False, delimiter="::")
-    assert caught.value.line == 2
-    with pytest.raises(InvalidValueError, match="in quotes one character"):
-        ingest("1::a\n", coords=["c0"], delimiter="::", quotes=True)
+def test_what_parts_columns(ingest: Any, block: int) -> None:
+    with tune("io", block_bytes=block):
+        ratings = "1::Toy Story::5\n2::Heat::3\n2::Toy Story::4\n"
+        want = {(1, "Toy Story"): 5, (2, "Heat"): 3, (2, "Toy Story"): 4}
+        assert ingest(ratings, coords=["c0", "c1"], value="c2", header=False, delimiter="::") == want
+        blanks = "  i   j \t v\n# one\n 1  a  2 \n\n\t3 b\t4\r\n#\n"
+        want = {(1, "a"): 2, (3, "b"): 4}
+        assert ingest(blanks, coords=["i", "j"], value="v", delimiter=" ", comment="#") == want
+        for bad, line in (("1::a\n2\n", 2), ("1::a\n\n1::b::c\n", 3)):
+            with pytest.raises(IngestError) as caught:
+                ingest(bad, coords=["c0", "c1"], header=False, delimiter="::")
+            assert caught.value.line == line
+        with pytest.raises(IngestError, match="0x1f") as caught:
+            ingest("1::a\n2::\x1f\n", coords=["c0", "c1"], header=False, delimiter="::")
+        assert caught.value.line == 2
+        with pytest.raises(InvalidValueError, match="in quotes one character"):
+            ingest("1::a\n", coords=["c0"], delimiter="::", quotes=True)
 
 
 def test_other_encodings(ingest: Any) -> None:
@@ -782,35 +769,35 @@ def test_labels_of_another_tensor(ingest: Any, tmp_path: Path, schema: Any) -> N
 
 
 @pytest.mark.parametrize("block", [40, 1 << 22])
-def test_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(json_lines, "blocks", functools.partial(read_blocks, block_size=block))
-    lines = [{"user": "ann", "item": k, "stars": k / 2, "more": {"a": [k]}} for k in range(1, 9)]
-    text = "\n".join(json.dumps(line) + "\n" * (k % 3 == 0) for k, line in enumerate(lines))
-    want = {("ann", k): k / 2 for k in range(1, 9)}
-    assert ingest(text, coords=["user", "item"], value="stars") == want
-    assert ingest(text, coords=["item", "user"], ids={"item": "str"}) == {(str(k), "ann"): 1 for k in range(1, 9)}
-    late = text + '\n{"user": "eve", "item": "x", "stars": 1}\n'
-    assert ("eve", "x") in ingest(late, coords=["user", "item"])
-    for bad, problem in [("{", r"no JSON; by lines: jq -c '\.' .*sparrow ingest columns - DST"),
-                         ("[", r"no JSON; by lines: jq -c '\.\[\]'"), ("[1]", r"holds an object .*jq -c '\.\[\]'"),
-                         ('{"item": {}}', "something else here"),
-                         ('{"user": "a"}', "is a null")]:  # fmt: skip
-        with pytest.raises(IngestError, match=problem) as caught:
-            ingest(f"{text}\n{bad}\n", coords=["user", "item"])
-        assert caught.value.line == text.count("\n") + 2
+def test_json_lines(ingest: Any, block: int) -> None:
+    with tune("io", block_bytes=block):
+        lines = [{"user": "ann", "item": k, "stars": k / 2, "more": {"a": [k]}} for k in range(1, 9)]
+        text = "\n".join(json.dumps(line) + "\n" * (k % 3 == 0) for k, line in enumerate(lines))
+        want = {("ann", k): k / 2 for k in range(1, 9)}
+        assert ingest(text, coords=["user", "item"], value="stars") == want
+        assert ingest(text, coords=["item", "user"], ids={"item": "str"}) == {(str(k), "ann"): 1 for k in range(1, 9)}
+        late = text + '\n{"user": "eve", "item": "x", "stars": 1}\n'
+        assert ("eve", "x") in ingest(late, coords=["user", "item"])
+        for bad, problem in [("{", r"no JSON; by lines: jq -c '\.' .*sparrow ingest columns - DST"),
+                             ("[", r"no JSON; by lines: jq -c '\.\[\]'"), ("[1]", r"holds an object .*jq -c '\.\[\]'"),
+                             ('{"item": {}}', "something else here"),
+                             ('{"user": "a"}', "is a null")]:  # fmt: skip
+            with pytest.raises(IngestError, match=problem) as caught:
+                ingest(f"{text}\n{bad}\n", coords=["user", "item"])
+            assert caught.value.line == text.count("\n") + 2
 
 
 @pytest.mark.parametrize("block", [60, 1 << 22])
-def test_members_within_members_of_json_lines(ingest: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(json_lines, "blocks", functools.partial(read_blocks, block_size=block))
-    lines = [{"user": {"id": f"u{k}", "at": {"x": k}}, "a.b": k + 1, "stars": 1.5} for k in range(1, 6)]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    names: Any = {"coords": ["user.id", "user.at.x", "a.b"], "dims": ["user", "x", "b"], "value": "stars"}
-    assert ingest(text, **names) == {(f"u{k}", k, k + 1): 1.5 for k in range(1, 6)}
-    slow = text + json.dumps(lines[0] | {"user": {"id": 7, "at": {"x": 9}}}) + "\n"  # pyarrow refuses the number
-    assert ("7", 9, 2) in ingest(slow, **names)
-    with pytest.raises(IngestError, match=r"column 'user\.at\.x' is a null"):
-        ingest(text + '{"user": {"id": "u", "at": null}, "a.b": 1, "stars": 1}\n', **names)
+def test_members_within_members_of_json_lines(ingest: Any, block: int) -> None:
+    with tune("io", block_bytes=block):
+        lines = [{"user": {"id": f"u{k}", "at": {"x": k}}, "a.b": k + 1, "stars": 1.5} for k in range(1, 6)]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        names: Any = {"coords": ["user.id", "user.at.x", "a.b"], "dims": ["user", "x", "b"], "value": "stars"}
+        assert ingest(text, **names) == {(f"u{k}", k, k + 1): 1.5 for k in range(1, 6)}
+        slow = text + json.dumps(lines[0] | {"user": {"id": 7, "at": {"x": 9}}}) + "\n"  # pyarrow refuses the number
+        assert ("7", 9, 2) in ingest(slow, **names)
+        with pytest.raises(IngestError, match=r"column 'user\.at\.x' is a null"):
+            ingest(text + '{"user": {"id": "u", "at": null}, "a.b": 1, "stars": 1}\n', **names)
 
 
 def test_members_within_columns(ingest: Any, tmp_path: Path) -> None:
@@ -884,7 +871,7 @@ FUZZ = """
 import random, sys
 from pathlib import Path
 from sparrow.errors import IngestError
-from sparrow.io.tabular.readers import Query, open_table
+from sparrow.io.tabular.readers import ReadSpec, open_table
 
 for path in map(Path, sys.argv[1:]):
     whole, bad = path.read_bytes(), path.with_suffix(".bad")
@@ -906,7 +893,7 @@ for path in map(Path, sys.argv[1:]):
             data[at] = draw.choice([0, 1, 127, 128, 255])
         bad.write_bytes(data)
         try:
-            for batch in open_table(bad, Query(["i", "s", "d", "v"], format=form)).batches(lambda n: None):
+            for batch in open_table(bad, ReadSpec(["i", "s", "d", "v"], format=form)).batches(lambda n: None):
                 for column in batch.data.columns:
                     column.to_pylist()
         except IngestError:
@@ -1131,9 +1118,9 @@ def test_negative_ids_and_hashes_are_numbered_anew(kind: str, tmp_path: Path) ->
     assert a.sel(id=-(2**63), k=4) == 6
 
 
+@tune("io", block_bytes=64)
 @pytest.mark.parametrize("late", [False, True])
-def test_hashes_beyond_int64(late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "blocks", functools.partial(read_blocks, block_size=64))
+def test_hashes_beyond_int64(late: bool, tmp_path: Path) -> None:
     hashes = [2**64 - 1, 12345678901234567890, 5, 2**53 + 1]
     rows = [*range(10, 60 if late else 12), *hashes]
     (tmp_path / "t.csv").write_text("id,v\n" + "".join(f"{k},{n + 1}\n" for n, k in enumerate(rows)))

@@ -6,7 +6,6 @@ import gzip
 import re
 from collections import Counter
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
-from sparrow.io.base import source
+from sparrow.testing import tune
 
 WORDS = st.text("abÄé1_ .,'-\t", max_size=30)
 
@@ -33,7 +32,7 @@ def test_any_lines(
             (folder / "docs" / f"{k}.txt").write_text(line.replace(".", "\n"), encoding="utf-8")
     else:
         (folder / "docs").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    with patch.object(source, "BLOCK_SIZE", block):
+    with tune("io", block_bytes=block):
         A = sp.ingest.text(folder / "docs", folder / "A.sparrow", lower=lower)
     want = [Counter(re.findall(r"\b\w\w+\b", line.lower() if lower else line)) for line in lines]
     if files:

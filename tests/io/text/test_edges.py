@@ -30,12 +30,9 @@ from sparrow.errors import (
     StorageError,
     TooLargeError,
 )
-from sparrow.io.base.source import read_blocks
-from sparrow.io.text import edge_parser
 from sparrow.io.text.edges import Edges
 from sparrow.relations.base import scan
 from sparrow.runtime import settings
-from sparrow.sorting import sorter as sorting
 from sparrow.testing import tune
 
 
@@ -211,11 +208,7 @@ def test_agrees_with_a_plain_reader(
     text, rows, named = file
     folder = tmp_path_factory.mktemp("edges")
     (folder / "e.txt").write_bytes(text)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=block_size))
-        if spill:
-            patch.setattr(sorting, "memory_budget", lambda: 200)
-            patch.setattr("sparrow.io.base.coo_writer.memory_budget", lambda: 200)
+    with tune("io", block_bytes=block_size), tune("sorting", budget_bytes=200 if spill else None):
         edges(
             folder / "e.txt",
             folder / "e.sparrow",
@@ -262,13 +255,15 @@ def test_mirrored_edges_keep_the_order_of_the_lines(ingest: Any) -> None:
     assert ingest(text, directed=False, duplicates="first") == {(1, 2): 10.0, (2, 1): 10.0}
 
 
-def test_ids_that_begin_with_zeros_are_names(ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_begin_with_zeros_are_names(ingest: Any) -> None:
     assert ingest("007 7\n7 0\n") == {("007", "7"): 1, ("7", "0"): 1}
     assert ingest("007 7\n", ids="int") == {(7, 7): 1}
     assert ingest("0 1 007\n") == {(0, 1): 7.0}
-    monkeypatch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=1 << 8))
     lines = [f"{k} {k + 1}" for k in range(1000)]
-    with pytest.raises(IngestError, match=r"begins with a zero: say ids='str' .* or ids='int'") as caught:
+    with (
+        tune("io", block_bytes=1 << 8),
+        pytest.raises(IngestError, match=r"begins with a zero: say ids='str' .* or ids='int'") as caught,
+    ):
         ingest("\n".join([*lines, "3 007"]))
     assert (caught.value.line, caught.value.token) == (1001, "007")
 
@@ -530,9 +525,9 @@ def test_bad_lines(
     assert sorted(os.listdir(tmp_path)) == ["edges.txt"]
 
 
-def test_a_bad_line_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@tune("io", block_bytes=1 << 12)
+def test_a_bad_line_far_down(tmp_path: Path) -> None:
     """The number of the line is right in a later block, and a name there no longer makes ids names."""
-    monkeypatch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=1 << 12))
     lines = ["# c", *(f"{k} {k + 1}" for k in range(5000)), "x y", "0 1"]
     (tmp_path / "e.txt").write_text("\n".join(lines))
     with pytest.raises(IngestError, match="say ids='str' to take ids as names") as caught:
@@ -588,7 +583,7 @@ def random_edges(path: Path, n: int, weighted: bool = False) -> np.ndarray[Any, 
 
 @pytest.mark.parametrize("order", ["sorted", "nearly", "random"])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_memory_full_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, weighted: bool) -> None:
+def test_memory_full_of_rows(tmp_path: Path, order: str, weighted: bool) -> None:
     """Sorted rows go straight to the files; where order ends, what was written is sorted with the rest."""
     table = np.unique(random_edges(tmp_path / "e.txt", 20_000, weighted), axis=0)
     if weighted:
@@ -598,9 +593,8 @@ def test_memory_full_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, or
     elif order == "random":
         table = np.random.default_rng(1).permutation(table)
     np.savetxt(tmp_path / "e.txt", table, "%d")
-    monkeypatch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=1 << 14))
-    monkeypatch.setattr(sorting, "memory_budget", lambda: 50_000)
-    edges(tmp_path / "e.txt", tmp_path / "e.sparrow")
+    with tune("io", block_bytes=1 << 14), tune("sorting", budget_bytes=50_000):
+        edges(tmp_path / "e.txt", tmp_path / "e.sparrow")
     want: dict[tuple[int, int], Any] = {}
     for a, b, *w in table.tolist():
         want[a, b] = want.get((a, b), 0) + (w[0] if w else 1)
@@ -610,11 +604,11 @@ def test_memory_full_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, or
     assert not found
 
 
-def test_zeros_among_sorted_rows_are_not_lost_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@tune("sorting", budget_bytes=20_000)
+@tune("io", block_bytes=1 << 12)
+def test_zeros_among_sorted_rows_are_not_lost_on_the_way(tmp_path: Path) -> None:
     lines = [f"{k} 0 {k % 7}\n" for k in range(20_000)] + ["14 0 5\n"]
     (tmp_path / "e.txt").write_text("".join(lines))
-    monkeypatch.setattr(edge_parser, "blocks", functools.partial(read_blocks, block_size=1 << 12))
-    monkeypatch.setattr(sorting, "memory_budget", lambda: 20_000)
     edges(tmp_path / "e.txt", tmp_path / "first.sparrow", duplicates="first")
     edges(tmp_path / "e.txt", tmp_path / "last.sparrow", duplicates="last")
     want = {(k, 0): float(k % 7) for k in range(20_000) if k % 7}
@@ -664,20 +658,16 @@ def test_names_that_pass_the_memory_limit(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.listdir(tmp_path) == ["e.txt"]
 
 
-# Tells each block that was taken in, so that the test knows how far it is.
-TELLING = """
+# Prints a line for each block, so that the test knows how far it is.
+REPORTING = """
 import sys
-from contextlib import contextmanager
+from sparrow.io.text.edges import Edges
 from sparrow.runtime import settings
-from sparrow.io.text import edges
+from sparrow.testing import on
 
-@contextmanager
-def telling(description, total, unit="bytes"):
-    yield lambda n: print(description, flush=True)
-
-edges.bar = telling
 settings.config(temp_directory=sys.argv[1])
-edges.Edges("-", sys.argv[2]).read()
+with on("io.block", lambda **details: print("reading edges", flush=True)):
+    Edges("-", sys.argv[2]).read()
 """
 
 
@@ -688,7 +678,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, text: str) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", TELLING, temporary, tmp_path / "e.sparrow"],
+        [sys.executable, "-c", REPORTING, temporary, tmp_path / "e.sparrow"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import DuplicateError, IngestError, SparrowError, UnsupportedError
-from sparrow.io.base import source
+from sparrow.testing import tune
 
 
 @given(st.integers(0, 2**32), st.integers(1, 8), st.sampled_from([9, 1 << 22]))
@@ -27,7 +26,7 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, seed: int, rows: int
         lines += [" " * (rng.random() < 0.2) + "  ".join([str(label), *tokens]) + "\t" * (rng.random() < 0.2)]
         lines += [""] * (rng.random() < 0.2)
     (folder / "a.ffm").write_text("\n".join(lines))
-    with patch.object(source, "BLOCK_SIZE", block):
+    with tune("io", block_bytes=block):
         found = sp.ingest.libffm(folder / "a.ffm", folder / "A.sparrow")
     used = tuple(slice(0, n) for n in found["X"].shape)
     np.testing.assert_array_equal(found["X"].to_numpy(), X[used])

@@ -34,6 +34,7 @@ from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFound
 from sparrow.io.text import libsvm as reader
 from sparrow.relations.base import scan
 from sparrow.runtime import settings
+from sparrow.testing import on, tune
 
 
 @dataclass
@@ -310,20 +311,16 @@ def files(draw: st.DrawFn) -> list[str]:
 def test_any_file(tmp_path: Path, texts: list[str], duplicates: str, block: int, threads: int) -> None:
     plain = parse_plainly(texts, duplicates)
     assume(duplicates != "sum" or plain.most <= 2)  # the order in which three are added is not promised
-    reader._BLOCK, before = block, reader._BLOCK
     running = threads_now()
-    try:
-        with settings.config(threads=threads, progress=False):
-            if any(len(x) > 1 for x in plain.labels) and not plain.indices:
-                with pytest.raises(IngestError, match="parted by commas"):
-                    ingest(tmp_path, *texts, duplicates=duplicates)
-            elif any(len(x) > 1 for x in plain.labels) or all(plain.labels):
-                plain.check(ingest(tmp_path, *texts, duplicates=duplicates))
-            else:
-                with pytest.raises(IngestError, match="must start with a label"):
-                    ingest(tmp_path, *texts, duplicates=duplicates)
-    finally:
-        reader._BLOCK = before
+    with settings.config(threads=threads, progress=False), tune("io", libsvm_block_bytes=block):
+        if any(len(x) > 1 for x in plain.labels) and not plain.indices:
+            with pytest.raises(IngestError, match="parted by commas"):
+                ingest(tmp_path, *texts, duplicates=duplicates)
+        elif any(len(x) > 1 for x in plain.labels) or all(plain.labels):
+            plain.check(ingest(tmp_path, *texts, duplicates=duplicates))
+        else:
+            with pytest.raises(IngestError, match="must start with a label"):
+                ingest(tmp_path, *texts, duplicates=duplicates)
     assert threads_now() <= running
 
 
@@ -374,11 +371,10 @@ def test_a_glob_takes_files_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_an_index_0_that_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    monkeypatch.setattr(reader, "_BLOCK", 4096)
+def test_an_index_0_that_comes_late(tmp_path: Path, threads: int) -> None:
     text = "".join(f"1 {k % 90 + 1}:{k}.5 {k % 90 + 5}:1\n" for k in range(20_000))
     late = text + "2 0:7\n" + text
-    with settings.config(threads=threads):
+    with settings.config(threads=threads), tune("io", libsvm_block_bytes=4096):
         bundle = ingest(tmp_path, late)
     parse_plainly([late]).check(bundle)
     assert bundle["X"].extra == {"index_base": 0}
@@ -393,8 +389,8 @@ def test_the_largest_index_of_each_base(tmp_path: Path) -> None:
     assert (caught.value.line, caught.value.token) == (1, f"{2**63 - 1}:1")
 
 
-def test_a_shift_past_the_narrow_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_BLOCK", 8)
+@tune("io", libsvm_block_bytes=8)
+def test_a_shift_past_the_narrow_columns(tmp_path: Path) -> None:
     text = f"1 {2**31}:1\n1 0:2\n"
     parse_plainly([text]).check(ingest(tmp_path, text))
 
@@ -519,12 +515,9 @@ BAD = [
 
 @pytest.mark.parametrize(("line", "problem", "token"), BAD, ids=[line for line, _, _ in BAD])
 @pytest.mark.parametrize("before", [0, 5000])
-def test_bad_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, problem: str, token: str, before: int
-) -> None:
-    monkeypatch.setattr(reader, "_BLOCK", 10_000)
+def test_bad_lines(tmp_path: Path, line: str, problem: str, token: str, before: int) -> None:
     text = "# good\n" + "1 1:1 2:2\n" * before + line + "\n" + "worse\n" + "1 1:1\n" * 5000
-    with pytest.raises(IngestError, match=problem) as caught:
+    with tune("io", libsvm_block_bytes=10_000), pytest.raises(IngestError, match=problem) as caught:
         ingest(tmp_path, text)
     where = (caught.value.file, caught.value.line, caught.value.token)
     assert where == (str(tmp_path / "in0.svm"), before + 2, token)
@@ -615,22 +608,22 @@ def test_a_disk_that_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, StorageError])
-def test_an_interruption_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int, error: type[BaseException]
-) -> None:
-    monkeypatch.setattr(reader, "_BLOCK", 4096)
+def test_an_interruption_leaves_nothing(tmp_path: Path, threads: int, error: type[BaseException]) -> None:
     taken = []
-    take = reader._Ingest.take
 
-    def interrupted(self: Any, piece: Any, size: Any) -> None:
-        take(self, piece, size)
-        taken.append(piece)
+    def interrupt(**block: Any) -> None:
+        taken.append(block)
         if len(taken) == 20:
             raise error("stop")
 
-    monkeypatch.setattr(reader._Ingest, "take", interrupted)
     running = threads_now()
-    with settings.config(threads=threads, temp_directory=tmp_path), pytest.raises(error):
+    small = tune("io", libsvm_block_bytes=4096)
+    with (
+        settings.config(threads=threads, temp_directory=tmp_path),
+        small,
+        on("io.libsvm_block", interrupt),
+        pytest.raises(error),
+    ):
         ingest(tmp_path, "1,2 qid:4 1:1 5:2\n" * 20_000)
     assert len(taken) == 20
     assert not left_over(tmp_path)

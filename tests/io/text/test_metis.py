@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import IngestError, SparrowError
-from sparrow.io.base import source
+from sparrow.testing import tune
 
 
 @given(
@@ -37,7 +36,7 @@ def test_any_graph(
         told = [f"{k + 1} {row[k]}" if weighted else str(k + 1) for k in np.flatnonzero(row)]
         lines += ["% between"] * (rng.random() < 0.2) + [" ".join([*map(str, vertex), *told]) + " "]
     (folder / "a.graph").write_text("\n".join([*lines, "", "% end", ""]))
-    with patch.object(source, "BLOCK_SIZE", block):
+    with tune("io", block_bytes=block):
         found = sp.ingest.metis(folder / "a.graph", folder / "A.sparrow")
     np.testing.assert_array_equal((found["graph"] if vertices.shape[1] else found).to_numpy(), dense)
     if vertices.shape[1]:

@@ -6,7 +6,6 @@ import gzip
 import io
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from scipy.io._mmio import mmread  # in Python alone: the compiled one waits for
 
 import sparrow as sp
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError, UnsupportedError
-from sparrow.io.base import source
+from sparrow.testing import tune
 
 SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
@@ -81,7 +80,7 @@ def test_any_matrix(
     shape = shape if symmetry == "general" else (shape[0], shape[0])
     dense = some_matrix(seed, shape, kind, symmetry)
     (folder / "A.mtx").write_bytes(written(dense, symmetry, array))
-    with patch.object(source, "BLOCK_SIZE", block):
+    with tune("io", block_bytes=block):
         A = sp.ingest.mtx(folder / "A.mtx", folder / "A.sparrow")
     assert A.shape == shape
     assert A.dtype == kind

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
-from sparrow.io.base import source
+from sparrow.testing import tune
 
 
 @given(
@@ -46,7 +45,7 @@ def test_any_tensor(
     given_shape = None if head else shape
     if (not head and not len(at)) or (not values and len(shape) == 1 and head != "sptensor"):
         return  # an empty file tells nothing, and one number in a line could be that of the dimensions
-    with patch.object(source, "BLOCK_SIZE", block):
+    with tune("io", block_bytes=block):
         A = sp.ingest.tns(folder / "A.tns", folder / "A.sparrow", index_base=base, values=values, shape=given_shape)
     assert A.dtype == (np.float64 if values else np.int64)
     np.testing.assert_array_equal(A.to_numpy(), dense)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, NotFoundError, SparrowError
-from sparrow.io.base import source
+from sparrow.testing import tune
 
 
 def triples_of(A: Any) -> set[tuple[Any, ...]]:
@@ -50,7 +49,7 @@ def test_any_splits(
         (folder / "entity2id.txt").write_text("7\n" * counted + text)
         kinds = relations if named else [f"R{k}" for k in range(3)]
         (folder / "relations.dict").write_text("".join(f"{k}\t{kind}\n" for k, kind in enumerate(kinds)))
-    with patch.object(source, "BLOCK_SIZE", block):
+    with tune("io", block_bytes=block):
         A = sp.ingest.triples(
             folder, folder / "A.sparrow", order="htr" if swapped else "hrt", ids="str" if named else "auto"
         )
