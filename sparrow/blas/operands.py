@@ -10,7 +10,7 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import factor
 from sparrow.functions.generation import zeros_like
 from sparrow.functions.labels import at_labels, check_space, meet, shown, space_axis
-from sparrow.plan import names_along
+from sparrow.plan import axis_labels
 from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor
 
@@ -168,7 +168,7 @@ def zeros_of(x: Any) -> Any:
     """Return zeros of the shape, dtype and labels of an operand, without reading it."""
     if not isinstance(x, Tensor):
         return np.zeros_like(x)
-    return shown(zeros_like(x).__sparrow_scan__(), names_along(x.__sparrow_scan__()))
+    return shown(zeros_like(x).__sparrow_scan__(), axis_labels(x.__sparrow_scan__()))
 
 
 def conjugate(x: Any) -> Any:

@@ -4,10 +4,37 @@ from __future__ import annotations
 
 from sparrow.engines.density import DensityMap, density
 from sparrow.engines.registry import ENGINES, Engine, engine_for, register, unregister
-from sparrow.engines.run import array, blocks, cell, count, entries, explain, scalars, several, sorted_blocks, stretches
+from sparrow.engines.run import (
+    count_nnz,
+    evaluate,
+    evaluate_dense,
+    evaluate_element,
+    evaluate_many,
+    explain,
+    iter_blocks,
+    iter_sorted_blocks,
+    open_partitions,
+    reduce_all,
+)
 from sparrow.engines.tracing import explained
 
 __all__ = [
-    "ENGINES", "DensityMap", "Engine", "array", "blocks", "cell", "count", "density", "engine_for", "entries",
-    "explain", "explained", "register", "scalars", "several", "sorted_blocks", "stretches", "unregister",
+    "ENGINES",
+    "DensityMap",
+    "Engine",
+    "count_nnz",
+    "density",
+    "engine_for",
+    "evaluate",
+    "evaluate_dense",
+    "evaluate_element",
+    "evaluate_many",
+    "explain",
+    "explained",
+    "iter_blocks",
+    "iter_sorted_blocks",
+    "open_partitions",
+    "reduce_all",
+    "register",
+    "unregister",
 ]  # fmt: skip

@@ -9,42 +9,42 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.predicate import conditions
-from sparrow.engines.fallback import declined
+from sparrow.engines.fallback import unsupported_nodes
 from sparrow.engines.sort_orders import product_order, scan_order
 from sparrow.plan import (
     Accumulate,
     Concat,
-    Contract,
     Dense,
+    DenseContraction,
     Diagonal,
     Map,
+    MatMulDense,
     Node,
     Product,
     Reduce,
-    Refill,
+    Root,
     Scan,
-    Step,
     Triangle,
-    Weighted,
+    WithFill,
     function_name,
-    rewritten,
+    nodes_below,
+    optimize_plan,
     scans_of,
-    steps_below,
 )
-from sparrow.plan.estimates import products_expected
+from sparrow.plan.estimates import estimate_product
 from sparrow.relations.csr import Persisted
 from sparrow.runtime.progress import quantity
 
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
 
-__all__ = ["letters_of", "shape_for_people", "told"]
+__all__ = ["format_indices", "format_schema", "render_plan"]
 
 _INDENTED = 30
 """Levels that are indented; deeper ones stand below one another."""
 
 
-def told(node: Node, engine: Engine) -> str:
+def render_plan(node: Root, engine: Engine) -> str:
     """Return the plan of a node as an engine would run it. Looks at the log and at footers, not at data."""
     return "\n".join(_Telling(node, engine).lines())
 
@@ -56,22 +56,22 @@ _Item: TypeAlias = "tuple[int, Any, str, tuple[int, ...] | None, bool]"
 class _Telling:
     """One plan on its way to a text; without recursion, since plans may be deep."""
 
-    def __init__(self, node: Node, engine: Engine) -> None:
+    def __init__(self, node: Root, engine: Engine) -> None:
         self._engine = engine
         if isinstance(node, Scan):
-            self._node: Node = rewritten([node])[0]
-        elif isinstance(node, Contract | Step):
-            self._node = node.on(rewritten(node.scans))
+            self._node: Root = optimize_plan([node])[0]
+        elif isinstance(node, MatMulDense | Node):
+            self._node = node.with_inputs(optimize_plan(node.scans))
         else:
             self._node = node
         scans = [self._node] if isinstance(self._node, Scan) else list(scans_of(self._node))
-        self._steps = steps_below(scans)
-        self._away = {} if engine.name == "stream" else declined(engine, self._steps)
-        uses = Counter(scan.source for step in self._steps for scan in step.scans if isinstance(scan.source, Step))
-        uses.update(scan.source for scan in scans if isinstance(scan.source, Step))
+        self._steps = nodes_below(scans)
+        self._away = {} if engine.name == "stream" else unsupported_nodes(engine, self._steps)
+        uses = Counter(scan.source for step in self._steps for scan in step.scans if isinstance(scan.source, Node))
+        uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
         several = [step for step in reversed(self._steps) if uses[step] > 1]
         self._number = {step: k for k, step in enumerate(several, 1)}
-        self._told: set[Step] = set()
+        self._told: set[Node] = set()
 
     def lines(self) -> list[str]:
         """Return the lines of the text."""
@@ -89,10 +89,10 @@ class _Telling:
     def _one(self, item: Any, engine: str, order: tuple[int, ...] | None, sorts: bool) -> tuple[list[str], list[Any]]:
         """Return the lines of one item, and what stands below it."""
         if isinstance(item, Dense):
-            return [f"dense {shape_for_people(item.schema)}, in memory"], []
-        if isinstance(item, Contract):
+            return [f"dense {format_schema(item.schema)}, in memory"], []
+        if isinstance(item, MatMulDense):
             return self._contract(item)
-        if isinstance(item, Step):
+        if isinstance(item, Node):
             return self._step(item, engine)
         if not isinstance(item, Scan):
             return [f"scalar {item!r}"], []
@@ -105,21 +105,21 @@ class _Telling:
         if item.view.is_identity:
             return self._step(item.step, engine)
         predicate = f"  predicate   {_predicate(item, item.step.schema)}"
-        lines = [f"view {shape_for_people(item.schema)}", f"  engine      {engine}", predicate]
+        lines = [f"view {format_schema(item.schema)}", f"  engine      {engine}", predicate]
         return lines, [(item.step, engine, None, False)]
 
-    def _contract(self, node: Contract) -> tuple[list[str], list[Any]]:
-        reason = self._engine.declines(node)
+    def _contract(self, node: MatMulDense) -> tuple[list[str], list[Any]]:
+        reason = self._engine.unsupported_reason(node)
         engine = self._engine.name if reason is None else "stream"
-        told = self._engine.manner(node) if reason is None else reason
-        lines = [f"matmul {shape_for_people(node.schema)}", f"  engine      {engine}{': ' * bool(told)}{told}"]
+        told = self._engine.describe(node) if reason is None else reason
+        lines = [f"matmul {format_schema(node.schema)}", f"  engine      {engine}{': ' * bool(told)}{told}"]
         scan = node.operands[0]
         order = product_order(scan) if scan.step is None and scan.view.size else None
         return lines, [(side, engine, order, False) for side in (node.left, node.right)]
 
-    def _step(self, step: Step, engine: str) -> tuple[list[str], list[Any]]:
+    def _step(self, step: Node, engine: str) -> tuple[list[str], list[Any]]:
         number = f"  [{self._number[step]}]" if step in self._number else ""
-        head = f"{_what(step)} {shape_for_people(step.schema)}{number}"
+        head = f"{_what(step)} {format_schema(step.schema)}{number}"
         if step in self._told:
             return [f"{head}, as above"], []
         self._told.add(step)
@@ -132,17 +132,17 @@ class _Telling:
             cells = "an intersection" if all(step.required) else f"where operand {' and '.join(needed)} has an entry"
             lines.append(f"  cells       {cells if needed else 'a union'}")
         if isinstance(step, Product):
-            products, entries = products_expected(step)
+            products, entries = estimate_product(step)
             lines.append(f"  expected    {products:.3g} products, {entries:.3g} entries")
         if isinstance(step, Product) and step.mask is not None:
             lines.append(f"  mask        the last operand: only where it has {'no' if step.complement else 'an'} entry")
         operands = step.operands if isinstance(step, Map) else step.scans
-        if isinstance(step, Weighted):
+        if isinstance(step, DenseContraction):
             operands += step.arrays
         return lines, [(below, runs, None, False) for below in operands]
 
 
-def _what(step: Step) -> str:
+def _what(step: Node) -> str:
     """Return the name of a step and what it is done with."""
     if isinstance(step, Map):
         return f"map {function_name(step.function)}"
@@ -150,25 +150,25 @@ def _what(step: Step) -> str:
         dims = [name for axis, name in enumerate(step.operand.schema.dims) if axis not in step.axes]
         return f"reduce {step.name} over {', '.join(dims) or 'no axis'}{' of stored entries' if step.stored else ''}"
     if isinstance(step, Product):
-        return f"product {letters_of(step)} {step.semiring}"
-    if isinstance(step, Weighted):
-        return f"sums of entries times arrays {letters_of(step)}"
+        return f"product {format_indices(step)} {step.semiring}"
+    if isinstance(step, DenseContraction):
+        return f"sums of entries times arrays {format_indices(step)}"
     if isinstance(step, Concat):
         return f"concat along {step.schema.dims[step.axis]}"
     if isinstance(step, Triangle):
         return f"triangle {'from' if step.upper else 'up to'} diagonal {step.k}"
-    if isinstance(step, Refill):
+    if isinstance(step, WithFill):
         return f"refill {step.schema.fill_value}"
     if isinstance(step, Accumulate):
         return f"accumulate {step.ufunc.__name__}"
     return f"diagonal {step.offset}" if isinstance(step, Diagonal) else type(step).__name__.lower()
 
 
-def letters_of(step: Product | Weighted) -> str:
+def format_indices(step: Product | DenseContraction) -> str:
     """Return the letters of a product as einsum writes them."""
-    operands = step.letters if isinstance(step, Product) else (step.letters, *step.array_letters)
+    operands = step.indices if isinstance(step, Product) else (step.indices, *step.array_indices)
     number = {letter: k for k, letter in enumerate(dict.fromkeys(itertools.chain(*operands)))}
-    *sides, out = ("".join(_letter(number[letter]) for letter in own) for own in (*operands, step.out))
+    *sides, out = ("".join(_letter(number[letter]) for letter in own) for own in (*operands, step.output_indices))
     return f"{','.join(sides)}->{out}"
 
 
@@ -181,11 +181,11 @@ def _letter(number: int) -> str:
 def _head(scan: Scan) -> str:
     source = scan.source
     where = "in memory, by rows" if isinstance(source, Persisted) else "in memory"
-    if isinstance(source, Step):
+    if isinstance(source, Node):
         where = "computed"
     elif source.version is not None:
         where = f"stored, version {source.version}"
-    return f"scan {shape_for_people(scan.schema)}, of {shape_for_people(source.schema)} {where}"
+    return f"scan {format_schema(scan.schema)}, of {format_schema(source.schema)} {where}"
 
 
 def _scan(scan: Scan, engine: str, order: tuple[int, ...], sort: str) -> list[str]:
@@ -215,6 +215,6 @@ def _of(read: int, total: int) -> str:
     return f"{read} of {total} read, {total - read} skipped"
 
 
-def shape_for_people(schema: Schema) -> str:
+def format_schema(schema: Schema) -> str:
     """Return names, sizes and the type of a result."""
     return f"({', '.join(f'{name}: {n}' for name, n in zip(schema.dims, schema.shape, strict=True))}) {schema.dtype}"

@@ -15,7 +15,7 @@ from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.stream import Stream
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.kernels.entries import Block
-from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Weighted
+from sparrow.plan import Accumulate, DenseContraction, Map, MatMulDense, Reduce, Root, Scan
 from sparrow.runtime import settings
 
 __all__ = ["ENGINES", "Engine", "engine_for", "register", "unregister"]
@@ -30,13 +30,13 @@ class Engine(Protocol):
 
     name: str
     """What ``engine=`` calls it."""
-    deepest: int | None
+    max_depth: int | None
     """How many steps may stand on one another; deeper ones are handed over. None for any number."""
 
     def check(self) -> None:
         """Raise ``MissingDependencyError`` where what it computes with is not there."""
 
-    def declines(self, node: Node) -> str | None:
+    def unsupported_reason(self, node: Root) -> str | None:
         """Return why it does not run a node, whatever stands below; None where it does."""
 
     def support(self, kind: type[Any]) -> tuple[str, str]:
@@ -64,7 +64,7 @@ class Engine(Protocol):
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes of one scan, as NumPy scalars."""
 
-    def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
+    def array(self, node: MatMulDense | DenseContraction | Accumulate | Map) -> Any:
         """Return the result of a node that is dense by nature: an array, or a scalar where it has no dimensions.
 
         Raises
@@ -73,7 +73,7 @@ class Engine(Protocol):
             If it would pass the memory limit.
         """
 
-    def manner(self, node: Node) -> str:
+    def describe(self, node: Root) -> str:
         """Return how it runs a node, in a few words for ``explain``; nothing where there is nothing to say."""
 
 

@@ -8,26 +8,37 @@ from typing import Any
 
 from sparrow.core.indexing import View
 from sparrow.core.schema import check_array_ndim
-from sparrow.engines.explain import told
-from sparrow.engines.fallback import prepared
+from sparrow.engines.explain import render_plan
+from sparrow.engines.fallback import lower_with_fallback
 from sparrow.engines.registry import STREAM, Engine, engine_for
 from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.operator import ReadRange, open_cursors, partition_bounds
-from sparrow.engines.tracing import explained, is_watched, watched
+from sparrow.engines.tracing import explained, is_tracing, trace
 from sparrow.kernels.entries import Block
-from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step, Weighted
+from sparrow.plan import Accumulate, Dense, DenseContraction, Map, MatMulDense, Node, Reduce, Root, Scan
 from sparrow.relations.base import Relation
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["array", "blocks", "cell", "count", "entries", "explain", "scalars", "several", "sorted_blocks", "stretches"]
+__all__ = [
+    "count_nnz",
+    "evaluate",
+    "evaluate_dense",
+    "evaluate_element",
+    "evaluate_many",
+    "explain",
+    "iter_blocks",
+    "iter_sorted_blocks",
+    "open_partitions",
+    "reduce_all",
+]
 
 
 def _ready(engine: Engine, scan: Scan) -> Scan:
-    return scan if engine is STREAM else prepared(engine, [scan])[0]
+    return scan if engine is STREAM else lower_with_fallback(engine, [scan])[0]
 
 
-def entries(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
+def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
     """Return the entries of a scan, canonical in the order of the view's axes, in memory.
 
     Parameters
@@ -45,13 +56,13 @@ def entries(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
         If there is no such engine.
     """
     run = engine_for(engine)
-    if run is STREAM and not is_watched():
+    if run is STREAM and not is_tracing():
         return STREAM.entries(scan, own)
-    with watched(scan, run) as watch:
+    with trace(scan, run) as watch:
         return watch.entries(run.entries(_ready(run, watch.plan(scan))))
 
 
-def count(scan: Scan, engine: str = "auto") -> int:
+def count_nnz(scan: Scan, engine: str = "auto") -> int:
     """Return the number of entries of a scan; of a whole expression it is computed once and kept."""
     run = engine_for(engine)
     step = scan.step if scan.view.is_identity else None
@@ -59,32 +70,32 @@ def count(scan: Scan, engine: str = "auto") -> int:
     if scan.view.is_identity:
         known = scan.relation.nnz if step is None else step.known_nnz
     if known is None or engine != "auto":
-        with watched(scan, run) as watch:
+        with trace(scan, run) as watch:
             known = watch.number(run.count(_ready(run, watch.plan(scan))))
         if step is not None:
-            step.counted(known)
+            step.set_nnz(known)
     return known
 
 
-def cell(source: Relation | Step, view: View, engine: str = "auto") -> Any:
+def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") -> Any:
     """Return the one cell that a view without axes shows, as a NumPy scalar."""
     run, scan = engine_for(engine), Scan(source, view, source.schema.through(view))
     if run is not STREAM:
-        block = entries(scan, engine)
+        block = evaluate(scan, engine)
         return block.values[0] if block.count else scan.schema.fill_value
-    with watched(scan, run) as watch:
+    with trace(scan, run) as watch:
         return watch.number(STREAM.cell(watch.plan(scan)))
 
 
-def sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
+def iter_sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
     """Yield the entries of a scan in canonical blocks, in the order of the view's axes, within the memory limit."""
     run = engine_for(engine)
-    with watched(scan, run) as watch:
+    with trace(scan, run) as watch:
         for block in run.blocks(_ready(run, watch.plan(scan))):
             yield watch.entries(block)
 
 
-def blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
+def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
     """Yield the entries of a scan in any order, streamed.
 
     Parameters
@@ -92,12 +103,12 @@ def blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
     axes
         The axes whose coordinates are wanted, all by default; the columns of the others may hold anything.
     """
-    with watched(scan, STREAM) as watch:
+    with trace(scan, STREAM) as watch:
         for block in STREAM.unsorted(watch.plan(scan), axes):
             yield watch.entries(block)
 
 
-def stretches(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], list[ReadRange]]:
+def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], list[ReadRange]]:
     """Return how scans of one height are read stretch by stretch of their leading axis, in any order.
 
     Parameters
@@ -116,25 +127,25 @@ def stretches(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], 
         scan; several threads may call it.
     """
     with contextlib.ExitStack() as stack:
-        watches = [stack.enter_context(watched(scan, STREAM)) for scan in scans]
+        watches = [stack.enter_context(trace(scan, STREAM)) for scan in scans]
         plans = lower([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
         inside = [at for at in partition_bounds(plans, scans[0].schema.shape[0]) if start < at < stop]
         return [start, *inside, stop] if start < stop else [start], open_cursors(plans, start, stop)
 
 
-def scalars(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
+def reduce_all(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
     """Return reductions over all axes of one scan, computed by one pass over it, as NumPy scalars."""
     run = engine_for(engine)
-    if any(run.declines(node) for node in nodes):
+    if any(run.unsupported_reason(node) for node in nodes):
         run = STREAM
-    with watched(nodes[0], run) as watch:
+    with trace(nodes[0], run) as watch:
         operands = [watch.plan(scan) for scan in nodes[0].scans]
         if run is not STREAM:
-            operands = prepared(run, operands)
-        return watch.numbers(run.scalars([node.on(operands) for node in nodes]))
+            operands = lower_with_fallback(run, operands)
+        return watch.numbers(run.scalars([node.with_inputs(operands) for node in nodes]))
 
 
-def array(node: Contract | Weighted | Accumulate | Map, engine: str = "auto") -> Any:
+def evaluate_dense(node: MatMulDense | DenseContraction | Accumulate | Map, engine: str = "auto") -> Any:
     """Return the result of a node that is dense by nature: a NumPy array, or a scalar where it has no dimensions.
 
     Raises
@@ -146,14 +157,16 @@ def array(node: Contract | Weighted | Accumulate | Map, engine: str = "auto") ->
     """
     check_array_ndim(node.schema.ndim, "make a tensor of the array with sp.asarray")
     run = engine_for(engine)
-    if run.declines(node) is not None:
+    if run.unsupported_reason(node) is not None:
         run = STREAM
-    with watched(node, run) as watch:
+    with trace(node, run) as watch:
         operands = [watch.plan(scan) for scan in node.scans]
-        return watch.number(run.array(node.on(operands if run is STREAM else prepared(run, operands))))
+        return watch.number(
+            run.array(node.with_inputs(operands if run is STREAM else lower_with_fallback(run, operands)))
+        )
 
 
-def several(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
+def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     """Return the entries of several scans; what they share is read and computed once.
 
     Raises
@@ -163,10 +176,10 @@ def several(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     """
     run = engine_for(engine)
     if run is not STREAM:
-        return [entries(scan, engine) for scan in scans]
+        return [evaluate(scan, engine) for scan in scans]
     found = []
     with contextlib.ExitStack() as stack:
-        watches = [stack.enter_context(watched(scan, run)) for scan in scans]
+        watches = [stack.enter_context(trace(scan, run)) for scan in scans]
         plans = lower([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
         # All of them are held until the last one is there.
         rooms = [stack.enter_context(scan_reader.reserve_for(plan)) for plan in plans]
@@ -177,7 +190,7 @@ def several(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     return found
 
 
-def explain(node: Node, analyze: bool = False, engine: str = "auto") -> str:
+def explain(node: Root, analyze: bool = False, engine: str = "auto") -> str:
     """Return the plan of a node as text: each step with its engine, under it what it takes in.
 
     Looks at the log and at the footers of files, not at data. The result of ``analyze`` is thrown away.
@@ -195,17 +208,17 @@ def explain(node: Node, analyze: bool = False, engine: str = "auto") -> str:
         If there is no such engine.
     """
     if not analyze or isinstance(node, Dense):
-        return told(node, engine_for(engine))
+        return render_plan(node, engine_for(engine))
     with explained(analyze=True) as plans:
-        if isinstance(node, Contract | Weighted | Accumulate) or (isinstance(node, Map) and node.dense):
-            array(node, engine)
+        if isinstance(node, MatMulDense | DenseContraction | Accumulate) or (isinstance(node, Map) and node.is_dense):
+            evaluate_dense(node, engine)
         elif engine_for(engine) is STREAM:
-            for _ in blocks(_scan_of(node)):
+            for _ in iter_blocks(_scan_of(node)):
                 pass
         else:
-            entries(_scan_of(node), engine)
+            evaluate(_scan_of(node), engine)
     return plans[-1]
 
 
-def _scan_of(node: Scan | Step) -> Scan:
+def _scan_of(node: Scan | Node) -> Scan:
     return node if isinstance(node, Scan) else Scan(node, View.identity(node.schema.shape), node.schema)

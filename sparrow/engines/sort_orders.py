@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sparrow.core.indexing import New, Range, View
 from sparrow.plan import Scan
 
-__all__ = ["groups_output", "product_order", "rows_read", "scan_order", "sorted_order"]
+__all__ = ["count_rows_to_read", "groups_output", "product_order", "scan_order", "sorted_order"]
 
 
 def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int, ...]:
@@ -24,7 +24,7 @@ def scan_order(scan: Scan) -> tuple[int, ...]:
     return _cheapest(scan, lambda order: 1)
 
 
-def rows_read(scan: Scan) -> int:
+def count_rows_to_read(scan: Scan) -> int:
     """Return how many entries are read in that order, each once. Reads footers, no data."""
     return scan.relation.stats(scan.view.box(), scan_order(scan)).rows
 

@@ -9,10 +9,10 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sparrow.engines.explain import letters_of, shape_for_people, told
+from sparrow.engines.explain import format_indices, format_schema, render_plan
 from sparrow.engines.stream.product.chain import Done, done
 from sparrow.kernels.entries import Block
-from sparrow.plan import Contract, Node, Scan, Step, scans_of, steps_below
+from sparrow.plan import MatMulDense, Node, Root, Scan, nodes_below, scans_of
 from sparrow.relations.base import Chunk, Relation
 from sparrow.runtime.progress import quantity
 from sparrow.runtime.validation import check_flag
@@ -21,7 +21,7 @@ from sparrow.storage import Traffic, count_traffic
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
 
-__all__ = ["explained", "is_watched", "watched"]
+__all__ = ["explained", "is_tracing", "trace"]
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class _Unwatched:
 class _Watch(_Unwatched):
     """One thing that runs."""
 
-    def __init__(self, plans: _Plans, node: Node, engine: Engine) -> None:
+    def __init__(self, plans: _Plans, node: Root, engine: Engine) -> None:
         self._plans, self._node, self._engine = plans, node, engine
         self._count: int | None = None
         self._result = ""
@@ -110,7 +110,7 @@ class _Watch(_Unwatched):
     def __enter__(self) -> Self:
         if self._plans.analyze:
             self._fetched = self._stack.enter_context(count_traffic())
-        self._text = told(self._node, self._engine)
+        self._text = render_plan(self._node, self._engine)
         self._before = len(self._plans.done)
         self._start = time.perf_counter()
         return self
@@ -151,7 +151,7 @@ class _Watch(_Unwatched):
     def number(self, result: T) -> T:
         """Take note of a result."""
         schema = self._node.schema
-        self._result = f"dense {shape_for_people(schema)}" if schema.ndim or isinstance(self._node, Contract) else ""
+        self._result = f"dense {format_schema(schema)}" if schema.ndim or isinstance(self._node, MatMulDense) else ""
         self._result = self._result or f"{result}"
         return result
 
@@ -164,20 +164,19 @@ class _Watch(_Unwatched):
 def _step_told(step: Done) -> str:
     """Return what was expected of a step, and what came out."""
     found = "the result" if step.found is None else f"{step.found} entries came out"
-    return (
-        f"step: {letters_of(step.node)}, {step.products:.3g} products and {step.entries:.3g} entries expected, {found}"
-    )
+    expected = f"{step.products:.3g} products and {step.entries:.3g} entries expected"
+    return f"step: {format_indices(step.node)}, {expected}, {found}"
 
 
 _NOBODY = _Unwatched()
 
 
-def is_watched() -> bool:
+def is_tracing() -> bool:
     """Return whether anybody listens."""
     return _plans.get() is not None
 
 
-def watched(node: Node, engine: Engine) -> _Unwatched:
+def trace(node: Root, engine: Engine) -> _Unwatched:
     """Return a context manager that tells ``explained`` what runs in it, if anybody listens."""
     plans = _plans.get()
     return _NOBODY if plans is None else _Watch(plans, node, engine)
@@ -200,7 +199,7 @@ def _counted(scan: Scan, counts: _Counts) -> Scan:
 
     def of(below: Scan) -> Scan:
         source = below.source
-        if isinstance(source, Step):
+        if isinstance(source, Node):
             return Scan(known[source], below.view, below.schema)
         if isinstance(source, Persisted):  # whose rows are not read chunk by chunk
             return below
@@ -208,8 +207,8 @@ def _counted(scan: Scan, counts: _Counts) -> Scan:
             known[source.token] = _Counting(source, counts)
         return Scan(known[source.token], below.view, below.schema)
 
-    for step in steps_below([scan]):
-        known[step] = step.on([of(below) for below in step.scans])
+    for step in nodes_below([scan]):
+        known[step] = step.with_inputs([of(below) for below in step.scans])
     return of(scan)
 
 

@@ -18,10 +18,10 @@ from sparrow.errors import AxisError, InvalidValueError, ShapeError, Unsupported
 from sparrow.functions.elementwise import factor
 from sparrow.functions.labels import shown
 from sparrow.functions.views import as_tensor
-from sparrow.plan import Semiring, Weighted, multiplied, names_along, resolved_axis, semiring_of
-from sparrow.plan.contraction_path import Path, cheapest, kept
-from sparrow.plan.estimates import Estimate, estimated
-from sparrow.plan.semirings import for_types
+from sparrow.plan import DenseContraction, Semiring, align_contraction, as_semiring, axis_labels, normalize_axis
+from sparrow.plan.contraction_path import Path, optimal_path, surviving_indices
+from sparrow.plan.estimates import Estimate, estimate_operand
+from sparrow.plan.semirings import for_dtypes
 from sparrow.relations.base import MemoryHandle
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import Engine, contracted, every_cell, together
@@ -105,12 +105,12 @@ def einsum(
     >>> sp.einsum("ij,jk,ki->", A, A, A), sp.einsum("ii->i", A).to_numpy()
     (np.int64(64), array([0, 0, 4]))
     """
-    chosen = semiring_of(semiring)
+    chosen = as_semiring(semiring)
     terms, given = _parsed(*_separate(subscripts, operands))
     if dtype is not None:
         wanted = check_dtype(dtype)
         given = [each if each.dtype == wanted else each.astype(wanted) for each in given]
-    chosen = for_types(chosen, [each.dtype for each in given])
+    chosen = for_dtypes(chosen, [each.dtype for each in given])
     if not any(isinstance(each, Tensor) for each in given):
         raise UnsupportedError("einsum needs a tensor: for dense arrays use NumPy")
     options: dict[str, Any] = {"mask": mask, "complement": complement, "engine": engine}
@@ -119,18 +119,18 @@ def einsum(
         return _of_one(terms, given[0], chosen, options)
     left = list(zip(range(len(given)), terms.inputs, given, strict=True))
     common = np.result_type(*(each.dtype for each in given)) if chosen.mixes else None
-    free = len(given) > 2 and chosen.free and isinstance(optimize, bool | str) and optimize is not False
+    free = len(given) > 2 and chosen.reorderable and isinstance(optimize, bool | str) and optimize is not False
     whole = _together(terms, given) if chosen.plain and mask is None else None
     path = _path(terms, given, chosen, optimize, whole)
     if whole is not None and path == [tuple(range(len(given)))]:
-        return engines.array(whole, engine)
+        return engines.evaluate_dense(whole, engine)
     arrays = {k for k, each in enumerate(given) if not isinstance(each, Tensor)}
     for step in path:
         taken = sorted((left[k] for k in step), key=itemgetter(0))  # "first" is the first as they are given
         left = [each for k, each in enumerate(left) if k not in step]
         for (at, own, a), (beside, other, b) in [taken] if len(taken) == 2 else []:
             last = not left
-            out = kept(own, other, [letters for _, letters, _ in left], terms.output, chosen)
+            out = surviving_indices(own, other, [letters for _, letters, _ in left], terms.output, chosen)
             a, b = _alike(a, b, common)
             summed = {*own, *other} > set(out)
             array = {at, beside} <= arrays or (summed and bool(arrays & {at, beside}))
@@ -140,7 +140,9 @@ def einsum(
             if not chosen.plain:
                 result = {"result": "array" if last and array else "any" if last else "tensor"}
             used, more = chosen, result | (options if last else {})
-            if not (last or chosen.free or chosen.plain):  # nothing is added up, nor does what adding leaves annihilate
+            if not (
+                last or chosen.reorderable or chosen.plain
+            ):  # nothing is added up, nor does what adding leaves annihilate
                 used, more = Semiring("any", chosen.multiply, None, str(chosen)), more | {"keeps": True}
             left.append((at, out, _step((own, a), (other, b), out, used, free, more)))
     return left[0][2]
@@ -178,7 +180,7 @@ def _with_all_cells(array: Any) -> Tensor:
     return Tensor(MemoryHandle(relation))
 
 
-def _together(terms: _Terms, given: Sequence[Any]) -> Weighted | None:
+def _together(terms: _Terms, given: Sequence[Any]) -> DenseContraction | None:
     """Return an einsum of one tensor and several arrays as one step, None where it is none."""
     number = {letter: k for k, letter in enumerate(dict.fromkeys(letter for own in terms.inputs for letter in own))}
     letters = [[number[letter] for letter in own] for own in terms.inputs]
@@ -193,7 +195,7 @@ def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, A
         found = tensor.transpose([own.index(letter) for letter in terms.output])
         if not found.ndim:
             scan = found.__sparrow_scan__()
-            return engines.cell(scan.source, scan.view, options["engine"])
+            return engines.evaluate_element(scan.source, scan.view, options["engine"])
         return found if options["engine"] == "auto" else found.compute(options["engine"])
     alone = Semiring(semiring.add, "first", semiring.identity, str(semiring), semiring.associative)
     if semiring.plain and not tensor.__sparrow_scan__().schema.zero_fill:
@@ -231,7 +233,7 @@ def einsum_path(
     ['einsum_path', (1, 2), (0, 1)]
     """
     terms, given = _parsed(*_separate(subscripts, operands))
-    chosen = for_types(semiring_of(semiring), [each.dtype for each in given])
+    chosen = for_dtypes(as_semiring(semiring), [each.dtype for each in given])
     whole = _together(terms, given) if chosen.plain else None
     path = _path(terms, given, chosen, optimize, whole)
     text = _written(terms.inputs, terms.output)
@@ -306,14 +308,14 @@ def tensordot(
         across[b] = own[a]
     gone = {own[a] for a, _ in pairs}
     out = [letter for letter in (*own, *across) if letter not in gone]
-    return contracted((one, other), (own, across), out, semiring=semiring_of("plus_times"))
+    return contracted((one, other), (own, across), out, semiring=as_semiring("plus_times"))
 
 
 def _numbered(which: str, operand: Any, axes: Sequence[int | str]) -> list[int]:
     """Return axes of an operand of tensordot, by number or name, counted from the front."""
     dims = operand.dims if isinstance(operand, Tensor) else ()
     try:
-        return [resolved_axis(axis, operand.ndim, dims) for axis in axes]
+        return [normalize_axis(axis, operand.ndim, dims) for axis in axes]
     except AxisError as error:
         raise AxisError(f"tensordot: of the {which} operand, of shape {operand.shape}: {error}") from None
 
@@ -407,9 +409,9 @@ def _at_same_labels(inputs: Sequence[Sequence[str]], given: list[Any], dots: Seq
         [(k, letter) if letter in dots and size == 1 else letter for letter, size in zip(own, each.shape, strict=True)]
         for k, (own, each) in enumerate(zip(inputs, given, strict=True))
     ]
-    found = multiplied(scans, letters)
+    found = align_contraction(scans, letters)
     return [
-        each if now is before else shown(now, names_along(now))
+        each if now is before else shown(now, axis_labels(now))
         for each, before, now in zip(given, scans, found, strict=True)
     ]
 
@@ -432,11 +434,13 @@ def _written(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
 def _expected(letters: tuple[str, ...], each: Any) -> Estimate:
     """Return what is known of an operand without reading it."""
     if isinstance(each, Tensor):
-        return estimated(letters, each.__sparrow_scan__())
+        return estimate_operand(letters, each.__sparrow_scan__())
     return Estimate.of(letters, float(each.size), each.shape)
 
 
-def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any, whole: Weighted | None) -> Path:
+def _path(
+    terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any, whole: DenseContraction | None
+) -> Path:
     """Return the steps, each the positions of its operands among those left.
 
     ``whole`` is all of it as one step, taken unless steps of two spare three of four products: theirs take four times
@@ -459,10 +463,10 @@ def _path(terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any
     _check_optimize(optimize)
     if count == 1:
         return [(0,)]
-    if optimize is False or not semiring.free:
+    if optimize is False or not semiring.reorderable:
         return in_turn
     estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
-    path = cheapest(estimates, terms.output, semiring, every=optimize != "greedy")
+    path = optimal_path(estimates, terms.output, semiring, every=optimize != "greedy")
     if whole is not None:
         spent = sum(cost for _, cost, _ in _steps(path, estimates, terms, semiring))
         if _products(whole) <= 4 * spent:
@@ -487,21 +491,23 @@ def _steps(
         taken = sorted((left[k] for k in step), key=itemgetter(0))
         left = [each for k, each in enumerate(left) if k not in step]
         for (at, one), (_, other) in [taken] if len(taken) == 2 else []:
-            out = kept(one.letters, other.letters, [each.letters for _, each in left], terms.output, semiring)
+            out = surviving_indices(
+                one.indices, other.indices, [each.indices for _, each in left], terms.output, semiring
+            )
             cost, found = one.times(other, out)
-            yield _written([one.letters, other.letters], out), cost, found
+            yield _written([one.indices, other.indices], out), cost, found
             left.append((at, found))
 
 
-def _products(whole: Weighted) -> float:
+def _products(whole: DenseContraction) -> float:
     """Return how many products are expected of a tensor and arrays at once."""
-    own = set(whole.letters)
-    wide = [letters for letters in whole.array_kept if not set(letters) <= own]
+    own = set(whole.indices)
+    wide = [letters for letters in whole.surviving_array_indices if not set(letters) <= own]
     left = set().union(*wide) - own
-    further = {letter: n for each, letters in zip(whole.arrays, whole.array_letters, strict=True)
+    further = {letter: n for each, letters in zip(whole.arrays, whole.array_indices, strict=True)
                for letter, n in zip(letters, each.array.shape, strict=True) if letter in left}  # fmt: skip
     width: int = math.prod(further.values())
-    return estimated(whole.letters, whole.operand).nnz * max(len(wide), 1) * width
+    return estimate_operand(whole.indices, whole.operand).nnz * max(len(wide), 1) * width
 
 
 def _checked(path: list[Any], count: int) -> Path:
@@ -526,7 +532,7 @@ def _checked(path: list[Any], count: int) -> Path:
 
 def _allowed(path: Path, in_turn: Path, semiring: Semiring) -> bool:
     """Return whether steps of two give what those from left to right do."""
-    if callable(semiring.multiply) and not semiring.free:
+    if callable(semiring.multiply) and not semiring.reorderable:
         return path == in_turn
     if semiring.multiply not in ("first", "second"):
         return True

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparrow.engines.duckdb.products import contract_sql
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
-from sparrow.plan import Semiring, names_along, semiring_of
+from sparrow.plan import Semiring, as_semiring, axis_labels
 from sparrow.runtime.duckdb_connection import quote_name
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
@@ -76,7 +76,7 @@ def einsum_sql(
     >>> sp.sql(query, A=roads, B=roads).fetchall()
     [(0, 2, 7)]
     """
-    chosen = semiring_of(semiring)
+    chosen = as_semiring(semiring)
     inputs, output = _letters(subscripts, len(operands))
     if check_flag("complement", complement) and mask is None:
         raise InvalidValueError("einsum_sql: complement=True needs mask=: without one every cell is computed")
@@ -163,7 +163,7 @@ def _check_relations(
     for (name, given), own in zip((*operands.items(), *masks.items()), (*inputs, output), strict=False):
         if not isinstance(given, Tensor):
             continue
-        labels = names_along(given.__sparrow_scan__())
+        labels = axis_labels(given.__sparrow_scan__())
         for axis, (letter, size) in enumerate(zip(own, given.shape, strict=True)):
             where, labelled = f"axis {axis} of {name}, of shape {given.shape}", axis in labels
             first, wanted, named = known.setdefault(letter, (where, size, labelled))

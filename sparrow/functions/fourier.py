@@ -14,7 +14,7 @@ from sparrow.functions.elementwise import operand
 from sparrow.functions.inspection import check_device
 from sparrow.functions.manipulation import roll
 from sparrow.functions.views import as_tensor
-from sparrow.plan import resolved_axis
+from sparrow.plan import normalize_axis
 from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor
 
@@ -143,7 +143,7 @@ def _resolve_axes(x: Any, axes: Any) -> list[int]:
     """Return one or several axes, by number or name, counted from the front."""
     several = axes if np.iterable(axes) and not isinstance(axes, str) else (axes,)
     dims = x.dims if isinstance(x, Tensor) else ()
-    return [resolved_axis(axis, np.ndim(x), dims) for axis in several]
+    return [normalize_axis(axis, np.ndim(x), dims) for axis in several]
 
 
 def _transform_axis(function: Callable[..., Any], x: Any, n: int | None, axis: int | str, norm: str) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from sparrow.core.schema import check_array
 from sparrow.errors import ShapeError
 from sparrow.functions.manipulation import reshape
 from sparrow.functions.views import as_tensor, broadcast_to
-from sparrow.plan import resolved_axis
+from sparrow.plan import normalize_axis
 from sparrow.tensor import Tensor
 
 __all__ = ["take", "take_along_axis"]
@@ -52,7 +52,7 @@ def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str | None = Non
     positions = check_array(indices, "indices")
     if axis is None:
         return reshape(tensor, -1)[positions]
-    return tensor[(*(slice(None),) * resolved_axis(axis, tensor.ndim, tensor.dims), positions)]
+    return tensor[(*(slice(None),) * normalize_axis(axis, tensor.ndim, tensor.dims), positions)]
 
 
 def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str = -1) -> Tensor:
@@ -88,7 +88,7 @@ def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str =
            [3]])
     """
     tensor = as_tensor(x)
-    at = resolved_axis(axis, tensor.ndim, tensor.dims)
+    at = normalize_axis(axis, tensor.ndim, tensor.dims)
     positions = check_array(indices, "indices")
     around = tuple(1 if k == at else n for k, n in enumerate(tensor.shape))
     if positions.ndim != tensor.ndim:

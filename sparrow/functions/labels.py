@@ -9,7 +9,7 @@ from sparrow.errors import InvalidValueError, LabelError
 from sparrow.functions.generation import in_memory
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.entries import concatenate
-from sparrow.plan import Cast, Join, Labels, Scan, by_name, fitted, map_cells, names_along
+from sparrow.plan import Cast, Join, Labels, Scan, align_by_name, axis_labels, fit_to_target, make_map
 from sparrow.runtime.settings import JOINS
 from sparrow.tensor import Tensor
 
@@ -57,13 +57,13 @@ def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
     scans = [tensor.__sparrow_scan__() for tensor in given]
     return tuple(
         tensor if now is before else shown(now, names)
-        for tensor, before, (now, names) in zip(given, scans, by_name(scans, join), strict=True)
+        for tensor, before, (now, names) in zip(given, scans, align_by_name(scans, join), strict=True)
     )
 
 
 def shown(scan: Scan, names: Labels) -> Tensor:
     """Return what a scan shows as a tensor with labels."""
-    return Tensor(map_cells(Cast(scan.schema.dtype), [scan]).named(names))
+    return Tensor(make_map(Cast(scan.schema.dtype), [scan]).with_labels(names))
 
 
 def at_labels(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> Any:
@@ -89,13 +89,13 @@ def at_labels(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> 
     """
     if not (is_labelled(given, 0) and is_labelled(A, axis)):
         return given
-    scan, wanted = given.__sparrow_scan__(), names_along(A.__sparrow_scan__())[axis]
-    names = names_along(scan)
+    scan, wanted = given.__sparrow_scan__(), axis_labels(A.__sparrow_scan__())[axis]
+    names = axis_labels(scan)
     if wanted.same(names[0]):
         return given
     schema = replace(scan.schema, shape=(wanted.length, *scan.schema.shape[1:]))
     target = in_memory(schema, concatenate([], schema.ndim, schema.dtype), {0: wanted.array()})
-    placed, more = fitted(scan, target.__sparrow_scan__())
+    placed, more = fit_to_target(scan, target.__sparrow_scan__())
     if more and what:
         raise LabelError(
             f"{what}: {name} has the label {more[0][0].as_py()!r}, and none of the {('rows', 'columns')[axis]} of A, "
@@ -106,7 +106,7 @@ def at_labels(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> 
 
 def is_labelled(given: Any, axis: int) -> bool:
     """Return whether this is a tensor that has labels along an axis. Reads nothing."""
-    return isinstance(given, Tensor) and axis in names_along(given.__sparrow_scan__())
+    return isinstance(given, Tensor) and axis in axis_labels(given.__sparrow_scan__())
 
 
 def meet(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
@@ -124,7 +124,7 @@ def check_space(A: Any, what: str) -> None:
     """
     if not (is_labelled(A, 0) and is_labelled(A, 1)):
         return
-    names = names_along(A.__sparrow_scan__())
+    names = axis_labels(A.__sparrow_scan__())
     if not names[0].same(names[1]):
         raise LabelError(f"{what}: rows and columns are to be the same, but {apart(A)}")
 

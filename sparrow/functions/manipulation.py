@@ -14,7 +14,7 @@ from sparrow.core.schema import as_integer, as_integers, check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import einsum
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis
-from sparrow.plan import PLUS_TIMES, concatenated, resolved_axis, triangle
+from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import contracted
@@ -64,8 +64,8 @@ def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
     if axis is None:
         found, axis = [reshape(tensor, -1) for tensor in found], 0
     scans = [tensor.__sparrow_scan__() for tensor in found]
-    at = resolved_axis(axis, scans[0].schema.ndim, scans[0].schema.dims)
-    return Tensor(concatenated(scans, at))
+    at = normalize_axis(axis, scans[0].schema.ndim, scans[0].schema.dims)
+    return Tensor(make_concat(scans, at))
 
 
 def _several(tensors: Any) -> list[Tensor]:
@@ -110,11 +110,11 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     scans = [tensor.__sparrow_scan__() for tensor in _several(tensors)]
     shapes = [scan.schema.shape for scan in scans]
     if len(set(shapes)) > 1:
-        labelled = any(plan.names_along(scan) for scan in scans)  # these may fit once they are brought together
+        labelled = any(plan.axis_labels(scan) for scan in scans)  # these may fit once they are brought together
         if not labelled or len(set(map(len, shapes))) > 1:
             raise ShapeError(f"tensors to stack must have one shape, got {', '.join(map(str, shapes))}")
-    at = resolved_axis(axis, len(shapes[0]) + 1)
-    return Tensor(concatenated([scan.then(scan.view.widened((at,))) for scan in scans], at))
+    at = normalize_axis(axis, len(shapes[0]) + 1)
+    return Tensor(make_concat([scan.then(scan.view.widened((at,))) for scan in scans], at))
 
 
 def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | str = 0) -> list[Tensor]:
@@ -146,7 +146,7 @@ def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | 
     [(2, 1), (2, 2), (2, 1)]
     """
     tensor = as_tensor(tensor)
-    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
+    axis = normalize_axis(axis, tensor.ndim, tensor.dims)
     size = tensor.shape[axis]
     if isinstance(indices_or_sections, int | np.integer):
         parts = int(indices_or_sections)
@@ -197,7 +197,7 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | str | Sequence[
     if len(shifts) != len(axes):
         raise ShapeError(f"{len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
     for by, along in zip(shifts, axes, strict=True):
-        along = resolved_axis(along, tensor.ndim, tensor.dims)
+        along = normalize_axis(along, tensor.ndim, tensor.dims)
         size = tensor.shape[along]
         if size and by % size:
             first, last = split(tensor, [size - by % size], along)
@@ -276,7 +276,7 @@ def tril(tensor: Tensor, k: int = 0) -> Tensor:
            [4, 5, 0]])
     """
     tensor = as_tensor(tensor)
-    return Tensor(triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=False))
+    return Tensor(make_triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=False))
 
 
 def triu(tensor: Tensor, k: int = 0) -> Tensor:
@@ -306,7 +306,7 @@ def triu(tensor: Tensor, k: int = 0) -> Tensor:
            [0, 5, 6]])
     """
     tensor = as_tensor(tensor)
-    return Tensor(triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=True))
+    return Tensor(make_triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=True))
 
 
 def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int | str = 1) -> Tensor:
@@ -338,7 +338,7 @@ def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int |
     """
     tensor = as_tensor(tensor)
     if tensor.ndim > 2 or (tensor.ndim == 2 and (axis1, axis2) != (0, 1)):
-        rows, columns = resolved_axis(axis1, tensor.ndim, tensor.dims), resolved_axis(axis2, tensor.ndim, tensor.dims)
+        rows, columns = normalize_axis(axis1, tensor.ndim, tensor.dims), normalize_axis(axis2, tensor.ndim, tensor.dims)
         if rows == columns:
             raise ShapeError(f"axis1={axis1} and axis2={axis2} are one axis: a diagonal needs two")
         matrices = moveaxis(tensor, (rows, columns), (-2, -1))
@@ -356,7 +356,7 @@ def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int |
         place = np.arange(length)
         found: Tensor = matrices[..., place + top, place + left]
         return found
-    return Tensor(plan.diagonal(tensor.__sparrow_scan__(), as_integer(offset, "offset")))
+    return Tensor(plan.make_diagonal(tensor.__sparrow_scan__(), as_integer(offset, "offset")))
 
 
 def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
@@ -437,7 +437,7 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None 
     tensor = as_tensor(tensor)
     if axis is None:
         return repeat(reshape(tensor, -1), repeats, 0)
-    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
+    axis = normalize_axis(axis, tensor.ndim, tensor.dims)
     size = tensor.shape[axis]
     counts = check_array(repeats, "repeats")
     if counts.size and (counts.dtype.kind not in "iu" or (counts < 0).any()):
@@ -479,7 +479,7 @@ def nonzero(tensor: Tensor) -> tuple[NDArray[np.int64], ...]:
         raise ShapeError("nonzero gives positions along axes, and a tensor without dimensions has none")
     if tensor.fill_value != 0:
         return tensor.to_numpy().nonzero()
-    found = engines.entries(tensor.__sparrow_scan__())
+    found = engines.evaluate(tensor.__sparrow_scan__())
     return tuple(column.astype(np.int64) for column in found.coords)
 
 
@@ -508,7 +508,7 @@ def unique(tensor: Tensor) -> NDArray[Any]:
     array([0, 2, 3])
     """
     tensor = as_tensor(tensor)
-    values = engines.entries(tensor.__sparrow_scan__()).values
+    values = engines.evaluate(tensor.__sparrow_scan__()).values
     if len(values) < tensor.size:
         values = np.append(values, tensor.fill_value)
     return np.unique(values)

@@ -16,7 +16,7 @@ from sparrow.functions.generation import eye
 from sparrow.functions.labels import is_labelled
 from sparrow.functions.reductions import sum as total
 from sparrow.functions.views import as_tensor, broadcast_to
-from sparrow.plan import resolved_axis
+from sparrow.plan import normalize_axis
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import matmul
 
@@ -121,7 +121,7 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str
     behind = axis
     if isinstance(axis, str):
         lead = next((own for own in dims if axis in own), dims[0] or dims[1])
-        behind = resolved_axis(axis, len(lead), lead) - len(lead)
+        behind = normalize_axis(axis, len(lead), lead) - len(lead)
     sides = list(zip(("x1", "x2"), (one, other), dims, strict=True))
     at = [_summed(name, each, axis if axis in own else behind, own) for name, each, own in sides]
     sizes = [np.shape(each)[k] for each, k in zip((one, other), at, strict=True)]
@@ -136,7 +136,7 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str
 def _summed(name: str, operand: Any, axis: int | str, dims: Sequence[str]) -> int:
     """Return the axis of an operand of vecdot that is summed over, counted from the front."""
     try:
-        return resolved_axis(axis, np.ndim(operand), dims)
+        return normalize_axis(axis, np.ndim(operand), dims)
     except AxisError as error:
         raise AxisError(f"vecdot: {name} has the shape {np.shape(operand)}: {error}") from None
 

@@ -16,7 +16,7 @@ from sparrow.core.schema import check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.views import as_tensor
-from sparrow.plan import accumulated, resolved_axis
+from sparrow.plan import make_accumulate, normalize_axis
 from sparrow.runtime.docs import SharedText, document_as
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
@@ -183,14 +183,14 @@ def _accumulate(
     tensor = as_tensor(tensor)
     if axis is None and tensor.ndim != 1:
         raise ShapeError(f"axis= is required for a tensor of shape {tensor.shape}")
-    node = accumulated(
+    node = make_accumulate(
         tensor.__sparrow_scan__(),
         ufunc,
-        resolved_axis(0 if axis is None else axis, tensor.ndim, tensor.dims),
+        normalize_axis(0 if axis is None else axis, tensor.ndim, tensor.dims),
         None if dtype is None else check_dtype(dtype),
         ufunc.identity if check_flag("include_initial", include_initial) else None,
     )
-    totals: NDArray[Any] = engines.array(node)
+    totals: NDArray[Any] = engines.evaluate_dense(node)
     return totals
 
 

@@ -82,7 +82,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     scan = pattern.__sparrow_scan__()
     product = check_dtype(np.result_type(left.dtype, right.dtype))
     dtype = check_dtype(np.result_type(pattern.dtype, product))
-    block = engines.entries(scan)
+    block = engines.evaluate(scan)
     if dtype == product:
         values = _sampled(block, left, right, dtype)
     else:  # products have a type of their own, in which integers wrap around

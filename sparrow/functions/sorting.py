@@ -11,7 +11,7 @@ from sparrow.core.schema import as_integer
 from sparrow.errors import InvalidValueError
 from sparrow.functions.manipulation import concat
 from sparrow.functions.views import as_tensor, flip, moveaxis
-from sparrow.plan import Cast, map_cells, names_along, resolved_axis, sorted_lines
+from sparrow.plan import Cast, axis_labels, make_map, make_sort, normalize_axis
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
@@ -59,9 +59,9 @@ def sort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable:
     check_flag("stable", stable)
     descending = check_flag("descending", descending)
     tensor = as_tensor(tensor)
-    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
+    axis = normalize_axis(axis, tensor.ndim, tensor.dims)
     last = tensor.ndim - 1
-    lines = Tensor(sorted_lines(moveaxis(tensor, axis, last).__sparrow_scan__()))
+    lines = Tensor(make_sort(moveaxis(tensor, axis, last).__sparrow_scan__()))
     ordered = moveaxis(lines, last, axis)
     return flip(ordered, axis) if descending else ordered
 
@@ -101,7 +101,7 @@ def argsort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stab
     check_flag("stable", stable)
     descending = check_flag("descending", descending)
     tensor = as_tensor(tensor)
-    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
+    axis = normalize_axis(axis, tensor.ndim, tensor.dims)
     cells = tensor.to_numpy()
     if not descending:
         return np.argsort(cells, axis, stable=True)
@@ -143,7 +143,7 @@ def diff(
     array([[ 2,  0, -2]])
     """
     tensor = as_tensor(tensor)
-    axis = resolved_axis(axis, tensor.ndim, tensor.dims)
+    axis = normalize_axis(axis, tensor.ndim, tensor.dims)
     times = as_integer(n, "n")
     if times < 0:
         raise InvalidValueError(f"n={n}: differences are taken 0 times or more")
@@ -164,7 +164,7 @@ def diff(
 def _by_position(tensor: Tensor, axis: int) -> Tensor:
     """Return a tensor without labels along an axis, so that it meets others by position."""
     scan = tensor.__sparrow_scan__()
-    names = dict(names_along(scan))
+    names = dict(axis_labels(scan))
     if names.pop(axis, None) is None:
         return tensor
-    return Tensor(map_cells(Cast(scan.schema.dtype), [scan]).named(names))
+    return Tensor(make_map(Cast(scan.schema.dtype), [scan]).with_labels(names))

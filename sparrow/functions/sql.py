@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from sparrow.engines.duckdb import select
+from sparrow.engines.duckdb import register_select
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.plan import Names, Scan, names_along
+from sparrow.plan import AxisLabels, Scan, axis_labels
 from sparrow.runtime import duckdb_connection
 from sparrow.runtime.duckdb_connection import quote_name
 
@@ -199,7 +199,7 @@ def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
         for known, thing in scope.items():
             if not _is_tensor(thing):
                 continue
-            for axis, names in names_along(thing.__sparrow_scan__()).items():
+            for axis, names in axis_labels(thing.__sparrow_scan__()).items():
                 if _lower(f"{known}_{thing.dims[axis]}") == _lower(name):
                     return _vocabulary(thing.dims, axis, names)
     return None
@@ -274,7 +274,7 @@ def _define(con: duckdb.DuckDBPyConnection, name: str, thing: Any, number: int, 
 
     if _is_tensor(thing):
         scan = thing.__sparrow_scan__()
-        entries, labels = select(scan, con), names_along(scan)
+        entries, labels = register_select(scan, con), axis_labels(scan)
         if not labels:
             con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {entries}")
             return None
@@ -309,7 +309,7 @@ def codes_of(dims: Sequence[str], labelled: Collection[int]) -> dict[int, str]:
     return found
 
 
-def _vocabulary(dims: Sequence[str], axis: int, names: Names) -> pa.Table:
+def _vocabulary(dims: Sequence[str], axis: int, names: AxisLabels) -> pa.Table:
     """Return all labels of a dimension with their numbers."""
     labels = names.array()
     return pa.table({dims[axis]: labels, "label": labels, codes_of(dims, [axis])[axis]: np.arange(len(labels))})
@@ -323,7 +323,7 @@ class _Named:
     scan: Scan
     entries: str
     """The SELECT of the entries, by number."""
-    labels: Mapping[int, Names]
+    labels: Mapping[int, AxisLabels]
     number: int
 
     def mark(self, axis: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from sparrow.core.schema import check_shape
 from sparrow.errors import ShapeError
 from sparrow.interop.conversion import from_object
-from sparrow.plan import resolved_axis
+from sparrow.plan import normalize_axis
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.tensor import Tensor
 
@@ -217,7 +217,7 @@ def swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:
     """
     tensor = as_tensor(tensor)
     order = list(range(tensor.ndim))
-    one, other = resolved_axis(axis1, tensor.ndim, tensor.dims), resolved_axis(axis2, tensor.ndim, tensor.dims)
+    one, other = normalize_axis(axis1, tensor.ndim, tensor.dims), normalize_axis(axis2, tensor.ndim, tensor.dims)
     order[one], order[other] = other, one
     return tensor.transpose(order)
 
@@ -281,7 +281,7 @@ def unstack(tensor: Tensor, axis: int | str = 0) -> tuple[Any, ...]:
 def _axes(axes: int | str | Sequence[int | str], ndim: int, dims: Sequence[str] = ()) -> list[int]:
     """Return axes counted from the front, none of them twice."""
     several = axes if isinstance(axes, Sequence) and not isinstance(axes, str) else [axes]
-    found = [resolved_axis(axis, ndim, dims) for axis in several]
+    found = [normalize_axis(axis, ndim, dims) for axis in several]
     if len(set(found)) < len(found):
         raise ShapeError(f"axes {axes} name one of {ndim} dimensions twice")
     return found

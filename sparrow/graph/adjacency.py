@@ -24,7 +24,7 @@ from sparrow.graph.tuning import tuning
 from sparrow.kernels.entries import Block
 from sparrow.kernels.jit.warmup import readonly
 from sparrow.plan import Scan
-from sparrow.plan.estimates import entries_at_most
+from sparrow.plan.estimates import max_nnz
 from sparrow.relations.csr import rows_of
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -114,7 +114,7 @@ class Adjacency:
             self._spills = (Spool(), Spool())[: 1 + weighted]
             try:
                 scan = A.__sparrow_scan__()
-                self._indptr = self._spill(_undirected_blocks(scan) if undirected else engines.sorted_blocks(scan))
+                self._indptr = self._spill(_undirected_blocks(scan) if undirected else engines.iter_sorted_blocks(scan))
             except BaseException:
                 self.__exit__(None, None, None)
                 raise
@@ -247,7 +247,7 @@ class Adjacency:
             return persisted.indptr - persisted.indptr[0], persisted.indices.astype(np.int32, copy=False), weights
         counts, at = np.zeros(self.size + 1, np.int64), 0
         cols, weights = np.empty(bound, np.int32), np.empty(bound) if self._weighted else _NO_WEIGHTS
-        for block in engines.sorted_blocks(scan):
+        for block in engines.iter_sorted_blocks(scan):
             if not block.count:
                 continue
             rows = block.coords[0]
@@ -285,8 +285,8 @@ def fits_in_memory(A: Tensor, weighted: bool = False, undirected: bool = False, 
 def _edge_bound(A: Tensor) -> int:
     """Return an upper bound on the number of edges, exact for an expression."""
     scan = A.__sparrow_scan__()
-    bound = entries_at_most(scan)
-    return engines.count(scan) if bound is None else bound
+    bound = max_nnz(scan)
+    return engines.count_nnz(scan) if bound is None else bound
 
 
 def sort_by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
@@ -330,7 +330,7 @@ def _undirected_blocks(scan: Scan) -> Iterator[Block]:
 
     sorter = Sorter(2, np.dtype(np.bool_), weighted=False, duplicates="first")
     try:
-        sorter.consume(ordered_map(both_directions, engines.blocks(scan), settings.current().threads))
+        sorter.consume(ordered_map(both_directions, engines.iter_blocks(scan), settings.current().threads))
         yield from sorter.blocks([np.dtype(np.int32)] * 2, np.False_)
     finally:
         sorter.close()

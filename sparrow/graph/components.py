@@ -53,7 +53,7 @@ def connected_components(A: Tensor) -> Tensor:
     with reserve_per_node(A, 8, "connected components"):
         parent = np.arange(A.shape[0])
         with progress.bar("connected components", None, "edges") as advance:
-            for block in engines.blocks(A.__sparrow_scan__()):
+            for block in engines.iter_blocks(A.__sparrow_scan__()):
                 lists = to_neighbor_lists(block)
                 unite(*lists.arrays, parent)
                 advance(lists.count)

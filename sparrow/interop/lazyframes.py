@@ -71,13 +71,13 @@ def _narrowed(scan: Scan, predicate: polars.Expr | None, axes: Sequence[int]) ->
     """Yield the entries of a scan that may pass a filter, at the coordinates that they have in the whole."""
     shape = scan.schema.shape
     if predicate is None:
-        yield from engines.blocks(scan, axes)
+        yield from engines.iter_blocks(scan, axes)
         return
     limits = predicate_bounds(predicate, scan.schema.dims)
     starts = [limits.get(name, (0, n))[0] for name, n in zip(scan.schema.dims, shape, strict=True)]
     stops = [limits.get(name, (0, n))[1] for name, n in zip(scan.schema.dims, shape, strict=True)]
     view = scan.view.then(tuple(slice(start, max(start, stop)) for start, stop in zip(starts, stops, strict=True)))
-    for block in engines.blocks(scan.then(view), axes):
+    for block in engines.iter_blocks(scan.then(view), axes):
         coords = [column.astype(scan.schema.coordinate_dtype(axis)) for axis, column in enumerate(block.coords)]
         for axis in axes:
             coords[axis] += np.asarray(starts[axis], coords[axis].dtype)

@@ -15,7 +15,7 @@ from sparrow.functions.elementwise import operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
-from sparrow.plan import resolved_axis
+from sparrow.plan import normalize_axis
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -160,7 +160,7 @@ def norm(
         return found.norm(ord, axes[0], keepdims=keepdims)
     if len(axes) != 2:
         raise ShapeError(f"a norm with ord={ord!r} is one of a vector or a matrix: name one or two axes, not {axes}")
-    rows, columns = (resolved_axis(each, found.ndim) for each in axes)
+    rows, columns = (normalize_axis(each, found.ndim) for each in axes)
     others = [each for each in range(found.ndim) if each not in (rows, columns)]
     made = matrix_norm(found.transpose(*others, rows, columns), ord=ord)
     if not keepdims:

@@ -12,7 +12,7 @@ from sparrow.core.schema import as_integer
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.labels import at_labels
-from sparrow.plan import resolved_axis
+from sparrow.plan import normalize_axis
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
@@ -110,7 +110,7 @@ def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) 
     one, other, along = operand(x1), operand(x2), as_integer(axis, "axis")
     for name, shape in (("x1", np.shape(one)), ("x2", np.shape(other))):
         try:
-            size = shape[resolved_axis(along, len(shape))]
+            size = shape[normalize_axis(along, len(shape))]
         except AxisError as error:
             raise AxisError(f"cross: {name} has the shape {shape}: {error}") from None
         if size != 3:

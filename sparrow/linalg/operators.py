@@ -17,8 +17,8 @@ from sparrow.functions.labels import at_labels
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.jit.warmup import readonly
-from sparrow.plan import Contract, Dense
-from sparrow.plan.estimates import entries_at_most
+from sparrow.plan import Dense, MatMulDense
+from sparrow.plan.estimates import max_nnz
 from sparrow.relations import csr
 from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import quantity
@@ -448,7 +448,7 @@ class Operator(_ByLabel):
         """
         tensor = self.tensor
         x = np.broadcast_to(self.dtype.type(0), (tensor.shape[1],))
-        plan = explain(Contract(tensor.__sparrow_scan__(), Dense(x)))
+        plan = explain(MatMulDense(tensor.__sparrow_scan__(), Dense(x)))
         return f"{plan}\noperator      {quantity(self._calls, 'products')}; {self._left}"
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -535,7 +535,7 @@ class Operator(_ByLabel):
         self._room = memory.Reservation("a tensor kept for products", "")
         scan = self._tensor.__sparrow_scan__()
         stays = self._left.partition(":")[0]
-        most = entries_at_most(scan)
+        most = max_nnz(scan)
         width = memory.entry_bytes(scan.schema) - scan.schema.dtype.itemsize + self.dtype.itemsize
         room = memory.limit() // _SHARE
         if most is not None and most * width > room:

@@ -22,7 +22,7 @@ from sparrow.engines.sort_orders import sorted_order
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
-from sparrow.plan.estimates import entries_at_most
+from sparrow.plan.estimates import max_nnz
 from sparrow.runtime import progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.spool import Segment, Spool
@@ -146,7 +146,7 @@ class _Scanned:
 
     def pieces(self, bounds: list[tuple[int, int]]) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
         """Yield the links of each range, row groups decoded ahead on threads."""
-        blocks = engines.sorted_blocks(self.scan)
+        blocks = engines.iter_sorted_blocks(self.scan)
         held = [(np.empty(0, self.scan.schema.coordinate_dtype(1)), _NOTHING)]
         begin = have = 0  # the links held are those from begin to have
         for start, stop in bounds:
@@ -266,7 +266,7 @@ class Links:
 
     def _read(self, scan: Scan, transposed: Scan, factors: int, budget: int, buffers: int, digest: bool) -> None:
         kinds = [scan.schema.coordinate_dtype(axis) for axis in (0, 1)]
-        most = entries_at_most(scan, sorted_order(scan)) if scan.step is None else None
+        most = max_nnz(scan, sorted_order(scan)) if scan.step is None else None
         needed = None if most is None else most * (kinds[0].itemsize + kinds[1].itemsize + 8)
         self.kept = needed is not None and needed <= budget
         self.nbytes = needed if self.kept and needed is not None else buffers
@@ -334,7 +334,7 @@ class _Census:
         """Read all links once."""
         hashes = [hashlib.blake2b(digest_size=16) for _ in range(3)] if digest else []
         with progress.bar("counting links", None, "links") as advance:
-            for block in engines.sorted_blocks(self._scan):
+            for block in engines.iter_sorted_blocks(self._scan):
                 values = self._checked(block)
                 arrays: tuple[NDArray[Any], ...] = (
                     *(column.astype(np.int64, copy=False) for column in block.coords),
@@ -400,5 +400,5 @@ def whole_side(scan: Scan, factors: int) -> Side:
         If they pass the memory limit.
     """
     census = _Census(scan, Spool())
-    census.load(engines.entries(scan))
+    census.load(engines.evaluate(scan))
     return Side(census.row_counts, census.source(), factors, _PART[0])

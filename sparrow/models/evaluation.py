@@ -319,7 +319,7 @@ def rmse(model: Recommender, test: Any) -> float:
     """
     scan = asarray(test).__sparrow_scan__()
     check_matrix(scan)
-    block = engines.entries(scan)
+    block = engines.evaluate(scan)
     if not block.count:
         return float("nan")
     errors = model.predict(*block.coords).astype(np.float64) - block.values

@@ -94,7 +94,7 @@ def pattern_of(tensor: Tensor) -> Pattern:
     """
     scan = tensor.__sparrow_scan__()
     check_matrix(scan)
-    block = engines.entries(scan)
+    block = engines.evaluate(scan)
     return _pattern(block.coords[0], block.coords[1], 0, tensor.shape[0])
 
 
@@ -111,7 +111,7 @@ def patterns_by_block(tensor: Tensor, size: int) -> Iterator[Pattern]:
     height = scan.schema.shape[0]
     start = 0
     rows = cols = np.empty(0, np.int64)
-    for block in engines.sorted_blocks(scan):
+    for block in engines.iter_sorted_blocks(scan):
         rows = np.concatenate([rows, block.coords[0]]) if len(rows) else block.coords[0]
         cols = np.concatenate([cols, block.coords[1]]) if len(cols) else block.coords[1]
         while len(rows) and rows[-1] >= start + size:

@@ -15,7 +15,7 @@ from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeEr
 from sparrow.functions.creation import asarray
 from sparrow.models import files
 from sparrow.models.ranking import Columns, Factors, Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
-from sparrow.plan import names_along, on_labels, places_of
+from sparrow.plan import axis_labels, positions_of_labels, reindex_axis
 from sparrow.runtime import progress
 
 if TYPE_CHECKING:
@@ -391,12 +391,12 @@ def with_items_of(history: Tensor, training: Tensor | None) -> Tensor:
 
     Items that the model does not know have no factors, and are left out.
     """
-    wanted = None if training is None else names_along(training.__sparrow_scan__()).get(1)
+    wanted = None if training is None else axis_labels(training.__sparrow_scan__()).get(1)
     scan = history.__sparrow_scan__()
-    mine = names_along(scan).get(1)
+    mine = axis_labels(scan).get(1)
     if wanted is None or mine is None or mine.same(wanted):
         return history
-    scan = on_labels(scan, 1, places_of(wanted.array(), mine.array()))
+    scan = reindex_axis(scan, 1, positions_of_labels(wanted.array(), mine.array()))
     return type(history)(scan.source, scan.view)
 
 
@@ -440,7 +440,7 @@ def _positions(
     if training is not None and (labels or _by_label(numbers)) and len(numbers):
         names = training.labels(0 if what == "row" else 1)
         if names is not None and (_by_label(numbers) or pa.types.is_integer(names.type)):
-            places = places_of(numbers if isinstance(numbers, pa.Array) else pa.array(list(numbers)), names)
+            places = positions_of_labels(numbers if isinstance(numbers, pa.Array) else pa.array(list(numbers)), names)
             if places.min() < 0:
                 raise LabelError(f"no {what} of the training tensor has the label {numbers[int(places.argmin())]!r}")
             return places

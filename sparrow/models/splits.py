@@ -174,7 +174,7 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     rows = asarray(rows)
     scan = rows.__sparrow_scan__()
     check_matrix(scan)
-    block = engines.entries(scan)
+    block = engines.evaluate(scan)
     row = block.coords[0]
     degrees = np.bincount(row, minlength=rows.shape[0])
     held = degrees // 4
@@ -236,7 +236,7 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
     A = asarray(A)
     scan = A.__sparrow_scan__()
     check_matrix(scan)
-    block = engines.entries(scan)
+    block = engines.evaluate(scan)
     check_seed(seed)
     number: Any = share
     count = round(number * block.count) if isinstance(number, int | float | np.floating) and 0 < number < 1 else 0

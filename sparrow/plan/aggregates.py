@@ -26,13 +26,13 @@ from sparrow.kernels.folds import (
     merged_moments,
 )
 
-__all__ = ["REDUCTIONS", "Meaning", "Totals", "meaning_of"]
+__all__ = ["REDUCTIONS", "GroupCounts", "Reduction", "reduction_for"]
 
 _Array: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Totals:
+class GroupCounts:
     """How many cells groups have, and what the absent ones hold."""
 
     entries: NDArray[np.int64] | None
@@ -63,7 +63,7 @@ class Totals:
         """The number of cells that take part."""
         return self.count.astype(np.float64) if self.stored else float(self.cells)
 
-    def times_fill(self, dtype: np.dtype[Any]) -> Any:
+    def fill_sum(self, dtype: np.dtype[Any]) -> Any:
         """Return the sum of the absent cells, modulo 2^64 for integers."""
         if self.stored or not self.fill:
             return dtype.type(0)
@@ -100,21 +100,21 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Meaning:
+class Reduction:
     """A reduction of given values: its type, what it needs of each group, and how it comes of that."""
 
     dtype: np.dtype[Any]
     fill: Any
     """What absent cells hold, in the type in which cells are looked at."""
     folds: dict[str, Fold]
-    finish: Callable[[list[State], Totals], Any]
+    finish: Callable[[list[State], GroupCounts], Any]
     """Takes the states of the folds, in order."""
     counted: bool = True
     """Whether numbers of entries are needed though the fill is 0."""
     nowhere: str | None = None
     """What is wrong where a result, a position among all cells, is -1."""
 
-    def result(self, states: list[State], totals: Totals) -> _Array:
+    def result(self, states: list[State], totals: GroupCounts) -> _Array:
         """Return the results of groups, in the type of the reduction."""
         with np.errstate(all="ignore"):
             return np.asarray(self.finish(states, totals)).astype(self.dtype, copy=False)
@@ -196,7 +196,7 @@ def _typed(name: str, schema: Schema, options: dict[str, Any], cells: _Cells) ->
     return cells.dtype if options.get("dtype") is not None else getattr(np.zeros(2, schema.dtype), name)().dtype
 
 
-def _sum(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
+def _sum(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Reduction:
     _option("sum", options, "dtype")
     cells = _cells("sum", schema, options)
     skip_nan = skip_nan and cells.may_be_nan
@@ -204,14 +204,14 @@ def _sum(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Mea
     fold = Running(np.add, wide, 0, cells.prepared(_nan_as(0) if skip_nan else None))
     nothing = skip_nan and bool(np.isnan(cells.fill))
 
-    def finish(states: list[State], totals: Totals) -> Any:
-        return states[0][0] if nothing else states[0][0] + totals.times_fill(wide)
+    def finish(states: list[State], totals: GroupCounts) -> Any:
+        return states[0][0] if nothing else states[0][0] + totals.fill_sum(wide)
 
     dtype = _typed("sum", schema, options, cells)
-    return Meaning(dtype, cells.fill, {f"sum {skip_nan} {cells.dtype}": fold}, finish, counted=False)
+    return Reduction(dtype, cells.fill, {f"sum {skip_nan} {cells.dtype}": fold}, finish, counted=False)
 
 
-def _prod(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
+def _prod(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Reduction:
     _option("prod", options, "dtype")
     cells = _cells("prod", schema, options)
     skip_nan = skip_nan and cells.may_be_nan
@@ -219,13 +219,15 @@ def _prod(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Me
     fold = Running(np.multiply, wide, 1, cells.prepared(_nan_as(1) if skip_nan else None))
     nothing = skip_nan and bool(np.isnan(cells.fill))
 
-    def finish(states: list[State], totals: Totals) -> Any:
+    def finish(states: list[State], totals: GroupCounts) -> Any:
         return states[0][0] if nothing else states[0][0] * totals.fill_power(wide)
 
-    return Meaning(_typed("prod", schema, options, cells), cells.fill, {f"prod {skip_nan} {cells.dtype}": fold}, finish)
+    return Reduction(
+        _typed("prod", schema, options, cells), cells.fill, {f"prod {skip_nan} {cells.dtype}": fold}, finish
+    )
 
 
-def _mean(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Meaning:
+def _mean(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Reduction:
     _option("mean", options, "dtype")
     cells = _cells("mean", schema, options, inexact=True)
     fill = cells.fill
@@ -237,18 +239,18 @@ def _mean(schema: Schema, options: dict[str, Any], skip_nan: bool = False) -> Me
         folds[f"numbers {cells.dtype}"] = Running(np.add, np.dtype(np.int64), 0, cells.prepared(_numbers))
     nothing = skip_nan and bool(np.isnan(fill))
 
-    def finish(states: list[State], totals: Totals) -> Any:
-        total = states[0][0] if nothing or not fill else states[0][0] + totals.times_fill(wide)
+    def finish(states: list[State], totals: GroupCounts) -> Any:
+        total = states[0][0] if nothing or not fill else states[0][0] + totals.fill_sum(wide)
         members = states[1][0] + (0 if nothing else totals.absent) if skip_nan else totals.present
         out = total / members
         if fill and not nothing and not totals.stored and totals.cells:
             out = np.where(totals.count == 0, wide.type(fill), out)
         return out
 
-    return Meaning(_typed("mean", schema, options, cells), fill, folds, finish, counted=skip_nan)
+    return Reduction(_typed("mean", schema, options, cells), fill, folds, finish, counted=skip_nan)
 
 
-def _var(schema: Schema, options: dict[str, Any], root: bool = False, skip_nan: bool = False) -> Meaning:
+def _var(schema: Schema, options: dict[str, Any], root: bool = False, skip_nan: bool = False) -> Reduction:
     name = "std" if root else "var"
     _option(name, options, "ddof", "correction", "dtype")
     given = [options[key] for key in ("ddof", "correction") if options.get(key) is not None]
@@ -263,7 +265,7 @@ def _var(schema: Schema, options: dict[str, Any], root: bool = False, skip_nan: 
     fill = wide.type(cells.fill)
     nothing = skip_nan and bool(np.isnan(fill))
 
-    def finish(states: list[State], totals: Totals) -> Any:
+    def finish(states: list[State], totals: GroupCounts) -> Any:
         mean, away = states[0][:2]
         count = (states[0][2] if skip_nan else totals.count).astype(np.float64)
         members = totals.present
@@ -281,10 +283,10 @@ def _var(schema: Schema, options: dict[str, Any], root: bool = False, skip_nan: 
 
     dtype = cells.dtype if options.get("dtype") is not None else np.zeros(2, cells.dtype).var().dtype
     fold = cells.fold(NumberMoments(wide) if skip_nan else Moments(wide))
-    return Meaning(dtype, cells.fill, {f"moments {skip_nan} {cells.dtype}": fold}, finish)
+    return Reduction(dtype, cells.fill, {f"moments {skip_nan} {cells.dtype}": fold}, finish)
 
 
-def _extreme(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Meaning:
+def _extreme(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Reduction:
     _option("max" if largest else "min", options)
     dtype, fill = schema.dtype, schema.fill_value
     skip_nan = skip_nan and dtype.kind in "fc"
@@ -292,12 +294,12 @@ def _extreme(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: b
     ufunc = skipping if skip_nan else plain
     worst: Any = dtype.type(np.nan) if skip_nan else _worst(dtype, largest)
 
-    def finish(states: list[State], totals: Totals) -> Any:
+    def finish(states: list[State], totals: GroupCounts) -> Any:
         value = states[0][0]
         out = value if totals.stored else np.where(totals.absent > 0, ufunc(value, fill), value)
         return np.where(totals.count == 0, fill, out)
 
-    return Meaning(dtype, fill, {f"{ufunc.__name__}": Running(ufunc, dtype, worst)}, finish)
+    return Reduction(dtype, fill, {f"{ufunc.__name__}": Running(ufunc, dtype, worst)}, finish)
 
 
 def _worst(dtype: np.dtype[Any], largest: bool) -> Any:
@@ -310,38 +312,38 @@ def _worst(dtype: np.dtype[Any], largest: bool) -> Any:
     return complex(end, end) if dtype.kind == "c" else end
 
 
-def _any(schema: Schema, options: dict[str, Any]) -> Meaning:
+def _any(schema: Schema, options: dict[str, Any]) -> Reduction:
     _option("any", options)
 
-    def finish(states: list[State], totals: Totals) -> Any:
+    def finish(states: list[State], totals: GroupCounts) -> Any:
         return states[0][0] | (totals.absent > 0) if totals.fill else states[0][0]
 
     fold = Running(np.logical_or, np.dtype(bool), False, _nonzero)
-    return Meaning(np.dtype(bool), schema.fill_value, {"any": fold}, finish, counted=False)
+    return Reduction(np.dtype(bool), schema.fill_value, {"any": fold}, finish, counted=False)
 
 
-def _all(schema: Schema, options: dict[str, Any]) -> Meaning:
+def _all(schema: Schema, options: dict[str, Any]) -> Reduction:
     _option("all", options)
 
-    def finish(states: list[State], totals: Totals) -> Any:
+    def finish(states: list[State], totals: GroupCounts) -> Any:
         return states[0][0] if totals.fill else states[0][0] & (totals.absent == 0)
 
     fold = Running(np.logical_and, np.dtype(bool), True, _nonzero)
-    return Meaning(np.dtype(bool), schema.fill_value, {"all": fold}, finish)
+    return Reduction(np.dtype(bool), schema.fill_value, {"all": fold}, finish)
 
 
-def _count(schema: Schema, options: dict[str, Any]) -> Meaning:
+def _count(schema: Schema, options: dict[str, Any]) -> Reduction:
     _option("count", options)
-    return Meaning(np.dtype(np.int64), schema.fill_value, {}, lambda states, totals: totals.count)
+    return Reduction(np.dtype(np.int64), schema.fill_value, {}, lambda states, totals: totals.count)
 
 
-def _density(schema: Schema, options: dict[str, Any]) -> Meaning:
+def _density(schema: Schema, options: dict[str, Any]) -> Reduction:
     _option("density", options)
     cells = np.dtype(np.float64)
-    return Meaning(cells, schema.fill_value, {}, lambda states, totals: totals.count / np.float64(totals.cells))
+    return Reduction(cells, schema.fill_value, {}, lambda states, totals: totals.count / np.float64(totals.cells))
 
 
-def _norm(schema: Schema, options: dict[str, Any]) -> Meaning:
+def _norm(schema: Schema, options: dict[str, Any]) -> Reduction:
     _option("norm", options, "ord")
     given = options.get("ord", 2)
     degree = float(given) if isinstance(given, numbers.Real) else math.nan
@@ -356,24 +358,24 @@ def _norm(schema: Schema, options: dict[str, Any]) -> Meaning:
         ufunc: np.ufunc = np.maximum if degree > 0 else np.minimum
         start = 0.0 if degree > 0 else np.inf
 
-        def extreme(states: list[State], totals: Totals) -> Any:
+        def extreme(states: list[State], totals: GroupCounts) -> Any:
             found = states[0][0]
             if degree > 0 and not fill:
                 return found
             out = np.where(totals.absent > 0, ufunc(found, np.abs(fill)), found)
             return np.where((totals.absent == 0) & (totals.count == 0), 0.0, out)
 
-        return Meaning(result, fill, {key: Running(ufunc, wide, start, _magnitudes)}, extreme, counted=degree < 0)
+        return Reduction(result, fill, {key: Running(ufunc, wide, start, _magnitudes)}, extreme, counted=degree < 0)
     prepare = _powers(degree)
     each = prepare(np.asarray(fill)).astype(np.float64)[()]
 
-    def finish(states: list[State], totals: Totals) -> Any:
+    def finish(states: list[State], totals: GroupCounts) -> Any:
         total = states[0][0] + totals.sum_of(each) if fill or degree < 0 else states[0][0]
         with np.errstate(divide="ignore"):  # of negative degree a cell of 0 is infinite, and the norm 0
             out = total if degree in (0, 1) else np.sqrt(total) if degree == 2 else total ** (1 / degree)
         return np.where(totals.count == 0, 0.0, out) if degree < 0 and totals.stored else out
 
-    return Meaning(result, fill, {key: Running(np.add, wide, 0, prepare)}, finish, counted=degree < 0)
+    return Reduction(result, fill, {key: Running(np.add, wide, 0, prepare)}, finish, counted=degree < 0)
 
 
 def _powers(degree: float) -> Callable[[_Array], _Array]:
@@ -388,14 +390,14 @@ def _powers(degree: float) -> Callable[[_Array], _Array]:
     return powers
 
 
-def _best(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Meaning:
+def _best(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool = False) -> Reduction:
     name = f"{'nan' if skip_nan else ''}arg{'max' if largest else 'min'}"
     _option(name, options)
     skip_nan = skip_nan and schema.dtype.kind in "fc"
     fold = (BestNumber if skip_nan else Best)(schema.dtype, largest)
     fill = np.asarray(schema.fill_value)
 
-    def finish(states: list[State], totals: Totals) -> Any:
+    def finish(states: list[State], totals: GroupCounts) -> Any:
         value, where, first, follows = states[0][:4]
         there = totals.count > 0
         if skip_nan:
@@ -410,10 +412,10 @@ def _best(schema: Schema, options: dict[str, Any], largest: bool, skip_nan: bool
 
     nowhere = f"{name}: a line holds nothing but NaN and has no position to return: where='stored' gives -1 there"
     key = f"best {largest} {skip_nan}"
-    return Meaning(np.dtype(np.int64), schema.fill_value, {key: fold}, finish, nowhere=nowhere)
+    return Reduction(np.dtype(np.int64), schema.fill_value, {key: fold}, finish, nowhere=nowhere)
 
 
-_MEANINGS: dict[str, Callable[[Schema, dict[str, Any]], Meaning]] = {
+_MEANINGS: dict[str, Callable[[Schema, dict[str, Any]], Reduction]] = {
     "sum": _sum,
     "prod": _prod,
     "mean": _mean,
@@ -442,7 +444,7 @@ REDUCTIONS = tuple(_MEANINGS)
 """The names of the reductions."""
 
 
-def meaning_of(name: str, schema: Schema, options: Mapping[str, Any]) -> Meaning:
+def reduction_for(name: str, schema: Schema, options: Mapping[str, Any]) -> Reduction:
     """Return what one of :data:`REDUCTIONS`, or "density", the share of cells that differ from fill, means.
 
     Raises

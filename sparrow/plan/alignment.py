@@ -21,12 +21,22 @@ from sparrow.core.labels import first_places
 from sparrow.core.schema import Schema, given_name
 from sparrow.errors import LabelError
 from sparrow.kernels.entries import concatenate
-from sparrow.plan.labels import Labels, Names, alike, joined_names, names_along
+from sparrow.plan.labels import AxisLabels, Labels, axis_labels, concat_labels, unify_label_types
 from sparrow.plan.nodes import Concat, Scan
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import settings
 
-__all__ = ["Join", "aligned", "by_name", "fitted", "masking", "matched", "multiplied", "on_labels", "places_of"]
+__all__ = [
+    "Join",
+    "align_by_name",
+    "align_contraction",
+    "align_mask",
+    "align_operands",
+    "fit_to_target",
+    "match_dims",
+    "positions_of_labels",
+    "reindex_axis",
+]
 
 Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
 
@@ -35,7 +45,7 @@ _STRETCHES = 32
 more, and those of other axes, are taken through a list, which takes all of them in one go."""
 
 
-def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> tuple[list[Any], Labels]:
+def align_operands(operands: Sequence[Any], usual: Join, apart: int | None = None) -> tuple[list[Any], Labels]:
     """Return operands whose cells at one index have one label along every axis, and the labels of the result.
 
     Parameters
@@ -58,19 +68,19 @@ def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> t
     out = list(operands)
     at = [number for number, operand in enumerate(out) if isinstance(operand, Scan)]
     if len({out[number].schema.dims for number in at}) > 1:
-        for number, scan in zip(at, matched([out[number] for number in at]), strict=True):
+        for number, scan in zip(at, match_dims([out[number] for number in at]), strict=True):
             out[number] = scan
-    named = {number: found for number in at if (found := names_along(out[number]))}
+    named = {number: found for number in at if (found := axis_labels(out[number]))}
     if not named:
         return out, {}
     sizes = [each.schema.shape if isinstance(each, Scan) else np.shape(each) for each in out]
     ndim = max(map(len, sizes))
-    result: dict[int, Names] = {}
+    result: dict[int, AxisLabels] = {}
     for axis in range(ndim):
         own = {number: axis - ndim + len(size) for number, size in enumerate(sizes) if len(size) >= ndim - axis}
         found = {number: named[number][k] for number, k in own.items() if k in named.get(number, {})}
         if axis == apart and len(found) == len(out):
-            result[axis] = joined_names(list(found.values()))
+            result[axis] = concat_labels(list(found.values()))
         if not found or axis == apart:
             continue
         rest = {sizes[number][k] for number, k in own.items() if number not in found} - {1}
@@ -84,23 +94,23 @@ def aligned(operands: Sequence[Any], usual: Join, apart: int | None = None) -> t
                 )
             wanted, places = _joined(list(found.values()), _join(usual), dim)
             for number, taken in zip(found, places, strict=True):
-                out[number] = on_labels(out[number], own[number], taken)
-            names = Names.of(wanted)
+                out[number] = reindex_axis(out[number], own[number], taken)
+            names = AxisLabels.of(wanted)
         if names.length != 1 or not rest:
             result[axis] = names
     return out, result
 
 
-def by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
+def align_by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
     """Return scans at the same labels along dimensions of one name, and their labels; others stay as they are.
 
     Raises
     ------
     LabelError
-        As :func:`aligned`.
+        As :func:`align_operands`.
     """
     out = list(scans)
-    named = [dict(names_along(scan)) for scan in scans]
+    named = [dict(axis_labels(scan)) for scan in scans]
     for dim in dict.fromkeys(dim for scan in scans for dim in scan.schema.dims):
         axes = {number: scan.schema.dims.index(dim) for number, scan in enumerate(scans) if dim in scan.schema.dims}
         found = {number: names for number, axis in axes.items() if (names := named[number].get(axis)) is not None}
@@ -115,12 +125,12 @@ def by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
             )
         wanted, places = _joined(list(found.values()), join, dim)
         for number, taken in zip(found, places, strict=True):
-            out[number] = on_labels(out[number], axes[number], taken)
-            named[number][axes[number]] = Names.of(wanted)
+            out[number] = reindex_axis(out[number], axes[number], taken)
+            named[number][axes[number]] = AxisLabels.of(wanted)
     return list(zip(out, named, strict=True))
 
 
-def multiplied(sides: Sequence[Any], letters: Sequence[Sequence[int]]) -> list[Any]:
+def align_contraction(sides: Sequence[Any], letters: Sequence[Sequence[int]]) -> list[Any]:
     """Return operands at the same labels along axes of one letter, by default those that all have.
 
     Parameters
@@ -137,7 +147,7 @@ def multiplied(sides: Sequence[Any], letters: Sequence[Sequence[int]]) -> list[A
         several that differ.
     """
     out = list(sides)
-    named = [names_along(side) if isinstance(side, Scan) else {} for side in out]
+    named = [axis_labels(side) if isinstance(side, Scan) else {} for side in out]
     if sum(map(len, named)) < 2:
         return out
     for letter in dict.fromkeys(itertools.chain(*letters)):
@@ -154,11 +164,11 @@ def multiplied(sides: Sequence[Any], letters: Sequence[Sequence[int]]) -> list[A
                 "goes by: give it labels, or take the others at the same ones with sel()"
             )
         for (k, axis), taken in zip(found, _joined(list(found.values()), _join("inner"), dim)[1], strict=True):
-            out[k] = on_labels(out[k], axis, taken)
+            out[k] = reindex_axis(out[k], axis, taken)
     return out
 
 
-def masking(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
+def align_mask(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
     """Return a mask in the order of the dimensions of a result, at its labels: those that it lacks have no entry.
 
     Raises
@@ -168,23 +178,23 @@ def masking(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
         make the transpose of one of the operands of it: by position that is something else.
     """
     given = mask
-    mask = matched([result, given])[1]
+    mask = match_dims([result, given])[1]
     if mask is not given and any(side.source.token == given.source.token for side in operands):
         renamed = ", ".join(f"{a}={b!r}" for a, b in zip(given.schema.dims, result.schema.dims, strict=True))
         raise LabelError(
             f"a mask of dimensions {given.schema.dims} goes by name, which makes it its own transpose in a product of "
             f"dimensions {result.schema.dims}: mask.rename({renamed}) goes by position"
         )
-    theirs = names_along(result)
-    for axis, mine in names_along(mask).items():
+    theirs = axis_labels(result)
+    for axis, mine in axis_labels(mask).items():
         wanted = theirs.get(axis)
         if wanted is not None and not wanted.same(mine):
             join: Join = "exact" if _join("left") == "exact" else "left"
-            mask = on_labels(mask, axis, _joined([wanted, mine], join, result.schema.dims[axis])[1][1])
+            mask = reindex_axis(mask, axis, _joined([wanted, mine], join, result.schema.dims[axis])[1][1])
     return mask
 
 
-def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
+def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
     """Return what is to be written where a target stands, in the order of its dimensions and of its labels.
 
     Returns
@@ -196,8 +206,8 @@ def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
     """
     import pyarrow.compute as pc
 
-    scan = matched([target, scan])[1]
-    mine, theirs = names_along(scan), names_along(target)
+    scan = match_dims([target, scan])[1]
+    mine, theirs = axis_labels(scan), axis_labels(target)
     shift = target.schema.ndim - scan.schema.ndim
     both = {k + shift for k in mine} & set(theirs)
     together: dict[Hashable, list[int]] = {}
@@ -212,7 +222,7 @@ def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
         old = theirs[axes[0]].array()
         if settings.current().join == "exact":
             raise _inexact(dim, old, next(names for names in own if not names.same(theirs[axes[0]])).array())
-        old, *new = alike([old, *(names.array() for names in own)], f"dimension {dim!r}")
+        old, *new = unify_label_types([old, *(names.array() for names in own)], f"dimension {dim!r}")
         for labels in (old, *new):
             _check_unique(labels, dim)
         found = pc.unique(pa.concat_arrays(new))
@@ -220,11 +230,11 @@ def fitted(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
         for axis, labels in zip(axes, new, strict=True):
             if len(unknown):
                 more[axis] = unknown.cast(theirs[axis].array().type)
-            scan = on_labels(scan, axis - shift, places_of(pa.concat_arrays([old, unknown]), labels))
+            scan = reindex_axis(scan, axis - shift, positions_of_labels(pa.concat_arrays([old, unknown]), labels))
     return scan, more
 
 
-def matched(scans: Sequence[Scan]) -> list[Scan]:
+def match_dims(scans: Sequence[Scan]) -> list[Scan]:
     """Return scans with their axes in the order of the first of those that have the most, where names say so.
 
     Raises
@@ -254,7 +264,7 @@ def matched(scans: Sequence[Scan]) -> list[Scan]:
     return out
 
 
-def on_labels(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
+def reindex_axis(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
     """Return a scan taken at places along an axis, a line of fill where a place is -1."""
     size, ndim = scan.schema.shape[axis], scan.schema.ndim
     lacking = places < 0
@@ -271,9 +281,9 @@ def on_labels(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
     return scan.then(scan.view.then(tuple(key)))
 
 
-def places_of(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
+def positions_of_labels(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
     """Return where each label is among others, -1 for none."""
-    labels, among = alike([labels, among], "both sides")
+    labels, among = unify_label_types([labels, among], "both sides")
     found = first_places(labels, among).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
 
@@ -294,8 +304,8 @@ def _joined_lines(scan: Scan, axis: int, stretches: Sequence[tuple[int, int]]) -
         else:
             parts.append(scan.then(scan.view.then((slice(None),) * axis + (slice(start, start + size),))))
     whole = schema(sum(size for _, size in stretches))
-    names = {k: found for k, found in names_along(scan).items() if k != axis}
-    join = Concat(tuple(parts), axis, whole).named(names)
+    names = {k: found for k, found in axis_labels(scan).items() if k != axis}
+    join = Concat(tuple(parts), axis, whole).with_labels(names)
     return Scan(join, View.identity(whole.shape), whole)
 
 
@@ -304,14 +314,14 @@ def _join(usual: Join) -> str:
     return usual if said == "auto" else said
 
 
-def _joined(found: Sequence[Names], join: str, dim: str) -> tuple[pa.Array, list[NDArray[Any]]]:
+def _joined(found: Sequence[AxisLabels], join: str, dim: str) -> tuple[pa.Array, list[NDArray[Any]]]:
     """Return the labels of a result, and where each side has them, -1 for nowhere.
 
     They are all of them in ascending order, or some of the first in its order.
     """
     import pyarrow.compute as pc
 
-    arrays = alike([names.array() for names in found], f"dimension {dim!r}")
+    arrays = unify_label_types([names.array() for names in found], f"dimension {dim!r}")
     if join == "exact":
         other = next(array for array in arrays[1:] if not array.equals(arrays[0]))
         raise _inexact(dim, arrays[0], other)
@@ -327,7 +337,7 @@ def _joined(found: Sequence[Names], join: str, dim: str) -> tuple[pa.Array, list
     if join == "inner":
         for other in arrays[1:]:
             whole = whole.filter(pc.is_in(whole, value_set=other))
-    return whole, [places_of(whole, array) for array in arrays]
+    return whole, [positions_of_labels(whole, array) for array in arrays]
 
 
 def _merged(first: pa.Array, second: pa.Array) -> tuple[pa.Array, list[NDArray[Any]]]:
@@ -354,7 +364,7 @@ def _merged(first: pa.Array, second: pa.Array) -> tuple[pa.Array, list[NDArray[A
 def _inexact(dim: str, first: pa.Array, second: pa.Array) -> LabelError:
     import pyarrow.compute as pc
 
-    first, second = alike([first, second], f"dimension {dim!r}")
+    first, second = unify_label_types([first, second], f"dimension {dim!r}")
     for one, other, side in ((first, second, "second"), (second, first, "first")):
         lacking = one.filter(pc.invert(pc.is_in(one, value_set=other)))
         if len(lacking):

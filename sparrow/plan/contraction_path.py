@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from sparrow.plan.estimates import Estimate
 from sparrow.plan.semirings import Semiring
 
-__all__ = ["Path", "cheapest", "kept"]
+__all__ = ["Path", "optimal_path", "surviving_indices"]
 
 Path: TypeAlias = "list[tuple[int, ...]]"
 """Steps: the positions of the operands of each among those that are left; a result comes last."""
@@ -18,7 +18,7 @@ _SEARCHED = 7
 """Operands of which every order is looked at; of more the cheapest step is taken each time."""
 
 
-def kept(
+def surviving_indices(
     one: Sequence[Any], other: Sequence[Any], rest: Sequence[Sequence[Any]], out: Sequence[Any], semiring: Semiring
 ) -> tuple[Any, ...]:
     """Return the letters of the product of two operands: those that others have, all where nothing is summed first.
@@ -39,13 +39,13 @@ def kept(
     if not rest:
         return tuple(out)
     found = tuple(dict.fromkeys((*one, *other)))
-    if not semiring.free:
+    if not semiring.reorderable:
         return found
     needed = set(out).union(*rest)
     return tuple(letter for letter in found if letter in needed)
 
 
-def cheapest(
+def optimal_path(
     estimates: Sequence[Estimate], out: Sequence[Hashable], semiring: Semiring,
     every: bool = True,
 ) -> Path:  # fmt: skip
@@ -81,8 +81,8 @@ def _greedy(estimates: Sequence[Estimate], last: Sequence[Hashable], semiring: S
     while len(left) > 1:
         tried = {}
         for a, b in itertools.combinations(left, 2):
-            rest = [left[k].letters for k in left if k not in (a, b)]
-            out = kept(left[a].letters, left[b].letters, rest, last, semiring)
+            rest = [left[k].indices for k in left if k not in (a, b)]
+            out = surviving_indices(left[a].indices, left[b].indices, rest, last, semiring)
             tried[a, b] = left[a].times(left[b], out)
         pair = min(tried, key=lambda pair: tried[pair][0] + tried[pair][1].nnz)
         found = tried[pair][1]
@@ -103,13 +103,13 @@ def _searched(estimates: Sequence[Estimate], last: Sequence[Hashable], semiring:
     for size in range(2, count + 1):
         for members in itertools.combinations(range(count), size):
             whole = sum(1 << k for k in members)
-            rest = [estimates[k].letters for k in range(count) if k not in members]
+            rest = [estimates[k].indices for k in range(count) if k not in members]
             part = (whole - 1) & whole
             while part:
                 other = whole ^ part
                 if part < other:
                     (spent, a, _), (more, b, _) = best[part], best[other]
-                    out = kept(a.letters, b.letters, rest, last, semiring)
+                    out = surviving_indices(a.indices, b.indices, rest, last, semiring)
                     cost, found = a.times(b, out)
                     total = spent + more + cost + found.nnz
                     if whole not in best or total < best[whole][0]:

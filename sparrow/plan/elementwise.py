@@ -19,14 +19,14 @@ from sparrow.core.schema import Schema, check_array_ndim, check_dtype, default_d
 from sparrow.core.storage_types import COMPRESSED, of_function, settled
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.kernels.entries import Block
-from sparrow.plan.alignment import aligned
+from sparrow.plan.alignment import align_operands
 from sparrow.plan.functions import Cast
 from sparrow.plan.nodes import Dense, Map, Scan
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
 
-__all__ = ["called", "map_cells", "pinned"]
+__all__ = ["apply_function", "freeze_array", "make_map"]
 
 _OF_BOTH = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
 """Products and quotients: labels that one side lacks are left out."""
@@ -34,7 +34,7 @@ _FAR_MORE, _SMALL = 8, 1 << 20
 """So many times a factor's entries an array has cells, and so many bytes, where a product with it is done at once."""
 
 
-def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
+def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     """Return a function of cells.
 
     Parameters
@@ -52,7 +52,7 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     UnsupportedError
         If NumPy has no such function of these types.
     """
-    operands, names = aligned(operands, "inner" if function in _OF_BOTH else "outer")
+    operands, names = align_operands(operands, "inner" if function in _OF_BOTH else "outer")
     shapes = [o.schema.shape if isinstance(o, Scan) else np.shape(o) for o in operands]
     shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shapes(shapes)
     dtype = _dtype(function, operands)
@@ -72,7 +72,9 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     if not dense and not any(required):
         with np.errstate(all="ignore"):
             try:
-                found = called(function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments))
+                found = apply_function(
+                    function, *(a.schema.fill_value if isinstance(a, Scan) else a for a in arguments)
+                )
                 fill = np.asarray(found)[()]
             except InvalidValueError:
                 if 0 not in shape:  # no cell has it
@@ -82,8 +84,8 @@ def map_cells(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     if any(required):
         if (done := _done(function, arguments, dtype)) is not None:
             function, arguments, required = Cast(dtype), [done], (False,)
-        arguments = [Dense(pinned(a.array)) if isinstance(a, Dense) else a for a in arguments]
-    return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).named(names)
+        arguments = [Dense(freeze_array(a.array)) if isinstance(a, Dense) else a for a in arguments]
+    return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).with_labels(names)
 
 
 def _done(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtype[Any]) -> Scan | None:
@@ -101,12 +103,12 @@ def _done(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtyp
     shape, block = relation.schema.shape, relation.block
     cells = np.broadcast_to(array, shape)[block.coords]
     with np.errstate(all="ignore"):
-        values = called(function, *(block.values if a is factor else cells for a in arguments))
+        values = apply_function(function, *(block.values if a is factor else cells for a in arguments))
     schema = Schema(shape, (), dtype)
     return Scan(MemoryRelation(schema, Block(block.coords, values).take(values != 0)), View.identity(shape), schema)
 
 
-def pinned(array: NDArray[Any]) -> NDArray[Any]:
+def freeze_array(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array that nobody else writes to, for a node that is computed later: a copy where somebody could.
 
     What is mapped from a file is taken as it is, since it may be larger than memory.
@@ -133,7 +135,7 @@ def _is_frozen(array: NDArray[Any]) -> bool:
     return isinstance(owner, mmap) or (owner is None and not writable)
 
 
-def called(function: Callable[..., Any], *arguments: Any) -> Any:
+def apply_function(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return a function of cells; of values that NumPy refuses, such as negative powers of integers, an own error."""
     try:
         return function(*arguments)
@@ -198,7 +200,7 @@ def _quotients(dividend: Scan, array: NDArray[Any], absent: NDArray[np.bool_]) -
         return [dividend, divisor]
     others = np.where(absent, one, array)
     others.flags.writeable = False  # nobody else has it
-    quotient = map_cells(np.true_divide, [dividend, others])
+    quotient = make_map(np.true_divide, [dividend, others])
     return [Scan(quotient, View.identity(quotient.schema.shape), quotient.schema), divisor]
 
 

@@ -22,8 +22,15 @@ from sparrow.plan.nodes import Product, Scan
 from sparrow.relations.base import MemoryRelation
 
 __all__ = [
-    "Degrees", "Estimate", "countable", "counted", "entries_at_most", "entries_expected", "estimated", "outer_entries",
-    "products_expected",
+    "DegreeCounts",
+    "Estimate",
+    "count_degrees",
+    "estimate_nnz",
+    "estimate_operand",
+    "estimate_product",
+    "is_countable",
+    "max_nnz",
+    "outer_nnz",
 ]  # fmt: skip
 
 _DEEPEST = 6
@@ -38,7 +45,7 @@ _BESIDE = 1 << 9
 """... each taken for so many more."""
 
 
-class Degrees:
+class DegreeCounts:
     """How many entries there are at each coordinate along an axis.
 
     Parameters
@@ -53,9 +60,9 @@ class Degrees:
         self.counts: NDArray[np.float32] = counts.astype(np.float32)
         self.different = float(np.count_nonzero(counts))
         self.total = float(counts.sum())
-        self._agreements: weakref.WeakKeyDictionary[Degrees, float] = weakref.WeakKeyDictionary()
+        self._agreements: weakref.WeakKeyDictionary[DegreeCounts, float] = weakref.WeakKeyDictionary()
 
-    def agreement(self, other: Degrees) -> float:
+    def agreement(self, other: DegreeCounts) -> float:
         """Return the chance that an entry of one and an entry of the other have the same coordinate."""
         found = self._agreements.get(other)
         if found is None:
@@ -64,13 +71,13 @@ class Degrees:
         return found
 
 
-_known: OrderedDict[Hashable, Degrees] = OrderedDict()
+_known: OrderedDict[Hashable, DegreeCounts] = OrderedDict()
 _held = 0
 """Bytes of these."""
 _lock = threading.Lock()
 
 
-def _keep(key: Hashable, found: Degrees) -> None:
+def _keep(key: Hashable, found: DegreeCounts) -> None:
     """Keep counts, in the place of the oldest where they are too many."""
     global _held
     with _lock:
@@ -85,16 +92,20 @@ def _keep(key: Hashable, found: Degrees) -> None:
 class Estimate:
     """What is expected of an operand."""
 
-    letters: tuple[Any, ...]
+    indices: tuple[Any, ...]
     nnz: float
     different: Mapping[Hashable, float]
     """How many different coordinates there are along each letter."""
-    degrees: Mapping[Hashable, Degrees] = field(default_factory=dict)
+    degrees: Mapping[Hashable, DegreeCounts] = field(default_factory=dict)
     """How many entries there are at each coordinate along some letters."""
 
     @classmethod
     def of(
-        cls, letters: Sequence[Any], nnz: float, shape: Sequence[int], degrees: Mapping[Hashable, Degrees] | None = None
+        cls,
+        letters: Sequence[Any],
+        nnz: float,
+        shape: Sequence[int],
+        degrees: Mapping[Hashable, DegreeCounts] | None = None,
     ) -> Estimate:
         """Return what is expected of so many entries in a shape: anywhere along letters without degrees."""
         degrees = degrees or {}
@@ -107,7 +118,7 @@ class Estimate:
     def times(self, other: Estimate, out: Sequence[Any]) -> tuple[float, Estimate]:
         """Return the number of products of two operands, and what is expected of the result."""
         products = self.nnz * other.nnz
-        for k in set(self.letters) & set(other.letters):
+        for k in set(self.indices) & set(other.indices):
             if k in self.degrees and k in other.degrees:
                 products *= self.degrees[k].agreement(other.degrees[k])
             else:
@@ -122,12 +133,12 @@ class Estimate:
         )
 
 
-def countable(scan: Scan) -> bool:
+def is_countable(scan: Scan) -> bool:
     """Return whether the entries of a scan, of files or of memory, are few enough to be counted along their axes."""
     return scan.step is None and scan.relation.exact and scan.relation.nnz <= _MOST
 
 
-def counted(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None = None) -> Degrees | None:
+def count_degrees(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None = None) -> DegreeCounts | None:
     """Return how many entries a scan has at each coordinate along an axis, which is kept; None if nobody counted.
 
     Parameters
@@ -142,50 +153,50 @@ def counted(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None = None
         counts = np.zeros(size, np.int64)
         for part in columns:
             np.add.at(counts, part, 1)
-        found = Degrees(counts)
+        found = DegreeCounts(counts)
         _keep(key, found)
     return found
 
 
-def estimated(letters: Sequence[Any], scan: Scan, depth: int = _DEEPEST) -> Estimate:
+def estimate_operand(letters: Sequence[Any], scan: Scan, depth: int = _DEEPEST) -> Estimate:
     """Return what is known of an operand without reading files: entries in memory are counted along their axes."""
-    degrees: dict[Hashable, Degrees] = {}
-    if countable(scan) and len(set(letters)) == len(letters):
+    degrees: dict[Hashable, DegreeCounts] = {}
+    if is_countable(scan) and len(set(letters)) == len(letters):
         for axis, (letter, along) in enumerate(zip(letters, scan.view.axes, strict=True)):
             columns = None
             if isinstance(scan.relation, MemoryRelation) and isinstance(along, Range) and scan.view.shows_all:
                 columns = [scan.relation.block.coords[along.dim]]
-            found = counted(scan, axis, columns)
+            found = count_degrees(scan, axis, columns)
             if found is not None:
                 degrees[letter] = found
-    return Estimate.of(letters, entries_expected(scan, depth), scan.schema.shape, degrees)
+    return Estimate.of(letters, estimate_nnz(scan, depth), scan.schema.shape, degrees)
 
 
-def products_expected(node: Product, depth: int = _DEEPEST) -> tuple[float, float]:
+def estimate_product(node: Product, depth: int = _DEEPEST) -> tuple[float, float]:
     """Return about how many products a node takes and how many entries it has; a mask is not looked at."""
     sides = []
-    for scan, letters in zip((node.left, node.right), node.letters, strict=True):
-        sides.append(estimated(letters, scan, depth - 1))
-    products, found = sides[0].times(sides[1], node.out)
+    for scan, letters in zip((node.left, node.right), node.indices, strict=True):
+        sides.append(estimate_operand(letters, scan, depth - 1))
+    products, found = sides[0].times(sides[1], node.output_indices)
     return products, found.nnz
 
 
-def entries_at_most(scan: Scan, order: tuple[int, ...] | None = None) -> int | None:
+def max_nnz(scan: Scan, order: tuple[int, ...] | None = None) -> int | None:
     """Return the most entries that a scan may have in an order; None where that shows only when it is computed."""
     if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
         return None
     return scan.relation.stats(scan.view.box(), order).rows
 
 
-def outer_entries(step: Hashable) -> int | None:
+def outer_nnz(step: Hashable) -> int | None:
     """Return how many entries a product has of which nothing is summed, but for those too small to differ from fill.
 
     None of any other step, and where the entries of its operands are not known.
     """
     if not isinstance(step, Product) or step.mask is not None:
         return None
-    left, right = (set(letters) for letters in step.letters)
-    if left & right or left | right != set(step.out):
+    left, right = (set(letters) for letters in step.indices)
+    if left & right or left | right != set(step.output_indices):
         return None
     found = 1
     for scan in (step.left, step.right):
@@ -197,7 +208,7 @@ def outer_entries(step: Hashable) -> int | None:
     return found
 
 
-def entries_expected(scan: Scan, depth: int = _DEEPEST) -> float:
+def estimate_nnz(scan: Scan, depth: int = _DEEPEST) -> float:
     """Return about how many entries a scan has: of a step that is no product at most those of what it reads."""
     cells, step = float(scan.schema.size), scan.step
     if step is None:
@@ -207,5 +218,5 @@ def entries_expected(scan: Scan, depth: int = _DEEPEST) -> float:
     if depth <= 0:
         return cells
     if isinstance(step, Product):
-        return min(products_expected(step, depth)[1], cells)
-    return min(sum(entries_expected(below, depth - 1) for below in step.scans), cells)
+        return min(estimate_product(step, depth)[1], cells)
+    return min(sum(estimate_nnz(below, depth - 1) for below in step.scans), cells)

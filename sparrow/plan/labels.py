@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import Listed, Range, View
 from sparrow.core.labels import is_text
 from sparrow.errors import LabelError
-from sparrow.plan.nodes import Scan, Step
+from sparrow.plan.nodes import Node, Scan
 from sparrow.relations.base import Relation
 
-__all__ = ["Labels", "Names", "alike", "joined_names", "names_along"]
+__all__ = ["AxisLabels", "Labels", "axis_labels", "concat_labels", "unify_label_types"]
 
 _DEEPEST = 16
 """Labels of labels that are read one inside the other."""
 
 
-class Names:
+class AxisLabels:
     """The labels along an axis, position = index, read when somebody looks at them.
 
     Parameters
@@ -46,7 +46,7 @@ class Names:
             self.array()
 
     @classmethod
-    def of(cls, labels: pa.Array) -> Names:
+    def of(cls, labels: pa.Array) -> AxisLabels:
         """Return labels that are there."""
         return cls(("labels", id(labels)), len(labels), lambda: labels)
 
@@ -56,15 +56,15 @@ class Names:
             self._found, self._depth = self._make(), 0
         return self._found
 
-    def taken(self, places: range | NDArray[Any]) -> Names:
+    def taken(self, places: range | NDArray[Any]) -> AxisLabels:
         """Return those at some places, in the order of these."""
         if isinstance(places, range):
             if places == range(self.length):
                 return self
-            return Names((self.key, places), len(places), lambda: _taken(self.array(), places), self._depth + 1)
-        return Names(object(), len(places), lambda: self.array().take(pa.array(places)), self._depth + 1)
+            return AxisLabels((self.key, places), len(places), lambda: _taken(self.array(), places), self._depth + 1)
+        return AxisLabels(object(), len(places), lambda: self.array().take(pa.array(places)), self._depth + 1)
 
-    def same(self, other: Names) -> bool:
+    def same(self, other: AxisLabels) -> bool:
         """Return whether both are the same labels in the same order. Reads, unless that is known."""
         if self is other or self.key == other.key:
             return True
@@ -73,34 +73,36 @@ class Names:
         mine, theirs = self.array(), other.array()
         if mine.type != theirs.type:
             try:
-                mine, theirs = alike([mine, theirs], "both sides")
+                mine, theirs = unify_label_types([mine, theirs], "both sides")
             except LabelError:  # said where they are to be brought together, with the dimension
                 return False
         return bool(mine.equals(theirs))
 
 
-Labels: TypeAlias = Mapping[int, Names]
+Labels: TypeAlias = Mapping[int, AxisLabels]
 """The labels of the axes that have some."""
 
 
-def names_along(scan: Scan) -> Labels:
+def axis_labels(scan: Scan) -> Labels:
     """Return the labels of what a scan shows: an axis along one dimension of the source has those. Reads nothing."""
     source = scan.source
-    if not isinstance(source, Step):
+    if not isinstance(source, Node):
         return _through(_of_relation(source), scan.view) if source.label_keys else {}
-    own = source.names
+    own = source.labels
     return _through(own, scan.view) if own else own
 
 
-def joined_names(parts: Sequence[Names]) -> Names:
+def concat_labels(parts: Sequence[AxisLabels]) -> AxisLabels:
     """Return labels one after the other."""
     key = ("joined", *(names.key for names in parts))
     depth = 1 + max(names._depth for names in parts)
     length = sum(names.length for names in parts)
-    return Names(key, length, lambda: pa.concat_arrays(alike([names.array() for names in parts], "the parts")), depth)
+    return AxisLabels(
+        key, length, lambda: pa.concat_arrays(unify_label_types([names.array() for names in parts], "the parts")), depth
+    )
 
 
-def alike(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
+def unify_label_types(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
     """Return labels as arrays of one type, which no labels at all are of.
 
     Raises
@@ -125,8 +127,8 @@ def alike(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
 def _of_relation(relation: Relation) -> Labels:
     shape = relation.schema.shape
 
-    def names(dim: int, key: Hashable) -> Names:
-        return Names((key, shape[dim]), shape[dim], lambda: _taken(relation.labels(dim), range(shape[dim])))
+    def names(dim: int, key: Hashable) -> AxisLabels:
+        return AxisLabels((key, shape[dim]), shape[dim], lambda: _taken(relation.labels(dim), range(shape[dim])))
 
     return {dim: names(dim, key) for dim, key in relation.label_keys.items()}
 
@@ -134,7 +136,7 @@ def _of_relation(relation: Relation) -> Labels:
 def _through(own: Labels, view: View) -> Labels:
     if view.is_identity:
         return own
-    out: dict[int, Names] = {}
+    out: dict[int, AxisLabels] = {}
     for number, axis in enumerate(view.axes):
         if isinstance(axis, Range) and axis.dim in own:
             walk = range(axis.start, axis.start + axis.step * axis.length, axis.step)

@@ -4,9 +4,9 @@ A plan is a tree of frozen nodes, or a graph where a node is used more than once
 names, dtype, fill and storage type of its result. Building a node reads nothing and asks no engine.
 
 :class:`Scan` reads a relation, or the result of a step, through a view: it is what every step takes in, so views of
-views fold into one and steps nest through scans. A :class:`Step` computes entries from those of its scans.
-:class:`Contract`, :class:`Weighted` and :class:`Accumulate`, and a :class:`Map` that leaves no fill, are dense by
-nature: an engine gives their result as an array.
+views fold into one and steps nest through scans. A :class:`Node` computes entries from those of its scans.
+:class:`MatMulDense`, :class:`DenseContraction` and :class:`Accumulate`, and a :class:`Map` that leaves no fill, are
+dense: an engine returns their result as an array.
 
 What nodes mean is said where they are made: functions of cells in :mod:`sparrow.plan.elementwise`, reductions in
 :mod:`sparrow.plan.reductions`, products of tensors in :mod:`sparrow.plan.products`, rearrangements in
@@ -28,20 +28,35 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
-from sparrow.plan.aggregates import Meaning
+from sparrow.plan.aggregates import Reduction
 from sparrow.plan.semirings import Semiring
 from sparrow.relations.base import Relation
 
 if TYPE_CHECKING:
-    from sparrow.plan.labels import Names
+    from sparrow.plan.labels import AxisLabels
 
 __all__ = [
-    "Accumulate", "Concat", "Contract", "Dense", "Diagonal", "Map", "Node", "Product", "Reduce", "Refill", "Reshape",
-    "Scan", "Sort", "Step", "Triangle", "Weighted", "scans_of",
+    "Accumulate",
+    "Concat",
+    "Dense",
+    "DenseContraction",
+    "Diagonal",
+    "Map",
+    "MatMulDense",
+    "Node",
+    "Product",
+    "Reduce",
+    "Reshape",
+    "Root",
+    "Scan",
+    "Sort",
+    "Triangle",
+    "WithFill",
+    "scans_of",
 ]  # fmt: skip
 
 
-class Step:
+class Node:
     """What is computed from the entries of scans. Two steps are equal where they are one object."""
 
     __slots__ = ("__weakref__", "_names", "_nnz")
@@ -53,11 +68,11 @@ class Step:
         """What it takes in, in order."""
         raise AssertionError
 
-    def on(self, scans: Sequence[Scan]) -> Self:
+    def with_inputs(self, scans: Sequence[Scan]) -> Self:
         """Return the step that does the same with other scans of equal schemas."""
         raise AssertionError
 
-    def detail(self) -> Hashable:
+    def key(self) -> Hashable:
         """Return what it does, its scans left out: steps of one kind and detail do the same with the same scans."""
         raise AssertionError
 
@@ -71,16 +86,16 @@ class Step:
         """The number of entries, once somebody has counted them."""
         return getattr(self, "_nnz", None)
 
-    def counted(self, nnz: int) -> None:
+    def set_nnz(self, nnz: int) -> None:
         """Keep the number of entries."""
         object.__setattr__(self, "_nnz", nnz)
 
     @property
-    def names(self) -> Mapping[int, Names]:
+    def labels(self) -> Mapping[int, AxisLabels]:
         """The labels of the axes that have some, said where a step is built; steps made of it later have none."""
         return getattr(self, "_names", {})
 
-    def named(self, names: Mapping[int, Names]) -> Self:
+    def with_labels(self, names: Mapping[int, AxisLabels]) -> Self:
         """Return the step itself, its axes labelled."""
         object.__setattr__(self, "_names", names)
         return self
@@ -90,7 +105,7 @@ class Step:
 class Scan:
     """The entries of a source that a view shows, at the view's coordinates; not changed once it is made."""
 
-    source: Relation | Step
+    source: Relation | Node
     view: View
     schema: Schema
     """What ``source.schema.through(view)`` gives."""
@@ -109,9 +124,9 @@ class Scan:
         return self.source  # type: ignore[return-value]
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> Node | None:
         """The step whose result is read, None where a relation is."""
-        return self.source if isinstance(self.source, Step) else None
+        return self.source if isinstance(self.source, Node) else None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -132,7 +147,7 @@ class Dense:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Contract:
+class MatMulDense:
     """The matrix product of a tensor and a dense array, either first; both of one or two dimensions.
 
     Shapes combine as in ``numpy.matmul`` and the dtype is NumPy's (of two booleans a boolean). The result is dense.
@@ -175,12 +190,12 @@ class Contract:
         """The tensor, as it stands."""
         return tuple(side for side in (self.left, self.right) if isinstance(side, Scan))
 
-    def on(self, scans: Sequence[Scan]) -> Contract:
+    def with_inputs(self, scans: Sequence[Scan]) -> MatMulDense:
         """Return the same product of another scan of equal schema."""
         (scan,) = scans
         if scan is self.left or scan is self.right:
             return self
-        return Contract(scan, self.right) if isinstance(self.left, Scan) else Contract(self.left, scan)
+        return MatMulDense(scan, self.right) if isinstance(self.left, Scan) else MatMulDense(self.left, scan)
 
     @property
     def flipped(self) -> bool:
@@ -205,7 +220,7 @@ def _side(name: str, node: Scan | Dense, dim: int) -> str:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Map(Step):
+class Map(Node):
     """A function of cells, its operands of one shape."""
 
     function: Callable[..., Any]
@@ -215,7 +230,7 @@ class Map(Step):
     required: tuple[bool, ...]
     """For each scan whether a cell counts only where it has an entry; of none required, where any has."""
     schema: Schema
-    dense: bool = False
+    is_dense: bool = False
     """Whether an operand that is no tensor leaves no fill: the result is an array."""
 
     @property
@@ -223,12 +238,12 @@ class Map(Step):
         """The operands that are scans."""
         return tuple(operand for operand in self.operands if isinstance(operand, Scan))
 
-    def on(self, scans: Sequence[Scan]) -> Map:
+    def with_inputs(self, scans: Sequence[Scan]) -> Map:
         """Return the same function of other scans."""
         given = iter(scans)
         return replace(self, operands=tuple(next(given) if isinstance(o, Scan) else o for o in self.operands))
 
-    def detail(self) -> Hashable:
+    def key(self) -> Hashable:
         """Return the function, its dense operands and scalars."""
         others = tuple(
             None if isinstance(o, Scan) else id(o.array) if isinstance(o, Dense) else (type(o), repr(o))
@@ -238,7 +253,7 @@ class Map(Step):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Product(Step):
+class Product(Node):
     """Products of the entries of two scans that agree along common letters, added up where the result has no letter.
 
     A letter is a number that names axes: those with the same one, of either scan, take the same coordinate.
@@ -246,9 +261,9 @@ class Product(Step):
 
     left: Scan
     right: Scan
-    letters: tuple[tuple[int, ...], tuple[int, ...]]
+    indices: tuple[tuple[int, ...], tuple[int, ...]]
     """The letter of each axis of the two scans."""
-    out: tuple[int, ...]
+    output_indices: tuple[int, ...]
     """The letters of the result, each once."""
     semiring: Semiring
     mask: Scan | None
@@ -256,9 +271,9 @@ class Product(Step):
     complement: bool
     """Whether it is the cells at which the mask has none."""
     schema: Schema
-    free: bool = False
+    reorderable: bool = False
     """Whether it is a step of several that an engine may put in another order, with those of its scans that are."""
-    keeps: bool = False
+    keep_fill: bool = False
     """Whether a cell that comes out as the fill is an entry all the same, for the product that it is an operand of."""
 
     @property
@@ -266,22 +281,30 @@ class Product(Step):
         """The two scans, and the mask."""
         return (self.left, self.right) if self.mask is None else (self.left, self.right, self.mask)
 
-    def on(self, scans: Sequence[Scan]) -> Product:
+    def with_inputs(self, scans: Sequence[Scan]) -> Product:
         """Return the same product of other scans."""
         return replace(self, left=scans[0], right=scans[1], mask=None if self.mask is None else scans[2])
 
-    def detail(self) -> Hashable:
+    def key(self) -> Hashable:
         """Return the letters, the semiring, how the mask is meant, whether the order is free and the fill kept."""
-        return self.letters, self.out, self.semiring, self.complement, self.schema, self.free, self.keeps
+        return (
+            self.indices,
+            self.output_indices,
+            self.semiring,
+            self.complement,
+            self.schema,
+            self.reorderable,
+            self.keep_fill,
+        )
 
     @property
-    def summed(self) -> tuple[int, ...]:
+    def contracted_indices(self) -> tuple[int, ...]:
         """The letters that the result lacks."""
-        return tuple(dict.fromkeys(k for own in self.letters for k in own if k not in self.out))
+        return tuple(dict.fromkeys(k for own in self.indices for k in own if k not in self.output_indices))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Single(Step):
+class _Single(Node):
     """A step of one scan."""
 
     operand: Scan
@@ -291,12 +314,12 @@ class _Single(Step):
         """The one scan."""
         return (self.operand,)
 
-    def on(self, scans: Sequence[Scan]) -> Self:
+    def with_inputs(self, scans: Sequence[Scan]) -> Self:
         """Return the same step of another scan."""
         (operand,) = scans
         return self if operand is self.operand else replace(self, operand=operand)
 
-    def detail(self) -> Hashable:
+    def key(self) -> Hashable:
         """Return all fields but the scan."""
         return tuple(getattr(self, name) for name in self.__slots__ if name != "schema"), self.schema
 
@@ -312,27 +335,27 @@ class Reduce(_Single):
     stored: bool
     """Whether only entries take part, and no absent cells."""
     options: Mapping[str, Any]
-    meaning: Meaning
+    reduction: Reduction
     """What is needed of each group of entries, and how the result comes of that."""
     schema: Schema
 
     @property
-    def kept(self) -> tuple[int, ...]:
+    def kept_axes(self) -> tuple[int, ...]:
         """The operand's axes that stay."""
         return tuple(axis for axis in self.axes if axis is not None)
 
     @property
-    def cells(self) -> int:
+    def group_size(self) -> int:
         """The number of cells of each group, absent ones included; may pass 2^63."""
         return math.prod(n for k, n in enumerate(self.operand.schema.shape) if k not in self.axes)
 
-    def detail(self) -> Hashable:
+    def key(self) -> Hashable:
         """Return what is computed, of which groups."""
         return self.name, self.axes, self.stored, repr(sorted(self.options.items())), self.schema.stype
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Concat(Step):
+class Concat(Node):
     """Scans joined along an axis."""
 
     operands: tuple[Scan, ...]
@@ -344,11 +367,11 @@ class Concat(Step):
         """What is joined."""
         return self.operands
 
-    def on(self, scans: Sequence[Scan]) -> Concat:
+    def with_inputs(self, scans: Sequence[Scan]) -> Concat:
         """Return other scans joined."""
         return replace(self, operands=tuple(scans))
 
-    def detail(self) -> Hashable:
+    def key(self) -> Hashable:
         """Return the axis and the type."""
         return self.axis, self.schema
 
@@ -385,7 +408,7 @@ class Sort(_Single):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Refill(_Single):
+class WithFill(_Single):
     """The cells of a scan as entries beside another fill, that of the schema."""
 
     schema: Schema
@@ -405,33 +428,33 @@ class Accumulate(_Single):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Weighted(_Single):
+class DenseContraction(_Single):
     """The entries of a scan of fill 0, each times the cells of arrays at its coordinates, added up: an array.
 
     A letter is a number that names axes, as in :class:`Product`. One of the arrays has all those that the scan has not,
     but for letters of one array alone that the result has not: along them it is summed first.
     """
 
-    letters: tuple[int, ...]
+    indices: tuple[int, ...]
     """The letter of each axis of the scan."""
     arrays: tuple[Dense, ...]
-    array_letters: tuple[tuple[int, ...], ...]
+    array_indices: tuple[tuple[int, ...], ...]
     """The letter of each axis of each array."""
-    out: tuple[int, ...]
+    output_indices: tuple[int, ...]
     """The letters of the result, each once."""
     schema: Schema
 
     @property
-    def array_kept(self) -> tuple[tuple[int, ...], ...]:
+    def surviving_array_indices(self) -> tuple[tuple[int, ...], ...]:
         """The letters of each array along which it is not summed first."""
-        uses = Counter(itertools.chain(self.letters, self.out, *self.array_letters))
-        known = set(self.letters)
-        return tuple(tuple(x for x in own if x in known or uses[x] > 1) for own in self.array_letters)
+        uses = Counter(itertools.chain(self.indices, self.output_indices, *self.array_indices))
+        known = set(self.indices)
+        return tuple(tuple(x for x in own if x in known or uses[x] > 1) for own in self.array_indices)
 
 
-Node: TypeAlias = Scan | Dense | Contract | Step
+Root: TypeAlias = Scan | Dense | MatMulDense | Node
 
 
-def scans_of(node: Node) -> tuple[Scan, ...]:
+def scans_of(node: Root) -> tuple[Scan, ...]:
     """Return the scans that a node takes in."""
     return () if isinstance(node, Scan | Dense) else node.scans

@@ -19,31 +19,31 @@ from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
 from sparrow.core.storage_types import COMPRESSED, check_stype, of_dot, of_function, of_other, settled
 from sparrow.errors import ShapeError, UnsupportedError
-from sparrow.plan.alignment import masking
-from sparrow.plan.labels import Names, names_along
-from sparrow.plan.nodes import Dense, Map, Product, Reduce, Scan, Weighted
-from sparrow.plan.reductions import reduction
-from sparrow.plan.semirings import PLUS_TIMES, Semiring, fill_of, of_truths, product_dtype
-from sparrow.plan.shapes import refilled
+from sparrow.plan.alignment import align_mask
+from sparrow.plan.labels import AxisLabels, axis_labels
+from sparrow.plan.nodes import Dense, DenseContraction, Map, Product, Reduce, Scan
+from sparrow.plan.reductions import make_reduce
+from sparrow.plan.semirings import PLUS_TIMES, Semiring, or_as_max, product_dtype, result_fill
+from sparrow.plan.shapes import make_with_fill
 
-__all__ = ["cell_by_cell", "product", "weighted"]
+__all__ = ["as_elementwise", "make_dense_contraction", "make_product"]
 
 _MATMUL = ((0, 1), (1, 2), (0, 2))
 _ROOM = 1 << 20
 """Cells of sums that are few, whatever is given."""
 
 
-def product(
+def make_product(
     left: Scan,
     right: Scan,
-    letters: tuple[Sequence[int], Sequence[int]],
-    out: Sequence[int],
+    indices: tuple[Sequence[int], Sequence[int]],
+    output_indices: Sequence[int],
     semiring: Semiring = PLUS_TIMES,
     mask: Scan | None = None,
     complement: bool = False,
     stype: str | None = None,
-    free: bool = False,
-    keeps: bool = False,
+    reorderable: bool = False,
+    keep_fill: bool = False,
 ) -> Product:
     """Return the product of two scans.
 
@@ -76,8 +76,8 @@ def product(
     InvalidValueError
         If the semiring has no identity.
     """
-    semiring = of_truths(semiring)
-    own, other = map(tuple, letters)
+    semiring = or_as_max(semiring)
+    own, other = map(tuple, indices)
     sizes: dict[int, int] = {}
     first: dict[int, str] = {}
     for name, scan, along in (("left", left, own), ("right", right, other)):
@@ -90,18 +90,20 @@ def product(
                     f"{side}"
                 )
             first.setdefault(letter, side)
-    shape = tuple(sizes[letter] for letter in out)
+    shape = tuple(sizes[letter] for letter in output_indices)
     if semiring.plain:
         left, right = _one_cell_stored(left), _one_cell_stored(right)
         _check_fills(left, right, shape)
     dtype = product_dtype(semiring, left.schema.dtype, right.schema.dtype)
-    fill = fill_of(semiring, dtype)
+    fill = result_fill(semiring, dtype)
     types = [left.schema.stype, right.schema.stype]
     step = "dot"
-    if fill == 0 and _renumbered(own, other, out) == _MATMUL:
+    if fill == 0 and _renumbered(own, other, output_indices) == _MATMUL:
         found = of_dot(types[0], types[1], wanted=stype)
-    elif fill == 0 and tuple(out) in (own, other) and set(own) | set(other) == set(out):  # cell by cell
-        step, whole = "multiply", [along == tuple(out) for along in (own, other)]
+    elif (
+        fill == 0 and tuple(output_indices) in (own, other) and set(own) | set(other) == set(output_indices)
+    ):  # cell by cell
+        step, whole = "multiply", [along == tuple(output_indices) for along in (own, other)]
         stretched = any(kind in COMPRESSED and not is_whole for kind, is_whole in zip(types, whole, strict=True))
         found = of_function(step, types, True, not all(whole), stretched)
     else:
@@ -110,52 +112,58 @@ def product(
     names: dict[int, str] = {}
     for scan, along in ((right, other), (left, own)):
         names |= dict(zip(along, scan.schema.dims, strict=True))
-    dims = tuple(names[letter] for letter in out)
+    dims = tuple(names[letter] for letter in output_indices)
     unique = len({name.casefold() for name in dims}) == len(dims)
     schema = Schema(shape, dims if unique else (), dtype, fill, kind)
-    labels: dict[int, Names] = {}
+    labels: dict[int, AxisLabels] = {}
     for scan, along in ((right, other), (left, own)):
-        labels |= {along[axis]: found for axis, found in names_along(scan).items()}
-    along_out = {k: labels[letter] for k, letter in enumerate(out) if letter in labels}
-    node = Product(left, right, (own, other), tuple(out), semiring, None, False, schema, free, keeps).named(along_out)
+        labels |= {along[axis]: found for axis, found in axis_labels(scan).items()}
+    along_out = {k: labels[letter] for k, letter in enumerate(output_indices) if letter in labels}
+    node = Product(
+        left, right, (own, other), tuple(output_indices), semiring, None, False, schema, reorderable, keep_fill
+    ).with_labels(along_out)
     if mask is None:
         return node
-    mask = masking(mask, Scan(node, View.identity(shape), schema), (left, right))
+    mask = align_mask(mask, Scan(node, View.identity(shape), schema), (left, right))
     if mask.schema.shape != shape:
         raise ShapeError(f"product: the mask has shape {mask.schema.shape}, the result {shape}")
-    return replace(node, mask=mask, complement=complement).named(along_out)
+    return replace(node, mask=mask, complement=complement).with_labels(along_out)
 
 
-def cell_by_cell(node: Product) -> Map | Reduce | None:
+def as_elementwise(node: Product) -> Map | Reduce | None:
     """Return a product whose operands have the same letters as the sum of a function of cells; None of any other."""
-    (own, other), dtype = node.letters, node.schema.dtype
+    (own, other), dtype = node.indices, node.schema.dtype
     if set(own) != set(other) or not len(set(own)) == len(own) == len(other):
         return None
     if not node.semiring.plain or node.mask is not None or dtype.kind == "b" or dtype == np.float16:
         return None
-    gone = [letter for letter in own if letter not in node.out]
-    order = own if [letter for letter in own if letter in node.out] == [*node.out] else (*node.out, *gone)
+    gone = [letter for letter in own if letter not in node.output_indices]
+    order = (
+        own
+        if [letter for letter in own if letter in node.output_indices] == [*node.output_indices]
+        else (*node.output_indices, *gone)
+    )
     left, right = (
         scan.then(scan.view.permute([along.index(letter) for letter in order]))
         for scan, along in ((node.left, own), (node.right, other))
     )
-    names = names_along(Scan(node, View.identity(node.schema.shape), node.schema))
+    names = axis_labels(Scan(node, View.identity(node.schema.shape), node.schema))
     schema = replace(left.schema, dtype=dtype, fill_value=0) if gone else node.schema
     cells = Map(np.multiply, (left, right), (True, True), schema)
     if not gone:
-        return cells.named(names)
+        return cells.with_labels(names)
     scan = Scan(cells, View.identity(schema.shape), schema)
-    sums = reduction(scan, "sum", tuple(order.index(letter) for letter in gone), dtype=dtype)
-    return replace(sums, schema=node.schema).named(names)
+    sums = make_reduce(scan, "sum", tuple(order.index(letter) for letter in gone), dtype=dtype)
+    return replace(sums, schema=node.schema).with_labels(names)
 
 
-def weighted(
+def make_dense_contraction(
     scan: Scan,
-    letters: Sequence[int],
+    indices: Sequence[int],
     arrays: Sequence[NDArray[Any]],
-    array_letters: Sequence[Sequence[int]],
-    out: Sequence[int],
-) -> Weighted | None:
+    array_indices: Sequence[Sequence[int]],
+    output_indices: Sequence[int],
+) -> DenseContraction | None:
     """Return the sums of the entries of a scan, each times the cells of arrays at its coordinates, if they are that.
 
     They are not where something else than cells at an entry is multiplied: letters that come twice in one operand, an
@@ -171,24 +179,24 @@ def weighted(
     out
         The letters of the result, each once and of one of the operands.
     """
-    own = tuple(letters)
+    own = tuple(indices)
     sizes = dict(zip(own, scan.schema.shape, strict=True))
-    others = [tuple(each) for each in array_letters]
+    others = [tuple(each) for each in array_indices]
     for array, along in zip(arrays, others, strict=True):
         if len(set(along)) < len(along) or (along and not set(along) & set(own)):
             return None
         if any(sizes.setdefault(letter, n) != n for letter, n in zip(along, array.shape, strict=True)):
             return None
-    if len(set(own)) < len(own) or not scan.schema.zero_fill or set(sizes) <= set(out):
+    if len(set(own)) < len(own) or not scan.schema.zero_fill or set(sizes) <= set(output_indices):
         return None
     dtype = np.result_type(scan.schema.dtype, *(array.dtype for array in arrays))
-    schema = Schema(tuple(sizes[letter] for letter in out), (), dtype, stype="dense")
-    node = Weighted(scan, own, tuple(map(Dense, arrays)), tuple(others), tuple(out), schema)
-    left = node.array_kept
+    schema = Schema(tuple(sizes[letter] for letter in output_indices), (), dtype, stype="dense")
+    node = DenseContraction(scan, own, tuple(map(Dense, arrays)), tuple(others), tuple(output_indices), schema)
+    left = node.surviving_array_indices
     further = {letter for each in left for letter in each} - set(own)
     if not any(further <= set(each) for each in left):
         return None
-    height, width = (math.prod(sizes[letter] for letter in part) for part in (set(own) & set(out), further))
+    height, width = (math.prod(sizes[letter] for letter in part) for part in (set(own) & set(output_indices), further))
     if height * width > max(_ROOM, 2 * (schema.size + sum(array.size for array in arrays))):
         return None
     return node
@@ -198,7 +206,7 @@ def _one_cell_stored(scan: Scan) -> Scan:
     """Return a scan of one cell with that as its entry, if it is one of a fill; any other as it is."""
     if scan.schema.size != 1 or scan.schema.zero_fill:
         return scan
-    stored = refilled(scan, 0, scan.schema.stype)
+    stored = make_with_fill(scan, 0, scan.schema.stype)
     return Scan(stored, View.identity(stored.schema.shape), stored.schema)
 
 

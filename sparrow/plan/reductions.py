@@ -21,11 +21,11 @@ import numpy as np
 from sparrow.core.schema import Schema, as_integer, known_schema
 from sparrow.core.storage_types import of_reduction, settled
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
-from sparrow.plan.aggregates import REDUCTIONS, Meaning, Totals, meaning_of
-from sparrow.plan.labels import names_along
+from sparrow.plan.aggregates import REDUCTIONS, GroupCounts, Reduction, reduction_for
+from sparrow.plan.labels import axis_labels
 from sparrow.plan.nodes import Reduce, Scan
 
-__all__ = ["Axis", "Where", "named_axis", "reduction", "resolved_axis"]
+__all__ = ["Axis", "Where", "axis_by_name", "make_reduce", "normalize_axis"]
 
 Axis: TypeAlias = "int | str | Sequence[int | str] | None"
 Where: TypeAlias = Literal["all", "stored"]
@@ -34,7 +34,7 @@ _POSITIONS = ("argmin", "argmax", "nanargmin", "nanargmax")
 _WITHOUT_IDENTITY = ("min", "max", "nanmin", "nanmax", *_POSITIONS)
 
 
-def reduction(
+def make_reduce(
     scan: Scan, name: str, axis: Axis = None, keepdims: bool = False, where: Where = "all", **options: Any
 ) -> Reduce:
     """Return a reduction of a scan.
@@ -83,9 +83,9 @@ def reduction(
     stype = settled(name, [old.stype], of_reduction(old.stype, old.ndim - len(axes))) if axes else "coo"
     schema = known_schema(shape, tuple([old.dims[k] for k in dims]), meaning.dtype, fill, stype)
     node = Reduce(scan, name, axes, stored, options, meaning, schema)
-    names = names_along(scan)
+    names = axis_labels(scan)
     return (
-        node.named({k: names[axis] for k, axis in enumerate(axes) if axis is not None and axis in names})
+        node.with_labels({k: names[axis] for k, axis in enumerate(axes) if axis is not None and axis in names})
         if names
         else node
     )
@@ -95,22 +95,22 @@ _PLAIN = (type(None), int, float)
 """Types of options whose values tell them."""
 
 
-def _meaning(name: str, schema: Schema, cells: int, stored: bool, options: Mapping[str, Any]) -> tuple[Meaning, Any]:
+def _meaning(name: str, schema: Schema, cells: int, stored: bool, options: Mapping[str, Any]) -> tuple[Reduction, Any]:
     """Return what a reduction of groups of so many cells means, and its result of a group that has no entries."""
-    meaning = meaning_of(name, schema, options)
-    nothing = Totals(np.zeros(1, np.int64), cells, meaning.fill, stored)
+    meaning = reduction_for(name, schema, options)
+    nothing = GroupCounts(np.zeros(1, np.int64), cells, meaning.fill, stored)
     return meaning, meaning.result([fold.empty(1) for fold in meaning.folds.values()], nothing)[0]
 
 
 @lru_cache(512)
 def _known_meaning(
     name: str, dtype: np.dtype[Any], fill: bytes, cells: int, stored: bool, options: tuple[tuple[str, type, Any], ...]
-) -> tuple[Meaning, Any]:
+) -> tuple[Reduction, Any]:
     schema = Schema((), (), dtype, np.frombuffer(fill, dtype)[0])
     return _meaning(name, schema, cells, stored, {key: value for key, _, value in options})
 
 
-def resolved_axis(axis: int | str, ndim: int, dims: Sequence[str] = ()) -> int:
+def normalize_axis(axis: int | str, ndim: int, dims: Sequence[str] = ()) -> int:
     """Return an axis counted from the front; a name is looked for among those of the dimensions.
 
     Raises
@@ -121,7 +121,7 @@ def resolved_axis(axis: int | str, ndim: int, dims: Sequence[str] = ()) -> int:
         If it is no integer, and no name.
     """
     if isinstance(axis, str) and dims:
-        return named_axis(axis, dims)
+        return axis_by_name(axis, dims)
     resolved = as_integer(axis, "axis")
     resolved += ndim if resolved < 0 else 0
     if not 0 <= resolved < ndim:
@@ -129,7 +129,7 @@ def resolved_axis(axis: int | str, ndim: int, dims: Sequence[str] = ()) -> int:
     return resolved
 
 
-def named_axis(name: str, dims: Sequence[str]) -> int:
+def axis_by_name(name: str, dims: Sequence[str]) -> int:
     """Return the number of a dimension.
 
     Raises
@@ -157,7 +157,7 @@ def _kept(scan: Scan, name: str, axis: Axis, where: object, wants_cells: bool) -
             raise UnsupportedError(f"{name}: axis={axis!r} must be one axis or None")
         try:
             given: Any = axis if several else (axis,)
-            wanted = [named_axis(k, scan.schema.dims) if isinstance(k, str) else operator.index(k) for k in given]
+            wanted = [axis_by_name(k, scan.schema.dims) if isinstance(k, str) else operator.index(k) for k in given]
         except TypeError:
             raise UnsupportedError(f"{name}: axis={axis!r} must be integers or names, or None") from None
         for k in wanted:

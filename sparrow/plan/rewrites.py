@@ -17,15 +17,15 @@ import numpy as np
 from sparrow.core.indexing import Axis, Points, Range, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.entries import concatenate
-from sparrow.plan.nodes import Concat, Dense, Map, Product, Reduce, Refill, Scan, Sort, Step, Triangle
+from sparrow.plan.nodes import Concat, Dense, Map, Node, Product, Reduce, Scan, Sort, Triangle, WithFill
 from sparrow.relations.base import MemoryRelation
 
-__all__ = ["Key", "narrowed", "rewritten", "split_view", "steps_below", "turned"]
+__all__ = ["BasicIndex", "nodes_below", "optimize_plan", "push_index", "split_view", "transpose_map"]
 
-Key: TypeAlias = tuple[int | slice, ...]
+BasicIndex: TypeAlias = tuple[int | slice, ...]
 
 
-def split_view(view: View) -> tuple[Key, View]:
+def split_view(view: View) -> tuple[BasicIndex, View]:
     """Return a view as an index of its base and a view of what that shows, which cuts nothing off.
 
     Returns
@@ -68,7 +68,7 @@ def split_view(view: View) -> tuple[Key, View]:
     return tuple(key), View(shape, (), tuple(axes), points)
 
 
-def narrowed(node: Step, key: Key) -> Step | None:
+def push_index(node: Node, key: BasicIndex) -> Node | None:
     """Return the step whose result is what an index shows of a step's result; None where it must be taken afterwards.
 
     Parameters
@@ -80,7 +80,7 @@ def narrowed(node: Step, key: Key) -> Step | None:
     return None if narrow is None else narrow(node, key)
 
 
-def turned(node: Map, order: Sequence[int]) -> Map:
+def transpose_map(node: Map, order: Sequence[int]) -> Map:
     """Return a function of cells with the axes of its result in another order."""
 
     def operand(of: Any) -> Any:
@@ -94,7 +94,7 @@ def turned(node: Map, order: Sequence[int]) -> Map:
     return replace(node, operands=tuple(map(operand, node.operands)), schema=schema)
 
 
-def _map(node: Map, key: Key) -> Map:
+def _map(node: Map, key: BasicIndex) -> Map:
     def operand(of: Any) -> Any:
         if isinstance(of, Scan):
             return _taken(of, key)
@@ -105,7 +105,7 @@ def _map(node: Map, key: Key) -> Map:
     return replace(node, operands=tuple(map(operand, node.operands)), schema=_shown(node.schema, key))
 
 
-def _reduce(node: Reduce, key: Key) -> Reduce:
+def _reduce(node: Reduce, key: BasicIndex) -> Reduce:
     taken: list[int | slice] = [slice(None)] * node.operand.schema.ndim
     axes: list[int | None] = []
     for axis, item in zip(node.axes, key, strict=True):
@@ -122,7 +122,7 @@ def _reduce(node: Reduce, key: Key) -> Reduce:
     )
 
 
-def _concat(node: Concat, key: Key) -> Concat | None:
+def _concat(node: Concat, key: BasicIndex) -> Concat | None:
     along = key[node.axis]
     if not isinstance(along, slice):
         return None
@@ -141,7 +141,7 @@ def _concat(node: Concat, key: Key) -> Concat | None:
     return replace(node, operands=tuple(parts), axis=axis, schema=_shown(node.schema, key))
 
 
-def _sort(node: Sort, key: Key) -> Sort | None:
+def _sort(node: Sort, key: BasicIndex) -> Sort | None:
     last = key[-1]
     if node.schema.ndim < 2 or not isinstance(last, slice):
         return None
@@ -150,11 +150,11 @@ def _sort(node: Sort, key: Key) -> Sort | None:
     return replace(node, operand=_taken(node.operand, key), schema=_shown(node.schema, key))
 
 
-def _refill(node: Refill, key: Key) -> Refill:
+def _refill(node: WithFill, key: BasicIndex) -> WithFill:
     return replace(node, operand=_taken(node.operand, key), schema=_shown(node.schema, key))
 
 
-def _triangle(node: Triangle, key: Key) -> Triangle | None:
+def _triangle(node: Triangle, key: BasicIndex) -> Triangle | None:
     down, across = key[-2:]
     if not isinstance(down, slice) or not isinstance(across, slice):
         return None
@@ -165,44 +165,44 @@ def _triangle(node: Triangle, key: Key) -> Triangle | None:
     return replace(node, operand=_taken(node.operand, key), k=k, schema=_shown(node.schema, key))
 
 
-def _product(node: Product, key: Key) -> Product:
-    at = dict(zip(node.out, key, strict=True))
+def _product(node: Product, key: BasicIndex) -> Product:
+    at = dict(zip(node.output_indices, key, strict=True))
 
     def taken(scan: Scan, letters: tuple[int, ...]) -> tuple[Scan, tuple[int, ...]]:
         items = tuple(at.get(letter, slice(None)) for letter in letters)
         kept = tuple(letter for letter, item in zip(letters, items, strict=True) if isinstance(item, slice))
         return _taken(scan, items), kept
 
-    (left, own), (right, other) = map(taken, (node.left, node.right), node.letters)
-    out = tuple(letter for letter in node.out if isinstance(at[letter], slice))
+    (left, own), (right, other) = map(taken, (node.left, node.right), node.indices)
+    out = tuple(letter for letter in node.output_indices if isinstance(at[letter], slice))
     mask = None if node.mask is None else _taken(node.mask, key)
     schema = _shown(node.schema, key)
-    return replace(node, left=left, right=right, letters=(own, other), out=out, mask=mask, schema=schema)
+    return replace(node, left=left, right=right, indices=(own, other), output_indices=out, mask=mask, schema=schema)
 
 
 def _turned_product(node: Product, order: Sequence[int]) -> Product:
     mask = None if node.mask is None else node.mask.then(node.mask.view.permute(order))
     schema = node.schema.through(View.identity(node.schema.shape).permute(order))
-    return replace(node, out=tuple(node.out[k] for k in order), mask=mask, schema=schema)
+    return replace(node, output_indices=tuple(node.output_indices[k] for k in order), mask=mask, schema=schema)
 
 
-_NARROW: dict[type[Step], Callable[[Any, Key], Step | None]] = {
+_NARROW: dict[type[Node], Callable[[Any, BasicIndex], Node | None]] = {
     Map: _map,
     Reduce: _reduce,
     Concat: _concat,
     Product: _product,
     Triangle: _triangle,
     Sort: _sort,
-    Refill: _refill,
+    WithFill: _refill,
 }
 """How an index goes through a step; the view of any other is taken of its result."""
 
 
-def _taken(scan: Scan, key: Key) -> Scan:
+def _taken(scan: Scan, key: BasicIndex) -> Scan:
     return scan.then(scan.view.then(key))
 
 
-def _shown(schema: Schema, key: Key) -> Schema:
+def _shown(schema: Schema, key: BasicIndex) -> Schema:
     return schema.through(View.identity(schema.shape).then(key))
 
 
@@ -228,14 +228,14 @@ def _slice(walk: Sequence[int]) -> slice:
 # -- whole plans ---------------------------------------------------------------------------------
 
 
-def steps_below(scans: Iterable[Scan]) -> list[Step]:
+def nodes_below(scans: Iterable[Scan]) -> list[Node]:
     """Return the steps that scans read, directly and through others, each once and after all that it takes in."""
 
-    def sources(of: Iterable[Scan]) -> list[Step]:
-        return [scan.source for scan in of if isinstance(scan.source, Step)]
+    def sources(of: Iterable[Scan]) -> list[Node]:
+        return [scan.source for scan in of if isinstance(scan.source, Node)]
 
-    found: list[Step] = []
-    seen: set[Step] = set()
+    found: list[Node] = []
+    seen: set[Node] = set()
     waiting = [(step, False) for step in sources(scans)]
     while waiting:
         step, done = waiting.pop()
@@ -248,31 +248,31 @@ def steps_below(scans: Iterable[Scan]) -> list[Step]:
     return found
 
 
-def rewritten(scans: Sequence[Scan]) -> list[Scan]:
+def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     """Return scans of the same entries in the same order, of plans that read and compute less.
 
     A view goes into the operands of a step unless something else wants the step's whole result, of which it is then
     taken; a transposed function of cells is one of transposed operands always. A transposed product is one whose
     letters come in another order. What is multiplied cell by cell with a product of tensors becomes its mask.
     """
-    if not any(isinstance(scan.source, Step) for scan in scans):
+    if not any(isinstance(scan.source, Node) for scan in scans):
         return list(scans)
     scans = list(map(_of_something, scans))
-    below = steps_below(scans)
+    below = nodes_below(scans)
     if any(isinstance(step, Product) for step in below):
         scans = _masked(scans, below)
-        below = steps_below(scans)
+        below = nodes_below(scans)
     if len(scans) == len(below) == 1 and scans[0].view.is_identity:
         return scans  # one step over relations, all of it wanted
-    wanted: dict[Step, dict[View, None]] = {step: {} for step in below}
+    wanted: dict[Node, dict[View, None]] = {step: {} for step in below}
 
     def want(of: Iterable[Scan]) -> None:
         for scan in of:
-            if isinstance(scan.source, Step):
+            if isinstance(scan.source, Node):
                 wanted[scan.source][scan.view] = None
 
     want(scans)
-    pushed: dict[tuple[Step, View], tuple[Step, View]] = {}
+    pushed: dict[tuple[Node, View], tuple[Node, View]] = {}
     for step in reversed(below):  # what takes a step in comes before it
         whole = any(view.is_identity for view in wanted[step])
         for view in wanted[step]:
@@ -282,13 +282,13 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
             operands = found[0].scans
             needed = [_of_something(scan) for scan in operands]
             if any(a is not b for a, b in zip(needed, operands, strict=True)):
-                found = pushed[step, view] = found[0].on(needed), found[1]
+                found = pushed[step, view] = found[0].with_inputs(needed), found[1]
             want(found[0].scans)
-    made: dict[tuple[Step, View], tuple[Step, View]] = {}
-    known: dict[Hashable, Step] = {}
+    made: dict[tuple[Node, View], tuple[Node, View]] = {}
+    known: dict[Hashable, Node] = {}
 
     def resolved(scan: Scan) -> Scan:
-        if not isinstance(scan.source, Step):
+        if not isinstance(scan.source, Node):
             return scan
         step, rest = made[scan.source, scan.view]
         return scan if step is scan.source else Scan(step, rest, scan.schema)
@@ -298,30 +298,30 @@ def rewritten(scans: Sequence[Scan]) -> list[Scan]:
             now, rest = pushed[step, view]
             below_it = [resolved(scan) for scan in now.scans]
             if any(a is not b for a, b in zip(below_it, now.scans, strict=True)):
-                now = now.on(below_it)
-            key = type(now), now.detail(), tuple((scan.source.token, scan.view) for scan in below_it)
+                now = now.with_inputs(below_it)
+            key = type(now), now.key(), tuple((scan.source.token, scan.view) for scan in below_it)
             made[step, view] = known.setdefault(key, now), rest
     return [resolved(scan) for scan in scans]
 
 
-def _masked(scans: Sequence[Scan], below: Sequence[Step]) -> list[Scan]:
+def _masked(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
     """Return scans of plans in which a product of tensors that is only looked at through entries of another has a mask.
 
     Of ``A @ B * M`` the cells at which ``M`` has no entry need not be multiplied.
     """
-    uses = Counter(scan.source for step in below for scan in step.scans if isinstance(scan.source, Step))
-    uses.update(scan.source for scan in scans if isinstance(scan.source, Step))
-    now: dict[Step, Step] = {}
+    uses = Counter(scan.source for step in below for scan in step.scans if isinstance(scan.source, Node))
+    uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
+    now: dict[Node, Node] = {}
 
     def moved(scan: Scan) -> Scan:
-        found = now.get(scan.source) if isinstance(scan.source, Step) else None
+        found = now.get(scan.source) if isinstance(scan.source, Node) else None
         return scan if found is None else Scan(found, scan.view, scan.schema)
 
     def through(inner: Scan, other: Scan, before: Scan) -> Scan | None:
         step = inner.source
         if not isinstance(step, Product) or step.mask is not None or isinstance(other.source, Product):
             return None
-        alone = inner.view.is_identity and isinstance(before.source, Step) and uses[before.source] == 1
+        alone = inner.view.is_identity and isinstance(before.source, Node) and uses[before.source] == 1
         return Scan(replace(step, mask=other), inner.view, inner.schema) if alone else None
 
     for step in below:
@@ -333,31 +333,31 @@ def _masked(scans: Sequence[Scan], below: Sequence[Step]) -> list[Scan]:
             elif (thin := through(other, one, step.scans[1])) is not None:
                 operands[1] = thin
         if any(a is not b for a, b in zip(operands, step.scans, strict=True)):
-            now[step] = step.on(operands)
+            now[step] = step.with_inputs(operands)
     return [moved(scan) for scan in scans]
 
 
 def _of_something(scan: Scan) -> Scan:
     """Return a scan that shows no cell of a step as one of nothing, so that the step need not be looked at."""
-    if not isinstance(scan.source, Step) or scan.view.size:
+    if not isinstance(scan.source, Node) or scan.view.size:
         return scan
     schema = scan.source.schema
     empty = concatenate([], schema.ndim, schema.dtype)
     return Scan(MemoryRelation(schema, empty), scan.view, scan.schema)
 
 
-def _pushed(step: Step, view: View, whole: bool) -> tuple[Step, View]:
+def _pushed(step: Node, view: View, whole: bool) -> tuple[Node, View]:
     """Return the step that yields what a view shows of a step's result, and the view of its result that remains."""
     if view.is_identity or not view.size or not view.base_shape:
         return step, view
     key, rest = split_view(view)
     turns = not rest.is_identity and all(isinstance(axis, Range) for axis in rest.axes)
-    found = None if whole and not (turns and isinstance(step, Map)) else narrowed(step, key)
+    found = None if whole and not (turns and isinstance(step, Map)) else push_index(step, key)
     if found is None:
         return step, view
     if turns and isinstance(found, Map | Product):
         order = [axis.dim for axis in rest.axes if isinstance(axis, Range)]
-        now = turned(found, order) if isinstance(found, Map) else _turned_product(found, order)
+        now = transpose_map(found, order) if isinstance(found, Map) else _turned_product(found, order)
         return now, View.identity(view.shape)
     return found, rest
 

@@ -16,7 +16,15 @@ from sparrow.core.schema import check_dtype
 from sparrow.errors import InvalidValueError, UnsupportedError
 
 __all__ = [
-    "PLUS_TIMES", "SEMIRINGS", "Semiring", "Truth", "fill_of", "for_types", "of_truths", "product_dtype", "semiring_of",
+    "PLUS_TIMES",
+    "SEMIRINGS",
+    "NonzeroProduct",
+    "Semiring",
+    "as_semiring",
+    "for_dtypes",
+    "or_as_max",
+    "product_dtype",
+    "result_fill",
 ]  # fmt: skip
 
 _Operation: TypeAlias = "str | Callable[[Any, Any], Any]"
@@ -27,7 +35,7 @@ _ORDERED = ("min", "max")
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class NonzeroProduct:
     """Whether the product of two numbers is not 0: what "or" adds up."""
 
     of: _Operation
@@ -110,7 +118,7 @@ class Semiring:
         return self.add == "plus" and self.multiply == "times" and ordinary
 
     @property
-    def free(self) -> bool:
+    def reorderable(self) -> bool:
         """Whether products of several tensors may be done in any order."""
         return self.associative and self.multiply not in ("first", "second")
 
@@ -130,15 +138,15 @@ def _of_a_module(function: FunctionType) -> FunctionType:
     return found
 
 
-def of_truths(semiring: Semiring) -> Semiring:
+def or_as_max(semiring: Semiring) -> Semiring:
     """Return what loops add up: the truth of products in place of "or" of them, where it does not come of operands'."""
     if semiring.add != "or" or not (callable(semiring.multiply) or semiring.multiply in _PRODUCTS):
         return semiring
     identity = False if semiring.identity is None else semiring.identity
-    return Semiring("max", Truth(semiring.multiply), identity, str(semiring), semiring.associative)
+    return Semiring("max", NonzeroProduct(semiring.multiply), identity, str(semiring), semiring.associative)
 
 
-def for_types(semiring: Semiring, dtypes: Sequence[np.dtype[Any]]) -> Semiring:
+def for_dtypes(semiring: Semiring, dtypes: Sequence[np.dtype[Any]]) -> Semiring:
     """Return a semiring for types: "max" of sums, of which 0 is the least, loses paths of 0 between two steps."""
     if (semiring.add, semiring.multiply) == ("max", "plus") and np.result_type(*dtypes).kind in "bu":
         return replace(semiring, associative=False)
@@ -183,7 +191,7 @@ def _tried(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.
         raise UnsupportedError(f"semiring {semiring} does not take {left} and {right}: {error}") from error
 
 
-def fill_of(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
+def result_fill(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
     """Return the fill of results of a type.
 
     Raises
@@ -245,7 +253,7 @@ SEMIRINGS = {"plus_times": PLUS_TIMES} | {
 """The semirings by name."""
 
 
-def semiring_of(given: Any) -> Semiring:
+def as_semiring(given: Any) -> Semiring:
     """Return a semiring by its name, or as it is given.
 
     Raises

@@ -12,15 +12,24 @@ import numpy as np
 from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_array_ndim, check_shape, default_dims, known_schema
 from sparrow.core.storage_types import COMPRESSED, of_concat, of_other, settled
 from sparrow.errors import ShapeError, UnsupportedError
-from sparrow.plan.alignment import aligned
-from sparrow.plan.labels import names_along
-from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Refill, Reshape, Scan, Sort, Triangle
+from sparrow.plan.alignment import align_operands
+from sparrow.plan.labels import axis_labels
+from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Reshape, Scan, Sort, Triangle, WithFill
 from sparrow.runtime import memory
 
-__all__ = ["accumulated", "concatenated", "diagonal", "refilled", "reshaped", "sorted_lines", "starts_of", "triangle"]
+__all__ = [
+    "concat_offsets",
+    "make_accumulate",
+    "make_concat",
+    "make_diagonal",
+    "make_reshape",
+    "make_sort",
+    "make_triangle",
+    "make_with_fill",
+]
 
 
-def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
+def make_concat(scans: Sequence[Scan], axis: int) -> Concat:
     """Return scans joined along an axis that they have; fills must be equal, dtypes are promoted.
 
     Along other axes labels that differ are brought together. Along the axis itself the result has labels where all
@@ -35,7 +44,7 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     UnsupportedError
         If fills differ.
     """
-    scans, names = aligned(scans, "outer", axis)
+    scans, names = align_operands(scans, "outer", axis)
     first = scans[0].schema
     schemas = [scan.schema for scan in scans]
     before, after = first.shape[:axis], first.shape[axis + 1 :]
@@ -61,15 +70,15 @@ def concatenated(scans: Sequence[Scan], axis: int) -> Concat:
     shape = (*before, size, *after)
     if size > LARGEST_DIMENSION:
         check_shape(shape)
-    return Concat(tuple(scans), axis, known_schema(shape, first.dims, dtype, fill, stype)).named(names)
+    return Concat(tuple(scans), axis, known_schema(shape, first.dims, dtype, fill, stype)).with_labels(names)
 
 
-def starts_of(node: Concat) -> list[int]:
+def concat_offsets(node: Concat) -> list[int]:
     """Return where each scan of a join begins along its axis, and the end of the last."""
     return [0, *itertools.accumulate([scan.schema.shape[node.axis] for scan in node.operands])]
 
 
-def reshaped(scan: Scan, shape: tuple[int, ...]) -> Reshape:
+def make_reshape(scan: Scan, shape: tuple[int, ...]) -> Reshape:
     """Return the cells of a scan in another shape of as many cells, in row-major order.
 
     Raises
@@ -86,7 +95,7 @@ def reshaped(scan: Scan, shape: tuple[int, ...]) -> Reshape:
     return Reshape(scan, known_schema(shape, default_dims(len(shape)), old.dtype, old.fill_value, stype))
 
 
-def triangle(scan: Scan, k: int, upper: bool) -> Triangle:
+def make_triangle(scan: Scan, k: int, upper: bool) -> Triangle:
     """Return the cells of the last two axes on and above (below) the diagonal that lies ``k`` to the right.
 
     Raises
@@ -101,10 +110,10 @@ def triangle(scan: Scan, k: int, upper: bool) -> Triangle:
         raise ShapeError(f"a triangle needs two axes, the tensor has shape {old.shape}")
     if old.fill_value != 0:
         raise UnsupportedError(f"a triangle of a tensor of fill {old.fill_value} is dense: its rest is 0")
-    return Triangle(scan, k, upper, old).named(names_along(scan))
+    return Triangle(scan, k, upper, old).with_labels(axis_labels(scan))
 
 
-def diagonal(scan: Scan, offset: int) -> Diagonal:
+def make_diagonal(scan: Scan, offset: int) -> Diagonal:
     """Return the diagonal of a matrix that lies ``offset`` to the right.
 
     Raises
@@ -121,7 +130,7 @@ def diagonal(scan: Scan, offset: int) -> Diagonal:
     return Diagonal(scan, offset, known_schema((length,), default_dims(1), old.dtype, old.fill_value, stype))
 
 
-def sorted_lines(scan: Scan) -> Sort:
+def make_sort(scan: Scan) -> Sort:
     """Return the cells of a scan, each line along the last axis in ascending order, NaN last.
 
     In a line come the entries that are less than fill, then the absent cells, then the other entries: no cell becomes
@@ -129,11 +138,11 @@ def sorted_lines(scan: Scan) -> Sort:
     """
     old = scan.schema
     stype = settled("sort", [old.stype], of_other(old.stype))
-    names = {axis: found for axis, found in names_along(scan).items() if axis < old.ndim - 1}
-    return Sort(scan, Schema(old.shape, old.dims, old.dtype, old.fill_value, stype)).named(names)
+    names = {axis: found for axis, found in axis_labels(scan).items() if axis < old.ndim - 1}
+    return Sort(scan, Schema(old.shape, old.dims, old.dtype, old.fill_value, stype)).with_labels(names)
 
 
-def refilled(scan: Scan, fill_value: Any, stype: str) -> Refill:
+def make_with_fill(scan: Scan, fill_value: Any, stype: str) -> WithFill:
     """Return the cells of a scan as entries beside another fill.
 
     Raises
@@ -146,10 +155,10 @@ def refilled(scan: Scan, fill_value: Any, stype: str) -> Refill:
     what = f"a tensor of shape {schema.shape} and fill {old.fill_value} has an entry for nearly every cell"
     what += f" once its fill is {schema.fill_value}: they"
     memory.check(schema.size * memory.entry_bytes(schema), what, "keep the storage type 'coo', take a smaller view")
-    return Refill(scan, schema).named(names_along(scan))
+    return WithFill(scan, schema).with_labels(axis_labels(scan))
 
 
-def accumulated(
+def make_accumulate(
     scan: Scan, ufunc: np.ufunc, axis: int | None, dtype: np.dtype[Any] | None = None, initial: Any = None
 ) -> Accumulate:
     """Return what a ufunc makes of each line from its start up to each cell: dense after the first entry.

@@ -20,7 +20,7 @@ from sparrow.errors import (
 )
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.kernels.entries import Block, canonical
-from sparrow.plan import Scan, fitted
+from sparrow.plan import Scan, fit_to_target
 from sparrow.relations.base import Edit, Relation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
@@ -72,7 +72,7 @@ def placed(base: Relation, view: View, value: Any) -> Any:
     if not hasattr(value, "__sparrow_scan__"):
         return value
     scan = value.__sparrow_scan__()
-    found, more = fitted(scan, Scan(base, view, base.schema.through(view)))
+    found, more = fit_to_target(scan, Scan(base, view, base.schema.through(view)))
     for axis, labels in more.items():
         dim = base.schema.through(view).dims[axis]
         raise LabelError(
@@ -158,7 +158,7 @@ def _sparse(base: Schema, value: Any) -> tuple[tuple[int, ...], Block] | None:
         fill = np.asarray(schema.fill_value).astype(base.dtype)
     if not is_fill(fill.reshape(1), base.fill_value)[0]:
         return None
-    found = engines.entries(scan) if block is None else block
+    found = engines.evaluate(scan) if block is None else block
     with np.errstate(all="ignore"):
         return schema.shape, Block(found.coords, found.values.astype(base.dtype))
 

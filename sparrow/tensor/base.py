@@ -19,7 +19,7 @@ from sparrow.core.schema import Schema
 from sparrow.core.storage_types import of_view
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.interop.conversion import from_object, is_foreign_sparse
-from sparrow.plan import Scan, Step, named_axis, names_along, resolved_axis
+from sparrow.plan import Node, Scan, axis_by_name, axis_labels, normalize_axis
 from sparrow.relations.base import Handle, MemoryHandle, MemoryRelation, Relation
 
 __all__ = ["Base", "as_scan", "counted_masks", "labelled"]
@@ -30,9 +30,9 @@ class Base:
 
     __slots__ = ("_counted", "_fitted", "_handle", "_source", "_stype", "_taken")
 
-    def __init__(self, source: Handle | Relation | Step, view: View | None = None, stype: str | None = None) -> None:
+    def __init__(self, source: Handle | Relation | Node, view: View | None = None, stype: str | None = None) -> None:
         self._handle: Handle | None = None
-        self._source: Relation | Step | None = None
+        self._source: Relation | Node | None = None
         given: Any = source
         if hasattr(given, "commit"):  # looking at a class of protocols takes longer than all the rest
             self._handle = given
@@ -49,7 +49,7 @@ class Base:
         self._taken = view
         self._fitted = (view, base.through(view, self._stype))
 
-    def _of(self, step: Step) -> Self:
+    def _of(self, step: Node) -> Self:
         """Return the tensor of an expression."""
         return type(self)(step)
 
@@ -60,7 +60,7 @@ class Base:
         return type(self)(MemoryHandle(MemoryRelation(*from_object(obj))))
 
     @property
-    def _base(self) -> Relation | Step:
+    def _base(self) -> Relation | Node:
         """The relation in force, or the expression."""
         return self._source if self._handle is None else self._handle.current  # type: ignore[return-value]
 
@@ -146,30 +146,30 @@ class Base:
         >>> A.labels("user").to_pylist(), A.labels("film")
         (['ada', 'bob'], None)
         """
-        found = names_along(self.__sparrow_scan__()).get(self._axis(dim))
+        found = axis_labels(self.__sparrow_scan__()).get(self._axis(dim))
         return None if found is None else found.array()
 
     def _axis(self, dim: str | int) -> int:
         """Return the number of a dimension."""
         if isinstance(dim, str) and dim not in self.dims:
             raise LabelError(f"no dimension {dim!r}: there are {', '.join(map(repr, self.dims))}")
-        return self.dims.index(dim) if isinstance(dim, str) else resolved_axis(dim, self.ndim)
+        return self.dims.index(dim) if isinstance(dim, str) else normalize_axis(dim, self.ndim)
 
     def _numbers(self, axes: Iterable[Any]) -> tuple[Any, ...]:
         """Return axes with those that are given by name as numbers."""
         if not isinstance(axes, Iterable):
             raise ShapeError(f"{axes!r} is no order of {self.ndim} dimensions: name each by its number, once")
-        return tuple(named_axis(axis, self.dims) if isinstance(axis, str) else axis for axis in axes)
+        return tuple(axis_by_name(axis, self.dims) if isinstance(axis, str) else axis for axis in axes)
 
     @property
     def _is_lazy(self) -> bool:
         """Whether this is a view of an expression."""
-        return isinstance(self._source, Step)
+        return isinstance(self._source, Node)
 
 
 def labelled(scan: Scan) -> dict[int, pa.Array]:
     """Return the labels of the axes of a scan that have some. Reads."""
-    found = names_along(scan)
+    found = axis_labels(scan)
     return {axis: names.array() for axis, names in found.items()} if found else {}
 
 
@@ -204,7 +204,7 @@ def counted_masks(key: Any) -> Any:
         if scan.schema.fill_value or not scan.schema.ndim:
             out.append(np.asarray(part))
         else:
-            out.append(Mask(scan.schema.shape, engines.entries(scan).coords))
+            out.append(Mask(scan.schema.shape, engines.evaluate(scan).coords))
     return tuple(out)
 
 

@@ -47,7 +47,7 @@ class Computing(Base):
         <Tensor (d0: 2, d1: 2) int64 nnz=2 coo in memory>
         """
         scan = self.__sparrow_scan__()
-        block = engines.entries(scan, engine)
+        block = engines.evaluate(scan, engine)
         return type(self)(MemoryHandle(MemoryRelation(scan.schema, block, labelled(scan))))
 
     def persist(self) -> Self:
@@ -74,7 +74,7 @@ class Computing(Base):
         (array([ 20., 403.]), array([21., 10., 28.]))
         """
         scan = self.__sparrow_scan__()
-        relation = Persisted(scan.schema, engines.entries(scan, own=False), labelled(scan))
+        relation = Persisted(scan.schema, engines.evaluate(scan, own=False), labelled(scan))
         if scan.schema.ndim == 2:
             relation.rows(0)
         return type(self)(MemoryHandle(relation))
@@ -115,6 +115,6 @@ def compute(*expressions: Any, engine: Engine = "auto") -> tuple[Any, ...]:
     scans = [tensor.__sparrow_scan__() for tensor in tensors]
     done = iter(
         type(tensor)(MemoryHandle(MemoryRelation(scan.schema, block, labelled(scan))))
-        for tensor, scan, block in zip(tensors, scans, engines.several(scans, engine), strict=True)
+        for tensor, scan, block in zip(tensors, scans, engines.evaluate_many(scans, engine), strict=True)
     )
     return tuple(next(done) if isinstance(each, Base) else each for each in expressions)

@@ -18,7 +18,7 @@ from sparrow.core.indexing import Box, View
 from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
 from sparrow.kernels.entries import Block, Duplicates, canonical, concatenate
-from sparrow.plan import Scan, fitted, names_along
+from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.base import Edit, Growth, Handle, Relation
 from sparrow.runtime import memory
 from sparrow.tensor.assignment import assignment, check_kind, placed, placement
@@ -216,19 +216,19 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> No
         old = relation.schema
         whole = View.identity(old.shape)
         target = Scan(relation, whole, old)
-        found, more = fitted(scan, target)
+        found, more = fit_to_target(scan, target)
         schema = replace(old, shape=found.schema.shape)
         check_appended(found.schema, old, {axis: len(labels) for axis, labels in more.items()})
         keys = relation.label_keys
         labels: dict[Any, pa.Array] = {}  # dimensions of one vocabulary keep having the same object
         for axis, new in more.items():
             if keys[axis] not in labels:
-                before = names_along(target)[axis].array()
+                before = axis_labels(target)[axis].array()
                 labels[keys[axis]] = pa.concat_arrays([before, new])
         return Growth(
             {axis: labels[keys[axis]] for axis in more},
             schema.shape,
-            lambda: counted(_pieces(schema, View.identity(schema.shape), engines.sorted_blocks(found), existing)),
+            lambda: counted(_pieces(schema, View.identity(schema.shape), engines.iter_sorted_blocks(found), existing)),
             {axis: old.shape[axis] for axis in more},
         )
 

@@ -64,7 +64,7 @@ class Exports(Base):
         """
         scan = self.__sparrow_scan__()
         interchange.check_dense(scan.schema)
-        return interchange.dense_array(scan.schema, engines.entries(scan, own=False))
+        return interchange.dense_array(scan.schema, engines.evaluate(scan, own=False))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -72,7 +72,7 @@ class Exports(Base):
         if dtype is None and is_called_by_operator(sys._getframe(1)):
             return wrap_operand(self)
         dense = interchange.implicit_dense_array(
-            self._schema, lambda: engines.entries(self.__sparrow_scan__(), own=False)
+            self._schema, lambda: engines.evaluate(self.__sparrow_scan__(), own=False)
         )
         return dense if dtype is None else dense.astype(dtype)
 
@@ -162,7 +162,7 @@ class Exports(Base):
         if format == "dense":
             return self.to_numpy()
         scan = self.__sparrow_scan__()
-        return formats.from_entries(format, scan.schema, engines.entries(scan))
+        return formats.from_entries(format, scan.schema, engines.evaluate(scan))
 
     def to_arrow(self, labels: bool = False) -> pa.Table:
         """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted.
@@ -189,7 +189,7 @@ class Exports(Base):
         """
         scan = self.__sparrow_scan__()
         names = labelled(scan) if check_flag("labels", labels) else {}
-        return labelled_table(scan.schema, engines.entries(scan), names)
+        return labelled_table(scan.schema, engines.evaluate(scan), names)
 
     def to_batches(self, labels: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them.
@@ -212,7 +212,7 @@ class Exports(Base):
         """
         scan = self.__sparrow_scan__()
         names = labelled(scan) if check_flag("labels", labels) else {}
-        for block in engines.sorted_blocks(scan):
+        for block in engines.iter_sorted_blocks(scan):
             yield from labelled_table(scan.schema, block, names).to_batches()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -321,7 +321,7 @@ class Exports(Base):
         >>> sp.eye(3).to_torch(layout="csr").to("cuda")  # doctest: +SKIP
         """
         scan = self.__sparrow_scan__()
-        tensor: torch.Tensor = interchange.torch_tensor(scan.schema, engines.entries(scan), layout)
+        tensor: torch.Tensor = interchange.torch_tensor(scan.schema, engines.evaluate(scan), layout)
         return tensor
 
     def to_cupy(self, format: Literal["csr", "csc", "coo"] = "csr") -> cupyx.scipy.sparse.spmatrix:
@@ -371,7 +371,7 @@ class Exports(Base):
         3
         """
         scan = self.__sparrow_scan__()
-        return interchange.pydata_array(scan.schema, engines.entries(scan))
+        return interchange.pydata_array(scan.schema, engines.evaluate(scan))
 
     def to_npz(self, path: str | os.PathLike[str], compressed: bool = True) -> None:
         """Write the entries to a .npz file, which ``sp.asarray(path)`` reads; what was there is replaced at the end.
@@ -396,15 +396,15 @@ class Exports(Base):
         (np.int64(18), 3)
         """
         scan = self.__sparrow_scan__()
-        interchange.to_npz(path, scan.schema, engines.entries(scan), compressed)
+        interchange.to_npz(path, scan.schema, engines.evaluate(scan), compressed)
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         scan = self.__sparrow_scan__()
-        return binsparse.descriptor_of(scan.schema, engines.count(scan), "sparrow")
+        return binsparse.descriptor_of(scan.schema, engines.count_nnz(scan), "sparrow")
 
     def __binsparse__(self) -> dict[str, Any]:
         scan = self.__sparrow_scan__()
-        return binsparse.arrays_of(scan.schema, engines.entries(scan))
+        return binsparse.arrays_of(scan.schema, engines.evaluate(scan))
 
 
 def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
@@ -417,7 +417,7 @@ def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
         raise UnsupportedError(f"SciPy has no {format!r} of {schema.ndim} dimensions: there are {names}")
     through = "coo" if schema.ndim != 2 or format in ("coo", "dok") else "csc" if format == "csc" else "csr"
     held = isinstance(scan.source, MemoryRelation) and scan.view.is_identity
-    block = engines.entries(scan, own=not held)
+    block = engines.evaluate(scan, own=not held)
     if held:
         memory.check(block.nbytes, f"the arrays of the entries of shape {schema.shape}", "take a smaller view")
     array = scipy_array(through, schema, block, own=not held)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sparrow.core.labels import label_position, label_positions, label_range
 from sparrow.errors import LabelError, UnsupportedError
 from sparrow.interop.conversion import check_labels
-from sparrow.plan import Cast, map_cells, names_along
+from sparrow.plan import Cast, axis_labels, make_map
 from sparrow.relations.base import Growth, Relation
 from sparrow.tensor.writing import Writing
 
@@ -150,7 +150,7 @@ class Naming(Writing):
         schema = replace(old, dims=tuple(wanted.get(dim, dim) for dim in old.dims))
         if schema.dims == old.dims:
             return self
-        return self._of(replace(map_cells(Cast(old.dtype), [scan]), schema=schema).named(names_along(scan)))
+        return self._of(replace(make_map(Cast(old.dtype), [scan]), schema=schema).with_labels(axis_labels(scan)))
 
     def set_labels(self, dim: str | int | Sequence[str | int], labels: Any) -> None:
         """Give a dimension labels in one atomic commit, in place of those that it has; None takes them away.

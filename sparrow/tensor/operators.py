@@ -13,7 +13,7 @@ from sparrow.core.schema import as_integer, check_dtype
 from sparrow.errors import IndexingError, InvalidValueError, SingularError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.scipy_operators import reject_matrix_star
-from sparrow.plan import Cast, Clip, Round, map_cells
+from sparrow.plan import Cast, Clip, Round, make_map
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
 from sparrow.tensor.reductions import Reductions
@@ -32,12 +32,12 @@ class Operators(Reductions, Arithmetic):
 
     def _cells(self, function: Callable[..., Any], *operands: Any) -> Any:
         """Return an element-wise function of operands: a lazy tensor, or an array if nothing stays sparse."""
-        node = map_cells(function, [_as_operand(operand) for operand in operands])
-        return engines.array(node) if node.dense else self._of(node)
+        node = make_map(function, [_as_operand(operand) for operand in operands])
+        return engines.evaluate_dense(node) if node.is_dense else self._of(node)
 
     def _mapped(self, function: Callable[..., Any]) -> Self:
         """Return an element-wise function of this tensor alone, lazily."""
-        return self._of(map_cells(function, [self.__sparrow_scan__()]))
+        return self._of(make_map(function, [self.__sparrow_scan__()]))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

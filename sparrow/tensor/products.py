@@ -15,18 +15,18 @@ from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, Unsuppo
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.entries import Block
 from sparrow.plan import (
-    Contract,
     Dense,
+    DenseContraction,
+    MatMulDense,
     Scan,
     Semiring,
-    Weighted,
-    cell_by_cell,
-    multiplied,
-    pinned,
-    product,
-    refilled,
-    semiring_of,
-    weighted,
+    align_contraction,
+    as_elementwise,
+    as_semiring,
+    freeze_array,
+    make_dense_contraction,
+    make_product,
+    make_with_fill,
 )
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime.validation import check_flag, check_unmasked
@@ -112,10 +112,10 @@ def matmul(
         raise UnsupportedError("matmul needs a tensor: for two dense arrays use NumPy")
     left, right = (_factor(tensor, each) for each in (A, B))
     both = isinstance(left, Base) and isinstance(right, Base)
-    chosen = semiring_of(semiring)
+    chosen = as_semiring(semiring)
     if not both and chosen.plain and mask is stype is None and max(left.ndim, right.ndim) <= 2:
         nodes: Any = (each.__sparrow_scan__() if isinstance(each, Base) else Dense(each) for each in (left, right))
-        return engines.array(Contract(*nodes), engine)
+        return engines.evaluate_dense(MatMulDense(*nodes), engine)
     left, right, letters, out = _lettered(left, right)
     return contracted(
         (left, right), letters, out, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
@@ -216,26 +216,26 @@ def contracted(
     if semiring.plain and mask is stype is None:
         plain = _plain(operands, letters, out) or together(operands, letters, out)
         if plain is not None:
-            return engines.array(plain, engine)
+            return engines.evaluate_dense(plain, engine)
     arrays = any(isinstance(each, np.ndarray) for each in operands)
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else every_cell(each) for each in operands]
     if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
         sides = [_every_fill(side) if arrays or not out else side for side in sides]
-    left, right = multiplied(sides, letters)
+    left, right = align_contraction(sides, letters)
     pattern, false = (None, False) if mask is None else _pattern(mask)
-    multiplication = product(left, right, letters, out, semiring, pattern, complement != false, stype, free, keeps)
-    node = (None if free else cell_by_cell(multiplication)) or multiplication
+    multiplication = make_product(left, right, letters, out, semiring, pattern, complement != false, stype, free, keeps)
+    node = (None if free else as_elementwise(multiplication)) or multiplication
     if not node.schema.ndim and result != "tensor":
-        return engines.cell(node, View.identity(()), engine)
+        return engines.evaluate_element(node, View.identity(()), engine)
     found: Any = tensor._of(node)
     if engine != "auto":
         found = found.compute(engine)
-    array = result == "array" or (result == "any" and multiplication.summed and arrays)
+    array = result == "array" or (result == "any" and multiplication.contracted_indices and arrays)
     return found.to_numpy() if array and stype is None else found
 
 
-def together(operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]) -> Weighted | None:
-    """Return the product of one tensor and arrays as one step, None where it is none: :func:`sparrow.plan.weighted`.
+def together(operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]) -> DenseContraction | None:
+    """Return the product of one tensor and arrays as one node, None if it is not: ``make_dense_contraction``.
 
     A scalar is the product of tensors that have no letter left, which makes no array of others.
     """
@@ -245,12 +245,12 @@ def together(operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Seq
     (at,) = tensors
     others = [k for k in range(len(operands)) if k != at]
     scan = operands[at].__sparrow_scan__()
-    return weighted(scan, letters[at], [operands[k] for k in others], [letters[k] for k in others], out)
+    return make_dense_contraction(scan, letters[at], [operands[k] for k in others], [letters[k] for k in others], out)
 
 
 def _plain(
     operands: tuple[Any, Any], letters: tuple[Sequence[int], Sequence[int]], out: Sequence[int]
-) -> Contract | None:
+) -> MatMulDense | None:
     """Return the product of a matrix and an array as one without letters, None where it is none."""
     sides: list[Any] = []
     own, other = map(list, letters)
@@ -272,7 +272,7 @@ def _plain(
             sides.append(scan.then(scan.view.permute(order)))
         else:
             sides.append(Dense(each.transpose(order)))
-    return Contract(*(reversed(sides) if turned else sides))
+    return MatMulDense(*(reversed(sides) if turned else sides))
 
 
 def _pattern(mask: Any) -> tuple[Scan, bool]:
@@ -297,7 +297,7 @@ def _every_fill(scan: Scan) -> Scan:
     if scan.schema.zero_fill:
         return scan
     try:
-        stored = refilled(scan, 0, scan.schema.stype)
+        stored = make_with_fill(scan, 0, scan.schema.stype)
     except TooLargeError:
         return scan
     return Scan(stored, View.identity(stored.schema.shape), stored.schema)
@@ -309,5 +309,5 @@ def every_cell(array: NDArray[Any]) -> Scan:
     schema = Schema(array.shape, (), array.dtype, stype="dense")
     coords = [column.reshape(-1) for column in np.indices(array.shape, np.int32, sparse=False)] if array.ndim else []
     columns = tuple(column.astype(schema.coordinate_dtype(k), copy=False) for k, column in enumerate(coords))
-    relation = MemoryRelation(schema, Block(columns, pinned(array).reshape(-1)))
+    relation = MemoryRelation(schema, Block(columns, freeze_array(array).reshape(-1)))
     return Scan(relation, View.identity(array.shape), schema)

@@ -12,7 +12,7 @@ from sparrow.core.indexing import broadcast_shapes
 from sparrow.core.schema import check_dtype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import check_fill
-from sparrow.plan import Axis, Scan, Where, accumulated, map_cells, reduction, resolved_axis
+from sparrow.plan import Axis, Scan, Where, make_accumulate, make_map, make_reduce, normalize_axis
 from sparrow.runtime.docs import SharedText
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import Base, as_scan
@@ -304,14 +304,14 @@ class Reductions(Base):
         out: Any = None,
         **options: Any,
     ) -> Self | Any:
-        """Return the reduction of that name, see :func:`sparrow.plan.reduction`, with NumPy's masks and ``out=``."""
+        """Return the reduction of that name, see :func:`sparrow.plan.make_reduce`, with NumPy's masks and ``out=``."""
         keepdims = check_flag("keepdims", keepdims)
         included: Any = "all" if where is True else where
         if initial is not None or not isinstance(included, str):
             found = _reduce_masked(self, name, axis, keepdims, included, initial, options)
             return write_out(out, found, name)
-        node = reduction(self.__sparrow_scan__(), name, axis, keepdims, included, **options)  # type: ignore[arg-type]
-        found = self._of(node) if node.axes else engines.scalars([node])[0]
+        node = make_reduce(self.__sparrow_scan__(), name, axis, keepdims, included, **options)  # type: ignore[arg-type]
+        found = self._of(node) if node.axes else engines.reduce_all([node])[0]
         if out is None:
             return found
         truncates = name == "mean" and self.dtype.kind in "biu"  # as NumPy does for integers throughout
@@ -794,13 +794,13 @@ class Reductions(Base):
         return self._accumulate(np.multiply, axis, dtype, out)
 
     def _accumulate(self, ufunc: np.ufunc, axis: int | str | None, dtype: DTypeLike | None, out: Any) -> NDArray[Any]:
-        node = accumulated(
+        node = make_accumulate(
             self.__sparrow_scan__(),
             ufunc,
-            None if axis is None else resolved_axis(axis, self.ndim, self.dims),
+            None if axis is None else normalize_axis(axis, self.ndim, self.dims),
             None if dtype is None else check_dtype(dtype),
         )
-        totals: NDArray[Any] = write_out(out, engines.array(node), f"np.{ufunc.__name__}.accumulate")
+        totals: NDArray[Any] = write_out(out, engines.evaluate_dense(node), f"np.{ufunc.__name__}.accumulate")
         return totals
 
     def describe(self) -> dict[str, Any]:
@@ -825,9 +825,9 @@ class Reductions(Base):
             names[2:2] = ["min", "max"]
         plain = {name: name.removeprefix("stored_") if name != "nnz" else "count" for name in names}
         nodes = [
-            reduction(scan, plain[name], where="stored" if name.startswith("stored_") else "all") for name in names
+            make_reduce(scan, plain[name], where="stored" if name.startswith("stored_") else "all") for name in names
         ]
-        return dict(zip(names, engines.scalars(nodes), strict=True))
+        return dict(zip(names, engines.reduce_all(nodes), strict=True))
 
 
 # -- masks and initial values --------------------------------------------------------------------
@@ -854,7 +854,7 @@ def _reduce_masked(
         identity: Any = _MASK_IDENTITIES[name]
     else:
         identity = tensor.fill_value if name == "count" else check_fill(initial, tensor.dtype)
-    selected = tensor._of(map_cells(np.where, [mask, tensor.__sparrow_scan__(), identity]))
+    selected = tensor._of(make_map(np.where, [mask, tensor.__sparrow_scan__(), identity]))
     if name != "mean":
         return _reduce_from_initial(selected, name, axis, keepdims, "all", initial, options)
     dtype = options.get("dtype") or (np.float64 if tensor.dtype.kind in "biu" else tensor.dtype)

@@ -69,7 +69,7 @@ class Stored(Naming):
         handle = storage.save(
             path,
             scan.schema,
-            engines.sorted_blocks(scan),
+            engines.iter_sorted_blocks(scan),
             profile=profile,
             overwrite=overwrite,
             labels=labelled(scan),

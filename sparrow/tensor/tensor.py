@@ -23,7 +23,7 @@ from sparrow.core.storage_types import COMPRESSED, check_stype, of_view, settled
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
-from sparrow.plan import Scan, Step, names_along, refilled, reshaped
+from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag, check_integer
@@ -74,16 +74,16 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
     def version(self) -> int | None:
         """The version of a stored tensor, None in memory."""
         base = self._base
-        return None if isinstance(base, Step) else base.version
+        return None if isinstance(base, Node) else base.version
 
     @property
     def nbytes(self) -> int:
         """Bytes of the base's data files, or of its arrays in memory."""
         base = self._base
-        if not isinstance(base, Step):
+        if not isinstance(base, Node):
             return base.nbytes
         schema = base.schema
-        return memory.entry_bytes(schema) * engines.count(Scan(base, View.identity(schema.shape), schema))
+        return memory.entry_bytes(schema) * engines.count_nnz(Scan(base, View.identity(schema.shape), schema))
 
     @property
     def path(self) -> str | None:
@@ -96,7 +96,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         known = self._known_nnz()
         if known is None:
             scan = self.__sparrow_scan__()
-            known = engines.count(scan)
+            known = engines.count_nnz(scan)
             self._counted = (scan.source.token, known)
         return known
 
@@ -107,7 +107,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         except ShapeError:
             return None
         if view.is_identity:
-            return base.known_nnz if isinstance(base, Step) else base.nnz
+            return base.known_nnz if isinstance(base, Node) else base.nnz
         if view.size == 0:
             return 0
         if self._counted is not None and self._counted[0] == base.token:
@@ -167,7 +167,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
                 found = self._density((0, self.ndim - 1), 120, sample=True)
                 picture = pictures.data_url(found, (self.dims[0], self.dims[-1]))
         nbytes = None if self._is_lazy else self.nbytes
-        named = [self.dims[axis] for axis in sorted(names_along(self.__sparrow_scan__()))]
+        named = [self.dims[axis] for axis in sorted(axis_labels(self.__sparrow_scan__()))]
         return display.html(
             self.shape, self.dims, self.dtype, self._known_nnz(), self.stype, self.path, self.version, nbytes,
             self.fill_value, self._is_lazy, picture, named,
@@ -375,7 +375,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
             return self
         if copy is not None and not check_flag("copy", copy):
             raise InvalidValueError(f"copy=False: cells of shape {own.shape} in shape {wanted} are no view")
-        return self._of(reshaped(scan, wanted))
+        return self._of(make_reshape(scan, wanted))
 
     def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
         """Return the tensor of a view of the base, which ``derive`` would make of a base of this shape."""
@@ -389,7 +389,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         key = counted_masks(key)
         view = self._view.then(key, mode, self.dims)
         if view.ndim == 0 and not _has_ellipsis(key):
-            return engines.cell(self._base, view)
+            return engines.evaluate_element(self._base, view)
         return self._with(view, lambda whole: whole.then(key, mode), "indexing")
 
     # -- computing ------------------------------------------------------------------------------
@@ -431,7 +431,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         if stype == self.stype:
             return self
         if stype in COMPRESSED and self.fill_value != 0:
-            return self._of(refilled(self.__sparrow_scan__(), 0, stype))
+            return self._of(make_with_fill(self.__sparrow_scan__(), 0, stype))
         return Tensor(self._base, self._view, stype)
 
     def refill(self, value: Any) -> Tensor:
@@ -466,7 +466,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         if is_fill(np.asarray(self.fill_value), wanted):
             return self
         stype = self.stype if self.stype not in COMPRESSED or wanted == 0 else "coo"
-        return self._of(refilled(self.__sparrow_scan__(), wanted, stype))
+        return self._of(make_with_fill(self.__sparrow_scan__(), wanted, stype))
 
     def explain(self, analyze: bool = False, engine: Engine = "auto") -> str:
         """Return the plan: the steps of an expression, what reaches each scan, files and row groups read and skipped.
@@ -520,7 +520,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         if isinstance(base, storage.Snapshot):
             return _reopen, (base.path, base.version, self._view, self._stype, True)
         scan = self.__sparrow_scan__()
-        return _rebuild, (scan.schema, engines.entries(scan), labelled(scan), None, self._stype)
+        return _rebuild, (scan.schema, engines.evaluate(scan), labelled(scan), None, self._stype)
 
 
 class _Lost(Tensor):

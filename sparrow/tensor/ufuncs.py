@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow.core.schema import check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.plan import Output, resolved_axis
+from sparrow.plan import Output, normalize_axis
 from sparrow.tensor.base import Base
 from sparrow.tensor.products import matmul
 
@@ -156,7 +156,7 @@ def _expand_outer(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
 
 def _accumulate_dense(ufunc: np.ufunc, tensor: Any, axis: int = 0, dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Return NumPy's accumulation of the dense array."""
-    along = resolved_axis(axis, tensor.ndim, tensor.dims)
+    along = normalize_axis(axis, tensor.ndim, tensor.dims)
     try:
         return ufunc.accumulate(np.asarray(tensor), along, dtype)
     except (TypeError, ValueError) as error:

@@ -21,7 +21,7 @@ from sparrow.errors import (
 )
 from sparrow.interop.conversion import columns_to_append, from_appended_table, from_object
 from sparrow.kernels.entries import Duplicates, check_duplicates
-from sparrow.plan import Scan, fitted, names_along
+from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.base import Handle, MemoryRelation
 from sparrow.tensor import editor
 from sparrow.tensor.assignment import assignment, placed, placement
@@ -174,11 +174,11 @@ class Writing(Base):
         rule = check_duplicates(duplicates)
         handle = self._writable()
         scan = self._given(other, rule, value, reading)
-        found, more = fitted(scan, self.__sparrow_scan__())
+        found, more = fit_to_target(scan, self.__sparrow_scan__())
         if not more:
             editor.check_appended(found.schema, self._schema, {})
             try:
-                editor.append(handle, self._view, lambda: engines.sorted_blocks(found), rule)
+                editor.append(handle, self._view, lambda: engines.iter_sorted_blocks(found), rule)
             except DuplicateError as error:
                 raise error.by_label(_told(handle)) from None
             return
@@ -200,7 +200,7 @@ class Writing(Base):
             raise InvalidValueError(f"append: {', '.join(reading)}: only tables in files are read with options")
         if isinstance(other, Base):
             return other.__sparrow_scan__()
-        kinds = {axis: names.array().type for axis, names in names_along(self.__sparrow_scan__()).items()}
+        kinds = {axis: names.array().type for axis, names in axis_labels(self.__sparrow_scan__()).items()}
         if is_path:
             pick = partial(columns_to_append, target=self._schema, value=value)
             dims = {dim: kinds.get(axis) for axis, dim in enumerate(self.dims)}

@@ -122,7 +122,7 @@ def column(tensor: Tensor) -> NDArray[Any]:
         with tempfile.TemporaryFile(dir=settings.current().temp_directory) as file:
             out = np.memmap(file, schema.dtype, "w+", shape=schema.shape)  # the mapping keeps the unnamed file
     out[:] = schema.fill_value
-    for block in engines.blocks(scan):
+    for block in engines.iter_blocks(scan):
         out[block.coords[0]] = block.values
     return out
 
@@ -140,7 +140,7 @@ class Source:
 
     def __init__(self, tensors: Mapping[str, Tensor], start: int, stop: int) -> None:
         scans = [tensor.__sparrow_scan__() for tensor in tensors.values()]
-        self.bounds, evaluates = engines.stretches(scans, start, stop)
+        self.bounds, evaluates = engines.open_partitions(scans, start, stop)
         # Files are decoded into arrays that nobody else has.
         own = len(scans) == 1 and isinstance(scans[0].source, Snapshot)
         self._inputs = [

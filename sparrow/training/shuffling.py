@@ -54,7 +54,7 @@ def epoch_order(bounds: Sequence[int], shuffle: bool, seed: int, epoch: int) -> 
     Parameters
     ----------
     bounds
-        As :func:`sparrow.engines.stretches` gives them.
+        As :func:`sparrow.engines.open_partitions` gives them.
     shuffle
         Whether stretches are drawn, and rows within windows of :data:`WINDOW` of them.
     seed, epoch

@@ -379,7 +379,7 @@ def test_row_sparse_of_three_dimensions() -> None:
 def test_labels_stay() -> None:
     names = pa.array(["a", "b", "c"])
     scan = sp.asarray(CELLS).__sparrow_scan__()
-    relation = MemoryRelation(replace(scan.schema, fill_value=1.0), engines.entries(scan), {0: names})
+    relation = MemoryRelation(replace(scan.schema, fill_value=1.0), engines.evaluate(scan), {0: names})
     A = sp.Tensor(MemoryHandle(relation))
     for B in (A.asformat("csr"), A.asformat("dense"), A[1:].asformat("csr")):
         found = B.labels(0)

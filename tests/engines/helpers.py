@@ -15,7 +15,7 @@ from sparrow.core.schema import Schema, is_fill
 from sparrow.engines.stream import lower
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.kernels.entries import Block, canonical
-from sparrow.plan import Scan, Step, reduction
+from sparrow.plan import Node, Scan, make_reduce
 from sparrow.relations.base import Chunk, MemoryRelation, Relation
 
 TINY = storage.Sizes(file_rows=40, group_rows=7)
@@ -44,13 +44,13 @@ def stored(folder: Path, dense: NDArray[Any], *orders: tuple[int, ...], sizes: A
     return handle.current
 
 
-def scan_of(source: Relation | Step, view: View | None = None) -> Scan:
+def scan_of(source: Relation | Node, view: View | None = None) -> Scan:
     """Return the scan of a view, of all by default."""
     view = View.identity(source.schema.shape) if view is None else view
     return Scan(source, view, source.schema.through(view))
 
 
-def computed(step: Step) -> PhysicalOperator:
+def computed(step: Node) -> PhysicalOperator:
     """Return the relation that the stream engine makes of a step."""
     (scan,) = lower([scan_of(step)])
     assert isinstance(scan.source, PhysicalOperator)
@@ -64,8 +64,8 @@ def at(relation: Relation, *key: Any) -> Scan:
 
 def reduced(scan: Scan, name: str, *args: Any, **options: Any) -> Any:
     """Return a reduction: a scalar over all axes, else a step."""
-    node = reduction(scan, name, *args, **options)
-    return node if node.axes else engines.scalars([node])[0]
+    node = make_reduce(scan, name, *args, **options)
+    return node if node.axes else engines.reduce_all([node])[0]
 
 
 def to_dense(block: Block, schema: Schema) -> NDArray[Any]:

@@ -19,9 +19,9 @@ import sparrow as sp
 from sparrow import engines
 from sparrow.engines.cupy import CuPy
 from sparrow.engines.cupy.device import current_gpu
-from sparrow.engines.fallback import declined
+from sparrow.engines.fallback import unsupported_nodes
 from sparrow.errors import MissingDependencyError, TooLargeError, UnsupportedError
-from sparrow.plan import Contract, Dense, Scan, map_cells, rewritten, steps_below
+from sparrow.plan import Dense, MatMulDense, Scan, make_map, nodes_below, optimize_plan
 from sparrow.plan.aggregates import REDUCTIONS
 from tests.engines import standin
 from tests.engines.helpers import at, memory, random_array, scan_of, stored
@@ -54,7 +54,7 @@ def on(device: StandIn) -> Iterator[StandIn]:
 
 def all_there(tensor: Any) -> bool:
     """Return whether a device computes all of an expression."""
-    return not declined(ENGINE, steps_below(rewritten([tensor.__sparrow_scan__()])))
+    return not unsupported_nodes(ENGINE, nodes_below(optimize_plan([tensor.__sparrow_scan__()])))
 
 
 def some(shape: tuple[int, ...], seed: int, dtype: Any = np.float64) -> NDArray[Any]:
@@ -175,7 +175,7 @@ def test_functions_that_a_device_does_not_take() -> None:
                 made = step(ufunc(*[sp.asarray(np.array([0, 1], dtype))] * ufunc.nin))
             except TypeError:
                 continue
-            if ENGINE.declines(made) is not None:
+            if ENGINE.unsupported_reason(made) is not None:
                 of.append(dtype)
         if of:
             found[name] = " ".join(of)
@@ -214,16 +214,16 @@ def test_nodes_that_a_device_does_not_take() -> None:
         (sp.concat([A, A]), "moves entries"),
     ]:
         node = step(tensor)
-        assert reason in str(ENGINE.declines(node))
+        assert reason in str(ENGINE.unsupported_reason(node))
         assert reason in tensor.explain(engine="cupy")
     wide = sp.from_coords([[0], [5]], [2.0], shape=(2**40, 2**40))
-    assert "2^63" in str(ENGINE.declines(step(wide * 2)))
-    assert ENGINE.declines(Contract(scan_of(memory(np.ones((2, 2)))), Dense(np.ones(2)))) is None
-    assert [name for name in REDUCTIONS if ENGINE.declines(step(getattr(A, name)(axis=0)))] == [
+    assert "2^63" in str(ENGINE.unsupported_reason(step(wide * 2)))
+    assert ENGINE.unsupported_reason(MatMulDense(scan_of(memory(np.ones((2, 2)))), Dense(np.ones(2)))) is None
+    assert [name for name in REDUCTIONS if ENGINE.unsupported_reason(step(getattr(A, name)(axis=0)))] == [
         "prod", "argmin", "argmax", "nanprod", "nanargmin", "nanargmax",
     ]  # fmt: skip
-    dense = map_cells(np.add, [A.__sparrow_scan__(), np.ones((4, 4))])
-    assert "every cell" in str(ENGINE.declines(dense))
+    dense = make_map(np.add, [A.__sparrow_scan__(), np.ones((4, 4))])
+    assert "every cell" in str(ENGINE.unsupported_reason(dense))
     with pytest.raises(UnsupportedError, match="use engine='stream'"):
         ENGINE.array(dense)
 
@@ -233,10 +233,10 @@ def test_what_adds_floats_is_declined_where_sums_must_not_depend_on_the_run() ->
     I = A.astype("int64")  # noqa: E741
     with sp.config(deterministic=True):
         for tensor in (A @ A, A.sum(axis=0), I.mean(axis=0), A.norm(axis=0)):
-            assert "no fixed order" in str(ENGINE.declines(step(tensor)))
+            assert "no fixed order" in str(ENGINE.unsupported_reason(step(tensor)))
         for tensor in (I @ I, I.sum(axis=0), A.max(axis=0), A.count(axis=0), A + A):
-            assert ENGINE.declines(step(tensor)) is None
-        assert "no fixed order" in str(ENGINE.declines(Contract(A.__sparrow_scan__(), Dense(np.ones(4)))))
+            assert ENGINE.unsupported_reason(step(tensor)) is None
+        assert "no fixed order" in str(ENGINE.unsupported_reason(MatMulDense(A.__sparrow_scan__(), Dense(np.ones(4)))))
     assert all_there(A @ A)
 
 
@@ -313,7 +313,7 @@ def test_products_with_arrays_are_numpys(dtype: str, other: str) -> None:
         for x in (numbers((8,), other), numbers((8, 5), other)):
             with np.errstate(all="ignore"):
                 expected = dense @ x
-            found = engines.array(Contract(scan, Dense(x)), "cupy")
+            found = engines.evaluate_dense(MatMulDense(scan, Dense(x)), "cupy")
             assert found.dtype == expected.dtype
             if expected.dtype.kind in "biu":
                 np.testing.assert_array_equal(found, expected)
@@ -333,9 +333,9 @@ def test_products_with_arrays_of_views_fills_and_steps(tmp_path: Path) -> None:
         ]:
             n, m = dense.shape[0], dense.shape[-1]
             for x in (np.arange(m) - 1.0, np.arange(m * 3).reshape(m, 3) * 1.0):
-                np.testing.assert_allclose(engines.array(Contract(scan, Dense(x)), "cupy"), dense @ x)
+                np.testing.assert_allclose(engines.evaluate_dense(MatMulDense(scan, Dense(x)), "cupy"), dense @ x)
             y = np.arange(n) + 0.5
-            np.testing.assert_allclose(engines.array(Contract(Dense(y), scan), "cupy"), y @ dense)
+            np.testing.assert_allclose(engines.evaluate_dense(MatMulDense(Dense(y), scan), "cupy"), y @ dense)
         T: Any = sp.Tensor(relation)
         with sp.config(engine="cupy"):
             np.testing.assert_allclose((T * 3 + T) @ np.ones(9), (a * 4).sum(axis=1))
@@ -343,8 +343,10 @@ def test_products_with_arrays_of_views_fills_and_steps(tmp_path: Path) -> None:
             assert sp.asarray(np.array([[0, 3.0]])) @ [np.inf, 1] == [3.0]  # an absent cell annihilates
         assert device.puts > 20
         with pytest.raises(UnsupportedError, match="absent cells are 2"):
-            engines.array(Contract(scan_of(memory(a + 2, fill_value=2.0)), Dense(np.full(9, np.nan))), "cupy")
-    text = engines.explain(Contract(scan_of(relation), Dense(np.ones(9))), engine="cupy")
+            engines.evaluate_dense(
+                MatMulDense(scan_of(memory(a + 2, fill_value=2.0)), Dense(np.full(9, np.nan))), "cupy"
+            )
+    text = engines.explain(MatMulDense(scan_of(relation), Dense(np.ones(9))), engine="cupy")
     assert "engine      cupy: decoded on" in text
 
 

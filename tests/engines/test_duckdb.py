@@ -13,8 +13,8 @@ import pytest
 import sparrow as sp
 from sparrow import engines, storage
 from sparrow.core.indexing import View
-from sparrow.engines.duckdb import query_of as compile_scan
-from sparrow.engines.duckdb import select
+from sparrow.engines.duckdb import compile_query as compile_scan
+from sparrow.engines.duckdb import register_select
 from sparrow.relations.base import Relation
 from sparrow.runtime import duckdb_connection
 from sparrow.runtime.resources import sql_text
@@ -106,7 +106,7 @@ def test_sql_of_files(tmp_path: Path) -> None:
     relation = stored(folder, dense, dims=("year", "b"))
     text = compile_scan(at(relation, slice(3, 9))).text
     assert f"{folder}/".replace("'", "''") in text
-    assert engines.count(at(relation, slice(3, 9))) == np.count_nonzero(dense[3:9])
+    assert engines.count_nnz(at(relation, slice(3, 9))) == np.count_nonzero(dense[3:9])
 
 
 @pytest.fixture(scope="module")
@@ -125,16 +125,16 @@ def groups_scanned(con: Any, query: str) -> tuple[int, int]:
 
 def test_the_view_is_pushed_down_to_row_groups(tall: Relation) -> None:
     con = duckdb_connection.connect()
-    assert groups_scanned(con, select(scan_of(tall), con)) == (40, 40)
+    assert groups_scanned(con, register_select(scan_of(tall), con)) == (40, 40)
     for key in ((slice(100, 105),), (103,), (slice(104, 99, -1),), ([104, 100, 100],)):
-        scanned, total = groups_scanned(con, select(at(tall, *key), con))
+        scanned, total = groups_scanned(con, register_select(at(tall, *key), con))
         assert total == 40
         assert scanned <= 2
 
 
 def test_filters_around_the_view_are_pushed_down_too(tall: Relation) -> None:
     con = duckdb_connection.connect()
-    text = select(at(tall, slice(100, None)), con)
+    text = register_select(at(tall, slice(100, None)), con)
     scanned, _ = groups_scanned(con, f"SELECT count(*) FROM ({text}) WHERE d0 BETWEEN 200 AND 205")
     assert scanned <= 2
     assert con.execute(f"SELECT count(*) FROM ({text}) WHERE d0 BETWEEN 200 AND 205").fetchall() == [(300,)]
@@ -151,7 +151,7 @@ def test_a_derived_order_serves_column_slices(tall: Relation) -> None:
 def scanned_by(scan: Any, where: str = "true") -> list[tuple[int, int]]:
     """Return for each scan of files the row groups read and those of the files opened."""
     con = duckdb_connection.connect()
-    text = f"SELECT count(*) FROM ({select(scan, con)}) WHERE {where}"
+    text = f"SELECT count(*) FROM ({register_select(scan, con)}) WHERE {where}"
     plan = con.execute(f"EXPLAIN ANALYZE {text}").fetchall()[0][1]
     found = re.findall(r"Row Groups Scanned:\s*(\d+) / (\d+)", plan)
     return [(int(read), int(total)) for read, total in found]

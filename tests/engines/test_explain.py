@@ -12,7 +12,7 @@ import pytest
 import sparrow as sp
 from sparrow import engines, storage
 from sparrow.core.indexing import View
-from sparrow.plan import Contract, Dense
+from sparrow.plan import Dense, MatMulDense
 from sparrow.relations.base import Relation
 from sparrow.runtime.settings import config
 from tests.engines.helpers import Unreadable, at, memory, random_array, scan_of, stored
@@ -60,7 +60,7 @@ def test_lists_and_everything() -> None:
 
 def test_a_product(tall: Relation) -> None:
     with config(threads=2):
-        text = engines.explain(Contract(at(Unreadable(tall), slice(0, 10)), Dense(np.ones(50))))
+        text = engines.explain(MatMulDense(at(Unreadable(tall), slice(0, 10)), Dense(np.ones(50))))
     assert without_sizes(text) == (
         "matmul (d0: 10) float64\n"
         "  engine      stream: sum runs of equal rows, 2 threads\n"
@@ -73,7 +73,7 @@ def test_a_product(tall: Relation) -> None:
         "    rows        500 of 20000 read, 19500 skipped, SIZE\n"
         "  dense (d0: 50) float64, in memory"
     )
-    flipped = engines.explain(Contract(Dense(np.ones((3, 6))), scan_of(memory(random_array((6, 7))))))
+    flipped = engines.explain(MatMulDense(Dense(np.ones((3, 6))), scan_of(memory(random_array((6, 7))))))
     assert flipped.splitlines()[1].endswith("add entry by entry in scan order, decoded on 2 threads")
     assert flipped.splitlines()[2] == "  dense (d0: 3, d1: 6) float64, in memory"
 
@@ -81,7 +81,7 @@ def test_a_product(tall: Relation) -> None:
 def test_analyze_counts_what_was_read(tall: Relation) -> None:
     text = engines.explain(at(tall, slice(0, 15)), analyze=True)
     assert "\nanalyzed: 750 entries from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
-    text = engines.explain(Contract(Dense(np.ones((3, 15))), at(tall, slice(0, 15))), analyze=True)
+    text = engines.explain(MatMulDense(Dense(np.ones((3, 15))), at(tall, slice(0, 15))), analyze=True)
     assert "\nanalyzed: dense (d0: 3, d1: 50) float64 from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
 
 
@@ -152,7 +152,7 @@ def test_building_a_plan_reads_nothing(tmp_path: Path, key: Any) -> None:
     scan = at(relation, *key)
     engines.explain(scan)
     if scan.view.ndim in (1, 2):
-        engines.explain(Contract(scan, Dense(np.ones(scan.schema.shape[-1]))))
+        engines.explain(MatMulDense(scan, Dense(np.ones(scan.schema.shape[-1]))))
     scan.transposed()
     with pytest.raises(AssertionError, match="was read"):
-        engines.entries(scan_of(relation, View.identity((6, 7)).then(slice(1, None))))
+        engines.evaluate(scan_of(relation, View.identity((6, 7)).then(slice(1, None))))

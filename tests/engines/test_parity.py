@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 import sparrow as sp
 from sparrow import engines
 from sparrow.core.schema import is_fill
-from sparrow.engines.duckdb import declines
-from sparrow.engines.duckdb import query_of as compile_scan
+from sparrow.engines.duckdb import compile_query as compile_scan
+from sparrow.engines.duckdb import unsupported_reason
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.errors import InvalidValueError
-from sparrow.plan import Step
+from sparrow.plan import Node
 from sparrow.plan.aggregates import REDUCTIONS
 from tests.engines.conftest import ENGINES
 from tests.engines.helpers import memory, stored
@@ -123,9 +123,9 @@ SHAPES = st.sampled_from([(7,), (5, 6), (3, 1, 4), (0, 3), (1,), (30, 3)])
 SEEDS = st.integers(0, 2**16)
 
 
-def step(tensor: Any) -> Step:
+def step(tensor: Any) -> Node:
     """Return the last step of an expression."""
-    found: Step | None = tensor.__sparrow_scan__().step
+    found: Node | None = tensor.__sparrow_scan__().step
     assert found is not None
     return found
 
@@ -139,7 +139,7 @@ def agree(found: Any, expected: Any, rounded: bool = False) -> None:
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
     for engine in ENGINES:
-        block = engines.entries(found.__sparrow_scan__(), engine)
+        block = engines.evaluate(found.__sparrow_scan__(), engine)
         assert not is_fill(block.values, found.fill_value).any(), engine
         for earlier, later in zip(
             zip(*block.coords, strict=True), list(zip(*block.coords, strict=True))[1:], strict=False
@@ -255,7 +255,7 @@ def test_reductions(
     if not isinstance(found, sp.Tensor):
         return
     try:
-        blocks = {engine: engines.entries(found.__sparrow_scan__(), engine) for engine in ENGINES}
+        blocks = {engine: engines.evaluate(found.__sparrow_scan__(), engine) for engine in ENGINES}
     except InvalidValueError:  # nothing but NaN, and NumPy's ValueError
         assert "nanarg" in name
         assert np.isnan(a).all(axis=axis).any()
@@ -309,7 +309,7 @@ def test_what_sql_declines() -> None:
         for dtype in REAL:
             tensor = sp.asarray(np.array([0, 1], dtype))
             try:
-                declined = declines(step(ufunc(*[tensor] * ufunc.nin)))
+                declined = unsupported_reason(step(ufunc(*[tensor] * ufunc.nin)))
             except TypeError:  # NumPy has no such function
                 continue
             if declined is not None:
@@ -320,7 +320,11 @@ def test_what_sql_declines() -> None:
 def test_reductions_that_sql_declines() -> None:
     found = {}
     for name in REDUCTIONS:
-        of = [dtype for dtype in REAL if declines(step(getattr(sp.asarray(np.ones((2, 2), dtype)), name)(axis=0)))]
+        of = [
+            dtype
+            for dtype in REAL
+            if unsupported_reason(step(getattr(sp.asarray(np.ones((2, 2), dtype)), name)(axis=0)))
+        ]
         if of:
             found[name] = " ".join(of)
     assert found == {
@@ -329,11 +333,14 @@ def test_reductions_that_sql_declines() -> None:
         **dict.fromkeys(["argmin", "argmax", "nanargmin", "nanargmax"], " ".join(REAL)),
     }
     tensor = sp.asarray(np.ones((2, 2)))
-    assert "ord" not in str(declines(step(tensor.norm(axis=0))))
-    assert declines(step(tensor.norm(axis=0, ord=3))) == "the norm of order 3"
-    assert declines(step(tensor.astype("complex64").sum(axis=0))) == "SQL has no complex64"
-    assert declines(step(tensor.astype("float16") + 1)) == "SQL has no float16"
-    assert declines(step(tensor.astype("int8"))) == "float64 to int8: what does not fit is the processor's choice"
+    assert "ord" not in str(unsupported_reason(step(tensor.norm(axis=0))))
+    assert unsupported_reason(step(tensor.norm(axis=0, ord=3))) == "the norm of order 3"
+    assert unsupported_reason(step(tensor.astype("complex64").sum(axis=0))) == "SQL has no complex64"
+    assert unsupported_reason(step(tensor.astype("float16") + 1)) == "SQL has no float16"
+    assert (
+        unsupported_reason(step(tensor.astype("int8")))
+        == "float64 to int8: what does not fit is the processor's choice"
+    )
 
 
 CASTS = st.sampled_from(REAL)
@@ -505,12 +512,12 @@ def test_groups_of_more_cells_than_a_word_counts() -> None:
         for name in ("sum", "mean", "var", "min", "max", "any", "all", "norm", "count"):
             for axis in ((0,), (1, 2), (0, 1)):
                 found = getattr(T, name)(axis=axis)
-                blocks = [engines.entries(found.__sparrow_scan__(), engine) for engine in ("stream", "duckdb")]
-                assert declines(step(found)) is None
+                blocks = [engines.evaluate(found.__sparrow_scan__(), engine) for engine in ("stream", "duckdb")]
+                assert unsupported_reason(step(found)) is None
                 np.testing.assert_array_equal(blocks[0].coords, blocks[1].coords)
                 np.testing.assert_allclose(blocks[0].values, blocks[1].values, rtol=1e-12)
         flat = sp.reshape(T, (2**40, 3, 2**45))
-        blocks = [engines.entries(flat.__sparrow_scan__(), engine) for engine in ("stream", "duckdb")]
+        blocks = [engines.evaluate(flat.__sparrow_scan__(), engine) for engine in ("stream", "duckdb")]
         np.testing.assert_array_equal(blocks[0].coords, blocks[1].coords)
         np.testing.assert_array_equal(blocks[0].values, blocks[1].values)
 
@@ -518,7 +525,7 @@ def test_groups_of_more_cells_than_a_word_counts() -> None:
 def test_what_takes_much_memory_as_a_table_is_not_joined() -> None:
     A, x = sp.from_coords([[0], [5]], [2.0], shape=(1000, 1000)), np.ones((1000, 1000))
     x.flags.writeable = False  # else the product is done at once
-    assert declines(step(A * x)) is None
+    assert unsupported_reason(step(A * x)) is None
     with sp.config(memory_limit=10_000_000):
-        assert declines(step(A * x)) == "a dense array of 1000000 cells is large as a table"
+        assert unsupported_reason(step(A * x)) == "a dense array of 1000000 cells is large as a table"
         agree(A * x, np.where(np.arange(10**6).reshape(1000, 1000) == 5, 2.0, 0))

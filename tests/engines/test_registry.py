@@ -12,7 +12,7 @@ import sparrow as sp
 from sparrow import engines, plan
 from sparrow.engines.registry import names
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.plan import Contract, Dense, Scan, Step
+from sparrow.plan import Dense, MatMulDense, Node, Scan
 from tests.engines.conftest import ENGINES
 from tests.engines.helpers import memory, random_array, scan_of
 from tests.engines.toy import Toy
@@ -20,14 +20,14 @@ from tests.engines.toy import Toy
 KINDS: tuple[type[Any], ...] = tuple(
     sorted(
         (found for name in plan.__all__ if isinstance(found := getattr(plan, name), type)
-         and (issubclass(found, Step) or found is Contract) and found is not Step),
+         and (issubclass(found, Node) or found is MatMulDense) and found is not Node),
         key=lambda kind: kind.__name__,
     )
 )  # fmt: skip
 MARKS = ("yes", "partly", "notimpl", "notyet", "never")
 
 
-class Unheard(Step):
+class Unheard(Node):
     """A step that nobody knows."""
 
     def __init__(self, operand: Scan) -> None:
@@ -37,10 +37,10 @@ class Unheard(Step):
     def scans(self) -> tuple[Scan, ...]:
         return (self.operand,)
 
-    def on(self, scans: Any) -> Unheard:
+    def with_inputs(self, scans: Any) -> Unheard:
         return Unheard(*scans)
 
-    def detail(self) -> Any:
+    def key(self) -> Any:
         return ()
 
 
@@ -63,7 +63,7 @@ def test_every_pair_of_node_and_engine_has_a_mark_and_the_docs_say_so() -> None:
 def test_a_node_that_nobody_knows_is_an_error_with_its_name(engine: str) -> None:
     node = Unheard(scan_of(memory(random_array((3, 4)))))
     with pytest.raises(UnsupportedError, match="Unheard"):
-        engines.entries(scan_of(node), engine)
+        engines.evaluate(scan_of(node), engine)
 
 
 def test_engines_are_registered_by_name() -> None:
@@ -93,16 +93,16 @@ def test_the_engine_of_the_settings_is_that_of_every_terminal() -> None:
 
 def test_a_dense_map_is_streamed_whatever_the_engine(engine: str) -> None:
     dense = random_array((3, 4))
-    node = plan.map_cells(np.add, [scan_of(memory(dense)), np.ones((3, 4))])
-    assert node.dense
-    np.testing.assert_array_equal(engines.array(node, engine), dense + 1)
+    node = plan.make_map(np.add, [scan_of(memory(dense)), np.ones((3, 4))])
+    assert node.is_dense
+    np.testing.assert_array_equal(engines.evaluate_dense(node, engine), dense + 1)
 
 
 def test_products_of_expressions(engine: str) -> None:
     dense = random_array((4, 5))
     A: Any = sp.asarray(dense)
-    contract = Contract((A + A * 2).__sparrow_scan__(), Dense(np.arange(5.0)))
-    np.testing.assert_allclose(engines.array(contract, engine), 3 * dense @ np.arange(5.0))
+    contract = MatMulDense((A + A * 2).__sparrow_scan__(), Dense(np.arange(5.0)))
+    np.testing.assert_allclose(engines.evaluate_dense(contract, engine), 3 * dense @ np.arange(5.0))
 
 
 def test_an_engine_of_a_later_version_is_named() -> None:

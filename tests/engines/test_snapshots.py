@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.engines.duckdb import query_of
+from sparrow.engines.duckdb import compile_query
 
 FILE = Path(__file__).parent / "snapshots.json"
 
@@ -52,7 +52,7 @@ EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 def sql_of(expression: Any) -> str:
     """Return the query of an expression."""
-    return re.sub(r"\s+", " ", query_of(expression.__sparrow_scan__()).text)
+    return re.sub(r"\s+", " ", compile_query(expression.__sparrow_scan__()).text)
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)

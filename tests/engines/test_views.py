@@ -17,7 +17,7 @@ from sparrow.core.schema import Schema
 from sparrow.engines import sort_orders as choose
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block, is_sorted
-from sparrow.plan import Contract, Dense
+from sparrow.plan import Dense, MatMulDense
 from sparrow.relations.base import MemoryRelation, ParquetSource, Relation
 from sparrow.relations.csr import Persisted
 from sparrow.runtime.settings import config
@@ -93,19 +93,19 @@ def test_nested_views(
     scan = scan_of(of_shape[which % len(of_shape)], view)
     assert scan.schema.shape == expected.shape
     for engine in ("stream", "duckdb"):
-        block = engines.entries(scan, engine)
+        block = engines.evaluate(scan, engine)
         assert_canonical(block, expected.shape)
         np.testing.assert_array_equal(to_dense(block, scan.schema), expected)
         assert block.values.dtype == np.float64
-        assert engines.run.count(scan, engine) == np.count_nonzero(expected)
-    pieces = list(engines.sorted_blocks(scan))
+        assert engines.run.count_nnz(scan, engine) == np.count_nonzero(expected)
+    pieces = list(engines.iter_sorted_blocks(scan))
     assert sum(piece.count for piece in pieces) == np.count_nonzero(expected)
     whole = np.zeros(expected.shape)
     for piece in pieces:
         whole += to_dense(piece, scan.schema)
     np.testing.assert_array_equal(whole, expected)
     if view.ndim == 0:
-        assert engines.cell(scan.source, view) == expected[()]
+        assert engines.evaluate_element(scan.source, view) == expected[()]
 
 
 @settings(max_examples=32)
@@ -124,11 +124,11 @@ def test_products_of_nested_views(
     tail = () if columns is None else (columns,)
     right, left = rng.random((expected.shape[-1], *tail)), rng.random((*tail, expected.shape[0]))
     for engine in ("stream", "duckdb"):
-        found = engines.array(Contract(scan, Dense(right)), engine)
+        found = engines.evaluate_dense(MatMulDense(scan, Dense(right)), engine)
         np.testing.assert_allclose(found, expected @ right, rtol=1e-12)
         assert type(found) is type(expected @ right)
         assert found.shape == (expected @ right).shape
-        found = engines.array(Contract(Dense(left), scan), engine)
+        found = engines.evaluate_dense(MatMulDense(Dense(left), scan), engine)
         np.testing.assert_allclose(found, left @ expected, rtol=1e-12)
         assert found.shape == (left @ expected).shape
 
@@ -139,7 +139,7 @@ def test_products_of_nested_views(
 def test_values_keep_their_dtype(tmp_path: Path, dtype: str, engine: str) -> None:
     dense = random_array((5, 6), dtype)
     for relation in (memory(dense), stored(tmp_path / "a", dense)):
-        block = engines.entries(at(relation, slice(None, None, -1)), engine)
+        block = engines.evaluate(at(relation, slice(None, None, -1)), engine)
         assert block.values.dtype == dtype
         np.testing.assert_array_equal(to_dense(block, relation.schema), dense[::-1])
 
@@ -150,10 +150,10 @@ def test_dtypes_that_sql_has_no_arithmetic_for(tmp_path: Path, dtype: str) -> No
     for relation in (memory(dense), stored(tmp_path / "a", dense)):
         scan = at(relation, slice(None), [3, 0, 3])
         for engine in ("stream", "duckdb"):
-            block = engines.entries(scan, engine)
+            block = engines.evaluate(scan, engine)
             assert block.values.dtype == dtype
             np.testing.assert_array_equal(to_dense(block, scan.schema), dense[:, [3, 0, 3]])
-        pieces = list(engines.sorted_blocks(scan))
+        pieces = list(engines.iter_sorted_blocks(scan))
         assert pieces[0].values.dtype == dtype
         assert is_sorted(pieces[0].coords, strict=True)
 
@@ -168,23 +168,23 @@ def test_wide_coordinates() -> None:
     relation = MemoryRelation(Schema(schema_shape), Block(coords, np.array([1.0, 2.0, 3.0])))
     scan = scan_of(relation, View.identity(schema_shape).permute((1, 0)))
     for engine in ("stream", "duckdb"):
-        block = engines.entries(scan, engine)
+        block = engines.evaluate(scan, engine)
         assert block.coords[0].tolist() == [0, 2**61, 2**61]
         assert block.coords[1].tolist() == [2**39, 3, 2**39]
         assert block.values.tolist() == [2.0, 1.0, 3.0]
-    assert np.concatenate([block.values for block in engines.sorted_blocks(scan)]).tolist() == [2.0, 1.0, 3.0]
+    assert np.concatenate([block.values for block in engines.iter_sorted_blocks(scan)]).tolist() == [2.0, 1.0, 3.0]
     part = at(relation, slice(2**38, 2**38 + 2**39), 2**61)
     for engine in ("stream", "duckdb"):
-        assert engines.entries(part, engine).coords[0].tolist() == [2**39 - 2**38]
+        assert engines.evaluate(part, engine).coords[0].tolist() == [2**39 - 2**38]
 
 
 def test_whole_and_inner_chunks_are_counted_without_reading(tmp_path: Path) -> None:
     dense = np.ones((30, 10))
     relation = stored(tmp_path / "a", dense)
     counting = Counting(relation)
-    assert engines.count(scan_of(counting)) == 300
+    assert engines.count_nnz(scan_of(counting)) == 300
     assert counting.reads == 0
-    assert engines.count(at(counting, slice(3, 21))) == 180
+    assert engines.count_nnz(at(counting, slice(3, 21))) == 180
     assert 1 <= counting.reads <= 2
 
 
@@ -207,10 +207,10 @@ def test_a_list_reads_the_row_groups_of_its_members_in_every_order(tmp_path: Pat
         source = relation.source(box, order)
         assert isinstance(source, ParquetSource)
         assert len(source.paths) == stats.files_read
-        np.testing.assert_array_equal(to_dense(engines.entries(scan, engine), scan.schema), dense[tuple(key)])
+        np.testing.assert_array_equal(to_dense(engines.evaluate(scan, engine), scan.schema), dense[tuple(key)])
         counting = Counting(relation)
         reads = at(counting, *key)
-        assert engines.count(reads) == np.count_nonzero(dense[tuple(key)])
+        assert engines.count_nnz(reads) == np.count_nonzero(dense[tuple(key)])
         assert counting.reads == stats.row_groups_read
 
 
@@ -230,10 +230,10 @@ def test_rows_of_entries_in_memory_are_found_by_where_they_begin(data: st.DataOb
     for relation in plain, Persisted(plain.schema, plain.block):
         for key in (rows,), (rows, slice(4, 1, -1)), (None, rows), (slice(None), [5, 0, 0]):
             scan = at(relation, *key)
-            found = engines.entries(scan)
+            found = engines.evaluate(scan)
             assert_canonical(found, scan.schema.shape)
             np.testing.assert_array_equal(to_dense(found, scan.schema), dense[key])
-            assert engines.count(scan) == found.count
+            assert engines.count_nnz(scan) == found.count
     if rows:
         chunks = plain.chunks(at(plain, rows).view.box())
         assert sum(chunk.rows for chunk in chunks) == np.count_nonzero(dense[sorted({row % 40 for row in rows})])
@@ -254,14 +254,14 @@ def test_too_many_entries_are_refused() -> None:
     with config(memory_limit=1000):
         for engine in ("stream", "duckdb"):
             with pytest.raises(TooLargeError, match="to_batches"):
-                engines.entries(scan_of(relation), engine)
+                engines.evaluate(scan_of(relation), engine)
 
 
 def test_what_would_not_fit_to_be_sorted_in_memory_is_sorted_on_disk() -> None:
     dense = random_array((100, 100), density=1.0)
     scan = scan_of(memory(dense), View.identity((100, 100)).permute((1, 0)))
     with config(memory_limit=500_000):
-        block = engines.entries(scan)
+        block = engines.evaluate(scan)
     assert_canonical(block, (100, 100))
     np.testing.assert_array_equal(to_dense(block, scan.schema), dense.T)
 
@@ -269,7 +269,7 @@ def test_what_would_not_fit_to_be_sorted_in_memory_is_sorted_on_disk() -> None:
 def test_lists_that_repeat_more_than_there_are_entries() -> None:
     dense = random_array((5, 40), density=1.0)
     scan = at(memory(dense), [2] * 30 + [1])
-    np.testing.assert_array_equal(to_dense(engines.entries(scan), scan.schema), dense[[2] * 30 + [1]])
+    np.testing.assert_array_equal(to_dense(engines.evaluate(scan), scan.schema), dense[[2] * 30 + [1]])
 
 
 def test_broadcast_views(tmp_path: Path) -> None:
@@ -279,17 +279,21 @@ def test_broadcast_views(tmp_path: Path) -> None:
             scan = scan_of(relation, View.identity((6, 7)).then(key).broadcast_to(shape))
             expected = np.broadcast_to(dense[key], shape)
             for engine in ("stream", "duckdb", "cupy"):
-                np.testing.assert_array_equal(to_dense(engines.entries(scan, engine), scan.schema), expected)
-                assert engines.run.count(scan, engine) == np.count_nonzero(expected)
+                np.testing.assert_array_equal(to_dense(engines.evaluate(scan, engine), scan.schema), expected)
+                assert engines.run.count_nnz(scan, engine) == np.count_nonzero(expected)
                 if expected.ndim == 2:
                     x, y = np.arange(1.0, shape[1] + 1), np.arange(1.0, shape[0] + 1)
-                    assert engines.array(Contract(scan, Dense(x)), engine).tolist() == (expected @ x).tolist()
-                    assert engines.array(Contract(Dense(y), scan), engine).tolist() == (y @ expected).tolist()
+                    assert (
+                        engines.evaluate_dense(MatMulDense(scan, Dense(x)), engine).tolist() == (expected @ x).tolist()
+                    )
+                    assert (
+                        engines.evaluate_dense(MatMulDense(Dense(y), scan), engine).tolist() == (y @ expected).tolist()
+                    )
 
 
 def test_engine_names() -> None:
     scan = scan_of(memory(np.ones((2, 2))))
     with pytest.raises(ValueError, match="'auto', 'cupy', 'duckdb', 'stream'"):
-        engines.entries(scan, "gpu")
+        engines.evaluate(scan, "gpu")
     with pytest.raises(TypeError, match="not part of this version"):
-        engines.entries(scan, "spark")
+        engines.evaluate(scan, "spark")

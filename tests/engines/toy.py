@@ -17,7 +17,7 @@ from sparrow import plan
 from sparrow.core.indexing import Box, View
 from sparrow.core.schema import is_fill
 from sparrow.kernels.entries import Block
-from sparrow.plan import Node, Scan, Step
+from sparrow.plan import Node, Root, Scan
 
 Array = NDArray[Any]
 
@@ -28,17 +28,17 @@ class Toy:
     """Dense arrays."""
 
     name = "toy"
-    deepest: int | None = None
+    max_depth: int | None = None
 
     def support(self, kind: type[Any]) -> tuple[str, str]:
         """Return that it runs a kind of node, or is not made for it."""
-        known = kind in (*_CELLS, plan.Contract, plan.Accumulate, plan.Weighted)
+        known = kind in (*_CELLS, plan.MatMulDense, plan.Accumulate, plan.DenseContraction)
         return ("yes", "") if known else ("notimpl", "not written down here")
 
     def check(self) -> None:
         """Do nothing: NumPy is there."""
 
-    def declines(self, node: Node) -> str | None:
+    def unsupported_reason(self, node: Root) -> str | None:
         """Return None of all that fits dense arrays."""
         mark, reason = self.support(type(node))
         if any(one.schema.size > _MOST for one in (node, *plan.scans_of(node))):
@@ -67,24 +67,24 @@ class Toy:
 
     def array(self, node: Any) -> Any:
         """Return what is dense by nature."""
-        if isinstance(node, plan.Contract):
+        if isinstance(node, plan.MatMulDense):
             return _contract(node)
         dense = [cells_of(scan) for scan in node.scans]
-        if isinstance(node, plan.Weighted):
+        if isinstance(node, plan.DenseContraction):
             return _weighted(node, *dense)
         return _map(node, *dense) if isinstance(node, plan.Map) else _accumulate(node, *dense)
 
-    def manner(self, node: Node) -> str:
+    def describe(self, node: Root) -> str:
         """Say nothing."""
         return ""
 
 
 def cells_of(scan: Scan) -> Array:
     """Return all cells that a scan shows."""
-    found: dict[Step, Array] = {}
+    found: dict[Node, Array] = {}
 
     def shown(one: Scan) -> Array:
-        if isinstance(one.source, Step):
+        if isinstance(one.source, Node):
             base = found[one.source]
         else:
             relation, schema = one.source, one.source.schema
@@ -99,7 +99,7 @@ def cells_of(scan: Scan) -> Array:
         at = view.to_base(places)
         return np.asarray(base[at] if at else np.broadcast_to(base, (view.size,))).reshape(view.shape)
 
-    for step in plan.steps_below([scan]):
+    for step in plan.nodes_below([scan]):
         cells = _CELLS[type(step)](step, *map(shown, step.scans))
         found[step] = np.asarray(cells).astype(step.schema.dtype, copy=False).reshape(step.schema.shape)
     return shown(scan)
@@ -111,7 +111,7 @@ def _map(node: plan.Map, *dense: Array) -> Array:
         next(given) if isinstance(o, Scan) else o.array if isinstance(o, plan.Dense) else o for o in node.operands
     ]
     with np.errstate(all="ignore"):
-        out = np.broadcast_to(np.asarray(plan.called(node.function, *arguments)), node.schema.shape)
+        out = np.broadcast_to(np.asarray(plan.apply_function(node.function, *arguments)), node.schema.shape)
     for array, needs in zip(dense, node.required, strict=True):
         if needs:
             out = np.where(array == 0, np.zeros((), out.dtype), out)
@@ -124,9 +124,9 @@ def _wide(values: Array) -> Array:
 
 def _reduce(node: plan.Reduce, dense: Array) -> Array:
     schema = node.operand.schema
-    gone = [k for k in range(schema.ndim) if k not in node.kept]
-    groups = np.moveaxis(dense, node.kept, range(len(node.kept)))
-    sizes = tuple(schema.shape[k] for k in node.kept)
+    gone = [k for k in range(schema.ndim) if k not in node.kept_axes]
+    groups = np.moveaxis(dense, node.kept_axes, range(len(node.kept_axes)))
+    sizes = tuple(schema.shape[k] for k in node.kept_axes)
     groups = groups.reshape(*sizes, math.prod(schema.shape[k] for k in gone))
     out = np.empty(sizes, node.schema.dtype)
     with np.errstate(all="ignore"):
@@ -233,10 +233,10 @@ def _product(node: plan.Product, left: Array, right: Array, mask: Array | None =
     with np.errstate(all="ignore"):
         for (one, a), (other, b) in itertools.product(*entries):
             at: dict[int, int] = {}
-            pairs = zip(itertools.chain(*node.letters), (*one, *other), strict=True)
+            pairs = zip(itertools.chain(*node.indices), (*one, *other), strict=True)
             if any(at.setdefault(letter, k) != k for letter, k in pairs):
                 continue
-            cell = tuple(at[letter] for letter in node.out)
+            cell = tuple(at[letter] for letter in node.output_indices)
             value = multiply(np.asarray(a).astype(wide)[()], np.asarray(b).astype(wide)[()])
             sums[cell] = add(sums[cell], value) if cell in sums else value
         out = np.full(node.schema.shape, node.schema.fill_value, dtype)
@@ -247,25 +247,25 @@ def _product(node: plan.Product, left: Array, right: Array, mask: Array | None =
     return out
 
 
-def _weighted(node: plan.Weighted, dense: Array) -> Any:
+def _weighted(node: plan.DenseContraction, dense: Array) -> Any:
     """Cell by cell: absent ones have no part, whatever the arrays hold there."""
-    letters = tuple(dict.fromkeys((*node.letters, *(letter for each in node.array_letters for letter in each))))
-    sizes = dict(zip(node.letters, dense.shape, strict=True))
-    for each, along in zip(node.arrays, node.array_letters, strict=True):
+    letters = tuple(dict.fromkeys((*node.indices, *(letter for each in node.array_indices for letter in each))))
+    sizes = dict(zip(node.indices, dense.shape, strict=True))
+    for each, along in zip(node.arrays, node.array_indices, strict=True):
         sizes |= zip(along, each.array.shape, strict=True)
     out = np.zeros(node.schema.shape, _wide(np.empty(0, node.schema.dtype)).dtype)
     with np.errstate(all="ignore"):
         for cell in itertools.product(*(range(sizes[letter]) for letter in letters)):
             at = dict(zip(letters, cell, strict=True))
-            product = dense[tuple(at[letter] for letter in node.letters)].astype(out.dtype)
+            product = dense[tuple(at[letter] for letter in node.indices)].astype(out.dtype)
             if product != 0:
-                for each, along in zip(node.arrays, node.array_letters, strict=True):
+                for each, along in zip(node.arrays, node.array_indices, strict=True):
                     product = product * each.array[tuple(at[letter] for letter in along)].astype(out.dtype)
-                out[tuple(at[letter] for letter in node.out)] += product
+                out[tuple(at[letter] for letter in node.output_indices)] += product
         return out.astype(node.schema.dtype)[()]
 
 
-def _contract(node: plan.Contract) -> Any:
+def _contract(node: plan.MatMulDense) -> Any:
     scan, x = node.operands
     dtype = node.schema.dtype
     cells = cells_of(scan)
@@ -290,5 +290,5 @@ _CELLS: dict[type[Any], Callable[..., Array]] = {
     plan.Triangle: _triangle,
     plan.Diagonal: lambda node, dense: np.diagonal(dense, node.offset),
     plan.Sort: lambda node, dense: np.sort(dense, -1),
-    plan.Refill: lambda node, dense: dense,
+    plan.WithFill: lambda node, dense: dense,
 }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import engines
 from sparrow.core.indexing import View
-from sparrow.plan import Concat, Map, Reduce, Triangle, narrowed, split_view
+from sparrow.plan import Concat, Map, Reduce, Triangle, push_index, split_view
 
 SHAPE = (6, 5, 4)
 
@@ -71,14 +71,14 @@ def test_what_is_pushed_shows_the_same(data: st.DataObject, seed: int) -> None:
     for tensor, expected in steps(dense):
         key = data.draw(keys(expected.shape))
         node = tensor.__sparrow_scan__().step
-        pushed = narrowed(node, key)
+        pushed = push_index(node, key)
         if pushed is None:
             assert isinstance(node, Concat | Triangle)
             continue
         assert isinstance(pushed, Map | Reduce | Concat | Triangle)
         assert pushed.schema.shape == expected[key].shape
         # The SQL engine computes what a step says, from its node alone.
-        found = engines.entries(sp.Tensor(pushed).__sparrow_scan__(), "duckdb")
+        found = engines.evaluate(sp.Tensor(pushed).__sparrow_scan__(), "duckdb")
         out = np.zeros(pushed.schema.shape, pushed.schema.dtype)
         if out.ndim or found.count:
             out[found.coords] = found.values if out.ndim else found.values[0]

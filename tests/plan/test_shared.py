@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import sparrow as sp
 from sparrow import engines, plan
 from sparrow.engines.stream import operator, planner
-from sparrow.plan import Map, rewritten, steps_below
+from sparrow.plan import Map, nodes_below, optimize_plan
 from tests.engines.helpers import Counting, memory, random_array, scan_of, stored
 
 SEEDS = st.integers(0, 2**16)
@@ -38,7 +38,7 @@ def test_a_shared_expression_takes_its_distinct_nodes(depth: int) -> None:
 
     E: Any = sp.asarray(dense)
     for _ in range(depth):
-        E = sp.Tensor(plan.map_cells(add, [E.__sparrow_scan__(), E.T.__sparrow_scan__()]))
+        E = sp.Tensor(plan.make_map(add, [E.__sparrow_scan__(), E.T.__sparrow_scan__()]))
         dense = dense + dense.T
     calls.clear()
     np.testing.assert_array_equal(E.to_numpy(), dense)
@@ -57,8 +57,8 @@ def test_equal_steps_are_one_and_doublings_read_once(tmp_path: Path) -> None:
     relation.reads = 0
     A.to_numpy()
     assert once == relation.reads
-    (scan,) = rewritten([((A + 1) * (A + 1)).__sparrow_scan__()])
-    assert len(steps_below([scan])) == 2  # the sum, once, and the product
+    (scan,) = optimize_plan([((A + 1) * (A + 1)).__sparrow_scan__()])
+    assert len(nodes_below([scan])) == 2  # the sum, once, and the product
 
 
 LINKS: dict[str, Callable[[Any], Any]] = {
@@ -175,10 +175,10 @@ def test_a_whole_that_is_wanted_serves_its_parts(tmp_path: Path) -> None:
     relation: Any = Counting(stored(tmp_path / "a", matrix(30)))
     A: Any = sp.Tensor(relation)
     total = A.sum(axis=1)
-    scans = rewritten([(total + 1).__sparrow_scan__(), total[3:5].__sparrow_scan__()])
-    steps = steps_below(scans)
+    scans = optimize_plan([(total + 1).__sparrow_scan__(), total[3:5].__sparrow_scan__()])
+    steps = nodes_below(scans)
     assert sum(not isinstance(step, Map) for step in steps) == 1
-    (alone,) = rewritten([total[3:5].__sparrow_scan__()])
+    (alone,) = optimize_plan([total[3:5].__sparrow_scan__()])
     assert alone.schema.shape == (2,)
     assert alone.view.is_identity
 
@@ -186,9 +186,9 @@ def test_a_whole_that_is_wanted_serves_its_parts(tmp_path: Path) -> None:
 def test_rewriting_what_needs_none_changes_no_node() -> None:
     A: Any = sp.asarray(matrix(5))
     scan = (A + A.T).sum(axis=0).__sparrow_scan__()
-    assert rewritten([scan])[0].step is scan.step
+    assert optimize_plan([scan])[0].step is scan.step
     leaf = scan_of(memory(matrix(3)))
-    assert rewritten([leaf]) == [leaf]
+    assert optimize_plan([leaf]) == [leaf]
 
 
 def test_explained_tells_what_ran_and_only_inside() -> None:
@@ -207,7 +207,7 @@ def test_explained_tells_what_ran_and_only_inside() -> None:
     assert "\nanalyzed: dense (d0: 6) float64 from " in plans[0]
     persisted = A.persist()
     assert "rows of a persisted matrix" in engines.explain(
-        plan.Contract(persisted.__sparrow_scan__(), plan.Dense(np.ones(6)))
+        plan.MatMulDense(persisted.__sparrow_scan__(), plan.Dense(np.ones(6)))
     )
     assert "in memory, by rows" in persisted.explain()
 

@@ -130,7 +130,7 @@ def same(found: Any, expected: Any, rtol: float) -> None:
             same(one, other, rtol)
         return
     if isinstance(found, sp.Tensor):
-        values = engines.entries(found.__sparrow_scan__()).values
+        values = engines.evaluate(found.__sparrow_scan__()).values
         assert not is_fill(values, found.fill_value).any()
         assert found.nnz == len(values)
         found = found.to_numpy()

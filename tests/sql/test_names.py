@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.functions.sql import codes_of
-from sparrow.plan import Names
+from sparrow.plan import AxisLabels
 
 USERS = ["ann", "bob", "it's", "ann b"]
 ITEMS = ["x", "y", "z"]
@@ -80,13 +80,13 @@ def test_answers_are_those_of_a_table_of_texts(query: str, cells: list[tuple[int
 def test_labels_are_read_only_where_a_query_uses_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ratings().save(tmp_path / "a")
     read: list[Any] = []
-    real = Names.array
+    real = AxisLabels.array
 
-    def counted(self: Names) -> pa.Array:
+    def counted(self: AxisLabels) -> pa.Array:
         read.append(self.length)
         return real(self)
 
-    monkeypatch.setattr(Names, "array", counted)
+    monkeypatch.setattr(AxisLabels, "array", counted)
 
     def reads(query: str) -> list[int]:
         read.clear()

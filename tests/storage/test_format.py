@@ -19,7 +19,7 @@ import pytest
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import DTYPES, Schema
-from sparrow.engines.duckdb import select
+from sparrow.engines.duckdb import register_select
 from sparrow.kernels.entries import Block
 from sparrow.runtime.duckdb_connection import quote_name
 from sparrow.storage.parquet.layout import Metadata, Sizes, StoredColumn, arrow_schema, parquet_options, stored_columns
@@ -55,7 +55,7 @@ def test_values_survive_to_the_bit(tmp_path: Path, dtype: np.dtype[Any], profile
     sql = files_of(handle.current, Box.everything(schema.shape))
     assert list(sql.paths)
     con = duckdb.connect()
-    table = con.sql(f"select * from ({select(scan_of(handle.current), con)}) order by d0").to_arrow_table()
+    table = con.sql(f"select * from ({register_select(scan_of(handle.current), con)}) order by d0").to_arrow_table()
     if dtype.kind == "c":
         assert table["value"].to_numpy().tobytes() == np.ascontiguousarray(values.real).tobytes()
         assert table["value_im"].to_numpy().tobytes() == np.ascontiguousarray(values.imag).tobytes()

@@ -19,7 +19,7 @@ from sparrow import engines
 from sparrow.core.schema import DTYPES, is_fill
 from sparrow.engines.stream import operator as derived
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.plan import pinned
+from sparrow.plan import freeze_array
 from sparrow.tensor.arithmetic import Arithmetic
 
 Maker = Callable[[Any], sp.Tensor]
@@ -57,7 +57,7 @@ def agree(found: Any, expected: Any) -> None:
     if isinstance(found, sp.Tensor):
         assert found.dtype == expected.dtype
         assert found.shape == expected.shape
-        values = engines.entries(found.__sparrow_scan__()).values
+        values = engines.evaluate(found.__sparrow_scan__()).values
         assert not is_fill(values, found.fill_value).any()
         found = found.to_numpy()
     assert found.dtype == expected.dtype
@@ -345,15 +345,15 @@ def test_an_expression_pins_arrays_too(build: Callable[..., Any]) -> None:
 def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
     D = np.ones((6, 5))
     D.flags.writeable = False
-    assert pinned(D) is D
-    assert pinned(view := D[::2].T) is view
+    assert freeze_array(D) is D
+    assert freeze_array(view := D[::2].T) is view
     np.save(tmp_path / "D.npy", D)
     for mode in ("r", "r+", "c"):
         mapped: Any = np.load(tmp_path / "D.npy", mmap_mode=mode)
         for array in (mapped, np.asarray(mapped), mapped[1:], np.broadcast_to(mapped[0], (9, 5))):
-            assert pinned(array) is array
+            assert freeze_array(array) is array
     tall = np.broadcast_to(np.ones(5), (10**9, 5))
-    assert pinned(tall).strides == tall.strides  # one row of it is copied
+    assert freeze_array(tall).strides == tall.strides  # one row of it is copied
     with sp.config(memory_limit="1MB"), pytest.raises(TooLargeError, match="writeable = False"):
         sp.zeros((1000, 1000)).T * np.ones((1000, 1000))
 

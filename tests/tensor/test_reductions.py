@@ -21,7 +21,7 @@ from sparrow.engines.stream import groupby as engine
 from sparrow.engines.stream import operator as derived
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.kernels.entries import Block, canonical
-from sparrow.plan import Reduce, Scan, Step, reduction
+from sparrow.plan import Node, Reduce, Scan, make_reduce
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.relations.base import MemoryRelation, Relation
 from sparrow.runtime.settings import config
@@ -49,20 +49,20 @@ def steps_of(scan: Scan, names: list[str], axis: Any = None) -> dict[str, Reduce
     found = {}
     for name in names:
         plain = name.removeprefix("stored_") if name != "nnz" else "count"
-        found[name] = reduction(scan, plain, axis, where="stored" if name.startswith("stored_") else "all")
+        found[name] = make_reduce(scan, plain, axis, where="stored" if name.startswith("stored_") else "all")
     return found
 
 
 def statistics(scan: Scan, names: list[str]) -> dict[str, Any]:
     """Return reductions over all axes by name."""
-    return dict(zip(names, engines.scalars(list(steps_of(scan, names).values())), strict=True))
+    return dict(zip(names, engines.reduce_all(list(steps_of(scan, names).values())), strict=True))
 
 
 def found(scan: Scan, name: str, *args: Any, **kwargs: Any) -> Any:
     """Return a reduction as NumPy would: a scalar, or an array."""
     result = reduced(scan, name, *args, **kwargs)
-    if isinstance(result, Step):
-        block = engines.entries(scan_of(result))
+    if isinstance(result, Node):
+        block = engines.evaluate(scan_of(result))
         assert not is_fill(block.values, result.schema.fill_value).any()
         return to_dense(block, result.schema)
     assert isinstance(result, np.generic)
@@ -299,7 +299,7 @@ def test_results_are_lazy_and_sparse() -> None:
     kept = reduced(scan, "mean", axis=1, keepdims=True)
     assert (kept.schema.shape, kept.schema.dims) == ((6, 1, 4), ("x", "y", "z"))
     ones = reduced(scan_of(memory(np.ones((3, 1000)), fill_value=1)), "sum", axis=1)
-    assert (ones.schema.fill_value, engines.count(scan_of(ones))) == (1000, 0)
+    assert (ones.schema.fill_value, engines.count_nnz(scan_of(ones))) == (1000, 0)
     exact = scan_of(memory(np.full((3, 7), 0.1), fill_value=0.1))
     assert reduced(exact, "mean", axis=0).schema.fill_value == 0.1
 
@@ -322,7 +322,7 @@ def test_labels_of_the_axes_kept() -> None:
     relation = MemoryRelation(Schema(dense.shape), memory(dense).block, names)
 
     def labels(node: Reduce, axis: int) -> Any:
-        found = node.names.get(axis)
+        found = node.labels.get(axis)
         return None if found is None else found.array()
 
     assert labels(reduced(scan_of(relation), "sum", 0), 0).to_pylist() == ["p", "q", "r", "s"]
@@ -369,8 +369,8 @@ def test_huge_shapes(huge: Scan) -> None:
     assert found(huge.transposed(), "argmax") == n - 1
     columns = reduced(huge, "sum", axis=0)
     assert columns.schema.shape == (10**5, 100)
-    assert engines.entries(scan_of(columns)).values.tolist() == [2, 3, 4, 5]
-    assert engines.count(scan_of(reduced(huge, "argmax", axis=1))) == 3
+    assert engines.evaluate(scan_of(columns)).values.tolist() == [2, 3, 4, 5]
+    assert engines.count_nnz(scan_of(reduced(huge, "argmax", axis=1))) == 3
     beyond = MemoryRelation(
         Schema((2**40, 2**40), dtype=np.dtype(np.int64)), Block((np.array([1]), np.array([2])), np.array([3]))
     )
@@ -378,7 +378,7 @@ def test_huge_shapes(huge: Scan) -> None:
     assert found(scan_of(beyond), "mean") == 3 / 2.0**80
     with pytest.raises(UnsupportedError, match="flat position"):
         reduced(scan_of(beyond), "argmax")
-    assert engines.count(scan_of(reduced(scan_of(beyond), "argmax", axis=0))) == 1
+    assert engines.count_nnz(scan_of(reduced(scan_of(beyond), "argmax", axis=0))) == 1
 
 
 @pytest.mark.parametrize("fill", [1, 2, 3, 255])
@@ -451,12 +451,12 @@ def test_a_part_of_a_result_reads_a_part(tmp_path: Path) -> None:
     relation = Counting(stored(tmp_path / "t", dense))
     result = reduced(scan_of(relation), "sum", axis=1)
     row = scan_of(result, View.identity((40,)).then((slice(7, 8),)))
-    assert engines.entries(row).values.tolist() == [dense[7].sum()]
+    assert engines.evaluate(row).values.tolist() == [dense[7].sum()]
     assert relation.reads <= 4
     whole = scan_of(result)
-    np.testing.assert_array_equal(to_dense(engines.entries(whole), result.schema), dense.sum(axis=1))
+    np.testing.assert_array_equal(to_dense(engines.evaluate(whole), result.schema), dense.sum(axis=1))
     reads = relation.reads
-    np.testing.assert_array_equal(engines.entries(whole).values.sum(), dense.sum())
+    np.testing.assert_array_equal(engines.evaluate(whole).values.sum(), dense.sum())
     assert relation.reads == reads
 
 
@@ -475,7 +475,7 @@ def test_statistics_take_one_scan(tmp_path: Path) -> None:
     np.testing.assert_allclose(list(one.values()), wanted, rtol=1e-12)
     assert list(one) == names
     nodes = steps_of(scan_of(relation), ["sum", "stored_mean", "nnz"], axis=0)
-    rows = dict(zip(nodes, engines.several(list(map(scan_of, nodes.values()))), strict=True))
+    rows = dict(zip(nodes, engines.evaluate_many(list(map(scan_of, nodes.values()))), strict=True))
     for name, wide in (("sum", dense.sum(0)), ("stored_mean", dense.sum(0) / (dense != 0).sum(0))):
         np.testing.assert_allclose(to_dense(rows[name], nodes[name].schema), wide)
     assert relation.reads == 2 * reads
@@ -514,7 +514,7 @@ def test_types_do_not_mix_in_one_scan() -> None:
     dense = np.array([[100.0, 100.5], [27, 0]])
     scan = scan_of(memory(dense))
     nodes = [reduced(scan, "sum", 0, dtype="int8"), reduced(scan, "sum", 0)]
-    blocks = engines.several([scan_of(node) for node in nodes])
+    blocks = engines.evaluate_many([scan_of(node) for node in nodes])
     narrow, wide = (to_dense(block, node.schema) for block, node in zip(blocks, nodes, strict=True))
     assert (str(narrow.dtype), str(wide.dtype)) == ("int8", "float64")
     assert (narrow.tolist(), wide.tolist()) == ([127, 100], [127, 100.5])
@@ -578,18 +578,18 @@ def test_what_a_reduction_means_is_told_by_type_fill_and_options() -> None:
             A = scan_of(memory(dense, fill))
             options: list[dict[str, Any]] = [{"ddof": 0}, {"ddof": 1}, {"ddof": 0.5}] if name == "var" else [{}]
             for given_ in options:
-                found = reduction(A, name, axis=1, **given_)
+                found = make_reduce(A, name, axis=1, **given_)
                 wanted = getattr(dense, name)(axis=1, **given_)
                 nothing = getattr(dense, name)(axis=1, **given_)[0]
                 assert found.schema.dtype == wanted.dtype
                 np.testing.assert_allclose(found.schema.fill_value, nothing)
-                np.testing.assert_allclose(to_dense(engines.entries(scan_of(found)), found.schema), wanted, rtol=1e-6)
+                np.testing.assert_allclose(to_dense(engines.evaluate(scan_of(found)), found.schema), wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("fill", [np.nan, np.inf, -0.0, 0.0])
 def test_fills_that_compare_oddly_are_told_apart(fill: float) -> None:
     A = scan_of(memory(np.array([[1.0, fill], [fill, fill]]), fill))
-    found = reduction(A, "sum", axis=1)
+    found = make_reduce(A, "sum", axis=1)
     np.testing.assert_array_equal(found.schema.fill_value, fill + fill)
 
 

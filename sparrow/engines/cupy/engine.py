@@ -16,21 +16,21 @@ from sparrow.kernels.entries import Block
 from sparrow.plan import (
     Accumulate,
     Concat,
-    Contract,
     Dense,
+    DenseContraction,
     Diagonal,
     Map,
-    Node,
+    MatMulDense,
     Product,
     Reduce,
-    Refill,
     Reshape,
+    Root,
     Scan,
     Sort,
     Triangle,
-    Weighted,
+    WithFill,
+    nodes_below,
     scans_of,
-    steps_below,
 )
 from sparrow.runtime import settings
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CuPy"]
 
-_TAKEN = (Contract, Map, Product, Reduce)
+_TAKEN = (MatMulDense, Map, Product, Reduce)
 
 _MOVED = ("never", "it moves entries and computes nothing, which is done before they reach the device")
 
@@ -47,11 +47,11 @@ _DECLINED: dict[type[Any], tuple[str, str]] = {
     Accumulate: ("notyet", "running sums of lines on the device"),
     Concat: _MOVED,
     Diagonal: _MOVED,
-    Refill: ("never", "it lists every absent cell"),
+    WithFill: ("never", "it lists every absent cell"),
     Reshape: _MOVED,
     Sort: ("notyet", "lines in order by sorts on the device"),
     Triangle: _MOVED,
-    Weighted: ("notyet", "rows of several arrays gathered on the device"),
+    DenseContraction: ("notyet", "rows of several arrays gathered on the device"),
 }
 
 
@@ -65,7 +65,7 @@ class CuPy:
     """
 
     name = "cupy"
-    deepest: int | None = 24
+    max_depth: int | None = 24
 
     def __init__(self, device: Callable[[], Device] | None = None) -> None:
         self._given = device
@@ -74,13 +74,13 @@ class CuPy:
         """Raise ``MissingDependencyError`` where there is no CuPy, or no device."""
         self.device()
 
-    def declines(self, node: Node) -> str | None:
+    def unsupported_reason(self, node: Root) -> str | None:
         """Return why a node is not computed on a device, whatever stands below; None where it is."""
         if isinstance(node, Scan | Dense):
             return None
         if type(node) not in _TAKEN:
             return self.support(type(node))[1]
-        if any(one.schema.size >= 2**63 for one in (node, *scans_of(node))) and not isinstance(node, Contract):
+        if any(one.schema.size >= 2**63 for one in (node, *scans_of(node))) and not isinstance(node, MatMulDense):
             return "cells are numbered in 64 bits there, and a shape has 2^63 or more"
         from sparrow.engines.cupy.nodes import DECLINES
 
@@ -110,19 +110,19 @@ class CuPy:
 
         return scalars(self.device(), nodes, *self._lowered(nodes[0].scans))
 
-    def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
+    def array(self, node: MatMulDense | DenseContraction | Accumulate | Map) -> Any:
         """Return the product of a tensor and a dense array."""
-        reason = self.declines(node)
-        if reason is not None or not isinstance(node, Contract):
+        reason = self.unsupported_reason(node)
+        if reason is not None or not isinstance(node, MatMulDense):
             raise UnsupportedError(f"engine='cupy': {reason}: use engine='stream'")
         from sparrow.engines.cupy.products import accumulate
 
-        return matmul(node.on(self._lowered(node.scans)), partial(accumulate, self.device()))
+        return matmul(node.with_inputs(self._lowered(node.scans)), partial(accumulate, self.device()))
 
-    def manner(self, node: Node) -> str:
+    def describe(self, node: Root) -> str:
         """Return how it runs a node, in a few words for people."""
         threads = settings.current().threads
-        return f"decoded on {threads} threads, multiplied on the device" if isinstance(node, Contract) else ""
+        return f"decoded on {threads} threads, multiplied on the device" if isinstance(node, MatMulDense) else ""
 
     def device(self) -> Device:
         """Return what computes.
@@ -140,4 +140,4 @@ class CuPy:
         from sparrow.engines.cupy.nodes import BUILDERS
         from sparrow.engines.cupy.tiles import lowered
 
-        return lowered(self.device(), BUILDERS, scans, steps_below(scans))
+        return lowered(self.device(), BUILDERS, scans, nodes_below(scans))

@@ -15,7 +15,7 @@ from sparrow.engines.cupy.device import Device
 from sparrow.plan import Dense, Map, Scan, function_name
 from sparrow.plan.functions import Cast
 
-__all__ = ["called", "declines"]
+__all__ = ["called", "unsupported_reason"]
 
 _Types: TypeAlias = tuple[np.dtype[Any], ...]
 
@@ -37,9 +37,9 @@ _KINDS: dict[str, str] = {
 """The functions, each with the kinds of the types in which it is computed as NumPy does it."""
 
 
-def declines(node: Map) -> str | None:
+def unsupported_reason(node: Map) -> str | None:
     """Return why a device does not give what NumPy does, None where it does."""
-    if node.dense:
+    if node.is_dense:
         return "every cell is an entry: the stream engine gives this array"
     for dtype in (node.schema.dtype, *map(_given, node.operands)):
         if isinstance(dtype, np.dtype) and (dtype.kind == "c" or dtype == np.float16):

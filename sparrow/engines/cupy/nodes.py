@@ -8,7 +8,7 @@ from typing import Any
 from sparrow.engines.cupy import functions, products, reductions
 from sparrow.engines.cupy.cells import mapped
 from sparrow.engines.cupy.tiles import Builder
-from sparrow.plan import Contract, Map, Product, Reduce
+from sparrow.plan import Map, MatMulDense, Product, Reduce
 
 __all__ = ["BUILDERS", "DECLINES"]
 
@@ -16,9 +16,9 @@ BUILDERS: dict[type[Any], Builder] = {Map: mapped, Product: products.multiplied,
 """What computes the entries of each kind of step."""
 
 DECLINES: dict[type[Any], Callable[[Any], str | None]] = {
-    Map: functions.declines,
+    Map: functions.unsupported_reason,
     Product: products.product_declines,
-    Reduce: reductions.declines,
-    Contract: products.contract_declines,
+    Reduce: reductions.unsupported_reason,
+    MatMulDense: products.contract_declines,
 }
 """What says why a node is not computed there, None where it is."""

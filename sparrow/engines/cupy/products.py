@@ -24,8 +24,8 @@ from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import partition_bounds
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.plan import Contract, Product, Scan
-from sparrow.plan.estimates import entries_expected, products_expected
+from sparrow.plan import MatMulDense, Product, Scan
+from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.runtime import settings
 
 __all__ = ["accumulate", "contract_declines", "multiplied", "product_declines"]
@@ -41,7 +41,7 @@ _HELD_BYTES = 64
 # -- tensors and dense arrays --------------------------------------------------------------------
 
 
-def contract_declines(node: Contract) -> str | None:
+def contract_declines(node: MatMulDense) -> str | None:
     """Return why a product with a dense array is not computed on a device, None where it is."""
     if max(node.left.schema.shape + node.right.schema.shape) > _MOST:
         return f"cuSPARSE counts to {_MOST}"
@@ -157,17 +157,17 @@ def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple
     The first, its axes in that order, times the second is the product. None where the letters are not those of two
     matrices.
     """
-    own, other = node.letters
-    if (len(own), len(other), len(node.out)) != (2, 2, 2) or len({*own, *other}) != 3 or len(set(own)) != 2:
+    own, other = node.indices
+    if (len(own), len(other), len(node.output_indices)) != (2, 2, 2) or len({*own, *other}) != 3 or len(set(own)) != 2:
         return None
     (matched,) = set(own) & set(other)
-    if matched in node.out:
+    if matched in node.output_indices:
         return None
-    first = 0 if node.out[0] in own else 1
-    rows, columns = node.letters[first], node.letters[1 - first]
+    first = 0 if node.output_indices[0] in own else 1
+    rows, columns = node.indices[first], node.indices[1 - first]
     return (
-        (first, (rows.index(node.out[0]), rows.index(matched))),
-        (1 - first, (columns.index(matched), columns.index(node.out[1]))),
+        (first, (rows.index(node.output_indices[0]), rows.index(matched))),
+        (1 - first, (columns.index(matched), columns.index(node.output_indices[1]))),
     )
 
 
@@ -228,7 +228,7 @@ def multiplied(device: Device, node: Product, scans: list[Scan]) -> Tiled:
         values = out.values != 0 if dtype.kind == "b" else out.values.astype(dtype, copy=False)
         return without_fill(device, Entries(out.keys, values), fill)
 
-    products, read = products_expected(node.on(scans))[0], entries_expected(left)
+    products, read = estimate_product(node.with_inputs(scans))[0], estimate_nnz(left)
     return Tiled(device, node, [left], compute, max(products / read, 1.0) if read else 1.0)
 
 

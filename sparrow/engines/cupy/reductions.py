@@ -23,10 +23,10 @@ from sparrow.engines.stream.operator import PhysicalOperator, range_slice
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Fold, Moments, State
 from sparrow.plan import Reduce, Scan
-from sparrow.plan.aggregates import Totals
+from sparrow.plan.aggregates import GroupCounts
 from sparrow.runtime import memory
 
-__all__ = ["declines", "reduced", "scalars"]
+__all__ = ["reduced", "scalars", "unsupported_reason"]
 
 _States: TypeAlias = "list[tuple[Any, ...]]"
 
@@ -109,10 +109,10 @@ _STATES: dict[str, Callable[[Device, Reduce, Groups, Any], _States]] = {
 
 
 def _folds(node: Reduce) -> list[Any]:
-    return list(node.meaning.folds.values())
+    return list(node.reduction.folds.values())
 
 
-def declines(node: Reduce) -> str | None:
+def unsupported_reason(node: Reduce) -> str | None:
     """Return why a reduction is not computed on a device, None where it is."""
     name, dtype = node.name, node.operand.schema.dtype
     if name not in _STATES:
@@ -151,7 +151,7 @@ def _found(device: Device, nodes: Sequence[Reduce], entries: Entries) -> _Found:
     shape = node.operand.schema.shape
     if not entries.count:
         return _nothing_of(nodes)
-    groups = Groups(device, regrouped(entries.keys, shape, node.kept))
+    groups = Groups(device, regrouped(entries.keys, shape, node.kept_axes))
     values = groups.ordered(entries.values)
     states = [state for one in nodes for state in _STATES[one.name](device, one, groups, values)]
     moved = tuple(tuple(device.get(array) for array in state) for state in states)
@@ -213,8 +213,8 @@ def _results(nodes: Sequence[Reduce], found: _Found) -> list[NDArray[Any]]:
     out, states = [], list(found.states)
     for node in nodes:
         own = [states.pop(0) for _ in _folds(node)]
-        totals = Totals(found.counts, node.cells, node.meaning.fill, node.stored)
-        out.append(node.meaning.result(own, totals))
+        totals = GroupCounts(found.counts, node.group_size, node.reduction.fill, node.stored)
+        out.append(node.reduction.result(own, totals))
     return out
 
 

@@ -21,7 +21,7 @@ from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.plan import Scan, Step
+from sparrow.plan import Node, Scan
 from sparrow.relations.base import Relation
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -93,7 +93,7 @@ class Tiled(PhysicalOperator):
     def __init__(
         self,
         device: Device,
-        step: Step,
+        step: Node,
         scans: Sequence[Scan],
         compute: Callable[[Tile], Entries],
         weight: float = 1.0,
@@ -210,7 +210,7 @@ def halved(device: Device, work: Callable[[int, int], T], start: int, stop: int,
     return found
 
 
-def lowered(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Scan], steps: list[Step]) -> list[Scan]:
+def lowered(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Scan], steps: list[Node]) -> list[Scan]:
     """Return scans of relations that hold the entries of a plan, computed on the device when they are read.
 
     Parameters
@@ -222,14 +222,14 @@ def lowered(device: Device, builders: dict[type[Any], Builder], scans: Sequence[
     steps
         All steps below, those taken in before those that take them in.
     """
-    uses = Counter(scan.source for step in steps for scan in step.scans if isinstance(scan.source, Step))
+    uses = Counter(scan.source for step in steps for scan in step.scans if isinstance(scan.source, Node))
     cache = Cache(cache_bytes())
-    made: dict[Step, PhysicalOperator] = {}
-    shared: dict[Step, Relation] = {}
+    made: dict[Node, PhysicalOperator] = {}
+    shared: dict[Node, Relation] = {}
 
     def moved(scan: Scan) -> Scan:
         source: Any = scan.source
-        if not isinstance(source, Step):
+        if not isinstance(source, Node):
             return scan
         found = made[source] if scan.view.is_identity and isinstance(made[source], Tiled) else shared[source]
         return Scan(found, scan.view, scan.schema)

@@ -6,7 +6,7 @@ values and views in SQL; ``engine`` runs the queries.
 
 from __future__ import annotations
 
-from sparrow.engines.duckdb.engine import DuckDB, query_of, select
-from sparrow.engines.duckdb.steps import declines
+from sparrow.engines.duckdb.engine import DuckDB, compile_query, register_select
+from sparrow.engines.duckdb.steps import unsupported_reason
 
-__all__ = ["DuckDB", "declines", "query_of", "select"]
+__all__ = ["DuckDB", "compile_query", "register_select", "unsupported_reason"]

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.engines.duckdb.scans import compile_scan
-from sparrow.engines.duckdb.steps import COMPILERS, DECLINED, Query, declines
+from sparrow.engines.duckdb.steps import COMPILERS, DECLINED, Query, unsupported_reason
 from sparrow.engines.duckdb.types import sql_type
-from sparrow.engines.fallback import prepared
+from sparrow.engines.fallback import lower_with_fallback
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.plan import Accumulate, Contract, Map, Node, Reduce, Scan, Step, Weighted
+from sparrow.plan import Accumulate, DenseContraction, Map, MatMulDense, Node, Reduce, Root, Scan
 from sparrow.runtime import duckdb_connection, memory
 from sparrow.runtime.duckdb_connection import quote_name
 from sparrow.runtime.resources import sql_text
@@ -30,7 +30,7 @@ from sparrow.runtime.resources import sql_text
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["DuckDB", "query_of", "select"]
+__all__ = ["DuckDB", "compile_query", "register_select"]
 
 _names = itertools.count()
 
@@ -39,24 +39,24 @@ class DuckDB:
     """Plans as SQL."""
 
     name = "duckdb"
-    deepest: int | None = 40
+    max_depth: int | None = 40
 
     def check(self) -> None:
         """Do nothing: DuckDB is always there."""
 
-    def declines(self, node: Node) -> str | None:
+    def unsupported_reason(self, node: Root) -> str | None:
         """Return why SQL does not give what NumPy does, whatever stands below; None where it does."""
-        if isinstance(node, Contract):
+        if isinstance(node, MatMulDense):
             return _product_declines(node)
-        if isinstance(node, Map) and node.dense:
+        if isinstance(node, Map) and node.is_dense:
             return "SQL gives entries, and this is an array"
-        return declines(node) if isinstance(node, Step) else None
+        return unsupported_reason(node) if isinstance(node, Node) else None
 
     def support(self, kind: type[Any]) -> tuple[str, str]:
         """Return how SQL stands to a kind of node."""
         if kind in DECLINED:
             return DECLINED[kind]
-        partly = kind in COMPILERS or kind is Contract
+        partly = kind in COMPILERS or kind is MatMulDense
         return ("partly", "by types and functions") if partly else ("notimpl", "no compiler")
 
     def entries(self, scan: Scan) -> Block:
@@ -109,7 +109,7 @@ class DuckDB:
             found.append(block.values[0] if block.count else node.schema.fill_value)
         return found
 
-    def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
+    def array(self, node: MatMulDense | DenseContraction | Accumulate | Map) -> Any:
         """Return a product by a join on the contracted coordinate.
 
         Raises
@@ -120,24 +120,24 @@ class DuckDB:
         TooLargeError
             If the dense result would pass the memory limit.
         """
-        reason = self.declines(node)
-        if reason is not None or not isinstance(node, Contract):
+        reason = self.unsupported_reason(node)
+        if reason is not None or not isinstance(node, MatMulDense):
             raise UnsupportedError(f"engine='duckdb': {reason}: use engine='stream'")
         return _matmul(node)
 
-    def manner(self, node: Node) -> str:
+    def describe(self, node: Root) -> str:
         """Return how it runs a node, in a few words for people."""
-        return "join on the contracted coordinate, summed by groups" if isinstance(node, Contract) else ""
+        return "join on the contracted coordinate, summed by groups" if isinstance(node, MatMulDense) else ""
 
 
-def query_of(scan: Scan, prefix: str = "sparrow") -> Query:
+def compile_query(scan: Scan, prefix: str = "sparrow") -> Query:
     """Return the query of any scan: what SQL does not run of its plan is computed and handed over."""
-    return compile_scan(prepared(_ENGINE, [scan])[0], prefix)
+    return compile_scan(lower_with_fallback(_ENGINE, [scan])[0], prefix)
 
 
-def select(scan: Scan, con: duckdb.DuckDBPyConnection) -> str:
+def register_select(scan: Scan, con: duckdb.DuckDBPyConnection) -> str:
     """Return the SELECT of any scan, its tables registered with the connection under names of their own."""
-    return _registered(query_of(scan, f"sparrow:{next(_names)}"), con)
+    return _registered(compile_query(scan, f"sparrow:{next(_names)}"), con)
 
 
 _ENGINE = DuckDB()
@@ -149,7 +149,7 @@ def _registered(query: Query, con: duckdb.DuckDBPyConnection) -> str:
     return query.text
 
 
-def _product_declines(contract: Contract) -> str | None:
+def _product_declines(contract: MatMulDense) -> str | None:
     """Return why no join gives what NumPy's product does."""
     scan, x = contract.operands
     for dtype in (scan.schema.dtype, x.dtype, contract.schema.dtype):
@@ -166,7 +166,7 @@ def _product_declines(contract: Contract) -> str | None:
     return None
 
 
-def _matmul(contract: Contract) -> Any:
+def _matmul(contract: MatMulDense) -> Any:
     """Return the product. Integers are summed in 128 bits and reduced modulo 2^64: overflow gives NumPy's result."""
     scan, x = contract.operands
     result = contract.schema.dtype
@@ -196,7 +196,9 @@ def _join(scan: Scan, x: NDArray[Any], out: NDArray[Any], whole: bool) -> None:
         value = "CAST(value AS HUGEINT)"
     elif scan.schema.dtype != out.dtype:
         value = f"CAST(value AS {sql_type(out.dtype)})"
-    con.execute(f"CREATE TEMP VIEW a AS SELECT {row} AS i, {col} AS j, {value} AS value FROM ({select(scan, con)})")
+    con.execute(
+        f"CREATE TEMP VIEW a AS SELECT {row} AS i, {col} AS j, {value} AS value FROM ({register_select(scan, con)})"
+    )
     at = scan.schema.coordinate_dtype(scan.view.ndim - 1)
     operand: dict[str, NDArray[Any]] = {"j": np.arange(len(x), dtype=at)}
     x = x.astype(np.int8 if x.dtype == bool else x.dtype.newbyteorder("="), copy=False)

@@ -27,7 +27,7 @@ class _Group:
         self.floating = schema.dtype.kind == "f"
         self.fill = schema.fill_value
         self.stored = node.stored
-        self.size = node.cells
+        self.size = node.group_size
         self.options = node.options
 
     @property
@@ -222,6 +222,6 @@ def _given(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _size(node: Reduce) -> float:
     try:
-        return float(node.cells)
+        return float(node.group_size)
     except OverflowError:
         return math.inf

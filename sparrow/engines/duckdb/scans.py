@@ -20,7 +20,7 @@ from sparrow.engines.duckdb.predicate import conditions, positions
 from sparrow.engines.duckdb.steps import Names, Query, compile_step
 from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.sort_orders import scan_order
-from sparrow.plan import Dense, Scan, Step, steps_below
+from sparrow.plan import Dense, Node, Scan, nodes_below
 from sparrow.relations.base import ArrowSource, ParquetSource
 from sparrow.runtime.duckdb_connection import quote_literal, quote_name
 
@@ -38,9 +38,9 @@ def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
     prefix
         What the names of registered tables begin with.
     """
-    steps = steps_below([scan])
+    steps = nodes_below([scan])
     uses = Counter(below.source for step in steps for below in step.scans)
-    common: dict[Step, str] = {}
+    common: dict[Node, str] = {}
     found: list[tuple[str, Query]] = []
     for step in steps:
         if uses[step] > 1:
@@ -56,7 +56,7 @@ def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
     return Query(f"WITH {text} {query.text}", tables | query.tables)
 
 
-def _select(scan: Scan, prefix: str, names: Names, common: Mapping[Step, str]) -> Query:
+def _select(scan: Scan, prefix: str, names: Names, common: Mapping[Node, str]) -> Query:
     """Return the SELECT of some axes of a scan, their columns named; ``common`` steps are tables that there are."""
     view, schema = scan.view, scan.schema
     parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)

@@ -25,22 +25,22 @@ from sparrow.plan import (
     Accumulate,
     Concat,
     Dense,
+    DenseContraction,
     Diagonal,
     Map,
+    Node,
     Product,
     Reduce,
-    Refill,
     Reshape,
     Scan,
     Sort,
-    Step,
     Triangle,
-    Weighted,
+    WithFill,
 )
 from sparrow.runtime import memory
 from sparrow.runtime.duckdb_connection import quote_name
 
-__all__ = ["COMPILERS", "DECLINED", "Names", "Operand", "Query", "compile_step", "declines"]
+__all__ = ["COMPILERS", "DECLINED", "Names", "Operand", "Query", "compile_step", "unsupported_reason"]
 
 Names: TypeAlias = Mapping[int, str]
 """The axes that a SELECT gives, each with its column's name; ``value`` comes last."""
@@ -58,7 +58,7 @@ Operand: TypeAlias = Callable[[Scan | Dense, int, Names], Query]
 """Compiles an operand, by its number, to a SELECT of some of its axes."""
 
 
-def compile_step(node: Step, names: Names, operand: Operand) -> Query:
+def compile_step(node: Node, names: Names, operand: Operand) -> Query:
     """Return the SELECT of a step.
 
     Raises
@@ -82,7 +82,7 @@ def compile_step(node: Step, names: Names, operand: Operand) -> Query:
     return Query(COMPILERS[type(node)](node, names, select), tables)
 
 
-def declines(node: Step) -> str | None:
+def unsupported_reason(node: Node) -> str | None:
     """Return why SQL does not run a step, whatever its operands are made of; None where it does."""
     try:
         compile_step(node, dict(enumerate(node.schema.dims)), lambda of, number, names: Query("", {}))
@@ -212,14 +212,14 @@ def _product(node: Product, names: Names, select: _Select) -> str:
     value = product_sql(node)
     sides, tests = [], []
     place: dict[int, str] = {}
-    for number, (scan, letters) in enumerate(zip((node.left, node.right), node.letters, strict=True)):
+    for number, (scan, letters) in enumerate(zip((node.left, node.right), node.indices, strict=True)):
         side = "ab"[number]
         sides.append(f"({select(scan, number, _columns(range(len(letters))))}) AS {side}")
         for axis, letter in enumerate(letters):
             column = f"{side}.i{axis}"
             tests += [f"{place[letter]} = {column}"] if letter in place else []
             place.setdefault(letter, column)
-    cells = {axis: place[letter] for axis, letter in enumerate(node.out)}
+    cells = {axis: place[letter] for axis, letter in enumerate(node.output_indices)}
     source, mask = f"{sides[0]} JOIN {sides[1]} ON {' AND '.join(tests) or 'true'}", ""
     if node.mask is not None:
         below = select(node.mask, 2, _columns(range(node.schema.ndim)))
@@ -227,7 +227,7 @@ def _product(node: Product, names: Names, select: _Select) -> str:
         mask = f" {'ANTI' if node.complement else 'SEMI'} JOIN ({below}) AS m ON {same}"
     groups = f"GROUP BY {', '.join(cells.values())}" if cells else "HAVING count(*) > 0"
     text = contract_sql(_shown(cells, names, value), source, mask, groups)
-    return text if node.keeps else _kept(text, node.schema)
+    return text if node.keep_fill else _kept(text, node.schema)
 
 
 # -- rearrangements ------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def _diagonal(node: Diagonal, names: Names, select: _Select) -> str:
     return f"SELECT {_shown({0: f'e.i0 - {row}'}, names, 'e.value')} FROM ({below}) AS e WHERE {test}"
 
 
-COMPILERS: dict[type[Step], Callable[[Any, Names, _Select], str]] = {
+COMPILERS: dict[type[Node], Callable[[Any, Names, _Select], str]] = {
     Map: _map,
     Reduce: _reduce,
     Product: _product,
@@ -291,10 +291,10 @@ COMPILERS: dict[type[Step], Callable[[Any, Names, _Select], str]] = {
 }
 """What compiles each kind of step."""
 
-DECLINED: dict[type[Step], tuple[str, str]] = {
+DECLINED: dict[type[Node], tuple[str, str]] = {
     Sort: ("notyet", "lines in order by window functions"),
-    Refill: ("never", "it lists every absent cell"),
+    WithFill: ("never", "it lists every absent cell"),
     Accumulate: ("never", "SQL gives entries, and this is an array"),
-    Weighted: ("never", "SQL gives entries, and this is an array"),
+    DenseContraction: ("never", "SQL gives entries, and this is an array"),
 }
 """Kinds of steps that SQL does not run, each with a mark and why."""

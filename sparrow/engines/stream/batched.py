@@ -19,8 +19,8 @@ from sparrow.core.indexing import Box, View
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds, read_range
 from sparrow.kernels.entries import Block
-from sparrow.plan import Map, Product, Refill, Scan, Step, Triangle, narrowed
-from sparrow.plan.estimates import entries_expected, products_expected
+from sparrow.plan import Map, Node, Product, Scan, Triangle, WithFill, push_index
+from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.relations.base import Chunk
 from sparrow.runtime import memory
 
@@ -34,10 +34,10 @@ _COPIES = 16
 """... and bytes of it that are in memory for each that is kept, which are more than there is to work in."""
 _AT_ONCE = 2
 """Slices of which what they hold is kept: threads are done with one while others begin the next."""
-_SLICED = (Map, Product, Refill, Triangle)
+_SLICED = (Map, Product, WithFill, Triangle)
 
 
-def has_large_slices(step: Step, inputs: Sequence[Scan]) -> bool:
+def has_large_slices(step: Node, inputs: Sequence[Scan]) -> bool:
     """Return whether slices of a step along its leading dimension are long, and steps of their own. Reads no data.
 
     Parameters
@@ -55,16 +55,16 @@ def has_large_slices(step: Step, inputs: Sequence[Scan]) -> bool:
     if isinstance(step, Product):
         if schema.ndim < 3:  # a row of a matrix is no longer than a piece may be, and has nothing to be cut by
             return False
-        rows = max(products_expected(step))
+        rows = max(estimate_product(step))
     else:
-        rows = entries_expected(Scan(step, View.identity(schema.shape), schema))
+        rows = estimate_nnz(Scan(step, View.identity(schema.shape), schema))
     each = rows / schema.shape[0]
     if each < _LONG or each * _COPIES * memory.entry_bytes(schema) < memory.working():
         return False
-    return narrowed(step, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
+    return push_index(step, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
 
 
-def shown(step: Step, scan: Scan) -> PhysicalOperator:
+def shown(step: Node, scan: Scan) -> PhysicalOperator:
     """Return the entries of a step that a scan of another relation shows."""
 
     def begin(first: int, last: int) -> ReadRange:
@@ -100,7 +100,7 @@ class BatchedOp(PhysicalOperator):
 
     is_small = False
 
-    def __init__(self, step: Step, inputs: Sequence[Scan], lower: Callable[[Step], Scan]) -> None:
+    def __init__(self, step: Node, inputs: Sequence[Scan], lower: Callable[[Node], Scan]) -> None:
         self._step, self._lower = step, lower
         self._kept: OrderedDict[int, tuple[Scan, ReadRange]] = OrderedDict()
         self._found: dict[int, list[tuple[_Part, int]]] = {}
@@ -111,7 +111,7 @@ class BatchedOp(PhysicalOperator):
         """Return the scan of a slice and what reads its pieces; the last ones are kept, with what they hold."""
         with self._making:
             if at not in self._kept:
-                found = narrowed(self._step, (at, *(slice(None) for _ in self.schema.shape[1:])))
+                found = push_index(self._step, (at, *(slice(None) for _ in self.schema.shape[1:])))
                 assert found is not None
                 scan = self._lower(found)
                 self._kept[at] = scan, open_cursors([scan], 0, scan.schema.shape[0])[0]

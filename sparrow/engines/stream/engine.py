@@ -15,17 +15,17 @@ from sparrow.engines.stream.reductions import scalars
 from sparrow.engines.stream.sort import accumulated
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.entries import Block
-from sparrow.plan import Accumulate, Contract, Dense, Map, Node, Reduce, Scan, Step, Weighted
+from sparrow.plan import Accumulate, Dense, DenseContraction, Map, MatMulDense, Node, Reduce, Root, Scan
 from sparrow.relations.csr import rows_of
 from sparrow.runtime import settings
 
 __all__ = ["Stream"]
 
 ARRAYS: dict[type[Any], Callable[..., Any]] = {
-    Contract: lambda node, scan: matmul(node.on([scan])),
+    MatMulDense: lambda node, scan: matmul(node.with_inputs([scan])),
     Accumulate: accumulated,
-    Weighted: weighted,
-    Map: lambda node, *scans: evaluate_dense(node.on(scans)),
+    DenseContraction: weighted,
+    Map: lambda node, *scans: evaluate_dense(node.with_inputs(scans)),
 }
 """What computes nodes that are dense by nature, of the node and its scans of relations."""
 
@@ -34,12 +34,12 @@ class Stream:
     """Everything there is, chunk by chunk."""
 
     name = "stream"
-    deepest: int | None = None
+    max_depth: int | None = None
 
     def check(self) -> None:
         """Do nothing: all that it computes with is there."""
 
-    def declines(self, node: Node) -> str | None:
+    def unsupported_reason(self, node: Root) -> str | None:
         """Return None: it takes every node that there is, and names one that there is not."""
         if isinstance(node, Scan | Dense) or self.support(type(node))[0] == "yes":
             return None
@@ -52,7 +52,7 @@ class Stream:
 
     def entries(self, scan: Scan, own: bool = True) -> Block:
         """Return all entries of a scan, canonical, in memory; the caller's to keep and to write to, if ``own``."""
-        return scan_reader.entries(lower([scan])[0] if isinstance(scan.source, Step) else scan, own=own)
+        return scan_reader.entries(lower([scan])[0] if isinstance(scan.source, Node) else scan, own=own)
 
     def blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""
@@ -74,16 +74,18 @@ class Stream:
         """Return reductions over all axes of one scan."""
         return scalars(nodes, *lower(nodes[0].scans))
 
-    def array(self, node: Contract | Weighted | Accumulate | Map) -> Any:
+    def array(self, node: MatMulDense | DenseContraction | Accumulate | Map) -> Any:
         """Return the result of a node that is dense by nature."""
         if type(node) not in ARRAYS:
-            raise UnsupportedError(str(self.declines(node) or f"{type(node).__name__} gives entries, no array"))
+            raise UnsupportedError(
+                str(self.unsupported_reason(node) or f"{type(node).__name__} gives entries, no array")
+            )
         return ARRAYS[type(node)](node, *lower(node.scans))
 
-    def manner(self, node: Node) -> str:
+    def describe(self, node: Root) -> str:
         """Return how it runs a node, in a few words for people; nothing where there is nothing to say."""
         threads = settings.current().threads
-        if isinstance(node, Contract):
+        if isinstance(node, MatMulDense):
             scan = node.operands[0]
             if scan.step is None and rows_of(scan.relation, scan.view) is not None:
                 return f"rows of a persisted matrix, {threads} threads"

@@ -9,14 +9,14 @@ import numpy as np
 from sparrow.core.schema import is_fill
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors
 from sparrow.kernels.entries import Block, put
-from sparrow.plan import Refill, Scan
+from sparrow.plan import Scan, WithFill
 
 __all__ = ["refilled"]
 
 _PIECE_CELLS = 1 << 20
 
 
-def refilled(node: Refill, scan: Scan) -> PhysicalOperator:
+def refilled(node: WithFill, scan: Scan) -> PhysicalOperator:
     """Return the cells of a scan as entries beside the fill of the node."""
     old, schema = scan.schema, node.schema
     shape = schema.shape

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.chain import ChainMatMulOp
 from sparrow.engines.stream.product.dense import matmul
-from sparrow.plan import Contract, Dense, Product, Reduce, Scan
+from sparrow.plan import Dense, MatMulDense, Product, Reduce, Scan
 
 __all__ = ["Marginals", "marginals_of"]
 
@@ -57,7 +57,7 @@ class Marginals:
 
     def _computed(self) -> NDArray[Any]:
         product, dtype = self._product, self._product.schema.dtype
-        first = 1 if self._kept and product.out[self._kept[0]] in product.letters[0] else 0
+        first = 1 if self._kept and product.output_indices[self._kept[0]] in product.indices[0] else 0
         inner = self._summed(first, None)
         if self._kept:
             return self._summed(1 - first, inner)
@@ -66,13 +66,13 @@ class Marginals:
     def _summed(self, which: int, weights: NDArray[Any] | None) -> NDArray[Any]:
         """Return the sums of an operand along its own axis, or along the matched one with weights."""
         product = self._product
-        own = product.letters[which]
-        away = next(k for k, letter in enumerate(own) if (letter in product.out) == (weights is None))
+        own = product.indices[which]
+        away = next(k for k, letter in enumerate(own) if (letter in product.output_indices) == (weights is None))
         scan = self.scans[which]
         if weights is None:
             weights = np.ones(scan.schema.shape[away], product.schema.dtype)
         turned = scan if away == 1 else scan.then(scan.view.permute((1, 0)))
-        found: NDArray[Any] = matmul(Contract(turned, Dense(weights)))
+        found: NDArray[Any] = matmul(MatMulDense(turned, Dense(weights)))
         return found
 
 
@@ -86,16 +86,16 @@ def marginals_of(node: Reduce, scan: Scan) -> Marginals | None:
         return None
     dtype = product.schema.dtype
     alike = dtype == node.schema.dtype and (dtype.kind == "c" or dtype in (np.float32, np.float64, np.int64, np.uint64))
-    if not alike or len(node.kept) > 1 or node.schema.ndim != len(node.kept) or not _of_matrices(product):
+    if not alike or len(node.kept_axes) > 1 or node.schema.ndim != len(node.kept_axes) or not _of_matrices(product):
         return None
     factors = relation.scans if isinstance(relation, ChainMatMulOp) else relation.children
     entries = sum(each.relation.stats(each.view.box()).rows for each in factors)
     sizes = [n for each in factors for n in each.schema.shape]
-    return Marginals(product, factors, node.kept) if max(sizes) <= _SPREAD * entries + _FEW else None
+    return Marginals(product, factors, node.kept_axes) if max(sizes) <= _SPREAD * entries + _FEW else None
 
 
 def _of_matrices(product: Product) -> bool:
     """Return whether rows of one matrix meet columns of another, along one letter."""
-    left, right = map(set, product.letters)
-    lengths = [len(own) for own in (*product.letters, left, right, product.out)]
-    return lengths == [2] * 5 and set(product.out) == left ^ right
+    left, right = map(set, product.indices)
+    lengths = [len(own) for own in (*product.indices, left, right, product.output_indices)]
+    return lengths == [2] * 5 and set(product.output_indices) == left ^ right

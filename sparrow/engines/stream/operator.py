@@ -26,7 +26,7 @@ from sparrow.core.indexing import Box, Range, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.kernels.entries import Block, concatenate
-from sparrow.plan import Scan, Step
+from sparrow.plan import Node, Scan
 from sparrow.relations.base import ArrowSource, Chunk, ScanStats, arrow_table, base_orders
 from sparrow.runtime import memory, settings
 from sparrow.sorting import Aside, Spool
@@ -121,7 +121,7 @@ class PhysicalOperator:
 
     def __init__(
         self,
-        step: Step,
+        step: Node,
         inputs: Sequence[Scan],
         cuts: Callable[[], Sequence[int]],
         evaluate: ReadRange,

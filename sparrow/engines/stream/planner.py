@@ -24,29 +24,29 @@ from sparrow.plan import (
     Concat,
     Diagonal,
     Map,
+    Node,
     Product,
     Reduce,
-    Refill,
     Reshape,
     Scan,
     Sort,
-    Step,
     Triangle,
-    rewritten,
-    steps_below,
+    WithFill,
+    nodes_below,
+    optimize_plan,
 )
 from sparrow.relations.base import MemoryRelation, Relation
 
 __all__ = ["BUILDERS", "lower"]
 
-BUILDERS: dict[type[Step], Callable[..., PhysicalOperator]] = {
+BUILDERS: dict[type[Node], Callable[..., PhysicalOperator]] = {
     Concat: structural.joined,
     Product: multiplied,
     Reshape: structural.reshaped,
     Triangle: structural.triangle,
     Diagonal: structural.diagonal,
     Sort: sort.sorted_lines,
-    Refill: fill.refilled,
+    WithFill: fill.refilled,
 }
 """What computes the entries of each kind of step, of the step and its scans; of ``Map`` and ``Reduce`` several are
 computed in one go, which :class:`_Lowering` sees to."""
@@ -67,18 +67,18 @@ def lower(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
     """
     if len(scans) == 1:
         scan = scans[0]
-        if not isinstance(scan.source, Step):
+        if not isinstance(scan.source, Node):
             return [scan]
         inputs = _inputs_of_one(scan)
         if inputs:
             return [Scan(_whole(scan.source, inputs) or _computed(scan.source, inputs), scan.view, scan.schema)]
-    if not any(isinstance(scan.source, Step) for scan in scans):
+    if not any(isinstance(scan.source, Node) for scan in scans):
         if not share or not scans:
             return list(scans)
-        steps: list[Step] = []
+        steps: list[Node] = []
     else:
-        scans = rewritten(scans)
-        steps = steps_below(scans)
+        scans = optimize_plan(scans)
+        steps = nodes_below(scans)
     return _Lowering(steps, scans, share).scans
 
 
@@ -91,12 +91,12 @@ def _inputs_of_one(scan: Scan) -> Sequence[Scan]:
         return ()
     inputs = scan.source.scans  # type: ignore[union-attr]
     for below in inputs:
-        if isinstance(below.source, Step) or not below.view.size:
+        if isinstance(below.source, Node) or not below.view.size:
             return ()
     return inputs
 
 
-def _computed(step: Step, scans: Sequence[Scan]) -> PhysicalOperator:
+def _computed(step: Node, scans: Sequence[Scan]) -> PhysicalOperator:
     """Return what computes the entries of a step by itself, of scans of relations.
 
     Raises
@@ -115,12 +115,12 @@ def _computed(step: Step, scans: Sequence[Scan]) -> PhysicalOperator:
     raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
 
 
-def _whole(step: Step, scans: Sequence[Scan]) -> BatchedOp | None:
+def _whole(step: Node, scans: Sequence[Scan]) -> BatchedOp | None:
     """Return what computes the entries of a step slice by slice, None where its slices are no longer than pieces."""
     return BatchedOp(step, scans, _alone) if has_large_slices(step, scans) else None
 
 
-def _alone(step: Step) -> Scan:
+def _alone(step: Node) -> Scan:
     """Return the scan of a relation that has the entries of a step."""
     (found,) = lower([Scan(step, View.identity(step.schema.shape), step.schema)])
     return found if found.view.is_identity else Scan(shown(step, found), View.identity(step.schema.shape), step.schema)
@@ -129,7 +129,7 @@ def _alone(step: Step) -> Scan:
 class _Lowering:
     """Relations for the steps of a plan."""
 
-    def __init__(self, steps: list[Step], roots: Sequence[Scan], share: bool) -> None:
+    def __init__(self, steps: list[Node], roots: Sequence[Scan], share: bool) -> None:
         self._made: dict[Hashable, Relation] = {}
         self._depth: dict[Hashable, int] = {}
         programs = fuse_maps(steps, roots)
@@ -163,7 +163,7 @@ class _Lowering:
                 self._keep(step, _computed(step, reads), below)
         self.scans = self._on(roots)
 
-    def _keep(self, step: Step, computed: PhysicalOperator, below: Sequence[Scan]) -> None:
+    def _keep(self, step: Node, computed: PhysicalOperator, below: Sequence[Scan]) -> None:
         depth = 1 + max((self._depth.get(scan.source.token, 0) for scan in below), default=0)
         relation: Relation = computed
         if depth > _DEEPEST:

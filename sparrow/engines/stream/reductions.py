@@ -20,15 +20,15 @@ from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, holding
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Best, Fold, Running
-from sparrow.plan import Reduce, Scan, Step
-from sparrow.plan.aggregates import Totals
+from sparrow.plan import Node, Reduce, Scan
+from sparrow.plan.aggregates import GroupCounts
 
 __all__ = ["FusedReductions", "group_by_scan", "reduced_cells", "scalars"]
 
 _Array: TypeAlias = NDArray[Any]
 
 _lock = threading.Lock()
-_kept: WeakKeyDictionary[Step, tuple[FusedReductions, int]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Node, tuple[FusedReductions, int]] = WeakKeyDictionary()
 """The groups of reductions, for as long as these are there: computing a result again reads nothing."""
 
 
@@ -44,7 +44,7 @@ class FusedReductions:
     """
 
     def __init__(self, nodes: Sequence[Reduce], scan: Scan) -> None:
-        self._meanings = [node.meaning for node in nodes]
+        self._meanings = [node.reduction for node in nodes]
         folds: dict[str, Fold] = {}
         for meaning in self._meanings:
             folds.update(meaning.folds)
@@ -55,7 +55,7 @@ class FusedReductions:
             or any(node.stored for node in nodes)
         )
         self._slots = {key: k for k, key in enumerate(folds)}
-        kept = nodes[0].kept
+        kept = nodes[0].kept_axes
         self._scan = scan
         self.grouping = GroupBy(scan, kept, list(folds.values()), counted, nodes[0].axes[:1] == kept[:1])
 
@@ -99,7 +99,7 @@ class FusedReductions:
     def _answered(self, number: int, node: Reduce, groups: GroupState, size: int) -> _Array:
         """Return the results of the groups that have entries, of ``size`` in all."""
         meaning = self._meanings[number]
-        totals = Totals(groups.counts, node.cells, meaning.fill, node.stored)
+        totals = GroupCounts(groups.counts, node.group_size, meaning.fill, node.stored)
         values = meaning.result([groups.states[self._slots[key]] for key in meaning.folds], totals)
         lacks = len(values) < size and node.schema.fill_value < 0
         if meaning.nowhere and not node.stored and (lacks or (values < 0).any()):
@@ -107,13 +107,13 @@ class FusedReductions:
         return values
 
 
-def group_by_scan(steps: Iterable[Step]) -> list[list[Reduce]]:
+def group_by_scan(steps: Iterable[Node]) -> list[list[Reduce]]:
     """Return the reductions among steps in groups that one scan computes, adding up in the same order as alone."""
     groups: dict[Hashable, list[Reduce]] = defaultdict(list)
     for step in steps:
         if isinstance(step, Reduce):
             scan = step.operand
-            folds = step.meaning.folds.values()
+            folds = step.reduction.folds.values()
             way = all(fold.scatters for fold in folds), any(fold.needs_positions for fold in folds)
             groups[scan.source.token, scan.view, step.axes, str(step.options.get("dtype")), way].append(step)
     return list(groups.values())

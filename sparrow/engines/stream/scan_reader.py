@@ -18,7 +18,7 @@ from sparrow.core.indexing import Box, Listed, Range, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.kernels.entries import LONG_ROWS, Block, Heads, RowBlock, canonical, in_order
 from sparrow.plan import Scan
-from sparrow.plan.estimates import outer_entries
+from sparrow.plan.estimates import outer_nnz
 from sparrow.relations.base import Chunk, MemoryRelation, Relation, Stretches
 from sparrow.runtime import buffer_pool, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -160,7 +160,7 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
     """
     if not own and room is None and isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
         return scan.relation.block
-    known = outer_entries(scan.relation.token)
+    known = outer_nnz(scan.relation.token)
     if known is not None and scan.view.is_identity:  # who has no room for them need not wait for that to show
         memory.check(known * memory.entry_bytes(scan.schema), lambda: _told(scan), _REMEDY)
     block = read_small(scan)

@@ -24,7 +24,7 @@ from sparrow.engines.stream.operator import (
     read_range,
 )
 from sparrow.kernels.entries import Block, canonical
-from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, starts_of
+from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, concat_offsets
 from sparrow.relations.base import Chunk
 
 __all__ = ["diagonal", "joined", "reshaped", "triangle"]
@@ -37,7 +37,7 @@ def joined(node: Concat, *scans: Scan) -> PhysicalOperator:
     """Return scans joined along an axis."""
     axis, schema = node.axis, node.schema
     shape, dtype = schema.shape, schema.dtype
-    starts = starts_of(node)
+    starts = concat_offsets(node)
 
     def joined_at(offsets: Sequence[int], blocks: Sequence[Block]) -> Block:
         coords: list[Sequence[NDArray[Any]]] = list(zip(*[block.coords for block in blocks], strict=True))

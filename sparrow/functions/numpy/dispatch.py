@@ -94,7 +94,7 @@ from sparrow.functions.views import (
     swapaxes,
     unstack,
 )
-from sparrow.plan import Axis, resolved_axis
+from sparrow.plan import Axis, normalize_axis
 from sparrow.tensor import Tensor
 from sparrow.tensor.ufuncs import NUMPY_FUNCTIONS, write_out
 
@@ -222,7 +222,7 @@ def _size(a: Tensor, axis: int | tuple[int, ...] | None = None) -> int:
     if axis is None:
         return a.size
     axes = axis if isinstance(axis, tuple) else (axis,)
-    return math.prod(a.shape[resolved_axis(one, a.ndim)] for one in axes)
+    return math.prod(a.shape[normalize_axis(one, a.ndim)] for one in axes)
 
 
 def _on_dtypes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -355,8 +355,8 @@ def _extract(condition: Any, arr: Any) -> Any:
 
 
 def _rollaxis(a: Tensor, axis: int, start: int = 0) -> Tensor:
-    at = resolved_axis(axis, a.ndim)
-    to = a.ndim if start == a.ndim else resolved_axis(start, a.ndim)
+    at = normalize_axis(axis, a.ndim)
+    to = a.ndim if start == a.ndim else normalize_axis(start, a.ndim)
     return moveaxis(a, at, to - (at < to))
 
 
@@ -372,7 +372,7 @@ def _take(a: Tensor, indices: Any, axis: int | None = None, mode: Literal["raise
         return take(a, indices, axis)
     if mode not in ("clip", "wrap"):
         raise InvalidValueError(f"mode must be 'raise', 'clip' or 'wrap', got {mode!r}")
-    size = a.size if axis is None else a.shape[resolved_axis(axis, a.ndim)]
+    size = a.size if axis is None else a.shape[normalize_axis(axis, a.ndim)]
     places = np.asarray(indices)
     if places.size and not size:
         raise IndexingError("np.take: cannot take elements from an axis of size 0")
@@ -434,7 +434,7 @@ def _norm(tensor: Any, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
             f"norm: ord of a matrix must be 'fro', 1, -1, inf, -inf, 2, -2 or 'nuc', got {ord!r}; A.norm(ord) is the "
             "norm of all elements as one vector"
         )
-    rows, columns = (resolved_axis(k, tensor.ndim) for k in axes)
+    rows, columns = (normalize_axis(k, tensor.ndim) for k in axes)
     inner, outer = (rows, columns) if abs(ord) == 1 else (columns, rows)
     values = tensor if tensor.dtype.kind in "fc" else tensor.astype(np.float64)
     sums = abs(values).sum(inner, keepdims=True)

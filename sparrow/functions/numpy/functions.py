@@ -22,7 +22,7 @@ from sparrow.functions.searching import where
 from sparrow.functions.sets import unique_counts
 from sparrow.functions.sorting import sort
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, moveaxis, swapaxes
-from sparrow.plan import resolved_axis
+from sparrow.plan import normalize_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
@@ -83,7 +83,7 @@ def array_split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 
     """Return views that cut a tensor into parts that are nearly equal, or before positions."""
     tensor = as_tensor(ary)
     if isinstance(indices_or_sections, int | np.integer):
-        parts, size = int(indices_or_sections), tensor.shape[resolved_axis(axis, tensor.ndim)]
+        parts, size = int(indices_or_sections), tensor.shape[normalize_axis(axis, tensor.ndim)]
         if parts < 1:
             raise InvalidValueError(f"a tensor cannot be cut into {parts} parts")
         least, longer = divmod(size, parts)
@@ -153,7 +153,7 @@ def _widened(tensor: Tensor, ndim: int) -> Tensor:
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
     """Return the slices of an axis, or the cells, but those at some positions: a view through a list."""
     tensor = as_tensor(arr)
-    at = 0 if axis is None else resolved_axis(axis, tensor.ndim)
+    at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
     memory.check(17 * lines.shape[at], f"a list out of {lines.shape[at]} positions", "join views of what stays")
     view: Tensor = lines[(*(slice(None),) * at, np.delete(np.arange(lines.shape[at]), obj), ...)]
@@ -173,7 +173,7 @@ def fliplr(m: Any) -> Tensor:
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
     """Return the view turned by ``k`` times 90 degrees in the plane of two axes, from the first towards the second."""
     tensor = as_tensor(m)
-    one, other = (resolved_axis(axis, tensor.ndim) for axis in axes)
+    one, other = (normalize_axis(axis, tensor.ndim) for axis in axes)
     if one == other:
         raise ShapeError(f"axes={tuple(axes)} must be two different axes")
     turns = as_integer(k, "k") % 4
@@ -350,7 +350,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     if shares.shape != tensor.shape:
         if axis is None:
             raise UnsupportedError(f"weights of shape {shares.shape} for cells of shape {tensor.shape}: say axis=")
-        along = [resolved_axis(one, tensor.ndim) for one in (axis if isinstance(axis, tuple) else (axis,))]
+        along = [normalize_axis(one, tensor.ndim) for one in (axis if isinstance(axis, tuple) else (axis,))]
         if shares.shape != tuple(tensor.shape[one] for one in along):
             raise ShapeError(f"weights of shape {shares.shape} do not fit axes {along} of shape {tensor.shape}")
         shares = shares.transpose(np.argsort(along).tolist())
@@ -388,7 +388,7 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     if held.ndim != 1:
         raise ShapeError(f"a condition is a vector, got shape {held.shape}")
     places = nonzero(held)[0] if isinstance(held, Tensor) else np.flatnonzero(held)
-    at = 0 if axis is None else resolved_axis(axis, tensor.ndim)
+    at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
     return lines[(*(slice(None),) * at, places, ...)]
 
@@ -477,7 +477,7 @@ def _lines(tensor: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
     if tensor.dtype.kind in "bc":
         raise UnsupportedError(f"cells of {tensor.dtype} have no quantiles")
     given = range(tensor.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
-    gone = [resolved_axis(one, tensor.ndim) for one in given]
+    gone = [normalize_axis(one, tensor.ndim) for one in given]
     moved = moveaxis(tensor, gone, range(tensor.ndim - len(gone), tensor.ndim))
     lines = reshape(moved, (*moved.shape[: tensor.ndim - len(gone)], math.prod(tensor.shape[one] for one in gone)))
     if not lines.shape[-1]:

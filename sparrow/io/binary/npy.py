@@ -232,7 +232,7 @@ class NpyWriter(Writer):
                 return tensor.nnz
             room = tuning().npy_block_bytes // dtype.itemsize
             cells = np.full(min(room, count), fill, dtype)
-            for block in engines.sorted_blocks(tensor.__sparrow_scan__()):
+            for block in engines.iter_sorted_blocks(tensor.__sparrow_scan__()):
                 at = np.ravel_multi_index(tuple(column.astype(np.int64) for column in block.coords), shape)
                 start = 0
                 while start < len(at):

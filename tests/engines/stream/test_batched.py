@@ -178,4 +178,4 @@ def test_a_shared_step_is_read_by_slices(tmp_path: Path) -> None:
     dense = A.to_numpy() + A.to_numpy()[::-1]
     assert found[2].count == np.count_nonzero(dense)
     np.testing.assert_allclose(found[1].values, dense.sum(axis=(1, 2)))
-    np.testing.assert_allclose(engines.entries(both.__sparrow_scan__()).values, dense[dense != 0])
+    np.testing.assert_allclose(engines.evaluate(both.__sparrow_scan__()).values, dense[dense != 0])

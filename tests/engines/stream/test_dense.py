@@ -17,7 +17,7 @@ from sparrow.core.schema import Schema
 from sparrow.engines.stream.product import dense as products
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.kernels.entries import Block
-from sparrow.plan import Contract, Dense
+from sparrow.plan import Dense, MatMulDense
 from sparrow.relations.base import MemoryRelation, Relation
 from sparrow.runtime.settings import config
 from tests.engines.helpers import at, memory, random_array, scan_of, stored
@@ -27,7 +27,7 @@ ALL = [*REAL, "float16", "complex64", "complex128"]
 
 
 def product(relation: Relation, x: Any, engine: str = "stream") -> Any:
-    return engines.array(Contract(scan_of(relation), Dense(np.asarray(x))), engine)
+    return engines.evaluate_dense(MatMulDense(scan_of(relation), Dense(np.asarray(x))), engine)
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
@@ -85,7 +85,7 @@ def test_sql_refuses_what_it_cannot_reproduce() -> None:
     """The engine does; a call that names it has such products streamed, as any step that an engine declines."""
 
     def product(relation: Relation, x: Any, engine: str) -> Any:
-        return engines.engine_for(engine).array(Contract(scan_of(relation), Dense(np.asarray(x))))
+        return engines.engine_for(engine).array(MatMulDense(scan_of(relation), Dense(np.asarray(x))))
 
     ints = memory(np.full((2, 4), 2**60))
     with pytest.raises(UnsupportedError, match="engine='stream'"):
@@ -97,8 +97,8 @@ def test_sql_refuses_what_it_cannot_reproduce() -> None:
             product(memory(np.ones((2, 4), "float32")), np.ones(4, dtype), "duckdb")
     with pytest.raises(UnsupportedError, match=r"absent cells are 2\.0.*engine='stream'"):
         product(memory(np.ones((2, 4)), fill_value=2.0), np.ones(4), "duckdb")
-    filled = Contract(scan_of(memory(np.ones((2, 4)), fill_value=2.0)), Dense(np.ones(4)))
-    assert engines.array(filled, "duckdb").tolist() == [4.0, 4.0]
+    filled = MatMulDense(scan_of(memory(np.ones((2, 4)), fill_value=2.0)), Dense(np.ones(4)))
+    assert engines.evaluate_dense(filled, "duckdb").tolist() == [4.0, 4.0]
     assert "engine      stream: a join multiplies stored entries only" in engines.explain(filled, engine="duckdb")
 
 
@@ -124,7 +124,9 @@ def test_absent_cells_of_another_fill_count(dtype: str) -> None:
             product(memory(dense, fill_value=fill), x), expected, rtol=1e-2 if dtype == "float16" else 1e-12
         )
     np.testing.assert_allclose(
-        engines.array(Contract(at(memory(dense, fill_value=fill), slice(3, 3)), Dense(numbers((8,), dtype)))),
+        engines.evaluate_dense(
+            MatMulDense(at(memory(dense, fill_value=fill), slice(3, 3)), Dense(numbers((8,), dtype)))
+        ),
         np.zeros(0, dtype),
     )
 
@@ -161,23 +163,25 @@ def test_vectors(engine: str) -> None:
     assert type(found) is np.float64
     X = np.arange(8.0).reshape(4, 2)
     np.testing.assert_array_equal(product(memory(dense), X, engine), dense @ X)
-    np.testing.assert_array_equal(engines.array(Contract(Dense(X.T), scan_of(memory(dense))), engine), X.T @ dense)
+    np.testing.assert_array_equal(
+        engines.evaluate_dense(MatMulDense(Dense(X.T), scan_of(memory(dense))), engine), X.T @ dense
+    )
 
 
 def test_shapes_that_do_not_fit() -> None:
     scan = scan_of(memory(np.ones((3, 4)), dims=("src", "dst")))
     with pytest.raises(ShapeError, match=r"\(3, 4\) and \(5,\) do not fit: dimension 1 \('dst', size 4\) of the left"):
-        Contract(scan, Dense(np.ones(5)))
+        MatMulDense(scan, Dense(np.ones(5)))
     with pytest.raises(ShapeError, match=r"\(2, 4\) and \(3, 4\).*dimension 0 \('src', size 3\) of the right"):
-        Contract(Dense(np.ones((2, 4))), scan)
+        MatMulDense(Dense(np.ones((2, 4))), scan)
     with pytest.raises(ShapeError, match="no dimensions"):
-        Contract(scan, Dense(np.array(2.0)))
+        MatMulDense(scan, Dense(np.array(2.0)))
     with pytest.raises(UnsupportedError, match="one or two dimensions"):
-        Contract(scan, Dense(np.ones((2, 4, 3))))
+        MatMulDense(scan, Dense(np.ones((2, 4, 3))))
     with pytest.raises(UnsupportedError, match="one or two dimensions"):
-        Contract(scan_of(memory(np.ones((2, 3, 4)))), Dense(np.ones(4)))
+        MatMulDense(scan_of(memory(np.ones((2, 3, 4)))), Dense(np.ones(4)))
     with pytest.raises(UnsupportedError, match="one tensor and one dense"):
-        Contract(scan, scan)
+        MatMulDense(scan, scan)
     with pytest.raises(UnsupportedError, match="object"):
         Dense(np.array([None, "a"]))
     with pytest.raises(UnsupportedError, match="cast"):
@@ -189,7 +193,9 @@ def test_results_beyond_the_memory_limit(engine: str) -> None:
     relation = MemoryRelation(Schema((2**40, 4)), Block((np.array([2**39]), np.array([1])), np.array([2.0])))
     with pytest.raises(TooLargeError, match=rf"{2**43} bytes.*memory_limit"):
         product(relation, np.ones(4), engine)
-    assert engines.array(Contract(at(relation, slice(2**39, 2**39 + 2)), Dense(np.ones(4))), engine).tolist() == [2, 0]
+    assert engines.evaluate_dense(
+        MatMulDense(at(relation, slice(2**39, 2**39 + 2)), Dense(np.ones(4))), engine
+    ).tolist() == [2, 0]
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +224,7 @@ def test_infinities_that_meet_at_the_border_of_chunks_warn_nobody(
     dense[0, 0], dense[0, -1] = np.inf, -np.inf
     relation = stored(tmp_path / "A", dense)
     for x in (np.ones(20), np.ones((20, 2))):
-        assert np.isnan(engines.array(Contract(scan_of(relation), Dense(x)))).all()
+        assert np.isnan(engines.evaluate_dense(MatMulDense(scan_of(relation), Dense(x)))).all()
 
 
 @pytest.mark.parametrize(
@@ -249,11 +255,11 @@ def test_same_bits_on_any_number_of_threads(
             view = View.identity(graph.shape).then(key).permute(order)
             expected = graph[key].transpose(order)
             x = np.random.default_rng(2).standard_normal((expected.shape[1], *(() if columns is None else (columns,))))
-            contract = Contract(scan_of(relation, view), Dense(x))
+            contract = MatMulDense(scan_of(relation, view), Dense(x))
             results = []
             for threads in (1, 2, 3, 3):
                 with config(threads=threads):
-                    results.append(engines.array(contract).tobytes())
+                    results.append(engines.evaluate_dense(contract).tobytes())
             assert len(set(results)) == 1
             found = np.frombuffer(results[0]).reshape(expected.shape[0], *x.shape[1:])
             np.testing.assert_allclose(found, expected @ x, rtol=1e-11, atol=1e-13)
@@ -271,7 +277,7 @@ def test_agrees_with_scipy_across_many_chunks() -> None:
         np.testing.assert_allclose(product(relation, x[:, 0], engine), matrix @ x[:, 0], rtol=1e-12)
     tall = scan_of(relation, View.identity(matrix.shape).permute((1, 0)))
     y = np.random.default_rng(1).random(3000)
-    np.testing.assert_allclose(engines.array(Contract(tall, Dense(y))), matrix.T @ y, rtol=1e-12)
+    np.testing.assert_allclose(engines.evaluate_dense(MatMulDense(tall, Dense(y))), matrix.T @ y, rtol=1e-12)
 
 
 def test_operands_in_any_layout() -> None:
@@ -291,7 +297,11 @@ def test_a_damaged_file_does_not_write_outside() -> None:
     for x in (np.ones(3), np.ones((3, 8))):
         assert product(relation, x).reshape(2, -1)[:, 0].tolist() == [1.0, 0.0]
         flipped = scan_of(relation, View.identity((2, 3)).permute((1, 0)))
-        assert engines.array(Contract(flipped, Dense(x[:2]))).reshape(3, -1)[:, 0].tolist() == [0.0, 1.0, 0.0]
+        assert engines.evaluate_dense(MatMulDense(flipped, Dense(x[:2]))).reshape(3, -1)[:, 0].tolist() == [
+            0.0,
+            1.0,
+            0.0,
+        ]
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32", "float64", "complex128"])
@@ -313,7 +323,7 @@ def test_few_products_have_the_bits_of_the_loops(
             for few in (0, 1 << 20):
                 monkeypatch.setattr(products, "_FEW", few)
                 monkeypatch.setattr(products, "_FEW_AT_FIRST", few)
-                found.append(engines.array(Contract(scan_of(relation, seen), Dense(x)), "stream"))
+                found.append(engines.evaluate_dense(MatMulDense(scan_of(relation, seen), Dense(x)), "stream"))
             assert np.asarray(found[0]).tobytes() == np.asarray(found[1]).tobytes()
             np.testing.assert_allclose(found[0], cells @ x, rtol=1e-3, atol=1e-3)
 

@@ -23,7 +23,7 @@ from sparrow.engines.stream import scan_reader as stream
 from sparrow.errors import StorageError
 from sparrow.kernels.entries import Block
 from sparrow.kernels.folds import Best, Running
-from sparrow.plan import Step, map_cells
+from sparrow.plan import Node, make_map
 from sparrow.relations.base import Relation
 from sparrow.runtime import progress, settings
 from tests.engines.helpers import (
@@ -61,8 +61,8 @@ def relation(request: pytest.FixtureRequest, folder: Path) -> tuple[Relation, ND
     return (memory(dense) if request.param == "memory" else stored(folder / "A.sparrow", dense)), dense
 
 
-def dense_of(found: Step) -> NDArray[Any]:
-    return to_dense(engines.entries(scan_of(found)), found.schema)
+def dense_of(found: Node) -> NDArray[Any]:
+    return to_dense(engines.evaluate(scan_of(found)), found.schema)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8", "complex64"])
@@ -95,9 +95,9 @@ def test_a_function_of_one_goes_chunk_by_chunk(
     relation: tuple[Relation, NDArray[Any]], key: tuple[Any, ...], outer: tuple[Any, ...]
 ) -> None:
     scan, dense = at(relation[0], *key), relation[1][key]
-    found = map_cells(np.negative, [scan])
+    found = make_map(np.negative, [scan])
     shown = scan_of(found, View.identity(found.schema.shape).then(outer))
-    np.testing.assert_array_equal(to_dense(engines.entries(shown), shown.schema), -dense[outer])
+    np.testing.assert_array_equal(to_dense(engines.evaluate(shown), shown.schema), -dense[outer])
     for chunk in computed(found).chunks(Box.everything(dense.shape)):
         block = computed(found).read(chunk)
         for low, column, high in zip(chunk.low, block.coords, chunk.high, strict=True):
@@ -109,9 +109,9 @@ def test_a_function_of_one_goes_chunk_by_chunk(
 def test_a_function_of_one_decodes_the_row_groups_of_its_box(folder: Path) -> None:
     dense = random_array((40, 9), seed=2)
     counting: Any = Counting(stored(folder / "box.sparrow", dense))
-    found = map_cells(np.multiply, [scan_of(counting), 3])
+    found = make_map(np.multiply, [scan_of(counting), 3])
     view = View.identity(dense.shape).then((slice(30, 33),))
-    block = engines.entries(scan_of(found, view))
+    block = engines.evaluate(scan_of(found, view))
     np.testing.assert_array_equal(to_dense(block, scan_of(found, view).schema), 3 * dense[30:33])
     assert counting.reads == len(counting.chunks(view.box())) < len(counting.chunks(Box.everything(dense.shape)))
     assert computed(found).stats(view.box()).rows < computed(found).stats(Box.everything(dense.shape)).rows
@@ -125,7 +125,7 @@ def test_functions_of_two_read_each_chunk_once(folder: Path, monkeypatch: pytest
         Counting(stored(folder / f"{name}-{rows}.sparrow", side)) for name, side in (("one", one), ("two", two))
     ]
     with settings.config(threads=3):
-        found = map_cells(np.subtract, [scan_of(side) for side in sides])
+        found = make_map(np.subtract, [scan_of(side) for side in sides])
         np.testing.assert_array_equal(dense_of(found), one - two)
     assert [side.reads for side in sides] == [len(side.chunks(Box.everything(one.shape))) for side in sides]
 
@@ -173,11 +173,11 @@ def test_what_comes_in_another_order_is_sorted_once(folder: Path, where: str, mo
     dense = random_array((20, 20), seed=5)
     counting: Any = Counting(stored(folder / f"turned-{where}.sparrow", dense))
     scan = scan_of(counting)
-    found = map_cells(np.add, [scan, scan.transposed()])
+    found = make_map(np.add, [scan, scan.transposed()])
     np.testing.assert_array_equal(dense_of(found), dense + dense.T)
     assert counting.reads == 2 * len(counting.chunks(Box.everything(dense.shape)))
     part = scan_of(found, View.identity(dense.shape).then((slice(7, 9),)))
-    np.testing.assert_array_equal(to_dense(engines.entries(part), part.schema), (dense + dense.T)[7:9])
+    np.testing.assert_array_equal(to_dense(engines.evaluate(part), part.schema), (dense + dense.T)[7:9])
 
 
 @pytest.mark.parametrize("where", ["memory", "disk"])
@@ -268,7 +268,7 @@ def test_pieces_are_no_larger_for_entries_that_are_repeated(
 ) -> None:
     monkeypatch.setattr(derived, "_PIECE_ROWS", 100)
     one, two = np.ones((60, 50, 1)), random_array((*shape, 20), seed=10)
-    found = map_cells(np.add, [scan_of(memory(one, 1.0)), scan_of(memory(two))])
+    found = make_map(np.add, [scan_of(memory(one, 1.0)), scan_of(memory(two))])
     np.testing.assert_array_equal(dense_of(found), one + two)
     assert (
         max(computed(found).read(chunk).count for chunk in computed(found).chunks(Box.everything((60, 50, 20)))) <= 1000
@@ -298,7 +298,7 @@ def test_an_error_in_a_piece_reaches_the_caller(folder: Path) -> None:
 
     dense = random_array((8, 9), seed=6)
     failing: Any = Failing(memory(dense))
-    found = map_cells(np.add, [scan_of(failing), scan_of(memory(dense))])
+    found = make_map(np.add, [scan_of(failing), scan_of(memory(dense))])
     with pytest.raises(OSError, match="the disk is gone"):
         dense_of(found)
 
@@ -352,9 +352,9 @@ def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_scan_through_a_view_of_a_function_keeps_its_places() -> None:
     dense = random_array((6, 7, 8), seed=9)
-    found = map_cells(np.absolute, [at(memory(dense), slice(1, 5), 2)])
+    found = make_map(np.absolute, [at(memory(dense), slice(1, 5), 2)])
     view = View.identity(found.schema.shape).then((slice(2, None), slice(None, None, 3))).permute((1, 0))
-    block = engines.entries(scan_of(found, view))
+    block = engines.evaluate(scan_of(found, view))
     np.testing.assert_array_equal(to_dense(block, found.schema.through(view)), np.abs(dense)[1:5, 2][2:, ::3].T)
 
 

@@ -14,7 +14,7 @@ import sparrow as sp
 from sparrow import engines
 from sparrow.engines.stream.product import weighted as loops
 from sparrow.errors import TooLargeError
-from sparrow.plan import weighted
+from sparrow.plan import make_dense_contraction
 from sparrow.runtime import settings
 from tests.engines.helpers import at, memory, random_array, scan_of, stored
 
@@ -36,7 +36,7 @@ def parts(subscripts: str, dtype: Any = np.float64) -> tuple[list[tuple[int, ...
 
 def node_of(subscripts: str, scan: Any, arrays: Any) -> Any:
     letters, out, _ = parts(subscripts)
-    node = weighted(scan, letters[0], arrays, letters[1:], out)
+    node = make_dense_contraction(scan, letters[0], arrays, letters[1:], out)
     assert node is not None
     return node
 
@@ -44,7 +44,7 @@ def node_of(subscripts: str, scan: Any, arrays: Any) -> Any:
 @pytest.mark.parametrize("subscripts", CASES)
 def test_every_engine_gives_numpys_sums(subscripts: str, engine: str) -> None:
     _, _, (dense, *arrays) = parts(subscripts)
-    found = engines.array(node_of(subscripts, scan_of(memory(dense)), arrays), engine)
+    found = engines.evaluate_dense(node_of(subscripts, scan_of(memory(dense)), arrays), engine)
     wanted = np.einsum(subscripts, dense, *arrays)
     assert np.asarray(found).dtype == wanted.dtype
     np.testing.assert_array_equal(found, wanted)
@@ -68,7 +68,7 @@ def test_loops_over_files_in_every_order(
         wanted = np.einsum(subscripts, seen, *others)
         for threads in (1, 2):
             with sp.config(threads=threads):
-                np.testing.assert_array_equal(engines.array(node, "stream"), wanted)
+                np.testing.assert_array_equal(engines.evaluate_dense(node, "stream"), wanted)
 
 
 @given(st.data())
@@ -101,7 +101,7 @@ def test_infinities_that_meet_at_the_border_of_chunks_warn_nobody(
     dense = np.ones((1, 20))
     dense[0, 0], dense[0, -1] = np.inf, -np.inf
     node = node_of("ij,j->i", scan_of(stored(tmp_path / "A", dense)), [np.ones(20)])
-    assert np.isnan(engines.array(node, "stream")).all()
+    assert np.isnan(engines.evaluate_dense(node, "stream")).all()
 
 
 def test_an_expression_is_read_piece_by_piece() -> None:
@@ -150,9 +150,12 @@ def test_letters_of_one_array_alone_are_summed_before() -> None:
     found = sp.einsum("ij,jk->i", sp.asarray(A), B)
     wanted = np.einsum("ij,jk->i", A, B)
     assert (found.dtype, found.tolist()) == (wanted.dtype, wanted.tolist())
-    node = weighted(scan_of(memory(A)), (0, 1), [B], [(1, 2)], (0,))
+    node = make_dense_contraction(scan_of(memory(A)), (0, 1), [B], [(1, 2)], (0,))
     assert node is not None
-    assert (node.array_kept, node.arrays[0].array.shape) == (((1,),), (2, 3))  # when it runs, not when it is planned
+    assert (node.surviving_array_indices, node.arrays[0].array.shape) == (
+        ((1,),),
+        (2, 3),
+    )  # when it runs, not when it is planned
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0, 1 << 12]))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
-from sparrow.plan import Dense, Map, Scan, Step, called, function_name
+from sparrow.plan import Dense, Map, Node, Scan, apply_function, function_name
 
 __all__ = ["FusedKernel", "fuse_maps"]
 
@@ -102,7 +102,7 @@ class FusedKernel:
             )  # fmt: skip
             plain.append((node, arguments, tuple(slot for slot, _ in annihilating)))
         self.required = tuple(number in needs[-1] for number in range(len(self.scans)))
-        self.dense = any(isinstance(argument, np.ndarray) for _, arguments, _ in plain for argument in arguments)
+        self.is_dense = any(isinstance(argument, np.ndarray) for _, arguments, _ in plain for argument in arguments)
         drops: list[list[int]] = [[] for _ in calls]
         for number, end in enumerate(last[:-1]):
             drops[end].append(number)
@@ -136,7 +136,7 @@ class FusedKernel:
         final = len(self._calls) - 1
         for k, call in enumerate(self._calls):
             dtype = call.node.schema.dtype
-            found = np.asarray(called(call.node.function, *map(value, call.arguments)))
+            found = np.asarray(apply_function(call.node.function, *map(value, call.arguments)))
             found = found.astype(dtype, copy=False) if found.ndim else np.full(size, found, dtype)
             for guard in call.guards:
                 found = np.where(value(guard) == 0, dtype.type(0), found)
@@ -151,7 +151,7 @@ class FusedKernel:
         return out
 
 
-def fuse_maps(steps: Sequence[Step], roots: Sequence[Scan]) -> dict[Map, list[Map]]:
+def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Map]]:
     """Return for each function of cells that is computed by itself the calls of its program, itself the last.
 
     Parameters
@@ -161,16 +161,16 @@ def fuse_maps(steps: Sequence[Step], roots: Sequence[Scan]) -> dict[Map, list[Ma
     roots
         What is wanted of them.
     """
-    users: dict[Step, list[Step | None]] = {step: [] for step in steps}
+    users: dict[Node, list[Node | None]] = {step: [] for step in steps}
     for step in steps:
         for scan in step.scans:
-            if isinstance(scan.source, Step):
+            if isinstance(scan.source, Node):
                 users[scan.source].append(step)
     for scan in roots:
-        if isinstance(scan.source, Step):
+        if isinstance(scan.source, Node):
             users[scan.source].append(None)
     bottom: dict[Map, frozenset[Hashable]] = {}  # the scans below a program that ends here
-    takes: dict[Map, set[Step]] = {}
+    takes: dict[Map, set[Node]] = {}
     for step in steps:
         if not isinstance(step, Map):
             continue
@@ -185,7 +185,7 @@ def fuse_maps(steps: Sequence[Step], roots: Sequence[Scan]) -> dict[Map, list[Ma
             bottom[scan.source] if isinstance(scan.source, Map) and scan.source in takes[step] else {_identity(scan)}
             for scan in step.scans
         ))  # fmt: skip
-    end: dict[Step, Map] = {}  # the last call of the program that a function of cells is in
+    end: dict[Node, Map] = {}  # the last call of the program that a function of cells is in
     for step in reversed(steps):
         if isinstance(step, Map):
             ends = {end[user] if isinstance(user, Map) and step in takes[user] else None for user in users[step]}
@@ -202,7 +202,7 @@ def _joins(scan: Scan) -> bool:
     """Return whether a function of cells may be computed where its result is taken in."""
     step = scan.source
     return (
-        isinstance(step, Map) and scan.view.is_identity and not step.dense
+        isinstance(step, Map) and scan.view.is_identity and not step.is_dense
         and all(below.view.repeats <= 1 for below in step.scans)
     )  # fmt: skip
 

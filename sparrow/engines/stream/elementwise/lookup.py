@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import New
-from sparrow.engines.sort_orders import rows_read
+from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
 from sparrow.kernels.entries import Block, flat_positions
 from sparrow.plan import Scan
@@ -50,7 +50,7 @@ class Lookup:
         view = scan.view
         if view.repeats <= 1 or not view.size or view.size // view.repeats >= 2**63:
             return False
-        return rows_read(scan) * _ENTRY_BYTES <= memory.limit() // _SHARE
+        return count_rows_to_read(scan) * _ENTRY_BYTES <= memory.limit() // _SHARE
 
     def at(self, block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the value at each entry's coordinates, fill where there is none, and where there is one."""

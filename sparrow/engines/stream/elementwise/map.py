@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.sort_orders import rows_read
+from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.elementwise.lookup import Lookup
@@ -18,7 +18,7 @@ from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cu
 from sparrow.engines.stream.product.matmul import MaskedMatMulOp
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.kernels.entries import Block, pick, put
-from sparrow.plan import Dense, Map, Scan, called, function_name
+from sparrow.plan import Dense, Map, Scan, apply_function, function_name
 from sparrow.runtime import memory
 from sparrow.runtime.progress import quantity
 
@@ -85,7 +85,7 @@ def build_map(program: FusedKernel, scans: list[Scan]) -> PhysicalOperator:
         cuts,
         lambda start, stop: begin(start, stop)(start, stop),
         each=each if len(scans) == 1 else None,
-        axes=None if program.dense else (),
+        axes=None if program.is_dense else (),
         begin=begin,
     )
 
@@ -140,7 +140,7 @@ def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) ->
     elif not any(required):
         for scan in scans:
             if scan.view.repeats > 1:
-                rows = rows_read(scan)
+                rows = count_rows_to_read(scan)
                 _check_cells(node, min(rows * scan.view.repeats, size), f"repeats {rows} entries")
 
 
@@ -164,7 +164,7 @@ def evaluate_dense(node: Map) -> NDArray[Any]:
         for operand in node.operands
     ]  # fmt: skip
     with np.errstate(all="ignore"):
-        return np.asarray(called(node.function, *arguments))
+        return np.asarray(apply_function(node.function, *arguments))
 
 
 def _dense(scan: Scan) -> NDArray[Any]:

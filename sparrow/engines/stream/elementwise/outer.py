@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sparrow.core.indexing import New
-from sparrow.engines.sort_orders import rows_read
+from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.elementwise.lookup import Lookup
@@ -63,11 +63,11 @@ class Outer:
     @property
     def cells(self) -> int:
         """How many cells come of it, at most."""
-        return rows_read(self._rows) * rows_read(self._others)
+        return count_rows_to_read(self._rows) * count_rows_to_read(self._others)
 
     def cuts(self) -> list[int]:
         """Return the bounds of pieces."""
-        more = rows_read(self._others) / self._whole.view.repeats
+        more = count_rows_to_read(self._others) / self._whole.view.repeats
         return partition_bounds(
             [self._whole], self._whole.schema.shape[0], more=max(more, 1 / self._whole.view.repeats)
         )

@@ -23,9 +23,9 @@ from sparrow.engines.stream.product import matmul
 from sparrow.engines.stream.product.matmul import Multiplication
 from sparrow.errors import TooLargeError
 from sparrow.kernels.entries import Block
-from sparrow.plan import Product, Scan, product
-from sparrow.plan.contraction_path import cheapest, kept
-from sparrow.plan.estimates import Estimate, countable, counted, estimated
+from sparrow.plan import Product, Scan, make_product
+from sparrow.plan.contraction_path import optimal_path, surviving_indices
+from sparrow.plan.estimates import Estimate, count_degrees, estimate_operand, is_countable
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory
 
@@ -39,7 +39,7 @@ _SHARE = 4
 class _Term:
     """An operand: the letters of its axes."""
 
-    letters: tuple[int, ...]
+    indices: tuple[int, ...]
     scan: Scan
     known: Estimate
     rooms: tuple[memory.Reservation, ...] = ()
@@ -99,25 +99,25 @@ class ChainMatMulOp(PhysicalOperator):
 
 def _terms_of(node: Product, scans: Sequence[Scan]) -> list[tuple[tuple[int, ...], Scan]]:
     """Return what a chain of products multiplies, with the letters of each; nothing unless there are more than two."""
-    fresh = itertools.count(1 + max((letter for own in node.letters for letter in own), default=0))
+    fresh = itertools.count(1 + max((letter for own in node.indices for letter in own), default=0))
     found: list[tuple[tuple[int, ...], Scan]] = []
 
     def unfold(letters: tuple[int, ...], scan: Scan) -> None:
         relation: Any = scan.relation
         inner = relation.token if isinstance(relation, PhysicalOperator) and scan.view.is_identity else None
-        if not isinstance(inner, Product) or not inner.free or inner.mask is not None or not alike(inner):
+        if not isinstance(inner, Product) or not inner.reorderable or inner.mask is not None or not alike(inner):
             found.append((letters, scan))
             return
-        name = dict(zip(inner.out, letters, strict=True))
+        name = dict(zip(inner.output_indices, letters, strict=True))
         chained = isinstance(relation, ChainMatMulOp)
-        for own, below in relation.terms if chained else zip(inner.letters, relation.children, strict=True):
+        for own, below in relation.terms if chained else zip(inner.indices, relation.children, strict=True):
             unfold(tuple(name.setdefault(letter, next(fresh)) for letter in own), below)
 
     def alike(inner: Product) -> bool:
         return inner.semiring == node.semiring and inner.schema.dtype == node.schema.dtype
 
-    if node.free:
-        for letters, scan in zip(node.letters, scans, strict=False):
+    if node.reorderable:
+        for letters, scan in zip(node.indices, scans, strict=False):
             unfold(letters, scan)
     same = all(scan.schema.dtype == node.schema.dtype for _, scan in found)  # else each order has types of its own
     return found if same and len(found) > 2 else []
@@ -171,19 +171,19 @@ class _Ordered:
                     left = self._after_a_step(left)
                 one, other = left
                 self._rooms = [*one.rooms, *other.rooms]
-                node = replace(self._node, left=one.scan, right=other.scan, letters=(one.letters, other.letters))
-                _tell(node, *one.known.times(other.known, node.out), None)
+                node = replace(self._node, left=one.scan, right=other.scan, indices=(one.indices, other.indices))
+                _tell(node, *one.known.times(other.known, node.output_indices), None)
                 self._last = Multiplication(node, one.scan, other.scan, *self._mask)
             return self._last
 
     def _after_a_step(self, left: list[_Term]) -> list[_Term]:
         """Return what is left after the cheapest step, its result among it."""
-        semiring, last = self._node.semiring, self._node.out
-        step = cheapest([term.known for term in left], last, semiring)[0]
+        semiring, last = self._node.semiring, self._node.output_indices
+        step = optimal_path([term.known for term in left], last, semiring)[0]
         one, other = (left[k] for k in step)
         left = [term for k, term in enumerate(left) if k not in step]
-        out = kept(one.letters, other.letters, [term.letters for term in left], last, semiring)
-        node = product(one.scan, other.scan, (one.letters, other.letters), out, semiring)
+        out = surviving_indices(one.indices, other.indices, [term.indices for term in left], last, semiring)
+        node = make_product(one.scan, other.scan, (one.indices, other.indices), out, semiring)
         products, expected = one.known.times(other.known, out)
         relation: Any = matmul.multiplied(node, one.scan, other.scan)
         found, rooms = None, (*one.rooms, *other.rooms)
@@ -200,7 +200,7 @@ class _Ordered:
                 relation = MemoryRelation(node.schema, block)
         scan = Scan(relation, View.identity(node.schema.shape), node.schema)
         _tell(node, products, expected, found)
-        known = expected if found is None else estimated(out, scan)
+        known = expected if found is None else estimate_operand(out, scan)
         return [*left[: step[0]], _Term(out, scan, known, rooms), *left[step[0] :]]  # in the order of what is given
 
 
@@ -213,10 +213,10 @@ def _tell(node: Product, products: float, expected: Estimate, found: int | None)
 
 def _counted(letters: tuple[int, ...], scan: Scan) -> Estimate:
     """Return what is known of an operand, its entries counted along its axes; columns of files are read for that."""
-    for axis in range(scan.schema.ndim) if countable(scan) else ():
-        if counted(scan, axis) is None:
-            counted(scan, axis, _column(scan, axis))
-    return estimated(letters, scan)
+    for axis in range(scan.schema.ndim) if is_countable(scan) else ():
+        if count_degrees(scan, axis) is None:
+            count_degrees(scan, axis, _column(scan, axis))
+    return estimate_operand(letters, scan)
 
 
 def _column(scan: Scan, axis: int) -> Iterator[NDArray[Any]]:

@@ -49,7 +49,7 @@ class Adding:
     """
 
     def __init__(self, node: Product, columns: Sequence[int], fill: Any) -> None:
-        sizes = dict(zip(node.out, node.schema.shape, strict=True))
+        sizes = dict(zip(node.output_indices, node.schema.shape, strict=True))
         self._add, self._fill = node.semiring.add, fill
         self._sizes = [sizes[letter] for letter in columns]
 

@@ -17,7 +17,7 @@ from sparrow.engines.stream.scan_reader import clip_to_view, split_runs
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.entries import accumulator
 from sparrow.kernels.jit.warmup import readonly
-from sparrow.plan import Contract, Scan
+from sparrow.plan import MatMulDense, Scan
 from sparrow.relations import csr
 from sparrow.relations.base import Chunk, MemoryRelation
 from sparrow.runtime import memory, progress, settings
@@ -82,7 +82,7 @@ class _Loader:
         return True
 
 
-def matmul(contract: Contract, accumulate: Accumulating | None = None) -> Any:
+def matmul(contract: MatMulDense, accumulate: Accumulating | None = None) -> Any:
     """Return the product of a tensor and a dense array, reading the tensor once, chunk by chunk.
 
     Where output coordinates stand together in the scan, threads sum their chunks side by side and only the rows on
@@ -219,7 +219,7 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return values.astype(dtype)
 
 
-def _finished(out: NDArray[Any], contract: Contract) -> Any:
+def _finished(out: NDArray[Any], contract: MatMulDense) -> Any:
     """Return sums as the result: its dtype, its shape, a scalar where it has no dimensions."""
     dtype = contract.schema.dtype
     out = out != 0 if dtype.kind == "b" else _cast(out, dtype)

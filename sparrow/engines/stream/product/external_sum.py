@@ -113,7 +113,7 @@ class Summed:
         schema = self._schema
         kinds = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
         with progress.bar("adding up panels", sorter.count, "entries") as advance:
-            for block in sorter.blocks(kinds, None if work.node.keeps else work.operands.left_out):
+            for block in sorter.blocks(kinds, None if work.node.keep_fill else work.operands.left_out):
                 found, _ = work.operands.finished(block.coords[: schema.ndim], block.values)
                 if found.count:
                     self._result.append(found)
@@ -124,9 +124,9 @@ def _sums(work: Multiplication, sorter: Sorter) -> Iterator[Any]:
     """Yield the products of each panel with batches of what matches it, as the sorter takes them."""
     operands, threads = work.operands, settings.current().threads
     left, right, (rows, matched) = operands.left, operands.right, (operands.roles.rows, operands.roles.matched)
-    source = Operand(left.scan, left.letters, (*matched, *rows))
-    own = [source.letters.index(letter) for letter in left.letters]
-    shape = [left.sizes[letter] for letter in left.letters]
+    source = Operand(left.scan, left.indices, (*matched, *rows))
+    own = [source.indices.index(letter) for letter in left.indices]
+    shape = [left.sizes[letter] for letter in left.indices]
     size, spool = _panel_size(), Spool()
     batch = min(_BATCH, max(size // 2, _LEAST))
     most = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
@@ -143,7 +143,7 @@ def _sums(work: Multiplication, sorter: Sorter) -> Iterator[Any]:
                     multiply = Loops(operands, held, partial=True).work
 
                     def sums(block: Block, held: Held = held, multiply: Any = multiply) -> list[Any]:
-                        if source.letters != left.letters:
+                        if source.indices != left.indices:
                             block = in_order(Block(tuple(block.coords[axis] for axis in own), block.values), shape)
                         found = held.rows(block, work.wanted)
                         mask = work.cells_at(held, found)

@@ -79,7 +79,7 @@ class Loops:
         for letter, column in zip(
             (*self._operands.roles.rows, *self._operands.roles.columns), found.coords, strict=True
         ):
-            coords[self._node.out.index(letter)] = column
+            coords[self._node.output_indices.index(letter)] = column
         return self._finished(coords, out, found.values)
 
     def _marked(self, rows: OperandRows, mask: MaskRows, first: int, last: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -111,13 +111,15 @@ class Loops:
     def _everywhere(self, rows: OperandRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
         """Return the products of some rows, but for those at the cells of a mask, if there is one."""
         pointers, columns, out = self._products(rows, mask, first, last)
-        kinds = dict(zip(self._node.out, map(self._schema.coordinate_dtype, range(self._schema.ndim)), strict=True))
+        kinds = dict(
+            zip(self._node.output_indices, map(self._schema.coordinate_dtype, range(self._schema.ndim)), strict=True)
+        )
         found = {}
         for letter, column in zip(self._operands.roles.rows, rows.coords, strict=True):
             found[letter] = _repeated(column[first:last], pointers, kinds[letter])
         across = self._held.named(columns, [kinds[letter] for letter in self._operands.roles.columns])
         found.update(zip(self._operands.roles.columns, across, strict=False))
-        return self._finished([found[letter] for letter in self._node.out], out, None)
+        return self._finished([found[letter] for letter in self._node.output_indices], out, None)
 
     def by_rows(self, rows: OperandRows, mask: MaskRows | None) -> RowBlock:
         """Return the products of rows, in the order of the result, as the loop gives them."""
@@ -133,7 +135,7 @@ class Loops:
     ) -> tuple[NDArray[np.int64], list[NDArray[Any]], NDArray[Any]]:
         """Return where the products of each of some rows begin, their coordinates as columns, and they."""
         columns = self._operands.roles.columns
-        kinds = [self._schema.coordinate_dtype(self._node.out.index(letter)) for letter in columns]
+        kinds = [self._schema.coordinate_dtype(self._node.output_indices.index(letter)) for letter in columns]
         if mask is None or self._node.complement:
             pointers, numbers, out = self._products(rows, mask, first, last)
             return pointers, self._held.named(numbers, kinds), out

@@ -77,7 +77,7 @@ class Held:
         self._starts = starts
         self.matched.own = None  # rows know it now
         room.grow(self._starts.nbytes + self.matched.nbytes + self.across.nbytes)
-        self.single = len(set(right.letters)) == len(roles.matched) + len(roles.columns)
+        self.single = len(set(right.indices)) == len(roles.matched) + len(roles.columns)
         """Whether no column comes twice in a row."""
         self.arrays = (
             readonly(self._starts.view(np.uint64)),
@@ -223,9 +223,9 @@ class Held:
 
 def _heads(block: Block, operand: Operand, letters: tuple[int, ...]) -> Heads | None:
     """Return what tells the coordinates along letters once for each row, if that is known."""
-    if not isinstance(block, RowBlock) or len(block.heads.coords) > 1 or letters != operand.letters[:1]:
+    if not isinstance(block, RowBlock) or len(block.heads.coords) > 1 or letters != operand.indices[:1]:
         return None
-    return block.heads if operand.letters.count(letters[0]) == 1 else None
+    return block.heads if operand.indices.count(letters[0]) == 1 else None
 
 
 def _starts(rows: NDArray[Any], size: int) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ from sparrow.engines.stream.product.operands import MaskRows, OperandRows, Opera
 from sparrow.kernels.elementwise import align
 from sparrow.kernels.entries import Block, RowBlock, canonical, concatenate
 from sparrow.plan import Product, Scan
-from sparrow.plan.estimates import products_expected
+from sparrow.plan.estimates import estimate_product
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -168,7 +168,7 @@ class Multiplication:
         left, roles, mask = self.operands.left, self.operands.roles, self.operands.mask
         if mask is None or self.node.complement or not held.single or not held.matched.plain:
             return False
-        once = len(set(left.letters)) == len(roles.rows) + len(roles.matched)
+        once = len(set(left.indices)) == len(roles.rows) + len(roles.matched)
         work, entries = int(rows.done[-1]), len(held.arrays[1])
         if sum(array.nbytes for array in held.arrays) > memory.share(_SHARE):
             return False
@@ -271,7 +271,7 @@ class Multiplication:
     @functools.cached_property
     def _expected(self) -> float:
         """About how many entries there are of the result, or products if they are fewer."""
-        return min(products_expected(self.node))
+        return min(estimate_product(self.node))
 
     def begin(self, first: int, last: int) -> ReadRange:
         """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""

@@ -41,20 +41,20 @@ class Roles:
 
 def _roles(node: Product) -> Roles:
     """Return which operand is that of rows, and the letters that are rows, matched, and columns."""
-    left, right = map(set, node.letters)
+    left, right = map(set, node.indices)
 
     def ordered(own: set[int]) -> bool:
-        within = [letter in own for letter in node.out]
+        within = [letter in own for letter in node.output_indices]
         return within == sorted(within, reverse=True)
 
-    leads = [not node.out or node.out[0] in own for own in (left, right)]
+    leads = [not node.output_indices or node.output_indices[0] in own for own in (left, right)]
     swapped = not leads[0] or (leads[1] and not ordered(left) and ordered(right))
-    if left.isdisjoint(node.out) and node.letters[1] and node.letters[1][0] in left:
+    if left.isdisjoint(node.output_indices) and node.indices[1] and node.indices[1][0] in left:
         swapped = False  # one row, and the right operand is read as it lies
     own = right if swapped else left
-    rows = tuple(letter for letter in node.out if letter in own)
-    columns = tuple(letter for letter in node.out if letter not in own)
-    matched = tuple(dict.fromkeys(letter for letter in node.letters[not swapped] if letter in own))
+    rows = tuple(letter for letter in node.output_indices if letter in own)
+    columns = tuple(letter for letter in node.output_indices if letter not in own)
+    matched = tuple(dict.fromkeys(letter for letter in node.indices[not swapped] if letter in own))
     return Roles(swapped, rows, matched, columns)
 
 
@@ -65,14 +65,14 @@ class Operand:
         order = [letters.index(letter) for letter in dict.fromkeys(wanted)]
         order += [axis for axis in range(len(letters)) if axis not in order]
         self.scan = scan if order == sorted(order) else scan.then(scan.view.permute(order))
-        self.letters = tuple(letters[axis] for axis in order)
+        self.indices = tuple(letters[axis] for axis in order)
         self.sizes = dict(zip(letters, scan.schema.shape, strict=True))
 
     def same_as(self, other: Operand) -> bool:
         """Return whether both read the same entries in the same order."""
         mine, theirs = self.scan, other.scan
         alike = mine.source.token == theirs.source.token and mine.view == theirs.view
-        return alike and len(set(self.letters)) == len(self.letters) and len(set(other.letters)) == len(other.letters)
+        return alike and len(set(self.indices)) == len(self.indices) and len(set(other.indices)) == len(other.indices)
 
     @property
     def rows(self) -> int:
@@ -133,15 +133,15 @@ class Operand:
 
     def cleaned(self, block: Block) -> Block:
         """Return the entries whose coordinates along equal letters are equal."""
-        for axis, letter in enumerate(self.letters):
-            first = self.letters.index(letter)
+        for axis, letter in enumerate(self.indices):
+            first = self.indices.index(letter)
             if first != axis:
                 block = block.take(block.coords[first] == block.coords[axis])
         return block
 
     def columns(self, block: Block, letters: tuple[int, ...]) -> list[NDArray[Any]]:
         """Return the coordinates of entries along letters."""
-        return [block.column(self.letters.index(letter)) for letter in letters]
+        return [block.column(self.indices.index(letter)) for letter in letters]
 
 
 class Operands:
@@ -157,7 +157,7 @@ class Operands:
 
     def __init__(self, node: Product, left: Scan, right: Scan, mask: Scan | None = None) -> None:
         self.node, self.roles = node, _roles(node)
-        letters = node.letters
+        letters = node.indices
         if self.roles.swapped:
             left, right, letters = right, left, (letters[1], letters[0])
         rows, matched, columns = self.roles.rows, self.roles.matched, self.roles.columns
@@ -165,14 +165,14 @@ class Operands:
         """That of rows."""
         self.right = Operand(right, letters[1], (*matched, *columns))
         """That which is held by rows."""
-        self.mask = None if mask is None else Operand(mask, node.out, (*rows, *columns))
+        self.mask = None if mask is None else Operand(mask, node.output_indices, (*rows, *columns))
         self.dtype = _working(node)
         """The type in which products are added up."""
 
     @property
     def in_order(self) -> bool:
         """Whether rows and columns are the axes of the result as they are."""
-        return (*self.roles.rows, *self.roles.columns) == self.node.out
+        return (*self.roles.rows, *self.roles.columns) == self.node.output_indices
 
     @property
     def width(self) -> int:
@@ -198,7 +198,7 @@ class Operands:
     @property
     def left_out(self) -> Any:
         """What is no entry among products as they are added up; where all are, a NaN, which nothing equals."""
-        if not self.node.keeps:
+        if not self.node.keep_fill:
             return self.dtype.type(self.node.schema.fill_value)
         return self.dtype.type(np.nan) if self.dtype.kind in "fc" else np.float64(np.nan)
 
@@ -208,7 +208,7 @@ class Operands:
         with np.errstate(all="ignore"):
             values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
         block = Block(tuple(coords), values)
-        if self.node.keeps:
+        if self.node.keep_fill:
             return block, weights
         if values.dtype != out.dtype or schema.fill_value != schema.fill_value:
             absent = is_fill(values, schema.fill_value)

@@ -174,7 +174,7 @@ class Sections:
         pointers, done = (read(segment, own.start, own.stop + 1) for segment in (bounds, products))
         first, last = pointers[[0, -1]].tolist()
         *axes, values = self._left.parts[piece.block]
-        matched = [read(axes[left.letters.index(letter)], first, last) for letter in self._operands.roles.matched]
+        matched = [read(axes[left.indices.index(letter)], first, last) for letter in self._operands.roles.matched]
         coords = tuple(read(segment, own.start, own.stop) for segment in letters)
         return held.laid_out(
             coords, pointers - first, matched, read(values, first, last), done if self._alone else None
@@ -242,7 +242,7 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
     if not most:
         return None
     lengths = readonly(_lengths(right, size))
-    axis, counts = operands.left.letters.index(matched[0]), np.array(right.counts())
+    axis, counts = operands.left.indices.index(matched[0]), np.array(right.counts())
     spans = np.array([right.low, np.array(right.high) + 1]).T.ravel()
     marks, state = np.full(size, -1, np.int32), np.array([-1, 0, 0])
     rows: list[tuple[Segment, ...]] = []

@@ -198,9 +198,9 @@ class Spilled:
         pointers, (*columns, values) = self._join(given)
         found: dict[int, NDArray[Any]] = dict(zip(operands.roles.columns, columns, strict=True))
         for letter, column in zip(operands.roles.rows, coords, strict=True):
-            found[letter] = np.empty(len(values), schema.coordinate_dtype(node.out.index(letter)))
+            found[letter] = np.empty(len(values), schema.coordinate_dtype(node.output_indices.index(letter)))
             repeat(column[own], pointers, found[letter])
-        return Block(tuple(found[letter] for letter in node.out), values)
+        return Block(tuple(found[letter] for letter in node.output_indices), values)
 
     def _some(self, part: _Part, start: int, stop: int) -> list[NDArray[Any]]:
         """Return the arrays of some of the entries of a part."""

@@ -15,7 +15,7 @@ from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import scan_reader
 from sparrow.kernels.entries import Block, accumulator, flat_positions
 from sparrow.kernels.jit.warmup import readonly
-from sparrow.plan import Scan, Weighted
+from sparrow.plan import DenseContraction, Scan
 from sparrow.runtime import memory
 
 __all__ = ["weighted"]
@@ -40,7 +40,7 @@ class _Factor:
         return self.cells.ndim > 1
 
 
-def weighted(node: Weighted, scan: Scan) -> Any:
+def weighted(node: DenseContraction, scan: Scan) -> Any:
     """Return the sums, reading the scan once, chunk by chunk.
 
     Letters of the scan that the result has number its rows, those of arrays alone its columns. Where rows stand
@@ -53,7 +53,7 @@ def weighted(node: Weighted, scan: Scan) -> Any:
         If the result, or the arrays in the type of the sums, would pass the memory limit.
     """
     dtype = accumulator(node.schema.dtype)
-    given = list(zip(node.arrays, node.array_letters, node.array_kept, strict=True))
+    given = list(zip(node.arrays, node.array_indices, node.surviving_array_indices, strict=True))
     first = [[letter not in letters for letter in own] for _, own, letters in given]
     arrays = [
         (letters, _summed(each.array, gone, dtype)) for (each, _, letters), gone in zip(given, first, strict=True)
@@ -71,29 +71,29 @@ def weighted(node: Weighted, scan: Scan) -> Any:
 
 
 def _of_arrays(
-    node: Weighted, scan: Scan, arrays: list[tuple[tuple[int, ...], NDArray[Any]]], dtype: np.dtype[Any],
+    node: DenseContraction, scan: Scan, arrays: list[tuple[tuple[int, ...], NDArray[Any]]], dtype: np.dtype[Any],
     infinite: bool = False,
 ) -> NDArray[Any]:  # fmt: skip
     """Return the sums of entries, or of the ``infinite`` ones, times cells of arrays, in a type."""
-    sizes = dict(zip(node.letters, scan.schema.shape, strict=True))
+    sizes = dict(zip(node.indices, scan.schema.shape, strict=True))
     for letters, array in arrays:
         sizes |= zip(letters, array.shape, strict=True)
-    kept = [letter for letter in node.letters if letter in node.out]
-    further = [letter for letter in sizes if letter not in node.letters]
+    kept = [letter for letter in node.indices if letter in node.output_indices]
+    further = [letter for letter in sizes if letter not in node.indices]
     height, width = (math.prod(sizes[letter] for letter in part) for part in (kept, further))
-    factors = _factors(node.letters, arrays, sizes, further)
+    factors = _factors(node.indices, arrays, sizes, further)
     cells = height * width + sum(math.prod(each.shape) * (width if each.wide else 1) for each in factors)
     what = lambda: f"the dense result of shape {node.schema.shape} and type {dtype}, and its arrays"  # noqa: E731
     memory.check(cells * dtype.itemsize, what, "multiply a part of the tensor")
     sums = np.zeros((height, width), dtype)
     if sums.size and scan.view.size:
-        _add_up(scan, tuple(map(node.letters.index, kept)), factors, sums, infinite)
+        _add_up(scan, tuple(map(node.indices.index, kept)), factors, sums, infinite)
     with np.errstate(all="ignore"):
         found = sums.reshape([sizes[letter] for letter in (*kept, *further)])
-        gone = tuple(len(kept) + k for k, letter in enumerate(further) if letter not in node.out)
+        gone = tuple(len(kept) + k for k, letter in enumerate(further) if letter not in node.output_indices)
         found = found.sum(axis=gone, dtype=dtype) if gone else found
-        left = [letter for letter in (*kept, *further) if letter in node.out]
-        return np.asarray(found.transpose([left.index(letter) for letter in node.out]))
+        left = [letter for letter in (*kept, *further) if letter in node.output_indices]
+        return np.asarray(found.transpose([left.index(letter) for letter in node.output_indices]))
 
 
 def _summed(array: NDArray[Any], gone: list[bool], dtype: np.dtype[Any]) -> NDArray[Any]:
