@@ -51,7 +51,7 @@ class FusedReductions:
         counted = (
             not folds
             or not all(isinstance(fold, Running) for fold in folds.values())
-            or any(meaning.counted or meaning.fill != 0 for meaning in self._meanings)
+            or any(meaning.needs_counts or meaning.fill != 0 for meaning in self._meanings)
             or any(node.stored for node in nodes)
         )
         self._slots = {key: k for k, key in enumerate(folds)}
@@ -102,8 +102,8 @@ class FusedReductions:
         totals = GroupCounts(groups.counts, node.group_size, meaning.fill, node.stored)
         values = meaning.result([groups.states[self._slots[key]] for key in meaning.folds], totals)
         lacks = len(values) < size and node.schema.fill_value < 0
-        if meaning.nowhere and not node.stored and (lacks or (values < 0).any()):
-            raise InvalidValueError(meaning.nowhere)
+        if meaning.no_position_message and not node.stored and (lacks or (values < 0).any()):
+            raise InvalidValueError(meaning.no_position_message)
         return values
 
 
