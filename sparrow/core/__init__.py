@@ -1,1 +1,1 @@
-"""Schema, storage types, labels and indexing."""
+"""Schema, storage types, labels and index algebra."""

@@ -1,4 +1,4 @@
-"""Labels, the names of the coordinates of a dimension, and the coordinates found by them."""
+"""Label look-up: from labels of a dimension to coordinates."""
 
 from __future__ import annotations
 
@@ -11,72 +11,69 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparrow.core.tuning import tuning
 from sparrow.errors import LabelError
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["first_places", "is_text", "label_position", "label_positions", "label_range", "repeated_label"]
-
-_NAMED = 5
-"""How many missing labels an error names."""
-_PART = 1 << 18
-"""How many labels a thread looks through at a time."""
+__all__ = [
+    "find_duplicate_label", "first_positions", "is_string_type", "label_position", "label_positions", "label_range",
+]  # fmt: skip
 
 
 def label_position(labels: pa.Array | None, label: Any, dim: str) -> int:
-    """Return the coordinate of a label; see :func:`label_positions`.
-
-    Raises
-    ------
-    LabelError
-        If the dimension has no labels, or not this one.
-    """
+    """Return the coordinate of one label; see :func:`label_positions`."""
     return int(label_positions(labels, [label[()] if isinstance(label, np.ndarray) else label], dim)[0])
 
 
 def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[np.int64]:
-    """Return the coordinates of several labels.
+    """Return the coordinates of several labels, shape (n,), int64.
 
     Parameters
     ----------
     labels
-        Those of the dimension.
+        Labels of the dimension, or None.
     wanted
-        Any sequence of labels: a list, an array of NumPy or Arrow, a series. Of a set, which has no order, the
-        coordinates ascend. Dates and times are found among texts of them, and texts of them among dates and times.
+        Sequence of labels: list, NumPy or Arrow array, series. The coordinates of a set are sorted. Dates match
+        their text form and vice versa.
     dim
-        The name of the dimension, for errors.
+        Name of the dimension, for errors.
 
     Raises
     ------
     LabelError
-        If the dimension has no labels, or not these: the first that are missing are named; or a text is no date.
+        If the dimension has no labels, a label is missing (the first ones are named), or a text is not a date.
     """
     if labels is None:
-        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
+        raise _no_labels(dim)
     unordered = isinstance(wanted, AbstractSet)
-    given: Any = wanted if isinstance(wanted, Sized) and not unordered else list(wanted)
-    among = _arrow(given)
-    if among is None or (found := _found(labels, among)) is None:
-        # Of several kinds, or of another one: those that may be labels at all.
+    values: Any = wanted if isinstance(wanted, Sized) and not unordered else list(wanted)
+    as_array = _to_arrow(values)
+    if as_array is None or (found := _find(labels, as_array)) is None:
+        # Values of mixed types or of another one: look up only those that the label type can represent.
         kind = type(labels[0].as_py()) if len(labels) else str
-        given = [_python(one) for one in given]
-        likely = [one if isinstance(one, kind) and _fits(one, labels.type) else None for one in given]
-        found = _found(labels, pa.array(likely, labels.type))
+        values = [_to_python(value) for value in values]
+        candidates = [v if isinstance(v, kind) and _is_representable(v, labels.type) else None for v in values]
+        found = _find(labels, pa.array(candidates, labels.type))
         assert found is not None
     if found.null_count:
         at = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
-        names = ", ".join(repr(_python(given[int(k)])) for k in at[:_NAMED])
-        more = f" and {len(at) - _NAMED} more" if len(at) > _NAMED else ""
+        limit = tuning().reported_labels
+        names = ", ".join(repr(_to_python(values[int(k)])) for k in at[:limit])
+        more = f" and {len(at) - limit} more" if len(at) > limit else ""
         raise LabelError(f"dimension {dim!r} has no label{'s' * (len(at) > 1)} {names}{more}")
-    places_of: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
-    return np.sort(places_of) if unordered else places_of
+    positions: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.sort(positions) if unordered else positions
 
 
-def first_places(wanted: pa.Array, among: pa.Array) -> pa.Array:
-    """Return where each label first is among others of its type, null for none; of a null too.
+def _no_labels(dim: str) -> LabelError:
+    return LabelError(f"dimension {dim!r} has no labels: index it by number")
 
-    The side with fewer labels is the one that a hash table is made of.
+
+def first_positions(wanted: pa.Array, among: pa.Array) -> pa.Array:
+    """Return the first position of each label in an array of the same type; null if missing, or if it is null.
+
+    The hash table is built from the smaller side.
     """
     import pyarrow.compute as pc
 
@@ -84,36 +81,38 @@ def first_places(wanted: pa.Array, among: pa.Array) -> pa.Array:
         return pc.index_in(wanted, value_set=among, skip_nulls=True)
     coded = wanted.dictionary_encode()
 
-    def numbered(start: int) -> NDArray[np.int32]:
-        part = pc.index_in(among.slice(start, _PART), value_set=coded.dictionary, skip_nulls=True)
-        codes: NDArray[np.int32] = part.fill_null(-1).to_numpy()
-        return codes
+    chunk = tuning().label_chunk_rows
 
-    starts = range(0, max(len(among), 1), _PART)
-    number = np.concatenate(list(ordered_map(numbered, starts, settings.current().threads if len(starts) > 1 else 1)))
-    hits = np.flatnonzero(number >= 0)[::-1]  # of labels that repeat the first is written last
-    places = np.full(len(coded.dictionary) + 1, -1, np.int64)
-    places[number[hits]] = hits
-    found = places[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
+    def encode(start: int) -> NDArray[np.int32]:
+        found = pc.index_in(among.slice(start, chunk), value_set=coded.dictionary, skip_nulls=True)
+        out: NDArray[np.int32] = found.fill_null(-1).to_numpy()
+        return out
+
+    starts = range(0, max(len(among), 1), chunk)
+    codes = np.concatenate(list(ordered_map(encode, starts, settings.current().threads if len(starts) > 1 else 1)))
+    hits = np.flatnonzero(codes >= 0)[::-1]  # reversed: the first of repeated labels is written last
+    positions = np.full(len(coded.dictionary) + 1, -1, np.int64)
+    positions[codes[hits]] = hits
+    found = positions[coded.indices.fill_null(len(coded.dictionary)).to_numpy()]
     return pa.array(found, mask=found < 0)
 
 
 def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
-    """Return the positions from one label to another, both taken in, of labels in ascending order.
+    """Return the slice of positions between two labels, both included, of sorted labels.
 
     Raises
     ------
     LabelError
-        If there are no labels, they are in no order, or ends of another type.
+        If there are no labels, they are not ascending, the slice has a step, or a bound has another type.
     """
     import pyarrow.compute as pc
 
     if labels is None:
-        raise LabelError(f"dimension {dim!r} has no labels: index it by number")
+        raise _no_labels(dim)
     if wanted.step is not None:
-        raise LabelError(f"a slice of labels of dimension {dim!r} has no step: take one of its positions")
+        raise LabelError(f"a label slice of dimension {dim!r} cannot have a step, got {wanted.step!r}: slice positions")
     if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
-        raise LabelError(f"labels of dimension {dim!r} are not in ascending order: a slice of them means nothing")
+        raise LabelError(f"labels of dimension {dim!r} must be ascending to be sliced: sort them, or index by position")
     places = [0, len(labels)]
     for k, (end, before) in enumerate(((wanted.start, pc.less), (wanted.stop, pc.less_equal))):
         if end is None:
@@ -121,24 +120,26 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
         try:
             places[k] = pc.sum(before(*_end(labels, end))).as_py() or 0
         except (pa.ArrowException, TypeError, OverflowError):
-            raise LabelError(f"labels of dimension {dim!r} are of type {labels.type}, and {end!r} is not") from None
+            raise LabelError(
+                f"bound of a label slice of dimension {dim!r} must be of type {labels.type}, got {end!r}"
+            ) from None
     return slice(*places)
 
 
 def _end(labels: pa.Array, end: Any) -> tuple[pa.Array, pa.Scalar]:
-    """Return labels and an end of a slice of them as both of one kind."""
+    """Cast labels and the bound of a slice to one type."""
     kind = labels.type
     if isinstance(end, str) and pa.types.is_temporal(kind):
         return labels, _as_dates(pa.array([end]), kind)[0]
     if not isinstance(end, date | np.datetime64):
         return labels, pa.scalar(end, kind)
     ends = pa.array(np.array([end]) if isinstance(end, np.datetime64) else [end])
-    labels, ends = _instants(labels, ends) if is_text(kind) else (labels, ends.cast(kind))
+    labels, ends = _instants(labels, ends) if is_string_type(kind) else (labels, ends.cast(kind))
     return labels, ends[0]
 
 
 def _as_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return texts as dates or times of a kind."""
+    """Parse texts as dates or times; LabelError names the first that is neither."""
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
@@ -146,12 +147,14 @@ def _as_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
             try:
                 text.cast(kind)
             except pa.ArrowInvalid:
-                raise LabelError(f"labels are of type {kind}, and {text.as_py()!r} is no date") from None
+                raise LabelError(
+                    f"label must be a date or time, as labels are of type {kind}, got {text.as_py()!r}"
+                ) from None
         raise
 
 
-def _fits(label: Any, kind: pa.DataType) -> bool:
-    """Return whether a type has room for a label: 8 bits have none for 300."""
+def _is_representable(label: Any, kind: pa.DataType) -> bool:
+    """Return whether a type can hold a label; int8 cannot hold 300."""
     try:
         pa.scalar(label, kind)
     except (pa.ArrowException, OverflowError):
@@ -159,14 +162,14 @@ def _fits(label: Any, kind: pa.DataType) -> bool:
     return True
 
 
-def _python(label: Any) -> Any:
+def _to_python(label: Any) -> Any:
     if isinstance(label, pa.Scalar):
         return label.as_py()
     return label.item() if isinstance(label, np.generic) else label
 
 
-def _arrow(wanted: Any) -> pa.Array | None:
-    """Return labels as an Arrow array, or None where they are of several kinds."""
+def _to_arrow(wanted: Any) -> pa.Array | None:
+    """Return labels as an Arrow array, or None if their types are mixed."""
     try:
         if isinstance(wanted, pa.Array):
             found = wanted
@@ -187,30 +190,30 @@ def _arrow(wanted: Any) -> pa.Array | None:
     return found
 
 
-def _found(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
-    """Return the coordinates of labels, null where there is none; None where the kinds cannot be compared."""
+def _find(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
+    """Return the coordinates of labels, null if missing; None if the types are not comparable."""
     kind = labels.type
     if not len(wanted):
         return pa.array([], pa.int64())
-    if pa.types.is_temporal(kind) and is_text(wanted.type):
+    if pa.types.is_temporal(kind) and is_string_type(wanted.type):
         wanted = _as_dates(wanted, kind)
-    if pa.types.is_temporal(wanted.type) and is_text(kind):
+    if pa.types.is_temporal(wanted.type) and is_string_type(kind):
         labels, wanted = _instants(labels, wanted)
         kind = labels.type
-    if is_text(kind) != is_text(wanted.type):
+    if is_string_type(kind) != is_string_type(wanted.type):
         return None
     try:
         wanted = wanted.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    if len(wanted) == 1:  # one pass without a table of all labels
+    if len(wanted) == 1:  # a linear scan is faster than a hash table of all labels
         at = labels.index(wanted[0]).as_py() if wanted[0].is_valid else -1
         return pa.array([at if at >= 0 else None], pa.int64())
-    return first_places(wanted, labels)
+    return first_positions(wanted, labels)
 
 
 def _instants(labels: pa.Array, wanted: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return texts and dates or times as both of one kind: as times, if all texts are of some."""
+    """Cast texts and dates to one type: to times if all texts are times, else to text."""
     zone = wanted.type.tz if pa.types.is_timestamp(wanted.type) else None
     kinds = [pa.timestamp(unit, zone) for unit in ("ns", "us")] if pa.types.is_timestamp(wanted.type) else [wanted.type]
     for kind in kinds:
@@ -221,8 +224,8 @@ def _instants(labels: pa.Array, wanted: pa.Array) -> tuple[pa.Array, pa.Array]:
     return labels, wanted.cast(labels.type)
 
 
-def repeated_label(labels: pa.Array) -> Any:
-    """Return a label that comes twice, None where all differ; nulls are no labels."""
+def find_duplicate_label(labels: pa.Array) -> Any:
+    """Return a label that occurs more than once, or None. Nulls are ignored."""
     import pyarrow.compute as pc
 
     labels = labels.drop_null()
@@ -232,6 +235,6 @@ def repeated_label(labels: pa.Array) -> Any:
     return counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether labels of a type are texts."""
+def is_string_type(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is a string type."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -1,4 +1,4 @@
-"""What a tensor is, apart from its entries: shape, dimension names, dtype, fill value, storage type."""
+"""Schema of a tensor: shape, dimension names, dtype, fill value, storage type."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sparrow.core.indexing import View
-from sparrow.core.storage_types import COMPRESSED, of_view
+from sparrow.core.storage_types import COMPRESSED, infer_view
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 
 __all__ = [
     "DTYPES",
-    "LARGEST_DIMENSION",
+    "MAX_DIMENSION_SIZE",
     "Schema",
     "as_integer",
     "as_integers",
@@ -29,13 +29,13 @@ __all__ = [
     "check_dtype",
     "check_shape",
     "default_dims",
-    "given_dims",
-    "given_name",
+    "is_custom_name",
     "is_fill",
-    "known_schema",
+    "normalize_dims",
+    "unchecked_schema",
 ]
 
-LARGEST_DIMENSION = 2**63 - 1
+MAX_DIMENSION_SIZE = 2**63 - 1
 
 DTYPES = tuple(
     np.dtype(name)
@@ -44,43 +44,31 @@ DTYPES = tuple(
         "float16", "float32", "float64", "complex64", "complex128",
     )
 )  # fmt: skip
-"""The value types of tensors."""
+"""Supported value types."""
 
-_ARRAY_NDIM = 64
-"""The dimensions that an array of NumPy has at most."""
-_HELD = frozenset(DTYPES)
+_NUMPY_MAX_NDIM = 64
+_DTYPE_SET = frozenset(DTYPES)
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """Return a dtype as one that tensors can hold, in native byte order.
-
-    Raises
-    ------
-    UnsupportedError
-        If tensors cannot hold it.
-    """
-    if isinstance(dtype, np.dtype) and dtype in _HELD:
+    """Return a supported dtype in native byte order; raise ``UnsupportedError`` for any other."""
+    if isinstance(dtype, np.dtype) and dtype in _DTYPE_SET:
         return dtype
     try:
         given = np.dtype(dtype)
     except (TypeError, ValueError):
-        raise UnsupportedError(f"dtype={dtype!r} is no type: cast to one of {', '.join(map(str, DTYPES))}") from None
+        names = ", ".join(map(str, DTYPES))
+        raise UnsupportedError(f"dtype={dtype!r} is not a dtype: cast to one of {names}") from None
     found = given if given.isbuiltin == 1 else np.dtype(given.type) if given.kind in "biufc" else given
     if found not in DTYPES:
         names = ", ".join(map(str, DTYPES))
-        raise UnsupportedError(f"values of type {found} are not supported: cast to one of {names}")
+        raise UnsupportedError(f"dtype {found} is not supported: cast to one of {names}")
     return found
 
 
 def as_integer(value: Any, name: str) -> int:
-    """Return an argument as a Python integer.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is none.
-    """
+    """Return an argument as a Python integer; raise ``UnsupportedError`` if it is not an integer."""
     try:
         return operator.index(value)
     except TypeError:
@@ -88,28 +76,22 @@ def as_integer(value: Any, name: str) -> int:
 
 
 def check_array(given: Any, name: str) -> NDArray[Any]:
-    """Return an argument as an array; ragged lists are none."""
+    """Return an argument as a NumPy array; raise ``InvalidValueError`` for ragged lists."""
     try:
         return np.asarray(given)
     except ValueError as error:
-        raise InvalidValueError(f"{name}={given!r} is no array: {error}") from None
+        raise InvalidValueError(f"{name}={given!r} cannot be converted to an array: {error}") from None
 
 
 def check_array_ndim(ndim: int, remedy: str = "") -> None:
-    """Refuse a NumPy array of so many dimensions, with the way out.
-
-    Raises
-    ------
-    UnsupportedError
-        If NumPy has none of so many.
-    """
-    if ndim > _ARRAY_NDIM:
+    """Raise ``UnsupportedError``, with a remedy, if NumPy arrays cannot have so many dimensions."""
+    if ndim > _NUMPY_MAX_NDIM:
         way = f": {remedy}" if remedy else ""
-        raise UnsupportedError(f"NumPy's arrays have up to {_ARRAY_NDIM} dimensions, and this tensor has {ndim}{way}")
+        raise UnsupportedError(f"NumPy arrays have up to {_NUMPY_MAX_NDIM} dimensions, and this tensor has {ndim}{way}")
 
 
 def as_integers(given: Any, name: str) -> list[int]:
-    """Return an argument that is an integer or several as a list."""
+    """Return an integer or a sequence of integers as a list."""
     several = type(given) in (tuple, list) or (isinstance(given, np.ndarray) and given.ndim)
     several = several or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
     numbers = given if several else (given,)
@@ -125,67 +107,67 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     Raises
     ------
     ShapeError
-        If a size is negative or past 2^63 - 1; the product of the sizes may be larger.
+        If a size is negative or above 2^63 - 1. The number of elements may be larger.
     """
     try:
         several = type(shape) is tuple or isinstance(shape, Sequence | np.ndarray)
         sizes = tuple(map(operator.index, shape)) if several else (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
-        raise ShapeError(f"a shape is a tuple of integers, got {shape!r}") from None
-    if not sizes or 0 <= min(sizes) <= max(sizes) <= LARGEST_DIMENSION:
+        raise ShapeError(f"shape must be a tuple of integers, got {shape!r}") from None
+    if not sizes or 0 <= min(sizes) <= max(sizes) <= MAX_DIMENSION_SIZE:
         return sizes
     for dim, n in enumerate(sizes):
         if n < 0:
-            raise ShapeError(f"dimension {dim} has a negative size {n}")
-        if n > LARGEST_DIMENSION:
-            raise ShapeError(f"dimension {dim} has size {n}, beyond the largest, 2^63 - 1")
+            raise ShapeError(f"size of dimension {dim} must not be negative, got {n}")
+        if n > MAX_DIMENSION_SIZE:
+            raise ShapeError(f"size of dimension {dim} must be at most 2^63 - 1, got {n}")
     return sizes
 
 
 @lru_cache(128)
 def default_dims(ndim: int) -> tuple[str, ...]:
-    """Return the names of dimensions that nobody named: ``d0, d1, ...``."""
+    """Return the default dimension names ``d0, d1, ...``."""
     return tuple(f"d{k}" for k in range(ndim))
 
 
 @lru_cache(1024)
-def given_name(name: str) -> bool:
-    """Return whether somebody gave a dimension its name: it is none of ``d0``, ``d1_2``, which say where it stands."""
+def is_custom_name(name: str) -> bool:
+    """Return whether a dimension name was chosen by the user: default names are ``d0``, ``d1_2``."""
     return re.fullmatch(r"d\d+(_\d+)?", name) is None
 
 
-def given_dims(dims: Sequence[str] | None) -> tuple[str, ...]:
-    """Return names as they were given, none for ``None``; ``InvalidValueError`` where there is no sequence of them."""
+def normalize_dims(dims: Sequence[str] | None) -> tuple[str, ...]:
+    """Return dimension names as a tuple, empty for None; ``InvalidValueError`` unless they are a sequence."""
     if dims is None:
         return ()
     if not isinstance(dims, Iterable):
-        raise InvalidValueError(f"dims={dims!r}: give a sequence of names")
+        raise InvalidValueError(f"dims must be a sequence of names, got {dims!r}")
     return tuple(str(name) for name in dims or ())
 
 
 def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
-    """Return the dimension names, or the default ones for ``None``.
+    """Check dimension names; None gives the default ones.
 
     Raises
     ------
     ShapeError
         If their number is not ``ndim``.
     InvalidValueError
-        If one is empty, no text, ``value`` or ``value_im``, or equals another whatever the case.
+        If a name is empty, reserved (``value``, ``value_im``), or equals another one ignoring case.
     """
     if dims is None:
         return default_dims(ndim)
-    names = given_dims(dims)
+    names = normalize_dims(dims)
     if len(names) != ndim:
-        raise ShapeError(f"{len(names)} dimension names {names} for {ndim} dimensions")
+        raise ShapeError(f"dims must have {ndim} names, got {len(names)}: {names}")
     seen: set[str] = set()
     for name in names:
         if not name or "\0" in name:
-            raise InvalidValueError(f"a dimension name is a text of at least one character, got {name!r}")
+            raise InvalidValueError(f"dimension name must be a non-empty string, got {name!r}")
         if name.casefold() in ("value", "value_im"):
-            raise InvalidValueError(f"a dimension cannot be named {name!r}: that is the column of the values")
+            raise InvalidValueError(f"dimension name {name!r} is reserved for the column of values")
         if name.casefold() in seen:
-            raise InvalidValueError(f"dimension names must differ in more than case, got {names}")
+            raise InvalidValueError(f"dimension names must be unique ignoring case, got {names}")
         seen.add(name.casefold())
     return names
 
@@ -194,7 +176,7 @@ _known_dims = lru_cache(1024)(check_dims)
 
 
 def is_fill(values: NDArray[Any], fill_value: Any) -> NDArray[np.bool_]:
-    """Return which values are absent cells: equal to fill, where NaN is only NaN and -0.0 is 0."""
+    """Return which values equal the fill value; NaN equals NaN, and -0.0 equals 0."""
     if fill_value != fill_value:
         return np.asarray(np.isnan(values))
     return np.asarray(values == fill_value)
@@ -202,12 +184,12 @@ def is_fill(values: NDArray[Any], fill_value: Any) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a tensor is, apart from its entries.
+    """Shape, dimension names, dtype, fill value and storage type of a tensor.
 
     Raises
     ------
     SparrowError
-        If the shape, the names or the dtype are not allowed.
+        If the shape, the names, the dtype or the fill value are invalid.
 
     Examples
     --------
@@ -219,7 +201,7 @@ class Schema:
     dims: tuple[str, ...] = ()
     dtype: np.dtype[Any] = field(default=np.dtype(np.float64))
     fill_value: Any = 0
-    """A NumPy scalar of the dtype."""
+    """NumPy scalar of the dtype."""
     stype: str = "coo"
 
     def __post_init__(self) -> None:
@@ -235,40 +217,61 @@ class Schema:
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of cells, absent ones included; may pass 2^63."""
+        """Number of elements, stored or not; may exceed 2^63."""
         return math.prod(self.shape)
 
     @property
-    def zero_fill(self) -> bool:
-        """Whether absent cells are 0."""
+    def has_zero_fill(self) -> bool:
+        """Whether the fill value is 0."""
         return bool(self.fill_value == 0)
 
     @property
     def coordinate_dtypes(self) -> tuple[np.dtype[Any], ...]:
-        """The integer type of each dimension's coordinates."""
+        """Coordinate dtype of each dimension."""
         return _coordinate_dtypes(self.shape)
 
     def coordinate_dtype(self, dim: int) -> np.dtype[Any]:
-        """Return the integer type of a dimension's coordinates: int32, or int64 past 2^31 cells."""
+        """Return the coordinate dtype of a dimension: int32, or int64 for sizes above 2^31."""
         return _INT32 if self.shape[dim] <= 2**31 else _INT64
 
-    def through(self, view: View, stype: str | None = None) -> Schema:
-        """Return what a view of such a tensor is: axes along one dimension keep its name.
+    def element_bytes(self, wide: bool = False) -> int:
+        """Return the bytes of one stored element in memory: coordinates and value.
 
-        Its storage type is ``stype``, or the one inferred for the view.
+        Parameters
+        ----------
+        wide
+            Whether coordinates are int64 whatever the shape.
+
+        Examples
+        --------
+        >>> Schema((3, 2**40)).element_bytes()
+        20
+        """
+        coordinates = 8 * len(self.shape) if wide else _coordinate_bytes(self.shape)
+        return coordinates + self.dtype.itemsize
+
+    def with_view(self, view: View, stype: str | None = None) -> Schema:
+        """Return the schema of a view: axes keep the names of their dimensions.
+
+        The storage type is inferred unless ``stype`` is passed.
         """
         if stype is None:
-            stype = of_view(self.stype, view).stype if self.stype in COMPRESSED else self.stype
+            stype = infer_view(self.stype, view).stype if self.stype in COMPRESSED else self.stype
         if view.is_identity:
             if stype == self.stype:
                 return self
-            return known_schema(self.shape, self.dims, self.dtype, self.fill_value, stype)
-        return known_schema(view.shape, _named_through(self.dims, view.sources), self.dtype, self.fill_value, stype)
+            return unchecked_schema(self.shape, self.dims, self.dtype, self.fill_value, stype)
+        return unchecked_schema(view.shape, _view_dims(self.dims, view.sources), self.dtype, self.fill_value, stype)
+
+
+@lru_cache(1024)
+def _coordinate_bytes(shape: tuple[int, ...]) -> int:
+    return sum([4 if size <= 2**31 else 8 for size in shape])
 
 
 @lru_cache(1024)
@@ -276,8 +279,10 @@ def _coordinate_dtypes(shape: tuple[int, ...]) -> tuple[np.dtype[Any], ...]:
     return tuple(_INT32 if size <= 2**31 else _INT64 for size in shape)
 
 
-def known_schema(shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str) -> Schema:
-    """Return a schema of parts that come of others, and so are known to be allowed."""
+def unchecked_schema(
+    shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str
+) -> Schema:
+    """Return a schema of components that are known to be valid, without checks."""
     schema = object.__new__(Schema)
     _put_shape(schema, shape)
     _put_dims(schema, dims)
@@ -293,8 +298,8 @@ _put_shape, _put_dims, _put_dtype, _put_fill, _put_stype = (
 
 
 @lru_cache(1024)
-def _named_through(dims: tuple[str, ...], sources: tuple[int | None, ...]) -> tuple[str, ...]:
-    """Return the names of axes: of those along a dimension its own, of others with a number where they are taken."""
+def _view_dims(dims: tuple[str, ...], sources: tuple[int | None, ...]) -> tuple[str, ...]:
+    """Return axis names: that of the dimension if there is one, else a default made unique by a suffix."""
     taken = {dims[source].casefold() for source in sources if source is not None and source >= 0}
     names: list[str] = []
     for number, source in enumerate(sources):
@@ -317,7 +322,7 @@ def _fill(given: Any, dtype: np.dtype[Any]) -> Any:
         with np.errstate(all="ignore"):
             fill = np.asarray(given).astype(dtype)
     except (TypeError, ValueError):
-        raise InvalidValueError(f"fill_value={given!r} is no number of type {dtype}") from None
+        raise InvalidValueError(f"fill_value must be a number of dtype {dtype}, got {given!r}") from None
     if fill.ndim:
-        raise InvalidValueError(f"fill_value={given!r}: give one number, which all absent cells have")
+        raise InvalidValueError(f"fill_value must be a scalar, got {given!r}")
     return fill[()]

@@ -1,14 +1,13 @@
-"""Storage types: which one the result of an operation has, as pure rules, and what is said of a fallback.
+"""Storage type inference: rules for the storage type of the result of an operation.
 
-A storage type says how a tensor's entries are laid out where they leave sparrow, and what an operation makes of
-that layout. ``coo`` takes any fill and any number of dimensions and never falls back. ``csr``, ``csc`` and
-``row_sparse``, the *compressed* ones, have fill 0, and a result keeps them where it has the same layout. Where
-the rules know no better it is ``dense``: a *fallback*, of which a
-:class:`~sparrow.errors.StorageFallbackWarning` tells once for each operation and types. Values do not depend on
-storage types, and no array is made for one: a tensor of type ``dense`` stays lazy, and keeps its fill.
+A storage type is the layout in which a tensor leaves sparrow. ``coo`` supports any fill value and number of
+dimensions and never falls back. The *compressed* types ``csr``, ``csc`` and ``row_sparse`` have fill 0; results with
+the same layout keep them. Without a rule the result is ``dense``: a *fallback*, reported by one
+:class:`~sparrow.errors.StorageFallbackWarning` per operation and operand types. Values never depend on storage types,
+and nothing is materialized: a tensor of type ``dense`` stays lazy and keeps its fill value.
 
-The rules are those of MXNet (operator sources of version 1.9), where ``dense`` is called ``default``; ``csc`` is
-``csr`` with its axes swapped. At level DEBUG the logger ``sparrow.core.storage_types`` shows every inference::
+The rules are those of MXNet 1.9 (operator sources), where ``dense`` is named ``default``; ``csc`` is ``csr`` with
+swapped axes. The logger ``sparrow.core.storage_types`` reports every inference at level DEBUG::
 
     logging.getLogger("sparrow.core.storage_types").setLevel(logging.DEBUG)
 """
@@ -21,7 +20,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparrow.core.indexing import Listed, Range, View
+from sparrow.core.indexing import ListAxis, RangeAxis, View
 from sparrow.errors import InvalidValueError, ShapeError, StorageFallbackWarning
 
 __all__ = [
@@ -29,23 +28,24 @@ __all__ = [
     "STORAGE_TYPES",
     "Inference",
     "check_stype",
-    "of_concat",
-    "of_dot",
-    "of_function",
-    "of_other",
-    "of_reduction",
-    "of_view",
-    "settled",
+    "infer_concat",
+    "infer_dot",
+    "infer_function",
+    "infer_other",
+    "infer_reduction",
+    "infer_view",
+    "reset_warnings",
+    "resolve_stype",
 ]
 
 STORAGE_TYPES = ("coo", "csr", "csc", "row_sparse", "dense")
-"""The storage types."""
+"""All storage types."""
 
 COMPRESSED = ("csr", "csc", "row_sparse")
-"""Those of fill 0."""
+"""Storage types that require fill 0."""
 
 _SWAPPED = {"csr": "csc", "csc": "csr"}
-_PLAINLY_DENSE = ("add", "subtract", "divide")
+_DENSE_FUNCTIONS = ("add", "subtract", "divide")
 _DOT: dict[tuple[str, str, bool, bool], tuple[str | None, tuple[str, ...]]] = {
     ("csr", "dense", False, False): ("dense", ("dense",)),
     ("csr", "row_sparse", False, False): ("dense", ("dense",)),
@@ -54,19 +54,19 @@ _DOT: dict[tuple[str, str, bool, bool], tuple[str | None, tuple[str, ...]]] = {
     ("dense", "csr", False, False): ("csr", ("csr", "dense")),
     ("dense", "csr", False, True): (None, ("dense",)),
 }
-"""By operands, and whether each is transposed: the type of a product unless one is asked for, and those to ask for."""
+"""(lhs, rhs, transpose_lhs, transpose_rhs) -> (default type of the product or None, types that can be requested)."""
 
 _log = logging.getLogger("sparrow.core.storage_types")
-_told: set[tuple[str, ...]] = set()
+_warned: set[tuple[str, ...]] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """The storage type of a result."""
+    """Inferred storage type of a result."""
 
     stype: str
     fallback: bool = False
-    """Whether it is ``dense`` for want of a rule."""
+    """Whether the type is ``dense`` because no rule applies."""
 
 
 _KNOWN = {stype: Inference(stype) for stype in STORAGE_TYPES}
@@ -75,57 +75,57 @@ _FALLBACK = Inference("dense", fallback=True)
 
 
 def check_stype(stype: str, ndim: int | None = None) -> str:
-    """Return a storage type.
+    """Check a storage type.
 
     Raises
     ------
     InvalidValueError
-        If there is none such.
+        If there is no such type.
     ShapeError
-        If tensors of ``ndim`` dimensions cannot have it.
+        If it does not support ``ndim`` dimensions.
 
     Examples
     --------
     >>> check_stype("csr", ndim=3)
     Traceback (most recent call last):
-    sparrow.errors.ShapeError: csr is for two dimensions, got 3: take a slice of two, or use 'coo'
+    sparrow.errors.ShapeError: storage type csr requires 2 dimensions, got 3: use 'coo', or a 2-D slice
     """
     given: object = stype
     if not isinstance(given, str) or given not in STORAGE_TYPES:
-        raise InvalidValueError(f"no storage type {stype!r}: there are {', '.join(map(repr, STORAGE_TYPES))}")
+        raise InvalidValueError(f"storage type must be one of {', '.join(map(repr, STORAGE_TYPES))}, got {stype!r}")
     if ndim is not None:
         if stype in ("csr", "csc") and ndim != 2:
-            raise ShapeError(f"{stype} is for two dimensions, got {ndim}: take a slice of two, or use 'coo'")
+            raise ShapeError(f"storage type {stype} requires 2 dimensions, got {ndim}: use 'coo', or a 2-D slice")
         if stype == "row_sparse" and ndim < 2:
-            raise ShapeError(f"row_sparse is for two dimensions or more, got {ndim}: use 'coo'")
+            raise ShapeError(f"storage type row_sparse requires at least 2 dimensions, got {ndim}: use 'coo'")
     return stype
 
 
-def of_function(
+def infer_function(
     name: str, operands: Sequence[str | None], keeps_zero: bool, broadcast: bool = False, stretched: bool = False
 ) -> Inference:
-    """Return the storage type of a function of cells.
+    """Infer the storage type of an element-wise function.
 
     Parameters
     ----------
     name
         NumPy's name of the function.
     operands
-        The storage type of each operand, None for a scalar; an array is "dense".
+        Storage type of each operand; None for a scalar, "dense" for an array.
     keeps_zero
-        Whether the result has fill 0: what the function gives where all compressed operands are 0.
+        Whether the function is 0 where all compressed operands are 0.
     broadcast
-        Whether an operand has not the shape of the result.
+        Whether any operand is broadcast.
     stretched
-        Whether a compressed operand has not.
+        Whether a compressed operand is broadcast.
 
     Examples
     --------
-    >>> of_function("add", ["csr", "csr"], keeps_zero=True)
+    >>> infer_function("add", ["csr", "csr"], keeps_zero=True)
     Inference(stype='csr', fallback=False)
-    >>> of_function("add", ["csr", "row_sparse"], keeps_zero=True)
+    >>> infer_function("add", ["csr", "row_sparse"], keeps_zero=True)
     Inference(stype='dense', fallback=True)
-    >>> of_function("greater", ["csr", None], keeps_zero=True)
+    >>> infer_function("greater", ["csr", None], keeps_zero=True)
     Inference(stype='csr', fallback=False)
     """
     types = [operand for operand in operands if operand is not None]
@@ -141,28 +141,27 @@ def of_function(
         divided = name == "divide" and broadcast and operands[0] == stype
         if (name == "multiply" or divided) and keeps_zero and not stretched:
             return Inference(stype)
-        return _DENSE if name in _PLAINLY_DENSE else _FALLBACK
+        return _DENSE if name in _DENSE_FUNCTIONS else _FALLBACK
     if stretched:
         return _FALLBACK
     if keeps_zero:
         return Inference(stype)
     with_scalars = len(types) == 1 and len(operands) > 1
-    return _DENSE if with_scalars or name in _PLAINLY_DENSE else _FALLBACK
+    return _DENSE if with_scalars or name in _DENSE_FUNCTIONS else _FALLBACK
 
 
-def of_reduction(stype: str, gone: int) -> Inference:
-    """Return the storage type of a reduction that leaves a tensor, ``gone`` being the axes that it lacks.
+def infer_reduction(stype: str, num_removed: int) -> Inference:
+    """Infer the storage type of a reduction that removes ``num_removed`` axes and leaves a tensor.
 
-    Along one axis ``csr`` and ``csc`` plainly give ``dense``; where axes are kept, and of ``row_sparse``, it is a
-    fallback.
+    Removing one axis of ``csr`` or ``csc`` gives ``dense`` by rule; everything else of compressed types falls back.
     """
     if stype not in COMPRESSED:
         return _KNOWN[stype]
-    return _DENSE if stype in _SWAPPED and gone == 1 else _FALLBACK
+    return _DENSE if stype in _SWAPPED and num_removed == 1 else _FALLBACK
 
 
-def of_concat(operands: Sequence[str], axis: int) -> Inference:
-    """Return the storage type of tensors joined along an axis: ``csr`` stays along axis 0, ``csc`` along axis 1."""
+def infer_concat(operands: Sequence[str], axis: int) -> Inference:
+    """Infer the storage type of a concatenation: ``csr`` is kept along axis 0, ``csc`` along axis 1."""
     if "coo" in operands:
         return _KNOWN["coo"]
     if set(operands) == {"dense"}:
@@ -173,22 +172,21 @@ def of_concat(operands: Sequence[str], axis: int) -> Inference:
     return _FALLBACK
 
 
-def of_other(stype: str) -> Inference:
-    """Return the storage type of the result of an operation of which there is no rule."""
+def infer_other(stype: str) -> Inference:
+    """Infer the storage type of an operation without a rule: compressed types fall back."""
     return _FALLBACK if stype in COMPRESSED else _KNOWN[stype]
 
 
-def of_dot(
+def infer_dot(
     left: str, right: str, transpose_left: bool = False, transpose_right: bool = False, wanted: str | None = None
 ) -> Inference:
-    """Return the storage type of the product of two matrices, ``wanted`` being the one asked for.
+    """Infer the storage type of a matrix product; ``wanted`` is the requested one, if any.
 
-    What was asked for is the type whether there is a rule or not. A ``csc`` operand is ``csr`` with its flag turned
-    round. A product with a NumPy array is an array whatever the type.
+    A requested type is the result even without a rule (as a fallback). ``csc`` counts as transposed ``csr``.
 
     Examples
     --------
-    >>> of_dot("csr", "dense", transpose_left=True)
+    >>> infer_dot("csr", "dense", transpose_left=True)
     Inference(stype='row_sparse', fallback=False)
     """
     if left == "csc":
@@ -208,18 +206,18 @@ def of_dot(
     return Inference(wanted, fallback=wanted not in asked)
 
 
-def of_view(stype: str, view: View) -> Inference:
-    """Return the storage type of a view of a tensor.
+def infer_view(stype: str, view: View) -> Inference:
+    """Infer the storage type of a view.
 
-    Slices of step 1 keep it, a list of rows keeps ``csr``, one of columns ``csc``, and swapped axes turn the one into
-    the other. Fewer dimensions give ``coo``: a row or a column is a sparse vector. All else is a fallback.
+    Slices of step 1 keep the type, lists of rows keep ``csr``, lists of columns ``csc``, and a transpose swaps the two.
+    Dropping dimensions gives ``coo``, as a row or column is a sparse vector. Everything else falls back.
 
     Examples
     --------
     >>> whole = View.identity((3, 4))
-    >>> of_view("csr", whole.then(slice(1, 3))).stype, of_view("csr", whole.permute((1, 0))).stype
+    >>> infer_view("csr", whole.then(slice(1, 3))).stype, infer_view("csr", whole.permute((1, 0))).stype
     ('csr', 'csc')
-    >>> of_view("csr", whole.then(0)).stype, of_view("csr", whole.then(slice(None, None, 2))).stype
+    >>> infer_view("csr", whole.then(0)).stype, infer_view("csr", whole.then(slice(None, None, 2))).stype
     ('coo', 'dense')
     """
     if stype not in COMPRESSED:
@@ -228,9 +226,9 @@ def of_view(stype: str, view: View) -> Inference:
         return Inference("coo")
     dims = []
     for axis in view.axes:
-        if isinstance(axis, Range) and axis.step == 1:
+        if isinstance(axis, RangeAxis) and axis.step == 1:
             dims.append(axis.dim)
-        elif isinstance(axis, Listed) and stype in _SWAPPED:
+        elif isinstance(axis, ListAxis) and stype in _SWAPPED:
             group = view.points[axis.group]
             if len(group.shape) != 1 or group.dims != (("csr", "csc").index(stype),):
                 return _FALLBACK
@@ -242,25 +240,30 @@ def of_view(stype: str, view: View) -> Inference:
     return Inference(_SWAPPED[stype]) if stype in _SWAPPED else _FALLBACK
 
 
-def settled(operation: str, operands: Sequence[str | None], found: Inference) -> str:
-    """Return the storage type that was inferred, having logged it and told of a fallback, once for each of its kind."""
+def resolve_stype(operation: str, operands: Sequence[str | None], found: Inference) -> str:
+    """Return the inferred storage type; log it, and warn of a fallback once per operation and operand types."""
     if found.fallback or _log.isEnabledFor(logging.DEBUG):
         case = (operation, *("scalar" if operand is None else operand for operand in operands))
         _log.debug("%s(%s) -> %s%s", operation, ", ".join(case[1:]), found.stype, " by fallback" * found.fallback)
-        if found.fallback and case not in _told:
+        if found.fallback and case not in _warned:
             warnings.warn(
-                f"{operation} of {', '.join(case[1:])} has no rule that keeps a storage type: the result is 'dense', "
-                "right in value and still lazy. asformat(...) gives it another type, and tensors of type 'coo' never "
+                f"{operation} of {', '.join(case[1:])} has no storage type rule: the result is 'dense', with correct "
+                "values and still lazy. Convert it with asformat(...), or use tensors of type 'coo', which never "
                 "fall back",
                 StorageFallbackWarning,
                 stacklevel=_depth_of_caller(),
             )
-            _told.add(case)
+            _warned.add(case)
     return found.stype
 
 
+def reset_warnings() -> None:
+    """Warn again of fallbacks that were reported before."""
+    _warned.clear()
+
+
 def _depth_of_caller() -> int:
-    """Return how many calls up the code is that called sparrow, through NumPy or not."""
+    """Return the stack level of the first frame outside sparrow and NumPy."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("sparrow", "numpy"):
         depth, frame = depth + 1, frame.f_back

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Range
+from sparrow.core.indexing import RangeAxis
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import lower
 from sparrow.engines.stream.scan_reader import blocks
@@ -70,7 +70,7 @@ def density(scan: Scan, axes: tuple[int, int], bins: int, sample: bool) -> Densi
 def _walks(scan: Scan, axis: int, dim: int) -> bool:
     """Return whether an axis of the view walks a base dimension."""
     found = scan.view.axes[axis]
-    return isinstance(found, Range) and found.dim == dim
+    return isinstance(found, RangeAxis) and found.dim == dim
 
 
 def _nearest(read: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -100,7 +100,7 @@ class _Telling:
             return [_head(item), "  engine      none: the view has no cells, nothing is read"], []
         if item.step is None:
             order = scan_order(item) if order is None else order
-            unsorted = sorts and not item.view.keeps_order(order)
+            unsorted = sorts and not item.view.preserves_order(order)
             return _scan(item, engine, order, "; the view's own order takes a sort" if unsorted else ""), []
         if item.view.is_identity:
             return self._step(item.step, engine)

@@ -79,7 +79,7 @@ def count_nnz(scan: Scan, engine: str = "auto") -> int:
 
 def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") -> Any:
     """Return the one cell that a view without axes shows, as a NumPy scalar."""
-    run, scan = engine_for(engine), Scan(source, view, source.schema.through(view))
+    run, scan = engine_for(engine), Scan(source, view, source.schema.with_view(view))
     if run is not STREAM:
         block = evaluate(scan, engine)
         return block.values[0] if block.count else scan.schema.fill_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sparrow.core.indexing import New, Range, View
+from sparrow.core.indexing import NewAxis, RangeAxis, View
 from sparrow.plan import Scan
 
 __all__ = ["count_rows_to_read", "groups_output", "product_order", "scan_order", "sorted_order"]
@@ -31,7 +31,7 @@ def count_rows_to_read(scan: Scan) -> int:
 
 def sorted_order(scan: Scan) -> tuple[int, ...]:
     """Return the order to read where the result must be sorted: sorting a row costs about four reads."""
-    return _cheapest(scan, lambda order: 1 if scan.view.keeps_order(order) else 5)
+    return _cheapest(scan, lambda order: 1 if scan.view.preserves_order(order) else 5)
 
 
 def product_order(scan: Scan, axes: Sequence[int] | None = None) -> tuple[int, ...]:
@@ -46,8 +46,8 @@ def groups_output(view: View, order: tuple[int, ...], axes: Sequence[int] | None
     """Return whether entries that agree along some axes stand together in the order; by default the first of two."""
     axes = range(view.ndim - 1) if axes is None else axes
     found = [view.axes[axis] for axis in axes]
-    along = {axis.dim for axis in found if isinstance(axis, Range)}
-    if any(not isinstance(axis, Range) and not (isinstance(axis, New) and axis.length <= 1) for axis in found):
+    along = {axis.dim for axis in found if isinstance(axis, RangeAxis)}
+    if any(not isinstance(axis, RangeAxis) and not (isinstance(axis, NewAxis) and axis.length <= 1) for axis in found):
         return False
     fixed = {dim for dim, _ in view.fixed}
     leading = [dim for dim in order if dim not in fixed]

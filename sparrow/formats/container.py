@@ -424,7 +424,7 @@ def from_entries(format: str, schema: Schema, block: Block) -> Container:
     >>> sp.formats.from_entries("csr", *scan.__sparrow_entries__()).indptr
     array([0, 1, 2])
     """
-    if format != "coo" and not schema.zero_fill:
+    if format != "coo" and not schema.has_zero_fill:
         check_dense(schema)
         cells = dense_array(schema, block)
         stored = ~is_fill(cells, cells.dtype.type(0))
@@ -442,7 +442,7 @@ def scipy_array(format: str, schema: Schema, block: Block, own: bool = True) -> 
 
 def check_scipy(schema: Schema) -> None:
     """Raise ``UnsupportedError`` where SciPy has no sparse array of such fill, values and dimensions."""
-    if not schema.zero_fill:
+    if not schema.has_zero_fill:
         raise UnsupportedError(
             f"SciPy's arrays are zero where nothing is stored; here it is {schema.fill_value}: use A.refill(0)"
         )

@@ -198,7 +198,7 @@ def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, A
             return engines.evaluate_element(scan.source, scan.view, options["engine"])
         return found if options["engine"] == "auto" else found.compute(options["engine"])
     alone = Semiring(semiring.add, "first", semiring.identity, str(semiring), semiring.associative)
-    if semiring.plain and not tensor.__sparrow_scan__().schema.zero_fill:
+    if semiring.plain and not tensor.__sparrow_scan__().schema.has_zero_fill:
         raise UnsupportedError(f"einsum: absent cells are {tensor.fill_value}: reductions count them, A.sum(axis=...)")
     return _step((own, tensor), ((), np.ones((), tensor.dtype)), terms.output, alone, False, options | {"stype": "coo"})
 

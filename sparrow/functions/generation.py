@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike
 
-from sparrow.core.schema import Schema, as_integer, check_array, check_dtype, check_shape, given_dims
+from sparrow.core.schema import Schema, as_integer, check_array, check_dtype, check_shape, normalize_dims
 from sparrow.core.storage_types import COMPRESSED, check_stype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.inspection import check_device
@@ -69,7 +69,7 @@ def zeros(
     """
     check_device(device)
     sizes = check_shape(shape)
-    schema = Schema(sizes, given_dims(dims), _or_float(dtype), stype=check_stype(stype, len(sizes)))
+    schema = Schema(sizes, normalize_dims(dims), _or_float(dtype), stype=check_stype(stype, len(sizes)))
     return in_memory(schema, concatenate([], schema.ndim, schema.dtype))
 
 
@@ -187,7 +187,7 @@ def full(
     if given.ndim or given.dtype.kind not in "biufc":
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")
     kind = check_dtype(given.dtype if dtype is None else dtype)
-    schema = Schema(check_shape(shape), given_dims(dims), kind, check_fill(fill_value, kind))
+    schema = Schema(check_shape(shape), normalize_dims(dims), kind, check_fill(fill_value, kind))
     return in_memory(schema, concatenate([], schema.ndim, kind))
 
 
@@ -321,7 +321,7 @@ def full_like(tensor: Any, fill_value: Any, dtype: DTypeLike | None = None, *, d
     tensor = as_tensor(tensor)
     like = full(tensor.shape, fill_value, tensor.dtype if dtype is None else dtype, tensor.dims, device=device)
     schema = like.__sparrow_scan__().schema
-    stype = "dense" if tensor.stype in COMPRESSED and not schema.zero_fill else tensor.stype
+    stype = "dense" if tensor.stype in COMPRESSED and not schema.has_zero_fill else tensor.stype
     return in_memory(replace(schema, stype=stype), concatenate([], schema.ndim, schema.dtype))
 
 
@@ -372,7 +372,7 @@ def eye(
     offset = as_integer(k, "k")
     row, column = max(-offset, 0), max(offset, 0)
     count = max(min(height - row, width - column), 0)
-    memory.check(count * memory.entry_bytes(schema), f"the {count} entries of the diagonal")
+    memory.check(count * schema.element_bytes(), f"the {count} entries of the diagonal")
     if not count:
         return in_memory(schema, concatenate([], 2, schema.dtype))
     coords = tuple(

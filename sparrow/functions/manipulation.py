@@ -114,7 +114,7 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
         if not labelled or len(set(map(len, shapes))) > 1:
             raise ShapeError(f"tensors to stack must have one shape, got {', '.join(map(str, shapes))}")
     at = normalize_axis(axis, len(shapes[0]) + 1)
-    return Tensor(make_concat([scan.then(scan.view.widened((at,))) for scan in scans], at))
+    return Tensor(make_concat([scan.then(scan.view.insert_axes((at,))) for scan in scans], at))
 
 
 def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | str = 0) -> list[Tensor]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sparrow.core.schema import Schema, as_integer, check_dtype, check_shape, given_dims
+from sparrow.core.schema import Schema, as_integer, check_dtype, check_shape, normalize_dims
 from sparrow.errors import InvalidValueError
 from sparrow.functions.generation import in_memory
 from sparrow.kernels.entries import Block, canonical, concatenate
@@ -80,9 +80,9 @@ def random(
         raise InvalidValueError(
             f"distribution={distribution!r}: use one of {', '.join(map(repr, get_args(Distribution)))}"
         )
-    schema = Schema(check_shape(shape), given_dims(dims), check_dtype(dtype))
+    schema = Schema(check_shape(shape), normalize_dims(dims), check_dtype(dtype))
     count = _number(schema, nnz, density)
-    memory.check(4 * count * memory.entry_bytes(schema), f"{count} random entries")
+    memory.check(4 * count * schema.element_bytes(), f"{count} random entries")
     try:
         rng = np.random.default_rng(seed)
     except (TypeError, ValueError):

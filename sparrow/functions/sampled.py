@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparrow import engines
 from sparrow.core.schema import Schema, check_dtype
-from sparrow.core.storage_types import of_function, settled
+from sparrow.core.storage_types import infer_function, resolve_stype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.elementwise import factor
 from sparrow.functions.labels import meet
@@ -90,7 +90,9 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
         with np.errstate(all="ignore"):
             values = np.multiply(block.values, sums, dtype=dtype)
     found = pick(Block(block.coords, values), values != 0)
-    kind = settled("multiply", [pattern.stype, "dense"], of_function("multiply", [pattern.stype, "dense"], True))
+    kind = resolve_stype(
+        "multiply", [pattern.stype, "dense"], infer_function("multiply", [pattern.stype, "dense"], True)
+    )
     schema = Schema(pattern.shape, pattern.dims, dtype, 0, kind)
     return Tensor(MemoryHandle(MemoryRelation(schema, found, labelled(scan))))
 

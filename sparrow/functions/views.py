@@ -82,7 +82,7 @@ def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     several = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     ndim = tensor.ndim + len(several)
     new = _axes(several, ndim)
-    return tensor._with(tensor._view.widened(new), lambda whole: whole.widened(new), "indexing")
+    return tensor._with(tensor._view.insert_axes(new), lambda whole: whole.insert_axes(new), "indexing")
 
 
 def squeeze(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) -> Tensor:

@@ -63,7 +63,7 @@ def arrays_of(schema: Schema, block: Block) -> dict[str, NDArray[Any]]:
         if not schema.ndim and not block.count:
             values = np.full(1, schema.fill_value).view(values.dtype)
         arrays["values"] = values
-    if not schema.zero_fill:
+    if not schema.has_zero_fill:
         arrays["fill_value"] = np.full(1, schema.fill_value).view(values.dtype)
     return arrays
 
@@ -94,7 +94,7 @@ def descriptor_of(schema: Schema, count: int, source: str) -> dict[str, Any]:
     out["number_of_stored_values"] = count if schema.ndim else 1
     kind = _name_of(schema.dtype)
     out["data_types"] = {**coordinates, "values": kind}
-    if not schema.zero_fill:
+    if not schema.has_zero_fill:
         out["fill"] = True
         out["data_types"]["fill_value"] = kind
     return {"binsparse": out, "original_source": source}

@@ -10,18 +10,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sparrow.core.labels import is_text
+from sparrow.core.labels import is_string_type
 from sparrow.core.schema import (
-    LARGEST_DIMENSION,
+    MAX_DIMENSION_SIZE,
     Schema,
     check_array,
     check_dims,
     check_dtype,
     check_shape,
-    given_dims,
-    given_name,
+    is_custom_name,
     is_fill,
-    known_schema,
+    normalize_dims,
+    unchecked_schema,
 )
 from sparrow.errors import (
     DuplicateError,
@@ -95,8 +95,8 @@ def from_coordinates(
             if extreme >= size:
                 raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
     dtype = check_dtype(data.dtype)
-    names = check_dims(given_dims(dims) or None, len(sizes))
-    schema = known_schema(sizes, names, dtype, check_fill(fill_value, dtype), "coo")
+    names = check_dims(normalize_dims(dims) or None, len(sizes))
+    schema = unchecked_schema(sizes, names, dtype, check_fill(fill_value, dtype), "coo")
     block = Block(tuple(map(np.ndarray.astype, columns, schema.coordinate_dtypes)), data)
     return schema, canonical(block, sizes, schema.fill_value, rule)
 
@@ -146,7 +146,9 @@ def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
 
 
 def _is_label(kind: pa.DataType) -> bool:
-    return bool(is_text(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+    return bool(
+        is_string_type(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    )
 
 
 def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
@@ -186,7 +188,7 @@ def _columns(coords: Any, ndim: int | None, values: np.ndarray[Any, Any]) -> lis
             columns[dim] = column.astype(np.int64)
         elif column.dtype.kind not in "iu":
             raise UnsupportedError(f"coordinates of dimension {dim} must be integers, got {column.dtype}")
-        elif column.dtype == np.uint64 and int(column.max()) >= LARGEST_DIMENSION:
+        elif column.dtype == np.uint64 and int(column.max()) >= MAX_DIMENSION_SIZE:
             raise IndexingError(f"coordinate {int(column.max())} of dimension {dim} is beyond 2^63 - 2")
     return columns
 
@@ -207,7 +209,7 @@ def from_object(
             raise InvalidValueError(f"{name}= is for tables, and {type(obj).__name__} is none")
     if hasattr(obj, "__sparrow_entries__"):
         schema, block = obj.__sparrow_entries__()
-        return replace(schema, dims=given_dims(dims)), block, {}
+        return replace(schema, dims=normalize_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
         return from_table(obj, coords, value, shape, dims, duplicates or "error", rest=True)
     if type(obj).__module__.partition(".")[0] == "xarray" and hasattr(obj, "indexes"):
@@ -419,7 +421,7 @@ def columns_to_append(names: Sequence[str], target: Schema, value: str | None) -
 
 def _appended(names: Sequence[str], target: Schema, value: str | None) -> tuple[list[str], str | None]:
     """Return the columns of coordinates and of values of a table that is to be appended."""
-    by_name = any(dim in names or given_name(dim) for dim in target.dims)
+    by_name = any(dim in names or is_custom_name(dim) for dim in target.dims)
     apart = {"value", "value_im", value}
     picked = list(target.dims) if by_name else [name for name in names if name not in apart]
     for name in [*picked, *([] if value is None else [value])]:
@@ -447,9 +449,9 @@ def _as_labels(table: pa.Table, kinds: Mapping[str, pa.DataType], picked: Sequen
         kind = kinds.get(field.name)
         if not table.num_rows and field.name in (*picked, value):
             wanted = pa.int64() if kind is None else kind
-        elif kind is not None and pa.types.is_date(field.type) and is_text(kind):
+        elif kind is not None and pa.types.is_date(field.type) and is_string_type(kind):
             wanted = pa.string()
-        elif kind is not None and pa.types.is_temporal(kind) and is_text(field.type):
+        elif kind is not None and pa.types.is_temporal(kind) and is_string_type(field.type):
             wanted = kind
         else:
             continue

@@ -61,7 +61,7 @@ class Coordinates(NamedTuple):
 
 
 def _zero_fill(schema: Schema, whose: str) -> None:
-    if not schema.zero_fill:
+    if not schema.has_zero_fill:
         raise UnsupportedError(
             f"{whose} sparse arrays are zero where nothing is stored; here it is {schema.fill_value}"
         )
@@ -110,7 +110,7 @@ def implicit_dense_array(schema: Schema, entries_of: Callable[[], Block]) -> NDA
 
 
 def _say_what_it_takes(schema: Schema, count: int) -> None:
-    dense, entries = schema.size * schema.dtype.itemsize, max(count, 1) * memory.entry_bytes(schema)
+    dense, entries = schema.size * schema.dtype.itemsize, max(count, 1) * schema.element_bytes()
     what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
     sizes = f"{quantity(dense, 'bytes')}, its entries {quantity(entries, 'bytes')}"
     limits = tuning()
@@ -247,7 +247,7 @@ def pydata_array(schema: Schema, block: Block) -> Any:
 def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compressed: bool) -> None:
     """Write entries to a .npz file: as SciPy does where it can hold them, else as pydata/sparse does."""
     arrays: dict[str, Any] = {"shape": np.array(schema.shape, np.int64), "data": block.values}
-    if not schema.zero_fill or schema.ndim == 0 or schema.dtype == np.float16:
+    if not schema.has_zero_fill or schema.ndim == 0 or schema.dtype == np.float16:
         arrays |= {"format": "coo", "coords": _stacked(schema, block), "fill_value": schema.fill_value}
     else:
         arrays["_is_array"] = True

@@ -536,7 +536,7 @@ class Operator(_ByLabel):
         scan = self._tensor.__sparrow_scan__()
         stays = self._left.partition(":")[0]
         most = max_nnz(scan)
-        width = memory.entry_bytes(scan.schema) - scan.schema.dtype.itemsize + self.dtype.itemsize
+        width = scan.schema.element_bytes() - scan.schema.dtype.itemsize + self.dtype.itemsize
         room = memory.limit() // _SHARE
         if most is not None and most * width > room:
             self._left = f"{stays}: {_bytes(most * width)} would pass a quarter of the memory limit, {_bytes(room)}"

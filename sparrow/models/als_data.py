@@ -307,7 +307,7 @@ class Links:
 
 def _rereads(scan: Scan) -> bool:
     """Return whether a scan can be read again and again in its order: files, not sums or sorts."""
-    return scan.step is None and scan.relation.version is not None and scan.view.keeps_order(sorted_order(scan))
+    return scan.step is None and scan.relation.version is not None and scan.view.preserves_order(sorted_order(scan))
 
 
 class _Census:

@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
-from sparrow.core.labels import first_places
-from sparrow.core.schema import Schema, given_name
+from sparrow.core.labels import first_positions
+from sparrow.core.schema import Schema, is_custom_name
 from sparrow.errors import LabelError
 from sparrow.kernels.entries import concatenate
 from sparrow.plan.labels import AxisLabels, Labels, axis_labels, concat_labels, unify_label_types
@@ -226,7 +226,7 @@ def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
         for labels in (old, *new):
             _check_unique(labels, dim)
         found = pc.unique(pa.concat_arrays(new))
-        unknown = found.filter(first_places(found, old).is_null())
+        unknown = found.filter(first_positions(found, old).is_null())
         for axis, labels in zip(axes, new, strict=True):
             if len(unknown):
                 more[axis] = unknown.cast(theirs[axis].array().type)
@@ -284,7 +284,7 @@ def reindex_axis(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
 def positions_of_labels(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
     """Return where each label is among others, -1 for none."""
     labels, among = unify_label_types([labels, among], "both sides")
-    found = first_places(labels, among).fill_null(-1)
+    found = first_positions(labels, among).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
 
 
@@ -344,7 +344,7 @@ def _merged(first: pa.Array, second: pa.Array) -> tuple[pa.Array, list[NDArray[A
     """Return all labels of two ascending sides, ascending, and where each side has them, -1 for nowhere."""
     import polars as pl
 
-    same = first_places(second, first)
+    same = first_positions(second, first)
     new = np.flatnonzero(np.asarray(same.is_null()))
     known = np.flatnonzero(np.asarray(same.is_valid()))
     unknown = second.take(pa.array(new))
@@ -404,13 +404,13 @@ def _order(lead: Schema, other: Schema) -> list[int | None] | None:
     start = len(wanted) - len(given)
     if wanted[start:] == given:
         return None
-    common = {name for name in given if given_name(name)} & {name for name in wanted if given_name(name)}
+    common = {name for name in given if is_custom_name(name)} & {name for name in wanted if is_custom_name(name)}
     if not common:
         return None
     if len(common) == len(given):
         return [given.index(name) if name in common else None for name in wanted]
     for k, (mine, theirs) in enumerate(zip(given, wanted[start:], strict=True)):
-        named = given_name(mine), given_name(theirs)
+        named = is_custom_name(mine), is_custom_name(theirs)
         if mine == theirs or (not all(named) and not common & {mine, theirs}):
             continue
         sizes = other.shape[k], lead.shape[start + k]

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import View, broadcast_shapes
-from sparrow.core.schema import Schema, check_array_ndim, check_dtype, default_dims, given_name
-from sparrow.core.storage_types import COMPRESSED, of_function, settled
+from sparrow.core.schema import Schema, check_array_ndim, check_dtype, default_dims, is_custom_name
+from sparrow.core.storage_types import COMPRESSED, infer_function, resolve_stype
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.kernels.entries import Block
 from sparrow.plan.alignment import align_operands
@@ -57,7 +57,7 @@ def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
     shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shapes(shapes)
     dtype = _dtype(function, operands)
     types = [o.schema.stype if isinstance(o, Scan) else "dense" if np.ndim(o) else None for o in operands]
-    quotient = function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.zero_fill
+    quotient = function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.has_zero_fill
     if quotient and (absent := _no_divisor(operands[1])).any():
         operands = _quotients(operands[0], operands[1], absent)
         quotient = False
@@ -66,7 +66,7 @@ def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
         check_array_ndim(len(shape), "make a tensor of the array with sp.asarray")
     scans = [argument for argument in arguments if isinstance(argument, Scan)]
     product = (function is np.multiply or quotient) and all(isinstance(a, Scan | Dense) for a in arguments)
-    required = tuple(product and scan.schema.zero_fill for scan in scans)
+    required = tuple(product and scan.schema.has_zero_fill for scan in scans)
     dense = not any(required) and any(isinstance(argument, Dense) for argument in arguments)
     fill: Any = dtype.type(0)
     if not dense and not any(required):
@@ -150,10 +150,10 @@ def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
         return whole
     names = list(whole or default_dims(len(shape)))
     for axis, name in enumerate(names):
-        if given_name(name):
+        if is_custom_name(name):
             continue
         own = (schema.dims[axis - len(shape)] for schema in schemas if schema.ndim >= len(shape) - axis)
-        found = next(filter(given_name, own), name)
+        found = next(filter(is_custom_name, own), name)
         if found.casefold() not in map(str.casefold, names):
             names[axis] = found
     return tuple(names)
@@ -217,4 +217,4 @@ def _stype(
     if not set(types).isdisjoint(COMPRESSED):
         misfits = {t for t, own in zip(types, shapes, strict=True) if t is not None and own != shape}
     stretched = not misfits.isdisjoint(COMPRESSED)
-    return settled(name, types, of_function(name, types, keeps_zero, bool(misfits), stretched))
+    return resolve_stype(name, types, infer_function(name, types, keeps_zero, bool(misfits), stretched))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Range
+from sparrow.core.indexing import RangeAxis
 from sparrow.plan.nodes import Product, Scan
 from sparrow.relations.base import MemoryRelation
 
@@ -164,7 +164,7 @@ def estimate_operand(letters: Sequence[Any], scan: Scan, depth: int = _DEEPEST) 
     if is_countable(scan) and len(set(letters)) == len(letters):
         for axis, (letter, along) in enumerate(zip(letters, scan.view.axes, strict=True)):
             columns = None
-            if isinstance(scan.relation, MemoryRelation) and isinstance(along, Range) and scan.view.shows_all:
+            if isinstance(scan.relation, MemoryRelation) and isinstance(along, RangeAxis) and scan.view.is_permutation:
                 columns = [scan.relation.block.coords[along.dim]]
             found = count_degrees(scan, axis, columns)
             if found is not None:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Listed, Range, View
-from sparrow.core.labels import is_text
+from sparrow.core.indexing import ListAxis, RangeAxis, View
+from sparrow.core.labels import is_string_type
 from sparrow.errors import LabelError
 from sparrow.plan.nodes import Node, Scan
 from sparrow.relations.base import Relation
@@ -117,7 +117,7 @@ def unify_label_types(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
         return list(arrays)
     if all(pa.types.is_integer(kind) for kind in kinds):
         return [array.cast(pa.int64()) for array in arrays]
-    if all(is_text(kind.value_type if pa.types.is_dictionary(kind) else kind) for kind in kinds):
+    if all(is_string_type(kind.value_type if pa.types.is_dictionary(kind) else kind) for kind in kinds):
         return [array.cast(pa.large_string()) for array in arrays]
     if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
         return [array.cast(pa.timestamp("us")) for array in arrays]
@@ -138,10 +138,10 @@ def _through(own: Labels, view: View) -> Labels:
         return own
     out: dict[int, AxisLabels] = {}
     for number, axis in enumerate(view.axes):
-        if isinstance(axis, Range) and axis.dim in own:
+        if isinstance(axis, RangeAxis) and axis.dim in own:
             walk = range(axis.start, axis.start + axis.step * axis.length, axis.step)
             out[number] = own[axis.dim].taken(walk)
-        elif isinstance(axis, Listed):
+        elif isinstance(axis, ListAxis):
             group = view.points[axis.group]
             if len(group.dims) == 1 and len(group.shape) == 1 and group.dims[0] in own:
                 out[number] = own[group.dims[0]].taken(group.coords[0])

@@ -108,11 +108,11 @@ class Scan:
     source: Relation | Node
     view: View
     schema: Schema
-    """What ``source.schema.through(view)`` gives."""
+    """``source.schema.with_view(view)``."""
 
     def then(self, view: View) -> Scan:
         """Return the scan of the same source through another view."""
-        return Scan(self.source, view, self.source.schema.through(view))
+        return Scan(self.source, view, self.source.schema.with_view(view))
 
     def transposed(self) -> Scan:
         """Return the scan with its axes reversed."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
-from sparrow.core.storage_types import COMPRESSED, check_stype, of_dot, of_function, of_other, settled
+from sparrow.core.storage_types import COMPRESSED, check_stype, infer_dot, infer_function, infer_other, resolve_stype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import align_mask
 from sparrow.plan.labels import AxisLabels, axis_labels
@@ -99,16 +99,16 @@ def make_product(
     types = [left.schema.stype, right.schema.stype]
     step = "dot"
     if fill == 0 and _renumbered(own, other, output_indices) == _MATMUL:
-        found = of_dot(types[0], types[1], wanted=stype)
+        found = infer_dot(types[0], types[1], wanted=stype)
     elif (
         fill == 0 and tuple(output_indices) in (own, other) and set(own) | set(other) == set(output_indices)
     ):  # cell by cell
         step, whole = "multiply", [along == tuple(output_indices) for along in (own, other)]
         stretched = any(kind in COMPRESSED and not is_whole for kind, is_whole in zip(types, whole, strict=True))
-        found = of_function(step, types, True, not all(whole), stretched)
+        found = infer_function(step, types, True, not all(whole), stretched)
     else:
-        found = of_other(next((kind for kind in ("coo", *COMPRESSED) if kind in types), "dense"))
-    kind = settled(step, types, found) if stype is None else check_stype(stype, len(shape))
+        found = infer_other(next((kind for kind in ("coo", *COMPRESSED) if kind in types), "dense"))
+    kind = resolve_stype(step, types, found) if stype is None else check_stype(stype, len(shape))
     names: dict[int, str] = {}
     for scan, along in ((right, other), (left, own)):
         names |= dict(zip(along, scan.schema.dims, strict=True))
@@ -187,7 +187,7 @@ def make_dense_contraction(
             return None
         if any(sizes.setdefault(letter, n) != n for letter, n in zip(along, array.shape, strict=True)):
             return None
-    if len(set(own)) < len(own) or not scan.schema.zero_fill or set(sizes) <= set(output_indices):
+    if len(set(own)) < len(own) or not scan.schema.has_zero_fill or set(sizes) <= set(output_indices):
         return None
     dtype = np.result_type(scan.schema.dtype, *(array.dtype for array in arrays))
     schema = Schema(tuple(sizes[letter] for letter in output_indices), (), dtype, stype="dense")
@@ -204,7 +204,7 @@ def make_dense_contraction(
 
 def _one_cell_stored(scan: Scan) -> Scan:
     """Return a scan of one cell with that as its entry, if it is one of a fill; any other as it is."""
-    if scan.schema.size != 1 or scan.schema.zero_fill:
+    if scan.schema.size != 1 or scan.schema.has_zero_fill:
         return scan
     stored = make_with_fill(scan, 0, scan.schema.stype)
     return Scan(stored, View.identity(stored.schema.shape), stored.schema)
@@ -215,7 +215,7 @@ def _check_fills(left: Scan, right: Scan, shape: tuple[int, ...]) -> None:
     if 0 in shape:
         return
     for name, scan in (("left", left), ("right", right)):
-        if scan.schema.size and not scan.schema.zero_fill:
+        if scan.schema.size and not scan.schema.has_zero_fill:
             raise UnsupportedError(
                 f"product: absent cells of the {name} operand are {scan.schema.fill_value}, so that cells of the "
                 f"result of shape {shape} would be entries whatever is stored: use refill(0) of the operand of shape "

@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from sparrow.core.schema import Schema, as_integer, known_schema
-from sparrow.core.storage_types import of_reduction, settled
+from sparrow.core.schema import Schema, as_integer, unchecked_schema
+from sparrow.core.storage_types import infer_reduction, resolve_stype
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.plan.aggregates import REDUCTIONS, GroupCounts, Reduction, reduction_for
 from sparrow.plan.labels import axis_labels
@@ -80,8 +80,8 @@ def make_reduce(
     axes = tuple(k if k in kept else None for k in range(old.ndim)) if keepdims else kept
     dims = range(old.ndim) if keepdims else kept
     shape = tuple([1 if k is None else old.shape[k] for k in axes])
-    stype = settled(name, [old.stype], of_reduction(old.stype, old.ndim - len(axes))) if axes else "coo"
-    schema = known_schema(shape, tuple([old.dims[k] for k in dims]), meaning.dtype, fill, stype)
+    stype = resolve_stype(name, [old.stype], infer_reduction(old.stype, old.ndim - len(axes))) if axes else "coo"
+    schema = unchecked_schema(shape, tuple([old.dims[k] for k in dims]), meaning.dtype, fill, stype)
     node = Reduce(scan, name, axes, stored, options, meaning, schema)
     names = axis_labels(scan)
     return (

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sparrow.core.indexing import Axis, Points, Range, View
+from sparrow.core.indexing import Axis, Points, RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.entries import concatenate
 from sparrow.plan.nodes import Concat, Dense, Map, Node, Product, Reduce, Scan, Sort, Triangle, WithFill
@@ -45,7 +45,7 @@ def split_view(view: View) -> tuple[BasicIndex, View]:
     for dim, coordinate in view.fixed:
         key[dim] = coordinate
     for axis in view.axes:
-        if isinstance(axis, Range):
+        if isinstance(axis, RangeAxis):
             key[axis.dim] = _slice(range(axis.start, axis.start + axis.step * axis.length, axis.step))
     ranges = view.box().ranges
     for group in view.points:
@@ -53,7 +53,7 @@ def split_view(view: View) -> tuple[BasicIndex, View]:
             key[dim] = _slice(ranges[dim])
     place = {dim: k for k, dim in enumerate(dim for dim, item in enumerate(key) if isinstance(item, slice))}
     axes: list[Axis] = [
-        Range(place[axis.dim], 0, 1, axis.length) if isinstance(axis, Range) else axis for axis in view.axes
+        RangeAxis(place[axis.dim], 0, 1, axis.length) if isinstance(axis, RangeAxis) else axis for axis in view.axes
     ]
     points = tuple(
         Points(
@@ -90,7 +90,7 @@ def transpose_map(node: Map, order: Sequence[int]) -> Map:
             return Dense(np.broadcast_to(of.array, node.schema.shape).transpose(order))
         return of
 
-    schema = node.schema.through(View.identity(node.schema.shape).permute(order))
+    schema = node.schema.with_view(View.identity(node.schema.shape).permute(order))
     return replace(node, operands=tuple(map(operand, node.operands)), schema=schema)
 
 
@@ -182,7 +182,7 @@ def _product(node: Product, key: BasicIndex) -> Product:
 
 def _turned_product(node: Product, order: Sequence[int]) -> Product:
     mask = None if node.mask is None else node.mask.then(node.mask.view.permute(order))
-    schema = node.schema.through(View.identity(node.schema.shape).permute(order))
+    schema = node.schema.with_view(View.identity(node.schema.shape).permute(order))
     return replace(node, output_indices=tuple(node.output_indices[k] for k in order), mask=mask, schema=schema)
 
 
@@ -203,7 +203,7 @@ def _taken(scan: Scan, key: BasicIndex) -> Scan:
 
 
 def _shown(schema: Schema, key: BasicIndex) -> Schema:
-    return schema.through(View.identity(schema.shape).then(key))
+    return schema.with_view(View.identity(schema.shape).then(key))
 
 
 def _within(walk: range, start: int, stop: int) -> range:
@@ -351,12 +351,12 @@ def _pushed(step: Node, view: View, whole: bool) -> tuple[Node, View]:
     if view.is_identity or not view.size or not view.base_shape:
         return step, view
     key, rest = split_view(view)
-    turns = not rest.is_identity and all(isinstance(axis, Range) for axis in rest.axes)
+    turns = not rest.is_identity and all(isinstance(axis, RangeAxis) for axis in rest.axes)
     found = None if whole and not (turns and isinstance(step, Map)) else push_index(step, key)
     if found is None:
         return step, view
     if turns and isinstance(found, Map | Product):
-        order = [axis.dim for axis in rest.axes if isinstance(axis, Range)]
+        order = [axis.dim for axis in rest.axes if isinstance(axis, RangeAxis)]
         now = transpose_map(found, order) if isinstance(found, Map) else _turned_product(found, order)
         return now, View.identity(view.shape)
     return found, rest

@@ -9,8 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_array_ndim, check_shape, default_dims, known_schema
-from sparrow.core.storage_types import COMPRESSED, of_concat, of_other, settled
+from sparrow.core.schema import (
+    MAX_DIMENSION_SIZE,
+    Schema,
+    check_array_ndim,
+    check_shape,
+    default_dims,
+    unchecked_schema,
+)
+from sparrow.core.storage_types import COMPRESSED, infer_concat, infer_other, resolve_stype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import align_operands
 from sparrow.plan.labels import axis_labels
@@ -66,11 +73,11 @@ def make_concat(scans: Sequence[Scan], axis: int) -> Concat:
         fills = ", ".join(str(other.fill_value) for other in schemas if 0 not in other.shape)
         raise UnsupportedError(f"tensors of fills {fills} do not join: give them one, A.refill({fill})")
     types = [other.stype for other in schemas]
-    stype = settled("concat", types, of_concat(types, axis))
+    stype = resolve_stype("concat", types, infer_concat(types, axis))
     shape = (*before, size, *after)
-    if size > LARGEST_DIMENSION:
+    if size > MAX_DIMENSION_SIZE:
         check_shape(shape)
-    return Concat(tuple(scans), axis, known_schema(shape, first.dims, dtype, fill, stype)).with_labels(names)
+    return Concat(tuple(scans), axis, unchecked_schema(shape, first.dims, dtype, fill, stype)).with_labels(names)
 
 
 def concat_offsets(node: Concat) -> list[int]:
@@ -89,10 +96,10 @@ def make_reshape(scan: Scan, shape: tuple[int, ...]) -> Reshape:
     old = scan.schema
     if math.prod(old.shape) != math.prod(shape):
         raise ShapeError(f"cannot reshape {old.shape} of {old.size} cells into {shape} of {math.prod(shape)}")
-    stype = settled("reshape", [old.stype], of_other(old.stype))
+    stype = resolve_stype("reshape", [old.stype], infer_other(old.stype))
     while isinstance(scan.source, Reshape) and scan.view.is_identity:  # the shapes in between do not matter
         scan = scan.source.operand
-    return Reshape(scan, known_schema(shape, default_dims(len(shape)), old.dtype, old.fill_value, stype))
+    return Reshape(scan, unchecked_schema(shape, default_dims(len(shape)), old.dtype, old.fill_value, stype))
 
 
 def make_triangle(scan: Scan, k: int, upper: bool) -> Triangle:
@@ -127,7 +134,7 @@ def make_diagonal(scan: Scan, offset: int) -> Diagonal:
     height, width = old.shape
     length = max(min(height - max(-offset, 0), width - max(offset, 0)), 0)
     stype = "coo" if old.stype in COMPRESSED else old.stype
-    return Diagonal(scan, offset, known_schema((length,), default_dims(1), old.dtype, old.fill_value, stype))
+    return Diagonal(scan, offset, unchecked_schema((length,), default_dims(1), old.dtype, old.fill_value, stype))
 
 
 def make_sort(scan: Scan) -> Sort:
@@ -137,7 +144,7 @@ def make_sort(scan: Scan) -> Sort:
     an entry that was none.
     """
     old = scan.schema
-    stype = settled("sort", [old.stype], of_other(old.stype))
+    stype = resolve_stype("sort", [old.stype], infer_other(old.stype))
     names = {axis: found for axis, found in axis_labels(scan).items() if axis < old.ndim - 1}
     return Sort(scan, Schema(old.shape, old.dims, old.dtype, old.fill_value, stype)).with_labels(names)
 
@@ -154,7 +161,7 @@ def make_with_fill(scan: Scan, fill_value: Any, stype: str) -> WithFill:
     schema = Schema(old.shape, old.dims, old.dtype, fill_value, stype)
     what = f"a tensor of shape {schema.shape} and fill {old.fill_value} has an entry for nearly every cell"
     what += f" once its fill is {schema.fill_value}: they"
-    memory.check(schema.size * memory.entry_bytes(schema), what, "keep the storage type 'coo', take a smaller view")
+    memory.check(schema.size * schema.element_bytes(), what, "keep the storage type 'coo', take a smaller view")
     return WithFill(scan, schema).with_labels(axis_labels(scan))
 
 

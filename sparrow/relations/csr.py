@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Range, View
+from sparrow.core.indexing import RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.entries import Block, by_leading
 from sparrow.kernels.jit.warmup import readonly
@@ -103,7 +103,7 @@ def rows_of(relation: Relation, view: View) -> Rows | None:
     if not isinstance(relation, Persisted) or view.ndim != 2 or relation.schema.ndim != 2 or view.points:
         return None
     down, across = view.axes
-    if not isinstance(down, Range) or not isinstance(across, Range) or down.step != 1 or not view.size:
+    if not isinstance(down, RangeAxis) or not isinstance(across, RangeAxis) or down.step != 1 or not view.size:
         return None
     if (across.start, across.step, across.length) != (0, 1, relation.schema.shape[across.dim]):
         return None

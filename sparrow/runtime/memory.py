@@ -17,16 +17,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 from sparrow.errors import TooLargeError
 from sparrow.runtime import buffer_pool, settings
 from sparrow.runtime.progress import quantity
-
-if TYPE_CHECKING:
-    from sparrow.core.schema import Schema
 
 __all__ = [
     "Reservation",
@@ -50,23 +46,10 @@ _LEAST_WORKING = 30_000_000
 """Where the limit leaves less, so much is worked in all the same."""
 
 
-def entry_bytes(schema: Schema, wide: bool = False) -> int:
-    """Return the bytes of one entry in arrays: its coordinates, as int64 where they are ``wide``, and its value.
-
-    Examples
-    --------
-    >>> from sparrow.core.schema import Schema
-    >>> entry_bytes(Schema((3, 2**40)))
-    20
-    """
-    if wide:
-        return 8 * schema.ndim + schema.dtype.itemsize
-    return _coordinate_bytes(schema.shape) + schema.dtype.itemsize
-
-
-@lru_cache(1024)
-def _coordinate_bytes(shape: tuple[int, ...]) -> int:
-    return sum([4 if size <= 2**31 else 8 for size in shape])
+def entry_bytes(schema: Any, wide: bool = False) -> int:
+    """Return ``schema.element_bytes(wide)``, until all callers use that."""
+    size: int = schema.element_bytes(wide)
+    return size
 
 
 def limit() -> int:

@@ -72,10 +72,10 @@ class _Job:
     check: Callable[[Schema], object]
     """Raise ``ShapeError`` where another shape than that of the current version does not suit."""
 
-    def meets(self, notes: Mapping[str, Any]) -> bool:
+    def intersects(self, notes: Mapping[str, Any]) -> bool:
         """Return whether it may write cells that a commit changed; appends say themselves what two of them make."""
         both = self.operation == notes.get("operation") == "append"
-        return not both and "claim" in notes and self.claim.meets(Claim.from_json(notes["claim"]))
+        return not both and "claim" in notes and self.claim.intersects(Claim.from_json(notes["claim"]))
 
 
 class StoredHandle:
@@ -366,7 +366,7 @@ class StoredHandle:
         for commit in self._log.commits(base.version + 1):
             if commit.notes is None:
                 raise ConflictError(f"another tool committed version {commit.version} of {self.path!r}: {way_out}")
-            if job.meets(commit.notes):
+            if job.intersects(commit.notes):
                 raise ConflictError(
                     f"version {commit.version} of {self.path!r} ({commit.notes['operation']}), by another writer, "
                     f"changed cells of this write: {way_out}"

@@ -72,9 +72,9 @@ def placed(base: Relation, view: View, value: Any) -> Any:
     if not hasattr(value, "__sparrow_scan__"):
         return value
     scan = value.__sparrow_scan__()
-    found, more = fit_to_target(scan, Scan(base, view, base.schema.through(view)))
+    found, more = fit_to_target(scan, Scan(base, view, base.schema.with_view(view)))
     for axis, labels in more.items():
-        dim = base.schema.through(view).dims[axis]
+        dim = base.schema.with_view(view).dims[axis]
         raise LabelError(
             f"dimension {dim!r} has no label {labels[0].as_py()!r} to write to: append() adds labels, sel() leaves "
             "some out"
@@ -175,7 +175,7 @@ def _spread(base: Schema, shape: tuple[int, ...], block: Block, target: tuple[in
         view = View.identity(fitting).broadcast_to(target)
     except ShapeError:
         raise _misfit(shape, target) from None
-    memory.check(block.count * view.repeats * memory.entry_bytes(base, wide=True), "writing that many cells")
+    memory.check(block.count * view.repeats * base.element_bytes(wide=True), "writing that many cells")
     placed, entries = view.from_base(coords, block.count)
     return Block(placed, block.values if entries is None else block.values[entries])
 
@@ -193,7 +193,7 @@ def _listed(base: Schema, cast: NDArray[Any], target: tuple[int, ...]) -> Block:
         cells = np.broadcast_to(cast, target)
     except ValueError:
         raise _misfit(shape, target) from None
-    memory.check(cells.size * memory.entry_bytes(base, wide=True), "writing that many cells")
+    memory.check(cells.size * base.element_bytes(wide=True), "writing that many cells")
     return Block(np.ones(target, bool).nonzero() if target else (), cells.reshape(-1))
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import engines
-from sparrow.core.indexing import Mask, Range, View
+from sparrow.core.indexing import Mask, RangeAxis, View
 from sparrow.core.schema import Schema
-from sparrow.core.storage_types import of_view
+from sparrow.core.storage_types import infer_view
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.plan import Node, Scan, axis_by_name, axis_labels, normalize_axis
@@ -45,9 +45,9 @@ class Base:
             view = View.identity(base.shape)
             self._stype = base.stype if stype is None else stype
         else:
-            self._stype = of_view(base.stype, view).stype if stype is None else stype
+            self._stype = infer_view(base.stype, view).stype if stype is None else stype
         self._taken = view
-        self._fitted = (view, base.through(view, self._stype))
+        self._fitted = (view, base.with_view(view, self._stype))
 
     def _of(self, step: Node) -> Self:
         """Return the tensor of an expression."""
@@ -69,7 +69,7 @@ class Base:
         found = self._fitted
         if found[0].base_shape != base.shape:
             view = _refit(self._taken, base.dims, base.shape)
-            found = self._fitted = (view, base.through(view, self._stype))
+            found = self._fitted = (view, base.with_view(view, self._stype))
         return found
 
     @property
@@ -81,7 +81,7 @@ class Base:
         try:
             return self._through(self._base.schema)[1]
         except ShapeError:  # a view that a resize cut off still says what it was
-            return self._base.schema.through(self._taken, self._stype)
+            return self._base.schema.with_view(self._taken, self._stype)
 
     def __sparrow_scan__(self) -> Scan:
         """Return the plan of reading this tensor, pinned to the relation in force."""
@@ -226,7 +226,7 @@ def _refit(view: View, names: tuple[str, ...], shape: tuple[int, ...]) -> View:
     tops += [
         (axis.dim, max(axis.start, axis.start + axis.step * (axis.length - 1)))
         for axis in view.axes
-        if isinstance(axis, Range) and axis.length
+        if isinstance(axis, RangeAxis) and axis.length
     ]
     for dim, top in tops:
         if top >= shape[dim]:

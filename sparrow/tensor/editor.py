@@ -251,7 +251,7 @@ def check_appended(other: Schema, target: Schema, more: Mapping[int, int]) -> No
 
 def _pieces(base: Schema, view: View, parts: Iterator[Block], existing: Duplicates) -> Iterator[Edit]:
     """Yield entries as edits small enough for memory."""
-    most = max(memory.share(_PARTS) // memory.entry_bytes(base, wide=True), 1)
+    most = max(memory.share(_PARTS) // base.element_bytes(wide=True), 1)
     waiting: list[Block] = []
     rows = 0
     for part in parts:

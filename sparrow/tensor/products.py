@@ -294,7 +294,7 @@ def _pattern(mask: Any) -> tuple[Scan, bool]:
 
 def _every_fill(scan: Scan) -> Scan:
     """Return a scan with its fill as entries, where the result is an array or a number; as it is if they do not fit."""
-    if scan.schema.zero_fill:
+    if scan.schema.has_zero_fill:
         return scan
     try:
         stored = make_with_fill(scan, 0, scan.schema.stype)

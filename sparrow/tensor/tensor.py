@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from sparrow import engines, storage
 from sparrow.core.indexing import Mode, View, check_permutation
 from sparrow.core.schema import Schema, as_integers, check_shape, is_fill
-from sparrow.core.storage_types import COMPRESSED, check_stype, of_view, settled
+from sparrow.core.storage_types import COMPRESSED, check_stype, infer_view, resolve_stype
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.entries import Block
 from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.base import MemoryHandle, MemoryRelation
-from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import display
 from sparrow.tensor import spy as pictures
@@ -83,7 +82,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         if not isinstance(base, Node):
             return base.nbytes
         schema = base.schema
-        return memory.entry_bytes(schema) * engines.count_nnz(Scan(base, View.identity(schema.shape), schema))
+        return schema.element_bytes() * engines.count_nnz(Scan(base, View.identity(schema.shape), schema))
 
     @property
     def path(self) -> str | None:
@@ -381,7 +380,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         """Return the tensor of a view of the base, which ``derive`` would make of a base of this shape."""
         stype = self._stype
         if stype in COMPRESSED:
-            stype = settled(operation, [stype], of_view(stype, derive(View.identity(self.shape))))
+            stype = resolve_stype(operation, [stype], infer_view(stype, derive(View.identity(self.shape))))
         live = self._handle is not None and not view.points and view.repeats <= 1
         return Tensor(self._handle if live and self._handle is not None else self._base, view, stype)
 

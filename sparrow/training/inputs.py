@@ -69,7 +69,7 @@ def _matrix(name: str, given: Any) -> Tensor:
     scan = as_tensor(given).__sparrow_scan__()
     if scan.schema.ndim != 2:
         raise ShapeError(f"{name!r} has the shape {scan.schema.shape}: batches are rows of matrices")
-    if not scan.schema.zero_fill:
+    if not scan.schema.has_zero_fill:
         raise UnsupportedError(
             f"absent cells of {name!r} are {scan.schema.fill_value}, in a batch they are 0: subtract the fill first"
         )

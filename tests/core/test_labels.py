@@ -1,4 +1,4 @@
-"""Coordinates by label."""
+"""Label look-up."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow.core.labels import first_places, label_position, label_positions, label_range
+from sparrow.core.labels import first_positions, label_position, label_positions, label_range
 from sparrow.errors import LabelError
 
 
-def test_labels() -> None:
+def test_label_position() -> None:
     names = pa.array(["a", "b"])
     assert label_position(names, "b", "src") == 1
     for labels, label in [(names, "c"), (names, 3), (None, "a")]:
@@ -41,7 +41,7 @@ def test_labels() -> None:
         lambda names: pa.array(names, pa.large_string()),
     ],
 )
-def test_labels_of_any_sequence(sequence: Any) -> None:
+def test_label_positions_of_sequences(sequence: Any) -> None:
     labels = pa.array([f"{k:03}" for k in range(100)])
     names = ["042", "007", "042", "099"]
     assert label_positions(labels, sequence(names), "src").tolist() == [42, 7, 42, 99]
@@ -52,7 +52,7 @@ def test_labels_of_any_sequence(sequence: Any) -> None:
         label_positions(labels, sequence([f"a{k}" for k in range(12)]), "src")
 
 
-def test_labels_of_sets_and_of_several_kinds() -> None:
+def test_label_positions_of_sets_and_mixed_types() -> None:
     labels = pa.array(["c", "a", "b"])
     assert label_positions(labels, {"b", "c"}, "src").tolist() == [0, 2]
     assert label_positions(labels, [], "src").tolist() == label_positions(labels, set(), "src").tolist() == []
@@ -66,18 +66,18 @@ def test_labels_of_sets_and_of_several_kinds() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64()])
-def test_numbers_that_labels_have_no_room_for(kind: pa.DataType) -> None:
+def test_values_beyond_the_label_type_are_missing(kind: pa.DataType) -> None:
     labels = pa.array([10, 20], kind)
     for wanted in (2**70, -(2**70), 2**64, -(2**63) - 1, -300 if kind == pa.uint64() else -(2**63)):
         with pytest.raises(LabelError, match=f"dimension 'a' has no label {wanted}$"):
             label_position(labels, wanted, "a")
         with pytest.raises(LabelError, match=f"dimension 'a' has no label {wanted}$"):
             label_positions(labels, [10, wanted, 20], "a")
-    with pytest.raises(LabelError, match=r"dimension 'a' are of type u?int.*, and 1180591620717411303424 is not"):
+    with pytest.raises(LabelError, match=r"dimension 'a' must be of type u?int.*, got 1180591620717411303424"):
         label_range(labels, slice(10, 2**70), "a")
 
 
-def test_dates_are_labels_as_much_as_their_texts() -> None:
+def test_dates_match_their_texts() -> None:
     days = [dt.date(2020, 1, day) for day in (1, 2, 3)]
     for labels in pa.array(days), pa.array(list(map(str, days))):
         for wanted in days[1:], np.array(days[1:], "M8[D]"), np.array(days[1:], "M8[ns]"), pl.Series(days[1:]):
@@ -92,7 +92,7 @@ def test_dates_are_labels_as_much_as_their_texts() -> None:
     assert label_position(pa.array(["total", "2020-01-01"]), days[0], "day") == 1
 
 
-def test_many_labels_are_looked_up_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_labels_take_one_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"row {k}" for k in range(20_000)]
     calls = []
     index_in = pc.index_in
@@ -110,6 +110,6 @@ def test_many_labels_are_looked_up_in_one_pass(monkeypatch: pytest.MonkeyPatch) 
     st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=40),
     st.lists(st.one_of(st.none(), st.sampled_from("abcdefgh")), max_size=40),
 )
-def test_first_places_are_those_of_a_list(wanted: list[str | None], among: list[str | None]) -> None:
-    found = first_places(pa.array(wanted, pa.string()), pa.array(among, pa.string()))
+def test_first_positions_equal_list_index(wanted: list[str | None], among: list[str | None]) -> None:
+    found = first_positions(pa.array(wanted, pa.string()), pa.array(among, pa.string()))
     assert found.to_pylist() == [None if one is None or one not in among else among.index(one) for one in wanted]

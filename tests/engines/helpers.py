@@ -47,7 +47,7 @@ def stored(folder: Path, dense: NDArray[Any], *orders: tuple[int, ...], sizes: A
 def scan_of(source: Relation | Node, view: View | None = None) -> Scan:
     """Return the scan of a view, of all by default."""
     view = View.identity(source.schema.shape) if view is None else view
-    return Scan(source, view, source.schema.through(view))
+    return Scan(source, view, source.schema.with_view(view))
 
 
 def computed(step: Node) -> PhysicalOperator:

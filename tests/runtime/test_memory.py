@@ -21,10 +21,10 @@ from sparrow.runtime.thread_pool import ordered_map
 
 
 def test_the_bytes_of_an_entry() -> None:
-    assert memory.entry_bytes(Schema((3, 4))) == 4 + 4 + 8
-    assert memory.entry_bytes(Schema((3, 2**31 + 1), dtype=np.dtype(np.int8))) == 4 + 8 + 1
-    assert memory.entry_bytes(Schema((3, 4), dtype=np.dtype(np.complex64)), wide=True) == 16 + 8
-    assert memory.entry_bytes(Schema(())) == 8
+    assert Schema((3, 4)).element_bytes() == 4 + 4 + 8
+    assert Schema((3, 2**31 + 1), dtype=np.dtype(np.int8)).element_bytes() == 4 + 8 + 1
+    assert Schema((3, 4), dtype=np.dtype(np.complex64)).element_bytes(wide=True) == 16 + 8
+    assert Schema(()).element_bytes() == 8
 
 
 def test_what_is_reserved_is_not_free() -> None:

@@ -243,8 +243,8 @@ def test_claims_meet_where_cells_may(data: st.DataObject) -> None:
             out |= set(zip(*(column.tolist() for column in edit.upsert.coords), strict=True))
         return out
 
-    meets = claim(one).meets(claim(two))
-    assert meets == claim(two).meets(claim(one)) == Claim.from_json(claim(one).to_json()).meets(claim(two))
+    meets = claim(one).intersects(claim(two))
+    assert meets == claim(two).intersects(claim(one)) == Claim.from_json(claim(one).to_json()).intersects(claim(two))
     assert meets == bool(touched(one) & touched(two))
 
 

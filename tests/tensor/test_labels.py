@@ -458,11 +458,11 @@ def test_selecting() -> None:
             assert names(one.sel(day=slice(start, date(2026, 1, 8))), "day") == names(one, "day")[2:3]
             assert one.sel(day=slice(None, start)).shape == (3, 2)
     assert a[[1, 0, 2]].sel(user=slice("ann", "c")).to_numpy().tolist() == dense[[1, 0]].tolist()
-    with pytest.raises(LabelError, match="not in ascending order"):
+    with pytest.raises(LabelError, match="must be ascending"):
         a.sel(user=slice("ann", "bob"))
-    with pytest.raises(LabelError, match="'soon' is no date"):
+    with pytest.raises(LabelError, match=r"must be a date or time.*got 'soon'"):
         a.sel(day="soon")
-    with pytest.raises(LabelError, match="of type string, and 3 is not"):
+    with pytest.raises(LabelError, match="of type string, got 3"):
         a[[1, 0, 2]].sel(user=slice(3, None))
     with pytest.raises(LabelError, match="no step"):
         a.sel(day=slice("2026-01-02", None, 2))

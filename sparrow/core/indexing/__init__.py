@@ -1,24 +1,22 @@
-"""The index algebra: which cells of a base a view shows, and where they stand in it.
+"""Index algebra: views of a base tensor and their composition.
 
-A :class:`View` maps each base dimension to one of three things:
+A :class:`View` maps each base dimension to one of
 
 * a **fixed** coordinate (an integer index dropped the dimension),
-* a :class:`Range` axis, ``base = start + step * view`` (a slice), or
-* a group of :class:`Points` (lists and masks): base coordinates listed in arrays, whose own
-  dimensions are :class:`Listed` axes. Dimensions that were indexed by lists that pair up share a group.
+* a :class:`RangeAxis`, ``base = start + step * view`` (a slice), or
+* a group of :class:`Points` (lists and masks), whose dimensions are :class:`ListAxis` axes. Dimensions indexed by
+  lists that broadcast together share a group.
 
-Axes that come from no dimension are :class:`New` (``None`` in an index). Views compose: an index of
-a view is again one view of the same base, so a chain of any depth is one predicate on one scan.
-Fixed dimensions become equalities, ranges become bounds and a modulo, groups become a join that
-keeps order and repeats. Cost: O(rank) for basic indexes, O(length of the lists) with lists.
+Axes without a base dimension are :class:`NewAxis` (``None`` in an index). Views compose: indexing a view gives a view
+of the same base, so a chain of indexes is one predicate on one scan. Fixed dimensions lower to equalities, ranges to
+bounds and a modulo, point groups to an order-preserving join. Composition costs O(ndim), plus the length of lists.
 
-Everything here is pure: no I/O, no engine. All coordinates are counted from 0 and negative numbers
-are gone once an index has been taken apart.
+Everything here is pure: no I/O, no engine. Parsed indexes hold non-negative coordinates only.
 """
 
 from __future__ import annotations
 
-from sparrow.core.indexing.axes import Axis, Listed, New, Range
+from sparrow.core.indexing.axes import Axis, ListAxis, NewAxis, RangeAxis
 from sparrow.core.indexing.box import Box
 from sparrow.core.indexing.parse import Mask, Mode
 from sparrow.core.indexing.points import Points
@@ -28,12 +26,12 @@ from sparrow.core.indexing.view import View
 __all__ = [
     "Axis",
     "Box",
-    "Listed",
+    "ListAxis",
     "Mask",
     "Mode",
-    "New",
+    "NewAxis",
     "Points",
-    "Range",
+    "RangeAxis",
     "View",
     "broadcast_shapes",
     "check_permutation",

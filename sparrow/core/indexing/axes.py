@@ -1,16 +1,16 @@
-"""The axes of a view: a dimension that is walked, none at all, or lists of coordinates."""
+"""Axes of a view: strided range of a base dimension, new axis, or dimension of a point group."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Axis", "Listed", "New", "Range", "range_axis"]
+__all__ = ["Axis", "ListAxis", "NewAxis", "RangeAxis", "range_axis"]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """A view axis that walks one base dimension: ``base = start + step * position``."""
+class RangeAxis:
+    """Axis over a base dimension: ``base = start + step * position``."""
 
     dim: int
     start: int
@@ -19,26 +19,26 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class New:
-    """A view axis that no base dimension stands behind: of length 1 from ``None``, longer where it is broadcast."""
+class NewAxis:
+    """Axis without a base dimension: of length 1 (``None`` in an index), or longer if broadcast."""
 
     length: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A view axis that is dimension ``position`` of the arrays of ``View.points[group]``."""
+class ListAxis:
+    """Axis that is dimension ``position`` of the coordinate arrays of ``View.points[group]``."""
 
     group: int
     position: int
     length: int
 
 
-Axis: TypeAlias = Range | New | Listed
+Axis: TypeAlias = RangeAxis | NewAxis | ListAxis
 
 
-def range_axis(dim: int, start: int, step: int, length: int) -> Range:
-    """Return the canonical axis: equal cells in equal order give equal axes."""
+def range_axis(dim: int, start: int, step: int, length: int) -> RangeAxis:
+    """Return the canonical axis, so that axes over the same positions compare equal."""
     if length == 0:
-        return Range(dim, 0, 1, 0)
-    return Range(dim, start, step if length > 1 else 1, length)
+        return RangeAxis(dim, 0, 1, 0)
+    return RangeAxis(dim, start, step if length > 1 else 1, length)

@@ -1,4 +1,4 @@
-"""A rectangle of base cells: what prunes files and row groups."""
+"""Bounding boxes of views, for pruning files and row groups."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ __all__ = ["Box"]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle of base cells: one ascending ``range`` for each dimension, steps included."""
+    """Hyper-rectangle of base coordinates: one ascending ``range`` per dimension, with its step."""
 
     ranges: tuple[range, ...]
     members: tuple[tuple[int, IntArray], ...] = field(default=(), compare=False)
-    """Of dimensions under a list, which of their coordinates are wanted at all, ascending and distinct: what meets
-    none of them need not be read."""
+    """(dimension, sorted distinct coordinates) of dimensions indexed by lists; chunks without any are skipped."""
 
     @classmethod
     def everything(cls, shape: Sequence[int]) -> Box:
-        """Return the box of all cells of a base of this shape."""
+        """Return the box of all coordinates of a shape."""
         return cls(tuple(range(n) for n in shape))
 
     @property
     def size(self) -> int:
-        """The number of cells."""
+        """Number of coordinates in the box, lists ignored."""
         return math.prod(len(r) for r in self.ranges)
 
-    def meets(self, low: Sequence[int], high: Sequence[int]) -> bool:
-        """Return whether some cell may lie within the inclusive bounds ``low`` to ``high`` of each dimension."""
+    def intersects(self, low: Sequence[int], high: Sequence[int]) -> bool:
+        """Return whether the box may intersect the inclusive bounds ``low`` to ``high``."""
         return all(len(r) > 0 and r[0] <= hi and lo <= r[-1] for r, lo, hi in zip(self.ranges, low, high, strict=True))
 
-    def meeting(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of several bounds, shape (n, ndim), some wanted cell may lie within; see :meth:`meets`."""
+    def intersecting(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of n bounds, shape (n, ndim), the box may intersect; see :meth:`intersects`."""
         out = np.ones(len(low), dtype=bool)
         for dim, r in enumerate(self.ranges):
             if len(r) == 0:
@@ -53,8 +52,8 @@ class Box:
             out &= np.searchsorted(wanted, low[:, dim], "left") < np.searchsorted(wanted, high[:, dim], "right")
         return out
 
-    def shares(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return which part of the cells within each of several bounds, as of :meth:`meeting`, lies in the box."""
+    def overlap_fractions(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the fraction of each of n bounds, shape (n, ndim), that lies in the box, shape (n,)."""
         out = np.ones(len(low))
         for dim, r in enumerate(self.ranges):
             if len(r) == 0:
@@ -65,11 +64,11 @@ class Box:
         return out
 
     def covers(self, shape: Sequence[int]) -> bool:
-        """Return whether this is every cell of a base of this shape."""
+        """Return whether the box is all of a shape."""
         return all(r == range(n) for r, n in zip(self.ranges, shape, strict=True))
 
     def contains(self, coords: Sequence[IntArray]) -> NDArray[np.bool_]:
-        """Return which entries lie in the box; ``coords`` is one array of shape (n,) for each dimension."""
+        """Return which elements lie in the box; ``coords`` holds one array of shape (n,) per dimension."""
         inside = np.ones(len(coords[0]) if coords else 1, dtype=bool)
         for r, column in zip(self.ranges, coords, strict=True):
             if len(r) == 0:

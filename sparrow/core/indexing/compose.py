@@ -1,4 +1,4 @@
-"""What an index does to what a view shows: integers, slices and new axes first, arrays after them."""
+"""Composition of a view with a parsed index: basic items first, arrays after them."""
 
 from __future__ import annotations
 
@@ -8,59 +8,59 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sparrow.core.indexing.axes import Axis, Listed, New, Range, range_axis
+from sparrow.core.indexing.axes import Axis, ListAxis, NewAxis, RangeAxis, range_axis
 from sparrow.core.indexing.parse import Array, Flag, Integer, Key, Mode, Slice
 from sparrow.core.indexing.points import IntArray, Points
 from sparrow.errors import IndexingError
 
-__all__ = ["Shown", "applied"]
+__all__ = ["ViewParts", "compose_index"]
 
-Shown: TypeAlias = tuple[tuple[tuple[int, int], ...], tuple[Axis, ...], tuple[Points, ...]]
-"""What a view shows of any base: its fixed coordinates, its axes and its groups of points."""
-
-
-def applied(items: Key, mode: Mode, shown: Shown) -> Shown:
-    """Return what a key shows of what is shown; arrays combine by the mode, as said in ``View.then``."""
-    shown = _basic(items, shown)
-    return _arrays(items, mode, shown) if items.arrays else shown
+ViewParts: TypeAlias = tuple[tuple[tuple[int, int], ...], tuple[Axis, ...], tuple[Points, ...]]
+"""Fixed coordinates, axes and point groups of a view, without its base."""
 
 
-def _basic(items: Key, shown: Shown) -> Shown:
-    """Apply integers, slices and new axes; axes under arrays stay whole."""
-    fixed, old, points = dict(shown[0]), shown[1], list(shown[2])
+def compose_index(items: Key, mode: Mode, parts: ViewParts) -> ViewParts:
+    """Index a view; arrays combine by ``mode``, see :meth:`View.then`."""
+    parts = _basic(items, parts)
+    return _arrays(items, mode, parts) if items.arrays else parts
+
+
+def _basic(items: Key, parts: ViewParts) -> ViewParts:
+    """Apply integers, slices and new axes; axes indexed by arrays are left as they are."""
+    fixed, old, points = dict(parts[0]), parts[1], list(parts[2])
     dropped: list[list[int]] = [[] for _ in points]
     axes: list[Axis] = []
     for item in items.items:
         if item is None:
-            axes.append(New())
+            axes.append(NewAxis())
             continue
         if isinstance(item, Flag):
             continue
         axis = old[item.axis]
         if isinstance(item, Integer):
-            if isinstance(axis, Range):
+            if isinstance(axis, RangeAxis):
                 fixed[axis.dim] = axis.start + axis.step * item.value
-            elif isinstance(axis, Listed):
+            elif isinstance(axis, ListAxis):
                 points[axis.group] = _take(points[axis.group], axis.position, slice(item.value, item.value + 1))
                 dropped[axis.group].append(axis.position)
         elif isinstance(item, Slice):
             n = len(item.walk)
-            if isinstance(axis, Range):
+            if isinstance(axis, RangeAxis):
                 start = axis.start + axis.step * item.walk.start
                 axes.append(range_axis(axis.dim, start, axis.step * item.walk.step, n))
-            elif isinstance(axis, Listed):
+            elif isinstance(axis, ListAxis):
                 at = np.arange(axis.length)[_as_slice(item.walk)]
                 points[axis.group] = _take(points[axis.group], axis.position, at)
                 axes.append(replace(axis, length=n))
             else:
-                axes.append(New(n))
+                axes.append(NewAxis(n))
         else:
             axes.append(axis)
-    return _squeezed(fixed, axes, points, dropped)
+    return _squeeze(fixed, axes, points, dropped)
 
 
-def _arrays(items: Key, mode: Mode, shown: Shown) -> Shown:
-    """Apply the arrays to what :func:`_basic` left."""
+def _arrays(items: Key, mode: Mode, parts: ViewParts) -> ViewParts:
+    """Apply the arrays, after :func:`_basic`."""
     axis_of: dict[int, int] = {}
     place = 0
     for number, item in enumerate(items.items):
@@ -69,32 +69,32 @@ def _arrays(items: Key, mode: Mode, shown: Shown) -> Shown:
         axis_of[number] = place
         place += 0 if isinstance(item, Flag) else 1
     if mode == "orthogonal":
-        # Each array is a group of its own, placed where it stood; from the back, so that places hold.
+        # Each array becomes a group in its own place; from the last to the first, so that places stay valid.
         for block in reversed(items.blocks()):
             first = axis_of[block[0][0]]
             consumed = [axis_of[number] for number, item in block if isinstance(item, Array)]
-            shown = _pair(consumed, [item for _, item in block], first, shown)
-        return shown
+            parts = _pair(consumed, [item for _, item in block], first, parts)
+        return parts
     consumed = [axis_of[number] for number, item in items.arrays if isinstance(item, Array)]
     first = items.first_advanced() if mode == "paired" and items.contiguous() else 0
-    return _pair(consumed, [item for _, item in items.arrays], first, shown)
+    return _pair(consumed, [item for _, item in items.arrays], first, parts)
 
 
-def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, shown: Shown) -> Shown:
-    """Index the axes ``consumed`` by arrays that pair up; their axes come in as number ``first``."""
-    fixed, old, groups = shown
+def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, parts: ViewParts) -> ViewParts:
+    """Index the axes ``consumed`` by arrays that broadcast together; the result axes start at ``first``."""
+    fixed, old, groups = parts
     try:
         shape = np.broadcast_shapes(*(item.values.shape for item in arrays))
     except ValueError:
         shapes = " and ".join(str(item.values.shape) for item in arrays)
         raise IndexingError(
-            f"lists that pair up must have one length, got shapes {shapes}; A.oindex[...] crosses them"
+            f"index lists must broadcast together, got shapes {shapes}: use A.oindex[...] for their outer product"
         ) from None
     by_axis = dict(zip(consumed, (i for i in arrays if isinstance(i, Array)), strict=True))
-    involved = sorted({a.group for k in consumed if isinstance(a := old[k], Listed)})
-    rest: list[tuple[int, int, int]] = []  # (group, position, axis number) of axes that stay with an old group
+    involved = sorted({a.group for k in consumed if isinstance(a := old[k], ListAxis)})
+    rest: list[tuple[int, int, int]] = []  # (group, position, axis number) of axes that remain in an old group
     for number, axis in enumerate(old):
-        if isinstance(axis, Listed) and axis.group in involved and number not in by_axis:
+        if isinstance(axis, ListAxis) and axis.group in involved and number not in by_axis:
             rest.append((axis.group, axis.position, number))
     full = shape + tuple(old[number].length for _, _, number in rest)
     pad = (1,) * len(rest)
@@ -102,7 +102,7 @@ def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, s
     columns: list[IntArray] = []
     for number in consumed:
         axis = old[number]
-        if isinstance(axis, Range):
+        if isinstance(axis, RangeAxis):
             column = axis.start + axis.step * by_axis[number].values
             dims.append(axis.dim)
             columns.append(np.broadcast_to(column.reshape(column.shape + pad), full))
@@ -110,7 +110,7 @@ def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, s
         index: list[IntArray] = [np.zeros(1, dtype=np.int64)] * len(groups[g].shape)
         for number in consumed:
             axis = old[number]
-            if isinstance(axis, Listed) and axis.group == g:
+            if isinstance(axis, ListAxis) and axis.group == g:
                 values = by_axis[number].values
                 index[axis.position] = values.reshape(values.shape + pad)
         for slot, (group, position, number) in enumerate(rest):
@@ -125,23 +125,23 @@ def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, s
     merged = len(kept)
     slots = {number: slot for slot, (_, _, number) in enumerate(rest)}
     axes: list[Axis] = []
-    new_axes: list[Axis] = [Listed(merged, k, n) for k, n in enumerate(shape)]
+    new_axes: list[Axis] = [ListAxis(merged, k, n) for k, n in enumerate(shape)]
     for number, axis in enumerate(old):
         if number in by_axis:
             continue
         if number in slots:
-            axes.append(Listed(merged, len(shape) + slots[number], axis.length))
-        elif isinstance(axis, Listed):
+            axes.append(ListAxis(merged, len(shape) + slots[number], axis.length))
+        elif isinstance(axis, ListAxis):
             axes.append(replace(axis, group=renumber[axis.group]))
         else:
             axes.append(axis)
     axes[first:first] = new_axes
     points = [*(groups[g] for g in kept), Points(tuple(dims), tuple(columns), full)]
-    return _squeezed(dict(fixed), axes, points, [[] for _ in points])
+    return _squeeze(dict(fixed), axes, points, [[] for _ in points])
 
 
 def _take(group: Points, position: int, at: slice | IntArray) -> Points:
-    """Return the group with dimension ``position`` of its arrays indexed by ``at``."""
+    """Index dimension ``position`` of the arrays of a group."""
     key = (slice(None),) * position + (at,)
     coords = tuple(column[key] for column in group.coords)
     n = len(np.empty(group.shape[position], dtype=np.int8)[at])
@@ -149,8 +149,8 @@ def _take(group: Points, position: int, at: slice | IntArray) -> Points:
     return Points(group.dims, coords, shape)
 
 
-def _squeezed(fixed: dict[int, int], axes: list[Axis], points: list[Points], dropped: list[list[int]]) -> Shown:
-    """Take the ``dropped`` dimensions of length 1 out of the groups; a group of one point becomes fixed coordinates."""
+def _squeeze(fixed: dict[int, int], axes: list[Axis], points: list[Points], dropped: list[list[int]]) -> ViewParts:
+    """Squeeze the ``dropped`` dimensions of groups; a group of one point becomes fixed coordinates."""
     if not points:
         return tuple(sorted(fixed.items())), tuple(axes), ()
     renumber: dict[int, int] = {}
@@ -167,14 +167,14 @@ def _squeezed(fixed: dict[int, int], axes: list[Axis], points: list[Points], dro
         kept.append(group)
     out: list[Axis] = []
     for axis in axes:
-        if isinstance(axis, Listed):
+        if isinstance(axis, ListAxis):
             shift = sum(1 for k in dropped[axis.group] if k < axis.position)
-            axis = Listed(renumber[axis.group], axis.position - shift, axis.length)
+            axis = ListAxis(renumber[axis.group], axis.position - shift, axis.length)
         out.append(axis)
     return tuple(sorted(fixed.items())), tuple(out), tuple(kept)
 
 
 def _as_slice(walk: range) -> slice:
-    """Return the slice that visits what a range visits."""
+    """Return the slice equivalent to a range."""
     stop: int | None = walk.start + walk.step * len(walk)
     return slice(walk.start, None if stop is not None and stop < 0 else stop, walk.step)

@@ -1,4 +1,4 @@
-"""What stands between the brackets, taken apart and checked against a shape."""
+"""Parse index expressions and check them against a shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Mode: TypeAlias = Literal["paired", "orthogonal", "pointwise"]
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """One position of an axis, which drops it."""
+    """Integer index: one position of an axis, which is dropped."""
 
     axis: int
     value: int
@@ -28,7 +28,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Positions of an axis that a slice walks."""
+    """Slice of an axis."""
 
     axis: int
     walk: range
@@ -36,17 +36,17 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """Positions of an axis from a list or a mask."""
+    """Positions of an axis, from a list or a mask."""
 
     axis: int
     values: IntArray
     mask: int
-    """Arrays of one mask share a number and stay together where lists are crossed."""
+    """Number of the mask; arrays of one mask stay together in orthogonal indexing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flag:
-    """A boolean without dimensions: an axis of length 1 or 0 that uses up no axis."""
+    """Boolean scalar: adds an axis of length 1 or 0 and consumes none."""
 
     values: IntArray
     mask: int
@@ -54,24 +54,24 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
-    """A boolean mask given by the coordinates where it holds, in the place of the array of booleans."""
+    """Sparse boolean mask: the coordinates where it is true."""
 
     shape: tuple[int, ...]
     coords: tuple[IntArray, ...]
-    """One array for each dimension, sorted as the mask's cells are."""
+    """One array per dimension, in lexicographic order."""
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions, at least one."""
+        """Number of dimensions, at least one."""
         return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype[np.bool_]:
-        """That of a mask."""
+        """Boolean."""
         return np.dtype(np.bool_)
 
     def nonzero(self) -> tuple[IntArray, ...]:
-        """Return the coordinates where it holds."""
+        """Return the coordinates where the mask is true."""
         return self.coords
 
 
@@ -80,19 +80,19 @@ Item: TypeAlias = Integer | Slice | Array | Flag | None
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An index taken apart: one item for each axis and new axis, all positions checked and not negative."""
+    """Parsed index: one item per axis and new axis, with checked, non-negative positions."""
 
     items: tuple[Item, ...]
     breaks: frozenset[int]
-    """Numbers of the items before which a slice, an ellipsis or a new axis stood."""
+    """Numbers of items preceded by a slice, an ellipsis or a new axis."""
 
     @property
     def arrays(self) -> list[tuple[int, Array | Flag]]:
-        """The arrays, each with the number of its item."""
+        """Array items with their numbers."""
         return [(k, item) for k, item in enumerate(self.items) if isinstance(item, Array | Flag)]
 
     def blocks(self) -> list[list[tuple[int, Array | Flag]]]:
-        """Return the arrays, those of one mask together."""
+        """Return the array items grouped by mask."""
         groups: dict[int, list[tuple[int, Array | Flag]]] = {}
         for number, item in self.arrays:
             groups.setdefault(item.mask, []).append((number, item))
@@ -102,11 +102,11 @@ class Key:
         return [k for k, item in enumerate(self.items) if isinstance(item, Integer | Array | Flag)]
 
     def first_advanced(self) -> int:
-        """Return the number of the first item that is an integer or an array."""
+        """Return the number of the first integer or array item."""
         return self._advanced()[0]
 
     def contiguous(self) -> bool:
-        """Return whether integers and arrays stand next to each other (an integer beside a list is a list)."""
+        """Return whether integer and array items are adjacent (NumPy treats an integer beside a list as a list)."""
         numbers = self._advanced()
         return numbers == list(range(numbers[0], numbers[-1] + 1)) and not any(
             k in self.breaks for k in range(numbers[0] + 1, numbers[-1] + 1)
@@ -114,7 +114,13 @@ class Key:
 
     @classmethod
     def parse(cls, key: Any, shape: tuple[int, ...], names: Sequence[str] | None) -> Key:
-        """Take apart what stands between the brackets; raises ``IndexingError`` where the shape does not allow it."""
+        """Parse an index expression.
+
+        Raises
+        ------
+        IndexingError
+            If an item has the wrong type or is out of range, or there are too many.
+        """
         parts: list[Any] = []
         used = 0
         for part in key if isinstance(key, tuple) else (key,):
@@ -122,10 +128,10 @@ class Key:
             parts.append(part if plain else _array_like(part))
             used += 1 if plain else _consumed(parts[-1])
         if used > len(shape):
-            raise IndexingError(f"too many indexes: {used} for a tensor of {len(shape)} dimensions, shape {shape}")
+            raise IndexingError(f"too many indices: {used} for a tensor of {len(shape)} dimensions, shape {shape}")
         ellipses = [k for k, part in enumerate(parts) if part is Ellipsis]
         if len(ellipses) > 1:
-            raise IndexingError("an index may hold one ellipsis ('...') only")
+            raise IndexingError("an index can have a single ellipsis ('...')")
         if not ellipses:
             parts.append(Ellipsis)
         items: list[Item] = []
@@ -161,31 +167,32 @@ class Key:
 
 
 def _array_like(part: Any) -> Any:
-    """Return one part of a key as an int, a slice, None, an ellipsis or a NumPy array of integers or booleans."""
+    """Return an index item as an int, slice, None, ellipsis, or NumPy array of integers or booleans."""
     if part is None or part is Ellipsis or isinstance(part, slice | Mask):
         return part
     if isinstance(part, bool | np.bool_):
         return np.asarray(part)
     if isinstance(part, str | bytes):
-        raise IndexingError(f"{part!r} is no index: labels go through A.sel(dimension=label)")
+        raise IndexingError(f"{part!r} is not a valid index: select labels with A.sel(dimension=label)")
     try:
         return operator.index(part)
     except TypeError:
         pass
     if not isinstance(part, list | tuple | range | np.ndarray) and not hasattr(part, "__array__"):
         raise IndexingError(
-            f"{type(part).__name__} {part!r} is no index: use integers, slices, '...', None, lists of integers or masks"
+            f"{type(part).__name__} {part!r} is not a valid index: use integers, slices, '...', None, "
+            "lists of integers or masks"
         )
     try:
         array = np.asarray(part)
     except ValueError:
-        raise IndexingError("a list index must not be ragged: give rows of one length") from None
+        raise IndexingError("index list is ragged: its rows must be of equal length") from None
     if array.size == 0 and not isinstance(part, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype == bool:
         return array
     if array.dtype.kind not in "iu":
-        raise IndexingError(f"a list index must hold integers or booleans, got {array.dtype}")
+        raise IndexingError(f"index list must hold integers or booleans, got {array.dtype}")
     return int(array) if array.ndim == 0 else array
 
 
@@ -199,9 +206,9 @@ def _walk(part: slice, length: int) -> range:
     try:
         return range(*part.indices(length))
     except ValueError as error:
-        raise InvalidValueError(f"{part} is no slice: {error}") from None
+        raise InvalidValueError(f"{part} is not a valid slice: {error}") from None
     except TypeError as error:
-        raise IndexingError(f"{part} is no slice of integers: {error}") from None
+        raise IndexingError(f"{part} must have integer bounds: {error}") from None
 
 
 def _name(axis: int, names: Sequence[str] | None) -> str:
@@ -229,7 +236,5 @@ def _checked_array(part: IntArray, axis: int, shape: Sequence[int], names: Seque
 
 def _check_mask(part: NDArray[np.bool_] | Mask, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> None:
     for k, n in enumerate(part.shape):
-        if n not in (shape[axis + k], 0):  # of no booleans it fits everything and names nothing, as in NumPy
-            raise IndexingError(
-                f"a mask of {n} booleans does not fit {_name(axis + k, names)} of size {shape[axis + k]}"
-            )
+        if n not in (shape[axis + k], 0):  # NumPy accepts an empty mask everywhere
+            raise IndexingError(f"mask has length {n}, expected {shape[axis + k]} for {_name(axis + k, names)}")

@@ -1,4 +1,4 @@
-"""Base coordinates given by lists, and the join of entries with them."""
+"""Point groups: listed base coordinates, and their join with stored elements."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.tuning import tuning
+
 __all__ = ["IntArray", "Points"]
 
 IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
 
-_TABLE = 1 << 22
-"""The most coordinates between the first and the last of a few points for them to be looked up in a table."""
-_FEW = 1 << 16
-"""Fewer entries are searched for among the points: the table would take longer to make."""
-
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Base coordinates given by lists: ``coords[k]`` holds those of dimension ``dims[k]``.
+    """Listed base coordinates: ``coords[k]`` (shape ``shape``) are those of dimension ``dims[k]``.
 
-    All arrays share one shape. Equal points may repeat and come in any order.
+    Points may repeat and come in any order.
     """
 
     dims: tuple[int, ...]
@@ -45,17 +42,17 @@ class Points:
 
     @property
     def count(self) -> int:
-        """The number of points."""
+        """Number of points."""
         return math.prod(self.shape)
 
     @cached_property
     def distinct(self) -> tuple[IntArray, ...]:
-        """The coordinates of each dimension, ascending, each once."""
+        """Sorted distinct coordinates per dimension."""
         return tuple(_distinct(column) for column in self.coords)
 
     @cached_property
     def _keys(self) -> tuple[list[tuple[IntArray, IntArray]], IntArray, IntArray]:
-        """Per dimension its distinct coordinates and the distinct prefixes, then sorted keys and their points."""
+        """Distinct coordinates and composite-key prefixes per dimension, then sorted keys and their points."""
         steps: list[tuple[IntArray, IntArray]] = []
         key: IntArray = np.zeros(self.count, dtype=np.int64)
         for column in self.coords:
@@ -67,17 +64,17 @@ class Points:
 
     @cached_property
     def _table(self) -> tuple[int, IntArray, IntArray, IntArray] | None:
-        """Of points along one dimension that lie close enough to one another: where to look a coordinate up.
+        """Lookup table for points along one dimension with a small span, else None.
 
-        The smallest coordinate; for each from there on its rank among the distinct ones, or -1; where the points of
-        a rank begin, and the end; the points by rank.
+        The smallest coordinate; for each coordinate from there its rank among the distinct ones, or -1; offsets of
+        the points of each rank; the points by rank.
         """
         column = self.coords[0].reshape(-1)
         if not len(column):
             return None
         low = int(column.min())
         span = int(column.max()) - low + 1
-        if span > max(_TABLE, 4 * len(column)):
+        if span > max(tuning().lookup_table_max_span, 4 * len(column)):
             return None
         counts = np.bincount(column - low, minlength=span)
         distinct = np.flatnonzero(counts)
@@ -88,7 +85,7 @@ class Points:
         np.cumsum(counts, out=starts[1:])
         return low, ranks, starts, np.argsort(column, kind="stable")
 
-    def _looked_up(self, column: IntArray) -> tuple[IntArray, IntArray]:
+    def _look_up(self, column: IntArray) -> tuple[IntArray, IntArray]:
         assert self._table is not None
         low, ranks, starts, points = self._table
         inside = (column >= low) & (column < low + len(ranks))
@@ -100,26 +97,26 @@ class Points:
         if len(points) == len(starts) - 1:
             return entries, points[rank]
         repeats = starts[rank + 1] - starts[rank]
-        if repeats.max(initial=0) <= 1:  # as of points that repeat none has an entry
+        if repeats.max(initial=0) <= 1:  # every repeated point matches no element
             return entries, points[starts[rank]]
         first = np.repeat(starts[rank] - (np.cumsum(repeats) - repeats), repeats)
         return np.repeat(entries, repeats), points[first + np.arange(len(first))]
 
     def match(self, coords: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
-        """Pair base entries with the points they equal.
+        """Join base elements with equal points.
 
         Parameters
         ----------
         coords
-            One array of shape (n,) for each dimension of :attr:`dims`.
+            One array of shape (n,) per dimension in :attr:`dims`.
 
         Returns
         -------
         entries, points
-            Of equal length: entry ``entries[k]`` equals flat point ``points[k]``. Entries ascend.
+            Of equal length: element ``entries[k]`` equals flat point ``points[k]``. Elements ascend.
         """
-        if len(coords) == 1 and len(coords[0]) >= _FEW and self._table is not None:
-            return self._looked_up(coords[0])
+        if len(coords) == 1 and len(coords[0]) >= tuning().lookup_table_min_elements and self._table is not None:
+            return self._look_up(coords[0])
         steps, keys, by_key = self._keys
         n = len(coords[0]) if coords else 0
         entries: IntArray = np.arange(n)
@@ -136,14 +133,14 @@ class Points:
 
 
 def _distinct(column: IntArray) -> IntArray:
-    """Return what ``np.unique`` does: its hash table takes tens of times as long as the sort."""
+    """Return sorted distinct values; the hash table of ``np.unique`` is tens of times slower than sorting."""
     ordered: IntArray = np.sort(column, axis=None)
     distinct: IntArray = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
     return distinct
 
 
 def _find(table: IntArray, wanted: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
-    """Return which of ``wanted`` are in the sorted ``table``, and the positions of those."""
+    """Return which of ``wanted`` are in the sorted ``table``, and their positions in it."""
     if len(table) == 0:
         return np.zeros(len(wanted), dtype=bool), np.zeros(0, dtype=np.int64)
     place = np.searchsorted(table, wanted)

@@ -1,4 +1,4 @@
-"""Tuples of sizes and of dimensions: the shape that several broadcast to, and permutations."""
+"""Broadcasting of shapes and validation of permutations."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ __all__ = ["broadcast_shapes", "check_permutation"]
 
 
 def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Return ``order`` as a permutation of the dimensions, negative numbers resolved.
+    """Return a permutation of dimensions with negative numbers resolved.
 
     Raises
     ------
     ShapeError
-        If it does not name every dimension once.
+        If a dimension is missing, repeated or not an integer.
     """
     try:
         order = tuple(order)
         resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
     except TypeError:
-        raise ShapeError(f"{order!r} is no order of {ndim} dimensions: name each by its number, once") from None
+        raise ShapeError(f"order must list each of {ndim} dimensions once by number, got {order!r}") from None
     if sorted(resolved) != list(range(ndim)):
-        raise ShapeError(f"{order} does not name each of the {ndim} dimensions once")
+        raise ShapeError(f"order must list each of {ndim} dimensions once, got {order}")
     return resolved
 
 
 def broadcast_shapes(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the shape that all shapes broadcast to by NumPy's rule, whatever the product of the sizes.
+    """Broadcast shapes by NumPy's rule; the number of elements may exceed 2^63.
 
     Raises
     ------
     ShapeError
-        If two sizes of one axis differ and neither is 1.
+        If two sizes of an axis differ and neither is 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The view: fixed coordinates, axes and groups of points, and the way between its coordinates and those of the base."""
+"""Views: fixed coordinates, axes and point groups, and coordinate translation to and from the base."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing.axes import Axis, Listed, New, Range, range_axis
+from sparrow.core.indexing.axes import Axis, ListAxis, NewAxis, RangeAxis, range_axis
 from sparrow.core.indexing.box import Box
-from sparrow.core.indexing.compose import applied
+from sparrow.core.indexing.compose import compose_index
 from sparrow.core.indexing.parse import Key, Mode
 from sparrow.core.indexing.points import IntArray, Points
 from sparrow.errors import ShapeError
@@ -25,8 +25,8 @@ __all__ = ["View"]
 T = TypeVar("T")
 
 
-class _kept(Generic[T]):
-    """A property that is computed once: that of functools takes a lock each time, and views are made for every cell."""
+class _cached_attribute(Generic[T]):
+    """``functools.cached_property`` without its lock: element reads make a view each."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
@@ -48,35 +48,35 @@ def _permuted(shape: tuple[int, ...], order: tuple[int, ...]) -> View:
 
 
 @lru_cache(1024)
-def _widened(shape: tuple[int, ...], places: tuple[int, ...]) -> View:
-    return View(shape, (), _with_new(_identity(shape).axes, places))
+def _with_new_axes(shape: tuple[int, ...], places: tuple[int, ...]) -> View:
+    return View(shape, (), _insert_new(_identity(shape).axes, places))
 
 
-def _with_new(axes: Sequence[Axis], places: Sequence[int]) -> tuple[Axis, ...]:
+def _insert_new(axes: Sequence[Axis], places: Sequence[int]) -> tuple[Axis, ...]:
     old = iter(axes)
-    return tuple([New() if k in places else next(old) for k in range(len(axes) + len(places))])
+    return tuple([NewAxis() if k in places else next(old) for k in range(len(axes) + len(places))])
 
 
 @dataclass(frozen=True)
 class View:
-    """Which cells of a base a tensor shows, and at which of its own coordinates.
+    """Mapping from coordinates of a tensor to coordinates of its base.
 
     Parameters
     ----------
     base_shape
         Shape of the base.
     fixed
-        Pairs (dimension, coordinate) of dimensions that integers dropped, ascending.
+        Sorted pairs (dimension, coordinate) of dimensions dropped by integers.
     axes
-        The axes of the view, in order.
+        Axes of the view, in order.
     points
-        The groups that :class:`Listed` axes refer to.
+        Groups that :class:`ListAxis` axes refer to.
 
     Examples
     --------
     >>> view = View.identity((4, 2, 3)).then((slice(1, 4), 1)).then((slice(None), 2))
     >>> view.shape, view.fixed, view.axes
-    ((3,), ((1, 1), (2, 2)), (Range(dim=0, start=1, step=1, length=3),))
+    ((3,), ((1, 1), (2, 2)), (RangeAxis(dim=0, start=1, step=1, length=3),))
     """
 
     base_shape: tuple[int, ...]
@@ -86,136 +86,135 @@ class View:
 
     @classmethod
     def identity(cls, shape: Sequence[int]) -> View:
-        """Return the view that shows a base of this shape as it is."""
+        """Return the identity view of a shape."""
         return _identity(tuple(shape))
 
-    @_kept
+    @_cached_attribute
     def shape(self) -> tuple[int, ...]:
-        """The shape of the view."""
+        """Shape of the view."""
         return tuple([axis.length for axis in self.axes])
 
     @property
     def ndim(self) -> int:
-        """The number of axes of the view."""
+        """Number of axes."""
         return len(self.axes)
 
-    @_kept
+    @_cached_attribute
     def size(self) -> int:
-        """The number of cells of the view."""
+        """Count all elements, stored or not."""
         return math.prod(self.shape)
 
-    @_kept
+    @_cached_attribute
     def is_identity(self) -> bool:
-        """Whether the view is its base."""
+        """Whether the view equals its base."""
         return not self.fixed and not self.points and self.axes == _identity(self.base_shape).axes
 
-    @_kept
-    def cut(self) -> frozenset[int] | None:
-        """The dimensions of which a stretch is shown, of a view that shows all of the others and no cell twice.
+    @_cached_attribute
+    def sliced_dims(self) -> frozenset[int] | None:
+        """Dimensions restricted to a contiguous range, where all others are complete.
 
-        None of a view that drops dimensions, repeats, reverses, skips or lists cells.
+        None for views that drop dimensions, repeat, reverse, stride or list elements.
         """
-        own = [axis for axis in self.axes if isinstance(axis, Range)]
+        own = [axis for axis in self.axes if isinstance(axis, RangeAxis)]
         if len(own) != len(self.base_shape) or self.points or self.repeats > 1 or any(axis.step != 1 for axis in own):
             return None
         return frozenset([axis.dim for axis in own if axis.length != self.base_shape[axis.dim]])
 
     @property
-    def shows_all(self) -> bool:
-        """Whether it shows all of its base and nothing else, its axes in any order."""
-        return self.cut == frozenset() and len(self.axes) == len(self.base_shape)
+    def is_permutation(self) -> bool:
+        """Whether the view is its base with axes permuted."""
+        return self.sliced_dims == frozenset() and len(self.axes) == len(self.base_shape)
 
-    @_kept
+    @_cached_attribute
     def sources(self) -> tuple[int | None, ...]:
-        """For each axis the dimension whose name it keeps, ``~dim`` of a list along one, None where there is none."""
+        """Dimension whose name each axis keeps; ``~dim`` for a list along one, None for other axes."""
         return tuple([self._source_of(axis) for axis in self.axes])
 
     def _source_of(self, axis: Axis) -> int | None:
-        if isinstance(axis, Range):
+        if isinstance(axis, RangeAxis):
             return axis.dim
-        if isinstance(axis, Listed):
+        if isinstance(axis, ListAxis):
             group = self.points[axis.group]
             return ~group.dims[0] if len(group.dims) == 1 and len(group.shape) == 1 else None
         return None
 
-    @_kept
+    @_cached_attribute
     def repeats(self) -> int:
-        """How often each entry is shown for being broadcast."""
-        return math.prod([axis.length for axis in self.axes if isinstance(axis, New)])
+        """How often broadcasting repeats each element."""
+        return math.prod([axis.length for axis in self.axes if isinstance(axis, NewAxis)])
 
     def broadcast_to(self, shape: Sequence[int]) -> View:
-        """Return the view repeated to a shape by NumPy's rule: missing leading axes and axes of length 1 stretch.
+        """Broadcast the view to a shape by NumPy's rule.
 
         Raises
         ------
         ShapeError
-            If an axis is neither of length 1 nor of the length wanted.
+            If an axis has neither length 1 nor the new length.
         """
         wanted = tuple(shape)
         missing = len(wanted) - self.ndim
         own = (1,) * missing + self.shape
         if missing < 0 or any(n not in (1, size) for n, size in zip(own, wanted, strict=True)):
-            raise ShapeError(f"shape {self.shape} does not broadcast to {wanted}")
+            raise ShapeError(f"shape {self.shape} cannot be broadcast to {wanted}")
         stretched = [k for k, (n, size) in enumerate(zip(own, wanted, strict=True)) if n != size or k < missing]
         key: list[Any] = [None] * missing
         for k in range(missing, len(wanted)):
             key.extend((0, None) if k in stretched else (slice(None),))
         view = self.then(tuple(key)) if stretched else self
-        axes = tuple(New(wanted[k]) if k in stretched else axis for k, axis in enumerate(view.axes))
+        axes = tuple(NewAxis(wanted[k]) if k in stretched else axis for k, axis in enumerate(view.axes))
         return replace(view, axes=axes)
 
     def then(self, key: Any, mode: Mode = "paired", names: Sequence[str] | None = None) -> View:
-        """Return the view that ``key`` shows of this one.
+        """Index the view.
 
         Parameters
         ----------
         key
-            What stands between the brackets: integers, slices, ``...``, ``None``, integer arrays and
-            lists, boolean masks, or a tuple of these.
+            Integers, slices, ``...``, ``None``, integer arrays and lists, boolean masks, or a tuple of these.
         mode
-            How arrays combine: ``"paired"`` is NumPy's own rule; ``"orthogonal"`` crosses them, each
-            in its place; ``"pointwise"`` pairs them and puts their axes first.
+            How arrays combine: ``"paired"`` as in NumPy; ``"orthogonal"`` as outer product, each in its place;
+            ``"pointwise"`` broadcast together, with the result axes first.
         names
-            Names of this view's axes for error messages.
+            Names of the axes, for errors.
 
         Raises
         ------
         IndexingError
-            If an index is out of range, of a wrong type, or there are too many.
+            If an index is out of range or of the wrong type, or there are too many.
         """
         if type(key) is tuple and len(key) == len(self.axes) and not self.points:
-            found = self._cell(key)
+            found = self._element(key)
             if found is not None:
                 return found
         items = Key.parse(key, self.shape, names)
-        return View(self.base_shape, *applied(items, mode, (self.fixed, self.axes, self.points)))
+        return View(self.base_shape, *compose_index(items, mode, (self.fixed, self.axes, self.points)))
 
-    def _cell(self, key: tuple[Any, ...]) -> View | None:
-        """Return the view of one cell that integers inside the shape name, None where they are anything else."""
+    def _element(self, key: tuple[Any, ...]) -> View | None:
+        """Return the view of one element, or None unless the key is integers within the shape."""
         fixed = dict(self.fixed)
         for at, axis in zip(key, self.axes, strict=True):
-            if type(at) is not int or not isinstance(axis, Range) or not -axis.length <= at < axis.length:
+            if type(at) is not int or not isinstance(axis, RangeAxis) or not -axis.length <= at < axis.length:
                 return None
             fixed[axis.dim] = axis.start + axis.step * (at % axis.length)
         return View(self.base_shape, tuple(sorted(fixed.items())), ())
 
     def permute(self, order: Sequence[int]) -> View:
-        """Return the view with its axes in another order."""
+        """Return the view with permuted axes."""
         if self.is_identity:
             return _permuted(self.base_shape, tuple(order))
         return View(self.base_shape, self.fixed, tuple([self.axes[k] for k in order]), self.points)
 
-    def widened(self, places: Sequence[int]) -> View:
-        """Return the view with new axes of length 1, which have these places in the result."""
+    def insert_axes(self, places: Sequence[int]) -> View:
+        """Return the view with new axes of length 1 at these positions of the result."""
         if self.is_identity:
-            return _widened(self.base_shape, tuple(places))
-        return View(self.base_shape, self.fixed, _with_new(self.axes, places), self.points)
+            return _with_new_axes(self.base_shape, tuple(places))
+        return View(self.base_shape, self.fixed, _insert_new(self.axes, places), self.points)
 
     def box(self) -> Box:
-        """Return the smallest box of base cells that holds every cell of the view, and what lists want of it."""
+        """Return the bounding box of the view in base coordinates, with the coordinates of lists."""
         return self._box
 
-    @_kept
+    @_cached_attribute
     def _box(self) -> Box:
         if self.size == 0:
             return Box((range(0),) * len(self.base_shape))
@@ -223,7 +222,7 @@ class View:
         for dim, coordinate in self.fixed:
             ranges[dim] = range(coordinate, coordinate + 1)
         for axis in self.axes:
-            if isinstance(axis, Range):
+            if isinstance(axis, RangeAxis):
                 walk = range(axis.start, axis.start + axis.step * axis.length, axis.step)
                 ranges[axis.dim] = walk if axis.step > 0 else walk[::-1]
         members: list[tuple[int, IntArray]] = []
@@ -239,11 +238,11 @@ class View:
         Parameters
         ----------
         coords
-            One array of shape (n,) for each axis, in range.
+            One array of shape (n,) per axis, in range.
 
         Returns
         -------
-        tuple of arrays of shape (n,), int64, one for each base dimension
+        tuple of arrays of shape (n,), int64, one per base dimension
         """
         n = len(coords[0]) if coords else 1
         out: list[IntArray] = [np.zeros(0, dtype=np.int64)] * len(self.base_shape)
@@ -251,12 +250,12 @@ class View:
             out[dim] = np.full(n, coordinate, dtype=np.int64)
         listed: list[list[IntArray]] = [[] for _ in self.points]
         for axis, column in zip(self.axes, coords, strict=True):
-            if isinstance(axis, Range):
+            if isinstance(axis, RangeAxis):
                 out[axis.dim] = axis.start + axis.step * np.asarray(column, dtype=np.int64)
         for number, group in enumerate(self.points):
             listed[number] = [np.zeros(n, dtype=np.int64)] * len(group.shape)
         for axis, column in zip(self.axes, coords, strict=True):
-            if isinstance(axis, Listed):
+            if isinstance(axis, ListAxis):
                 listed[axis.group][axis.position] = np.asarray(column)
         for group, columns in zip(self.points, listed, strict=True):
             for dim, values in zip(group.dims, group.coords, strict=True):
@@ -266,21 +265,21 @@ class View:
     def from_base(
         self, coords: Sequence[IntArray], count: int | None = None
     ) -> tuple[tuple[IntArray, ...], IntArray | None]:
-        """Translate base coordinates to view coordinates, dropping entries that the view does not show.
+        """Translate base coordinates to view coordinates, dropping elements outside the view.
 
         Parameters
         ----------
         coords
-            One array of shape (n,) for each base dimension.
+            One array of shape (n,) per base dimension.
         count
-            n, needed where the base has no dimensions (1 otherwise assumed).
+            n, for a base without dimensions; 1 by default.
 
         Returns
         -------
         coords
-            One array of shape (m,) for each axis. An entry that a list names twice comes twice.
+            One array of shape (m,) per axis. An element listed twice occurs twice.
         entries
-            Shape (m,): the position in the input of each, ascending; ``None`` stands for all of them, once.
+            Shape (m,): the ascending input position of each; None if all occur once.
         """
         n = len(coords[0]) if coords else (1 if count is None else count)
         entries = self._members(coords)
@@ -298,12 +297,12 @@ class View:
         unravelled = [np.unravel_index(point, group.shape) for group, point in zip(self.points, matches, strict=True)]
         out: list[IntArray] = []
         for axis in self.axes:
-            if isinstance(axis, Range):
+            if isinstance(axis, RangeAxis):
                 column = coords[axis.dim] if entries is None else coords[axis.dim][entries]
                 if axis.start != 0:
                     column = column - axis.start
                 out.append(column if axis.step == 1 else column // axis.step)
-            elif isinstance(axis, Listed):
+            elif isinstance(axis, ListAxis):
                 out.append(unravelled[axis.group][axis.position])
             else:
                 out.append(np.zeros(m, dtype=np.int32))
@@ -312,11 +311,11 @@ class View:
     def _repeated(
         self, coords: list[IntArray], entries: IntArray | None, m: int
     ) -> tuple[tuple[IntArray, ...], IntArray | None]:
-        """Repeat entries along the new axes that are longer than 1."""
+        """Repeat elements along broadcast axes."""
         for number, axis in enumerate(self.axes):
-            if isinstance(axis, New) and axis.length > 1 and m:
+            if isinstance(axis, NewAxis) and axis.length > 1 and m:
                 nbytes = 8 * m * axis.length * (len(coords) + 1)
-                memory.check(nbytes, f"{m} entries, each repeated {axis.length} times", "take a smaller view")
+                memory.check(nbytes, f"{m} elements, each repeated {axis.length} times", "take a smaller view")
                 again = np.repeat(np.arange(m), axis.length)
                 coords = [column[again] for column in coords]
                 coords[number] = np.tile(np.arange(axis.length), m)
@@ -325,7 +324,7 @@ class View:
         return tuple(coords), entries
 
     def _members(self, coords: Sequence[IntArray]) -> IntArray | None:
-        """Return the entries inside fixed coordinates and ranges, ascending; None when all are."""
+        """Return the elements inside fixed coordinates and ranges, ascending; None if all are."""
         if self.size == 0:
             return np.zeros(0, dtype=np.int64)
         inside: NDArray[np.bool_] | None = None
@@ -337,7 +336,7 @@ class View:
         for dim, coordinate in self.fixed:
             narrow(coords[dim] == coordinate)
         for axis in self.axes:
-            if isinstance(axis, Range):
+            if isinstance(axis, RangeAxis):
                 low, high = sorted((axis.start, axis.start + axis.step * (axis.length - 1)))
                 if low > 0:
                     narrow(coords[axis.dim] >= low)
@@ -349,17 +348,17 @@ class View:
             return None
         return np.flatnonzero(inside)
 
-    def keeps_order(self, order: Sequence[int]) -> bool:
-        """Return whether base entries sorted by ``order`` come out sorted by the axes of the view, none twice."""
+    def preserves_order(self, order: Sequence[int]) -> bool:
+        """Return whether base elements sorted by ``order`` stay sorted, and unique, in the view."""
         if self.fixed:
             fixed = [dim for dim, _ in self.fixed]
             order = [dim for dim in order if dim not in fixed]
         return self._walked == tuple(order)
 
-    @_kept
+    @_cached_attribute
     def _walked(self) -> tuple[int, ...] | None:
-        """The dimensions that axes walk from lower to higher coordinates; None where some are not, or cells repeat."""
-        own = [axis for axis in self.axes if isinstance(axis, Range)]
+        """Dimensions of the axes; None if one is reversed or listed, or elements repeat."""
+        own = [axis for axis in self.axes if isinstance(axis, RangeAxis)]
         if self.points or self.repeats > 1 or any(axis.step < 0 for axis in own):
             return None
         return tuple([axis.dim for axis in own])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.core.indexing import New
+from sparrow.core.indexing import NewAxis
 from sparrow.engines.cupy.device import Device
 from sparrow.engines.cupy.entries import Entries, coordinates, regrouped, without_fill
 from sparrow.engines.cupy.functions import called
@@ -60,9 +60,9 @@ class _Repeated:
     def __init__(self, device: Device, scan: Scan) -> None:
         axes = scan.view.axes
         self._device, self._shape = device, scan.schema.shape
-        self._kept = [k for k, axis in enumerate(axes) if not isinstance(axis, New)]
-        self.core = scan.then(scan.view.then(tuple(0 if isinstance(axis, New) else slice(None) for axis in axes)))
-        self.in_tiles = not isinstance(axes[0], New)
+        self._kept = [k for k, axis in enumerate(axes) if not isinstance(axis, NewAxis)]
+        self.core = scan.then(scan.view.then(tuple(0 if isinstance(axis, NewAxis) else slice(None) for axis in axes)))
+        self.in_tiles = not isinstance(axes[0], NewAxis)
         """Whether a tile needs only what lies between its bounds."""
         self._held: list[Entries] = []
         self._lock = threading.Lock()

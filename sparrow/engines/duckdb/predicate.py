@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparrow.core.indexing import Range, View
+from sparrow.core.indexing import RangeAxis, View
 
 __all__ = ["conditions", "positions"]
 
@@ -21,7 +21,7 @@ def conditions(view: View, column: Callable[[int], str]) -> list[str]:
     """
     found = [f"{column(dim)} = {coordinate}" for dim, coordinate in view.fixed]
     box = view.box()
-    for dim in sorted(axis.dim for axis in view.axes if isinstance(axis, Range)):
+    for dim in sorted(axis.dim for axis in view.axes if isinstance(axis, RangeAxis)):
         found += _within(column(dim), box.ranges[dim], view.base_shape[dim])
     for group in view.points:
         for dim in group.dims:
@@ -47,7 +47,7 @@ def _within(column: str, cells: range, size: int) -> list[str]:
     return found
 
 
-def positions(axis: Range, column: str) -> str:
+def positions(axis: RangeAxis, column: str) -> str:
     """Return the SQL of an axis's coordinate, given that the base entry is shown."""
     if axis.length == 1:
         return f"{column} - {axis.start}" if axis.start else column

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Listed, Points, Range, View
+from sparrow.core.indexing import ListAxis, Points, RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.predicate import conditions, positions
 from sparrow.engines.duckdb.steps import Names, Query, compile_step
@@ -118,9 +118,9 @@ def _project(
     shown = []
     for number, name in names.items():
         axis = view.axes[number]
-        if isinstance(axis, Range):
+        if isinstance(axis, RangeAxis):
             expression = positions(axis, column(axis.dim))
-        elif isinstance(axis, Listed):
+        elif isinstance(axis, ListAxis):
             expression = f"p{axis.group}.p{axis.position}"
         elif axis.length == 1:
             expression = "CAST(0 AS INTEGER)"

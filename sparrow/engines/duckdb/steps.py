@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sparrow.core.indexing import New
+from sparrow.core.indexing import NewAxis
 from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.functions import function_sql
 from sparrow.engines.duckdb.products import contract_sql, product_sql
@@ -175,7 +175,7 @@ def _united(node: Map, arrays: list[Any], select: _Select) -> tuple[dict[int, st
 def _own_axes(operand: Scan | Dense, schema: Schema) -> set[int]:
     """Return the axes along which an operand is not merely repeated."""
     if isinstance(operand, Scan):
-        return {k for k, axis in enumerate(operand.view.axes) if not isinstance(axis, New)}
+        return {k for k, axis in enumerate(operand.view.axes) if not isinstance(axis, NewAxis)}
     missing = schema.ndim - operand.array.ndim
     return {k for k in range(missing, schema.ndim) if operand.array.shape[k - missing] != 1}
 
@@ -197,7 +197,7 @@ def _check_room(dense: Dense, axes: set[int]) -> None:
 def _reduce(node: Reduce, names: Names, select: _Select) -> str:
     value = reduction_sql(node)
     kept = [axis for axis in node.axes if axis is not None]
-    repeated = {k for k, axis in enumerate(node.operand.view.axes) if isinstance(axis, New) and axis.length > 1}
+    repeated = {k for k, axis in enumerate(node.operand.view.axes) if isinstance(axis, NewAxis) and axis.length > 1}
     below = select(node.operand, 0, _columns({*kept, *repeated}))
     coords = {k: "CAST(0 AS INTEGER)" if axis is None else f"e.i{axis}" for k, axis in enumerate(node.axes)}
     # Without groups an aggregate has a row even of nothing, which is the fill.

@@ -50,7 +50,7 @@ def has_large_slices(step: Node, inputs: Sequence[Scan]) -> bool:
         return False
     if math.prod(schema.shape[1:]) < _LONG:
         return False
-    if isinstance(step, Map) and len(inputs) == 1 and inputs[0].view.keeps_order(sorted_order(inputs[0])):
+    if isinstance(step, Map) and len(inputs) == 1 and inputs[0].view.preserves_order(sorted_order(inputs[0])):
         return False  # pieces are the chunks of the input
     if isinstance(step, Product):
         if schema.ndim < 3:  # a row of a matrix is no longer than a piece may be, and has nothing to be cut by
@@ -59,7 +59,7 @@ def has_large_slices(step: Node, inputs: Sequence[Scan]) -> bool:
     else:
         rows = estimate_nnz(Scan(step, View.identity(schema.shape), schema))
     each = rows / schema.shape[0]
-    if each < _LONG or each * _COPIES * memory.entry_bytes(schema) < memory.working():
+    if each < _LONG or each * _COPIES * schema.element_bytes() < memory.working():
         return False
     return push_index(step, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import New, Range, View
+from sparrow.core.indexing import NewAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import partition_bounds, pin
@@ -181,7 +181,7 @@ class GroupBy:
         anyhow = not (placed and not _positions_ascend(view, kept, order))
         leads = _leads(view, kept, order) and anyhow
         grouped = _grouped(scan.schema.shape, kept, self.folds)
-        block = scan_reader.read_small(scan) if leads and view.keeps_order(order) else None
+        block = scan_reader.read_small(scan) if leads and view.preserves_order(order) else None
         if block is not None:
             if block.count:
                 yield grouped(block)
@@ -227,12 +227,12 @@ def _order(scan: Scan, kept: tuple[int, ...]) -> tuple[int, ...]:
 def _leads(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
     """Return whether entries sorted by the order come sorted by the axes kept, so that groups stand together."""
     settled = {dim for dim, _ in view.fixed}
-    settled.update(axis.dim for axis in view.axes if isinstance(axis, Range) and axis.length == 1)
+    settled.update(axis.dim for axis in view.axes if isinstance(axis, RangeAxis) and axis.length == 1)
     dims = []
     for axis in (view.axes[k] for k in kept):
-        if axis.length == 1 and isinstance(axis, New | Range):
+        if axis.length == 1 and isinstance(axis, NewAxis | RangeAxis):
             continue
-        if not isinstance(axis, Range) or axis.step < 0:
+        if not isinstance(axis, RangeAxis) or axis.step < 0:
             return False
         dims.append(axis.dim)
     return dims == [dim for dim in order if dim not in settled][: len(dims)]
@@ -243,8 +243,8 @@ def _positions_ascend(view: View, kept: tuple[int, ...], order: tuple[int, ...])
     reduced = [axis for k, axis in enumerate(view.axes) if k not in kept]
     if len(reduced) == 1:
         axis = reduced[0]
-        return axis.length <= 1 or (isinstance(axis, Range) and axis.step > 0)
-    return not kept and view.keeps_order(order)
+        return axis.length <= 1 or (isinstance(axis, RangeAxis) and axis.step > 0)
+    return not kept and view.preserves_order(order)
 
 
 def is_in_flat_order(scan: Scan) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Box, Range, View
+from sparrow.core.indexing import Box, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.kernels.entries import Block, concatenate
@@ -263,7 +263,7 @@ class PhysicalOperator:
         if self._each is None:
             return None
         order = sorted_order(self._inputs[0])
-        return order if self._inputs[0].view.keeps_order(order) else None
+        return order if self._inputs[0].view.preserves_order(order) else None
 
     def _narrowed(self, box: Box) -> Box:
         """Return the box of the input's base that a box of the result shows."""
@@ -284,7 +284,7 @@ class PhysicalOperator:
         """Return a chunk of the input as one of the result: bounds at the coordinates of the view."""
         low, high = [], []
         for axis in self._inputs[0].view.axes:
-            if isinstance(axis, Range):
+            if isinstance(axis, RangeAxis):
                 low.append(max(-((axis.start - chunk.low[axis.dim]) // axis.step), 0))
                 high.append(min((chunk.high[axis.dim] - axis.start) // axis.step, axis.length - 1))
             else:
@@ -368,7 +368,7 @@ def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, 
         repeats = max(scan.view.repeats, 1)
         total = repeats * sum(chunk.rows for chunk in chunks)
         fixed = {dim for dim, _ in scan.view.fixed}
-        if isinstance(axis, Range) and next(dim for dim in order if dim not in fixed) == axis.dim:
+        if isinstance(axis, RangeAxis) and next(dim for dim in order if dim not in fixed) == axis.dim:
             for chunk in chunks:
                 low, high = ((end[axis.dim] - axis.start) // axis.step for end in (chunk.low, chunk.high))
                 low, high = min(max(min(low, high), 0), size), min(max(low, high) + 1, size)
@@ -392,7 +392,7 @@ def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, 
 
 def _rows_of(scans: Sequence[Scan]) -> int:
     """Return about how many entries a piece has: fewer than elsewhere where there is little memory to work in."""
-    width = _COPIES * max(memory.entry_bytes(scan.schema) for scan in scans)
+    width = _COPIES * max(scan.schema.element_bytes() for scan in scans)
     return min(_PIECE_ROWS, max(memory.working() // width, _LEAST_ROWS))
 
 
@@ -419,7 +419,7 @@ def read_range(scan: Scan, start: int, stop: int) -> Block:
     part = scan.then(scan.view.then((slice(start, stop),)))
     view = part.view
     order = sorted_order(part)
-    chunks = relation.chunks(view.box(), order) if view.size and view.keeps_order(order) else None
+    chunks = relation.chunks(view.box(), order) if view.size and view.preserves_order(order) else None
     shown = max(view.repeats, 1) * sum(chunk.rows for chunk in chunks or ())
     if chunks is None or shown * _ENTRY_BYTES > memory.limit():
         block = scan_reader.entries(part)
@@ -487,7 +487,7 @@ def _keeping(scan: Scan) -> type[_Whole | _Sorted | _PutAside] | None:
     if not view.ndim or not view.size or view.repeats > _PASS:
         return None
     order = sorted_order(scan)
-    if view.keeps_order(order):
+    if view.preserves_order(order):
         return _Whole if view.is_identity else None
     rows = max(view.repeats, 1) * scan.relation.stats(view.box(), order).rows
     if 0 < rows * _ENTRY_BYTES <= memory.limit() // _SORT_COPIES:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Box, Listed, Range, View
+from sparrow.core.indexing import Box, ListAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.kernels.entries import LONG_ROWS, Block, Heads, RowBlock, canonical, in_order
 from sparrow.plan import Scan
@@ -138,7 +138,7 @@ def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
     """Return the dimensions that tell which entries a view shows, and their coordinates along some of its axes."""
     wanted = {dim for dim, _ in view.fixed}.union(*(group.dims for group in view.points))
     for number, axis in enumerate(view.axes):
-        if isinstance(axis, Range) and (number in axes or axis.length < view.base_shape[axis.dim]):
+        if isinstance(axis, RangeAxis) and (number in axes or axis.length < view.base_shape[axis.dim]):
             wanted.add(axis.dim)
     return tuple(sorted(wanted))
 
@@ -162,16 +162,16 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
         return scan.relation.block
     known = outer_nnz(scan.relation.token)
     if known is not None and scan.view.is_identity:  # who has no room for them need not wait for that to show
-        memory.check(known * memory.entry_bytes(scan.schema), lambda: _told(scan), _REMEDY)
+        memory.check(known * scan.schema.element_bytes(), lambda: _told(scan), _REMEDY)
     block = read_small(scan)
     if block is not None:
         if not own and room is None:
             return block
         schema, count = scan.schema, len(block.values)
         if room is not None:
-            room.grow(count * memory.entry_bytes(schema))
+            room.grow(count * schema.element_bytes())
         elif count > _HANDFUL:
-            memory.check(count * memory.entry_bytes(schema), lambda: _told(scan), _REMEDY)
+            memory.check(count * schema.element_bytes(), lambda: _told(scan), _REMEDY)
         if scan.view.is_identity and getattr(scan.source, "fresh", False):
             return block
         return block.copy(schema.coordinate_dtypes, schema.dtype)  # these are the caller's
@@ -185,14 +185,14 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
         return _gathered(scan, rows_at, room)
     order = sorted_order(scan)
     rows = scan.relation.stats(scan.view.box(), order).rows
-    if scan.view.keeps_order(order) or scan.view.ndim == 0:
+    if scan.view.preserves_order(order) or scan.view.ndim == 0:
         return _read_in_place(scan, order, rows, room)
-    if _SORT_COPIES * rows * memory.entry_bytes(scan.schema, wide=True) > memory.left():
+    if _SORT_COPIES * rows * scan.schema.element_bytes(wide=True) > memory.left():
         return _collected(scan, sorted_blocks(scan), rows, room)
     leading = _out_of_order(scan.view, order)
     turned = _turned(scan)
     if turned is not None:
-        room.grow(turned.count * memory.entry_bytes(scan.schema))
+        room.grow(turned.count * scan.schema.element_bytes())
         found = in_order(turned, scan.schema.shape, leading)
         return Block(tuple(map(np.copy, found.coords)), found.values.copy()) if found is turned else found
     block = _read_in_place(scan, order, rows, room)
@@ -202,10 +202,10 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
 def _turned(scan: Scan) -> Block | None:
     """Return entries in memory as they lie, where a scan shows all of them with axes in another order."""
     view, relation = scan.view, scan.relation
-    if not isinstance(relation, MemoryRelation) or not view.shows_all:
+    if not isinstance(relation, MemoryRelation) or not view.is_permutation:
         return None
     block = relation.block
-    coords = (block.coords[axis.dim] for axis in view.axes if isinstance(axis, Range))
+    coords = (block.coords[axis.dim] for axis in view.axes if isinstance(axis, RangeAxis))
     kinds = map(scan.schema.coordinate_dtype, range(view.ndim))
     return Block(tuple(c.astype(kind, copy=False) for c, kind in zip(coords, kinds, strict=True)), block.values)
 
@@ -213,9 +213,11 @@ def _turned(scan: Scan) -> Block | None:
 def find_listed_rows(scan: Scan) -> Stretches | None:
     """Return where the entries of each row stand, if a scan shows a list of whole rows of entries in memory."""
     relation, view = scan.relation, scan.view
-    if not isinstance(relation, MemoryRelation) or view.axes[:1] != (Listed(0, 0, view.shape[0] if view.ndim else 0),):
+    if not isinstance(relation, MemoryRelation) or view.axes[:1] != (
+        ListAxis(0, 0, view.shape[0] if view.ndim else 0),
+    ):
         return None
-    whole = tuple(Range(dim, 0, 1, n) for dim, n in enumerate(view.base_shape))
+    whole = tuple(RangeAxis(dim, 0, 1, n) for dim, n in enumerate(view.base_shape))
     if view.points[0].dims != (0,) or view.axes[1:] != whole[1:]:
         return None
     return relation.places(view.points[0].coords[0])
@@ -225,7 +227,7 @@ def _gathered(scan: Scan, rows: Stretches, room: memory.Reservation) -> Block:
     """Return the entries of a list of rows, which come sorted as the list is in their order."""
     assert isinstance(scan.relation, MemoryRelation)
     lengths = rows.lengths
-    room.grow(int(lengths.sum()) * memory.entry_bytes(scan.schema))
+    room.grow(int(lengths.sum()) * scan.schema.element_bytes())
     dtypes = [scan.schema.coordinate_dtype(axis) for axis in range(scan.schema.ndim)]
     leading = np.repeat(np.arange(len(lengths), dtype=dtypes[0]), lengths)
     *coords, values = rows.take([*scan.relation.block.coords[1:], scan.relation.block.values])
@@ -236,7 +238,7 @@ def _gathered(scan: Scan, rows: Stretches, room: memory.Reservation) -> Block:
 def _out_of_order(view: View, order: tuple[int, ...]) -> int:
     """Return how many first axes entries read in an order have to be sorted by: the rest then are in theirs."""
     fixed = {dim for dim, _ in view.fixed}
-    dims = [axis.dim for axis in view.axes if isinstance(axis, Range) and axis.step > 0]
+    dims = [axis.dim for axis in view.axes if isinstance(axis, RangeAxis) and axis.step > 0]
     if view.points or len(dims) < view.ndim:
         return view.ndim
     rest = [dim for dim in order if dim not in fixed]
@@ -272,7 +274,7 @@ def read_small(scan: Scan) -> Block | None:
     block = relation.read_small()
     if view.is_identity:
         return block
-    order, cut = relation.orders[0], view.cut
+    order, cut = relation.orders[0], view.sliced_dims
     if cut is not None and not cut:
         new = np.zeros(len(block.values), np.int32) if len(view.axes) > len(order) else None
         block = Block(tuple([new if dim is None else block.coords[dim] for dim in view.sources]), block.values)  # type: ignore[misc]
@@ -281,7 +283,7 @@ def read_small(scan: Scan) -> Block | None:
     else:
         everything = Chunk(block.count, (0,) * len(order), tuple([n - 1 for n in view.base_shape]), None)
         block = _shown(clip_to_view(block, view, order, everything), scan)
-    if not view.axes or view.keeps_order(order):
+    if not view.axes or view.preserves_order(order):
         return block
     return in_order(block, scan.schema.shape, _out_of_order(view, order))
 
@@ -289,7 +291,7 @@ def read_small(scan: Scan) -> Block | None:
 def _stretch(block: Block, scan: Scan) -> Block:
     """Return what a view shows that cuts sorted entries along their first dimension alone."""
     view = scan.view
-    first = next(axis for axis in view.axes if isinstance(axis, Range) and axis.dim == 0)
+    first = next(axis for axis in view.axes if isinstance(axis, RangeAxis) and axis.dim == 0)
     column = block.coords[0]
     kind = column.dtype.type  # a Python integer would cast the whole column
     start = column.searchsorted(kind(first.start))
@@ -297,7 +299,7 @@ def _stretch(block: Block, scan: Scan) -> Block:
     block = block.take(slice(start, stop))
     columns: list[NDArray[Any]] = []
     for axis, dtype in zip(view.axes, scan.schema.coordinate_dtypes, strict=True):
-        if isinstance(axis, Range):
+        if isinstance(axis, RangeAxis):
             column = block.coords[axis.dim]
             moved = column - axis.start if axis.start else column
             columns.append(moved if moved.dtype is dtype else moved.astype(dtype))
@@ -328,7 +330,7 @@ class _Whole:
 
     def __init__(self, scan: Scan, rows: int, room: memory.Reservation) -> None:
         schema = scan.schema
-        self._width, self._room = memory.entry_bytes(schema), room
+        self._width, self._room = schema.element_bytes(), room
         dtypes = [*(schema.coordinate_dtype(axis) for axis in range(schema.ndim)), schema.dtype]
         self._cells = [buffer_pool.Cells(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
         self._heads: list[tuple[int, Heads]] = []
@@ -421,7 +423,7 @@ def sorted_blocks(scan: Scan) -> Iterator[Block]:
     if scan.view.size == 0:
         return
     order = sorted_order(scan)
-    if scan.view.keeps_order(order) or scan.view.ndim == 0:
+    if scan.view.preserves_order(order) or scan.view.ndim == 0:
         yield from blocks(scan, order)
         return
     from sparrow.sorting import Rows, sorter
@@ -482,7 +484,7 @@ def clip_to_view(block: Block, view: View, order: tuple[int, ...], chunk: Chunk)
     """
     fixed = dict(view.fixed)
     listed = {dim: found for group in view.points for dim, found in zip(group.dims, group.distinct, strict=True)}
-    ranges = {axis.dim: axis for axis in view.axes if isinstance(axis, Range)}
+    ranges = {axis.dim: axis for axis in view.axes if isinstance(axis, RangeAxis)}
     for dim in order:
         if dim in fixed:
             low = high = fixed[dim]

@@ -308,7 +308,7 @@ class BinsparseWriter(Writer):
                 hdf5.create_resizable(file, f"indices_{dim}", kinds[f"indices_{dim}"]) for dim in range(tensor.ndim)
             ]
             values = hdf5.create_resizable(file, "values", stored)
-            if not schema.zero_fill:
+            if not schema.has_zero_fill:
                 file["fill_value"] = np.full(1, schema.fill_value, schema.dtype).view(stored)
             for batch in tensor.to_batches():
                 for array, column in zip(arrays, batch.columns[: tensor.ndim], strict=True):

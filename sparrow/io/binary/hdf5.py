@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.labels import repeated_label
+from sparrow.core.labels import find_duplicate_label
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import IngestError, InvalidValueError, MissingDependencyError, SparrowError, UnsupportedError
 from sparrow.io.base.coo_writer import cast_checked, check_label_memory, misfit_message, write_coo
@@ -345,7 +345,7 @@ def check_unique_labels(labels: pa.Array, size: int, what: str, way: str, name: 
     """
     if len(labels) != size:
         raise IngestError(f"there are {len(labels)} {what}, and the dimension has the size {size}", name)
-    if (twice := repeated_label(labels)) is not None:
+    if (twice := find_duplicate_label(labels)) is not None:
         raise IngestError(f"two {what} are called the same: {way}", name, token=str(twice))
     return labels
 

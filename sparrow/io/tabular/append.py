@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from sparrow import storage
-from sparrow.core.labels import is_text
+from sparrow.core.labels import is_string_type
 from sparrow.errors import IngestError, InvalidValueError, LabelError, NotFoundError, UnsupportedError
 from sparrow.interop.conversion import collect_table
 from sparrow.io.base.registry import DeclaredOption, options_of
@@ -98,7 +98,7 @@ def read_appended(
         raise InvalidValueError(f"coords={coords!r}: name a column for each of the dimensions {', '.join(kinds)}")
     own = Columns(src, "", **{**reading, "coords": coords}, dims=tuple(kinds))
     dims = dict(zip(own.coords, kinds, strict=True))
-    texts = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is not None and is_text(kind))
+    texts = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is not None and is_string_type(kind))
     numbers = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is None or pa.types.is_integer(kind))
     assert own.query.form is not None
     form = replace(own.query.form, columns=[], texts=texts, integers=numbers)

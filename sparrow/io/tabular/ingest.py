@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.labels import is_text
-from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dtype
+from sparrow.core.labels import is_string_type
+from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, cast_checked, write_coo
 from sparrow.io.tabular.delimited import LateTextError
@@ -427,9 +427,9 @@ class TableIngest:
                 batch.source,
             )
         given: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        if self.options.anew[dim] and len(given) and (given.min() < 0 or given.max() >= LARGEST_DIMENSION):
+        if self.options.anew[dim] and len(given) and (given.min() < 0 or given.max() >= MAX_DIMENSION_SIZE):
             problem = "negative, or beyond 2^63 - 2, and the source cannot be read again: give a file or a table"
-            wrong = pa.array((given < 0) | (given >= LARGEST_DIMENSION))
+            wrong = pa.array((given < 0) | (given >= MAX_DIMENSION_SIZE))
             raise WideIdsError(name, *self._wrong(batch, name, array, wrong, problem).args)
         if given.dtype.kind == "f":
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2**53))
@@ -438,7 +438,7 @@ class TableIngest:
                 raise self._wrong(batch, name, array, pa.array(wrong), problem)
         size = self.options.sizes[dim] if self.options.bounded(dim) else None
         base = 0 if self.options.anew[dim] else self.options.index_base
-        limit = LARGEST_DIMENSION if size is None else size + base
+        limit = MAX_DIMENSION_SIZE if size is None else size + base
         if len(given):
             if int(given.min()) < base:
                 what = f"negative: coordinates count from 0, and relabel={name!r} numbers any integers"
@@ -509,7 +509,7 @@ def is_label_type(kind: pa.DataType) -> bool:
     """Return whether a column of such a type gives labels: texts, dates and times."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return is_text(kind) or bool(pa.types.is_temporal(kind))
+    return is_string_type(kind) or bool(pa.types.is_temporal(kind))
 
 
 def _as_text(array: pa.Array) -> pa.Array:

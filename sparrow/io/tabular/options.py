@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pyarrow as pa
 
 from sparrow import storage
-from sparrow.core.schema import LARGEST_DIMENSION, check_dims, check_dtype
+from sparrow.core.schema import MAX_DIMENSION_SIZE, check_dims, check_dtype
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError
 from sparrow.io.base.coo_writer import check_disk_space
 from sparrow.io.base.registry import (
@@ -291,7 +291,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         if len(sizes) != len(self.coords):
             raise ShapeError(f"shape={self.shape} has {len(sizes)} sizes for {len(self.coords)} columns of coordinates")
         for size in sizes:
-            if size is not None and not 0 <= size <= LARGEST_DIMENSION:
+            if size is not None and not 0 <= size <= MAX_DIMENSION_SIZE:
                 raise ShapeError(f"shape={self.shape}: a size is a number from 0 to 2^63 - 1, or None")
         return sizes
 

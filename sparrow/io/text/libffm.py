@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparrow import storage
-from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dtype
+from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
 from sparrow.io.base.magic import split_words
@@ -187,8 +187,8 @@ class _Samples:
             raise _wrong(block, unfit, f"the value {misfit_message(values[unfit], self.dtype)}")
         field, col = pairs[:count].T.copy()
         largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
-        if max(largest) >= LARGEST_DIMENSION:
-            at = int(np.argmax(np.maximum(field, col) >= LARGEST_DIMENSION))
+        if max(largest) >= MAX_DIMENSION_SIZE:
+            at = int(np.argmax(np.maximum(field, col) >= MAX_DIMENSION_SIZE))
             raise _wrong(block, at, "a field or an index is beyond 2^63 - 2, the largest coordinate")
         own = np.flatnonzero(labels[:lines])
         with self._lock:

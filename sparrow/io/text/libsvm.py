@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dtype
+from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
 from sparrow.io.base.coo_writer import MAX_STORED_INTEGER, cast_checked, find_unrepresentable, misfit_message
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer
@@ -132,7 +132,7 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
             self.n_features = None if self.n_features is None else operator.index(self.n_features)
         except TypeError:
             raise self._no_width() from None
-        if self.n_features is not None and not 0 <= self.n_features <= LARGEST_DIMENSION:
+        if self.n_features is not None and not 0 <= self.n_features <= MAX_DIMENSION_SIZE:
             raise self._no_width()
         self.base = None if self.index_base == "auto" else self.index_base
         self.kind = check_dtype("float64" if self.dtype is None else self.dtype)
@@ -143,7 +143,7 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
     @property
     def limit(self) -> int:
         """The largest index allowed, for base 1 while the base is open."""
-        width = LARGEST_DIMENSION if self.n_features is None else self.n_features
+        width = MAX_DIMENSION_SIZE if self.n_features is None else self.n_features
         return width - 1 if self.base == 0 else width
 
     def read(self) -> str:
@@ -225,7 +225,7 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
     indices = parsed.indices.astype(np.int32) if parsed.largest < 2**31 else parsed.indices
     entries = Block((parsed.rows[:unfit], indices[:unfit]), values[:unfit])
     if not parsed.sorted:
-        shape = (len(parsed.at), min(parsed.largest, LARGEST_DIMENSION - 1) + 1)
+        shape = (len(parsed.at), min(parsed.largest, MAX_DIMENSION_SIZE - 1) + 1)
         try:
             entries = canonical(entries, shape, 0, options.duplicates)
         except DuplicateError:

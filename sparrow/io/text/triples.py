@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import LARGEST_DIMENSION, Schema, check_dims
+from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dims
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.io.base.coo_writer import LabelEncoder, SpillQueue, WrittenFiles, write_coo
 from sparrow.io.base.magic import NTRIPLES_COMMAND
@@ -316,7 +316,7 @@ class _Reading:
                 codes = self._names[which].codes_of(found.block.data, starts, ends)
             else:
                 codes = found.numbers[:, column]
-            limit = LARGEST_DIMENSION if known is None else len(known)
+            limit = MAX_DIMENSION_SIZE if known is None else len(known)
             if len(codes) and int(codes.max()) >= limit:
                 at = int(starts[np.argmax(codes >= limit)])
                 token = found.block.text(at, int(ends[np.argmax(codes >= limit)]))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.labels import repeated_label
+from sparrow.core.labels import find_duplicate_label
 from sparrow.errors import IngestError
 from sparrow.io.base.coo_writer import check_label_memory
 from sparrow.io.base.source import Source, TextBlock, read_blocks, total_size
@@ -66,7 +66,7 @@ def read_vertex_names(sources: list[Source]) -> pa.Array:
         labels = pa.concat_arrays(labels.chunks) if labels.num_chunks else pa.array([], labels.type)
     if not np.array_equal(numbers, np.arange(len(numbers))):
         labels = _placed(numbers, labels, sources[0].name)
-    if (twice := repeated_label(labels)) is not None:
+    if (twice := find_duplicate_label(labels)) is not None:
         raise IngestError("two vertices have one name", sources[0].name, token=twice)
     return labels
 

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from sparrow.core.labels import repeated_label
+from sparrow.core.labels import find_duplicate_label
 from sparrow.errors import IngestError
 from sparrow.io.base.coo_writer import check_label_memory
 from sparrow.io.base.source import Source, read_blocks
@@ -55,7 +55,7 @@ def read_vocabulary(source: Source) -> pa.Array:
     else:
         names = [row[0] for row in rows]
     labels = pa.array(names, pa.string())
-    if (twice := repeated_label(labels)) is not None:
+    if (twice := find_duplicate_label(labels)) is not None:
         raise IngestError("two numbers have one name", source.name, token=twice)
     return labels
 

@@ -27,7 +27,7 @@ def groups_meeting(footer: Footer, box: Box) -> list[int]:
     """Return the row groups that may hold entries of a box, of a file that may."""
     if len(footer.rows) == 1:  # its bounds are those of the file
         return [0]
-    found: list[int] = np.flatnonzero(box.meeting(footer.low, footer.high)).tolist()
+    found: list[int] = np.flatnonzero(box.intersecting(footer.low, footer.high)).tolist()
     return found
 
 
@@ -96,13 +96,13 @@ class FileTable:
         for _ in ordered_map(work, places, settings.current().threads):
             pass
 
-    def meeting(self, box: Box) -> NDArray[np.int64]:
+    def intersecting(self, box: Box) -> NDArray[np.int64]:
         """Return the places of the files that may hold entries of a box."""
-        return np.flatnonzero(box.meeting(self.low, self.high))
+        return np.flatnonzero(box.intersecting(self.low, self.high))
 
     def stats(self, box: Box) -> ScanStats:
         """Return what a scan of a box touches of the files."""
-        files = self.meeting(box)
+        files = self.intersecting(box)
         self.prefetch_footers(files.tolist())
         groups = read = rows = nbytes = files_read = 0
         inside = 0.0
@@ -114,7 +114,7 @@ class FileTable:
             files_read += bool(meets)
             rows += int(found.rows[meets].sum())
             nbytes += int(found.nbytes[meets].sum())
-            inside += float(found.rows[meets] @ box.shares(found.low[meets], found.high[meets]))
+            inside += float(found.rows[meets] @ box.overlap_fractions(found.low[meets], found.high[meets]))
         skipped = np.ones(len(self), dtype=bool)
         skipped[files] = False
         if skipped.any():

@@ -87,7 +87,7 @@ class Claim:
         keys = [(_key(upsert, start), _key(upsert, stop - 1)) for start, stop in itertools.pairwise(cuts)]
         return cls(tuple(keys), edit.clear)
 
-    def meets(self, other: Claim) -> bool:
+    def intersects(self, other: Claim) -> bool:
         """Return whether some cell may be in both."""
         mine, theirs = 0, 0
         while mine < len(self.ranges) and theirs < len(other.ranges):
@@ -320,7 +320,7 @@ def _touches(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) -> bo
     table, at = snapshot.base, piece.at
     assert at is not None
     low, high = table.low[at].tolist(), table.high[at].tolist()
-    boxes = [box for box in edit.clear if box.meets(low, high)]
+    boxes = [box for box in edit.clear if box.intersects(low, high)]
     if any(covered(box, low, high) for box in boxes):
         piece.dropped = True
         return True
@@ -328,7 +328,7 @@ def _touches(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) -> bo
         return False
     for group, start, stop in _group_shares(snapshot, edit.upsert, piece):
         found = table.footer(at)
-        near = [box for box in boxes if box.meets(found.low[group].tolist(), found.high[group].tolist())]
+        near = [box for box in boxes if box.intersects(found.low[group].tolist(), found.high[group].tolist())]
         if start == stop and not near:
             continue
         old = _read(snapshot, at, group)
@@ -472,11 +472,11 @@ def _stream(snapshot: Snapshot, edit: Edit, run: Rewrite, rows: int, schema: Sch
                 yield _applied(empty, edit, (), start, min(start + rows, piece.stop), schema)
             continue
         at, found = piece.at, table.footer(piece.at)
-        boxes = [box for box in edit.clear if box.meets(table.low[at].tolist(), table.high[at].tolist())]
+        boxes = [box for box in edit.clear if box.intersects(table.low[at].tolist(), table.high[at].tolist())]
 
         def work(share: tuple[int, int, int], at: int = at, boxes: list[Box] = boxes, found: Any = found) -> Block:
             group, start, stop = share
-            near = [box for box in boxes if box.meets(found.low[group].tolist(), found.high[group].tolist())]
+            near = [box for box in boxes if box.intersects(found.low[group].tolist(), found.high[group].tolist())]
             return _applied(_read(snapshot, at, group), edit, near, start, stop, schema)
 
         threads = settings.current().threads if int(table.rows[at]) > _WORTH_A_THREAD else 1

@@ -366,7 +366,7 @@ class Snapshot:
     def _groups(self, table: FileTable, box: Box) -> list[Chunk]:
         """Return the row groups of some files that may hold entries of a box."""
         out: list[Chunk] = []
-        places, run = table.meeting(box).tolist(), table in self.tables[1:]
+        places, run = table.intersecting(box).tolist(), table in self.tables[1:]
         table.prefetch_footers(places)
         reading = Reading() if get_filesystem(self.path).is_remote else None
         for at in places:
@@ -381,7 +381,7 @@ class Snapshot:
 
     def parts(self, table: FileTable, box: Box) -> Iterator[Part]:
         """Yield the row groups of some files that may hold entries of a box."""
-        places = table.meeting(box).tolist()
+        places = table.intersecting(box).tolist()
         table.prefetch_footers(places)
         for at in places:
             found = table.footer(at)
@@ -435,7 +435,7 @@ class Snapshot:
             return ArrowSource(Streamed(self, box, order))
         paths: list[str] = []
         for table in tables:
-            places = table.meeting(box).tolist()
+            places = table.intersecting(box).tolist()
             table.check_groups(places)  # SQL engines take pages as they are
             paths += map(table.path, places)
         return ParquetSource(tuple(paths), stored_columns(self.schema, tables[0].coordinate_dtypes))

@@ -1,4 +1,4 @@
-"""Boxes: which part of the cells between bounds they hold."""
+"""Boxes: overlap with bounds."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BOUNDS = st.tuples(st.integers(0, 12), st.integers(0, 5)).map(lambda pair: (pair
 
 
 @given(st.lists(st.tuples(RANGES, BOUNDS), min_size=1, max_size=3))
-def test_shares_are_of_the_cells_within_bounds(dims: list[tuple[range, tuple[int, int]]]) -> None:
+def test_overlap_fractions(dims: list[tuple[range, tuple[int, int]]]) -> None:
     box = Box(tuple(r for r, _ in dims))
     low, high = (np.array([[bounds[k] for _, bounds in dims]]) for k in (0, 1))
     cells = list(itertools.product(*(range(first, last + 1) for _, (first, last) in dims)))
     inside = sum(all(cell[k] in r for k, r in enumerate(box.ranges)) for cell in cells)
-    np.testing.assert_allclose(box.shares(low, high), [inside / len(cells)])
+    np.testing.assert_allclose(box.overlap_fractions(low, high), [inside / len(cells)])

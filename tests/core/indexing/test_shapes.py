@@ -1,4 +1,4 @@
-"""Orders of dimensions."""
+"""Permutations of dimensions."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from sparrow.errors import ShapeError
 
 def test_permutations_are_checked() -> None:
     assert check_permutation((-1, 0), 2) == (1, 0)
-    with pytest.raises(ShapeError, match="each of the 2 dimensions once"):
+    with pytest.raises(ShapeError, match="each of 2 dimensions once"):
         check_permutation((0, 0), 2)

@@ -355,7 +355,7 @@ def test_a_scan_through_a_view_of_a_function_keeps_its_places() -> None:
     found = make_map(np.absolute, [at(memory(dense), slice(1, 5), 2)])
     view = View.identity(found.schema.shape).then((slice(2, None), slice(None, None, 3))).permute((1, 0))
     block = engines.evaluate(scan_of(found, view))
-    np.testing.assert_array_equal(to_dense(block, found.schema.through(view)), np.abs(dense)[1:5, 2][2:, ::3].T)
+    np.testing.assert_array_equal(to_dense(block, found.schema.with_view(view)), np.abs(dense)[1:5, 2][2:, ::3].T)
 
 
 def test_the_largest_coordinates_of_32_bits() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import New
+from sparrow.core.indexing import NewAxis
 from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
 from sparrow.kernels.entries import Block, flat_positions
@@ -36,10 +36,10 @@ class Lookup:
 
     def __init__(self, scan: Scan, start: int, stop: int) -> None:
         axes = scan.view.axes
-        self._axes = [k for k, axis in enumerate(axes) if not isinstance(axis, New)]
-        key = tuple(0 if isinstance(axis, New) else slice(None) for axis in axes)
-        self._start = 0 if isinstance(axes[0], New) else start
-        view = scan.view.then(key if isinstance(axes[0], New) else (slice(start, stop), *key[1:]))
+        self._axes = [k for k, axis in enumerate(axes) if not isinstance(axis, NewAxis)]
+        key = tuple(0 if isinstance(axis, NewAxis) else slice(None) for axis in axes)
+        self._start = 0 if isinstance(axes[0], NewAxis) else start
+        view = scan.view.then(key if isinstance(axes[0], NewAxis) else (slice(start, stop), *key[1:]))
         self._scan = scan.then(view)
         self._found: tuple[NDArray[np.int64], NDArray[Any]] | None = None
         self._lock = threading.Lock()

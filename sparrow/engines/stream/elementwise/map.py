@@ -145,7 +145,7 @@ def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) ->
 
 
 def _check_cells(node: Map, cells: int, what: str) -> None:
-    nbytes = cells * memory.entry_bytes(node.schema)
+    nbytes = cells * node.schema.element_bytes()
     if cells > _MOST_REPEATED and nbytes > memory.limit():
         of = f"{function_name(node.function)} of shape {node.schema.shape}"
         told = f"{of}, which {what} in up to {quantity(cells, 'cells')},"

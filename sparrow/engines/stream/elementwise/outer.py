@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparrow.core.indexing import New
+from sparrow.core.indexing import NewAxis
 from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
@@ -24,7 +24,7 @@ def outer(scans: Sequence[Scan], required: Sequence[bool]) -> Outer | None:
     """Return how two scans are multiplied that walk the leading axes and the others; None where they do not."""
     if len(scans) != 2 or not all(required) or min(scan.view.repeats for scan in scans) <= 1:
         return None
-    walked = [[not isinstance(axis, New) for axis in scan.view.axes] for scan in scans]
+    walked = [[not isinstance(axis, NewAxis) for axis in scan.view.axes] for scan in scans]
     first = 0 if walked[0][0] else 1
     split = sum(walked[first])
     leading = [k < split for k in range(len(walked[first]))]

@@ -187,7 +187,7 @@ class _Ordered:
         products, expected = one.known.times(other.known, out)
         relation: Any = matmul.multiplied(node, one.scan, other.scan)
         found, rooms = None, (*one.rooms, *other.rooms)
-        if expected.nnz * memory.entry_bytes(node.schema) <= memory.share(_SHARE):
+        if expected.nnz * node.schema.element_bytes() <= memory.share(_SHARE):
             room = memory.reserve(0, f"a step of einsum, of shape {node.schema.shape}", "take a part of its operands")
             try:
                 block = scan_reader.entries(Scan(relation, View.identity(node.schema.shape), node.schema), room)

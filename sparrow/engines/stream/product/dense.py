@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Range
+from sparrow.core.indexing import RangeAxis
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream.scan_reader import clip_to_view, split_runs
 from sparrow.errors import UnsupportedError
@@ -51,7 +51,7 @@ class _Loader:
         row0 = col0 = 0
         columns: list[NDArray[Any] | None]
         if self._plain(chunk):
-            places = [(axis.dim, axis.start) if isinstance(axis, Range) else None for axis in view.axes]
+            places = [(axis.dim, axis.start) if isinstance(axis, RangeAxis) else None for axis in view.axes]
             columns = [None if place is None else block.coords[place[0]] for place in places]
             starts = [0 if place is None else place[1] for place in places]
             row0, col0 = (0, starts[0]) if view.ndim == 1 else (starts[0], starts[1])
@@ -70,7 +70,7 @@ class _Loader:
     def _plain(self, chunk: Chunk) -> bool:
         """Return whether subtracting offsets is all there is to do after trimming; kernels check the bounds."""
         view = self.scan.view
-        if view.points or view.repeats > 1 or any(isinstance(axis, Range) and axis.step != 1 for axis in view.axes):
+        if view.points or view.repeats > 1 or any(isinstance(axis, RangeAxis) and axis.step != 1 for axis in view.axes):
             return False
         fixed = dict(view.fixed)
         trimmed = True

@@ -132,7 +132,7 @@ class Multiplication:
             room = self.reserved()
             roles, left, right = self.operands.roles, self.operands.left, self.operands.right
             same = left.same_as(right)
-            nbytes = left.rows * memory.entry_bytes(left.scan.schema, wide=True)
+            nbytes = left.rows * left.scan.schema.element_bytes(wide=True)
             found = used = None
             large, fits = self._is_large(), nbytes <= memory.share(_SHARE)
             self.wanted = self._rows_of_mask()

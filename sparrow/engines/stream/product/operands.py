@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Range
+from sparrow.core.indexing import RangeAxis
 from sparrow.core.schema import is_fill
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
@@ -82,7 +82,7 @@ class Operand:
     def width(self, dtype: np.dtype[Any]) -> int:
         """Return the bytes that an entry takes where it is held, and multiplied in a type."""
         schema = self.scan.schema
-        return memory.entry_bytes(schema) + (dtype.itemsize if schema.dtype != dtype else 0)
+        return schema.element_bytes() + (dtype.itemsize if schema.dtype != dtype else 0)
 
     def entries(self, room: memory.Reservation, used: NDArray[Any] | None = None) -> Block:
         """Return all entries, sorted; if not all are wanted, those at ascending coordinates along the first axis."""
@@ -103,13 +103,13 @@ class Operand:
         scan, order = self.scan, sorted_order(self.scan)
         if isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
             places = scan.relation.places(used)
-            nbytes = int(places.lengths.sum()) * memory.entry_bytes(scan.schema)
+            nbytes = int(places.lengths.sum()) * scan.schema.element_bytes()
             if 2 * nbytes > scan.relation.block.nbytes or (most is not None and nbytes > most):
                 return None
             room.grow(nbytes)
             return self.cleaned(scan.relation.some(used, places))
         axis = scan.view.axes[0]
-        if not scan.view.keeps_order(order) or not isinstance(axis, Range):
+        if not scan.view.preserves_order(order) or not isinstance(axis, RangeAxis):
             return None
         walked = axis.start + axis.step * used.astype(np.int64)
         leads = order[0] == axis.dim

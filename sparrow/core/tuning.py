@@ -1,0 +1,33 @@
+"""Tuning parameters of labels and of indexing by lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparrow.runtime.tuning import Tunable, parameter
+
+__all__ = ["CoreTuning", "tuning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreTuning:
+    """Thresholds of label look-ups and of joins with listed coordinates."""
+
+    reported_labels: int = parameter(5, "labels", "Missing labels that an error names; more make it unreadable.")
+    label_chunk_rows: int = parameter(1 << 18, "labels", "Labels that one thread searches at a time.")
+    lookup_table_max_span: int = parameter(
+        1 << 22, "coordinates", "Listed coordinates within this span use a lookup table: 32 MB of int64."
+    )
+    lookup_table_min_elements: int = parameter(
+        1 << 16, "elements", "Fewer elements are searched for by bisection, faster than filling the table."
+    )
+
+
+tuning = Tunable(
+    "core",
+    CoreTuning(),
+    strategies={
+        "points_table": {"lookup_table_min_elements": 0},
+        "points_bisection": {"lookup_table_min_elements": 1 << 62},
+    },
+)

@@ -1,0 +1,282 @@
+"""Rules of the architecture that import-linter does not check."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import networkx
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "sparrow"
+TESTS = ROOT / "tests"
+
+MAX_TOP_LEVEL = 26
+"""Packages and modules directly below ``sparrow``, private ones aside."""
+
+KNOWN_PATCHES: set[str] = {
+    "cli/test_cli.py",
+    "conftest.py",
+    "core/test_storage_types.py",
+    "datasets/test_datasets.py",
+    "engines/conftest.py",
+    "engines/stream/test_batched.py",
+    "engines/stream/test_dense.py",
+    "engines/stream/test_operator.py",
+    "engines/stream/test_product.py",
+    "engines/stream/test_product_indexing.py",
+    "engines/stream/test_spilled.py",
+    "engines/stream/test_weighted.py",
+    "faults/test_leftovers.py",
+    "faults/test_storage_race.py",
+    "functions/test_contraction.py",
+    "functions/test_manipulation.py",
+    "functions/test_sorting.py",
+    "interop/test_dense.py",
+    "io/base/test_registry.py",
+    "io/base/test_source.py",
+    "io/binary/test_alx.py",
+    "io/binary/test_binsparse.py",
+    "io/binary/test_hdf5.py",
+    "io/binary/test_npy.py",
+    "io/binary/test_webgraph.py",
+    "io/tabular/test_tabular.py",
+    "io/text/test_documents.py",
+    "io/text/test_edges.py",
+    "io/text/test_libffm.py",
+    "io/text/test_libsvm.py",
+    "io/text/test_metis.py",
+    "io/text/test_mtx.py",
+    "io/text/test_tns.py",
+    "io/text/test_triples.py",
+    "kernels/matmul/test_numpy_fallback.py",
+    "kernels/matmul/test_spgemm.py",
+    "kernels/parse/test_interning.py",
+    "kernels/test_elementwise.py",
+    "kernels/test_folds.py",
+    "kernels/test_rows.py",
+    "linalg/test_solvers.py",
+    "models/test_als.py",
+    "models/test_als_checkpoints.py",
+    "models/test_linear.py",
+    "models/test_recommending.py",
+    "plan/test_estimates.py",
+    "plan/test_shared.py",
+    "properties/test_machine.py",
+    "properties/test_operations.py",
+    "relations/test_base.py",
+    "runtime/test_buffer_pool.py",
+    "runtime/test_duckdb_connection.py",
+    "runtime/test_memory.py",
+    "runtime/test_progress.py",
+    "runtime/test_settings.py",
+    "runtime/test_thread_pool.py",
+    "sql/test_interrupt.py",
+    "storage/test_clouds.py",
+    "storage/test_filesystem.py",
+    "storage/test_integrity.py",
+    "storage/test_many_appends.py",
+    "storage/test_objects.py",
+    "storage/test_runs.py",
+    "storage/test_snapshot.py",
+    "storage/test_vacuum.py",
+    "tensor/test_arithmetic.py",
+    "tensor/test_computing.py",
+    "tensor/test_labels.py",
+    "tensor/test_reductions.py",
+    "tensor/test_spy.py",
+    "tensor/test_writing.py",
+    "training/store_workers.py",
+    "training/test_batches.py",
+    "training/test_store.py",
+}
+"""Test files that still set attributes of sparrow modules: to be emptied."""
+
+KNOWN_CYCLES: list[set[str]] = [
+    {
+        "sparrow.storage.fs.credentials",
+        "sparrow.storage.fs.filesystem",
+        "sparrow.storage.fs.http",
+        "sparrow.storage.fs.local",
+        "sparrow.storage.fs.objects",
+        "sparrow.storage.fs.registry",
+        "sparrow.storage.fs.remote_file",
+        "sparrow.storage.fs.staging",
+    },
+    {
+        "sparrow.plan.labels",
+        "sparrow.plan.nodes",
+    },
+    {
+        "sparrow.engines.stream.product.external_sum",
+        "sparrow.engines.stream.product.matmul",
+        "sparrow.engines.stream.product.row_sections",
+        "sparrow.engines.stream.product.spilled",
+    },
+    {
+        "sparrow.engines.duckdb",
+        "sparrow.engines.duckdb.engine",
+        "sparrow.engines.fallback",
+        "sparrow.engines.registry",
+    },
+    {
+        "sparrow.storage.delta.snapshot",
+        "sparrow.storage.parquet.dataset",
+    },
+    {
+        "sparrow.io.tabular.ingest",
+        "sparrow.io.tabular.options",
+    },
+    {
+        "sparrow.models",
+        "sparrow.models.estimator",
+        "sparrow.models.factorization",
+        "sparrow.models.linear",
+        "sparrow.models.saving",
+    },
+]
+"""Import cycles that still exist: to be emptied."""
+
+KNOWN_ENGINE_IMPORTS = {
+    "sparrow.models.als",
+    "sparrow.models.devices",
+    "sparrow.functions.einsum_sql",
+    "sparrow.functions.sql",
+}
+"""Modules that still bypass the registry of engines: to be emptied."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return the files of the package by module name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, str | None]]:
+    """Yield (module, name) of every import, wherever it stands; name is None for ``import module``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, None
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")[: None if is_package and node.level == 1 else -node.level + is_package]
+                base = ".".join([*parents, base] if base else parents)
+            for alias in node.names:
+                yield base, alias.name
+
+
+@cache
+def import_graph() -> networkx.DiGraph:
+    """Return the graph of imports between modules, those in functions and under ``TYPE_CHECKING`` included.
+
+    ``from package import module`` is an edge to the module, and to the package only if the name is defined there.
+    Packages re-export what their modules define, which is no dependency of these modules on each other.
+    """
+    graph: networkx.DiGraph = networkx.DiGraph()
+    known = modules()
+    for name, path in known.items():
+        graph.add_node(name)
+        for base, attribute in imported(ast.parse(path.read_text()), name, path.name == "__init__.py"):
+            target = f"{base}.{attribute}"
+            target = target if target in known else base
+            if target in known and target != name:
+                graph.add_edge(name, target)
+    return graph
+
+
+def test_top_level_stays_small() -> None:
+    names = {name.split(".")[1] for name in modules() if "." in name}
+    public = sorted(name for name in names if not name.startswith("_"))
+    assert len(public) <= MAX_TOP_LEVEL, public
+
+
+def test_no_import_cycles() -> None:
+    """Design cycles count, hidden ones too. The root package and lazy namespaces import their parts for users only."""
+    graph = import_graph().copy()
+    graph.remove_node("sparrow")
+    cycles = [found for found in networkx.strongly_connected_components(graph) if len(found) > 1]
+    new = [sorted(found) for found in cycles if not any(found <= known for known in KNOWN_CYCLES)]
+    assert not new, new
+
+
+@pytest.mark.parametrize("engine", sorted(path.name for path in (PACKAGE / "engines").iterdir() if path.is_dir()))
+def test_engines_are_used_through_the_registry(engine: str) -> None:
+    inner = f"sparrow.engines.{engine}"
+    offenders = [
+        f"{source} imports {target}"
+        for source, target in import_graph().edges
+        if (target == inner or target.startswith(inner + "."))
+        and not source.startswith("sparrow.engines")
+        and source not in KNOWN_ENGINE_IMPORTS
+    ]
+    assert not offenders, offenders
+
+
+def module_attributes_set(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of statements that set an attribute of a sparrow module."""
+    known = modules()
+    aliases = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            aliases.update({alias.asname or alias.name: alias.name for alias in node.names})
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            aliases.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+
+    def is_module(expression: ast.expr) -> bool:
+        text = ast.unparse(expression)
+        head, _, rest = text.partition(".")
+        full = aliases.get(text) or (f"{aliases[head]}.{rest}" if head in aliases and rest else text)
+        return full in known
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete):
+            targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
+            for target in targets:
+                for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    if isinstance(part, ast.Attribute) and is_module(part.value):
+                        yield node.lineno, ast.unparse(part)
+        if isinstance(node, ast.Call) and node.args:
+            function = ast.unparse(node.func)
+            first = node.args[0]
+            if not function.endswith(("setattr", "delattr", "patch", "patch.object", "patch.multiple")):
+                continue
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                owner = first.value.rpartition(".")[0]
+                if owner in known:
+                    yield node.lineno, first.value
+            elif is_module(first):
+                yield node.lineno, ast.unparse(node)[:100]
+
+
+def test_tests_do_not_patch_modules() -> None:
+    """Tests force strategies through ``sparrow.testing`` and so survive refactorings."""
+    offenders: dict[str, list[str]] = {}
+    for path in sorted(TESTS.rglob("*.py")):
+        name = str(path.relative_to(TESTS))
+        for line, text in module_attributes_set(ast.parse(path.read_text())):
+            offenders.setdefault(name, []).append(f"{name}:{line}: {text}")
+    new = [line for name, lines in offenders.items() if name not in KNOWN_PATCHES for line in lines]
+    assert not new, new
+
+
+def test_the_scan_finds_patches() -> None:
+    source = """
+from sparrow.sorting import sorter as s
+import sparrow.runtime.memory
+monkeypatch.setattr(s, "_CHUNK", 1)
+monkeypatch.setattr("sparrow.sorting.sorter._CHUNK", 1)
+with mock.patch.object(s, "_CHUNK", 1), mock.patch("sparrow.sorting.sorter._CHUNK", 1):
+    sparrow.runtime.memory.limit = None
+monkeypatch.setattr(s.Sorter, "close", None)
+monkeypatch.setattr(os, "pwrite", None)
+"""
+    assert len(list(module_attributes_set(ast.parse(source)))) == 5
