@@ -13,8 +13,8 @@
 # %% [markdown]
 # # A libsvm set, sliced, queried and multiplied
 #
-# a9a: 32,561 people of the 1994 census, 123 traits that they have or not, and whether they earn more than 50,000 a
-# year. It comes with sparrow, as the file that the LIBSVM site publishes.
+# a9a: 32,561 people of the 1994 census, 123 binary traits, and whether they earn more than 50,000 dollars a year. It
+# ships with sparrow as the file that the LIBSVM site publishes.
 
 # %%
 import csv
@@ -37,7 +37,7 @@ X[:2000].spy(bins=123)
 # %% [markdown]
 # ## Names
 #
-# The columns are traits, whose names are in a file beside. As labels they are kept with the tensor.
+# A second file names the columns. Set as labels, the names stay with the tensor.
 
 # %%
 with open(Path(source).parent / "features.csv", newline="") as file:
@@ -49,9 +49,9 @@ X[0].to_polars(labels=True)["col"].to_list()
 X.sel(col=["sex: Female", "education: Doctorate"])[:8].to_numpy()
 
 # %% [markdown]
-# ## Questions
+# ## SQL
 #
-# Both members of the bundle are tables. Which traits go with a high income, of those that at least 500 people have?
+# Both members of the bundle are tables. Which traits with at least 500 people go with a high income?
 
 # %%
 sp.sql("""
@@ -63,7 +63,7 @@ sp.sql("""
 # %% [markdown]
 # ## Products
 #
-# The same by a product: how many of the people with a trait earn more, for all traits at once.
+# The same as a product: the share of people with a high income, for all traits at once.
 
 # %%
 rich = (y > 0).to_numpy().astype(float)
@@ -72,8 +72,7 @@ best = np.argsort(-share)[:3]
 [(traits[k], float(share[k].round(3))) for k in best]
 
 # %% [markdown]
-# Which traits come together is a product of the set with itself, sparse and lazy: it is computed for the row that is
-# asked for.
+# Co-occurrence of traits is a product of the matrix with itself, sparse and lazy: only the requested row is computed.
 
 # %%
 together = X.T @ X.rename(col="with")

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # Ratings: from CSV to recommendations
 #
-# Ratings of films as they come out of a database, one line each, become a tensor that one slices by name, queries in
-# SQL and fits a model to. The data is drawn here: people of four tastes, films of four kinds.
+# Film ratings exported from a database, one per line, become a tensor to slice by name, query in SQL and fit a model to.
+# The data is simulated: users with four tastes, films of four genres.
 
 # %%
 import tempfile
@@ -43,9 +43,9 @@ ratings_csv.write_csv(home / "ratings.csv")
 ratings_csv.head(3)
 
 # %% [markdown]
-# ## In
+# ## Ingest
 #
-# Texts become the labels of their dimension. A second run of this cell opens what the first one stored.
+# Strings become labels of their dimension. A second run of this cell opens the stored tensor.
 
 # %%
 ratings = sp.ingest.columns(
@@ -57,15 +57,15 @@ ratings
 ratings.spy(bins=100)
 
 # %% [markdown]
-# The films are sorted by title, so those of a kind are a band. One user's ratings are a row, found by name:
+# Films are sorted by title, so each genre is a band. One user's ratings are a row, selected by label:
 
 # %%
 ratings.sel(user="u005").to_polars(labels=True).sort("value", descending=True).head(5)
 
 # %% [markdown]
-# ## Questions
+# ## SQL
 #
-# In SQL a labelled dimension is a column of names.
+# In SQL a labelled dimension is a column of labels.
 
 # %%
 sp.sql("""
@@ -74,7 +74,7 @@ sp.sql("""
 """)
 
 # %% [markdown]
-# Absent cells are not ratings of 0: `where="stored"` means over what is there.
+# Absent elements are not ratings of 0: `where="stored"` averages over stored ratings.
 
 # %%
 means = ratings.mean(axis="user", where="stored")
@@ -83,9 +83,8 @@ means.sel(film=["horror 01", "musical 01"]).to_numpy().round(2)
 # %% [markdown]
 # ## A model
 #
-# Who did not see a film had the choice of 160: absent entries say something, so they weigh as much as others
-# (`unobserved_weight=1`; docs/choosing-als.md tells when they should not). Some rows are left out of training, and
-# what popularity alone would recommend to them is written beside.
+# Users chose among 160 films, so an absent rating carries information and gets full weight (`unobserved_weight=1`; see
+# docs/choosing-als.md). Some users are held out; `evaluate` prints the popularity baseline beside the model.
 
 # %%
 parts = sp.models.evaluation.split(ratings, seed=0)
@@ -101,10 +100,9 @@ pl.DataFrame({"u005": best[0].tolist(), "u006": best[1].tolist()})
 model.similar(["space opera 01"], k=4)[0][0].tolist()
 
 # %% [markdown]
-# ## Tomorrow
+# ## New users
 #
-# New ratings come with a user whom nobody knew. They are appended by name, in one commit; and the model has an answer
-# at once, folding her in.
+# Ratings of a new user are appended by name, in one commit. The model folds the user in without training again.
 
 # %%
 ratings.append(pl.DataFrame({"film": ["western 01", "western 02"], "user": ["new", "new"], "value": [5.0, 4.5]}))

@@ -13,8 +13,8 @@
 # %% [markdown]
 # # A web graph larger than the memory limit
 #
-# 3.2 million links between 325,557 pages (cnr-2000, of the Laboratory for Web Algorithmics), which comes with sparrow.
-# In memory they take 50 MB as pairs of numbers with a value; sparrow gets 40 MB for everything here.
+# cnr-2000, by the Laboratory for Web Algorithmics, ships with sparrow: 3.2 million links between 325,557 pages. As
+# coordinates and values in memory they take 50 MB; the memory limit here is 40 MB.
 
 # %%
 import tempfile
@@ -36,17 +36,17 @@ web
 web.spy()
 
 # %% [markdown]
-# Most links stay near: pages of one site have numbers that are close to each other.
+# Most links are near the diagonal, because pages of one site have neighboring ids.
 #
-# ## What is read
+# ## Lazy views
 #
-# An index is a view, which reads nothing. `explain` says what it will read.
+# Indexing creates a view and reads nothing. `explain` shows what it will read.
 
 # %%
 print(web[200_000:200_100].explain())
 
 # %% [markdown]
-# The whole as an array would take 848 GB, which is refused before anything is read.
+# The dense array would take 848 GB, which is refused before anything is read.
 
 # %%
 try:
@@ -57,7 +57,7 @@ except sp.errors.TooLargeError as error:
 # %% [markdown]
 # ## Products
 #
-# Rows of the file are streamed through a product, whatever the limit. PageRank is twenty of them.
+# Products stream the rows of the files, whatever the limit. PageRank takes twenty products.
 
 # %%
 out = web.count(axis="dst").to_numpy()
@@ -70,7 +70,7 @@ first = np.argsort(-rank)[:5]
 [(int(page), float(rank[page].round(5))) for page in first]
 
 # %% [markdown]
-# ## Questions
+# ## SQL
 #
 # The tensor is a table, and so is the rank, as a tensor.
 
@@ -83,7 +83,7 @@ sp.sql("""
 """)
 
 # %% [markdown]
-# Two directions: the pages whose links are returned, by a product cell by cell with the links turned around.
+# Mutual links: the element-wise product of the graph and its transpose.
 
 # %%
 mutual = web * web.T.rename(src="dst", dst="src")
