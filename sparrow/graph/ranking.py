@@ -97,10 +97,10 @@ def pagerank(
 
 def _to_positions(A: Tensor, given: Any, name: str) -> Any:
     """Return a distribution over nodes with labels replaced by positions."""
-    from sparrow.linalg.iterations import added_up
+    from sparrow.linalg.iterations import sum_weights
 
     if isinstance(given, Mapping):
-        return added_up(given, node_positions(A, list(given)).tolist(), A.shape[0], name)
+        return sum_weights(given, node_positions(A, list(given)).tolist(), A.shape[0], name)
     if isinstance(given, Tensor) and given.ndim == 1 and not (given.labels(0) is None or node_labels(A) is None):
         return given  # linalg.pagerank aligns it by label
     if given is None or _is_weights(given, A.shape[0], name):

@@ -1,18 +1,17 @@
-"""Linear algebra: norms and products by the standard's names, and SciPy's solvers on tensors that stay on disk.
+"""Linear algebra on sparse tensors: norms, products, solvers, factorizations.
 
-* :func:`norm`, :func:`trace`, :func:`vecdot`, ... are those of the array API standard;
-* :func:`aslinearoperator` is a tensor as SciPy's ``LinearOperator``: every product reads the files once, or goes
-  through memory where that pays;
-* :func:`cg`, :func:`gmres`, :func:`lsqr`, :func:`eigsh`, :func:`svds`, ... are SciPy's own, handed that operator, with
-  progress; they take what SciPy's take and return what those return;
-* :func:`pagerank` and :func:`power_iteration`;
-* :func:`inv`, :func:`solve`, :func:`svd` and their kin by the standard's names are NumPy's, of matrices that fit dense;
-* :func:`spsolve`, :func:`splu` and :func:`spilu` bring the tensor into memory for SciPy, if it fits with factors of
-  four times its size. What they fill in is not known before: they may grow beyond the memory limit, and Ctrl-C is
-  answered when SuperLU returns.
+* :func:`norm`, :func:`trace`, :func:`vecdot`, ... follow the array API standard.
+* :func:`aslinearoperator` wraps a tensor as SciPy's ``LinearOperator``. Each product reads the files once; a tensor
+  that fits is persisted in memory instead.
+* :func:`cg`, :func:`gmres`, :func:`lsqr`, :func:`eigsh`, :func:`svds`, ... call SciPy's solvers with that operator and
+  show progress. Arguments and results are SciPy's.
+* :func:`pagerank` and :func:`power_iteration` take one product per round.
+* :func:`inv`, :func:`solve`, :func:`svd`, ... call NumPy on matrices that fit in memory when dense.
+* :func:`spsolve`, :func:`splu` and :func:`spilu` load the tensor for SciPy if it fits with factors of four times its
+  size. Fill-in is unknown beforehand: factors may exceed the memory limit, and SuperLU cannot be interrupted.
 
-Functions here take tensors and give NumPy arrays; :mod:`sparrow.graph` keeps the labels of nodes. Vectors that are
-tensors with labels go by those of the rows or the columns, arrays by position.
+Functions take tensors and return NumPy arrays; :mod:`sparrow.graph` keeps node labels. Vectors that are labelled
+tensors are aligned with the labels of rows or columns; arrays are used by position.
 """
 
 from __future__ import annotations

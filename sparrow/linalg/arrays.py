@@ -1,4 +1,4 @@
-"""Norms and products by the names of the array API standard, of the last two axes of a tensor."""
+"""Norms and products of the array API standard."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import DTypeLike
 from sparrow.core.schema import as_integers
 from sparrow.errors import AxisError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
-from sparrow.functions.dense_linalg import call_dense
 from sparrow.functions.elementwise import operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
+from sparrow.linalg.factorizations import call_dense
 from sparrow.plan import normalize_axis
 from sparrow.tensor import Tensor
 
@@ -30,9 +30,9 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     Parameters
     ----------
     x
-        A tensor of at least two dimensions.
+        Tensor, shape (..., m, n).
     offset
-        How far the diagonal lies to the right of the main one, negative to the left.
+        Diagonal to return: positive above the main one, negative below.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     Raises
     ------
     ShapeError
-        If there are fewer dimensions.
+        If x has fewer than two dimensions.
 
     Examples
     --------
@@ -61,28 +61,27 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     Parameters
     ----------
     x
-        A tensor of at least two dimensions; or an array, of which the result is NumPy's.
+        Tensor or array, shape (..., m, n). The result for an array is NumPy's.
     keepdims
         Keep the two axes with length 1.
     ord
-        "fro" for the root of the sum of squares; 1 or -1 for the largest or smallest sum of the magnitudes in a
-        column; ``inf`` or ``-inf`` for that in a row; 2, -2 or "nuc" for the largest or smallest singular value, or
-        their sum, of dense matrices.
+        "fro": Frobenius norm. 1 or -1: largest or smallest column sum of magnitudes. ``inf`` or ``-inf``: the same of
+        rows. 2, -2 or "nuc": largest or smallest singular value, or their sum, computed from dense matrices.
 
     Returns
     -------
     Tensor
-        A number of one matrix without ``keepdims``.
+        A scalar for a single matrix without ``keepdims``.
 
     Raises
     ------
     ShapeError
-        If there are fewer dimensions.
+        If x has fewer than two dimensions.
     UnsupportedError
-        If another norm is asked for, or singular values of float16.
+        If ``ord`` is unknown, or asks for singular values of float16.
     TooLargeError
-        If singular values are asked for, and the dense matrices would pass the memory limit, or are far larger than
-        what they hold: :func:`sparrow.linalg.svds` finds the largest.
+        If singular values require dense matrices beyond the memory limit, or far larger than their stored elements:
+        :func:`sparrow.linalg.svds` computes the largest ones.
 
     Examples
     --------
@@ -93,48 +92,48 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     """
     given: Any = operand(x)
     if np.ndim(given) < 2:
-        raise AxisError(f"matrix_norm takes matrices, got shape {np.shape(given)}")
-    if isinstance(given, Tensor) and (ord in (2, -2, "nuc") or (ord in (1, np.inf) and _hollow(given))):
+        raise AxisError(f"matrix_norm requires at least two dimensions, got shape {np.shape(given)}")
+    if isinstance(given, Tensor) and (ord in (2, -2, "nuc") or (ord in (1, np.inf) and _is_empty(given))):
         return call_dense(np.linalg.matrix_norm, given, keepdims=keepdims, ord=ord)
     return np.linalg.matrix_norm(given, keepdims=keepdims, ord=ord)  # type: ignore[arg-type]
 
 
-def _hollow(x: Tensor) -> bool:
-    """Return whether matrices have no cells, of which the largest sum is 0 as NumPy has it."""
+def _is_empty(x: Tensor) -> bool:
+    """Return whether matrices are empty; NumPy defines their largest sum as 0."""
     return x.ndim > 1 and 0 in x.shape[-2:]
 
 
 def norm(
     x: Any, /, ord: float | str | None = None, axis: int | tuple[int, ...] | None = None, *, keepdims: bool = False
 ) -> Any:
-    """Return a norm by NumPy's rules: of vectors along one axis, of matrices along two, of all cells by default.
+    """Return a vector or matrix norm, by the rules of ``numpy.linalg.norm``.
 
     Parameters
     ----------
     x
-        A tensor or its operator; or an array, of which the result is NumPy's.
+        Tensor, operator or array. The result for an array is NumPy's.
     ord
-        As of :func:`vector_norm` along one axis, as of :func:`matrix_norm` along two; the root of the sum of squares
-        by default.
+        As in :func:`vector_norm` for one axis, as in :func:`matrix_norm` for two; by default the root of the sum of
+        squares.
     axis
-        The axis, or the two; by default all cells are one vector without ``ord``, and the tensor a vector or a matrix
-        with one.
+        One axis for vector norms, two for matrix norms. By default, the flattened tensor without ``ord``, else all
+        axes.
     keepdims
         Keep the axes with length 1.
 
     Returns
     -------
     Tensor
-        A number over all axes without ``keepdims``.
+        A scalar over all axes without ``keepdims``.
 
     Raises
     ------
     ShapeError
-        If an axis is out of range or named twice, or there are more than two and an ``ord``.
+        If an axis is out of range or repeated, or there are more than two and an ``ord``.
     UnsupportedError
-        If there is no such norm.
+        If ``ord`` is unknown.
     TooLargeError
-        As of :func:`matrix_norm`.
+        See :func:`matrix_norm`.
 
     Examples
     --------
@@ -144,9 +143,9 @@ def norm(
     (5.0, 4.0, array([3., 4.]))
     """
     if not isinstance(x, Tensor | np.ndarray):
-        from sparrow.linalg.operators import tensor_of  # brings SciPy's solvers with it
+        from sparrow.linalg.operators import unwrap_tensor  # imports SciPy's solvers
 
-        x = tensor_of(x)
+        x = unwrap_tensor(x)
     found: Any = operand(x)
     if not isinstance(found, Tensor):
         along: Any = axis
@@ -156,36 +155,36 @@ def norm(
     axes = tuple(range(found.ndim)) if axis is None else tuple(as_integers(axis, "axis"))
     if len(axes) == 1:
         if isinstance(ord, str):
-            raise UnsupportedError(f"ord={ord!r} is a norm of matrices: name two axes, or give a number")
+            raise UnsupportedError(f"ord={ord!r} is a matrix norm: pass two axes, or a number as ord")
         return found.norm(ord, axes[0], keepdims=keepdims)
     if len(axes) != 2:
-        raise ShapeError(f"a norm with ord={ord!r} is one of a vector or a matrix: name one or two axes, not {axes}")
-    rows, columns = (normalize_axis(each, found.ndim) for each in axes)
-    others = [each for each in range(found.ndim) if each not in (rows, columns)]
-    made = matrix_norm(found.transpose(*others, rows, columns), ord=ord)
+        raise ShapeError(f"norm with ord={ord!r} requires one or two axes, got {axes}")
+    row_axis, column_axis = (normalize_axis(number, found.ndim) for number in axes)
+    others = [number for number in range(found.ndim) if number not in (row_axis, column_axis)]
+    norms = matrix_norm(found.transpose(*others, row_axis, column_axis), ord=ord)
     if not keepdims:
-        return made
-    shape = [1 if each in (rows, columns) else n for each, n in enumerate(found.shape)]
-    return as_tensor(made).reshape(*shape)
+        return norms
+    shape = [1 if number in (row_axis, column_axis) else n for number, n in enumerate(found.shape)]
+    return as_tensor(norms).reshape(*shape)
 
 
 def outer(x1: Any, x2: Any, /) -> Tensor:
-    """Return the products of each cell of a vector with each of another, lazily.
+    """Return the outer product of two vectors, lazily.
 
     Parameters
     ----------
     x1, x2
-        Vectors, tensors or arrays.
+        Vectors of length m and n, tensors or arrays.
 
     Returns
     -------
     Tensor
-        A matrix.
+        Matrix, shape (m, n).
 
     Raises
     ------
     ShapeError
-        If one is no vector.
+        If an operand is not 1-D.
 
     Examples
     --------
@@ -196,35 +195,35 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
     """
     one, other = as_tensor(x1), as_tensor(x2)
     if one.ndim != 1 or other.ndim != 1:
-        raise ShapeError(f"outer takes two vectors, got shapes {one.shape} and {other.shape}")
+        raise ShapeError(f"outer requires two vectors, got shapes {one.shape} and {other.shape}")
     product: Tensor = one[:, None] * other[None, :]
-    if one.fill_value == 0 and other.fill_value == 0:  # by entries, however long the vectors are
+    if one.fill_value == 0 and other.fill_value == 0:  # costs the stored elements, whatever the lengths
         found: Tensor = matmul(one[:, None], other[None, :])
         return found.rename(dict(zip(found.dims, product.dims, strict=True)))
     return product
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
-    """Return the sums of the diagonals of the matrices in the last two axes.
+    """Return the traces of the matrices in the last two axes.
 
     Parameters
     ----------
     x
-        A tensor of at least two dimensions.
+        Tensor, shape (..., m, n).
     offset
-        How far the diagonal lies to the right of the main one, negative to the left.
+        Diagonal to sum: positive above the main one, negative below.
     dtype
-        The type that cells are cast to first; NumPy's choice by default.
+        Type of the sums; NumPy's choice by default.
 
     Returns
     -------
     Tensor
-        A number of one matrix.
+        A scalar for a single matrix.
 
     Raises
     ------
     ShapeError
-        If there are fewer dimensions.
+        If x has fewer than two dimensions.
 
     Examples
     --------
@@ -237,31 +236,31 @@ def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
 
 
 def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2) -> Any:
-    """Return the norms of the vectors along axes.
+    """Return vector norms over axes.
 
     Parameters
     ----------
     x
-        A tensor; or an array, of which the result is NumPy's.
+        Tensor or array. The result for an array is NumPy's.
     axis
-        The axes that go: an integer, a tuple, or all by default.
+        Axis or axes to reduce; all by default.
     keepdims
         Keep them with length 1.
     ord
-        A positive number p for the root of the sum of the p-th powers of the magnitudes; ``inf`` for the largest of
-        them, ``-inf`` for the smallest, 0 for the number of cells that are not 0.
+        A positive p for the p-norm, ``inf`` or ``-inf`` for the largest or smallest magnitude, 0 for the number of
+        nonzero elements.
 
     Returns
     -------
     Tensor
-        A number over all axes without ``keepdims``.
+        A scalar over all axes without ``keepdims``.
 
     Raises
     ------
     ShapeError
-        If an axis is out of range or named twice.
+        If an axis is out of range or repeated.
     InvalidValueError
-        If there is no such ``ord``.
+        If ``ord`` is unknown.
 
     Examples
     --------

@@ -1,4 +1,8 @@
-"""Factorisations and inverses by the array API standard: dense by nature, and NumPy's own."""
+"""Dense factorizations, inverses and determinants, by NumPy.
+
+Results are dense by nature: each function calls NumPy on the dense array, if that fits the memory limit. Names are
+those of the array API standard.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +13,94 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow.core.schema import as_integer
-from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import AxisError, InvalidValueError, ShapeError, SingularError, UnsupportedError
 from sparrow.functions.elementwise import operand
 from sparrow.functions.labels import at_labels
 from sparrow.plan import normalize_axis
+from sparrow.runtime.docs import SharedText
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "cholesky", "cross", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matrix_rank", "of_cells", "pinv", "qr",
+    "call_dense", "cholesky", "cross", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matrix_rank", "pinv", "qr",
     "slogdet", "solve", "svd", "svdvals",
 ]  # fmt: skip
 
 _R = TypeVar("_R")
 
+_shared = SharedText(
+    square="""
+    Parameters
+    ----------
+    x
+        Tensor or array of shape (..., n, n).
+    """,
+    matrices="""
+    Parameters
+    ----------
+    x
+        Tensor or array of shape (..., m, n).
+    """,
+    rtol="""
+    rtol
+        Tolerance relative to the largest singular value, a number or one per matrix; values below it count as 0. By
+        default max(m, n) times the machine epsilon.
+    """,
+    square_error="""
+    ShapeError
+        If the last two axes differ in size.
+    """,
+    matrix_error="""
+    ShapeError
+        If there are fewer than two dimensions.
+    """,
+    no_convergence="""
+    numpy.linalg.LinAlgError
+        If an element is not finite, or the iteration does not converge.
+    """,
+    too_large="""
+    TooLargeError
+        If the dense array would exceed the memory limit, or is far larger than the stored elements.
+    """,
+)
 
-def _of_matrices(function: Callable[..., _R], x: Any, *args: Any, square: bool = False, **options: Any) -> _R:
-    """Call NumPy's function of the dense cells of matrices, of as many rows as columns where ``square``."""
+
+def _call_on_matrices(function: Callable[..., _R], x: Any, *args: Any, square: bool = False, **options: Any) -> _R:
+    """Call NumPy's function on dense matrices after checking their shape."""
     found = operand(x)
     shape = np.shape(found)
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
-        raise ShapeError(f"{function.__name__} takes {'square ' * square}matrices, got shape {shape}")
-    return of_cells(function, found, *args, **options)
+        raise ShapeError(f"{function.__name__}: x must be {'square ' * square}matrices, got shape {shape}")
+    return call_dense(function, found, *args, **options)
 
 
-def of_cells(function: Callable[..., _R], x: Any, *args: Any, **options: Any) -> _R:
-    """Call NumPy's function; what it refuses is an error of ours, a matrix that is singular stays NumPy's."""
-    cells = np.asarray(x)
+def call_dense(function: Callable[..., _R], x: Any, *args: Any, **options: Any) -> _R:
+    """Call NumPy's function on a dense array and translate its errors.
+
+    Parameters
+    ----------
+    function
+        Function of ``numpy.linalg``.
+    x
+        Tensor or array, its first argument.
+    *args, **options
+        The other arguments.
+
+    Raises
+    ------
+    SingularError
+        If a matrix is singular.
+    numpy.linalg.LinAlgError
+        If the computation fails otherwise.
+    ShapeError, UnsupportedError
+        In place of NumPy's errors of value and type.
+    """
+    dense = np.asarray(x)
     try:
-        return function(cells, *args, **options)
-    except np.linalg.LinAlgError:
+        return function(dense, *args, **options)
+    except np.linalg.LinAlgError as error:
+        if "Singular" in str(error):
+            raise SingularError(f"{function.__name__}: a matrix of shape {dense.shape[-2:]} is singular") from None
         raise
     except TypeError as error:
         raise UnsupportedError(f"{function.__name__}: {error}") from None
@@ -46,29 +108,27 @@ def of_cells(function: Callable[..., _R], x: Any, *args: Any, **options: Any) ->
         raise ShapeError(f"{function.__name__}: {error}") from None
 
 
+@_shared
 def cholesky(x: Tensor | ArrayLike, /, *, upper: bool = False) -> NDArray[Any]:
-    """Return the triangular factor of positive definite matrices, dense.
+    """Return the Cholesky factors of positive definite matrices.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions, the last two of one size; only one triangle is looked at.
+    Only one triangle of each matrix is read.
+
+    %(square)s
     upper
-        The upper factor, whose conjugate transpose times it is the matrix; the lower one by default.
+        Return the upper triangular factor R with ``R.conj().T @ R == x``; by default the lower one.
 
     Returns
     -------
     ndarray
-        Of the shape of ``x``.
+        Of shape (..., n, n).
 
     Raises
     ------
-    ShapeError
-        If these are no square matrices.
+    %(square_error)s
     numpy.linalg.LinAlgError
-        If one is not positive definite.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+        If a matrix is not positive definite.
+    %(too_large)s
 
     Examples
     --------
@@ -77,18 +137,19 @@ def cholesky(x: Tensor | ArrayLike, /, *, upper: bool = False) -> NDArray[Any]:
     array([[2., 0.],
            [0., 3.]])
     """
-    return _of_matrices(np.linalg.cholesky, x, square=True, upper=check_flag("upper", upper))
+    return _call_on_matrices(np.linalg.cholesky, x, square=True, upper=check_flag("upper", upper))
 
 
+@_shared
 def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) -> NDArray[Any]:
-    """Return the cross products of vectors of three cells, dense; other axes broadcast.
+    """Return the cross products of vectors of length 3.
 
     Parameters
     ----------
     x1, x2
-        Tensors or arrays, of three cells along the axis.
+        Tensors or arrays of size 3 along the axis; the other axes broadcast.
     axis
-        Along which the vectors lie.
+        Axis of the vectors.
 
     Returns
     -------
@@ -97,9 +158,8 @@ def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) 
     Raises
     ------
     ShapeError
-        If there are not three cells along the axis, there is no such axis, or the others do not broadcast.
-    TooLargeError
-        If a dense array would pass the memory limit, or is far larger than what it holds.
+        If the axis is out of range or not of size 3, or the other axes do not broadcast.
+    %(too_large)s
 
     Examples
     --------
@@ -112,32 +172,31 @@ def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) 
         try:
             size = shape[normalize_axis(along, len(shape))]
         except AxisError as error:
-            raise AxisError(f"cross: {name} has the shape {shape}: {error}") from None
+            raise AxisError(f"cross: {name} has shape {shape}: {error}") from None
         if size != 3:
-            raise ShapeError(f"cross: {name} has the shape {shape}, {size} cells along axis {along}: a vector has 3")
-    return of_cells(np.linalg.cross, one, np.asarray(other), axis=along)
+            raise ShapeError(f"cross: {name} must have size 3 along axis {along}, got shape {shape}")
+    return call_dense(np.linalg.cross, one, np.asarray(other), axis=along)
 
 
+@_shared
 def det(x: Tensor | ArrayLike, /) -> Any:
     """Return the determinants of matrices.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions, the last two of one size.
+    %(square)s
 
     Returns
     -------
     ndarray
-        Without the last two axes; a number of one matrix.
+        Of shape (...); a scalar for one matrix.
 
     Raises
     ------
-    ShapeError
-        If these are no square matrices.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.splu` factors them as they are.
+    %(square_error)s
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.splu : Sparse LU factorization.
 
     Examples
     --------
@@ -145,31 +204,26 @@ def det(x: Tensor | ArrayLike, /) -> Any:
     >>> float(sp.linalg.det(sp.asarray([[4.0, 1.0], [0.0, 3.0]])))
     12.0
     """
-    return _of_matrices(np.linalg.det, x, square=True)
+    return _call_on_matrices(np.linalg.det, x, square=True)
 
 
+@_shared
 def eig(x: Tensor | ArrayLike, /) -> Any:
-    """Return the eigenvalues and eigenvectors of square matrices, dense and complex.
+    """Return the eigenvalues and eigenvectors of square matrices, complex.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions, the last two of one size.
+    %(square)s
 
     Returns
     -------
     EigResult
-        ``eigenvalues``, in no order, and ``eigenvectors``, in columns: complex numbers, where
-        ``numpy.linalg.eig`` gives real ones if all are.
+        ``eigenvalues``, of shape (..., n) and unordered, and ``eigenvectors`` in columns; always complex, unlike in
+        NumPy.
 
     Raises
     ------
-    ShapeError
-        If these are no square matrices.
-    numpy.linalg.LinAlgError
-        If a cell is not finite, or the iteration does not end.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+    %(square_error)s
+    %(no_convergence)s
+    %(too_large)s
 
     Examples
     --------
@@ -177,31 +231,26 @@ def eig(x: Tensor | ArrayLike, /) -> Any:
     >>> sp.linalg.eig(sp.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     array([2.+0.j, 1.+0.j])
     """
-    found: Any = _of_matrices(np.linalg.eig, x, square=True)
-    return type(found)(*map(_complex, found))
+    found: Any = _call_on_matrices(np.linalg.eig, x, square=True)
+    return type(found)(*map(_to_complex, found))
 
 
+@_shared
 def eigvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:
-    """Return the eigenvalues of square matrices, as complex numbers in no order.
+    """Return the eigenvalues of square matrices, complex and unordered.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions, the last two of one size.
+    %(square)s
 
     Returns
     -------
     ndarray
-        Without the last axis.
+        Of shape (..., n).
 
     Raises
     ------
-    ShapeError
-        If these are no square matrices.
-    numpy.linalg.LinAlgError
-        If a cell is not finite, or the iteration does not end.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+    %(square_error)s
+    %(no_convergence)s
+    %(too_large)s
 
     Examples
     --------
@@ -209,35 +258,35 @@ def eigvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.eigvals(sp.asarray([[0.0, 1.0], [-1.0, 0.0]]))
     array([0.+1.j, 0.-1.j])
     """
-    return _complex(_of_matrices(np.linalg.eigvals, x, square=True))
+    return _to_complex(_call_on_matrices(np.linalg.eigvals, x, square=True))
 
 
-def _complex(array: NDArray[Any]) -> NDArray[Any]:
+def _to_complex(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.result_type(array, np.complex64), copy=False)
 
 
+@_shared
 def eigh(x: Tensor | ArrayLike, /) -> Any:
-    """Return the eigenvalues and eigenvectors of symmetric or Hermitian matrices, dense.
+    """Return the eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions, the last two of one size; only one triangle is looked at.
+    Only one triangle of each matrix is read.
+
+    %(square)s
 
     Returns
     -------
     EighResult
-        ``eigenvalues``, ascending, and ``eigenvectors``, in columns.
+        ``eigenvalues``, of shape (..., n), ascending, and ``eigenvectors`` in columns.
 
     Raises
     ------
-    ShapeError
-        If these are no square matrices.
-    numpy.linalg.LinAlgError
-        If the iteration does not end.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.eigsh` finds a few of the values and leaves them sparse.
+    %(square_error)s
+    %(no_convergence)s
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.eigsh : Some of the eigenvalues of a sparse matrix.
 
     Examples
     --------
@@ -245,31 +294,31 @@ def eigh(x: Tensor | ArrayLike, /) -> Any:
     >>> sp.linalg.eigh(sp.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     array([1., 2.])
     """
-    return _of_matrices(np.linalg.eigh, x, square=True)
+    return _call_on_matrices(np.linalg.eigh, x, square=True)
 
 
+@_shared
 def eigvalsh(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     """Return the eigenvalues of symmetric or Hermitian matrices, ascending.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions, the last two of one size; only one triangle is looked at.
+    Only one triangle of each matrix is read.
+
+    %(square)s
 
     Returns
     -------
     ndarray
-        Without the last axis.
+        Of shape (..., n).
 
     Raises
     ------
-    ShapeError
-        If these are no square matrices.
-    numpy.linalg.LinAlgError
-        If the iteration does not end.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.eigsh` finds a few of the values and leaves them sparse.
+    %(square_error)s
+    %(no_convergence)s
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.eigsh : Some of the eigenvalues of a sparse matrix.
 
     Examples
     --------
@@ -277,31 +326,30 @@ def eigvalsh(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.eigvalsh(sp.asarray([[2.0, 0.0], [0.0, 1.0]]))
     array([1., 2.])
     """
-    return _of_matrices(np.linalg.eigvalsh, x, square=True)
+    return _call_on_matrices(np.linalg.eigvalsh, x, square=True)
 
 
+@_shared
 def inv(x: Tensor | ArrayLike, /) -> NDArray[Any]:
-    """Return the inverses of matrices, dense.
+    """Return the inverses of matrices.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions, the last two of one size.
+    %(square)s
 
     Returns
     -------
     ndarray
-        Of the shape of ``x``.
+        Of shape (..., n, n).
 
     Raises
     ------
-    ShapeError
-        If these are no square matrices.
-    numpy.linalg.LinAlgError
-        If one is singular.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.spsolve` solves without an inverse.
+    %(square_error)s
+    SingularError
+        If a matrix is singular.
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.spsolve : Solve a sparse system without an inverse.
 
     Examples
     --------
@@ -310,33 +358,27 @@ def inv(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     array([[0.25, 0.  ],
            [0.  , 0.5 ]])
     """
-    return _of_matrices(np.linalg.inv, x, square=True)
+    return _call_on_matrices(np.linalg.inv, x, square=True)
 
 
+@_shared
 def matrix_rank(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> Any:
-    """Return the numbers of singular values of matrices that are not 0 to within a tolerance.
+    """Return the numerical ranks of matrices: the number of non-zero singular values.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions.
-    rtol
-        What counts as 0, as a fraction of the largest singular value; by default as many roundings as the matrix is
-        long.
+    %(matrices)s
+    %(rtol)s
 
     Returns
     -------
     ndarray
-        Without the last two axes; a number of one matrix.
+        Of shape (...); a scalar for one matrix.
 
     Raises
     ------
-    ShapeError
-        If there are fewer dimensions.
+    %(matrix_error)s
     InvalidValueError
-        If ``rtol`` is no number.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+        If ``rtol`` is not numeric.
+    %(too_large)s
 
     Examples
     --------
@@ -344,39 +386,35 @@ def matrix_rank(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = No
     >>> int(sp.linalg.matrix_rank(sp.asarray([[4.0, 0.0], [2.0, 0.0]])))
     1
     """
-    rtol, shape = _tolerance(rtol, "matrix_rank"), np.shape(operand(x))
+    rtol, shape = _check_tolerance(rtol, "matrix_rank"), np.shape(operand(x))
     if 0 in shape[-2:] and len(shape) > 1:
         return np.zeros(shape[:-2], int)[()]
-    return _of_matrices(np.linalg.matrix_rank, x, rtol=rtol)
+    return _call_on_matrices(np.linalg.matrix_rank, x, rtol=rtol)
 
 
+@_shared
 def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> NDArray[Any]:
-    """Return the pseudo-inverses of matrices, dense.
+    """Return the Moore-Penrose pseudo-inverses of matrices.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions.
-    rtol
-        Which singular values count as 0, as a fraction of the largest; by default as many roundings as the matrix is
-        long.
+    %(matrices)s
+    %(rtol)s
 
     Returns
     -------
     ndarray
-        Of the shape of ``x``, the last two axes exchanged.
+        Of shape (..., n, m).
 
     Raises
     ------
-    ShapeError
-        If there are fewer dimensions.
+    %(matrix_error)s
     InvalidValueError
-        If ``rtol`` is no number.
-    numpy.linalg.LinAlgError
-        If the iteration does not end.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.lsqr` solves without.
+        If ``rtol`` is not numeric.
+    %(no_convergence)s
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.lsqr : Least squares of a sparse matrix.
 
     Examples
     --------
@@ -386,19 +424,13 @@ def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> 
            [0.  ]])
     """
     found: Any = operand(x)
-    if np.ndim(found) and found.dtype.kind in "biu":  # of integers NumPy knows no roundings to take for 0
+    if np.ndim(found) and found.dtype.kind in "biu":  # NumPy has no machine epsilon for integers
         found = found.astype(np.float64)
-    return _of_matrices(np.linalg.pinv, found, rtol=_tolerance(rtol, "pinv"))
+    return _call_on_matrices(np.linalg.pinv, found, rtol=_check_tolerance(rtol, "pinv"))
 
 
-def _tolerance(rtol: Any, what: str) -> Any:
-    """Return a tolerance as numbers, or None for the default.
-
-    Raises
-    ------
-    InvalidValueError
-        If it is none.
-    """
+def _check_tolerance(rtol: Any, what: str) -> Any:
+    """Return a tolerance as an array of numbers, or None."""
     if rtol is None:
         return None
     try:
@@ -406,33 +438,29 @@ def _tolerance(rtol: Any, what: str) -> Any:
     except ValueError:  # a ragged list
         found = np.empty(0, object)
     if found.dtype.kind not in "biuf":
-        raise InvalidValueError(f"{what}: rtol={rtol!r}: give a number, or one for each matrix")
+        raise InvalidValueError(f"{what}: rtol must be a number, or one per matrix, got {rtol!r}")
     return found
 
 
+@_shared
 def qr(x: Tensor | ArrayLike, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
-    """Return the factors of matrices into orthonormal columns and an upper triangle, dense.
+    """Return the QR factorizations of matrices.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions.
+    %(matrices)s
     mode
-        "reduced": as many columns as the matrix has, or rows if these are fewer; "complete": as many as rows.
+        "reduced" for Q of shape (..., m, min(m, n)), "complete" for Q of shape (..., m, m).
 
     Returns
     -------
     QRResult
-        ``Q`` and ``R``.
+        ``Q``, with orthonormal columns, and the upper triangular ``R``.
 
     Raises
     ------
-    ShapeError
-        If there are fewer dimensions.
+    %(matrix_error)s
     InvalidValueError
-        If there is no such mode.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold.
+        If ``mode`` is unknown.
+    %(too_large)s
 
     Examples
     --------
@@ -442,30 +470,29 @@ def qr(x: Tensor | ArrayLike, /, *, mode: Literal["reduced", "complete"] = "redu
            [0., 3.]])
     """
     if mode not in ("reduced", "complete"):
-        raise InvalidValueError(f"qr: mode={mode!r}: use 'reduced' or 'complete'")
-    return _of_matrices(np.linalg.qr, x, mode)
+        raise InvalidValueError(f"qr: mode must be 'reduced' or 'complete', got {mode!r}")
+    return _call_on_matrices(np.linalg.qr, x, mode)
 
 
+@_shared
 def slogdet(x: Tensor | ArrayLike, /) -> Any:
-    """Return the signs and the logarithms of the magnitudes of the determinants of matrices.
+    """Return the signs and log magnitudes of the determinants of matrices.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions, the last two of one size.
+    %(square)s
 
     Returns
     -------
     SlogdetResult
-        ``sign`` and ``logabsdet``, numbers of one matrix.
+        ``sign`` and ``logabsdet``, of shape (...); scalars for one matrix.
 
     Raises
     ------
-    ShapeError
-        If these are no square matrices.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.splu` factors them as they are.
+    %(square_error)s
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.splu : Sparse LU factorization.
 
     Examples
     --------
@@ -474,18 +501,20 @@ def slogdet(x: Tensor | ArrayLike, /) -> Any:
     >>> float(found.sign), float(found.logabsdet)
     (-1.0, 0.0)
     """
-    return _of_matrices(np.linalg.slogdet, x, square=True)
+    return _call_on_matrices(np.linalg.slogdet, x, square=True)
 
 
+@_shared
 def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
-    """Solve ``x1 @ x = x2``, dense; :func:`sparrow.linalg.spsolve` leaves a large matrix sparse.
+    """Solve ``x1 @ x = x2`` as dense systems.
 
     Parameters
     ----------
     x1
-        A tensor or array of at least two dimensions, the last two of one size.
+        Tensor or array of shape (..., n, n).
     x2
-        A vector, or matrices of as many rows; by label where rows of one matrix and they have some.
+        Right-hand sides: a vector of length n, or matrices of shape (..., n, k). If both it and the rows of a single
+        matrix have labels, they are matched by label.
 
     Returns
     -------
@@ -494,14 +523,16 @@ def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
     Raises
     ------
     ShapeError
-        If ``x1`` is no square matrix, or ``x2`` does not go with it.
+        If ``x1`` is not square, or ``x2`` does not match its rows.
     LabelError
         If ``x2`` has a label that no row has.
-    numpy.linalg.LinAlgError
-        If one is singular.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.spsolve` leaves them sparse.
+    SingularError
+        If a matrix is singular.
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.spsolve : Solve a sparse system.
 
     Examples
     --------
@@ -509,37 +540,35 @@ def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.solve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    beside = at_labels(operand(x2), x1, 0, "x2", "solve") if np.ndim(x1) == 2 else operand(x2)
-    shape, own = np.shape(x1), np.shape(beside)
+    right = at_labels(operand(x2), x1, 0, "x2", "solve") if np.ndim(x1) == 2 else operand(x2)
+    shape, own = np.shape(x1), np.shape(right)
     if len(shape) > 1 and shape[-2] == shape[-1] and own[-1 if len(own) == 1 else -2 :][:1] != shape[-2:-1]:
-        raise ShapeError(f"solve: x2 has the shape {own}, x1 {shape}: give a number, or a row, for each of its rows")
-    return _of_matrices(np.linalg.solve, x1, np.asarray(beside), square=True)
+        raise ShapeError(f"solve: x2 must have {shape[-2]} rows, one per row of x1 of shape {shape}, got shape {own}")
+    return _call_on_matrices(np.linalg.solve, x1, np.asarray(right), square=True)
 
 
+@_shared
 def svd(x: Tensor | ArrayLike, /, *, full_matrices: bool = True) -> Any:
-    """Return the singular values and vectors of matrices, dense.
+    """Return the singular value decompositions of matrices.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions.
+    %(matrices)s
     full_matrices
-        Whether there are as many vectors as rows and as columns, rather than as singular values.
+        Return square ``U`` and ``Vh`` rather than min(m, n) singular vectors.
 
     Returns
     -------
     SVDResult
-        ``U``, ``S``, descending, and ``Vh``.
+        ``U``, the singular values ``S``, descending, and ``Vh``.
 
     Raises
     ------
-    ShapeError
-        If there are fewer dimensions.
-    numpy.linalg.LinAlgError
-        If the iteration does not end.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.svds` finds a few of the values and leaves them sparse.
+    %(matrix_error)s
+    %(no_convergence)s
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.svds : Some of the singular values of a sparse matrix.
 
     Examples
     --------
@@ -547,31 +576,29 @@ def svd(x: Tensor | ArrayLike, /, *, full_matrices: bool = True) -> Any:
     >>> sp.linalg.svd(sp.asarray([[0.0, 3.0], [-4.0, 0.0]])).S
     array([4., 3.])
     """
-    return _of_matrices(np.linalg.svd, x, full_matrices=check_flag("full_matrices", full_matrices))
+    return _call_on_matrices(np.linalg.svd, x, full_matrices=check_flag("full_matrices", full_matrices))
 
 
+@_shared
 def svdvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     """Return the singular values of matrices, descending.
 
-    Parameters
-    ----------
-    x
-        A tensor or array of at least two dimensions.
+    %(matrices)s
 
     Returns
     -------
     ndarray
-        Without the last two axes, and one for the values.
+        Of shape (..., min(m, n)).
 
     Raises
     ------
-    ShapeError
-        If there are fewer dimensions.
-    numpy.linalg.LinAlgError
-        If the iteration does not end.
-    TooLargeError
-        If the dense matrices would pass the memory limit, or are far larger than what they hold:
-        :func:`sparrow.linalg.svds` finds a few of the values and leaves them sparse.
+    %(matrix_error)s
+    %(no_convergence)s
+    %(too_large)s
+
+    See Also
+    --------
+    sparrow.linalg.svds : Some of the singular values of a sparse matrix.
 
     Examples
     --------
@@ -579,4 +606,4 @@ def svdvals(x: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.svdvals(sp.asarray([[0.0, 3.0], [-4.0, 0.0]]))
     array([4., 3.])
     """
-    return _of_matrices(np.linalg.svdvals, x)
+    return _call_on_matrices(np.linalg.svdvals, x)

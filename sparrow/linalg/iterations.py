@@ -1,4 +1,4 @@
-"""Iterations that are a product a round: PageRank, and the dominant eigenvector."""
+"""PageRank and power iteration: one matrix-vector product per round."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, Unsu
 from sparrow.functions.labels import at_labels, check_space, space_axis
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.jit import warmup
-from sparrow.linalg.operators import Operator, check_sides, check_square, check_vector, tensor_of
+from sparrow.linalg.operators import Operator, align_vectors, check_square, to_numeric_array, unwrap_tensor
 from sparrow.runtime import memory, progress
 from sparrow.runtime.validation import check_integer, check_number, check_seed
 from sparrow.tensor import Tensor
 
-__all__ = ["added_up", "pagerank", "power_iteration"]
-
-_WEIGHTS = "weights must be finite and not negative"
+__all__ = ["pagerank", "power_iteration", "sum_weights"]
 
 
 def pagerank(
@@ -31,84 +29,88 @@ def pagerank(
     tol: float = 1e-6,
     max_iter: int = 1000,
 ) -> NDArray[np.float64]:
-    """Return the PageRank of the nodes of a graph: where one is who follows links, and jumps now and then.
+    """Return the PageRank of each node of a graph (Page et al. 1999).
 
     Parameters
     ----------
     A
-        A square tensor of links from rows to columns, or its operator. A link is followed in proportion to its value,
-        which is not negative.
+        Adjacency matrix, shape (n, n), a tensor or operator. An edge is followed in proportion to its value, which must
+        not be negative.
     damping
-        How likely one follows a link rather than jumps.
+        Probability of following an edge rather than jumping.
     personalization
-        How likely one jumps to each node, as weights, an array, a tensor that goes by the labels that it has, or a
-        mapping from positions, where what is given for one node adds up; equally by default.
+        Distribution of jumps, uniform by default: n weights as an array, a tensor, which is aligned by label, or a
+        mapping from positions, where weights of the same node add up.
     dangling
-        Where one goes from a node without links; where one jumps by default.
+        Distribution of the jumps from nodes without outgoing edges, in the same forms; ``personalization`` by default.
     tol
-        It is done when a round changes all ranks together by less.
+        Stop when the sum of absolute changes of a round is at most ``tol``.
     max_iter
-        The most rounds.
+        Maximum number of rounds.
 
     Returns
     -------
     ndarray
-        The ranks, which sum to 1.
+        Ranks, float64, shape (n,). They sum to 1.
 
     Raises
     ------
     ShapeError
-        If the tensor is not square, or weights have another length.
+        If A is not square, or weights have a wrong length.
     LabelError
-        If rows and columns have labels that differ, or weights have others.
+        If rows and columns have different labels, or weights have unknown ones.
     UnsupportedError
         If values are complex.
     InvalidValueError
-        If ``damping`` is not between 0 and 1, a link or a weight is negative, or weights are all 0.
+        If ``damping`` is not in [0, 1), an edge weight or a weight is negative, or all weights are 0.
     ConvergenceError
-        If ``max_iter`` rounds are not enough.
+        If the ranks do not converge in ``max_iter`` rounds.
 
     Examples
     --------
     >>> import sparrow as sp
-    >>> links = sp.from_coords([[0, 1, 2, 2], [2, 2, 0, 1]], [1, 1, 1, 1])
-    >>> sp.linalg.pagerank(links).round(3)
+    >>> A = sp.from_coords([[0, 1, 2, 2], [2, 2, 0, 1]], [1, 1, 1, 1])
+    >>> sp.linalg.pagerank(A).round(3)
     array([0.257, 0.257, 0.486])
     """
-    links = as_tensor(tensor_of(A))
-    if links.dtype.kind == "c":
-        raise UnsupportedError("pagerank: links of complex values are not followed in proportion; take their magnitude")
+    graph = as_tensor(unwrap_tensor(A))
+    if graph.dtype.kind == "c":
+        raise UnsupportedError("pagerank: edge weights must be real, got complex values: use their magnitude")
     check_number("damping", damping, 1)
     if damping == 1:
-        raise InvalidValueError("damping=1 must be less than 1: some jumps are needed")
+        raise InvalidValueError("damping must be less than 1, got 1")
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
-    check_square(links, "pagerank")
-    check_space(links, "pagerank")
+    check_square(graph, "pagerank")
+    check_space(graph, "pagerank")
     from sparrow.kernels.graph.pagerank import completed
 
-    operator = A if isinstance(A, Operator) else Operator(links, persist=True)
+    operator = A if isinstance(A, Operator) else Operator(graph, persist=True)
     n = operator.shape[0]
     if not n:
         return np.empty(0)
-    # The ranks, those before, what follows links and its share; products say themselves what they take.
+    # Ranks of this round and the last, their scaled copy and the scale; products reserve their own memory.
     with memory.reserve(32 * n, f"pagerank: 32 bytes for each of {n} nodes", ""):
-        jump = _weights(personalization, links, "personalization")
-        lost = jump if dangling is None else _weights(dangling, links, "dangling")
-        leaving = operator.matvec(np.ones(n))
-        if not np.isfinite(leaving).all() or (leaving < 0).any():
-            at = int(np.argmin(np.isfinite(leaving) & (leaving >= 0)))
-            raise InvalidValueError(f"the links of node {at} weigh {leaving[at]}: {_WEIGHTS}")
-        if links.dtype.kind not in "bu" and (least := operator.tensor.min()) < 0:
-            raise InvalidValueError(f"a link weighs {least}: {_WEIGHTS}")
-        share = np.divide(damping, leaving, out=np.zeros(n), where=leaving > 0)
+        jump = _distribution(personalization, graph, "personalization")
+        dangling_jump = jump if dangling is None else _distribution(dangling, graph, "dangling")
+        out_weights = operator.matvec(np.ones(n))
+        if not np.isfinite(out_weights).all() or (out_weights < 0).any():
+            at = int(np.argmin(np.isfinite(out_weights) & (out_weights >= 0)))
+            raise InvalidValueError(
+                f"pagerank: edge weights must be finite and not negative, got a sum of {out_weights[at]} at node {at}"
+            )
+        if graph.dtype.kind not in "bu" and (smallest := operator.tensor.min()) < 0:
+            raise InvalidValueError(f"pagerank: edge weights must be finite and not negative, got {smallest}")
+        factors = np.divide(damping, out_weights, out=np.zeros(n), where=out_weights > 0)
         ranks = np.array(np.broadcast_to(jump, n))
-        stray, given = float(ranks[leaving == 0].sum()), ranks * share
+        dangling_rank, scaled = float(ranks[out_weights == 0].sum()), ranks * factors
         warmup.announce()
         with progress.bar("pagerank", None, "rounds") as advance:
             for _ in range(max_iter):
-                before, ranks = ranks, operator.multiply_transposed(given)
-                change, stray = completed(ranks, before, jump, 1 - damping, lost, damping * stray, share, given)
+                previous, ranks = ranks, operator.multiply_transposed(scaled)
+                change, dangling_rank = completed(
+                    ranks, previous, jump, 1 - damping, dangling_jump, damping * dangling_rank, factors, scaled
+                )
                 advance(1)
                 if change <= tol:
                     ranks /= ranks.sum()
@@ -119,39 +121,39 @@ def pagerank(
 def power_iteration(
     A: Tensor | Operator, v0: ArrayLike | None = None, *, tol: float = 1e-9, max_iter: int = 10_000, seed: int = 0
 ) -> tuple[Any, NDArray[Any]]:
-    """Return the eigenvalue that is largest in magnitude, and its vector.
+    """Return the eigenvalue of largest magnitude and its eigenvector.
 
     Parameters
     ----------
     A
-        A square tensor that may stay on disk, or its operator.
+        Square tensor, which may stay on disk, or operator.
     v0
-        Where to begin, a tensor by the labels that it has; random by default.
+        Initial vector, shape (n,); a labelled tensor is aligned. Random by default.
     tol
-        It is done when ``A @ v - value * v`` is at most so much of the value.
+        Stop when the norm of ``A @ v - value * v`` is at most ``tol * abs(value)``.
     max_iter
-        The most rounds.
+        Maximum number of rounds.
     seed
-        Of the random start.
+        Seed of the random initial vector.
 
     Returns
     -------
     value
-        A number.
+        Scalar.
     vector
-        Of length 1.
+        Unit vector, shape (n,).
 
     Raises
     ------
     ShapeError
-        If the tensor is not square, or ``v0`` has another length.
+        If A is not square, or ``v0`` has a wrong length.
     LabelError
-        If rows and columns have labels that differ, or ``v0`` has others.
+        If rows and columns have different labels, or ``v0`` has unknown ones.
     InvalidValueError
         If ``v0`` is all 0.
     ConvergenceError
-        If ``max_iter`` rounds are not enough: there may be several eigenvalues of one magnitude, and :func:`eigsh`
-        finds those of a symmetric matrix.
+        If it does not converge in ``max_iter`` rounds. Several eigenvalues may have the same magnitude: :func:`eigsh`
+        computes those of a symmetric matrix.
 
     Examples
     --------
@@ -160,7 +162,7 @@ def power_iteration(
     >>> round(float(value), 9), vector.round(6)
     (3.0, array([0.707107, 0.707107]))
     """
-    matrix = as_tensor(tensor_of(A))
+    matrix = as_tensor(unwrap_tensor(A))
     check_square(matrix, "power_iteration")
     check_space(matrix, "power_iteration")
     check_integer("max_iter", max_iter, 1)
@@ -171,10 +173,10 @@ def power_iteration(
     if v0 is None:
         start = np.random.default_rng(seed).standard_normal(n)
     else:
-        start = check_sides(v0, "v0", matrix, space_axis(matrix), "power_iteration", several=False).reshape(-1)
+        start = align_vectors(v0, "v0", matrix, space_axis(matrix), "power_iteration", several=False).reshape(-1)
     vector = start.astype(np.result_type(operator.dtype, start.dtype))
     if n and not vector.any():
-        raise InvalidValueError("v0 is all 0: a start of zeros has no direction, leave it out for a random one")
+        raise InvalidValueError("v0 must not be all 0: omit it for a random initial vector")
     vector = vector / (np.linalg.norm(vector) or 1)
     with progress.bar("power iteration", None, "rounds") as advance:
         for _ in range(max_iter):
@@ -186,59 +188,66 @@ def power_iteration(
             length = np.linalg.norm(product)
             if not np.isfinite(length):
                 raise ConvergenceError(
-                    "power_iteration: products are no finite numbers: scale the matrix down, or leave out its entries "
-                    "that are NaN or infinite"
+                    "power_iteration: products are not finite: scale A down, or remove its NaN and infinite values"
                 )
             vector = product / length
     raise ConvergenceError(
-        f"power_iteration: {max_iter} rounds do not reach tol={tol}: give a larger max_iter, or tol; if several "
-        "eigenvalues are of one magnitude sp.linalg.eigsh finds them of a symmetric matrix"
+        f"power_iteration did not reach tol={tol} in {max_iter} rounds: increase max_iter or tol; for eigenvalues of "
+        "equal magnitude of a symmetric matrix use sp.linalg.eigsh"
     )
 
 
-def _weights(given: ArrayLike | Mapping[Any, float] | None, links: Tensor, name: str) -> NDArray[np.float64]:
-    """Return weights of all nodes that sum to 1, shape (n,), or (1,) where they are alike."""
-    n = links.shape[0]
+def _distribution(given: ArrayLike | Mapping[Any, float] | None, graph: Tensor, name: str) -> NDArray[np.float64]:
+    """Return weights that sum to 1, shape (n,), or (1,) if they are equal."""
+    n = graph.shape[0]
     if given is None:
         return np.array([1 / n])
     if isinstance(given, Mapping):
         for node in given:
             if not isinstance(node, int | np.integer) or not -n <= node < n:
-                raise ShapeError(f"{name} names node {node!r}, nodes are 0 to {n - 1}")
-        weights = added_up(given, list(given), n, name)
+                raise ShapeError(f"{name}: node must be from 0 to {n - 1}, got {node!r}")
+        weights = sum_weights(given, list(given), n, name)
     else:
-        weights = _real(at_labels(given, links, space_axis(links), name, "pagerank"), name)
+        weights = _real_array(at_labels(given, graph, space_axis(graph), name, "pagerank"), name)
     if weights.shape != (n,):
-        raise ShapeError(f"{name} has shape {weights.shape}: give a number for each of {n} nodes")
+        raise ShapeError(f"{name} has shape {weights.shape}, expected ({n},): one weight per node")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise InvalidValueError(f"{name}: weights must be finite, none negative, not all 0")
-    weights /= weights.max()  # whose sum is finite
+        raise InvalidValueError(f"{name}: weights must be finite, not negative and not all 0")
+    weights /= weights.max()  # the sum of large weights may overflow
     total: NDArray[np.float64] = weights / weights.sum()
     return total
 
 
-def added_up(given: Mapping[Any, Any], at: list[int], n: int, name: str) -> NDArray[np.float64]:
-    """Return the weights of all nodes by position, of a mapping from nodes that are ``at`` some: those of one add up.
+def sum_weights(given: Mapping[Any, Any], at: list[int], n: int, name: str) -> NDArray[np.float64]:
+    """Return a mapping of weights as an array, summing those of equal nodes.
+
+    Parameters
+    ----------
+    given
+        Mapping from nodes to weights.
+    at
+        Position of each node of ``given``.
+    n, name
+        Number of nodes, and argument name for errors.
 
     Raises
     ------
     ShapeError
-        If something else than a number is given for a node.
+        If a weight is not a scalar.
     UnsupportedError
-        If it is no real number.
+        If a weight is not a real number.
     """
     weights = np.zeros(n)
     for place, (node, weight) in zip(at, given.items(), strict=True):
-        number = _real(weight, name)
+        number = _real_array(weight, name)
         if number.ndim:
-            raise ShapeError(f"{name} gives node {node!r} {weight!r}: give one number for each")
+            raise ShapeError(f"{name}: weight of node {node!r} must be a number, got {weight!r}")
         weights[place] += number
     return weights
 
 
-def _real(given: Any, name: str) -> NDArray[np.float64]:
-    """Return weights as an array."""
-    found = check_vector(given, name)
+def _real_array(given: Any, name: str) -> NDArray[np.float64]:
+    found = to_numeric_array(given, name)
     if found.dtype.kind == "c":
-        raise UnsupportedError(f"{name} is complex: give real numbers")
+        raise UnsupportedError(f"{name} must be real, got complex values")
     return found.astype(np.float64)

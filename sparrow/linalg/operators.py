@@ -1,4 +1,4 @@
-"""A tensor as SciPy's linear operator: products read the files, or memory where they repeat and it fits."""
+"""Tensors as SciPy linear operators: products from disk, or from memory."""
 
 from __future__ import annotations
 
@@ -17,124 +17,193 @@ from sparrow.functions.labels import at_labels
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.jit.warmup import readonly
+from sparrow.linalg.tuning import tuning
 from sparrow.plan import Dense, MatMulDense
 from sparrow.plan.estimates import max_nnz
 from sparrow.relations import csr
 from sparrow.runtime import memory, settings
+from sparrow.runtime.docs import SharedText
 from sparrow.runtime.progress import quantity
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "Operator", "aslinearoperator", "check_matrix", "check_sides", "check_square", "check_vector", "tensor_of",
+    "Operator", "align_vectors", "aslinearoperator", "check_matrix", "check_square", "shared", "to_numeric_array",
+    "unwrap_tensor",
 ]  # fmt: skip
 
-_SHARE = 4
-"""A tensor kept for products may take one part in so many of the limit: of that, not of what is free just now, since
-sums of rows in memory run in another order than those of files. One that finds no room then is read from files."""
-
-
-def check_square(A: Any, what: str) -> None:
-    """Check that a matrix is square.
-
-    Raises
-    ------
+shared = SharedText(
+    square="""
+    A
+        Square tensor, which may stay on disk, operator, or what SciPy accepts.
+    """,
+    matrix="""
+    A
+        Tensor of shape (m, n), which may stay on disk, operator, or what SciPy accepts.
+    """,
+    direct_matrix="""
+    A
+        Square tensor or operator, or what SciPy accepts. It is loaded into memory; factors may grow beyond the memory
+        limit.
+    """,
+    side="""
+    b
+        Right-hand side, one value per row; a labelled tensor is aligned with the rows.
+    """,
+    sides="""
+    b
+        Right-hand side, a vector or matrix. A labelled tensor is aligned with the rows; missing labels take its fill
+        value.
+    """,
+    x0="""
+    x0
+        Initial guess, one value per column; a labelled tensor is aligned with the columns. 0 by default.
+    """,
+    solution="""
+    x
+        Solution, in the order of the columns.
+    info
+        0 if it converged.
+    """,
+    solver_errors="""
     ShapeError
-        If it is not.
-    """
+        If A is not square, or the shape of a vector or matrix does not match.
+    LabelError
+        If one has labels that A lacks.
+    """,
+    vector_errors="""
+    ShapeError
+        If the length of a vector does not match.
+    LabelError
+        If one has labels that A lacks.
+    """,
+    space_errors="""
+    ShapeError
+        If A is not square, or the shape of a vector or matrix does not match.
+    LabelError
+        If rows and columns of A have different labels, or a vector or matrix has others.
+    """,
+    side_errors="""
+    ShapeError
+        If A is not square, or b has a different number of rows.
+    LabelError
+        If b has labels that the rows of A lack.
+    """,
+    factor_errors="""
+    SingularError
+        If A is singular.
+    TooLargeError
+        If the matrix and factors of four times its size exceed the free memory; iterative solvers read it from disk.
+    """,
+    column_vector="""
+    x
+        Vector, one value per column; a labelled tensor is aligned.
+    """,
+    row_vector="""
+    x
+        Vector, one value per row; a labelled tensor is aligned.
+    """,
+    size_error="""
+    ShapeError
+        If the sizes do not match.
+    """,
+    demo="""
+    >>> import sparrow as sp
+    >>> A = sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]]))
+    """,
+)
+
+
+def check_square(A: Any, function: str) -> None:
+    """Raise ``ShapeError`` if a matrix is not square."""
     if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
-        raise ShapeError(f"{what} takes a square matrix, not shape {A.shape}")
+        raise ShapeError(f"{function} requires a square matrix, got shape {A.shape}")
 
 
-def check_matrix(A: Any, what: str) -> Any:
-    """Return what a solver is given as a matrix: as it is if it has a shape, else as an array.
+def check_matrix(A: Any, function: str) -> Any:
+    """Return a solver's matrix: unchanged if it has a shape, else as an array.
 
     Raises
     ------
     ShapeError
-        If it has not two dimensions.
+        If it is not 2-D.
     UnsupportedError
-        If it does not hold numbers.
+        If its dtype is not numeric.
     """
     A = A if hasattr(A, "shape") else check_array(A, "A")
     if A.dtype is not None and np.dtype(A.dtype).kind not in "biufc":
-        raise UnsupportedError(f"{what} takes a matrix of numbers, not of {A.dtype}")
+        raise UnsupportedError(f"{function} requires a matrix of numbers, got dtype {A.dtype}")
     if len(A.shape) != 2:
-        raise ShapeError(f"{what} takes a matrix, not shape {A.shape}")
+        raise ShapeError(f"{function} requires a matrix, got shape {A.shape}")
     return A
 
 
-def check_vector(given: Any, name: str) -> NDArray[Any]:
-    """Return an argument as an array of numbers.
-
-    Raises
-    ------
-    UnsupportedError
-        If it holds anything else.
-    """
+def to_numeric_array(given: Any, name: str) -> NDArray[Any]:
+    """Return an argument as an array; raise ``UnsupportedError`` if not numeric."""
     found = given.to_numpy() if isinstance(given, Tensor) else check_array(given, name)
     if found.dtype.kind not in "biufc":
-        raise UnsupportedError(f"{name}={given!r}: give numbers")
+        raise UnsupportedError(f"{name} must be an array of numbers, got {name}={given!r}")
     return found
 
 
-def check_sides(given: Any, name: str, A: Any, axis: int, what: str, several: bool = True) -> Any:
-    """Return vectors along an axis of a matrix as an array in the order of its labels, sparse ones as they are.
+def align_vectors(given: Any, name: str, A: Any, axis: int, function: str, several: bool = True) -> Any:
+    """Return vectors along an axis of a matrix, in the order of its labels.
 
     Parameters
     ----------
     given, name
-        A vector, or several as a matrix, and the argument that it is.
+        Vector, or several as the columns of a matrix, and the argument name. Foreign sparse matrices stay sparse.
     A, axis
-        The matrix, and 0 for its rows, 1 for its columns.
-    what
-        The function.
+        Matrix; 0 for its rows, 1 for its columns.
+    function
+        Name of the calling function.
     several
-        Whether there may be several.
+        Whether several vectors are allowed.
 
     Raises
     ------
     LabelError
-        If there are labels that the matrix lacks.
+        If the vectors have labels that the matrix lacks.
     ShapeError
-        If there is not a number for each row, or column, or there are several vectors where one is taken.
+        If their length is not that of the axis, or there are several where one is required.
     """
-    found = given if is_foreign_sparse(given) else check_vector(at_labels(given, tensor_of(A), axis, name, what), name)
-    size, each = A.shape[axis], ("row", "column")[axis]
+    if is_foreign_sparse(given):
+        found = given
+    else:
+        found = to_numeric_array(at_labels(given, unwrap_tensor(A), axis, name, function), name)
+    size, side = A.shape[axis], ("row", "column")[axis]
     if found.ndim not in (1, 2) or found.shape[0] != size:
         raise ShapeError(
-            f"{what}: {name} has the shape {found.shape}, A has {size} {each}s: give a number for each {each}"
+            f"{function}: {name} must have one value per {side} of A, {size} {side}s, got shape {found.shape}"
         )
     if not several and found.ndim == 2 and found.shape[1] != 1:
         raise ShapeError(
-            f"{what}: {name} has the shape {found.shape}, {found.shape[1]} vectors, and A {A.shape}: give one of shape "
-            f"({size},) at a time"
+            f"{function}: {name} must have shape ({size},), got shape {found.shape}: pass one vector at a time"
         )
     return found
 
 
-def tensor_of(A: Any) -> Any:
-    """Return the tensor of an operator, and anything else as it is."""
+def unwrap_tensor(A: Any) -> Any:
+    """Return the tensor of an operator; anything else is returned as it is."""
     return A.tensor if isinstance(A, Operator) else A
 
 
 def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
-    """Return a matrix as a ``scipy.sparse.linalg.LinearOperator``, for SciPy's solvers and those of others.
+    """Return a matrix as a ``scipy.sparse.linalg.LinearOperator``.
 
-    Each product reads the tensor once, as ``A @ x`` does. From the second product on it is kept in memory, laid out for
-    products (:meth:`sparrow.Tensor.persist`), if it takes at most a quarter of the memory limit;
-    :meth:`Operator.explain` says which it is.
+    Each product reads the tensor once, as ``A @ x`` does. From the second product on, the tensor is persisted in memory
+    (:meth:`sparrow.Tensor.persist`) if it takes at most a quarter of the memory limit; :meth:`Operator.explain` shows
+    the choice.
 
-    As an expression it is pinned: it multiplies by the tensor as it is when the operator is made, whatever is written
-    to it afterwards. A vector that is a tensor with labels is multiplied by label, as in ``A @ x``, one of the
-    transpose too; what SciPy makes of several operators goes by position.
+    The operator pins the tensor as it is now; later writes do not affect it. Vectors that are labelled tensors are
+    aligned, as in ``A @ x``. Composite operators built by SciPy work by position.
 
     Parameters
     ----------
     A
-        A tensor of two dimensions, or what :func:`sparrow.asarray` takes.
+        2-D tensor, or what :func:`sparrow.asarray` accepts.
     persist
-        True to keep it in memory from the first product on, if it fits; False never to.
+        True to persist it before the first product if it fits; False never to.
 
     Returns
     -------
@@ -143,7 +212,7 @@ def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
     Raises
     ------
     ShapeError
-        If it has not two dimensions.
+        If A is not 2-D.
 
     Examples
     --------
@@ -156,71 +225,68 @@ def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
     return A if isinstance(A, Operator) else Operator(as_tensor(A), persist)
 
 
-class _ByLabel(LinearOperator):  # type: ignore[misc]
-    """What multiplies tensors by label, and says which sizes do not fit."""
+@shared
+class _LabelledOperator(LinearOperator):  # type: ignore[misc]
+    """Linear operator that aligns labelled vectors and checks sizes."""
 
     _tensor: Tensor
-    """Whose labels count."""
+    """Tensor that vectors are aligned with."""
 
     def matvec(self, x: Any) -> Any:
-        """Return the product with a vector, ``A @ x``.
+        """Return the matrix-vector product ``A @ x``.
 
         Parameters
         ----------
-        x
-            A number for each column, by label where a tensor has labels.
+        %(column_vector)s
 
         Returns
         -------
         ndarray
-            Of the dimensions of ``x``.
+            With as many dimensions as ``x``.
 
         Raises
         ------
-        ShapeError
-            If the sizes do not fit.
+        %(size_error)s
 
         Examples
         --------
-        >>> import sparrow as sp
-        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).matvec([1, 10])
+        %(demo)s
+        >>> A.matvec([1, 10])
         array([20.,  3., 10.])
         """
-        return super().matvec(self._array(x, 1))
+        return super().matvec(self._align(x, 1))
 
     def rmatvec(self, x: Any) -> Any:
-        """Return the product of the conjugate transpose with a vector, ``A.H @ x``.
+        """Return the product ``A.H @ x`` with the conjugate transpose.
 
         Parameters
         ----------
-        x
-            A number for each row, by label where a tensor has labels.
+        %(row_vector)s
 
         Returns
         -------
         ndarray
-            Of the dimensions of ``x``.
+            With as many dimensions as ``x``.
 
         Raises
         ------
-        ShapeError
-            If the sizes do not fit.
+        %(size_error)s
 
         Examples
         --------
-        >>> import sparrow as sp
-        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).rmatvec([1, 1, 1])
+        %(demo)s
+        >>> A.rmatvec([1, 1, 1])
         array([3., 3.])
         """
-        return super().rmatvec(self._array(x, 0))
+        return super().rmatvec(self._align(x, 0))
 
     def matmat(self, X: Any) -> Any:
-        """Return the product with several vectors, the columns of a matrix, ``A @ X``.
+        """Return the matrix product ``A @ X``.
 
         Parameters
         ----------
         X
-            A row for each column, by label where a tensor has labels.
+            Matrix, one row per column of A; a labelled tensor is aligned.
 
         Returns
         -------
@@ -228,26 +294,25 @@ class _ByLabel(LinearOperator):  # type: ignore[misc]
 
         Raises
         ------
-        ShapeError
-            If the sizes do not fit.
+        %(size_error)s
 
         Examples
         --------
-        >>> import sparrow as sp
-        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).matmat([[1], [10]])
+        %(demo)s
+        >>> A.matmat([[1], [10]])
         array([[20.],
                [ 3.],
                [10.]])
         """
-        return super().matmat(self._array(X, 1))
+        return super().matmat(self._align(X, 1))
 
     def rmatmat(self, X: Any) -> Any:
-        """Return the product of the conjugate transpose with several vectors, ``A.H @ X``.
+        """Return the matrix product ``A.H @ X`` with the conjugate transpose.
 
         Parameters
         ----------
         X
-            A row for each row, by label where a tensor has labels.
+            Matrix, one row per row of A; a labelled tensor is aligned.
 
         Returns
         -------
@@ -255,113 +320,112 @@ class _ByLabel(LinearOperator):  # type: ignore[misc]
 
         Raises
         ------
-        ShapeError
-            If the sizes do not fit.
+        %(size_error)s
 
         Examples
         --------
-        >>> import sparrow as sp
-        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).rmatmat([[1], [1], [1]])
+        %(demo)s
+        >>> A.rmatmat([[1], [1], [1]])
         array([[3.],
                [3.]])
         """
-        return super().rmatmat(self._array(X, 0))
+        return super().rmatmat(self._align(X, 0))
 
     def dot(self, x: Any) -> Any:
-        """Return the product with vectors, a number or another operator: what ``A @ x`` and ``A * 2`` do.
+        """Return the product with vectors, a scalar or another operator.
 
         Parameters
         ----------
         x
-            A vector, or several as the columns of a matrix, by label where a tensor has labels; a number; an operator.
+            Vector, or matrix of column vectors; a labelled tensor is aligned. Or a scalar, or an operator.
 
         Returns
         -------
         ndarray, LinearOperator
-            An operator of a number or another one.
+            An operator for a scalar or an operator.
 
         Raises
         ------
-        ShapeError
-            If the sizes do not fit.
+        %(size_error)s
 
         Examples
         --------
-        >>> import sparrow as sp
-        >>> sp.linalg.aslinearoperator(sp.asarray([[0, 2], [3, 0], [0, 1]])).dot([1, 10])
+        %(demo)s
+        >>> A.dot([1, 10])
         array([20.,  3., 10.])
         """
-        return super().dot(x if _is_plain(x) else self._array(x, 1))
+        return super().dot(x if _is_scipy_operand(x) else self._align(x, 1))
 
     def __matmul__(self, other: Any) -> Any:
-        return super().__matmul__(_no_text(other))
+        return super().__matmul__(_reject_text(other))
 
     def __rmatmul__(self, other: Any) -> Any:
-        return super().__rmatmul__(_no_text(other))
+        return super().__rmatmul__(_reject_text(other))
 
     def __rmul__(self, x: Any) -> Any:
-        return super().__rmul__(_no_text(x))
+        return super().__rmul__(_reject_text(x))
 
     def _rdot(self, x: Any) -> Any:
-        if _is_plain(x):
+        if _is_scipy_operand(x):
             return super()._rdot(x)
-        turned = x.T if isinstance(x, Tensor) else np.asarray(x).T
-        return super()._rdot(self._array(turned, 0).T)
+        transposed = x.T if isinstance(x, Tensor) else np.asarray(x).T
+        return super()._rdot(self._align(transposed, 0).T)
 
-    def _array(self, x: Any, axis: int) -> Any:
-        """Return what is multiplied by as an array of a number for each row (axis 0) or column (1)."""
-        if _is_plain(x):
+    def _align(self, x: Any, axis: int) -> Any:
+        """Return a factor as an array with one value per row (axis 0) or column (1)."""
+        if _is_scipy_operand(x):
             return x
-        found = x if isinstance(x, np.ndarray) else check_vector(at_labels(x, self._tensor, axis), "x")
+        found = x if isinstance(x, np.ndarray) else to_numeric_array(at_labels(x, self._tensor, axis), "x")
         if found.ndim not in (1, 2) or found.shape[0] != self.shape[axis]:
-            each = ("row", "column")[axis]
+            side = ("row", "column")[axis]
             raise ShapeError(
-                f"x has the shape {found.shape}, the operator {self.shape}: give a number for each {each}, "
-                f"{self.shape[axis]}"
+                f"x must have one value per {side} of the operator of shape {self.shape}, {self.shape[axis]} {side}s, "
+                f"got shape {found.shape}"
             )
         return found
 
     def _adjoint(self) -> LinearOperator:
-        return _Turned(super()._adjoint(), self._tensor.T)
+        return _TransposedOperator(super()._adjoint(), self._tensor.T)
 
     def _transpose(self) -> LinearOperator:
-        return _Turned(super()._transpose(), self._tensor.T)
+        return _TransposedOperator(super()._transpose(), self._tensor.T)
 
 
-class _Turned(_ByLabel):
-    """The transpose or the adjoint of an operator, as SciPy makes it."""
+class _TransposedOperator(_LabelledOperator):
+    """Transpose or adjoint of an operator, computed by SciPy's."""
 
-    def __init__(self, made: LinearOperator, tensor: Tensor) -> None:
-        super().__init__(made.dtype, made.shape)
-        self._made, self._tensor = made, tensor
+    def __init__(self, operator: LinearOperator, tensor: Tensor) -> None:
+        super().__init__(operator.dtype, operator.shape)
+        self._operator, self._tensor = operator, tensor
 
     def _matvec(self, x: NDArray[Any]) -> Any:
-        return self._made._matvec(x)
+        return self._operator._matvec(x)
 
     def _matmat(self, X: NDArray[Any]) -> Any:
-        return self._made._matmat(X)
+        return self._operator._matmat(X)
 
     def _rmatvec(self, x: NDArray[Any]) -> Any:
-        return self._made._rmatvec(x)
+        return self._operator._rmatvec(x)
 
     def _rmatmat(self, X: NDArray[Any]) -> Any:
-        return self._made._rmatmat(X)
+        return self._operator._rmatmat(X)
 
 
-def _is_plain(x: Any) -> bool:
-    """Return whether SciPy knows what to do with a factor: an operator, a number, or what it does not multiply by."""
-    return isinstance(x, LinearOperator) or np.isscalar(_no_text(x)) or is_foreign_sparse(x)
+def _is_scipy_operand(x: Any) -> bool:
+    """Return whether SciPy handles or rejects a factor by itself."""
+    return isinstance(x, LinearOperator) or np.isscalar(_reject_text(x)) or is_foreign_sparse(x)
 
 
-def _no_text(x: Any) -> Any:
-    """Return a factor as it is; raise ``UnsupportedError`` of a text, which NumPy takes for a number."""
+def _reject_text(x: Any) -> Any:
+    """Raise ``UnsupportedError`` for a string, which NumPy calls a scalar."""
     if isinstance(x, str | bytes):
-        raise UnsupportedError(f"x={x!r}: give numbers")
+        raise UnsupportedError(f"x must be an array of numbers, got x={x!r}")
     return x
 
 
-class Operator(_ByLabel):
-    """A matrix that multiplies: SciPy's ``LinearOperator`` over a tensor. Made by :func:`aslinearoperator`.
+@shared
+class Operator(_LabelledOperator):
+    """SciPy ``LinearOperator`` over a tensor, returned by :func:`aslinearoperator`.
 
     Examples
     --------
@@ -374,32 +438,33 @@ class Operator(_ByLabel):
     def __init__(self, tensor: Tensor, persist: bool | None = None) -> None:
         tensor = as_tensor(tensor)
         if tensor.ndim != 2:
-            raise ShapeError(f"a linear operator is a matrix: two dimensions, not shape {tensor.shape}; take a slice")
+            raise ShapeError(f"a linear operator must have two dimensions, got shape {tensor.shape}: take a slice")
         dtype = tensor.dtype if tensor.dtype.kind in "fc" and tensor.dtype != np.float16 else np.dtype(np.float64)
         super().__init__(dtype, tensor.shape)
         height, width = tensor.shape
-        remedy = "number rows and columns that have entries anew"
+        remedy = "renumber the rows and columns that have stored elements"
         memory.check(8 * (height + width), f"vectors of a matrix of shape {tensor.shape}", remedy)
         scan = tensor.__sparrow_scan__()
-        self._tensor = Tensor(scan.source, scan.view, tensor.stype)  # as it is now
+        self._tensor = Tensor(scan.source, scan.view, tensor.stype)  # pins the current version
         self._persist = persist
-        self._kept: Tensor | None = None
-        self._room: memory.Reservation | None = None
-        self._left = "read from the files each time" if tensor.version is not None else "computed anew each time"
+        self._persisted: Tensor | None = None
+        self._reservation: memory.Reservation | None = None
+        self._status = "read from disk" if tensor.version is not None else "recomputed"
+        self._status += " for each product"
         self._calls = 0
-        self._value: Any = None
-        """What all entries kept are, if they are alike."""
-        self.on_product: Callable[[int], None] = _ignored
-        """Called with how many vectors a product multiplies, for bars of progress."""
+        self._constant: Any = None
+        """Value of all stored elements of the persisted tensor, if they are equal."""
+        self.on_product: Callable[[int], None] = _ignore
+        """Called after each product with its number of vectors, for progress bars."""
 
     @contextmanager
-    def telling(self, advance: Callable[[int], None]) -> Iterator[None]:
-        """Tell something else of products within a block, as a context manager.
+    def report_products(self, advance: Callable[[int], None]) -> Iterator[None]:
+        """Replace ``on_product`` for the length of a block.
 
         Parameters
         ----------
         advance
-            Called with how many vectors each multiplies, in place of ``on_product``.
+            Called after each product with its number of vectors.
 
         Yields
         ------
@@ -408,11 +473,11 @@ class Operator(_ByLabel):
         Examples
         --------
         >>> import sparrow as sp
-        >>> A, told = sp.linalg.aslinearoperator(sp.asarray([[1.0, 2.0]])), []
-        >>> with A.telling(told.append):
+        >>> A, counts = sp.linalg.aslinearoperator(sp.asarray([[1.0, 2.0]])), []
+        >>> with A.report_products(counts.append):
         ...     A @ [1, 1]
         array([3.])
-        >>> told
+        >>> counts
         [1]
         """
         before, self.on_product = self.on_product, advance
@@ -423,16 +488,16 @@ class Operator(_ByLabel):
 
     @property
     def products(self) -> int:
-        """How many vectors have been multiplied."""
+        """Number of vectors multiplied so far."""
         return self._calls
 
     @property
     def tensor(self) -> Tensor:
-        """The matrix as it was when the operator was made: as it is kept in memory for products, where it is."""
-        return self._tensor if self._kept is None else self._kept
+        """Tensor that products read: the pinned version, persisted where it fits."""
+        return self._tensor if self._persisted is None else self._persisted
 
     def explain(self) -> str:
-        """Return how the next product would be computed, as text: the plan, and where the tensor is.
+        """Return the plan of the next product and the location of the tensor.
 
         Returns
         -------
@@ -449,33 +514,33 @@ class Operator(_ByLabel):
         tensor = self.tensor
         x = np.broadcast_to(self.dtype.type(0), (tensor.shape[1],))
         plan = explain(MatMulDense(tensor.__sparrow_scan__(), Dense(x)))
-        return f"{plan}\noperator      {quantity(self._calls, 'products')}; {self._left}"
+        return f"{plan}\noperator      {quantity(self._calls, 'products')}; {self._status}"
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._product(x.reshape(-1), turned=False)
+        return self._product(x.reshape(-1), transposed=False)
 
     def _matmat(self, X: NDArray[Any]) -> NDArray[Any]:
-        return self._product(X, turned=False)
+        return self._product(X, transposed=False)
 
     def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._conjugated(x.reshape(-1))
+        return self._adjoint_product(x.reshape(-1))
 
     def _rmatmat(self, X: NDArray[Any]) -> NDArray[Any]:
-        return self._conjugated(X)
+        return self._adjoint_product(X)
 
-    def _conjugated(self, x: NDArray[Any]) -> NDArray[Any]:
+    def _adjoint_product(self, x: NDArray[Any]) -> NDArray[Any]:
         if self.dtype.kind != "c":
-            return self._product(x, turned=True)
-        turned: NDArray[Any] = np.conj(self._product(np.conj(x), turned=True))
-        return turned
+            return self._product(x, transposed=True)
+        product: NDArray[Any] = np.conj(self._product(np.conj(x), transposed=True))
+        return product
 
     def multiply_transposed(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return ``A.T @ x``, not conjugated.
+        """Return ``A.T @ x``, without conjugation.
 
         Parameters
         ----------
         x
-            An array of shape (m,) or (m, k).
+            Array of shape (m,) or (m, k).
 
         Returns
         -------
@@ -487,79 +552,83 @@ class Operator(_ByLabel):
         >>> sp.linalg.aslinearoperator(sp.asarray([[0, 1j]])).multiply_transposed(np.array([2.0]))
         array([0.+0.j, 0.+2.j])
         """
-        return self._product(np.asarray(x), turned=True)
+        return self._product(np.asarray(x), transposed=True)
 
-    def _product(self, x: NDArray[Any], turned: bool) -> NDArray[Any]:
+    def _product(self, x: NDArray[Any], transposed: bool) -> NDArray[Any]:
         if self._calls >= (0 if self._persist else 1):
-            self._keep()
+            self._try_persist()
         tensor: Any = self.tensor
         if not np.result_type(x.dtype, np.float64).isbuiltin:
-            raise UnsupportedError(f"a product with {x.dtype} is none of numbers")
-        wanted = np.result_type(self.dtype, x.dtype)
-        given = np.ascontiguousarray(x, dtype=wanted)
-        y = self._alike(given, turned)
+            raise UnsupportedError(f"dtype {x.dtype} is not numeric")
+        dtype = np.result_type(self.dtype, x.dtype)
+        given = np.ascontiguousarray(x, dtype=dtype)
+        y = self._constant_product(given, transposed)
         if y is None:
-            y = (tensor.T if turned else tensor) @ given
+            y = (tensor.T if transposed else tensor) @ given
         self._calls += 1 if x.ndim == 1 else x.shape[1]
         self.on_product(1 if x.ndim == 1 else x.shape[1])
-        return y.astype(wanted, copy=False)
+        return y.astype(dtype, copy=False)
 
-    def _alike(self, x: NDArray[Any], turned: bool) -> NDArray[Any] | None:
-        """Return the product with a vector where all entries kept are alike: they need not be read, or converted."""
-        if self._kept is None or self._value is None or x.ndim > 1:
+    def _constant_product(self, x: NDArray[Any], transposed: bool) -> NDArray[Any] | None:
+        """Return the product with a vector if all stored values are equal, else None.
+
+        The values need not be read.
+        """
+        if self._persisted is None or self._constant is None or x.ndim > 1:
             return None
         from sparrow.kernels.matmul.matvec import rows_sums
 
-        scan = (self._kept.T if turned else self._kept).__sparrow_scan__()
+        scan = (self._persisted.T if transposed else self._persisted).__sparrow_scan__()
         rows = csr.rows_of(scan.relation, scan.view)
         if rows is None:
             return None
         y = np.empty(scan.schema.shape[0], x.dtype)
         with np.errstate(all="ignore"):
-            given = readonly(x if self._value == 1 else x * x.dtype.type(self._value))
+            scaled = readonly(x if self._constant == 1 else x * x.dtype.type(self._constant))
         threads = settings.current().threads
-        pieces = rows.pieces(threads)
+        partitions = rows.pieces(threads)
 
-        def summed(piece: tuple[int, int]) -> None:
-            part = rows.between(*piece)
-            rows_sums(readonly(part.indptr), readonly(part.indices), given, y[slice(*piece)])
+        def sum_rows(bounds: tuple[int, int]) -> None:
+            part = rows.between(*bounds)
+            rows_sums(readonly(part.indptr), readonly(part.indices), scaled, y[slice(*bounds)])
 
-        for _ in ordered_map(summed, pieces, min(threads, len(pieces))):
+        for _ in ordered_map(sum_rows, partitions, min(threads, len(partitions))):
             pass
         return y
 
-    def _keep(self) -> None:
-        """Bring the tensor into memory, if it may be and fits; the first time, later calls do nothing."""
-        if self._room is not None or self._persist is False:
+    def _try_persist(self) -> None:
+        """Persist the tensor if it fits; later calls do nothing."""
+        if self._reservation is not None or self._persist is False:
             return
-        self._room = memory.Reservation("a tensor kept for products", "")
+        self._reservation = memory.Reservation("a tensor persisted for products", "")
         scan = self._tensor.__sparrow_scan__()
-        stays = self._left.partition(":")[0]
-        most = max_nnz(scan)
-        width = scan.schema.element_bytes() - scan.schema.dtype.itemsize + self.dtype.itemsize
-        room = memory.limit() // _SHARE
-        if most is not None and most * width > room:
-            self._left = f"{stays}: {_bytes(most * width)} would pass a quarter of the memory limit, {_bytes(room)}"
+        reason = self._status.partition(":")[0]
+        bound = max_nnz(scan)
+        width = memory.entry_bytes(scan.schema) - scan.schema.dtype.itemsize + self.dtype.itemsize
+        budget = memory.limit() // tuning().operator_share
+        if bound is not None and bound * width > budget:
+            self._status = f"{reason}: {_bytes(bound * width)} exceed a quarter of the memory limit, {_bytes(budget)}"
             return
         try:
-            kept = self._tensor.astype(self.dtype).persist()
+            persisted = self._tensor.astype(self.dtype).persist()
         except TooLargeError:
-            self._left = f"{stays}: it does not fit the memory that is free"
+            self._status = f"{reason}: it exceeds the free memory"
             return
-        if kept.nbytes > room:
-            self._left = f"{stays}: {_bytes(kept.nbytes)} would pass a quarter of the memory limit, {_bytes(room)}"
+        if persisted.nbytes > budget:
+            size = _bytes(persisted.nbytes)
+            self._status = f"{reason}: {size} exceed a quarter of the memory limit, {_bytes(budget)}"
             return
-        self._room.hold(kept.nbytes)
-        self._kept = kept
-        block = kept.__sparrow_scan__().relation.block  # type: ignore[attr-defined]
-        if block.count and kept.fill_value == 0 and (block.values == block.values[0]).all():
-            self._value = block.values[0]
-        self._left = f"persisted after {self._calls}, {_bytes(kept.nbytes)}"
+        self._reservation.hold(persisted.nbytes)
+        self._persisted = persisted
+        block = persisted.__sparrow_scan__().relation.block  # type: ignore[attr-defined]
+        if block.count and persisted.fill_value == 0 and (block.values == block.values[0]).all():
+            self._constant = block.values[0]
+        self._status = f"persisted after {self._calls}, {_bytes(persisted.nbytes)}"
 
 
 def _bytes(n: int) -> str:
     return quantity(n, "bytes")
 
 
-def _ignored(n: int) -> None:
-    """Take note of products that nobody watches."""
+def _ignore(n: int) -> None:
+    """Ignore a product."""

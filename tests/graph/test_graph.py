@@ -414,7 +414,7 @@ def test_weights_of_repeated_nodes_add_up(named: Any) -> None:
     A = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
     found = graph.pagerank(A, personalization={0: 1, -3: 1, 1: 1}).to_numpy()
     np.testing.assert_array_equal(found, sp.linalg.pagerank(A, personalization=[2, 1, 0]))
-    with pytest.raises(errors.ShapeError, match=r"dangling gives node 'dan' \[1, 2\]: give one number for each"):
+    with pytest.raises(errors.ShapeError, match=r"dangling: weight of node 'dan' must be a number, got \[1, 2\]"):
         graph.pagerank(named, dangling={"ann": 1, "dan": [1, 2]})
 
 

@@ -10,7 +10,7 @@ import scipy.linalg
 import sparrow as sp
 from sparrow import errors
 
-# Rows and columns in the order of NODES; vectors in another one.
+# Rows and columns are in the order of NODES, vectors in that of OTHER.
 NODES, OTHER = ["a", "b", "c", "d"], ["c", "a", "d", "b"]
 CELLS = np.diag([4.0, 5.0, 6.0, 7.0]) + np.array([[0, 1, 0, 0], [1, 0, 0, 0.5], [0, 0, 0, 1], [0, 0.5, 1, 0]])
 B = np.array([1.0, 2.0, 3.0, 4.0])
@@ -29,7 +29,7 @@ def labelled(cells: Any, *names: Sequence[str] | None, dims: str = "ijk") -> Any
 
 
 def shuffled(cells: Any, names: Sequence[str] = OTHER, dims: str = "ijk") -> Any:
-    """Return what goes along the nodes in another order."""
+    """Return rows reordered to ``names``."""
     return labelled(np.asarray(cells)[[NODES.index(name) for name in names]], names, dims=dims)
 
 
@@ -54,7 +54,7 @@ def wanted(name: str, b: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_right_hand_sides_go_by_label(name: str) -> None:
+def test_right_hand_sides_align(name: str) -> None:
     solve = SOLVERS[name]
     for matrix in (
         (A, sp.linalg.aslinearoperator(A))
@@ -72,7 +72,7 @@ def test_right_hand_sides_go_by_label(name: str) -> None:
         solve(A, shuffled(B))
 
 
-def test_several_right_hand_sides_go_by_label() -> None:
+def test_multiple_right_hand_sides_align() -> None:
     several = np.stack([B, B[::-1] + 2], axis=1)
     right = labelled(several[[2, 0, 3, 1]], OTHER, ["p", "q"])
     np.testing.assert_allclose(sp.linalg.spsolve(A, right), np.linalg.solve(CELLS, several))
@@ -81,7 +81,7 @@ def test_several_right_hand_sides_go_by_label() -> None:
     np.testing.assert_allclose(sp.blas.trsm(1, A, right.T, True), several.T @ np.linalg.inv(np.triu(CELLS)))
 
 
-def test_starts_go_by_the_labels_of_the_columns() -> None:
+def test_x0_aligns_with_columns() -> None:
     lopsided = labelled(CELLS, ["p", "q", "r", "s"], NODES)
     x = np.linalg.solve(CELLS, B)
     for name in ("cg", "gmres", "minres", "bicgstab"):  # from the solution there is nowhere to go
@@ -95,7 +95,7 @@ def test_starts_go_by_the_labels_of_the_columns() -> None:
 
 
 @pytest.mark.parametrize("names", [(NODES, NODES), (NODES, None), (None, NODES)])
-def test_guesses_go_by_the_labels_of_either_side(names: Any) -> None:
+def test_v0_aligns_with_either_axis(names: Any) -> None:
     matrix = labelled(CELLS, *names)
     start = np.random.default_rng(0).standard_normal(4)
     found = sp.linalg.power_iteration(matrix, shuffled(start), tol=1)[1]
@@ -111,7 +111,7 @@ def test_guesses_go_by_the_labels_of_either_side(names: Any) -> None:
     np.testing.assert_array_equal(*(sp.linalg.lobpcg(big, each, maxiter=60, tol=1e-3)[1] for each in (turned, X)))
 
 
-def test_other_matrices_go_by_label() -> None:
+def test_matrix_options_align() -> None:
     inverse = np.linalg.inv(CELLS)
     order = [NODES.index(name) for name in OTHER]
     M = labelled(inverse[order], OTHER, NODES)
@@ -124,7 +124,7 @@ def test_other_matrices_go_by_label() -> None:
     np.testing.assert_allclose(found, scipy.linalg.eigh(CELLS, mass)[0][-1:])
 
 
-def test_operators_multiply_by_label() -> None:
+def test_operator_products_align() -> None:
     cells = CELLS[:3] + 1j * np.arange(12).reshape(3, 4)
     matrix = labelled(cells, ["p", "q", "r"], NODES)
     operator = sp.linalg.aslinearoperator(matrix)
@@ -163,19 +163,19 @@ R = labelled([[1.0, 9.0, 0.0], [10.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ["a", "b", "c
         lambda R: sp.blas.symm(1, R, np.ones((3, 1))),
     ],
 )
-def test_a_map_of_a_space_to_itself_has_the_same_labels_both_ways(solve: Any) -> None:
+def test_space_functions_require_equal_labels(solve: Any) -> None:
     with pytest.raises(
         errors.LabelError, match=r"'i' and 'j' differ.* A\.sel\({'i': A\.labels\('j'\)}\) takes the rows"
     ):
         solve(R)
 
 
-def test_the_way_out_of_other_orders() -> None:
+def test_label_order_hint() -> None:
     values = np.linalg.eigvalsh([[10, 1, 0], [1, 9, 0], [0, 0, 1]])
     np.testing.assert_allclose(sp.linalg.eigsh(R.sel({"i": R.labels("j")}), 1)[0], values[-1:])
 
 
-def test_weights_of_nodes_go_by_label() -> None:
+def test_pagerank_weights_align() -> None:
     plain = sp.asarray(CELLS)
     links = labelled(CELLS, NODES, NODES)
     word: Any
@@ -187,7 +187,7 @@ def test_weights_of_nodes_go_by_label() -> None:
             sp.linalg.pagerank(links, **{word: labelled(B, ["z", "a", "b", "c"])})
 
 
-def test_the_way_out_of_labels_that_differ_is_one() -> None:
+def test_label_mismatch_hint() -> None:
     labels = {"src": ["ann", "bob", "eve"], "dst": ["eve", "ann", "bob"]}
     A = sp.from_coords([[0, 1], [1, 2]], [1, 1], shape=(3, 3), dims=("src", "dst"), labels=labels)
     for function in (sp.linalg.pagerank, sp.graph.triangles):

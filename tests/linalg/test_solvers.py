@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow import errors
-from sparrow.linalg import operators
 from sparrow.runtime import memory
+from sparrow.testing import strategy
 
 
 def matrix(n: int, seed: int = 0, dtype: str = "float64") -> Any:
@@ -30,7 +30,7 @@ def stored(tmp_path: Path) -> sp.Tensor:
 
 
 @pytest.mark.parametrize("name", ["cg", "gmres", "minres", "bicgstab"])
-def test_systems_are_solved_from_disk_as_scipy_does(name: str, stored: sp.Tensor) -> None:
+def test_solvers_on_disk_against_scipy(name: str, stored: sp.Tensor) -> None:
     a, b = matrix(40), np.arange(40.0)
     seen: list[Any] = []
     options: dict[str, Any] = {"callback_type": "pr_norm"} if name == "gmres" else {}
@@ -42,7 +42,7 @@ def test_systems_are_solved_from_disk_as_scipy_does(name: str, stored: sp.Tensor
     np.testing.assert_allclose(x, other, rtol=1e-6, atol=1e-9)
 
 
-def test_a_preconditioner_may_be_a_tensor(stored: sp.Tensor) -> None:
+def test_tensor_preconditioner(stored: sp.Tensor) -> None:
     inverse = sp.asarray(scipy.sparse.diags_array(1 / matrix(40).diagonal()))
     x, info = sp.linalg.cg(stored, sp.asarray(np.ones(40)), M=inverse)
     assert info == 0
@@ -78,7 +78,7 @@ def test_eigenvalues_and_singular_values(stored: sp.Tensor) -> None:
     np.testing.assert_allclose(a @ vector, value * vector, atol=1e-6)
 
 
-def test_the_exponential_times_vectors(stored: sp.Tensor) -> None:
+def test_expm_multiply(stored: sp.Tensor) -> None:
     a, b = matrix(40).toarray() / 40, np.arange(80.0).reshape(40, 2)
     A = stored / 40
     np.testing.assert_allclose(sp.linalg.expm_multiply(A, b), scipy.linalg.expm(a) @ b)
@@ -86,7 +86,7 @@ def test_the_exponential_times_vectors(stored: sp.Tensor) -> None:
     np.testing.assert_allclose(several[1], scipy.linalg.expm(a / 2) @ b[:, 0])
 
 
-def test_direct_solves_are_handed_over_if_they_fit(stored: sp.Tensor) -> None:
+def test_direct_solvers(stored: sp.Tensor) -> None:
     b = np.ones(40)
     wanted = scipy_linalg.spsolve(matrix(40).tocsc(), b)
     np.testing.assert_allclose(sp.linalg.spsolve(stored, b), wanted)
@@ -98,7 +98,7 @@ def test_direct_solves_are_handed_over_if_they_fit(stored: sp.Tensor) -> None:
         scipy_linalg.spsolve_triangular(scipy.sparse.tril(matrix(40)).tocsr(), b),
     )
     for below in (True, False):
-        with pytest.raises(errors.InvalidValueError, match="the diagonal: take sp"):
+        with pytest.raises(errors.InvalidValueError, match=r"A must be .* triangular: take sp"):
             sp.linalg.spsolve_triangular(stored, b, below)
     many = sp.eye(1_000_000)
     with sp.config(memory_limit="20MB"), pytest.raises(errors.TooLargeError, match=r"sp\.linalg\.cg, gmres or lsqr"):
@@ -106,7 +106,7 @@ def test_direct_solves_are_handed_over_if_they_fit(stored: sp.Tensor) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["float32", "float64", "complex128", "int64", "bool"]))
-def test_an_operator_multiplies_as_the_matrix_does(seed: int, dtype: str) -> None:
+def test_operator_products(seed: int, dtype: str) -> None:
     rng = np.random.default_rng(seed)
     a = rng.integers(-3, 4, tuple(rng.integers(1, 8, 2))).astype(dtype)
     a = a * (1 + 2j) if dtype == "complex128" else a
@@ -121,7 +121,7 @@ def test_an_operator_multiplies_as_the_matrix_does(seed: int, dtype: str) -> Non
 
 
 @pytest.mark.parametrize("value", [1.0, -2.5])
-def test_entries_that_are_all_alike_are_left_out_of_products(value: float, tmp_path: Path) -> None:
+def test_products_of_constant_values(value: float, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     a = value * (rng.random((500, 400)) < rng.random((500, 1)))
     A = sp.linalg.aslinearoperator(sp.asarray(a).save(tmp_path / "A.sparrow"))
@@ -143,13 +143,11 @@ def test_entries_that_are_all_alike_are_left_out_of_products(value: float, tmp_p
         (3.0, [1], [0, np.inf]),
     ],
 )
-@pytest.mark.parametrize("turned", [False, True])
-def test_products_past_what_numbers_hold_stay_as_they_are(
-    value: float, cells: list[int], x: list[float], turned: bool
-) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_overflow_like_numpy(value: float, cells: list[int], x: list[float], transposed: bool) -> None:
     A = sp.from_coords((np.zeros_like(cells), cells), np.full(len(cells), value), (2, 2))
-    operator = sp.linalg.aslinearoperator(A.T if turned else A, persist=True)
-    if turned:
+    operator = sp.linalg.aslinearoperator(A.T if transposed else A, persist=True)
+    if transposed:
         operator = operator.T
     with np.errstate(all="ignore"):
         wanted = [sum(value * x[cell] for cell in cells), 0]
@@ -157,29 +155,29 @@ def test_products_past_what_numbers_hold_stay_as_they_are(
         np.testing.assert_array_equal(operator @ np.array(x), wanted)
 
 
-def test_an_operator_keeps_what_it_reads_again_where_it_fits(stored: sp.Tensor) -> None:
+def test_operator_persists_if_it_fits(stored: sp.Tensor) -> None:
     A, x = sp.linalg.aslinearoperator(stored), np.ones(40)
     A @ x
-    assert "read from the files each time" in A.explain()
+    assert "read from disk for each product" in A.explain()
     A @ x
     assert "2 products; persisted after 1" in A.explain()
     assert "rows of a persisted matrix" in A.explain()
     with sp.config(memory_limit=memory.limit() - memory.left() + 4000):
         tight = sp.linalg.aslinearoperator(stored, persist=True)
         np.testing.assert_allclose(tight @ x, A @ x)
-        assert "read from the files each time: " in tight.explain()
-        assert "would pass a quarter of the memory limit" in tight.explain()
+        assert "read from disk for each product: " in tight.explain()
+        assert "exceed a quarter of the memory limit" in tight.explain()
     never = sp.linalg.aslinearoperator(stored, persist=False)
     never @ x, never @ x, never @ x
-    assert never.explain().endswith("3 products; read from the files each time")
+    assert never.explain().endswith("3 products; read from disk for each product")
     held = memory.left()
     del A
     assert memory.left() > held
 
 
-def test_an_expression_is_an_operator(stored: sp.Tensor) -> None:
+def test_operator_of_expression(stored: sp.Tensor) -> None:
     A, x = sp.linalg.aslinearoperator(stored * 2 + stored.T), np.arange(40.0)
-    assert "computed anew each time" in A.explain()
+    assert "recomputed for each product" in A.explain()
     for _ in range(2):
         np.testing.assert_allclose(A @ x, 3 * (matrix(40) @ x))
     assert "persisted after 1" in A.explain()
@@ -188,7 +186,7 @@ def test_an_expression_is_an_operator(stored: sp.Tensor) -> None:
         np.testing.assert_allclose(small @ [1.0, 1.0], 2 * matrix(40)[:3, :2] @ [1.0, 1.0])
 
 
-def test_an_interrupt_leaves_nothing_behind(stored: sp.Tensor) -> None:
+def test_interrupt_releases_memory(stored: sp.Tensor) -> None:
     free = memory.left()
 
     def stop(x: Any) -> None:
@@ -200,29 +198,31 @@ def test_an_interrupt_leaves_nothing_behind(stored: sp.Tensor) -> None:
     assert sp.linalg.cg(stored, np.ones(40))[1] == 0
 
 
-def test_what_cannot_be_solved_is_named(stored: sp.Tensor) -> None:
-    with pytest.raises(errors.ShapeError, match=r"cg takes a square matrix, not shape \(40, 3\)"):
+def test_solver_errors(stored: sp.Tensor) -> None:
+    with pytest.raises(errors.ShapeError, match=r"cg requires a square matrix, got shape \(40, 3\)"):
         sp.linalg.cg(stored[:, :3], np.ones(40))
     for solve in (sp.linalg.cg, sp.linalg.gmres, sp.linalg.lsqr, sp.linalg.lobpcg, sp.linalg.expm_multiply):
-        with pytest.raises(errors.ShapeError, match=r"has the shape \(39,\), A has 40 rows"):
+        with pytest.raises(errors.ShapeError, match=r"one value per row of A, 40 rows, got shape \(39,\)"):
             solve(stored, np.ones(39))
-    with pytest.raises(errors.InvalidValueError, match=r"eigsh: k=40 of a matrix of shape \(40, 40\): use 1 to 39"):
+    with pytest.raises(
+        errors.InvalidValueError, match=r"eigsh: k must be from 1 to 39 for a matrix of shape \(40, 40\), got 40"
+    ):
         sp.linalg.eigsh(stored, k=40)
-    with pytest.raises(errors.InvalidValueError, match=r"svds: k=3 .* use 1 to 2"):
+    with pytest.raises(errors.InvalidValueError, match=r"svds: k must be from 1 to 2 .*, got 3"):
         sp.linalg.svds(stored[:, :3], k=3)
     with pytest.raises(errors.ShapeError, match="two dimensions"):
         sp.linalg.aslinearoperator(stored[0])
-    with pytest.raises(errors.ShapeError, match="spsolve takes a square matrix"):
+    with pytest.raises(errors.ShapeError, match="spsolve requires a square matrix"):
         sp.linalg.spsolve(stored[:, :3], np.ones(40))
-    with pytest.raises(TypeError, match=r"cg\(\) has no argument 'tolerance'"):
+    with pytest.raises(TypeError, match=r"cg\(\) got an unexpected keyword argument 'tolerance'"):
         sp.linalg.cg(stored, np.ones(40), tolerance=1)
-    with pytest.raises(errors.ConvergenceError, match="larger max_iter"):
+    with pytest.raises(errors.ConvergenceError, match="increase max_iter"):
         sp.linalg.power_iteration(sp.asarray([[0.0, 1.0], [1.0, 0.0]]), [1.0, 0.5], max_iter=20)
 
 
 @settings(max_examples=10)
 @given(st.integers(0, 2**32))
-def test_pagerank_is_that_of_networkx(seed: int) -> None:
+def test_pagerank_against_networkx(seed: int) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 12))
     a = rng.integers(0, 4, (n, n)) * (rng.random((n, n)) < 0.3)
@@ -235,11 +235,13 @@ def test_pagerank_is_that_of_networkx(seed: int) -> None:
         np.testing.assert_allclose(found, [wanted[k] for k in range(n)], atol=1e-7)
 
 
-def test_pagerank_of_what_is_no_graph() -> None:
+def test_pagerank_errors() -> None:
     with pytest.raises(errors.ShapeError, match="square"):
         sp.linalg.pagerank(sp.zeros((2, 3)))
     links = sp.asarray([[0, 1], [-1, 0]])
-    with pytest.raises(errors.InvalidValueError, match="the links of node 1 weigh -1"):
+    with pytest.raises(
+        errors.InvalidValueError, match=r"must be finite and not negative, got a sum of -1\.0 at node 1"
+    ):
         sp.linalg.pagerank(links)
     with pytest.raises(errors.UnsupportedError, match="complex"):
         sp.linalg.pagerank(links * 1j)
@@ -247,9 +249,9 @@ def test_pagerank_of_what_is_no_graph() -> None:
         sp.linalg.pagerank(abs(links), 1.0)
     with pytest.raises(errors.InvalidValueError, match="not all 0"):
         sp.linalg.pagerank(abs(links), personalization=[0, 0])
-    with pytest.raises(errors.ShapeError, match="names node 5"):
+    with pytest.raises(errors.ShapeError, match="node must be from 0 to 1, got 5"):
         sp.linalg.pagerank(abs(links), personalization={5: 1})
-    with pytest.raises(errors.ConvergenceError, match="2 rounds"):
+    with pytest.raises(errors.ConvergenceError, match="in 2 rounds"):
         sp.linalg.pagerank(abs(links), personalization=[1, 0], max_iter=2)
     assert sp.linalg.pagerank(sp.zeros((0, 0))).shape == (0,)
     np.testing.assert_allclose(sp.linalg.pagerank(sp.zeros((2, 2))), [0.5, 0.5])
@@ -258,40 +260,40 @@ def test_pagerank_of_what_is_no_graph() -> None:
 @pytest.mark.parametrize(
     "cells", [[[0, 30.0, -29], [1, 0, 0], [1, 0, 0]], [[2.0, -1], [1, 1]], [[1.0, -1], [1, 1]], [[3, -1], [1, 1]]]
 )
-def test_pagerank_refuses_a_negative_link_that_others_make_up_for(
-    cells: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pagerank_finds_single_negative_edge(cells: Any, tmp_path: Path) -> None:
     links = sp.asarray(np.array(cells))
     stored = links.save(tmp_path / "A.sparrow")
-    for share in (4, 1 << 60):  # where it is kept for products, and where it is read each time
-        monkeypatch.setattr(operators, "_SHARE", share)
+    for names in ((), ("operators_on_disk",)):
         for made in (links, links.persist(), stored, stored + 0):
-            with pytest.raises(errors.InvalidValueError, match=r"a link weighs -\d+.*: weights must be finite and not"):
+            with (
+                strategy(*names),
+                pytest.raises(errors.InvalidValueError, match=r"weights must be finite and not negative, got -\d+"),
+            ):
                 sp.linalg.pagerank(made)
 
 
-def test_weights_of_one_node_add_up() -> None:
+def test_pagerank_weights_add_up() -> None:
     links = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
     wanted = sp.linalg.pagerank(links, personalization=[2, 1, 0])
     jump: Any
     for jump in ({0: 1, -3: 1, 1: 1}, {np.int64(0): 2, -2: 1.0}):
         np.testing.assert_array_equal(sp.linalg.pagerank(links, personalization=jump), wanted)
-    with pytest.raises(errors.ShapeError, match=r"personalization gives node 0 \[1, 2\]: give one number for each"):
+    with pytest.raises(errors.ShapeError, match=r"personalization: weight of node 0 must be a number, got \[1, 2\]"):
         sp.linalg.pagerank(links, personalization={0: [1, 2]})  # type: ignore[dict-item]
     given: Any
     for given in ({0: 1j}, [1j, 0, 0]):
-        with pytest.raises(errors.UnsupportedError, match="dangling is complex"):
+        with pytest.raises(errors.UnsupportedError, match="dangling must be real"):
             sp.linalg.pagerank(links, dangling=given)
 
 
-def test_a_start_of_zeros_has_no_direction() -> None:
+def test_power_iteration_rejects_zero_start() -> None:
     A = sp.asarray([[2.0, 1.0], [1.0, 2.0]])
     for start in (np.zeros(2), [0, 0], sp.zeros(2)):
-        with pytest.raises(errors.InvalidValueError, match="a start of zeros has no direction"):
+        with pytest.raises(errors.InvalidValueError, match="v0 must not be all 0"):
             sp.linalg.power_iteration(A, start)
 
 
-def test_vectors_among_the_options_may_be_tensors(stored: sp.Tensor) -> None:
+def test_vector_options_may_be_tensors(stored: sp.Tensor) -> None:
     start, a = np.ones(40), matrix(40)
     for name in ("lsqr", "lsmr"):
         found = getattr(sp.linalg, name)(stored, a @ start, x0=sp.asarray(start))[0]
@@ -308,7 +310,7 @@ def test_vectors_among_the_options_may_be_tensors(stored: sp.Tensor) -> None:
     np.testing.assert_allclose(found, [19])
 
 
-def test_values_of_hermitian_matrices_ascend() -> None:
+def test_eigsh_sorts_hermitian_values() -> None:
     rng = np.random.default_rng(0)
     half = rng.standard_normal((8, 8)) + 1j * rng.standard_normal((8, 8))
     a = half + half.conj().T
@@ -320,14 +322,14 @@ def test_values_of_hermitian_matrices_ascend() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bool", "int8", "int64", "uint16"])
-def test_pseudo_inverses_of_integers(kind: str) -> None:
+def test_pinv_of_integers(kind: str) -> None:
     cells = np.array([[2, 0, 1], [0, 4, 1]]).astype(kind)
     for made in (sp.asarray(cells), cells, cells.tolist()):
         np.testing.assert_allclose(sp.linalg.pinv(made), np.linalg.pinv(cells), atol=1e-15)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
-def test_norms_of_matrices_without_cells(shape: tuple[int, int]) -> None:
+def test_norms_of_empty_matrices(shape: tuple[int, int]) -> None:
     for order in (1, np.inf):
         assert sp.linalg.norm(sp.zeros(shape), order) == np.linalg.norm(np.zeros(shape), order) == 0
         assert sp.linalg.matrix_norm(sp.zeros((4, *shape)), ord=order).tolist() == [0, 0, 0, 0]
@@ -348,20 +350,20 @@ def test_norms_by_axes() -> None:
     narrow = np.array([[-128, 100], [-128, 1]], np.int8)
     for order in (1, -1, np.inf, -np.inf, "fro"):
         assert sp.linalg.norm(sp.asarray(narrow), order) == np.linalg.norm(narrow, order)
-    with pytest.raises(errors.UnsupportedError, match="norm of matrices"):
+    with pytest.raises(errors.UnsupportedError, match="is a matrix norm"):
         sp.linalg.norm(A[0, 0], "fro")
     with pytest.raises(errors.ShapeError, match="one or two axes"):
         sp.linalg.norm(A, 1)
 
 
-def test_long_vectors_multiply_by_their_entries() -> None:
+def test_outer_of_long_vectors() -> None:
     n = 2**40
     x, y = sp.from_coords([[3, n - 1]], [2.0, 3.0], shape=(n,)), sp.from_coords([[7]], [5.0], shape=(n,))
     found = sp.linalg.outer(x, y)
     assert (found.nnz, found[3, 7], found[n - 1, 7]) == (2, 10, 15)
 
 
-def test_vectors_that_do_not_fit_are_told() -> None:
+def test_vectors_beyond_memory_limit() -> None:
     A = sp.from_coords([[1, 5], [2, 5]], [1.0, 2.0], shape=(2**36, 2**36))
     for solve in (sp.linalg.pagerank, lambda A: sp.linalg.svds(A, k=1)):
         with pytest.raises(errors.TooLargeError, match="vectors of a matrix"):
@@ -372,35 +374,50 @@ SMALL = sp.asarray(matrix(8))
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
-        (lambda: sp.linalg.lsqr(SMALL, np.ones(8), x0=np.ones(2)), r"lsqr: x0 .*\(2,\), A has 8 columns: give"),
-        (lambda: sp.linalg.lsmr(SMALL, np.ones(8), x0=np.ones(2)), r"lsmr: x0 .*\(2,\), A has 8 columns: give"),
-        (lambda: sp.linalg.gmres(SMALL, np.ones(8), np.ones(2)), r"gmres: x0 .*\(2,\), A has 8 columns: give"),
-        (lambda: sp.linalg.lsmr(SMALL, np.ones((8, 2))), r"b has the shape \(8, 2\), 2 vectors.*\(8,\) at a time"),
-        (lambda: sp.linalg.cg(SMALL, np.ones((8, 2))), r"b has the shape \(8, 2\), 2 vectors.*\(8,\) at a time"),
-        (lambda: sp.linalg.aslinearoperator(SMALL) @ np.ones(3), r"x .*\(3,\), the operator \(8, 8\).*each column, 8"),
-        (lambda: sp.linalg.aslinearoperator(SMALL[:5]).T @ np.ones((3, 2)), r"x .*\(3, 2\), the op.* \(8, 5\).*5"),
-        (lambda: sp.linalg.cg(SMALL, np.ones(8), M=sp.eye(5)), r"cg: M has the shape \(5, 5\), A \(8, 8\): give one"),
-        (lambda: sp.linalg.eigsh(SMALL, 2, M=np.eye(5)), r"eigsh: M has the shape \(5, 5\), A \(8, 8\): give one"),
-        (lambda: sp.linalg.eigsh(SMALL, 2, sigma=1, OPinv=sp.eye(5)), r"eigsh: OPinv has the shape \(5, 5\)"),
-        (lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 1)), B=sp.eye(5)), r"lobpcg: B has the shape \(5, 5\)"),
-        (lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 1)), Y=np.ones((5, 1))), r"lobpcg: Y .*\(5, 1\), A has 8 rows"),
-        (lambda: sp.linalg.lobpcg(SMALL, np.ones(8)), r"lobpcg: X has the shape \(8,\).*one guess a column"),
-        (lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 0))), r"lobpcg: X has the shape \(8, 0\).*one guess a column"),
-        # SciPy reads beyond a shorter one, and ends the process later.
-        (lambda: sp.linalg.eigsh(SMALL, 2, v0=np.ones(3)), r"eigsh: v0 has the shape \(3,\), A has 8 rows: give"),
-        (lambda: sp.linalg.svds(SMALL[:6], 2, v0=np.ones(8)), r"svds: v0 has the shape \(8,\), A has 6 rows"),
-        (lambda: sp.linalg.svds(SMALL[:, :6], 2, v0=np.ones(8)), r"svds: v0 has the shape \(8,\), A has 6 columns"),
+        (lambda: sp.linalg.lsqr(SMALL, np.ones(8), x0=np.ones(2)), r"lsqr: x0 .* 8 columns, got shape \(2,\)"),
+        (lambda: sp.linalg.lsmr(SMALL, np.ones(8), x0=np.ones(2)), r"lsmr: x0 .* 8 columns, got shape \(2,\)"),
+        (lambda: sp.linalg.gmres(SMALL, np.ones(8), np.ones(2)), r"gmres: x0 .* 8 columns, got shape \(2,\)"),
+        (lambda: sp.linalg.lsmr(SMALL, np.ones((8, 2))), r"b must have shape \(8,\), got shape \(8, 2\): pass one"),
+        (lambda: sp.linalg.cg(SMALL, np.ones((8, 2))), r"b must have shape \(8,\), got shape \(8, 2\): pass one"),
+        (
+            lambda: sp.linalg.aslinearoperator(SMALL) @ np.ones(3),
+            r"x .*per column of .*\(8, 8\), 8 columns, got shape \(3,\)",
+        ),
+        (
+            lambda: sp.linalg.aslinearoperator(SMALL[:5]).T @ np.ones((3, 2)),
+            r"x .*per column of .*\(8, 5\), 5 columns, got shape \(3, 2\)",
+        ),
+        (
+            lambda: sp.linalg.cg(SMALL, np.ones(8), M=sp.eye(5)),
+            r"cg: M must have the shape of A, \(8, 8\), got \(5, 5\)",
+        ),
+        (lambda: sp.linalg.eigsh(SMALL, 2, M=np.eye(5)), r"eigsh: M must have the shape of A, \(8, 8\), got \(5, 5\)"),
+        (lambda: sp.linalg.eigsh(SMALL, 2, sigma=1, OPinv=sp.eye(5)), r"eigsh: OPinv must have .*, got \(5, 5\)"),
+        (lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 1)), B=sp.eye(5)), r"lobpcg: B must have .*, got \(5, 5\)"),
+        (
+            lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 1)), Y=np.ones((5, 1))),
+            r"lobpcg: Y .* 8 rows, got shape \(5, 1\)",
+        ),
+        (lambda: sp.linalg.lobpcg(SMALL, np.ones(8)), r"lobpcg: X must have one guess per column, got shape \(8,\)"),
+        (
+            lambda: sp.linalg.lobpcg(SMALL, np.ones((8, 0))),
+            r"lobpcg: X must have one guess per column, got shape \(8, 0\)",
+        ),
+        # SciPy reads beyond the end of a short v0 and crashes later.
+        (lambda: sp.linalg.eigsh(SMALL, 2, v0=np.ones(3)), r"eigsh: v0 .* 8 rows, got shape \(3,\)"),
+        (lambda: sp.linalg.svds(SMALL[:6], 2, v0=np.ones(8)), r"svds: v0 .* 6 rows, got shape \(8,\)"),
+        (lambda: sp.linalg.svds(SMALL[:, :6], 2, v0=np.ones(8)), r"svds: v0 .* 6 columns, got shape \(8,\)"),
         (
             lambda: sp.linalg.svds(SMALL[:, :6], 2, v0=np.ones(6), solver="propack"),
-            r"svds: v0 has the shape \(6,\), A has 8 rows",
+            r"svds: v0 .* 8 rows, got shape \(6,\)",
         ),
-        (lambda: sp.linalg.power_iteration(SMALL, np.ones(3)), r"power_iteration: v0 .*\(3,\), A has 8 rows"),
+        (lambda: sp.linalg.power_iteration(SMALL, np.ones(3)), r"power_iteration: v0 .* 8 rows, got shape \(3,\)"),
     ],
-)  # fmt: skip
-def test_sizes_that_do_not_fit_are_named(call: Any, said: str) -> None:
-    with pytest.raises(errors.ShapeError, match=said):
+)
+def test_size_errors(call: Any, message: str) -> None:
+    with pytest.raises(errors.ShapeError, match=message):
         call()
 
 
@@ -416,7 +433,7 @@ def test_sizes_that_do_not_fit_are_named(call: Any, said: str) -> None:
         ("lsmr", "maxiter", -1, 0),
     ],
 )
-def test_numbers_of_rounds_are_checked(name: str, word: str, given: Any, least: int) -> None:
+def test_round_options_are_checked(name: str, word: str, given: Any, least: int) -> None:
     with pytest.raises(errors.InvalidValueError, match=f"{word}={given!r}: give an integer of at least {least}"):
         getattr(sp.linalg, name)(SMALL, np.ones(8), **{word: given})
 
@@ -438,23 +455,23 @@ def test_numbers_of_rounds_are_checked(name: str, word: str, given: Any, least: 
     ],
 )
 @pytest.mark.filterwarnings("ignore:The problem size:UserWarning")
-def test_so_many_values_are_found(name: str, kind: str, size: int, solver: str | None, most: int) -> None:
+def test_number_of_values(name: str, kind: str, size: int, solver: str | None, most: int) -> None:
     A = sp.asarray(np.diag(np.arange(1.0, size + 1)).reshape(size, size).astype(kind))
     solve, more = getattr(sp.linalg, name), {} if solver is None else {"solver": solver}
     if most:
         found = solve(A, most, **more)
         values = sorted(found[0] if name == "eigsh" else found[1])
         np.testing.assert_allclose(values, np.arange(1.0, size + 1)[-most:])
-    some = f"use 1 to {most}, or" if most else "use"
-    way = "eigh" if name == "eigsh" else "svd"
+    bounds = f"k must be from 1 to {most}" if most else "no k is valid"
+    dense = "eigh" if name == "eigsh" else "svd"
     with pytest.raises(
-        errors.InvalidValueError, match=rf"k={most + 1} of a .*: {some} sp\.linalg\.{way}, which finds all"
+        errors.InvalidValueError, match=rf"{bounds} for a .*, got {most + 1}: sp\.linalg\.{dense} finds all"
     ):
         solve(A, most + 1, **more)
 
 
 @pytest.mark.parametrize("zero", [lambda A: A, lambda A: A.to_scipy("csc"), sp.linalg.aslinearoperator])
-def test_singular_matrices_are_told(zero: Any) -> None:
+def test_singular_matrices(zero: Any) -> None:
     A = zero(sp.asarray(np.diag([1.0, 0.0, 2.0])))
     factor: Any
     for factor in (
@@ -468,13 +485,13 @@ def test_singular_matrices_are_told(zero: Any) -> None:
 
 
 @pytest.mark.parametrize("cells", [np.zeros((3, 3)), np.ones((3, 3)), np.arange(9.0).reshape(3, 3)])
-def test_singular_systems_are_not_solved(cells: Any) -> None:
+def test_spsolve_singular_systems(cells: Any) -> None:
     with pytest.raises(errors.SingularError, match=r"spsolve: A of shape \(3, 3\) is singular"):
         sp.linalg.spsolve(sp.asarray(cells), [1, 2, 3])
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "complex128", "int64"])
-def test_values_of_matrices_that_are_all_0(kind: str) -> None:
+def test_zero_matrices(kind: str) -> None:
     for shape in ((5, 5), (5, 4), (4, 5)):
         A = sp.zeros(shape, kind)
         for a in (A, A + A, A.to_scipy("csr"), A.to_numpy(), sp.linalg.aslinearoperator(A)):
@@ -492,24 +509,27 @@ def test_values_of_matrices_that_are_all_0(kind: str) -> None:
     np.testing.assert_array_equal(vectors.conj().T @ vectors, np.eye(2))
     with pytest.raises(errors.ConvergenceError, match="A is all 0, so all eigenvalues are 0"):
         sp.linalg.eigsh(square, 2, M=sp.eye(5, dtype=vectors.dtype))
-    with pytest.raises(errors.ConvergenceError, match="A or v0 may be NaN"):
+    with pytest.raises(errors.ConvergenceError, match="A or v0 may contain NaN"):
         sp.linalg.eigsh(sp.eye(5), 2, v0=np.zeros(5))
 
 
-def test_a_matrix_is_as_large_as_what_it_becomes() -> None:
+def test_direct_memory_check_uses_float_size() -> None:
     flags, b = sp.asarray(np.eye(1000, dtype=bool)), np.ones(1000)
     for A in (flags, flags.astype(np.float64)):  # 4 * (12 * 1000 + 4000) bytes
-        with sp.config(memory_limit=60_000), pytest.raises(errors.TooLargeError, match="1000 entries and its factors"):
+        with (
+            sp.config(memory_limit=60_000),
+            pytest.raises(errors.TooLargeError, match="1000 stored elements and its factors"),
+        ):
             sp.linalg.spsolve(A, b)
     np.testing.assert_array_equal(sp.linalg.spsolve(flags, b), b)
 
 
-def test_a_shift_that_is_an_eigenvalue_is_told() -> None:
-    with pytest.raises(errors.SingularError, match="sigma=2 is an eigenvalue of A: give a number near it"):
+def test_eigsh_sigma_eigenvalue() -> None:
+    with pytest.raises(errors.SingularError, match="sigma=2 is an eigenvalue of A: pass a number near it"):
         sp.linalg.eigsh(sp.asarray(np.diag(np.arange(8.0))), 2, sigma=2)
 
 
-def test_operators_are_taken_for_their_tensors(stored: sp.Tensor) -> None:
+def test_functions_accept_operators(stored: sp.Tensor) -> None:
     operator, b = sp.linalg.aslinearoperator(stored), np.ones(40)
     np.testing.assert_array_equal(sp.linalg.spsolve(operator, b), sp.linalg.spsolve(stored, b))
     np.testing.assert_array_equal(sp.linalg.splu(operator).solve(b), sp.linalg.splu(stored).solve(b))
@@ -518,7 +538,7 @@ def test_operators_are_taken_for_their_tensors(stored: sp.Tensor) -> None:
     np.testing.assert_allclose(sp.linalg.power_iteration(operator)[0], sp.linalg.power_iteration(stored)[0])
     np.testing.assert_allclose(sp.linalg.norm(operator), sp.linalg.norm(stored))
     other: Any = scipy_linalg.aslinearoperator(matrix(40))
-    with pytest.raises(errors.UnsupportedError, match=r"spsolve takes a matrix, and .* only multiplies: .*gmres"):
+    with pytest.raises(errors.UnsupportedError, match=r"spsolve requires a matrix, got .* only multiplies: .*gmres"):
         sp.linalg.spsolve(other, b)
 
 
@@ -538,7 +558,7 @@ def test_operators_are_pinned(persist: bool | None, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "complex64", "complex128", "int64"])
 @pytest.mark.parametrize("other", ["float32", "complex64", "int64"])
-def test_exponentials_keep_the_type(kind: str, other: str) -> None:
+def test_expm_multiply_dtype(kind: str, other: str) -> None:
     cells, b = np.diag([1, 2, 3]).astype(kind), np.ones(3, other)
     given: dict[str, Any]
     for given in ({}, {"start": 0, "stop": 1, "num": 3}):
@@ -548,21 +568,21 @@ def test_exponentials_keep_the_type(kind: str, other: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_exponentials_without_cells() -> None:
+def test_expm_multiply_empty() -> None:
     nothing = sp.zeros((0, 0), np.float32)
     assert sp.linalg.expm_multiply(nothing, np.ones(0, np.float32)).dtype == np.float32
     assert sp.linalg.expm_multiply(nothing, np.ones((0, 2))).shape == (0, 2)
     assert sp.linalg.expm_multiply(nothing, np.ones((0, 2)), start=0, stop=1, num=3).shape == (3, 0, 2)
     assert sp.linalg.expm_multiply(nothing, np.ones(0), start=0, stop=1).shape == (50, 0)
-    with pytest.raises(errors.ShapeError, match=r"B has the shape \(1,\), A has 0 rows"):
+    with pytest.raises(errors.ShapeError, match=r"B .* 0 rows, got shape \(1,\)"):
         sp.linalg.expm_multiply(nothing, np.ones(1))
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "options", "said"),
+    ("name", "given", "options", "message"),
     [
-        ("cg", np.ones(4), {"rtol": "x"}, "cg: .*SciPy was given rtol='x'"),
-        ("gmres", np.ones(4), {"callback": 5}, "callback=5: give a function"),
+        ("cg", np.ones(4), {"rtol": "x"}, "cg: .*passed to SciPy: rtol='x'"),
+        ("gmres", np.ones(4), {"callback": 5}, "callback must be callable, got 5"),
         ("lsqr", np.ones(4), {"damp": "x"}, "damp='x': give a finite number"),
         ("eigsh", 1, {"which": "XX"}, "eigsh: which must be one of .*which='XX'"),
         ("eigsh", 1, {"ncv": 1}, "eigsh: ncv must be"),
@@ -571,26 +591,28 @@ def test_exponentials_without_cells() -> None:
         ("spsolve", np.ones(4), {"permc_spec": "foo"}, "spsolve: .*permc_spec='foo'"),
     ],
 )
-def test_options_that_scipy_does_not_take_are_named(name: str, given: Any, options: Any, said: str) -> None:
-    with pytest.raises(errors.InvalidValueError, match=said):
+def test_invalid_option_values(name: str, given: Any, options: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidValueError, match=message):
         getattr(sp.linalg, name)(sp.asarray(np.eye(4)), given, **options)
 
 
-def test_what_is_read_from_the_matrix_is_no_option_given() -> None:
-    with pytest.raises(errors.InvalidValueError, match=r"expm_multiply: .*: SciPy was given start=0, stop=1, num='x'$"):
+def test_errors_omit_internal_options() -> None:
+    with pytest.raises(
+        errors.InvalidValueError, match=r"expm_multiply: .* \(passed to SciPy: start=0, stop=1, num='x'\)$"
+    ):
         sp.linalg.expm_multiply(sp.eye(3), np.ones(3), start=0, stop=1, num="x")
 
 
-def test_options_of_factors() -> None:
+def test_factorization_options() -> None:
     A = sp.asarray(np.eye(4))
     with pytest.raises(errors.InvalidValueError, match=r"splu: .*permc_spec='foo'"):
         sp.linalg.splu(A, permc_spec="foo")
     for name in ("splu", "spilu"):
-        with pytest.raises(TypeError, match=f"{name}\\(\\) has no argument 'bad'"):
+        with pytest.raises(TypeError, match=f"{name}\\(\\) got an unexpected keyword argument 'bad'"):
             getattr(sp.linalg, name)(A, bad=1)
 
 
-def test_what_a_callback_raises_is_its_own() -> None:
+def test_callback_errors_pass_through() -> None:
     def refuse(x: Any) -> None:
         raise ValueError("enough")
 
@@ -598,43 +620,43 @@ def test_what_a_callback_raises_is_its_own() -> None:
         sp.linalg.cg(sp.asarray(np.eye(4)), np.ones(4), callback=refuse)
 
 
-def test_entries_that_are_no_numbers_are_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nan_convergence_errors(capfd: pytest.CaptureFixture[str]) -> None:
     N = sp.from_coords([[0], [1]], [np.nan], shape=(4, 4))
-    with pytest.raises(errors.ConvergenceError, match="eigsh: entries of A or v0 may be NaN"):
+    with pytest.raises(errors.ConvergenceError, match=r"eigsh: .*A or v0 may contain NaN"):
         sp.linalg.eigsh(N, 1)
-    with pytest.raises(errors.ConvergenceError, match="entries that are NaN"):
+    with pytest.raises(errors.ConvergenceError, match="remove its NaN"):
         sp.linalg.power_iteration(sp.from_coords([[0, 1], [1, 0]], [np.nan, 1], shape=(2, 2)))
 
 
-def test_dense_right_hand_sides_and_norms_are_checked() -> None:
+def test_dense_solve_and_norm_errors() -> None:
     A = sp.asarray(np.eye(4))
     for b in (np.ones(3), np.ones((3, 2)), np.float64(1)):
-        with pytest.raises(errors.ShapeError, match=r"solve: x2 has the shape .*, x1 \(4, 4\)"):
+        with pytest.raises(errors.ShapeError, match=r"solve: x2 must have 4 rows, one per row of x1 of shape \(4, 4\)"):
             sp.linalg.solve(A, b)
     assert sp.linalg.solve(A, np.ones((4, 2))).shape == (4, 2)
     assert sp.linalg.solve(A, np.ones((3, 4, 2))).shape == (3, 4, 2)
     wanted: Any
     for wanted in (3, "foo"):
         for norm in (sp.linalg.norm, sp.linalg.matrix_norm):
-            with pytest.raises(errors.UnsupportedError, match=r"of a matrix is not known: use .*nuc"):
+            with pytest.raises(errors.UnsupportedError, match=r"norm: ord of a matrix must be .*nuc"):
                 norm(A, ord=wanted)
-    with pytest.raises(errors.UnsupportedError, match=r"which sp.linalg.norm finds"):
+    with pytest.raises(errors.UnsupportedError, match=r"use sp.linalg.norm"):
         np.linalg.norm(A, 2)
     assert sp.linalg.norm(A, 2) == 1
 
 
-def test_half_floats_and_what_is_no_number_are_told() -> None:
+def test_half_floats_and_nan() -> None:
     half = sp.asarray(np.array([[4, 1], [1, 3]], np.float16))
     np.testing.assert_allclose(sp.linalg.spsolve(half, [1.0, 2.0]), np.linalg.solve([[4, 1], [1, 3]], [1.0, 2.0]))
     np.testing.assert_allclose(sp.linalg.eigsh(half, 1, sigma=0.1)[0], np.linalg.eigvalsh([[4, 1], [1, 3]])[:1])
     for sigma in (np.nan, "x"):
         with pytest.raises(errors.InvalidValueError, match=r"sigma=.*: give a finite number"):
             sp.linalg.eigsh(half, 1, sigma=sigma)
-    with pytest.raises(errors.SingularError, match="entries of A are NaN or infinite"):
+    with pytest.raises(errors.SingularError, match="A must be finite"):
         sp.linalg.spsolve(sp.asarray([[np.nan, 1], [1, 3]]), [1.0, 2.0])
 
 
-def test_guesses_of_lobpcg_stay_as_they_are() -> None:
+def test_lobpcg_keeps_guesses() -> None:
     A = sp.asarray(np.diag(np.arange(1.0, 21.0)))
     guesses = np.random.default_rng(0).standard_normal((20, 2))
     before = guesses.copy()
@@ -642,7 +664,7 @@ def test_guesses_of_lobpcg_stay_as_they_are() -> None:
     np.testing.assert_array_equal(guesses, before)
 
 
-def test_norms_that_there_are_none_of() -> None:
+def test_undefined_norms() -> None:
     with pytest.raises(errors.UnsupportedError, match="matrix_norm: array type float16"):
         sp.linalg.norm(sp.asarray(np.eye(2, dtype=np.float16)), "nuc")
     none: Any
@@ -655,7 +677,7 @@ def test_norms_that_there_are_none_of() -> None:
     assert sp.linalg.norm(sp.zeros((0, 3)), -np.inf, axis=1).shape == (0,)
 
 
-def test_who_counts_the_products_of_an_operator_still_does_after_a_solver() -> None:
+def test_on_product_is_restored() -> None:
     counted: list[int] = []
     operator = sp.linalg.aslinearoperator(sp.asarray(np.diag([1.0, 2.0, 3.0])))
     operator.on_product = counted.append
