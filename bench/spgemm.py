@@ -15,7 +15,7 @@ from harness import DATA, Row, alternate, fresh, in_process
 from scipy import sparse
 
 import sparrow as sp
-from sparrow.sorting import Spool
+from sparrow.sorting import SpillFile
 
 os.environ |= {
     "KMP_BLOCKTIME": "0",
@@ -226,21 +226,21 @@ def draw(folder: Path, found: list[tuple[int, float, int]]) -> None:
 
 def grown(products: int) -> tuple[int, float, int]:
     """Return the products of a stored matrix of ten entries a row with itself, CPU seconds, and the bytes spilled."""
-    height, spilled, write = products // 100, [0], Spool.write
+    height, spilled, write = products // 100, [0], SpillFile.write
     path, result = fresh(DATA / "growth.sparrow"), DATA / "growth-result.sparrow"
     A = sp.random((height, height), nnz=10 * height, seed=9).save(path)
 
-    def counted(self: Spool, segment: Any, start: int, array: Any) -> None:
+    def counted(self: SpillFile, segment: Any, start: int, array: Any) -> None:
         spilled[0] += array.nbytes
         write(self, segment, start, array)
 
     with sp.config(memory_limit="300MB"):
         sp.matmul(A[:100], A).nnz  # noqa: B018 - loops are compiled
-        Spool.write = counted  # type: ignore[method-assign]
+        SpillFile.write = counted  # type: ignore[method-assign]
         start = time.process_time()
         (A @ A).save(fresh(result))
         took = time.process_time() - start
-        Spool.write = write  # type: ignore[method-assign]
+        SpillFile.write = write  # type: ignore[method-assign]
     fresh(path)
     fresh(result)
     return products, took, spilled[0]

@@ -82,7 +82,7 @@ def als(
     from sparrow.models import ALS, evaluation
     from sparrow.models.files import check_absent
 
-    warmup.announce()
+    warmup.warn_compiling()
     weights = {
         "regularization": _numbers("--regularization", regularization),
         "unobserved_weight": _numbers("--unobserved-weight", unobserved_weight),

@@ -146,9 +146,9 @@ def sizes_of(dims: Iterable[str], shape: Iterable[int]) -> str:
 
 def interruptible(work: Callable[[], T]) -> T:
     """Return what ``work`` returns, run on a thread: Ctrl-C comes through while DuckDB is too busy to notice."""
-    from sparrow.runtime.thread_pool import Apart
+    from sparrow.runtime.thread_pool import DetachedTask
 
-    query = Apart(work, QUERY_THREAD)
+    query = DetachedTask(work, QUERY_THREAD)
     query.start()
     while not query.done:
         query.wait(60)

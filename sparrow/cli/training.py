@@ -72,7 +72,7 @@ def train(
     from sparrow.kernels.jit import warmup
     from sparrow.models.files import check_absent
 
-    warmup.announce()
+    warmup.warn_compiling()
     if out is not None and not overwrite:
         check_absent(out, "choose another folder, or say --overwrite")
     settings: dict[str, Any] = {

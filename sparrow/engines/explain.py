@@ -32,8 +32,8 @@ from sparrow.plan import (
     scans_of,
 )
 from sparrow.plan.estimates import estimate_product
-from sparrow.relations.csr import Persisted
-from sparrow.runtime.progress import quantity
+from sparrow.relations.csr import CSRRelation
+from sparrow.runtime.progress import format_quantity
 
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
@@ -180,7 +180,7 @@ def _letter(number: int) -> str:
 
 def _head(scan: Scan) -> str:
     source = scan.source
-    where = "in memory, by rows" if isinstance(source, Persisted) else "in memory"
+    where = "in memory, by rows" if isinstance(source, CSRRelation) else "in memory"
     if isinstance(source, Node):
         where = "computed"
     elif source.version is not None:
@@ -196,7 +196,7 @@ def _scan(scan: Scan, engine: str, order: tuple[int, ...], sort: str) -> list[st
     if stats.files:
         lines.append(f"  files       {_of(stats.files_read, stats.files)}")
         lines.append(f"  row groups  {_of(stats.row_groups_read, stats.row_groups)}")
-    lines.append(f"  rows        {_of(stats.rows, relation.nnz)}, {quantity(stats.nbytes, 'bytes')}")
+    lines.append(f"  rows        {_of(stats.rows, relation.nnz)}, {format_quantity(stats.nbytes, 'bytes')}")
     return lines
 
 

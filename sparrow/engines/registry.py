@@ -14,7 +14,7 @@ from sparrow.engines.cupy import CuPy
 from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.stream import Stream
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Accumulate, DenseContraction, Map, MatMulDense, Reduce, Root, Scan
 from sparrow.runtime import settings
 

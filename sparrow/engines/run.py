@@ -14,7 +14,7 @@ from sparrow.engines.registry import STREAM, Engine, engine_for
 from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.operator import ReadRange, open_cursors, partition_bounds
 from sparrow.engines.tracing import explained, is_tracing, trace
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Accumulate, Dense, DenseContraction, Map, MatMulDense, Node, Reduce, Root, Scan
 from sparrow.relations.base import Relation
 from sparrow.runtime import settings

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sparrow.engines.explain import format_indices, format_schema, render_plan
 from sparrow.engines.stream.product.chain import Done, done
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import MatMulDense, Node, Root, Scan, nodes_below, scans_of
 from sparrow.relations.base import Chunk, Relation
-from sparrow.runtime.progress import quantity
+from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.validation import check_flag
 from sparrow.storage import Traffic, count_traffic
 
@@ -122,7 +122,7 @@ class _Watch(_Unwatched):
             seconds = time.perf_counter() - self._start
             result = f"{self._count or 0} entries" if self._count is not None else self._result or "0 entries"
             counts = self._counts
-            decoded = f"{counts.rows} rows, {quantity(counts.nbytes, 'bytes')} decoded in {counts.chunks} chunks"
+            decoded = f"{counts.rows} rows, {format_quantity(counts.nbytes, 'bytes')} decoded in {counts.chunks} chunks"
             plain = all(scan.step is None for scan in scans_of(self._node) or (self._node,) if isinstance(scan, Scan))
             if not counts.watched:
                 lines.append(f"analyzed: {result}, {1000 * seconds:.1f} ms")
@@ -132,7 +132,7 @@ class _Watch(_Unwatched):
                 lines.append(f"analyzed: {result}, {1000 * seconds:.1f} ms, from {decoded}")
             lines += map(_step_told, self._plans.done[self._before :])
             if self._fetched.requests:
-                fetched = quantity(self._fetched.nbytes, "bytes")
+                fetched = format_quantity(self._fetched.nbytes, "bytes")
                 lines.append(f"fetched: {fetched} in {self._fetched.requests} requests, the log aside")
         self._plans.append("\n".join(lines))
 
@@ -193,7 +193,7 @@ class _Counts:
 
 def _counted(scan: Scan, counts: _Counts) -> Scan:
     """Return the scan of a plan whose relations count what is read of them."""
-    from sparrow.relations.csr import Persisted
+    from sparrow.relations.csr import CSRRelation
 
     known: dict[Hashable, Any] = {}
 
@@ -201,7 +201,7 @@ def _counted(scan: Scan, counts: _Counts) -> Scan:
         source = below.source
         if isinstance(source, Node):
             return Scan(known[source], below.view, below.schema)
-        if isinstance(source, Persisted):  # whose rows are not read chunk by chunk
+        if isinstance(source, CSRRelation):  # whose rows are not read chunk by chunk
             return below
         if source.token not in known:
             known[source.token] = _Counting(source, counts)

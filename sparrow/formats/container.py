@@ -15,7 +15,7 @@ from sparrow.core.storage_types import check_stype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.conversion import from_coordinates, from_object
 from sparrow.interop.interchange import check_dense, dense_array, implicit_dense_array
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 
 if TYPE_CHECKING:
     import scipy.sparse

@@ -11,7 +11,7 @@ from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import IndexingError, InvalidValueError, ShapeError
 from sparrow.formats.container import Container, readonly
 from sparrow.interop.conversion import from_coordinates
-from sparrow.kernels.entries import Block, is_sorted
+from sparrow.kernels.coo import Block, is_sorted
 
 __all__ = ["COO"]
 

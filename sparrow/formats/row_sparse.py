@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats.container import Container, as_index, as_values, readonly
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.runtime import memory
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.inspection import check_device
 from sparrow.functions.views import as_tensor, broadcast_to, moveaxis
 from sparrow.interop.conversion import check_fill
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
@@ -70,7 +70,7 @@ def zeros(
     check_device(device)
     sizes = check_shape(shape)
     schema = Schema(sizes, normalize_dims(dims), _or_float(dtype), stype=check_stype(stype, len(sizes)))
-    return in_memory(schema, concatenate([], schema.ndim, schema.dtype))
+    return in_memory(schema, concat_blocks([], schema.ndim, schema.dtype))
 
 
 def empty(
@@ -188,7 +188,7 @@ def full(
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")
     kind = check_dtype(given.dtype if dtype is None else dtype)
     schema = Schema(check_shape(shape), normalize_dims(dims), kind, check_fill(fill_value, kind))
-    return in_memory(schema, concatenate([], schema.ndim, kind))
+    return in_memory(schema, concat_blocks([], schema.ndim, kind))
 
 
 def zeros_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
@@ -322,7 +322,7 @@ def full_like(tensor: Any, fill_value: Any, dtype: DTypeLike | None = None, *, d
     like = full(tensor.shape, fill_value, tensor.dtype if dtype is None else dtype, tensor.dims, device=device)
     schema = like.__sparrow_scan__().schema
     stype = "dense" if tensor.stype in COMPRESSED and not schema.has_zero_fill else tensor.stype
-    return in_memory(replace(schema, stype=stype), concatenate([], schema.ndim, schema.dtype))
+    return in_memory(replace(schema, stype=stype), concat_blocks([], schema.ndim, schema.dtype))
 
 
 def eye(
@@ -374,7 +374,7 @@ def eye(
     count = max(min(height - row, width - column), 0)
     memory.check(count * schema.element_bytes(), f"the {count} entries of the diagonal")
     if not count:
-        return in_memory(schema, concatenate([], 2, schema.dtype))
+        return in_memory(schema, concat_blocks([], 2, schema.dtype))
     coords = tuple(
         np.arange(at, at + count, dtype=schema.coordinate_dtype(dim)) for dim, at in enumerate((row, column))
     )

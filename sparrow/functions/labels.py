@@ -8,7 +8,7 @@ from typing import Any
 from sparrow.errors import InvalidValueError, LabelError
 from sparrow.functions.generation import in_memory
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.entries import concatenate
+from sparrow.kernels.coo import concat_blocks
 from sparrow.plan import Cast, Join, Labels, Scan, align_by_name, axis_labels, fit_to_target, make_map
 from sparrow.runtime.settings import JOINS
 from sparrow.tensor import Tensor
@@ -94,7 +94,7 @@ def at_labels(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> 
     if wanted.same(names[0]):
         return given
     schema = replace(scan.schema, shape=(wanted.length, *scan.schema.shape[1:]))
-    target = in_memory(schema, concatenate([], schema.ndim, schema.dtype), {0: wanted.array()})
+    target = in_memory(schema, concat_blocks([], schema.ndim, schema.dtype), {0: wanted.array()})
     placed, more = fit_to_target(scan, target.__sparrow_scan__())
     if more and what:
         raise LabelError(

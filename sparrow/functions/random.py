@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow.core.schema import Schema, as_integer, check_dtype, check_shape, normalize_dims
 from sparrow.errors import InvalidValueError
 from sparrow.functions.generation import in_memory
-from sparrow.kernels.entries import Block, canonical, concatenate
+from sparrow.kernels.coo import Block, canonicalize, concat_blocks
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
@@ -119,8 +119,8 @@ def _anywhere(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> t
     while found.count < count:
         missing = count - found.count
         drawn = Block(tuple(rng.integers(0, n, missing) for n in shape), np.zeros(missing, bool))
-        both = concatenate([found, drawn], len(shape), found.values.dtype)
-        found = canonical(both, shape, None, "first", keep_fill=True)
+        both = concat_blocks([found, drawn], len(shape), found.values.dtype)
+        found = canonicalize(both, shape, None, "first", keep_fill=True)
     return found.coords
 
 

@@ -14,8 +14,8 @@ from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.elementwise import factor
 from sparrow.functions.labels import meet
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.entries import Block, accumulator, pick
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.coo import Block, accumulator_dtype, filter_block
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory, progress, settings
@@ -89,7 +89,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
         sums = _sampled(Block(block.coords, np.ones(block.count, product)), left, right, product)
         with np.errstate(all="ignore"):
             values = np.multiply(block.values, sums, dtype=dtype)
-    found = pick(Block(block.coords, values), values != 0)
+    found = filter_block(Block(block.coords, values), values != 0)
     kind = resolve_stype(
         "multiply", [pattern.stype, "dense"], infer_function("multiply", [pattern.stype, "dense"], True)
     )
@@ -99,7 +99,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
 
 def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return entries times the product of two arrays at their cells, some at a time on each thread."""
-    summed, right = accumulator(dtype), right.T
+    summed, right = accumulator_dtype(dtype), right.T
     copied = sum(each.size for each in (left, right) if each.dtype != summed or not each.flags.c_contiguous)
     room = block.count * max(dtype.itemsize, summed.itemsize) + copied * summed.itemsize
     memory.check(room, "the values of sddmm and copies of its arrays", "take a part of S")
@@ -113,8 +113,8 @@ def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dt
             from sparrow.kernels.matmul import sampled
 
             multiply: Any = sampled.at_cells
-            arrays = (*map(readonly, (*block.coords, given)),)
-            factors = readonly(rows), readonly(columns)
+            arrays = (*map(as_readonly, (*block.coords, given)),)
+            factors = as_readonly(rows), as_readonly(columns)
 
             def multiplied(start: int) -> int:
                 part = slice(start, start + _AT_ONCE)

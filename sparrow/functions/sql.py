@@ -126,7 +126,7 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     named: dict[str, _Named] = {}
 
     def define(name: str, thing: Any) -> None:
-        with duckdb_connection.interrupts():
+        with duckdb_connection.translate_interrupts():
             made = _define(con, name, thing, len(named), waits)
         if made is not None:
             named[name] = made
@@ -139,12 +139,12 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     defined: set[str] = set()
     while True:
         try:
-            with duckdb_connection.interrupts():
+            with duckdb_connection.translate_interrupts():
                 found = con.sql(query)
                 if named and waits and _name_what_is_used(con, query, named.values()):
                     found = con.sql(query)
             if found is not None:  # what is no query has no relation
-                found = duckdb_connection.answer(found, con)
+                found = duckdb_connection.interruptible_relation(found, con)
             return found
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)

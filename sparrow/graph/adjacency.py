@@ -21,15 +21,15 @@ from sparrow.functions.elementwise import isnan, logical_not, logical_or, not_eq
 from sparrow.functions.generation import in_memory
 from sparrow.functions.searching import where
 from sparrow.graph.tuning import tuning
-from sparrow.kernels.entries import Block
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.coo import Block
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.plan import Scan
 from sparrow.plan.estimates import max_nnz
-from sparrow.relations.csr import rows_of
+from sparrow.relations.csr import csr_rows
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.runtime.validation import check_flag
-from sparrow.sorting import Rows, Segment, Spool
+from sparrow.sorting import Rows, Segment, SpillFile
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -64,7 +64,7 @@ class NeighborLists:
     @property
     def arrays(self) -> Any:
         """``nodes``, ``starts``, ``stops`` and ``cols`` as the arguments of a kernel."""
-        return readonly(self.nodes), readonly(self.starts), readonly(self.stops), readonly(self.cols)
+        return as_readonly(self.nodes), as_readonly(self.starts), as_readonly(self.stops), as_readonly(self.cols)
 
 
 class Adjacency:
@@ -101,7 +101,7 @@ class Adjacency:
         self.size = A.shape[0]
         self._weighted = weighted
         self._csr: CSRArrays | None = None
-        self._spills: tuple[Spool, ...] = ()
+        self._spills: tuple[SpillFile, ...] = ()
         self._tensor = A
         self._reservation = memory.Reservation("adjacency lists in memory", "")
         bound = _edge_bound(A)
@@ -111,7 +111,7 @@ class Adjacency:
             self._reservation.hold(sum(array.nbytes for array in self._csr))
         else:
             self._reservation.grow(8 * (self.size + 1))
-            self._spills = (Spool(), Spool())[: 1 + weighted]
+            self._spills = (SpillFile(), SpillFile())[: 1 + weighted]
             try:
                 scan = A.__sparrow_scan__()
                 self._indptr = self._spill(_undirected_blocks(scan) if undirected else engines.iter_sorted_blocks(scan))
@@ -136,7 +136,7 @@ class Adjacency:
         if self._csr is None:
             return None
         indptr, cols, weights = self._csr
-        return readonly(indptr), readonly(cols), readonly(weights)
+        return as_readonly(indptr), as_readonly(cols), as_readonly(weights)
 
     def to_tensor(self) -> Tensor:
         """Return a graph in memory as a boolean tensor with its names and labels."""
@@ -223,14 +223,14 @@ class Adjacency:
 
     def _spill(self, blocks: Iterator[Block]) -> NDArray[np.int64]:
         """Write the edges of sorted blocks to disk and return ``indptr``."""
-        from sparrow.kernels.rows import pointers
+        from sparrow.kernels.rows import indptr_from_sorted
 
         indptr = np.zeros(self.size + 1, np.int64)
         for block in blocks:
             if not block.count:
                 continue
             first, last = int(block.coords[0][0]), int(block.coords[0][-1]) + 1
-            indptr[first + 1 : last + 1] += np.diff(pointers(block.coords[0], first, last))
+            indptr[first + 1 : last + 1] += np.diff(indptr_from_sorted(block.coords[0], first, last))
             self._spills[0].append(block.coords[1].astype(np.int32, copy=False))
             if self._weighted:
                 self._spills[1].append(block.values.astype(np.float64))
@@ -238,10 +238,10 @@ class Adjacency:
         return np.cumsum(indptr, out=indptr)
 
     def _collect(self, bound: int) -> CSRArrays:
-        from sparrow.kernels.rows import pointers
+        from sparrow.kernels.rows import indptr_from_sorted
 
         scan = self._tensor.__sparrow_scan__()
-        persisted = rows_of(scan.relation, scan.view) if scan.step is None else None
+        persisted = csr_rows(scan.relation, scan.view) if scan.step is None else None
         if persisted is not None:  # nothing is copied
             weights = persisted.values.astype(np.float64, copy=False) if self._weighted else _NO_WEIGHTS
             return persisted.indptr - persisted.indptr[0], persisted.indices.astype(np.int32, copy=False), weights
@@ -252,7 +252,7 @@ class Adjacency:
                 continue
             rows = block.coords[0]
             first, last = int(rows[0]), int(rows[-1]) + 1
-            counts[first + 1 : last + 1] += np.diff(pointers(rows, first, last))
+            counts[first + 1 : last + 1] += np.diff(indptr_from_sorted(rows, first, last))
             part = slice(at, at + block.count)
             cols[part] = block.coords[1]
             if self._weighted:
@@ -265,11 +265,11 @@ class Adjacency:
         from sparrow.kernels.graph import traversal
 
         pointers, heads, _ = self._collect(bound)
-        indptr, cols = readonly(pointers), readonly(heads)
+        indptr, cols = as_readonly(pointers), as_readonly(heads)
         reverse_indptr, reverse_cols = np.zeros(self.size + 2, np.int64), np.empty_like(cols)
-        traversal.turn(indptr, cols, reverse_indptr, reverse_cols)
+        traversal.transpose_edges(indptr, cols, reverse_indptr, reverse_cols)
         starts, both = np.empty_like(indptr), np.empty(2 * len(cols), np.int32)
-        traversal.both_ways(indptr, cols, readonly(reverse_indptr), readonly(reverse_cols), starts, both)
+        traversal.symmetrize(indptr, cols, as_readonly(reverse_indptr), as_readonly(reverse_cols), starts, both)
         both.resize(starts[-1], refcheck=False)
         return starts, both, _NO_WEIGHTS
 
@@ -305,7 +305,7 @@ def sort_by_degree(degrees: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np
 
     begin = np.zeros(int(degrees.max(initial=0)) + 2, np.int64)
     order, rank = np.empty(len(degrees), np.int32), np.empty(len(degrees), np.int32)
-    traversal.by_degree(degrees, begin, order, rank)
+    traversal.bucket_by_degree(degrees, begin, order, rank)
     return begin, order, rank
 
 

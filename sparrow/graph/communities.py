@@ -64,7 +64,7 @@ def kcore(A: Tensor) -> Tensor:
             begin, order, place = sort_by_degree(core)
             state = np.zeros(1, np.int64)
             while state[0] < len(core):
-                advance(traversal.peel(indptr, cols, core, begin, order, place, state, tuning().edges_per_call))
+                advance(traversal.peel_cores(indptr, cols, core, begin, order, place, state, tuning().edges_per_call))
             return per_node(A, core.astype(np.int64))
         tally = np.zeros(int(core.max(initial=0)) + 1, np.int64)
         active = core > 0
@@ -109,7 +109,7 @@ def label_propagation(A: Tensor, *, max_iter: int = 100, seed: int = 0) -> Tenso
     """
     from sparrow.kernels.graph import traversal
 
-    vote: Any = traversal.vote
+    vote: Any = traversal.propagate_labels
     A = check_graph(A)
     check_integer("max_iter", max_iter, 0)
     check_seed(seed)

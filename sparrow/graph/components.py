@@ -48,7 +48,7 @@ def connected_components(A: Tensor) -> Tensor:
     """
     from sparrow.kernels.graph import traversal
 
-    unite: Any = traversal.unite
+    unite: Any = traversal.union_neighbors
     A = check_graph(A)
     with reserve_per_node(A, 8, "connected components"):
         parent = np.arange(A.shape[0])
@@ -57,7 +57,7 @@ def connected_components(A: Tensor) -> Tensor:
                 lists = to_neighbor_lists(block)
                 unite(*lists.arrays, parent)
                 advance(lists.count)
-        traversal.flatten(parent)
+        traversal.number_components(parent)
         return per_node(A, parent, -1)
 
 
@@ -125,7 +125,9 @@ def _search_in_memory(adjacency: Adjacency, advance: Callable[[int], None]) -> N
     at, first = np.empty(n, np.int64), np.empty(n, np.bool_)
     state = np.array([0, 0, 0, 1, n])
     while state[0] < n:
-        advance(traversal.strong(indptr, cols, rank, path, at, first, waiting, state, tuning().edges_per_call))
+        advance(
+            traversal.strong_components(indptr, cols, rank, path, at, first, waiting, state, tuning().edges_per_call)
+        )
     rank -= 1
     return rank
 
@@ -143,7 +145,7 @@ def _contract(
     """
     from sparrow.kernels.graph import traversal
 
-    gather: Any = traversal.gather
+    gather: Any = traversal.gather_edges
     has_out, has_in = np.zeros_like(alive), np.zeros_like(alive)
     keys = np.empty(capacity, np.int64)
     filled = dropped = 0
@@ -220,7 +222,7 @@ def _color(
     """Find components by forward coloring and backward search."""
     from sparrow.kernels.graph import traversal
 
-    color: Any = traversal.colour
+    color: Any = traversal.propagate_colors
     reach: Any = traversal.reach
     colors = np.arange(len(alive))
     active = alive.copy()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sparrow.graph.adjacency import Adjacency, NeighborLists, sort_by_degree
 from sparrow.graph.nodes import check_graph, per_node, reserve_per_node, shared
 from sparrow.graph.tuning import tuning
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor
@@ -94,7 +94,7 @@ def _count_triangles(A: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _count_closed(adjacency: Adjacency, degrees: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count triangles over edges oriented toward the node of higher degree."""
     n, total, threads = adjacency.size, int(degrees.sum()), settings.current().threads
-    rank = readonly(sort_by_degree(degrees.astype(np.int32))[2])
+    rank = as_readonly(sort_by_degree(degrees.astype(np.int32))[2])
     # A node with k outgoing edges has k neighbors of degree k or more, so no list is longer than sqrt(total).
     capacity = min(total // 2, max(memory.share(tuning().triangle_share) // 4, math.isqrt(total)))
     lanes = [(np.full(n, -1, np.int32), np.zeros(n, np.int64)) for _ in range(threads)]
@@ -103,7 +103,7 @@ def _count_closed(adjacency: Adjacency, degrees: NDArray[np.int64]) -> NDArray[n
         up = np.empty(capacity, np.int32)
         while low < n:
             indptr = _load_oriented(adjacency, rank, low, up)
-            oriented = rank, low, readonly(indptr), readonly(up)
+            oriented = rank, low, as_readonly(indptr), as_readonly(up)
             for lists in adjacency.neighbor_lists():
                 _count_block(lists, oriented, lanes, advance)
             low += len(indptr) - 1
@@ -141,7 +141,7 @@ def _load_oriented(adjacency: Adjacency, rank: NDArray[np.int32], low: int, up: 
     """Write the neighbors of higher rank of nodes from ``low`` on; return offsets."""
     from sparrow.kernels.graph import traversal
 
-    gather: Any = traversal.upward
+    gather: Any = traversal.orient_by_rank
     lengths = np.zeros(adjacency.size - low + 1, np.int64)
     active = np.ones(adjacency.size, np.bool_)
     active[:low] = False

@@ -15,7 +15,7 @@ from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.functions.generation import in_memory
 from sparrow.functions.labels import apart
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor

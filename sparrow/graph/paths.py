@@ -12,7 +12,7 @@ from sparrow.errors import InvalidValueError
 from sparrow.graph.adjacency import Adjacency
 from sparrow.graph.nodes import check_graph, node_positions, per_node, reserve_per_node, shared
 from sparrow.graph.tuning import tuning
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.runtime import events, memory, progress
 from sparrow.runtime.validation import check_flag, check_integer, check_seed
 from sparrow.tensor import Tensor
@@ -128,7 +128,7 @@ class _NegativeCycles:
         """Raise ``InvalidValueError`` if this check and the last one found a cycle."""
         from sparrow.kernels.graph import traversal
 
-        found = bool(traversal.circular(self.predecessors, distance, self._last, self._marks))
+        found = bool(traversal.has_negative_cycle(self.predecessors, distance, self._last, self._marks))
         if found and self._found:
             raise InvalidValueError("shortest_paths: graph has a negative cycle, so lengths are unbounded")
         self._found = found
@@ -147,7 +147,7 @@ def _breadth_first(adjacency: Adjacency, at: NDArray[np.int64], limit: float) ->
     state = np.array([0, len(at)])
     with progress.bar("breadth-first search", None, "edges") as advance:
         while state[0] < state[1]:
-            advance(traversal.search(indptr, cols, queue, float(limit), distance, state, tuning().edges_per_call))
+            advance(traversal.bfs_levels(indptr, cols, queue, float(limit), distance, state, tuning().edges_per_call))
     return distance
 
 
@@ -182,7 +182,7 @@ def _delta_stepping(adjacency: Adjacency, at: NDArray[np.int64], cycles: _Negati
                 cycles.check(distance)
             events.emit("graph.relax")
             advance(
-                traversal.nearer(
+                traversal.near_far_paths(
                     indptr, cols, weights, width, distance, predecessors, near, later, waits, bound, state, max_edges
                 )
             )
@@ -207,7 +207,7 @@ def _relax_until_stable(
                 cycles.check(distance)
             for lists in adjacency.frontier_lists(active):
                 events.emit("graph.relax")
-                relax(*lists.arrays, readonly(lists.weights), limit, distance, predecessors, active)
+                relax(*lists.arrays, as_readonly(lists.weights), limit, distance, predecessors, active)
                 advance(lists.count)
             rounds += 1
     return distance

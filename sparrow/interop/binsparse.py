@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sparrow.core.schema import Schema, check_shape
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.interchange import Coordinates, row_pointers
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 
 __all__ = ["arrays_of", "descriptor_of", "format_of", "from_binsparse"]
 

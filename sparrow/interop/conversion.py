@@ -34,7 +34,7 @@ from sparrow.errors import (
 from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
 from sparrow.interop.tuning import tuning
-from sparrow.kernels.entries import Block, canonical, check_duplicates
+from sparrow.kernels.coo import Block, canonicalize, check_duplicates
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
 
@@ -98,7 +98,7 @@ def from_coordinates(
     names = check_dims(normalize_dims(dims) or None, len(sizes))
     schema = unchecked_schema(sizes, names, dtype, check_fill(fill_value, dtype), "coo")
     block = Block(tuple(map(np.ndarray.astype, columns, schema.coordinate_dtypes)), data)
-    return schema, canonical(block, sizes, schema.fill_value, rule)
+    return schema, canonicalize(block, sizes, schema.fill_value, rule)
 
 
 _UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}

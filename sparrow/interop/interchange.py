@@ -25,10 +25,10 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.tuning import tuning
-from sparrow.kernels.entries import Block, RowBlock, put
+from sparrow.kernels.coo import Block, CSRBlock, write_dense
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import memory
-from sparrow.runtime.progress import quantity
+from sparrow.runtime.progress import format_quantity
 from sparrow.storage.fs.filesystem import atomic_write, get_filesystem
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     fill = schema.fill_value
     bare = fill.tobytes() in _BARE
     cells = np.zeros(schema.shape, schema.dtype) if bare else np.full(schema.shape, fill, dtype=schema.dtype)
-    put(cells, block)
+    write_dense(cells, block)
     return cells
 
 
@@ -112,7 +112,7 @@ def implicit_dense_array(schema: Schema, entries_of: Callable[[], Block]) -> NDA
 def _say_what_it_takes(schema: Schema, count: int) -> None:
     dense, entries = schema.size * schema.dtype.itemsize, max(count, 1) * schema.element_bytes()
     what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
-    sizes = f"{quantity(dense, 'bytes')}, its entries {quantity(entries, 'bytes')}"
+    sizes = f"{format_quantity(dense, 'bytes')}, its entries {format_quantity(entries, 'bytes')}"
     limits = tuning()
     if dense > limits.max_dense_bytes and dense > limits.max_expansion * entries:
         raise TooLargeError(f"{what} would take {sizes}: it is not made unasked; {_WAY_OUT}")
@@ -129,7 +129,7 @@ def row_pointers(block: Block, height: int) -> NDArray[np.int64]:
         If the pointers would pass the memory limit.
     """
     memory.check(8 * (height + 1), f"the pointers of {height} rows or columns")
-    if not isinstance(block, RowBlock):
+    if not isinstance(block, CSRBlock):
         rows = block.column(0)
         limits = tuning()
         most = limits.search_row_elements_compiled if numpy_fallback.loaded() else limits.search_row_elements

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import engines
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Scan
 from sparrow.relations.base import arrow_schema, arrow_table
 

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from sparrow.kernels.jit import cache_dir
 
-cache_dir.keep_somewhere()  # before any loop is defined
+cache_dir.ensure_cache_dir()  # before any loop is defined

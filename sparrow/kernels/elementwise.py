@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
-from sparrow.kernels.entries import Block, concatenate, packed, pick, sort_order
+from sparrow.kernels.coo import Block, concat_blocks, filter_block, linear_keys, sort_order
 
 __all__ = ["Function", "align", "apply", "combine"]
 
@@ -46,9 +46,9 @@ def combine(
     """
     layout = None
     if len(blocks) == 2 and shape and sum(block.count for block in blocks) > _FEW:
-        from sparrow.kernels.keys import layout_for
+        from sparrow.kernels.keys import choose_layout
 
-        layout = layout_for([max(n - 1, 0) for n in shape])
+        layout = choose_layout([max(n - 1, 0) for n in shape])
     if layout is None:
         coords, columns = align(blocks, fills, shape, required)
         return apply(function, coords, columns, fill_value)
@@ -70,7 +70,7 @@ def _merged(
     one, two = blocks
     a, b = pack(one.coords, layout), pack(two.coords, layout)
     dtypes = [column.dtype for column in one.coords]
-    left, right = (merge.Travelling(block.values, fill) for block, fill in zip(blocks, fills, strict=True))
+    left, right = (merge.WordCodec(block.values, fill) for block, fill in zip(blocks, fills, strict=True))
     longer = max(a, b, key=len)
     borders = longer[_STRETCH::_STRETCH]
     cuts_a, cuts_b = ([0, *np.searchsorted(keys, borders).tolist(), len(keys)] for keys in (a, b))
@@ -93,7 +93,7 @@ def _merged(
             x, y = left.values(found_at[0]), right.values(found_at[1])
         coords = merge.unpack(keys, layout, dtypes)
         found.append(apply(function, coords, [x, y], fill_value))
-    return concatenate(found, len(layout), found[0].values.dtype)
+    return concat_blocks(found, len(layout), found[0].values.dtype)
 
 
 def align(
@@ -125,7 +125,7 @@ def align(
     ndim = len(shape)
     coords = tuple(np.concatenate([block.coords[dim] for block in blocks]) for dim in range(ndim))
     total = sum(counts)
-    key = packed(coords, shape) if coords and total < _FEW else None
+    key = linear_keys(coords, shape) if coords and total < _FEW else None
     order = sort_order(coords, shape) if key is None else np.argsort(key, kind="stable")
     if order is None:
         order = np.arange(total)
@@ -164,4 +164,4 @@ def apply(
         values = function(coords, columns)
     absent = is_fill(values, fill_value)
     block = Block(coords, values)
-    return pick(block, ~absent) if absent.any() else block
+    return filter_block(block, ~absent) if absent.any() else block

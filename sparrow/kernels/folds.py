@@ -17,10 +17,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.runs import run_lengths
 
-__all__ = ["Best", "BestNumber", "Fold", "Moments", "NumberMoments", "Prepared", "Running", "State", "merged_moments"]
+__all__ = [
+    "ExtremumFold",
+    "Fold",
+    "MappedFold",
+    "MomentsFold",
+    "NanExtremumFold",
+    "NanMomentsFold",
+    "State",
+    "UfuncFold",
+    "merge_moments",
+]
 
 State: TypeAlias = tuple[NDArray[Any], ...]
 """What a fold knows of each group: arrays of shape (groups,)."""
@@ -54,7 +64,7 @@ class Fold(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Running(Fold):
+class UfuncFold(Fold):
     """A quantity that one ufunc adds up, such as a sum or a largest value."""
 
     ufunc: np.ufunc
@@ -94,13 +104,13 @@ class Running(Fold):
         prepared = self._prepared(values)
         if self.ufunc is np.add and self.dtype.kind in "iuf" and self.dtype.itemsize == 8:
             kind = np.float64 if self.dtype.kind == "f" else np.int64
-            scatter_add(readonly(keys), readonly(prepared.view(kind)), state[0].view(kind))
+            scatter_add(as_readonly(keys), as_readonly(prepared.view(kind)), state[0].view(kind))
         else:
             self.ufunc.at(state[0], keys, prepared)
 
 
 @dataclass(frozen=True, slots=True)
-class Moments(Fold):
+class MomentsFold(Fold):
     """Mean and sum of squared deviations from it: the state is (mean, deviations).
 
     Within a run in two passes, across runs by the rule of Chan, Golub and LeVeque, entry by entry by that of
@@ -125,7 +135,7 @@ class Moments(Fold):
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
         """Return the states of groups that go on."""
-        return merged_moments(earlier, n.astype(np.float64), later, m.astype(np.float64))
+        return merge_moments(earlier, n.astype(np.float64), later, m.astype(np.float64))
 
     def empty(self, size: int) -> State:
         """Return the states of groups without entries; the third array counts the entries of :meth:`scatter`."""
@@ -138,10 +148,10 @@ class Moments(Fold):
         from sparrow.kernels.scatter import scatter_moments
 
         mean, away, count = state
-        scatter_moments(readonly(keys), readonly(values.astype(self.dtype, copy=False)), mean, away, count)
+        scatter_moments(as_readonly(keys), as_readonly(values.astype(self.dtype, copy=False)), mean, away, count)
 
 
-def merged_moments(earlier: State, n: NDArray[np.float64], later: State, m: NDArray[np.float64]) -> State:
+def merge_moments(earlier: State, n: NDArray[np.float64], later: State, m: NDArray[np.float64]) -> State:
     """Return mean and squared deviations of two groups together, of ``n`` and ``m`` members, not both 0."""
     total = n + m
     apart = later[0] - earlier[0]
@@ -154,7 +164,7 @@ def _squared(values: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Best(Fold):
+class ExtremumFold(Fold):
     """The first largest or smallest value, NaN before all others, and the first position without an entry.
 
     The state is (value, its position, first position, entries that follow it without a gap).
@@ -216,7 +226,9 @@ class Best(Fold):
         assert positions is not None
         value, where, first, follows, count, rank = state
         ranks = _ranks(values, self.largest)
-        changed = scatter_best(readonly(keys), readonly(positions), readonly(ranks), where, first, follows, count, rank)
+        changed = scatter_best(
+            as_readonly(keys), as_readonly(positions), as_readonly(ranks), where, first, follows, count, rank
+        )
         value[keys[changed]] = values[changed]
 
 
@@ -234,7 +246,7 @@ def _ranks(values: NDArray[Any], largest: bool) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared(Fold):
+class MappedFold(Fold):
     """A fold of values that a function is applied to first."""
 
     fold: Fold
@@ -270,7 +282,7 @@ class Prepared(Fold):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberMoments(Fold):
+class NanMomentsFold(Fold):
     """Mean and sum of squared deviations of the values that are not NaN: the state is (mean, deviations, numbers)."""
 
     dtype: np.dtype[Any]
@@ -279,7 +291,7 @@ class NumberMoments(Fold):
     @property
     def scatters(self) -> bool:  # type: ignore[override]
         """Whether groups may be the cells of dense arrays."""
-        return Moments(self.dtype).scatters
+        return MomentsFold(self.dtype).scatters
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
         """Return the state of each run, in two passes."""
@@ -293,7 +305,7 @@ class NumberMoments(Fold):
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
         """Return the states of groups that go on; numbers of entries, NaN among them, do not matter."""
         first, second = earlier[2], later[2]
-        mean, away = merged_moments(earlier[:2], first.astype(np.float64), later[:2], second.astype(np.float64))
+        mean, away = merge_moments(earlier[:2], first.astype(np.float64), later[:2], second.astype(np.float64))
         alone = (first == 0) | (second == 0)
         one = first > 0
         return (
@@ -304,18 +316,18 @@ class NumberMoments(Fold):
 
     def empty(self, size: int) -> State:
         """Return the states of groups without numbers."""
-        return Moments(self.dtype).empty(size)
+        return MomentsFold(self.dtype).empty(size)
 
     def scatter(
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
         """Add each number to its group, in order."""
         numbers = ~np.isnan(values)
-        Moments(self.dtype).scatter(state, keys[numbers], values[numbers], None)
+        MomentsFold(self.dtype).scatter(state, keys[numbers], values[numbers], None)
 
 
 @dataclass(frozen=True, slots=True)
-class BestNumber(Best):
+class NanExtremumFold(ExtremumFold):
     """The first largest or smallest value that is a number; NaN, at no position, where there is none."""
 
     @property
@@ -328,7 +340,7 @@ class BestNumber(Best):
         worst = complex(-np.inf, -np.inf) if self.largest else complex(np.inf, np.inf)
         blind = np.isnan(values)
         filled = np.where(blind, worst if self.dtype.kind == "c" else worst.real, values).astype(self.dtype)
-        best, where, first, follows = super(BestNumber, self).runs(filled, starts, positions)
+        best, where, first, follows = super(NanExtremumFold, self).runs(filled, starts, positions)
         assert positions is not None
         hit = ~blind & (filled == np.repeat(best, run_lengths(starts, len(values))))
         where = np.minimum.reduceat(np.where(hit, positions, np.iinfo(np.int64).max), starts)

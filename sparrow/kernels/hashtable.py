@@ -7,7 +7,7 @@ import numpy as np
 from sparrow.kernels.jit.compiler import njit
 from sparrow.kernels.matmul.intrinsics import prefetch
 
-__all__ = ["look_up", "number"]
+__all__ = ["factorize", "lookup"]
 
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
 """2^64 over the golden ratio: products with it differ in their highest bits wherever numbers differ (Knuth, 6.4)."""
@@ -27,7 +27,7 @@ def _probed(value, shift, last, places, found):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def number(values, bits, places, found, out):  # type: ignore[no-untyped-def]
+def factorize(values, bits, places, found, out):  # type: ignore[no-untyped-def]
     """Give values numbers in the order in which they first come; return how many different ones there are.
 
     Parameters
@@ -60,15 +60,15 @@ def number(values, bits, places, found, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def look_up(values, bits, places, found, out):  # type: ignore[no-untyped-def]
-    """Write the number of each value, -1 for those that :func:`number` has not seen.
+def lookup(values, bits, places, found, out):  # type: ignore[no-untyped-def]
+    """Write the number of each value, -1 for those that :func:`factorize` has not seen.
 
     Parameters
     ----------
     values
         Shape (n,), int64.
     bits, places, found
-        As :func:`number` left them.
+        As :func:`factorize` left them.
     out
         Shape (n,), int32.
     """

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 from sparrow.kernels.jit.compiler import njit
 
 __all__ = [
-    "Keys", "Layout", "ascents", "covers", "layout_for", "pack", "repack", "sort_stable", "take", "unpack",
+    "Keys",
+    "Layout",
+    "choose_layout",
+    "gather_values",
+    "layout_covers",
+    "pack",
+    "repack",
+    "sort_stable",
+    "sortedness",
+    "unpack",
 ]  # fmt: skip
 
 Layout: TypeAlias = tuple[int, ...]
@@ -20,7 +29,7 @@ Layout: TypeAlias = tuple[int, ...]
 Keys: TypeAlias = NDArray[np.int64]
 
 
-def layout_for(maxima: Sequence[int]) -> Layout | None:
+def choose_layout(maxima: Sequence[int]) -> Layout | None:
     """Return a layout for coordinates up to ``maxima``, the bits left over shared out; None past 63 bits.
 
     Examples
@@ -40,7 +49,7 @@ def layout_for(maxima: Sequence[int]) -> Layout | None:
     return tuple(bits)
 
 
-def covers(layout: Layout, maxima: Sequence[int]) -> bool:
+def layout_covers(layout: Layout, maxima: Sequence[int]) -> bool:
     """Return whether coordinates up to ``maxima`` fit the layout."""
     return all(int(largest).bit_length() <= bits for largest, bits in zip(maxima, layout, strict=True))
 
@@ -73,7 +82,7 @@ def repack(keys: Keys, old: Layout, new: Layout) -> Keys:
 
 
 @njit(cache=True, nogil=True)
-def ascents(keys: Keys, bits: Any) -> Any:
+def sortedness(keys: Keys, bits: Any) -> Any:
     """Return whether keys ascend strictly, whether they never descend, and whether their lowest bits never do."""
     mask = (np.int64(1) << bits) - 1
     strictly = ascending = below = True
@@ -142,7 +151,7 @@ def _gather(words: NDArray[Any], order: NDArray[np.int32]) -> NDArray[Any]:
     return out
 
 
-def take(values: NDArray[Any], order: NDArray[np.int32]) -> NDArray[Any]:
+def gather_values(values: NDArray[Any], order: NDArray[np.int32]) -> NDArray[Any]:
     """Return ``values[order]`` without holding the GIL, for values of any type."""
     if values.dtype.itemsize > 8:
         return values[order]

@@ -1,7 +1,7 @@
 """Merging sorted entries of two operands by their keys, and picking entries under a mask, compiled.
 
 Keys are those of :mod:`sparrow.kernels.keys`: one ascending int64 for each entry. Values travel as words, whatever they
-mean, so that few loops are compiled: through a merge of two operands as words of 64 bits (:class:`Travelling`). The
+mean, so that few loops are compiled: through a merge of two operands as words of 64 bits (:class:`WordCodec`). The
 loops have no branch that depends on the data.
 """
 
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import njit
 
-__all__ = ["Travelling", "compress", "intersection", "lookup", "union", "unpack", "words"]
+__all__ = ["WordCodec", "as_words", "compress", "intersection", "lookup", "union", "unpack"]
 
 
-def words(values: NDArray[Any]) -> NDArray[Any]:
+def as_words(values: NDArray[Any]) -> NDArray[Any]:
     """Return a contiguous read-only array as the words that kernels take; it may share memory with ``values``."""
     array = np.ascontiguousarray(values)
     view = array.view(f"u{array.dtype.itemsize}" if array.dtype.itemsize <= 8 else array.dtype.type)
@@ -26,7 +26,7 @@ def words(values: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-class Travelling:
+class WordCodec:
     """Values of an operand as words of 64 bits: their bits, or where they are if they have more.
 
     Parameters
@@ -46,8 +46,8 @@ class Travelling:
             self._words = np.arange(len(values) + 1, dtype=np.uint64)
             self.fill = self._words[-1]
         else:
-            self._words = words(values)
-            self.fill = np.uint64(words(ended)[0])
+            self._words = as_words(values)
+            self.fill = np.uint64(as_words(ended)[0])
 
     def words(self, start: int, stop: int) -> NDArray[np.uint64]:
         """Return the words of some values."""

@@ -8,10 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.jit.warmup import announce, readonly
+from sparrow.kernels.jit.warmup import as_readonly, warn_compiling
 from sparrow.kernels.matmul.simd import LANES, load, settle, spread, store, stream
 
-__all__ = ["copy", "place_rows", "places", "pointers", "repeat", "scattered", "spliced", "tally"]
+__all__ = [
+    "copy_rows",
+    "count_rows",
+    "counting_sort",
+    "indptr_from_sorted",
+    "insert_sorted",
+    "merge_positions",
+    "repeat_rows",
+    "stream_copy",
+]
 
 
 @njit(cache=True, nogil=True)
@@ -23,7 +32,7 @@ def _pointers(rows, first, out):  # type: ignore[no-untyped-def]
         out[k] = max(out[k], out[k - 1])
 
 
-def pointers(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
+def indptr_from_sorted(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
     """Return where rows begin and end among entries sorted by row.
 
     Parameters
@@ -38,9 +47,9 @@ def pointers(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
     >>> pointers(np.array([3, 3, 5]), 2, 7)
     array([0, 0, 2, 2, 3, 3])
     """
-    announce()
+    warn_compiling()
     out = np.zeros(stop - start + 1, np.int64)
-    _pointers(readonly(rows), start, out)
+    _pointers(as_readonly(rows), start, out)
     return out
 
 
@@ -56,7 +65,7 @@ def _repeat(values, indptr, out):  # type: ignore[no-untyped-def]
             store(out, at, end - at, value)
 
 
-def repeat(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[Any]) -> None:
+def repeat_rows(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[Any]) -> None:
     """Write what stands for each row at all its entries, without holding the GIL.
 
     Parameters
@@ -75,8 +84,8 @@ def repeat(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[Any]) -
     >>> out
     array([5, 5, 7])
     """
-    announce()
-    _repeat(readonly(values.astype(out.dtype, copy=False)), readonly(indptr), out)
+    warn_compiling()
+    _repeat(as_readonly(values.astype(out.dtype, copy=False)), as_readonly(indptr), out)
 
 
 @njit(cache=True, nogil=True)
@@ -88,7 +97,7 @@ def _place(starts, stops, begins, source, out):  # type: ignore[no-untyped-def]
             out[at + j] = source[first + j]
 
 
-def place_rows(
+def copy_rows(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
     begins: NDArray[np.int64],
@@ -113,12 +122,12 @@ def place_rows(
     >>> out
     array([7, 0, 5, 6])
     """
-    announce()
+    warn_compiling()
     width = min(out.itemsize, 8)
     words = np.dtype(f"u{width}")  # whatever the numbers are, words of one size move alike
     each = out.itemsize // width
-    bounds = readonly(starts * each), readonly(stops * each), readonly(begins * each)
-    _place(*bounds, readonly(source).view(words), out.view(words))
+    bounds = as_readonly(starts * each), as_readonly(stops * each), as_readonly(begins * each)
+    _place(*bounds, as_readonly(source).view(words), out.view(words))
 
 
 @njit(cache=True, nogil=True)
@@ -135,7 +144,7 @@ def _copy(source, first, out):  # type: ignore[no-untyped-def]
     settle()
 
 
-def copy(source: NDArray[Any], out: NDArray[Any]) -> None:
+def stream_copy(source: NDArray[Any], out: NDArray[Any]) -> None:
     """Copy numbers to where they are not looked at soon: past the cache, without holding the GIL.
 
     Memory need not be read before it is written so, which takes half of the time of a copy of more than a cache holds.
@@ -152,11 +161,11 @@ def copy(source: NDArray[Any], out: NDArray[Any]) -> None:
     >>> out
     array([1., 2., 3.])
     """
-    announce()
+    warn_compiling()
     words = f"u{min(out.itemsize, 8)}"
     to = out.view(words)
     first = min(-out.ctypes.data % 64 // to.itemsize, len(to))
-    _copy(readonly(source).view(words), np.uint64(first), to)
+    _copy(as_readonly(source).view(words), np.uint64(first), to)
 
 
 @njit(cache=True, nogil=True)
@@ -167,7 +176,7 @@ def _scatter(rows, at, words, out):  # type: ignore[no-untyped-def]
         at[row] += np.uint64(1)
 
 
-def scattered(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any]) -> NDArray[Any]:
+def counting_sort(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any]) -> NDArray[Any]:
     """Return numbers sorted by row, those of a row as they came, without holding the GIL.
 
     Parameters
@@ -184,10 +193,10 @@ def scattered(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any
     >>> scattered(np.array([1, 0, 1]), np.array([0, 1, 3]), np.array([5, 6, 7]))
     array([6, 5, 7])
     """
-    announce()
+    warn_compiling()
     out, words = np.empty(column.shape, column.dtype), np.dtype(f"u{column.itemsize}")
     at = begins.astype(np.uint64)
-    _scatter(readonly(rows), at, readonly(column).view(words), out.view(words))
+    _scatter(as_readonly(rows), at, as_readonly(column).view(words), out.view(words))
     return out
 
 
@@ -197,7 +206,7 @@ def _tally(rows, out):  # type: ignore[no-untyped-def]
         out[np.uint64(rows[k])] += 1
 
 
-def tally(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
+def count_rows(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
     """Add to each row the number of entries that it has, several times as fast as NumPy and without holding the GIL.
 
     Parameters
@@ -214,8 +223,8 @@ def tally(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
     >>> out
     array([1, 0, 2])
     """
-    announce()
-    _tally(readonly(rows), out)
+    warn_compiling()
+    _tally(as_readonly(rows), out)
 
 
 @njit(cache=True, nogil=True)
@@ -234,7 +243,7 @@ def _splice(words, at, more, out):  # type: ignore[no-untyped-def]
         k += np.uint64(1)
 
 
-def spliced(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> NDArray[Any]:
+def insert_sorted(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> NDArray[Any]:
     """Return ``np.insert(values, at, more)`` for ascending places, several times as fast and without holding the GIL.
 
     Parameters
@@ -251,10 +260,10 @@ def spliced(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> 
     """
     if values.dtype.itemsize > 8:
         return np.insert(values, at, more)
-    announce()
+    warn_compiling()
     out = np.empty(len(values) + len(more), values.dtype)
     words = f"u{values.dtype.itemsize}"
-    _splice(readonly(values).view(words), readonly(at), readonly(more).view(words), out.view(words))
+    _splice(as_readonly(values).view(words), as_readonly(at), as_readonly(more).view(words), out.view(words))
     return out
 
 
@@ -268,7 +277,7 @@ def _places(rows, rest, wanted, wanted_rest, out):  # type: ignore[no-untyped-de
         out[k] = at
 
 
-def places(
+def merge_positions(
     rows: NDArray[Any], rest: NDArray[Any], wanted: NDArray[Any], wanted_rest: NDArray[Any]
 ) -> NDArray[np.int64]:
     """Return before which of some entries others come, all sorted by row and within it by a second number.
@@ -286,7 +295,7 @@ def places(
     >>> places(rows, rest, np.array([0, 1, 4, 5]), np.array([9, 3, 2, 0]))
     array([0, 1, 2, 3])
     """
-    announce()
+    warn_compiling()
     out = np.empty(len(wanted), np.int64)
-    _places(readonly(rows), readonly(rest), readonly(wanted), readonly(wanted_rest), out)
+    _places(as_readonly(rows), as_readonly(rest), as_readonly(wanted), as_readonly(wanted_rest), out)
     return out

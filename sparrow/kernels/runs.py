@@ -19,10 +19,10 @@ def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int6
     if not count:
         return np.zeros(0, np.int64)
     if len(columns) == 1 and count >= _FEW:
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.scatter import run_starts
 
-        return np.asarray(run_starts(readonly(columns[0])))
+        return np.asarray(run_starts(as_readonly(columns[0])))
     fresh = np.zeros(count, bool)
     fresh[0] = True
     for column in columns:

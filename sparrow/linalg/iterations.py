@@ -83,7 +83,7 @@ def pagerank(
     check_number("tol", tol)
     check_square(graph, "pagerank")
     check_space(graph, "pagerank")
-    from sparrow.kernels.graph.pagerank import completed
+    from sparrow.kernels.graph.pagerank import finish_iteration
 
     operator = A if isinstance(A, Operator) else Operator(graph, persist=True)
     n = operator.shape[0]
@@ -104,11 +104,11 @@ def pagerank(
         factors = np.divide(damping, out_weights, out=np.zeros(n), where=out_weights > 0)
         ranks = np.array(np.broadcast_to(jump, n))
         dangling_rank, scaled = float(ranks[out_weights == 0].sum()), ranks * factors
-        warmup.announce()
+        warmup.warn_compiling()
         with progress.bar("pagerank", None, "rounds") as advance:
             for _ in range(max_iter):
                 previous, ranks = ranks, operator.multiply_transposed(scaled)
-                change, dangling_rank = completed(
+                change, dangling_rank = finish_iteration(
                     ranks, previous, jump, 1 - damping, dangling_jump, damping * dangling_rank, factors, scaled
                 )
                 advance(1)

@@ -16,14 +16,14 @@ from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions.labels import at_labels
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.linalg.tuning import tuning
 from sparrow.plan import Dense, MatMulDense
 from sparrow.plan.estimates import max_nnz
 from sparrow.relations import csr
 from sparrow.runtime import memory, settings
 from sparrow.runtime.docs import SharedText
-from sparrow.runtime.progress import quantity
+from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor
 
@@ -514,7 +514,7 @@ class Operator(_LabelledOperator):
         tensor = self.tensor
         x = np.broadcast_to(self.dtype.type(0), (tensor.shape[1],))
         plan = explain(MatMulDense(tensor.__sparrow_scan__(), Dense(x)))
-        return f"{plan}\noperator      {quantity(self._calls, 'products')}; {self._status}"
+        return f"{plan}\noperator      {format_quantity(self._calls, 'products')}; {self._status}"
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         return self._product(x.reshape(-1), transposed=False)
@@ -579,18 +579,18 @@ class Operator(_LabelledOperator):
         from sparrow.kernels.matmul.matvec import rows_sums
 
         scan = (self._persisted.T if transposed else self._persisted).__sparrow_scan__()
-        rows = csr.rows_of(scan.relation, scan.view)
+        rows = csr.csr_rows(scan.relation, scan.view)
         if rows is None:
             return None
         y = np.empty(scan.schema.shape[0], x.dtype)
         with np.errstate(all="ignore"):
-            scaled = readonly(x if self._constant == 1 else x * x.dtype.type(self._constant))
+            scaled = as_readonly(x if self._constant == 1 else x * x.dtype.type(self._constant))
         threads = settings.current().threads
         partitions = rows.pieces(threads)
 
         def sum_rows(bounds: tuple[int, int]) -> None:
             part = rows.between(*bounds)
-            rows_sums(readonly(part.indptr), readonly(part.indices), scaled, y[slice(*bounds)])
+            rows_sums(as_readonly(part.indptr), as_readonly(part.indices), scaled, y[slice(*bounds)])
 
         for _ in ordered_map(sum_rows, partitions, min(threads, len(partitions))):
             pass
@@ -627,7 +627,7 @@ class Operator(_LabelledOperator):
 
 
 def _bytes(n: int) -> str:
-    return quantity(n, "bytes")
+    return format_quantity(n, "bytes")
 
 
 def _ignore(n: int) -> None:

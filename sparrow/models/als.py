@@ -271,7 +271,7 @@ class ALS(Parameters, Recommender):
         """
         from sparrow.kernels.jit import warmup
 
-        warmup.announce()
+        warmup.warn_compiling()
         equations, place = self._checked(), self._place()
         scan = _tensor(A).__sparrow_scan__()
         check_matrix(scan)

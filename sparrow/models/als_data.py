@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from sparrow import engines
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Scan
 from sparrow.plan.estimates import max_nnz
 from sparrow.runtime import progress, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting.spool import Segment, Spool
+from sparrow.sorting.spill import Segment, SpillFile
 
 __all__ = ["HEIGHT", "Links", "Part", "Side", "check_matrix", "room_for", "whole_side"]
 
@@ -113,7 +113,7 @@ class _Held:
 class _Spooled:
     """Links in a temporary file, chunk after chunk."""
 
-    spool: Spool
+    spool: SpillFile
     starts: list[int]
     cols: list[Segment]
     values: list[Segment]
@@ -185,13 +185,13 @@ class Side:
     """
 
     def __init__(self, counts: NDArray[np.int64], source: _Source, factors: int, links: int) -> None:
-        from sparrow.kernels.graph import links as loops
+        from sparrow.kernels.graph import adjacency as loops
 
         self.indptr = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=self.indptr[1:])
         self._source = source
-        self.cuts = loops.block_cuts(self.indptr, HEIGHT, room_for(factors), _SPAN)
-        self._parts = loops.part_cuts(self.indptr, self.cuts, links, _PART_ROWS)
+        self.cuts = loops.row_block_bounds(self.indptr, HEIGHT, room_for(factors), _SPAN)
+        self._parts = loops.part_bounds(self.indptr, self.cuts, links, _PART_ROWS)
 
     @property
     def rows(self) -> int:
@@ -240,7 +240,7 @@ class Links:
     """
 
     def __init__(self, scan: Scan, transposed: Scan, factors: int, budget: int, buffers: int, digest: bool) -> None:
-        self._spool = Spool()
+        self._spool = SpillFile()
         try:
             self._read(scan, transposed, factors, budget, buffers, digest)
         except BaseException:
@@ -288,7 +288,7 @@ class Links:
     def _turned(self, census: _Census, transposed: Scan) -> _Source:
         """Return the links by columns."""
         if self.kept:
-            from sparrow.kernels.graph import links as loops
+            from sparrow.kernels.graph import adjacency as loops
 
             held = census.source()
             assert isinstance(held, _Held)
@@ -313,7 +313,7 @@ def _rereads(scan: Scan) -> bool:
 class _Census:
     """Counts links by row and column, checks their values and puts them where they will be read from."""
 
-    def __init__(self, scan: Scan, spool: Spool) -> None:
+    def __init__(self, scan: Scan, spool: SpillFile) -> None:
         height, width = scan.schema.shape
         self._scan, self._spool = scan, spool
         self.row_counts, self.col_counts = np.zeros(height, np.int64), np.zeros(width, np.int64)
@@ -364,11 +364,11 @@ class _Census:
         return values
 
     def _add(self, block: Block, values: NDArray[np.float32]) -> None:
-        from sparrow.kernels.graph import links as loops
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.graph import adjacency as loops
+        from sparrow.kernels.jit.warmup import as_readonly
 
-        rows, cols = (readonly(column) for column in block.coords)
-        loops.count_links(rows, cols, self.row_counts, self.col_counts)
+        rows, cols = (as_readonly(column) for column in block.coords)
+        loops.count_edges(rows, cols, self.row_counts, self.col_counts)
         start, self.count = self.count, self.count + block.count
         self.weighted = self.weighted or bool((values != 1).any())
         if self._held is not None:
@@ -399,6 +399,6 @@ def whole_side(scan: Scan, factors: int) -> Side:
     TooLargeError
         If they pass the memory limit.
     """
-    census = _Census(scan, Spool())
+    census = _Census(scan, SpillFile())
     census.load(engines.evaluate(scan))
     return Side(census.row_counts, census.source(), factors, _PART[0])

@@ -56,7 +56,7 @@ class Weights:
     def scores(self, chunk: Chunk) -> NDArray[np.float64]:
         """Return the scores of rows, shape (rows, outputs)."""
         found = np.empty((len(chunk.indptr) - 1, self.bias.shape[1]))
-        rows, bias = warmup.readonly(self.rows), warmup.readonly(self.bias)
+        rows, bias = warmup.as_readonly(self.rows), warmup.as_readonly(self.bias)
         linear.scores(chunk.data, chunk.indices, chunk.indptr, rows, bias, self.factors, found)
         return found
 

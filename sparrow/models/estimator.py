@@ -167,7 +167,7 @@ class Estimator(Parameters, ABC):
         >>> model.coef_.round(1)[:4] + 0.0, model.evaluate(X, X @ np.arange(20.0))["mse"] < 0.01
         (array([0., 1., 2., 3.]), True)
         """
-        warmup.announce()
+        warmup.warn_compiling()
         self._check()
         rows = self._opened(X, y, sample_weight)
         other = self._validating(rows.found.shape[1])
@@ -340,7 +340,7 @@ class Estimator(Parameters, ABC):
             weights = weights * self._by_class[chunk.targets.astype(np.intp)]
         if aside is not None and _is_share(self.validation):
             weights = np.where(held_out(chunk.rows, self.seed, float(self.validation)) == aside, weights, 0.0)
-        return chunk if weights is chunk.weights else replace(chunk, weights=warmup.readonly(weights))
+        return chunk if weights is chunk.weights else replace(chunk, weights=warmup.as_readonly(weights))
 
     def _epochs(self, descent: Descent, rows: Rows, other: Rows | None) -> None:
         """Train for all epochs, or until validation says that it is enough."""

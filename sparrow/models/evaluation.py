@@ -256,7 +256,7 @@ def evaluate(
     if baseline and training is not None and not isinstance(model, Popularity):
         popular = evaluate(Popularity().fit(training), held_out, recall, ndcg)
         told = [f"{name} {value:.3f} (popularity alone {popular[name]:.3f})" for name, value in found.items()]
-        progress.note(", ".join(told) + beaten(found, popular))
+        progress.write_note(", ".join(told) + beaten(found, popular))
     return found
 
 

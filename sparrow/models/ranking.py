@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError
-from sparrow.kernels.entries import row_pointers
+from sparrow.kernels.coo import row_pointers
 from sparrow.models.als_data import check_matrix
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -187,10 +187,10 @@ def ranked(
     from threadpoolctl import threadpool_limits
 
     from sparrow.kernels.jit import warmup
-    from sparrow.kernels.jit.warmup import readonly
+    from sparrow.kernels.jit.warmup import as_readonly
     from sparrow.kernels.ml import topk
 
-    warmup.announce()
+    warmup.warn_compiling()
     height, count = _check(rows, items, topk.LARGEST)
     size = rows_of_block(k, count)
     k = min(int(k), count)
@@ -211,9 +211,11 @@ def ranked(
                 scores = space[: len(left) * len(right)].reshape(len(left), len(right))
                 np.matmul(left, right.T, out=scores)
                 if excluded is not None:
-                    topk.drop(scores, first, readonly(excluded.indptr), readonly(excluded.indices), cursors)
-                topk.offer(scores, first, k, keys, counts, thresholds)
-            topk.settle(keys, counts)
+                    topk.exclude_columns(
+                        scores, first, as_readonly(excluded.indptr), as_readonly(excluded.indices), cursors
+                    )
+                topk.update_candidates(scores, first, k, keys, counts, thresholds)
+            topk.sort_candidates(keys, counts)
             return topk.decode(keys[:, :k])
 
     starts = range(0, height, size)

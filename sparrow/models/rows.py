@@ -260,10 +260,10 @@ class Rows:
         columns = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
         weights = labels["weights"][:count] if "weights" in labels else np.ones(count)
         return Chunk(
-            warmup.readonly(data),
-            warmup.readonly(columns),
-            warmup.readonly(indptr),
-            warmup.readonly(labels["y"][:count].astype(np.float64) if "y" in labels else np.zeros(count)),
-            warmup.readonly(weights.astype(np.float64, copy=False)),
+            warmup.as_readonly(data),
+            warmup.as_readonly(columns),
+            warmup.as_readonly(indptr),
+            warmup.as_readonly(labels["y"][:count].astype(np.float64) if "y" in labels else np.zeros(count)),
+            warmup.as_readonly(weights.astype(np.float64, copy=False)),
             rows[:count],
         )

@@ -228,10 +228,10 @@ def _run(
 
 def _arguments(part: Part, fixed: FactorTable) -> tuple[Any, Any, Any]:
     """Return the arguments of the kernels that say what the links are, and the fixed table."""
-    from sparrow.kernels.jit.warmup import readonly
+    from sparrow.kernels.jit.warmup import as_readonly
 
-    links = readonly(part.cols), readonly(part.values), len(part.values) > 0
-    return readonly(part.indptr), links, fixed.operands()
+    links = as_readonly(part.cols), as_readonly(part.values), len(part.values) > 0
+    return as_readonly(part.indptr), links, fixed.operands()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,30 +255,31 @@ class Processor:
 
     def single(self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool) -> Work:
         """Return the work of the solver, in float32 but for the long rows of "exact" where ``double``."""
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.ml import als
         from sparrow.kernels.ml.blas import address
 
         room = room_for(len(spectrum))
         lapack = (address("ssyrk"), address("spotrf"), address("spotrs"))
-        diagonal, turn = readonly(single(spectrum)), readonly(basis)
+        diagonal, turn = as_readonly(single(spectrum)), as_readonly(basis)
 
         def cg(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> None:
             als.conjugate_gradient(
-                readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(single(ridge)),
+                as_readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, as_readonly(single(ridge)),
                 turn, self.cg_steps, address("sgemm"), factors, losses,
             )  # fmt: skip
 
         def subspace(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
             failed: int = als.subspace(
-                readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, readonly(single(ridge)),
+                as_readonly(part.cuts), HEIGHT, room, *_arguments(part, fixed), diagonal, as_readonly(single(ridge)),
                 turn, min(self.block, len(spectrum)), address("sgemm"), lapack, factors, losses,
             )  # fmt: skip
             return failed
 
         def exact(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
             failed: int = als.eigenbasis(
-                readonly(part.cuts), *_arguments(part, fixed), readonly(spectrum), readonly(ridge), double, lapack,
+                as_readonly(part.cuts), *_arguments(part, fixed), as_readonly(spectrum), as_readonly(ridge),
+                double, lapack,
                 _double_lapack(), factors, losses,
             )  # fmt: skip
             return failed
@@ -288,17 +289,17 @@ class Processor:
 
     def double(self, weighted: NDArray[np.float64]) -> Work:
         """Return the work of the exact solver in float64."""
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.ml import als
 
-        matrix = readonly(weighted)
+        matrix = as_readonly(weighted)
 
         def exact(part: Part, fixed: FactorTable, ridge: Any, factors: Any, losses: Any) -> int:
             failed: int = als.normal_equations(
-                readonly(part.cuts),
+                as_readonly(part.cuts),
                 *_arguments(part, fixed),
                 matrix,
-                readonly(ridge),
+                as_readonly(ridge),
                 _double_lapack(),
                 factors,
                 losses,

@@ -13,7 +13,7 @@ from sparrow import engines
 from sparrow.core.schema import Schema
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.models.als_data import check_matrix
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_integer, check_seed

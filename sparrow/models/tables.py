@@ -133,23 +133,23 @@ class FactorTable:
 
     def operands(self) -> tuple[NDArray[np.float32], NDArray[np.uint16], int]:
         """Return the table as the kernels take it: floats or nothing, words or nothing, which of both."""
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.jit.warmup import as_readonly
 
         plain = self._array.view(np.ndarray)
         if self.dtype == "float32":
-            return readonly(plain), readonly(np.empty((0, self.shape[1]), np.uint16)), self.kind
-        return readonly(np.empty((0, self.shape[1]), np.float32)), readonly(plain.view(np.uint16)), self.kind
+            return as_readonly(plain), as_readonly(np.empty((0, self.shape[1]), np.uint16)), self.kind
+        return as_readonly(np.empty((0, self.shape[1]), np.float32)), as_readonly(plain.view(np.uint16)), self.kind
 
     def read(self, start: int, stop: int) -> NDArray[np.float32]:
         """Return rows in float32: in single precision the table's own memory, else a copy."""
         rows = self._array[start:stop].view(np.ndarray)
         if self.dtype == "float32":
             return rows
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.ml import factors as loops
 
         out = np.empty(rows.shape, np.float32)
-        loops.decode(readonly(rows.reshape(-1).view(np.uint16)), self.kind, out.reshape(-1))
+        loops.decode(as_readonly(rows.reshape(-1).view(np.uint16)), self.kind, out.reshape(-1))
         return out
 
     def write(self, start: int, rows: NDArray[np.float32]) -> None:
@@ -159,10 +159,10 @@ class FactorTable:
         """
         target = self._array[start : start + len(rows)].view(np.ndarray)
         if self.dtype == "bfloat16":
-            from sparrow.kernels.jit.warmup import readonly
+            from sparrow.kernels.jit.warmup import as_readonly
             from sparrow.kernels.ml import factors as loops
 
-            loops.encode(readonly(rows.reshape(-1).view(np.uint32)), target.reshape(-1))
+            loops.encode(as_readonly(rows.reshape(-1).view(np.uint32)), target.reshape(-1))
         elif not np.may_share_memory(target, rows):
             with np.errstate(over="ignore"):
                 target[:] = rows
@@ -176,13 +176,13 @@ class FactorTable:
 
     def put_last(self, values: NDArray[np.float32] | np.float32) -> None:
         """Write the last column, rounded as :meth:`write` does."""
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.ml import factors as loops
 
         if self.dtype == "bfloat16":
             single = np.ascontiguousarray(np.broadcast_to(values, self.shape[:1]))
             words = np.empty(len(single), np.uint16)
-            loops.encode(readonly(single.view(np.uint32)), words)
+            loops.encode(as_readonly(single.view(np.uint32)), words)
             self._array[:, -1] = words
         else:
             with np.errstate(over="ignore"):
@@ -206,11 +206,11 @@ class FactorTable:
 
     def rotate(self, basis: NDArray[np.float32]) -> None:
         """Multiply the table by an orthogonal matrix, shape (d, d), in place."""
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.ml import factors as loops
         from sparrow.kernels.ml.blas import address
 
-        table, turn, gemm = self.operands(), readonly(basis), address("sgemm")
+        table, turn, gemm = self.operands(), as_readonly(basis), address("sgemm")
 
         def turned(first: int) -> None:
             last = min(first + _CHUNK, self.shape[0])
@@ -229,7 +229,7 @@ class FactorTable:
         ridge
             Gives the regularisation of the rows between two.
         """
-        from sparrow.kernels.jit.warmup import readonly
+        from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.ml import factors as loops
         from sparrow.kernels.ml.blas import address
 
@@ -239,7 +239,7 @@ class FactorTable:
         def chunk(first: int) -> tuple[NDArray[Any], float, float]:
             last = min(first + _CHUNK, height)
             product = np.zeros((d, d), np.float64 if precise else np.float32)
-            return product, *loops.survey(table, first, last, readonly(ridge(first, last)), syrk, product)
+            return product, *loops.survey(table, first, last, as_readonly(ridge(first, last)), syrk, product)
 
         upper, penalty, largest = np.zeros((d, d)), 0.0, 0.0
         for product, weighted, length in ordered_map(chunk, range(0, height, _CHUNK), settings.current().threads):

@@ -300,7 +300,7 @@ class Optimizer(ABC):
             held = [array for array in arrays if isinstance(array, np.ndarray)]
         flat = [_flat(array) for array in held]
         flat += [_NONE[w.dtype.type]] * (3 - len(flat))
-        seen = warmup.readonly(rows), warmup.readonly(cells)
+        seen = warmup.as_readonly(rows), warmup.as_readonly(cells)
         optim.update(mode, self.kind, *flat[:3], *seen, self.rate(state.step), self.constants())  # type: ignore[call-arg]
         if isinstance(w, RowSparse):
             for array, new in zip(arrays, held, strict=True):

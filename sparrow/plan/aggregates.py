@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.kernels.folds import (
-    Best,
-    BestNumber,
+    ExtremumFold,
     Fold,
-    Moments,
-    NumberMoments,
-    Prepared,
-    Running,
+    MappedFold,
+    MomentsFold,
+    NanExtremumFold,
+    NanMomentsFold,
     State,
-    merged_moments,
+    UfuncFold,
+    merge_moments,
 )
 
 __all__ = [
@@ -129,7 +129,7 @@ class _Values:
 
     def fold(self, fold: Fold) -> Fold:
         """Return a fold of the cast values."""
-        return fold if self.cast is None else Prepared(fold, self.cast)
+        return fold if self.cast is None else MappedFold(fold, self.cast)
 
     @classmethod
     def of(cls, name: str, schema: Schema, options: Mapping[str, Any], inexact: bool = False) -> _Values:
@@ -235,7 +235,7 @@ class Sum(Reduction):
         skip_nan = skip_nan and values.may_be_nan
         self.fill, self._accumulator = values.fill, _accumulator_dtype(values.dtype)
         self._ignores_fill = skip_nan and bool(np.isnan(values.fill))
-        fold = Running(np.add, self._accumulator, 0, values.prepare(_replace_nan(0) if skip_nan else None))
+        fold = UfuncFold(np.add, self._accumulator, 0, values.prepare(_replace_nan(0) if skip_nan else None))
         self.folds = {f"sum {skip_nan} {values.dtype}": fold}
         self.dtype = _result_dtype("sum", schema, options, values)
 
@@ -253,7 +253,7 @@ class Prod(Reduction):
         skip_nan = skip_nan and values.may_be_nan
         self.fill, self._accumulator = values.fill, _accumulator_dtype(values.dtype)
         self._ignores_fill = skip_nan and bool(np.isnan(values.fill))
-        fold = Running(np.multiply, self._accumulator, 1, values.prepare(_replace_nan(1) if skip_nan else None))
+        fold = UfuncFold(np.multiply, self._accumulator, 1, values.prepare(_replace_nan(1) if skip_nan else None))
         self.folds = {f"prod {skip_nan} {values.dtype}": fold}
         self.dtype = _result_dtype("prod", schema, options, values)
 
@@ -272,9 +272,9 @@ class Mean(Reduction):
         self._skip_nan = self.needs_counts = skip_nan = skip_nan and values.may_be_nan
         self._ignores_fill = skip_nan and bool(np.isnan(self.fill))
         prepare = values.prepare(_replace_nan(0) if skip_nan else None)
-        self.folds = {f"mean {skip_nan} {values.dtype}": Running(np.add, self._accumulator, 0, prepare)}
+        self.folds = {f"mean {skip_nan} {values.dtype}": UfuncFold(np.add, self._accumulator, 0, prepare)}
         if skip_nan:
-            counts = Running(np.add, np.dtype(np.int64), 0, values.prepare(_is_number))
+            counts = UfuncFold(np.add, np.dtype(np.int64), 0, values.prepare(_is_number))
             self.folds[f"numbers {values.dtype}"] = counts
         self.dtype = _result_dtype("mean", schema, options, values)
 
@@ -309,7 +309,7 @@ class Var(Reduction):
         self._skip_nan = skip_nan = skip_nan and values.may_be_nan
         self._ignores_fill = skip_nan and bool(np.isnan(self._fill))
         self.dtype = values.dtype if options.get("dtype") is not None else np.zeros(2, values.dtype).var().dtype
-        fold = values.fold(NumberMoments(wide) if skip_nan else Moments(wide))
+        fold = values.fold(NanMomentsFold(wide) if skip_nan else MomentsFold(wide))
         self.folds = {f"moments {skip_nan} {values.dtype}": fold}
 
     def finish(self, states: list[State], groups: GroupCounts) -> Any:
@@ -323,7 +323,7 @@ class Var(Reduction):
         if not groups.stored and not ignores_fill:
             absent = groups.absent
             others = (np.full(len(mean), fill), np.full(len(mean), 0.0 if np.isfinite(fill) else np.nan))
-            together = merged_moments((mean, away), count, others, absent)[1]
+            together = merge_moments((mean, away), count, others, absent)[1]
             away = np.where(absent > 0, np.where(count > 0, together, others[1]), away)
         out = away / np.maximum(members - self._ddof, 0)
         if skip_nan:
@@ -341,7 +341,7 @@ class Extreme(Reduction):
         propagating, skipping = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
         self._ufunc = skipping if skip_nan else propagating
         start: Any = self.dtype.type(np.nan) if skip_nan else _worst_value(self.dtype, largest)
-        self.folds = {self._ufunc.__name__: Running(self._ufunc, self.dtype, start)}
+        self.folds = {self._ufunc.__name__: UfuncFold(self._ufunc, self.dtype, start)}
 
     def finish(self, states: list[State], groups: GroupCounts) -> Any:
         """Compare with the fill where elements are absent."""
@@ -368,7 +368,7 @@ class AnyOf(Reduction):
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         _check_options("any", options)
         self.dtype, self.fill = np.dtype(bool), schema.fill_value
-        self.folds = {"any": Running(np.logical_or, self.dtype, False, _is_nonzero)}
+        self.folds = {"any": UfuncFold(np.logical_or, self.dtype, False, _is_nonzero)}
 
     def finish(self, states: list[State], groups: GroupCounts) -> Any:
         """Count absent elements as their fill."""
@@ -381,7 +381,7 @@ class AllOf(Reduction):
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         _check_options("all", options)
         self.dtype, self.fill = np.dtype(bool), schema.fill_value
-        self.folds = {"all": Running(np.logical_and, self.dtype, True, _is_nonzero)}
+        self.folds = {"all": UfuncFold(np.logical_and, self.dtype, True, _is_nonzero)}
 
     def finish(self, states: list[State], groups: GroupCounts) -> Any:
         """Count absent elements as their fill."""
@@ -426,11 +426,11 @@ class Norm(Reduction):
         self.dtype = np.empty(0, dtype).real.dtype if dtype.kind in "fc" else double
         if np.isinf(order):
             self._ufunc: np.ufunc = np.maximum if order > 0 else np.minimum
-            fold = Running(self._ufunc, double, 0.0 if order > 0 else np.inf, _magnitudes)
+            fold = UfuncFold(self._ufunc, double, 0.0 if order > 0 else np.inf, _magnitudes)
         else:
             power = _power(order)
             self._fill_power = power(np.asarray(self.fill)).astype(np.float64)[()]
-            fold = Running(np.add, double, 0, power)
+            fold = UfuncFold(np.add, double, 0, power)
         self.folds = {f"norm {order}": fold}
 
     def finish(self, states: list[State], groups: GroupCounts) -> Any:
@@ -466,7 +466,7 @@ class ArgBest(Reduction):
         name = f"{'nan' if skip_nan else ''}arg{'max' if largest else 'min'}"
         _check_options(name, options)
         self._skip_nan = skip_nan = skip_nan and schema.dtype.kind in "fc"
-        self._fold = (BestNumber if skip_nan else Best)(schema.dtype, largest)
+        self._fold = (NanExtremumFold if skip_nan else ExtremumFold)(schema.dtype, largest)
         self.dtype, self.fill = np.dtype(np.int64), schema.fill_value
         self.folds = {f"best {largest} {skip_nan}": self._fold}
         self.no_position_message = (

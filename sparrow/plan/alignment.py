@@ -20,7 +20,7 @@ from sparrow.core.indexing import View
 from sparrow.core.labels import first_positions
 from sparrow.core.schema import Schema, is_custom_name
 from sparrow.errors import LabelError
-from sparrow.kernels.entries import concatenate
+from sparrow.kernels.coo import concat_blocks
 from sparrow.plan.labels import AxisLabels, Labels, axis_labels, concat_labels, unify_label_types
 from sparrow.plan.nodes import Concat, Scan
 from sparrow.relations.base import MemoryRelation
@@ -299,7 +299,7 @@ def _joined_lines(scan: Scan, axis: int, stretches: Sequence[tuple[int, int]]) -
     parts: list[Scan] = []
     for start, size in stretches:
         if start < 0:
-            nothing = MemoryRelation(schema(size), concatenate([], old.ndim, old.dtype))
+            nothing = MemoryRelation(schema(size), concat_blocks([], old.ndim, old.dtype))
             parts.append(Scan(nothing, View.identity(nothing.schema.shape), nothing.schema))
         else:
             parts.append(scan.then(scan.view.then((slice(None),) * axis + (slice(start, start + size),))))

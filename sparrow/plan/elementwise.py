@@ -18,7 +18,7 @@ from sparrow.core.indexing import View, broadcast_shapes
 from sparrow.core.schema import Schema, check_array_ndim, check_dtype, default_dims, is_custom_name
 from sparrow.core.storage_types import COMPRESSED, infer_function, resolve_stype
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan.alignment import align_operands
 from sparrow.plan.functions import Cast
 from sparrow.plan.nodes import Dense, Map, Scan

@@ -16,7 +16,7 @@ import numpy as np
 
 from sparrow.core.indexing import Axis, Points, RangeAxis, View
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import concatenate
+from sparrow.kernels.coo import concat_blocks
 from sparrow.plan.nodes import Concat, Dense, Map, Node, Product, Reduce, Scan, Sort, Triangle, WithFill
 from sparrow.relations.base import MemoryRelation
 
@@ -342,7 +342,7 @@ def _of_something(scan: Scan) -> Scan:
     if not isinstance(scan.source, Node) or scan.view.size:
         return scan
     schema = scan.source.schema
-    empty = concatenate([], schema.ndim, schema.dtype)
+    empty = concat_blocks([], schema.ndim, schema.dtype)
     return Scan(MemoryRelation(schema, empty), scan.view, scan.schema)
 
 

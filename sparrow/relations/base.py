@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
-from sparrow.kernels.entries import LONG_ROWS, Block, Duplicates, Heads, RowBlock, merge
+from sparrow.kernels.coo import CSR_MIN_MEAN_ROW_ELEMENTS, Block, CSRBlock, Duplicates, RowIndex, merge_blocks
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
@@ -33,9 +33,9 @@ __all__ = [
     "MemoryRelation",
     "ParquetSource",
     "Relation",
+    "RowSlices",
     "ScanStats",
     "StoredColumn",
-    "Stretches",
     "apply_edit",
     "arrow_schema",
     "arrow_table",
@@ -43,8 +43,8 @@ __all__ = [
     "as_numpy",
     "base_orders",
     "labelled_table",
+    "merge_labels",
     "scan",
-    "with_labels",
 ]
 
 
@@ -176,10 +176,10 @@ class Relation(Protocol):
 
     @property
     def is_small(self) -> bool:
-        """Whether the entries are no more than a chunk and come without reading files, so that ``whole`` gives them."""
+        """Whether there is at most a chunk of elements, available without reading files: see ``read_small``."""
 
-    def read_small(self) -> Block:
-        """Return all of few entries in one go, in the base order; not to be written to."""
+    def read_small(self) -> Block | None:
+        """Return all elements in the base order, read-only, if ``is_small``; else None."""
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the entries of a chunk: coords by dimension number whatever the order, values in the dtype.
@@ -235,7 +235,7 @@ class Growth:
 T = TypeVar("T")
 
 
-def with_labels(old: Mapping[int, T], new: Mapping[int, T | None]) -> dict[int, T]:
+def merge_labels(old: Mapping[int, T], new: Mapping[int, T | None]) -> dict[int, T]:
     """Return labels by dimension with new ones in place of old ones; None takes them away."""
     return {dim: found for dim, found in {**old, **new}.items() if found is not None}
 
@@ -272,7 +272,7 @@ def apply_edit(block: Block, edit: Edit, schema: Schema) -> Block:
     for box in edit.clear:
         block = block.take(~box.contains(block.coords)) if block.count else block
     if edit.upsert is not None and edit.upsert.count:
-        block = merge(block, edit.upsert, schema.shape, edit.existing)
+        block = merge_blocks(block, edit.upsert, schema.shape, edit.existing)
     absent = is_fill(block.values, schema.fill_value)
     return block.take(~absent) if absent.any() else block
 
@@ -290,7 +290,7 @@ _HANDFUL = 1 << 11
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretches:
+class RowSlices:
     """Positions of entries in arrays: from ``starts[k]`` up to ``stops[k]``, each for one k after another."""
 
     starts: NDArray[np.int64]
@@ -310,11 +310,11 @@ class Stretches:
             at = np.arange(count)
             at += np.repeat(self.starts - begins, lengths)
             return [column[at] for column in columns]
-        from sparrow.kernels.rows import place_rows
+        from sparrow.kernels.rows import copy_rows
 
         def taken(column: NDArray[Any]) -> NDArray[Any]:
             out = np.empty(count, column.dtype)
-            place_rows(self.starts, self.stops, begins, column, out)
+            copy_rows(self.starts, self.stops, begins, column, out)
             return out
 
         return list(ordered_map(taken, columns, settings.current().threads if count >= _CHUNK else 1))
@@ -324,13 +324,13 @@ class Stretches:
         *coords, values = self.take([*entries.coords, entries.values])
         return Block(tuple(coords), values)
 
-    def joined(self) -> Stretches:
+    def joined(self) -> RowSlices:
         """Return them without what is empty, neighbours as one."""
         starts, stops = (side[self.stops > self.starts] for side in (self.starts, self.stops))
         apart = np.append(True, starts[1:] != stops[:-1])[: len(starts)]
-        return Stretches(starts[apart], stops[np.append(apart[1:], True)[: len(stops)]])
+        return RowSlices(starts[apart], stops[np.append(apart[1:], True)[: len(stops)]])
 
-    def cut(self, size: int) -> Iterator[Stretches]:
+    def cut(self, size: int) -> Iterator[RowSlices]:
         """Yield them in parts of so many positions; the last may have fewer."""
         ends = np.cumsum(self.lengths)
         begins = ends - self.lengths
@@ -339,14 +339,14 @@ class Stretches:
             part = slice(int(low), int(high))
             starts = self.starts[part] + np.maximum(first - begins[part], 0)
             stops = self.stops[part] - np.maximum(ends[part] - (first + size), 0)
-            yield Stretches(starts, stops)
+            yield RowSlices(starts, stops)
 
 
 def _laid_out(block: Block, schema: Schema) -> Block:
     """Return entries as one stretch for each column, in the types of a schema, without a copy where they are."""
     kinds, values = schema.coordinate_dtypes, block.values
     as_it_is = values.dtype is schema.dtype and values.flags.c_contiguous
-    own = (*block.heads.coords, *block.rest.coords) if isinstance(block, RowBlock) else block.coords
+    own = (*block.heads.coords, *block.rest.coords) if isinstance(block, CSRBlock) else block.coords
     for column, dtype in zip(own, kinds, strict=True):
         as_it_is = as_it_is and column.dtype is dtype and column.flags.c_contiguous
     if as_it_is:
@@ -363,7 +363,7 @@ class MemoryRelation:
     schema
         Shape, names, dtype, fill.
     block
-        Canonical entries (see :func:`sparrow.kernels.entries.canonical`); not copied.
+        Canonical entries (see :func:`sparrow.kernels.coo.canonicalize`); not copied.
     labels
         Labels by dimension number.
     """
@@ -397,32 +397,32 @@ class MemoryRelation:
     def by_rows(self) -> Block:
         """Return the entries, where rows are long with each told once: that is kept once it is known."""
         block = self.block
-        if self.is_small or isinstance(block, RowBlock) or not block.coords:
+        if self.is_small or isinstance(block, CSRBlock) or not block.coords:
             return block
-        found = RowBlock.of(block)
-        if LONG_ROWS * len(found.heads.pointers) <= block.count:
+        found = CSRBlock.of(block)
+        if CSR_MIN_MEAN_ROW_ELEMENTS * len(found.heads.pointers) <= block.count:
             self.block = found
         return found
 
-    def places(self, leading: NDArray[Any]) -> Stretches:
+    def places(self, leading: NDArray[Any]) -> RowSlices:
         """Return where the entries of each of some coordinates of the leading dimension stand."""
         block = self.block
-        if isinstance(block, RowBlock) and len(block.heads.coords) == 1:
+        if isinstance(block, CSRBlock) and len(block.heads.coords) == 1:
             (rows,), pointers = block.heads.coords, block.heads.pointers
             leading = leading.astype(rows.dtype)
             first, last = (np.searchsorted(rows, leading, side) for side in ("left", "right"))
-            return Stretches(pointers[first], pointers[last])
+            return RowSlices(pointers[first], pointers[last])
         column = block.coords[0]
         leading = leading.astype(column.dtype)  # else the column would be cast
-        return Stretches(np.searchsorted(column, leading, "left"), np.searchsorted(column, leading, "right"))
+        return RowSlices(np.searchsorted(column, leading, "left"), np.searchsorted(column, leading, "right"))
 
-    def some(self, leading: NDArray[Any], places: Stretches) -> RowBlock:
+    def some(self, leading: NDArray[Any], places: RowSlices) -> CSRBlock:
         """Return the entries of some ascending coordinates of the leading dimension, which stand at such places."""
         lengths = places.lengths
         there = lengths > 0
         rows = leading[there].astype(self.schema.coordinate_dtype(0), copy=False)
         *coords, values = places.take([*map(self.block.column, range(1, self.schema.ndim)), self.block.values])
-        return RowBlock(Heads((rows,), np.append(0, np.cumsum(lengths[there]))), Block(tuple(coords), values))
+        return CSRBlock(RowIndex((rows,), np.append(0, np.cumsum(lengths[there]))), Block(tuple(coords), values))
 
     def at(self, cell: Sequence[int]) -> Any:
         """Return the value of the entry of a cell, None where it has none."""
@@ -445,7 +445,7 @@ class MemoryRelation:
         low, high = column.dtype.type(leading[0]), column.dtype.type(leading[-1])  # else the column would be cast
         return int(np.searchsorted(column, low, "left")), int(np.searchsorted(column, high, "right"))
 
-    def _listed(self, box: Box) -> Stretches | None:
+    def _listed(self, box: Box) -> RowSlices | None:
         """Return where entries of the box stand, if its leading dimension is under a list."""
         return next((self.places(wanted).joined() for dim, wanted in box.members if dim == 0), None)
 
@@ -477,7 +477,7 @@ class MemoryRelation:
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return a piece of the arrays, without a copy where it is one stretch."""
-        if isinstance(chunk.ref, Stretches):
+        if isinstance(chunk.ref, RowSlices):
             return chunk.ref.block(self.block)
         return self.block.take(slice(*chunk.ref))
 
@@ -579,7 +579,7 @@ class MemoryHandle:
         block = old.block
         for edit in found.edits():
             block = apply_edit(block, edit, schema)
-        self.current = type(old)(schema, block, with_labels(old._labels, found.labels))
+        self.current = type(old)(schema, block, merge_labels(old._labels, found.labels))
         return self.current
 
     def refresh(self) -> MemoryRelation:

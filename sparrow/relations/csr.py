@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis, View
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import Block, by_leading
-from sparrow.kernels.jit.warmup import readonly
-from sparrow.relations.base import MemoryRelation, Relation, Stretches
+from sparrow.kernels.coo import Block, sort_to_csr
+from sparrow.kernels.jit.warmup import as_readonly
+from sparrow.relations.base import MemoryRelation, Relation, RowSlices
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["Persisted", "Rows", "accumulate", "rows_of"]
+__all__ = ["CSRRelation", "CSRRows", "accumulate", "csr_rows"]
 
 _PIECES = (1 << 17, 1 << 19)
 """About how many entries a thread takes at a time: the fewest, and the most."""
@@ -33,7 +33,7 @@ _SPARE = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class CSRRows:
     """Entries row by row, by either dimension of a matrix.
 
     ``indptr`` (shape (m + 1,), int64) says where each row begins, ``indices`` (shape (nnz,), int32 where the columns
@@ -44,10 +44,10 @@ class Rows:
     indices: NDArray[Any]
     values: NDArray[Any]
 
-    def between(self, start: int, stop: int) -> Rows:
+    def between(self, start: int, stop: int) -> CSRRows:
         """Return some of the rows; their pointers still count from the first row of all."""
         first, last = int(self.indptr[start]), int(self.indptr[stop])
-        return Rows(self.indptr[start : stop + 1], self.indices[first:last], self.values[first:last])
+        return CSRRows(self.indptr[start : stop + 1], self.indices[first:last], self.values[first:last])
 
     def pieces(self, threads: int) -> list[tuple[int, int]]:
         """Return stretches of rows of about as many entries each, which are dealt out to so many threads."""
@@ -57,15 +57,15 @@ class Rows:
         return list(itertools.pairwise(np.unique([0, *cuts, len(self.indptr) - 1]).tolist()))
 
 
-class Persisted(MemoryRelation):
+class CSRRelation(MemoryRelation):
     """Canonical entries in arrays, with the layouts that products ask for."""
 
     def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
         super().__init__(schema, block, labels)
-        self._layouts: dict[int, Rows] = {}
+        self._layouts: dict[int, CSRRows] = {}
         self._lock = threading.Lock()
 
-    def rows(self, dim: int) -> Rows | None:
+    def rows(self, dim: int) -> CSRRows | None:
         """Return the entries of a matrix by rows (dimension 0) or by columns (1); kept once made.
 
         None where there are so few entries in so many rows that pointers would take most of the memory, or where a
@@ -79,28 +79,28 @@ class Persisted(MemoryRelation):
                 self._layouts[dim] = made
             return self._layouts[dim]
 
-    def places(self, leading: NDArray[Any]) -> Stretches:
+    def places(self, leading: NDArray[Any]) -> RowSlices:
         """Return where the entries of some rows stand, by the pointers where there are some."""
         laid = self.rows(0) if self.schema.ndim == 2 else None
-        return super().places(leading) if laid is None else Stretches(laid.indptr[leading], laid.indptr[leading + 1])
+        return super().places(leading) if laid is None else RowSlices(laid.indptr[leading], laid.indptr[leading + 1])
 
-    def _laid_out(self, dim: int) -> Rows | None:
+    def _laid_out(self, dim: int) -> CSRRows | None:
         height = self.schema.shape[dim]
         copy = self.nbytes if dim else 0
-        if height > _SPARE * self.nnz + _PIECES[0] or 8 * (height + 1) + copy > memory.left():
+        if height > _SPARE * self.nnz + _PIECES[0] or 8 * (height + 1) + copy > memory.available():
             return None
         block = self.block
         if not dim:
-            return Rows(block.indptr(height), block.column(1), block.values)
-        return Rows(*by_leading(Block(block.coords[::-1], block.values), self.schema.shape[::-1]))
+            return CSRRows(block.indptr(height), block.column(1), block.values)
+        return CSRRows(*sort_to_csr(Block(block.coords[::-1], block.values), self.schema.shape[::-1]))
 
 
-def rows_of(relation: Relation, view: View) -> Rows | None:
+def csr_rows(relation: Relation, view: View) -> CSRRows | None:
     """Return the rows that a matrix view of a relation shows, or None where no layout has them as they are.
 
     There are some for a persisted matrix and its transpose, and for contiguous rows of either.
     """
-    if not isinstance(relation, Persisted) or view.ndim != 2 or relation.schema.ndim != 2 or view.points:
+    if not isinstance(relation, CSRRelation) or view.ndim != 2 or relation.schema.ndim != 2 or view.points:
         return None
     down, across = view.axes
     if not isinstance(down, RangeAxis) or not isinstance(across, RangeAxis) or down.step != 1 or not view.size:
@@ -111,7 +111,7 @@ def rows_of(relation: Relation, view: View) -> Rows | None:
     return None if rows is None else rows.between(down.start, down.start + down.length)
 
 
-def accumulate(rows: Rows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> None:
+def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Write the product of rows and ``x`` into ``out``, shapes (k,) and (m,) or (k, c) and (m, c), both of one dtype.
 
     Rows are dealt out to threads in pieces of about as many entries each. A row is summed by one thread, in an order
@@ -132,7 +132,7 @@ def accumulate(rows: Rows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> Non
             if fill != 0:
                 values = values - fill.astype(out.dtype)
         indptr, indices = rows.indptr[start : stop + 1], rows.indices[low:high]
-        multiply(*map(readonly, (indptr, indices, values)), x, out[start:stop])
+        multiply(*map(as_readonly, (indptr, indices, values)), x, out[start:stop])
         return high - low
 
     with progress.bar("multiplying", count, "entries") as advance:

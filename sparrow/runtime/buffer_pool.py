@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sparrow.runtime import settings
 
-__all__ = ["Cells", "Scratch", "kept", "release"]
+__all__ = ["Buffer", "ScratchPool", "cached_bytes", "release"]
 
 _LEAST = 1 << 22
 """Bytes from which it is worth it."""
@@ -35,7 +35,7 @@ _LOOSE = 4
 """How many times longer memory may be than what is to stand in it."""
 
 
-class Cells:
+class Buffer:
     """An array to write to, made longer than what comes to stand in it: what is not written to takes no memory.
 
     Parameters
@@ -56,7 +56,7 @@ class Cells:
     array([1., 2., 3.])
     """
 
-    def __init__(self, count: int, dtype: np.dtype[Any], scratch: Scratch | None = None) -> None:
+    def __init__(self, count: int, dtype: np.dtype[Any], scratch: ScratchPool | None = None) -> None:
         self.count, self._dtype, self._scratch = count, dtype, scratch
         self._memory: _Memory | None = None
         self._array: NDArray[Any] | None = None
@@ -75,9 +75,9 @@ class Cells:
                 self._array = np.frombuffer(_lent(self._memory, back), self._dtype, self.count)
         return self._array
 
-    def longer(self, count: int, used: int) -> Cells:
+    def longer(self, count: int, used: int) -> Buffer:
         """Return more of them, the first ones, of which so many are in use, copied."""
-        cells = Cells(count, self._dtype)
+        cells = Buffer(count, self._dtype)
         if self._array is not None:
             cells.array[:used] = self._array[:used]
         return cells
@@ -94,7 +94,7 @@ class Cells:
         return array
 
 
-class Scratch:
+class ScratchPool:
     """Memory of arrays that come and go while one thing is computed: it stays written to until that is done.
 
     Threads that allocate as much give it back to the system each time, and have it cleared each time they ask.
@@ -165,7 +165,7 @@ class _Kept:
 _kept = _Kept()
 
 
-def kept() -> int:
+def cached_bytes() -> int:
     """Return the bytes that are kept."""
     return _kept.nbytes
 

@@ -22,19 +22,19 @@ import pyarrow as pa
 
 from sparrow.errors import StorageError
 from sparrow.runtime import memory, settings
-from sparrow.runtime.thread_pool import Apart
+from sparrow.runtime.thread_pool import DetachedTask
 
 if TYPE_CHECKING:
     import duckdb
 
 __all__ = [
-    "answer",
     "connect",
-    "failures",
-    "interrupts",
+    "interruptible_relation",
     "quote_literal",
     "quote_name",
-    "streamed",
+    "stream_batches",
+    "translate_errors",
+    "translate_interrupts",
 ]
 
 FEED_OVERSHOOT = 340_000_000
@@ -119,7 +119,7 @@ def quote_literal(text: str) -> str:
 
 
 @contextmanager
-def failures() -> Generator[None]:
+def translate_errors() -> Generator[None]:
     """Raise what DuckDB meets in the block as what it is: Ctrl-C, a full disk, too little memory.
 
     Raises
@@ -151,18 +151,20 @@ def failures() -> Generator[None]:
 # -- answers that Ctrl-C ends ----------------------------------------------------------------------
 
 
-def streamed(con: duckdb.DuckDBPyConnection, query: str, rows: int = 1_000_000) -> Iterator[pa.RecordBatch]:
-    """Yield what a query gives; within :func:`failures` Ctrl-C ends it at once, whatever DuckDB is at."""
+def stream_batches(con: duckdb.DuckDBPyConnection, query: str, rows: int = 1_000_000) -> Iterator[pa.RecordBatch]:
+    """Yield what a query gives; within :func:`translate_errors` Ctrl-C ends it at once, whatever DuckDB is at."""
     reader = _on_a_thread(lambda: con.sql(query).to_arrow_reader(rows), con)
     while (batch := _on_a_thread(functools.partial(next, reader, None), con)) is not None:
         yield batch
 
 
 _answers: WeakKeyDictionary[Any, duckdb.DuckDBPyConnection] = WeakKeyDictionary()
-"""The connection of each relation that :func:`answer` gave."""
+"""The connection of each relation that :func:`interruptible_relation` gave."""
 
 
-def answer(relation: duckdb.DuckDBPyRelation, con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
+def interruptible_relation(
+    relation: duckdb.DuckDBPyRelation, con: duckdb.DuckDBPyConnection
+) -> duckdb.DuckDBPyRelation:
     """Return the relation, a query of this connection, so that Ctrl-C while it is fetched is a ``KeyboardInterrupt``.
 
     DuckDB makes a ``RuntimeError`` of it, and while it fills Arrow tables and frames does not listen.
@@ -187,9 +189,9 @@ def _answer_class() -> type[duckdb.DuckDBPyRelation]:
         @functools.wraps(method)
         def call(self: duckdb.DuckDBPyRelation, *args: Any, **options: Any) -> Any:
             con = _answers[self]
-            with interrupts():
+            with translate_interrupts():
                 out = _on_a_thread(functools.partial(method, self, *args, **options), con)
-            return answer(out, con) if type(out) is plain else out
+            return interruptible_relation(out, con) if type(out) is plain else out
 
         return call
 
@@ -206,7 +208,7 @@ def _on_a_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any
     """Return what ``work`` returns; Ctrl-C ends the query that it runs."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    query = Apart(work, "sparrow-answer")
+    query = DetachedTask(work, "sparrow-answer")
     try:
         query.start()
         while not query.done:
@@ -224,7 +226,7 @@ def _is_interrupt(error: Exception) -> bool:
 
 
 @contextmanager
-def interrupts() -> Generator[None]:
+def translate_interrupts() -> Generator[None]:
     """Raise a ``KeyboardInterrupt`` where DuckDB tells of one in the block."""
     import duckdb
 

@@ -22,20 +22,20 @@ from typing import Any, Self
 
 from sparrow.errors import TooLargeError
 from sparrow.runtime import buffer_pool, settings
-from sparrow.runtime.progress import quantity
+from sparrow.runtime.progress import format_quantity
 
 __all__ = [
     "Reservation",
+    "available",
     "check",
     "entry_bytes",
     "isolated",
-    "left",
     "limit",
     "reserve",
     "share",
     "too_large",
     "trim",
-    "working",
+    "working_bytes",
 ]
 
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
@@ -57,12 +57,12 @@ def limit() -> int:
     return settings.current().memory_limit
 
 
-def working() -> int:
+def working_bytes() -> int:
     """Return the bytes to work in where the process is to stay within the limit and 200 MB, libraries included."""
     return max(limit() - _LIBRARIES, min(limit(), _LEAST_WORKING))
 
 
-def left() -> int:
+def available() -> int:
     """Return the bytes of the limit that nothing has reserved."""
     return max(settings.current().memory_limit - _ledger.settled(), 0)
 
@@ -77,7 +77,7 @@ def share(parts: float, least: int = 0, beside: int = 0) -> int:
     beside
         Bytes that are in use though nobody reserved them.
     """
-    return max(int((left() - beside) / parts), least)
+    return max(int((available() - beside) / parts), least)
 
 
 def trim() -> None:
@@ -104,7 +104,7 @@ def check(nbytes: int, what: str | Callable[[], str], remedy: str = "take a smal
     TooLargeError
         If ``nbytes`` is more than is free, worded by :func:`too_large`.
     """
-    if nbytes > left():
+    if nbytes > available():
         raise too_large(what() if callable(what) else what, nbytes, remedy)
 
 
@@ -160,7 +160,7 @@ def _error(
 
 
 def _size(nbytes: int) -> str:
-    return f"{nbytes} bytes" if nbytes < 10_000 else f"{quantity(nbytes, 'bytes')} ({nbytes} bytes)"
+    return f"{nbytes} bytes" if nbytes < 10_000 else f"{format_quantity(nbytes, 'bytes')} ({nbytes} bytes)"
 
 
 class Reservation:
@@ -236,7 +236,7 @@ class _Ledger:
 
     def make_room(self) -> None:
         """Give up what is kept of earlier results where that is reserved."""
-        if buffer_pool.kept():
+        if buffer_pool.cached_bytes():
             buffer_pool.release(max(limit() - self.reserved, 0))
 
 

@@ -20,7 +20,7 @@ from sparrow.runtime import settings
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["bar", "line", "note"]
+__all__ = ["bar", "write_line", "write_note"]
 
 DELAY = 1.0
 """Seconds of work before a bar is drawn."""
@@ -68,16 +68,16 @@ def _shown(drawn: _Bar) -> Iterator[Callable[[int], None]]:
         drawn.close()
 
 
-def line(text: str) -> bool:
+def write_line(text: str) -> bool:
     """Write a line where bars are drawn, above one that is; return whether it was written."""
     if not settings.current().show_progress():
         return False
-    over = f"\r{text:<{WIDTH}}" if settings.in_notebook() and _drawing.locked() else text
+    over = f"\r{text:<{WIDTH}}" if settings.is_notebook() and _drawing.locked() else text
     _Lasting(sys.stderr).write(f"{over}\n")
     return True
 
 
-def note(text: str) -> None:
+def write_note(text: str) -> None:
     """Write a line to standard error, terminal or not, unless progress is switched off."""
     if settings.current().progress is not False:
         _Lasting(sys.stderr).write(f"{text}\n")
@@ -169,10 +169,10 @@ def _open(description: str, total: int | None, unit: str, elapsed: float) -> tup
         """What is done of the whole, and how fast."""
 
         def render(self, task: Task) -> Text:
-            done = quantity(task.completed, unit)
-            whole = "" if task.total is None else f" of {quantity(task.total, unit)}"
+            done = format_quantity(task.completed, unit)
+            whole = "" if task.total is None else f" of {format_quantity(task.total, unit)}"
             spent = task.elapsed or 0.0
-            rate = f", {quantity(task.completed / spent, unit)}/s" if spent > 0 and task.completed else ""
+            rate = f", {format_quantity(task.completed / spent, unit)}/s" if spent > 0 and task.completed else ""
             return Text(f"{done}{whole}{rate}")
 
     class InCell(Progress):
@@ -190,7 +190,7 @@ def _open(description: str, total: int | None, unit: str, elapsed: float) -> tup
             self.refresh()
             _Lasting(sys.stderr).write("\n")
 
-    if settings.in_notebook():
+    if settings.is_notebook():
         kind: type[Progress] = InCell
         console = Console(file=io.StringIO(), width=WIDTH, no_color=True, force_terminal=False, force_jupyter=False)
     else:
@@ -209,7 +209,7 @@ def _open(description: str, total: int | None, unit: str, elapsed: float) -> tup
     return progress, task
 
 
-def quantity(n: float, unit: str) -> str:
+def format_quantity(n: float, unit: str) -> str:
     """Return an amount in three digits with its unit.
 
     Examples

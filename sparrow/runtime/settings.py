@@ -73,10 +73,10 @@ class Settings:
 
     def show_progress(self) -> bool:
         """Return whether progress bars are to be drawn."""
-        return sys.stderr.isatty() or in_notebook() if self.progress is None else self.progress
+        return sys.stderr.isatty() or is_notebook() if self.progress is None else self.progress
 
 
-def in_notebook() -> bool:
+def is_notebook() -> bool:
     """Return whether standard error is the output of a cell, which is no terminal and yet shows what is written."""
     return type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
 

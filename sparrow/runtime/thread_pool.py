@@ -17,13 +17,21 @@ from typing import Any, Generic, TypeVar
 
 from sparrow.runtime import settings
 
-__all__ = ["Apart", "Beside", "Pool", "abandoned", "beside", "local", "ordered_map"]
+__all__ = [
+    "BackgroundThread",
+    "DetachedTask",
+    "Pool",
+    "background_thread",
+    "is_abandoned",
+    "ordered_map",
+    "worker_local",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _here = threading.local()
-"""``job``: what this thread works for, absent where it is no worker; ``own``: what :func:`local` gives elsewhere."""
+"""``job``: the job that this worker thread serves; ``own``: what :func:`worker_local` returns in other threads."""
 
 
 def ordered_map(
@@ -75,13 +83,13 @@ def ordered_map(
         job.close()
 
 
-def abandoned() -> bool:
+def is_abandoned() -> bool:
     """Return whether nobody waits any more for what this thread works on: long work looks now and then, and ends."""
     job = _job()
     return job is not None and job.closed
 
 
-def local() -> SimpleNamespace:
+def worker_local() -> SimpleNamespace:
     """Return a place for things of this thread's own; those of a worker are dropped with the iterator it works for.
 
     A thread of a library, as DuckDB's that pulls a stream of ours, gets a new place each time: Python drops what it
@@ -118,7 +126,7 @@ class Pool(ThreadPoolExecutor):
             raise
 
 
-class Beside(Pool):
+class BackgroundThread(Pool):
     """A thread beside the caller's, for work in the order in which it is submitted; the settings travel to it."""
 
     def __init__(self, name: str) -> None:
@@ -129,7 +137,7 @@ class Beside(Pool):
         return super().submit(copy_context().run, work, *args, **kwargs)
 
 
-class Apart(Generic[R]):
+class DetachedTask(Generic[R]):
     """Work on a thread of its own, which the end of the process does not wait for.
 
     Ctrl-C may come at any place of the thread that waits. Futures and conditions take their locks in Python, where it
@@ -179,9 +187,9 @@ class Apart(Generic[R]):
         return self._result
 
 
-def beside(name: str) -> Beside | None:
+def background_thread(name: str) -> BackgroundThread | None:
     """Return a thread for what may go on beside the caller, None where that would pass the threads of the settings."""
-    return Beside(name) if settings.current().threads > 1 and _job() is None else None
+    return BackgroundThread(name) if settings.current().threads > 1 and _job() is None else None
 
 
 class _Task(Generic[T, R]):

@@ -11,6 +11,6 @@ compiles loops.
 from __future__ import annotations
 
 from sparrow.sorting.rows import Rows, Run
-from sparrow.sorting.spool import Aside, Segment, Spool, memory_budget
+from sparrow.sorting.spill import Segment, SpilledBlocks, SpillFile, memory_budget
 
-__all__ = ["Aside", "Rows", "Run", "Segment", "Spool", "memory_budget"]
+__all__ = ["Rows", "Run", "Segment", "SpillFile", "SpilledBlocks", "memory_budget"]

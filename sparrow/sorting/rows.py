@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.sorting.spool import Segment
+from sparrow.sorting.spill import Segment
 
 if TYPE_CHECKING:
     from sparrow.kernels.keys import Keys, Layout
 
-__all__ = ["Column", "Rows", "Run", "cell"]
+__all__ = ["Column", "Rows", "Run", "unpack_key"]
 
 
 class Rows(NamedTuple):
@@ -71,7 +71,7 @@ class Run:
     @property
     def first(self) -> tuple[int, ...]:
         """The coordinates of the first row."""
-        return cell(self.samples[0], self.layout)
+        return unpack_key(self.samples[0], self.layout)
 
     def rows(self) -> Rows:
         """Return the rows of a run in memory."""
@@ -82,7 +82,7 @@ class Run:
         return Rows(unpack(self.keys, self.layout), self.values)
 
 
-def cell(key: Any, layout: Layout) -> tuple[int, ...]:
+def unpack_key(key: Any, layout: Layout) -> tuple[int, ...]:
     """Return the coordinates of a key."""
     from sparrow.kernels.keys import unpack
 

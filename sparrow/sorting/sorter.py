@@ -14,25 +14,25 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import DuplicateError, InvalidValueError
-from sparrow.kernels.entries import Block, Duplicates
+from sparrow.kernels.coo import Block, Duplicates
 from sparrow.kernels.keys import (
     Keys,
     Layout,
-    ascents,
-    covers,
-    layout_for,
+    choose_layout,
+    gather_values,
+    layout_covers,
     pack,
     repack,
     sort_stable,
-    take,
+    sortedness,
     unpack,
 )
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting.rows import Column, Rows, Run, cell
-from sparrow.sorting.spool import Segment, Spool, memory_budget
+from sparrow.sorting.rows import Column, Rows, Run, unpack_key
+from sparrow.sorting.spill import Segment, SpillFile, memory_budget
 from sparrow.sorting.tuning import tuning
-from sparrow.sorting.wide import folded, in_order, row_type, unfolded
+from sparrow.sorting.wide import fold_rows, folded_dtype, sort_rows, unfold_rows
 
 __all__ = ["Sorter", "sorted_blocks"]
 
@@ -86,18 +86,18 @@ class Sorter:
         self._budget = memory_budget()
         self._room = memory.reserve(0, "rows being sorted")
         self._threads = settings.current().threads
-        self._layout: Layout = layout_for((0,) * ndim) or ()
+        self._layout: Layout = choose_layout((0,) * ndim) or ()
         self._maxima: tuple[int, ...] = (-1,) * ndim
         self._runs: list[Run] = []
         self._ascending = True
         self._last: tuple[int, ...] = (-1,) * ndim
-        self._spool = Spool()
+        self._spool = SpillFile()
         self._wide: Sorter | None = None
         """What has all rows where coordinates together pass 63 bits: by the leading one, all else is their value."""
 
     @cached_property
     def _by_leading(self) -> Sorter:
-        kind = row_type(self._ndim, self._dtype, self.weighted)
+        kind = folded_dtype(self._ndim, self._dtype, self.weighted)
         return Sorter(1, kind, weighted=True, duplicates="error")
 
     @property
@@ -126,14 +126,14 @@ class Sorter:
             return rows
         maxima = tuple(int(column.max()) for column in rows.coords)
         layout: Layout | None = self._layout
-        if not covers(self._layout, maxima):
-            layout = layout_for(_larger(maxima, self._maxima))
+        if not layout_covers(self._layout, maxima):
+            layout = choose_layout(_larger(maxima, self._maxima))
         if layout is None:
             return self._folded(rows, maxima)
         keys = pack(rows.coords, layout)
         values = None if rows.values is None else np.ascontiguousarray(rows.values)
         below = sum(layout[1:])
-        ascending, sorted_already, by_the_rest = ascents(keys, below)
+        ascending, sorted_already, by_the_rest = sortedness(keys, below)
         minor = None
         if by_the_rest:
             minor = int(keys[0]) & ((1 << below) - 1), int(keys[-1]) & ((1 << below) - 1)
@@ -147,7 +147,7 @@ class Sorter:
                 keys, values = _sort_rows(keys, values, below + loose)
                 if minor is not None and not loose:
                     loose = None
-        last = cell(keys[-1], layout)
+        last = unpack_key(keys[-1], layout)
         return Run(
             layout,
             len(keys),
@@ -204,7 +204,7 @@ class Sorter:
 
     def _folded(self, rows: Rows, maxima: tuple[int, ...]) -> Run:
         """Return rows sorted by their leading coordinate."""
-        run = self._by_leading.prepare(folded(rows, self._by_leading._dtype))
+        run = self._by_leading.prepare(fold_rows(rows, self._by_leading._dtype))
         assert isinstance(run, Run)
         return replace(run, maxima=maxima, ascending=False)
 
@@ -229,8 +229,8 @@ class Sorter:
         if len(piece.layout) < self._ndim:
             return False
         maxima = _larger(self._maxima, piece.maxima)
-        if not covers(self._layout, maxima):
-            layout = layout_for(maxima)
+        if not layout_covers(self._layout, maxima):
+            layout = choose_layout(maxima)
             if layout is None:
                 return False
             self._runs = [self._relayout(run, layout) for run in self._runs]
@@ -325,7 +325,7 @@ class Sorter:
                 keys, weights = self._gather(self._runs, each, sorted_bits)
                 fresh = np.ones(len(keys), bool)
                 np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
-                at, values = self._reduce(fresh, weights, lambda i: cell(keys[i], self._layout))
+                at, values = self._reduce(fresh, weights, lambda i: unpack_key(keys[i], self._layout))
                 keys = keys if at is None else keys[at]
             return finish(unpack(keys, self._layout), values)
 
@@ -353,7 +353,7 @@ class Sorter:
         """Return the cells of a range of leading coordinates, sorted, and a value for each."""
         keys, rest = wide._gather(wide._runs, each, 0)
         assert rest is not None
-        coords, weights = in_order(unfolded(keys, rest))
+        coords, weights = sort_rows(unfold_rows(keys, rest))
         fresh = np.zeros(len(keys), bool)
         fresh[:1] = True
         for column in coords:
@@ -369,7 +369,7 @@ class Sorter:
             self._ndim - 1, self._dtype, weighted=self.weighted, duplicates=self._duplicates,
             describe=self._describe, leading=(*self._leading, leading),
         )  # fmt: skip
-        rows = (unfolded(None, rest) for rest in wide._values(each))
+        rows = (unfold_rows(None, rest) for rest in wide._values(each))
         with closing(inner):
             inner.consume(ordered_map(inner.prepare, rows, self._threads))
             for block in inner.blocks([np.dtype(np.int64)] * (self._ndim - 1), fill_value):
@@ -433,7 +433,7 @@ class Sorter:
         """Return the key and the value of a range that is one cell, however many rows it has."""
         total, key = int((each.stop - each.start).sum()), self._key(each)
         if total > 1 and self._duplicates == "error":
-            raise self._given(cell(key[0], self._layout))
+            raise self._given(unpack_key(key[0], self._layout))
         if not self.weighted:
             return key, np.array([total if self._duplicates == "sum" else 1], np.int64)
         held = np.empty(0, self._dtype)
@@ -566,7 +566,7 @@ def _sort_rows(keys: Keys, values: NDArray[Any], sorted_bits: int) -> tuple[Keys
     """Sort rows by key, equal keys in the order of the input; by their lowest bits they are sorted already."""
     events.emit("sorting.sort_rows", sorted_bits=sorted_bits)
     keys, order = sort_stable(keys, sorted_bits)
-    return keys, take(values, order)
+    return keys, gather_values(values, order)
 
 
 def _sorted_bits(runs: Sequence[Run]) -> int:

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.entries import sort_order
+from sparrow.kernels.coo import sort_order
 from sparrow.sorting.rows import Rows
 
-__all__ = ["folded", "in_order", "row_type", "unfolded"]
+__all__ = ["fold_rows", "folded_dtype", "sort_rows", "unfold_rows"]
 
 
-def row_type(ndim: int, dtype: np.dtype[Any], weighted: bool) -> np.dtype[Any]:
+def folded_dtype(ndim: int, dtype: np.dtype[Any], weighted: bool) -> np.dtype[Any]:
     """Return the type of all that a row has beside its leading coordinate."""
     fields: list[tuple[str, Any]] = [(f"c{k}", np.int64) for k in range(1, ndim)]
     return np.dtype([*fields, ("value", dtype)] if weighted else fields, align=True)
 
 
-def folded(rows: Rows, kind: np.dtype[Any]) -> Rows:
-    """Return rows of one dimension, with values of :func:`row_type`."""
+def fold_rows(rows: Rows, kind: np.dtype[Any]) -> Rows:
+    """Return rows of one dimension, with values of :func:`folded_dtype`."""
     out = np.zeros(rows.size, kind)
     for k, column in enumerate(rows.coords[1:], 1):
         out[f"c{k}"] = column
@@ -29,8 +29,8 @@ def folded(rows: Rows, kind: np.dtype[Any]) -> Rows:
     return Rows(rows.coords[:1], out)
 
 
-def unfolded(leading: NDArray[Any] | None, rest: NDArray[Any]) -> Rows:
-    """Return rows as they were before :func:`folded`; without their leading coordinate where it is None."""
+def unfold_rows(leading: NDArray[Any] | None, rest: NDArray[Any]) -> Rows:
+    """Return rows as they were before :func:`fold_rows`; without their leading coordinate where it is None."""
     names = rest.dtype.names
     assert names is not None
     values = np.ascontiguousarray(rest["value"]) if "value" in names else None
@@ -38,7 +38,7 @@ def unfolded(leading: NDArray[Any] | None, rest: NDArray[Any]) -> Rows:
     return Rows(tuple(coords if leading is None else [leading, *coords]), values)
 
 
-def in_order(rows: Rows) -> Rows:
+def sort_rows(rows: Rows) -> Rows:
     """Return rows sorted by all coordinates, those of a cell as they came; by the leading one they are sorted."""
     leading, *others = rows.coords
     ranks = np.zeros(rows.size, np.int64)

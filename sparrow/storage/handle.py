@@ -17,7 +17,7 @@ import pyarrow as pa
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, as_integer
 from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit, Growth, Relation
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.creation import create, stage_folder

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import scan
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map

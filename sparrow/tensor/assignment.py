@@ -19,7 +19,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.conversion import from_object, is_foreign_sparse
-from sparrow.kernels.entries import Block, canonical
+from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Scan, fit_to_target
 from sparrow.relations.base import Edit, Relation
 from sparrow.runtime import memory
@@ -57,7 +57,7 @@ def assignment(base: Schema, view: View, value: Any) -> Edit:
             given = Block(stored.nonzero() if cast.ndim else (), cast[stored])
             block = _spread(base, cast.shape, given, view.shape)
     placed = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
-    upsert = canonical(Block(placed, block.values), base.shape, base.fill_value, "last", keep_fill=True)
+    upsert = canonicalize(Block(placed, block.values), base.shape, base.fill_value, "last", keep_fill=True)
     return Edit("write", clear=() if view.points or view.size == 0 else (view.box(),), upsert=upsert)
 
 
@@ -118,7 +118,7 @@ def placement(base: Schema, view: View, coords: Any, values: Any, names: tuple[s
         raise ShapeError(f"values of shape {cast.shape} for {count} cells: expected a scalar or shape ({count},)")
     placed = view.to_base(columns) if view.ndim else tuple(np.full(count, c) for _, c in view.fixed)
     block = Block(placed, np.array(np.broadcast_to(cast, (count,))))
-    return Edit("put", upsert=canonical(block, base.shape, base.fill_value, "last", keep_fill=True))
+    return Edit("put", upsert=canonicalize(block, base.shape, base.fill_value, "last", keep_fill=True))
 
 
 def _columns(ndim: int, coords: Any) -> list[NDArray[Any]]:

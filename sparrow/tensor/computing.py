@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from sparrow import engines
 from sparrow.relations.base import MemoryHandle, MemoryRelation
-from sparrow.relations.csr import Persisted
+from sparrow.relations.csr import CSRRelation
 from sparrow.tensor.base import Base, labelled
 from sparrow.tensor.products import Engine
 
@@ -74,7 +74,7 @@ class Computing(Base):
         (array([ 20., 403.]), array([21., 10., 28.]))
         """
         scan = self.__sparrow_scan__()
-        relation = Persisted(scan.schema, engines.evaluate(scan, own=False), labelled(scan))
+        relation = CSRRelation(scan.schema, engines.evaluate(scan, own=False), labelled(scan))
         if scan.schema.ndim == 2:
             relation.rows(0)
         return type(self)(MemoryHandle(relation))

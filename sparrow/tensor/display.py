@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from sparrow.runtime.progress import quantity
+from sparrow.runtime.progress import format_quantity
 
 __all__ = ["html", "html_table", "human_bytes", "human_count", "one_line", "table"]
 
@@ -23,7 +23,7 @@ def human_bytes(n: int) -> str:
     >>> human_bytes(0), human_bytes(999), human_bytes(3_186_244), human_bytes(700_000_000)
     ('0 bytes', '999 bytes', '3.19 MB', '700 MB')
     """
-    return quantity(n, "bytes")
+    return format_quantity(n, "bytes")
 
 
 def human_count(n: int) -> str:

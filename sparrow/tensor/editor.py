@@ -17,7 +17,7 @@ from sparrow import engines, storage
 from sparrow.core.indexing import Box, View
 from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
-from sparrow.kernels.entries import Block, Duplicates, canonical, concatenate
+from sparrow.kernels.coo import Block, Duplicates, canonicalize, concat_blocks
 from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.base import Edit, Growth, Handle, Relation
 from sparrow.runtime import memory
@@ -124,7 +124,7 @@ class Editor:
                 upsert = self._filled(box, upsert)
                 continue
             if self._blocks:
-                before = concatenate(self._blocks, self._base.ndim, self._base.dtype)
+                before = concat_blocks(self._blocks, self._base.ndim, self._base.dtype)
                 before = before.take(~box.contains(before.coords))
                 self._blocks, self._count = [before], before.count
                 self._room.hold(before.nbytes)
@@ -139,15 +139,15 @@ class Editor:
         grid = np.meshgrid(*(np.arange(r.start, r.stop, r.step) for r in box.ranges), indexing="ij")
         fill = np.full(box.size, self._base.fill_value, self._base.dtype)
         blocks = [Block(tuple(column.reshape(-1) for column in grid), fill), upsert]
-        both = concatenate(blocks, self._base.ndim, self._base.dtype)
-        return canonical(both, self._base.shape, None, "last", keep_fill=True)
+        both = concat_blocks(blocks, self._base.ndim, self._base.dtype)
+        return canonicalize(both, self._base.shape, None, "last", keep_fill=True)
 
     def _folded(self) -> Edit:
         """Return the one edit that does what all writes did in turn."""
         upsert = None
         if self._count:
-            upsert = concatenate(self._blocks, self._base.ndim, self._base.dtype)
-            upsert = canonical(upsert, self._base.shape, None, "last", keep_fill=True)
+            upsert = concat_blocks(self._blocks, self._base.ndim, self._base.dtype)
+            upsert = canonicalize(upsert, self._base.shape, None, "last", keep_fill=True)
         return Edit("edit", clear=tuple(self._cleared), upsert=upsert)
 
 
@@ -267,11 +267,11 @@ def _pieces(base: Schema, view: View, parts: Iterator[Block], existing: Duplicat
 
 
 def _piece(base: Schema, view: View, blocks: list[Block], existing: Duplicates) -> Edit:
-    block = concatenate(blocks, view.ndim, base.dtype)
+    block = concat_blocks(blocks, view.ndim, base.dtype)
     coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
     with np.errstate(all="ignore"):
         values = block.values.astype(base.dtype)
-    return Edit("append", upsert=canonical(Block(coords, values), base.shape, base.fill_value), existing=existing)
+    return Edit("append", upsert=canonicalize(Block(coords, values), base.shape, base.fill_value), existing=existing)
 
 
 def resizing(base: Schema, labelled: Callable[[int], bool], shape: Any) -> Edit:

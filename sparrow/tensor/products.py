@@ -13,7 +13,7 @@ from sparrow.core.indexing import View
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import (
     Dense,
     DenseContraction,

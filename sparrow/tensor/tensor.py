@@ -22,7 +22,7 @@ from sparrow.core.schema import Schema, as_integers, check_shape, is_fill
 from sparrow.core.storage_types import COMPRESSED, check_stype, infer_view, resolve_stype
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.interop.conversion import check_fill
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_flag, check_integer

@@ -20,7 +20,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.conversion import columns_to_append, from_appended_table, from_object
-from sparrow.kernels.entries import Duplicates, check_duplicates
+from sparrow.kernels.coo import Duplicates, check_duplicates
 from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.base import Handle, MemoryRelation
 from sparrow.tensor import editor

@@ -226,7 +226,7 @@ def joined(parts: Sequence[Rows]) -> Rows:
 
 def mixed(parts: Sequence[Rows], order: NDArray[np.int64]) -> Rows:
     """Return rows of parts, numbered one below the other, in an order."""
-    from sparrow.kernels.rows import place_rows
+    from sparrow.kernels.rows import copy_rows
 
     indptr = np.zeros(len(order) + 1, np.int64)
     np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts])[order], out=indptr[1:])
@@ -239,7 +239,7 @@ def mixed(parts: Sequence[Rows], order: NDArray[np.int64]) -> Rows:
         for part, first, last in zip(parts, ends[:-1], ends[1:], strict=True)
         for source, target in ((part.cols, out.cols), (part.values, out.values))
     ]
-    deque(ordered_map(lambda move: place_rows(*move), moves, settings.current().threads), 0)
+    deque(ordered_map(lambda move: copy_rows(*move), moves, settings.current().threads), 0)
     return out
 
 

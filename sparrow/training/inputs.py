@@ -156,7 +156,7 @@ class Source:
         TooLargeError
             If they do not fit in what is free of the memory limit.
         """
-        from sparrow.kernels.rows import pointers
+        from sparrow.kernels.rows import indptr_from_sorted
 
         what = f"{len(window.stretches)} stretches of rows" if len(window.stretches) > 1 else "a stretch of rows"
         room = memory.reserve(0, what, "give fewer rows ahead by prefetch=0")
@@ -166,7 +166,7 @@ class Source:
             def part_of(stretch: tuple[int, int], evaluate: Any = evaluate, kind: np.dtype[Any] = kind) -> Rows:
                 block = evaluate(*stretch)
                 rows, cols = block.coords
-                return Rows(pointers(rows, *stretch), cols.astype(kind, copy=False), block.values)
+                return Rows(indptr_from_sorted(rows, *stretch), cols.astype(kind, copy=False), block.values)
 
             parts = []
             # On threads for the first window, which is waited for; the others are read by one thread each.

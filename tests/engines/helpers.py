@@ -14,7 +14,7 @@ from sparrow.core.indexing import Box, View
 from sparrow.core.schema import Schema, is_fill
 from sparrow.engines.stream import lower
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.kernels.entries import Block, canonical
+from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Node, Scan, make_reduce
 from sparrow.relations.base import Chunk, MemoryRelation, Relation
 
@@ -34,7 +34,7 @@ def memory(dense: NDArray[Any], fill_value: Any = 0, dims: tuple[str, ...] = ())
     schema = Schema(dense.shape, dims, dense.dtype, fill_value)
     stored = ~is_fill(dense, schema.fill_value)
     coords = stored.nonzero() if dense.ndim else ()
-    return MemoryRelation(schema, canonical(Block(coords, dense[stored]), dense.shape, fill_value))
+    return MemoryRelation(schema, canonicalize(Block(coords, dense[stored]), dense.shape, fill_value))
 
 
 def stored(folder: Path, dense: NDArray[Any], *orders: tuple[int, ...], sizes: Any = TINY, **options: Any) -> Relation:

@@ -16,10 +16,10 @@ from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
 from sparrow.engines import sort_orders as choose
 from sparrow.errors import TooLargeError
-from sparrow.kernels.entries import Block, is_sorted
+from sparrow.kernels.coo import Block, is_sorted
 from sparrow.plan import Dense, MatMulDense
 from sparrow.relations.base import MemoryRelation, ParquetSource, Relation
-from sparrow.relations.csr import Persisted
+from sparrow.relations.csr import CSRRelation
 from sparrow.runtime.settings import config
 from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored, to_dense
 
@@ -33,7 +33,7 @@ def relations(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, ...],
     found: dict[tuple[int, ...], list[Relation]] = {}
     for number, (shape, dense) in enumerate(BASES.items()):
         plain = memory(dense)
-        found[shape] = [plain, Persisted(plain.schema, plain.block)]
+        found[shape] = [plain, CSRRelation(plain.schema, plain.block)]
         if shape:
             found[shape].append(stored(folder / f"{number}-plain", dense))
             found[shape].append(stored(folder / f"{number}-order", dense, tuple(reversed(range(len(shape))))))
@@ -227,7 +227,7 @@ def test_rows_of_entries_in_memory_are_found_by_where_they_begin(data: st.DataOb
     dense = random_array((40, 6), seed=3, density=0.3)
     plain = memory(dense)
     rows = data.draw(st.lists(st.integers(-40, 39), max_size=60))
-    for relation in plain, Persisted(plain.schema, plain.block):
+    for relation in plain, CSRRelation(plain.schema, plain.block):
         for key in (rows,), (rows, slice(4, 1, -1)), (None, rows), (slice(None), [5, 0, 0]):
             scan = at(relation, *key)
             found = engines.evaluate(scan)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sparrow import plan
 from sparrow.core.indexing import Box, View
 from sparrow.core.schema import is_fill
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Root, Scan
 
 Array = NDArray[Any]

@@ -14,7 +14,7 @@ import pytest
 
 import sparrow as sp
 from sparrow import errors, storage
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit
 from sparrow.storage.fs import local
 from tests.faults.dying import Events, FullDisk, Killed, die

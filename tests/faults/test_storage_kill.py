@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sparrow import storage
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import apply_edit
 from tests.faults import writers
 from tests.faults.writers import SCHEMA, SIZES, read_all, start

@@ -13,7 +13,7 @@ import pytest
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit
 from sparrow.storage.delta import rewrite_plan
 from tests.faults import writers

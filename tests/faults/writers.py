@@ -13,7 +13,7 @@ import numpy as np
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import Block, canonical, concatenate
+from sparrow.kernels.coo import Block, canonicalize, concat_blocks
 from sparrow.relations.base import Edit, scan
 from tests.faults.dying import Events
 
@@ -25,7 +25,7 @@ def start(seed: int) -> Block:
     """Return the entries that a tensor is created with."""
     rng = np.random.default_rng(seed)
     coords = tuple(rng.integers(0, n, 800) for n in SCHEMA.shape)
-    return canonical(Block(coords, np.full(800, seed + 1, np.int64)), SCHEMA.shape, 0, "last")
+    return canonicalize(Block(coords, np.full(800, seed + 1, np.int64)), SCHEMA.shape, 0, "last")
 
 
 def edit(version: int) -> Edit:
@@ -34,7 +34,7 @@ def edit(version: int) -> Edit:
     row = int(rng.integers(0, 70))
     coords = (np.append(rng.integers(row, row + 10, 20), 0), np.append(rng.integers(0, 40, 20), 0))
     values = np.append(rng.integers(0, 50, 20), version + 1000)
-    upsert = canonical(Block(coords, values), SCHEMA.shape, None, "last", keep_fill=True)
+    upsert = canonicalize(Block(coords, values), SCHEMA.shape, None, "last", keep_fill=True)
     row = int(rng.integers(0, 70))
     return Edit("edit", (Box((range(row, row + 3), range(0, 40, 2))),) if version % 3 == 0 else (), upsert)
 
@@ -42,7 +42,7 @@ def edit(version: int) -> Edit:
 def read_all(snapshot: storage.Snapshot) -> Block:
     """Return all entries of a snapshot."""
     box = Box.everything(snapshot.schema.shape)
-    return concatenate(list(scan(snapshot, box)), snapshot.schema.ndim, snapshot.schema.dtype)
+    return concat_blocks(list(scan(snapshot, box)), snapshot.schema.ndim, snapshot.schema.dtype)
 
 
 def announce(ready: Connection, event: int, stop: bool) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow.core.schema import DTYPES
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.kernels.entries import is_sorted
+from sparrow.kernels.coo import is_sorted
 
 
 @given(st.data(), st.lists(st.integers(0, 6), max_size=3).map(tuple), st.sampled_from(["uniform", "powerlaw"]))

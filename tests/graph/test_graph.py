@@ -483,7 +483,7 @@ def test_errors(named: Any) -> None:
     ):
         with pytest.raises(errors.InvalidValueError, match="must"):
             call()
-    with sp.config(memory_limit=memory.limit() - memory.left() + 100_000), pytest.raises(errors.TooLargeError):
+    with sp.config(memory_limit=memory.limit() - memory.available() + 100_000), pytest.raises(errors.TooLargeError):
         graph.connected_components(sp.zeros((2**20, 2**20)))
 
 
@@ -507,13 +507,13 @@ def test_empty_graphs() -> None:
 
 
 def test_spill_files_and_memory_are_released(folder: Any, tmp_path: Path) -> None:
-    A, free = folder(np.triu(np.ones((9, 9), int))), memory.left()
+    A, free = folder(np.triu(np.ones((9, 9), int))), memory.available()
     with out_of_core(), sp.config(temp_directory=tmp_path):
         graph.kcore(A)
         with pytest.raises(KeyboardInterrupt):
             interrupted(A)
     assert list(tmp_path.iterdir()) == []
-    assert memory.left() == free
+    assert memory.available() == free
 
 
 def interrupted(A: sp.Tensor) -> None:
@@ -609,6 +609,6 @@ def test_rankings_of_large_weights_and_little_memory() -> None:
     np.testing.assert_array_equal(graph.pagerank(A, personalization=[1e308] * 3).to_numpy(), wanted)
     n = 100_000
     ring = sp.from_coords([np.arange(n), np.roll(np.arange(n), 1)], np.ones(n), shape=(n, n))
-    with sp.config(memory_limit=memory.limit() - memory.left() + 60 * n):
+    with sp.config(memory_limit=memory.limit() - memory.available() + 60 * n):
         assert graph.pagerank(ring).sum() == pytest.approx(1)
         assert graph.hits(ring)[0].sum() == pytest.approx(1)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sparrow.kernels import elementwise, entries, keys
+from sparrow.kernels import coo, elementwise, keys
+from sparrow.kernels.coo import Block, canonicalize, filter_block, sort_order
 from sparrow.kernels.elementwise import align, apply, combine
-from sparrow.kernels.entries import Block, canonical, pick, sort_order
-from sparrow.kernels.merge import compress, intersection, lookup, union, unpack, words
+from sparrow.kernels.merge import as_words, compress, intersection, lookup, union, unpack
 
 DTYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex64", "complex128"]
 ODD = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan]
@@ -28,7 +28,7 @@ def block_of(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, count
         values = rng.choice(ODD if kind.kind in "fc" else [0, 1, 2, 100], len(coords[0])).astype(kind)
         if kind.kind == "c":
             values += (1j * rng.choice(ODD, len(values))).astype(kind)
-    found = canonical(Block(coords, values), shape, None, "last", keep_fill=True)
+    found = canonicalize(Block(coords, values), shape, None, "last", keep_fill=True)
     return Block(tuple(column.astype(np.int32) for column in found.coords), found.values)
 
 
@@ -53,7 +53,7 @@ def assert_same(found: Block, wanted: Block) -> None:
 def compiled_from_the_first_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elementwise, "_FEW", 0)
     monkeypatch.setattr(elementwise, "_STRETCH", 3)
-    monkeypatch.setattr(entries, "_FEW", 0)
+    monkeypatch.setattr(coo, "_FEW", 0)
 
 
 @given(
@@ -81,7 +81,7 @@ def test_the_merge_is_the_plain_form(
 @given(st.lists(st.integers(0, 60), unique=True), st.lists(st.integers(0, 60), unique=True))
 def test_unions_intersections_and_lookups(one: list[int], two: list[int]) -> None:
     a, b = np.array(sorted(one), np.int64), np.array(sorted(two), np.int64)
-    x, y = words(a * 2), words(b * 3)
+    x, y = as_words(a * 2), as_words(b * 3)
     found = union(a, b, x, y, x.dtype.type(7), y.dtype.type(9))
     cells = sorted({*one, *two})
     assert found[0].tolist() == cells
@@ -99,13 +99,13 @@ def test_picking_is_indexing_by_a_mask(mask: list[bool], dtype: str) -> None:
     values = np.arange(len(keep)).astype(dtype)
     nothing = np.broadcast_to(np.zeros(1, np.int32), len(keep))
     block = Block((np.arange(len(keep), dtype=np.int32), nothing), values)
-    assert_same(pick(block, keep), block.take(keep))
-    assert compress(words(values), keep, int(keep.sum())).view(values.dtype).tolist() == values[keep].tolist()
+    assert_same(filter_block(block, keep), block.take(keep))
+    assert compress(as_words(values), keep, int(keep.sum())).view(values.dtype).tolist() == values[keep].tolist()
 
 
 def test_keys_come_apart_again() -> None:
     rng = np.random.default_rng(1)
-    layout = keys.layout_for((2**40, 5, 1000))
+    layout = keys.choose_layout((2**40, 5, 1000))
     assert layout is not None
     coords: list[NDArray[Any]] = [rng.integers(0, n, 50) for n in (2**40, 6, 1000)]
     coords[1] = coords[1].astype(np.int32)
@@ -130,6 +130,6 @@ def test_what_is_sorted_but_for_the_first_axis(count: int, seed: int) -> None:
     block = block_of(rng, (6, 7, 8), "float64", count)
     turned = Block((block.coords[2], block.coords[0], block.coords[1]), block.values)
     assert_same(
-        canonical(turned, (8, 6, 7), None, keep_fill=True, leading=1),
-        canonical(turned, (8, 6, 7), None, keep_fill=True),
+        canonicalize(turned, (8, 6, 7), None, keep_fill=True, leading=1),
+        canonicalize(turned, (8, 6, 7), None, keep_fill=True),
     )

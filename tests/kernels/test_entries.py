@@ -10,16 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sparrow.errors import DuplicateError, InvalidValueError
-from sparrow.kernels.entries import (
+from sparrow.kernels.coo import (
     Block,
-    Heads,
-    RowBlock,
-    canonical,
+    CSRBlock,
+    RowIndex,
+    canonicalize,
     check_duplicates,
-    concatenate,
-    in_order,
+    concat_blocks,
     is_sorted,
-    merge,
+    merge_blocks,
+    sort_block,
 )
 
 CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-2, 2)), max_size=12)
@@ -47,7 +47,7 @@ def reduced(cells: list[tuple[int, int, int]], rule: str) -> dict[tuple[int, int
 
 @given(CELLS, st.sampled_from(RULES), st.sampled_from([(4, 4), (2**62, 2**62)]))
 def test_canonical(cells: list[tuple[int, int, int]], rule: Any, shape: tuple[int, int]) -> None:
-    block = canonical(block_of(cells), shape, 0, rule)
+    block = canonicalize(block_of(cells), shape, 0, rule)
     assert as_dict(block) == {cell: v for cell, v in reduced(cells, rule).items() if v}
     assert list(as_dict(block)) == sorted(as_dict(block))
     assert is_sorted(block.coords, strict=True)
@@ -57,23 +57,23 @@ def test_canonical(cells: list[tuple[int, int, int]], rule: Any, shape: tuple[in
 def test_duplicates_are_refused_by_name(cells: list[tuple[int, int, int]]) -> None:
     seen = [cell[:2] for cell in cells]
     if len(set(seen)) == len(seen):
-        canonical(block_of(cells), (4, 4), 0)
+        canonicalize(block_of(cells), (4, 4), 0)
     else:
         with pytest.raises(DuplicateError) as caught:
-            canonical(block_of(cells), (4, 4), 0)
+            canonicalize(block_of(cells), (4, 4), 0)
         assert str(min(cell for cell in seen if seen.count(cell) > 1)) in str(caught.value)
 
 
 @given(CELLS, CELLS, st.sampled_from(RULES))
 def test_merge(a: list[tuple[int, int, int]], b: list[tuple[int, int, int]], rule: Any) -> None:
-    old, new = (canonical(block_of(cells), (4, 4), 0, "last", keep_fill=True) for cells in (a, b))
+    old, new = (canonicalize(block_of(cells), (4, 4), 0, "last", keep_fill=True) for cells in (a, b))
     cells = [(*cell, v) for block in (old, new) for cell, v in as_dict(block).items()]
-    assert as_dict(merge(old, new, (4, 4), rule)) == reduced(cells, rule)
+    assert as_dict(merge_blocks(old, new, (4, 4), rule)) == reduced(cells, rule)
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40))
 def test_sums_run_in_the_order_of_the_input(values: list[float]) -> None:
-    block = canonical(Block((np.zeros(len(values), int),), np.array(values)), (1,), None, "sum", keep_fill=True)
+    block = canonicalize(Block((np.zeros(len(values), int),), np.array(values)), (1,), None, "sum", keep_fill=True)
     total = values[0]
     for value in values[1:]:
         total += value
@@ -82,19 +82,19 @@ def test_sums_run_in_the_order_of_the_input(values: list[float]) -> None:
 
 def test_nan_is_not_zero_and_minus_zero_is() -> None:
     block = Block((np.array([0, 1, 2]),), np.array([np.nan, -0.0, 1.0]))
-    assert canonical(block, (3,), 0.0).coords[0].tolist() == [0, 2]
-    assert canonical(block, (3,), np.nan).coords[0].tolist() == [1, 2]
+    assert canonicalize(block, (3,), 0.0).coords[0].tolist() == [0, 2]
+    assert canonicalize(block, (3,), np.nan).coords[0].tolist() == [1, 2]
 
 
 def test_values_travel_with_coordinates() -> None:
     coords = np.array([[1, 0, 0], [0, 1, 1], [0, 1, 0], [1, 1, 1]]).T
-    block = canonical(Block(tuple(coords), np.array([2, 1, 0, 3])), (2, 2, 2), None, keep_fill=True)
+    block = canonicalize(Block(tuple(coords), np.array([2, 1, 0, 3])), (2, 2, 2), None, keep_fill=True)
     assert np.array(block.coords).T.tolist() == [[0, 1, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1]]
     assert block.values.tolist() == [0, 1, 2, 3]
 
 
 def test_concatenate_of_nothing_has_the_rank() -> None:
-    empty = concatenate([], 3, np.dtype("int8"))
+    empty = concat_blocks([], 3, np.dtype("int8"))
     assert (len(empty.coords), empty.count, empty.values.dtype.name) == (3, 0, "int8")
 
 
@@ -107,7 +107,7 @@ def test_rules_are_checked() -> None:
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "complex128"])
 def test_sums_keep_the_dtype(dtype: str) -> None:
     block = Block((np.array([0, 0]),), np.array([1, 1]).astype(dtype))
-    found = canonical(block, (1,), 0, "sum")
+    found = canonicalize(block, (1,), 0, "sum")
     assert found.values.dtype == dtype
     assert found.values[0] == np.add(block.values[:1], block.values[:1])[0]
 
@@ -119,12 +119,12 @@ def test_many_entries_are_sorted_by_their_first_coordinate_as_they_come(dtype: s
     kind = np.int64 if height > 2**31 else np.int32
     rows, columns = rng.integers(0, height, 5000).astype(kind), np.arange(5000, dtype=np.int32)
     values = rng.integers(0, 2, 5000).astype(dtype)
-    found = in_order(Block((rows, columns), values), (height, 5000), leading=1)
+    found = sort_block(Block((rows, columns), values), (height, 5000), leading=1)
     order = np.argsort(rows, kind="stable")
     for mine, wanted in zip((*found.coords, found.values), (rows, columns, values), strict=True):
         assert mine.dtype == wanted.dtype
         np.testing.assert_array_equal(mine, wanted[order])
-    again = in_order(found, (height, 5000), leading=1)
+    again = sort_block(found, (height, 5000), leading=1)
     assert again is found
 
 
@@ -135,14 +135,14 @@ def test_rows_that_are_told_once_say_where_each_begins(lengths: list[int], furth
     block = Block((rows, np.arange(len(rows))), np.ones(len(rows)))
     assume(len(rows))
     wanted = np.cumsum([0, *lengths, *[0] * further])
-    found = RowBlock.of(block).indptr(height)
+    found = CSRBlock.of(block).indptr(height)
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_array_equal(block.indptr(height), wanted)
-    heads = RowBlock.of(block).heads
+    heads = CSRBlock.of(block).heads
     before = heads.pointers.copy()
     heads.indptr(height)[:] = -1  # a copy: others may have them
     np.testing.assert_array_equal(heads.pointers, before)
     parts = [heads.between(k, k + 1) for k in range(len(before) - 1)]
-    joined = Heads.joined(parts)
+    joined = RowIndex.joined(parts)
     np.testing.assert_array_equal(joined.pointers, before)
     np.testing.assert_array_equal(joined.coords[0], heads.coords[0])

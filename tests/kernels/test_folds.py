@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sparrow.kernels import runs
-from sparrow.kernels.folds import Best, Moments, Running
+from sparrow.kernels.folds import ExtremumFold, MomentsFold, UfuncFold
 from sparrow.kernels.runs import group_starts
 
 FLOAT = np.dtype(np.float64)
@@ -42,7 +42,7 @@ def test_runs_of_one_column(given: list[int]) -> None:
 def test_one_run_is_many_of_one_kind(ufunc: np.ufunc) -> None:
     values = np.array([1.5, -0.0, np.nan, np.inf, 2.0])
     kind = np.dtype(bool if ufunc is np.logical_or else float)
-    fold = Running(ufunc, kind, 0)
+    fold = UfuncFold(ufunc, kind, 0)
     with np.errstate(all="ignore"):
         once = fold.runs(values, np.array([0]), None)[0]
         twice = fold.runs(np.concatenate([values, values]), np.array([0, 5]), None)[0]
@@ -51,7 +51,7 @@ def test_one_run_is_many_of_one_kind(ufunc: np.ufunc) -> None:
 
 def test_a_mean_far_from_zero_costs_no_digits() -> None:
     values = 1e9 + np.random.default_rng(0).random(1000)
-    fold = Moments(FLOAT)
+    fold = MomentsFold(FLOAT)
     halves = [fold.runs(part, np.zeros(1, np.int64), None) for part in (values[:300], values[300:])]
     merged = fold.merge(halves[0], np.array([300]), halves[1], np.array([700]))
     state = fold.empty(1)
@@ -67,7 +67,7 @@ def test_best_is_numpys_and_counts_to_the_first_gap(given: list[float], data: st
     cells = len(values) + 3
     positions = np.sort(np.array(data.draw(st.permutations(range(cells)))[: len(values)]))
     cut = data.draw(st.integers(0, len(values)))
-    fold = Best(FLOAT, largest)
+    fold = ExtremumFold(FLOAT, largest)
     start = np.zeros(1, np.int64)
     if 0 < cut < len(values):
         parts = [fold.runs(values[at], start, positions[at]) for at in (slice(0, cut), slice(cut, None))]
@@ -95,7 +95,7 @@ def test_best_orders_every_type(dtype: str, largest: bool) -> None:
     else:
         values = (rng.standard_normal(200) * 50).round().astype(kind)
     keys = rng.integers(0, 7, 200)
-    fold = Best(kind, largest)
+    fold = ExtremumFold(kind, largest)
     state = fold.empty(7)
     fold.scatter(state, keys, values, np.arange(200))
     for key in range(7):
@@ -106,18 +106,18 @@ def test_best_orders_every_type(dtype: str, largest: bool) -> None:
 
 def test_keys_outside_write_nowhere() -> None:
     keys, values = np.array([0, 5, -1, 1]), np.arange(4.0)
-    moments = Moments(FLOAT)
+    moments = MomentsFold(FLOAT)
     state = moments.empty(2)
     moments.scatter(state, keys, values, None)
     assert state[2].tolist() == [1, 1]
-    best = Best(FLOAT, True)
+    best = ExtremumFold(FLOAT, True)
     found = best.empty(2)
     best.scatter(found, keys, values, np.arange(4))
     assert found[1].tolist() == [0, 3]
 
 
 def test_running_sums_wrap_and_widen() -> None:
-    fold = Running(np.add, np.dtype(np.int64), 0)
+    fold = UfuncFold(np.add, np.dtype(np.int64), 0)
     values = np.full(4, 2**62)
     assert fold.runs(values, np.array([0, 1]), None)[0].tolist() == [2**62, -(2**62)]
     small = np.full(3, 100, np.int8)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparrow.kernels import entries
-from sparrow.kernels.entries import Block, RowBlock, by_leading, in_order
-from sparrow.kernels.rows import copy, place_rows, pointers, repeat
+from sparrow.kernels import coo
+from sparrow.kernels.coo import Block, CSRBlock, sort_block, sort_to_csr
+from sparrow.kernels.rows import copy_rows, indptr_from_sorted, repeat_rows, stream_copy
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -18,7 +18,7 @@ def test_pointers(kind: Any) -> None:
     for start, stop, count in [(0, 5, 9), (3, 20, 6), (7, 8, 0), (4, 4, 0), (2**31 - 9, 2**31 - 1, 30)]:
         rows = np.sort(rng.integers(start, max(stop, start + 1), count)).astype(kind)
         wanted = np.searchsorted(rows, np.arange(start, stop + 1))
-        np.testing.assert_array_equal(pointers(rows, start, stop), wanted)
+        np.testing.assert_array_equal(indptr_from_sorted(rows, start, stop), wanted)
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -32,7 +32,7 @@ def test_what_stands_for_a_row_is_written_at_all_its_entries(most: int, kind: An
         indptr = np.append(0, np.cumsum(lengths)) + first
         values = rng.integers(1, 2**31 - 1, 50)
         cells = np.full(indptr[-1] + 20, -1, kind)
-        repeat(values, indptr, cells[3:-3])
+        repeat_rows(values, indptr, cells[3:-3])
         wanted = np.full_like(cells, -1)
         wanted[3 + first : 3 + indptr[-1]] = np.repeat(values, lengths)
         np.testing.assert_array_equal(cells, wanted)
@@ -48,7 +48,7 @@ def test_rows_in_another_order(kind: str) -> None:
     begins = np.empty(30, np.int64)
     begins[order] = np.cumsum(lengths[order]) - lengths[order]
     out = np.zeros_like(source)
-    place_rows(indptr[:-1], indptr[1:], begins, source, out)
+    copy_rows(indptr[:-1], indptr[1:], begins, source, out)
     wanted = [source[indptr[row] : indptr[row + 1]] for row in order]
     np.testing.assert_array_equal(out, np.concatenate(wanted))
 
@@ -58,12 +58,12 @@ def test_entries_by_rows_are_those_sorted(count: int, height: int) -> None:
     rng = np.random.default_rng(3)
     rows, cols = (rng.integers(0, height, count).astype(np.int32) for _ in range(2))
     block = Block((rows, cols), rng.random(count))
-    begins, columns, values = by_leading(block, (height, height))
+    begins, columns, values = sort_to_csr(block, (height, height))
     order = np.argsort(rows, kind="stable")
     np.testing.assert_array_equal(np.diff(begins), np.bincount(rows, minlength=height))
     np.testing.assert_array_equal(columns, cols[order])
     np.testing.assert_array_equal(values, block.values[order])
-    ordered = in_order(block, (height, height), leading=1)
+    ordered = sort_block(block, (height, height), leading=1)
     np.testing.assert_array_equal(ordered.coords[0], rows[order])
     np.testing.assert_array_equal(ordered.values, values)
 
@@ -75,14 +75,14 @@ def test_copies_past_the_cache_are_copies(dtype: str) -> None:
         for start in range(9):
             source = (rng.integers(-9, 9, count) * 1.5).astype(dtype)
             out = np.full(count + start + 3, 7, dtype)
-            copy(source, out[start : start + count])
+            stream_copy(source, out[start : start + count])
             np.testing.assert_array_equal(out[start : start + count], source)
             assert (out[:start] == 7).all()
             assert (out[start + count :] == 7).all()
 
 
 def test_large_arrays_are_written_past_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "_LARGE", 1 << 16)
+    monkeypatch.setattr(coo, "_LARGE", 1 << 16)
     rng = np.random.default_rng(3)
     n = 10_000
     dtypes: list[Any] = [np.float64, np.float16, np.int8, np.complex128]
@@ -100,24 +100,24 @@ def test_entries_that_are_sorted_by_counting_tell_their_rows_once() -> None:
     rng = np.random.default_rng(4)
     n, height = 20_000, 300
     rows, columns = rng.integers(0, height // 2, n).astype(np.int32) * 2, np.sort(rng.integers(0, 10**6, n))
-    found = in_order(Block((rows, columns), np.arange(n)), (height, 10**6), leading=1)
-    assert isinstance(found, RowBlock)
+    found = sort_block(Block((rows, columns), np.arange(n)), (height, 10**6), leading=1)
+    assert isinstance(found, CSRBlock)
     order = np.argsort(rows, kind="stable")
     np.testing.assert_array_equal(found.heads.coords[0], np.unique(rows))
     wanted: list[Any] = [rows, columns, np.arange(n)]
     for array, column in zip((*found.coords, found.values), wanted, strict=True):
         np.testing.assert_array_equal(array, column[order])
     np.testing.assert_array_equal(found.indptr(height), np.searchsorted(rows[order], np.arange(height + 1)))
-    short = in_order(Block((rows, columns), np.arange(n)), (10 * n // 3, 10**6), leading=1)
-    assert isinstance(short, RowBlock)
-    assert not isinstance(in_order(Block((np.arange(n)[::-1], columns), columns), (n, 10**6), leading=1), RowBlock)
+    short = sort_block(Block((rows, columns), np.arange(n)), (10 * n // 3, 10**6), leading=1)
+    assert isinstance(short, CSRBlock)
+    assert not isinstance(sort_block(Block((np.arange(n)[::-1], columns), columns), (n, 10**6), leading=1), CSRBlock)
 
 
 def test_rows_of_sorted_entries_are_told_once() -> None:
     rows, columns = np.array([2, 2, 2, 5, 9, 9], np.int32), np.array([0, 4, 7, 1, 3, 8], np.int32)
-    found = RowBlock.of(Block((rows, columns), np.arange(6.0)))
+    found = CSRBlock.of(Block((rows, columns), np.arange(6.0)))
     np.testing.assert_array_equal(found.heads.coords[0], [2, 5, 9])
     np.testing.assert_array_equal(found.heads.pointers, [0, 3, 4, 6])
     assert found.coords[0] is rows
-    empty = RowBlock.of(Block((rows[:0], columns[:0]), np.zeros(0)))
+    empty = CSRBlock.of(Block((rows[:0], columns[:0]), np.zeros(0)))
     np.testing.assert_array_equal(empty.indptr(3), [0, 0, 0, 0])

@@ -162,7 +162,7 @@ def test_operator_persists_if_it_fits(stored: sp.Tensor) -> None:
     A @ x
     assert "2 products; persisted after 1" in A.explain()
     assert "rows of a persisted matrix" in A.explain()
-    with sp.config(memory_limit=memory.limit() - memory.left() + 4000):
+    with sp.config(memory_limit=memory.limit() - memory.available() + 4000):
         tight = sp.linalg.aslinearoperator(stored, persist=True)
         np.testing.assert_allclose(tight @ x, A @ x)
         assert "read from disk for each product: " in tight.explain()
@@ -172,7 +172,7 @@ def test_operator_persists_if_it_fits(stored: sp.Tensor) -> None:
     assert never.explain().endswith("3 products; read from disk for each product")
     held = memory.left()
     del A
-    assert memory.left() > held
+    assert memory.available() > held
 
 
 def test_operator_of_expression(stored: sp.Tensor) -> None:
@@ -181,7 +181,7 @@ def test_operator_of_expression(stored: sp.Tensor) -> None:
     for _ in range(2):
         np.testing.assert_allclose(A @ x, 3 * (matrix(40) @ x))
     assert "persisted after 1" in A.explain()
-    with sp.config(memory_limit=memory.limit() - memory.left() + 100):
+    with sp.config(memory_limit=memory.limit() - memory.available() + 100):
         small = sp.linalg.aslinearoperator(stored[:3, :2] * 2, persist=True)
         np.testing.assert_allclose(small @ [1.0, 1.0], 2 * matrix(40)[:3, :2] @ [1.0, 1.0])
 
@@ -194,7 +194,7 @@ def test_interrupt_releases_memory(stored: sp.Tensor) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         sp.linalg.cg(stored, np.ones(40), callback=stop)
-    assert memory.left() == free
+    assert memory.available() == free
     assert sp.linalg.cg(stored, np.ones(40))[1] == 0
 
 

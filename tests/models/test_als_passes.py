@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.kernels.graph.links import block_cuts, part_cuts
+from sparrow.kernels.graph.adjacency import part_bounds, row_block_bounds
 from sparrow.models import ALS
 from sparrow.models.als_data import HEIGHT, Links, room_for
 from tests.models import als_reference as reference
@@ -144,7 +144,7 @@ def test_blocks_and_parts_are_within_their_bounds(
     counts: list[int], height: int, links: int, span: int, part: int
 ) -> None:
     indptr = np.concatenate([[0], np.cumsum(np.array(counts, np.int64))]).astype(np.int64)
-    cuts = block_cuts(indptr, height, links, span)
+    cuts = row_block_bounds(indptr, height, links, span)
     assert cuts[0] == 0
     assert cuts[-1] == len(counts)
     assert (np.diff(cuts) > 0).all() or not counts
@@ -153,7 +153,7 @@ def test_blocks_and_parts_are_within_their_bounds(
         assert high - low <= span
         assert (inside > 0).sum() <= height
         assert inside.sum() <= links or (inside > 0).sum() == 1
-    parts = part_cuts(indptr, cuts, part, span)
+    parts = part_bounds(indptr, cuts, part, span)
     assert (parts[0], parts[-1]) == (0, len(cuts) - 1)
     for low, high in itertools.pairwise(cuts[parts]):
         single = high in cuts and np.searchsorted(cuts, high) - np.searchsorted(cuts, low) == 1

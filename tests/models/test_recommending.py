@@ -65,8 +65,8 @@ def test_kept_keys_are_the_best_whatever_the_blocks(
     keys = np.empty((rows, k + data.draw(st.integers(1, 70))), np.uint64)
     counts, thresholds = np.zeros(rows, np.int64), np.full(rows, -np.inf, np.float32)
     for first, last in itertools.pairwise(cuts):
-        topk.offer(np.ascontiguousarray(scores[:, first:last]), first, k, keys, counts, thresholds)
-    topk.settle(keys, counts)
+        topk.update_candidates(np.ascontiguousarray(scores[:, first:last]), first, k, keys, counts, thresholds)
+    topk.sort_candidates(keys, counts)
     ids, values = topk.decode(keys[:, :k])
     expected = brute(scores, k)
     np.testing.assert_array_equal(ids, expected[0])
@@ -159,14 +159,14 @@ def test_a_result_beyond_the_limit_names_the_way_out() -> None:
 
 def test_scores_are_never_all_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     largest = 0
-    offer = topk.offer
+    offer = topk.update_candidates
 
     def watched(scores: NDArray[Any], *rest: Any) -> None:
         nonlocal largest
         largest = max(largest, scores.size)
         offer(scores, *rest)
 
-    monkeypatch.setattr(topk, "offer", watched)
+    monkeypatch.setattr(topk, "update_candidates", watched)
     best(np.ones((2000, 1)), np.ones((5000, 1)), 1)
     assert 0 < largest <= ranking._ROWS * ranking._ITEMS
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.errors import DuplicateError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations import base as module
 from sparrow.relations.base import (
     ArrowSource,

@@ -37,7 +37,7 @@ def place(array: np.ndarray) -> int:
 
 
 def filled(count: int, value: float, most: int | None = None) -> np.ndarray:
-    cells = buffer_pool.Cells(most or count, FLOAT)
+    cells = buffer_pool.Buffer(most or count, FLOAT)
     cells.array[:count] = value
     return cells.first(count)
 
@@ -46,12 +46,12 @@ def test_memory_is_kept_when_the_last_array_of_it_is_gone() -> None:
     first = filled(MIB, 1.0)
     at, part = place(first), first[10:20]
     del first
-    assert buffer_pool.kept() == 0
+    assert buffer_pool.cached_bytes() == 0
     second = filled(MIB, 2.0)
     assert place(second) != at
     assert (part == 1).all()
     del part
-    assert buffer_pool.kept() == 8 * MIB
+    assert buffer_pool.cached_bytes() == 8 * MIB
     assert place(filled(MIB, 3.0)) == at
     assert (second == 2).all()
 
@@ -60,8 +60,8 @@ def test_what_is_not_written_to_is_given_up() -> None:
     long = filled(MIB, 1.0, most=64 * MIB)
     assert len(long) == MIB
     del long
-    assert buffer_pool.kept() == 8 * MIB
-    whole = buffer_pool.Cells(64 * MIB, FLOAT)
+    assert buffer_pool.cached_bytes() == 8 * MIB
+    whole = buffer_pool.Buffer(64 * MIB, FLOAT)
     assert (whole.array[:MIB] == 1).all() or (whole.array[:MIB] == 0).any()  # the same pages, or taken meanwhile
     assert (whole.array[MIB :: MIB // 8] == 0).all()
 
@@ -72,12 +72,12 @@ def test_shorter_results_take_memory_that_is_not_much_longer() -> None:
     del del_me
     small = filled(MIB, 2.0)
     assert place(small) != at
-    assert buffer_pool.kept() == 64 * MIB
+    assert buffer_pool.cached_bytes() == 64 * MIB
     half = filled(4 * MIB, 3.0)
     assert place(half) == at
-    assert buffer_pool.kept() == 0
+    assert buffer_pool.cached_bytes() == 0
     del half
-    assert buffer_pool.kept() == 32 * MIB
+    assert buffer_pool.cached_bytes() == 32 * MIB
 
 
 def test_of_several_the_shortest_that_will_do_is_taken() -> None:
@@ -92,14 +92,14 @@ def test_a_part_of_the_limit_is_kept_at_most_the_longest_unused_goes_first() -> 
         first, second, third = (filled(8 * MIB, 1.0) for _ in range(3))
         others = place(second), place(third)
         del first, second
-        assert buffer_pool.kept() == 128 * MIB
+        assert buffer_pool.cached_bytes() == 128 * MIB
         del third
-        assert buffer_pool.kept() == 128 * MIB
+        assert buffer_pool.cached_bytes() == 128 * MIB
         assert {place(kept) for kept in (filled(8 * MIB, 1.0), filled(8 * MIB, 1.0))} <= set(others)
         buffer_pool.release()
         long = filled(21 * MIB, 1.0)
         del long
-        assert buffer_pool.kept() == 0
+        assert buffer_pool.cached_bytes() == 0
 
 
 def test_what_is_reserved_comes_first() -> None:
@@ -107,40 +107,40 @@ def test_what_is_reserved_comes_first() -> None:
         array = filled(8 * MIB, 1.0)
         del array
         with memory.reserve(2048 * MIB - 64 * MIB, "most of it") as room:
-            assert buffer_pool.kept() == 64 * MIB
+            assert buffer_pool.cached_bytes() == 64 * MIB
             room.grow(1)
-            assert buffer_pool.kept() == 0
+            assert buffer_pool.cached_bytes() == 0
 
 
 def test_scratch_is_used_again_while_it_is_there_and_kept_then() -> None:
-    scratch = buffer_pool.Scratch()
-    one, other = (buffer_pool.Cells(MIB, FLOAT, scratch).first(MIB // 2) for _ in range(2))
+    scratch = buffer_pool.ScratchPool()
+    one, other = (buffer_pool.Buffer(MIB, FLOAT, scratch).first(MIB // 2) for _ in range(2))
     one[:], other[:] = 1, 2
     places = {place(one), place(other)}
     del one, other
-    assert buffer_pool.kept() == 0
-    again = [buffer_pool.Cells(MIB, FLOAT, scratch).first(MIB) for _ in range(2)]
+    assert buffer_pool.cached_bytes() == 0
+    again = [buffer_pool.Buffer(MIB, FLOAT, scratch).first(MIB) for _ in range(2)]
     assert {place(array) for array in again} == places
     assert sorted(array[: MIB // 2].tolist()[0] for array in again) == [1, 2]  # nobody cleared it
-    long = buffer_pool.Cells(8 * MIB, FLOAT, scratch).first(1)  # not in so little
+    long = buffer_pool.Buffer(8 * MIB, FLOAT, scratch).first(1)  # not in so little
     assert place(long) not in places
-    third = buffer_pool.Cells(MIB, FLOAT, scratch).first(MIB)
+    third = buffer_pool.Buffer(MIB, FLOAT, scratch).first(MIB)
     assert place(third) not in places
     del again[0], third
     del scratch
-    assert buffer_pool.kept() == 0  # an array is in it still
+    assert buffer_pool.cached_bytes() == 0  # an array is in it still
     del again, long
     gc.collect()
-    assert buffer_pool.kept() == 3 * 8 * MIB + 64 * MIB
-    assert len(buffer_pool.Cells(100, FLOAT, buffer_pool.Scratch()).first(10)) == 10
+    assert buffer_pool.cached_bytes() == 3 * 8 * MIB + 64 * MIB
+    assert len(buffer_pool.Buffer(100, FLOAT, buffer_pool.ScratchPool()).first(10)) == 10
 
 
 def test_threads_share_scratch() -> None:
-    scratch = buffer_pool.Scratch()
+    scratch = buffer_pool.ScratchPool()
 
-    def used(number: int, scratch: buffer_pool.Scratch) -> bool:
+    def used(number: int, scratch: buffer_pool.ScratchPool) -> bool:
         for more in range(200):
-            array = buffer_pool.Cells(MIB, FLOAT, scratch).first(MIB)
+            array = buffer_pool.Buffer(MIB, FLOAT, scratch).first(MIB)
             array[::4096] = number + more
             if (array[::4096] != number + more).any():
                 return False
@@ -151,7 +151,7 @@ def test_threads_share_scratch() -> None:
         assert all(pool.map(used, range(0, 4000, 1000), [scratch] * 4))
     del scratch
     gc.collect()
-    assert 8 * MIB <= buffer_pool.kept() <= 4 * 8 * MIB
+    assert 8 * MIB <= buffer_pool.cached_bytes() <= 4 * 8 * MIB
 
 
 def test_nothing_is_kept_where_the_limit_is_small() -> None:
@@ -162,7 +162,7 @@ def test_nothing_is_kept_where_the_limit_is_small() -> None:
     array = filled(8 * MIB, 1.0)
     with config(memory_limit="500MB"):
         del array
-    assert buffer_pool.kept() == 0
+    assert buffer_pool.cached_bytes() == 0
 
 
 def test_a_system_that_takes_no_advice_is_given_everything_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_a_system_that_takes_no_advice_is_given_everything_back(monkeypatch: pyt
     array = filled(8 * MIB, 1.0, most=16 * MIB)
     assert (array == 1).all()
     del array
-    assert buffer_pool.kept() == 0
+    assert buffer_pool.cached_bytes() == 0
 
 
 def test_what_is_kept_is_given_up_where_the_system_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_what_is_kept_is_given_up_where_the_system_has_no_more(monkeypatch: pyte
     made = mmap.mmap
 
     def mapped(*args: Any, **options: Any) -> mmap.mmap:
-        kept.append(buffer_pool.kept())
+        kept.append(buffer_pool.cached_bytes())
         if kept[-1]:
             raise OSError(errno.ENOMEM, "Cannot allocate memory")
         return made(*args, **options)
@@ -198,7 +198,7 @@ def test_what_is_kept_is_given_up_where_the_system_has_no_more(monkeypatch: pyte
 
 def test_memory_that_there_is_not_is_a_memory_error() -> None:
     with pytest.raises(MemoryError):
-        _ = buffer_pool.Cells(1 << 58, FLOAT).array
+        _ = buffer_pool.Buffer(1 << 58, FLOAT).array
 
 
 def test_results_are_never_written_to_while_somebody_has_them() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow.errors import StorageError, TooLargeError
 from sparrow.runtime import duckdb_connection, settings
-from sparrow.runtime.duckdb_connection import connect, failures, quote_literal, quote_name
+from sparrow.runtime.duckdb_connection import connect, quote_literal, quote_name, translate_errors
 
 
 def setting(con: duckdb.DuckDBPyConnection, name: str) -> str:
@@ -139,11 +139,11 @@ def test_names_and_texts_are_data(text: str) -> None:
 
 
 def test_other_failures_stay_what_they_are() -> None:
-    with pytest.raises(duckdb.ParserException), failures(), closing(connect()) as con:
+    with pytest.raises(duckdb.ParserException), translate_errors(), closing(connect()) as con:
         con.execute("selec")
-    with pytest.raises(TooLargeError, match="more than the memory limit"), failures():
+    with pytest.raises(TooLargeError, match="more than the memory limit"), translate_errors():
         raise duckdb.OutOfMemoryException("could not allocate block")
-    with pytest.raises(StorageError, match="the disk of the temporary folder"), failures():
+    with pytest.raises(StorageError, match="the disk of the temporary folder"), translate_errors():
         raise duckdb.IOException("Could not write file: No space left on device")
 
 

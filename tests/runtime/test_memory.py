@@ -29,35 +29,35 @@ def test_the_bytes_of_an_entry() -> None:
 
 def test_what_is_reserved_is_not_free() -> None:
     with config(memory_limit=1000):
-        assert memory.left() == 1000
+        assert memory.available() == 1000
         with memory.reserve(600, "one") as one:
-            assert memory.left() == 400
+            assert memory.available() == 400
             one.grow(100)
-            assert (one.nbytes, memory.left()) == (700, 300)
+            assert (one.nbytes, memory.available()) == (700, 300)
             with pytest.raises(TooLargeError):
                 memory.reserve(301, "another")
             with pytest.raises(TooLargeError):
                 one.grow(301)
-            assert (one.nbytes, memory.left()) == (700, 300)
+            assert (one.nbytes, memory.available()) == (700, 300)
             with memory.reserve(300, "another"):
-                assert memory.left() == 0
+                assert memory.available() == 0
         one.release()
-        assert memory.left() == 1000
+        assert memory.available() == 1000
 
 
 def test_a_reservation_that_nobody_has_is_given_back() -> None:
     with config(memory_limit=1000):
         kept = memory.reserve(600, "one")
-        assert memory.left() == 400
+        assert memory.available() == 400
         del kept
-        assert memory.left() == 1000
+        assert memory.available() == 1000
 
 
 def test_what_is_collected_waits_for_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(buffer_pool, "_kept", buffer_pool._Kept())
-    arrays = [buffer_pool.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)]
+    arrays = [buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).first(1 << 20)]
     rooms = [memory.reserve(600, "one")]
-    before = memory.left()
+    before = memory.available()
     taken, done = threading.Event(), threading.Event()
 
     def other() -> None:
@@ -78,8 +78,8 @@ def test_what_is_collected_waits_for_no_lock(monkeypatch: pytest.MonkeyPatch) ->
     assert not collector.is_alive()
     done.set()
     holder.join()
-    assert memory.left() == before + 600
-    assert buffer_pool.kept() == 0  # the system has it
+    assert memory.available() == before + 600
+    assert buffer_pool.cached_bytes() == 0  # the system has it
 
 
 def test_a_share_is_of_what_is_free() -> None:
@@ -93,9 +93,9 @@ def test_a_share_is_of_what_is_free() -> None:
             assert memory.share(1, least=7, beside=300) == 7
             buffer = memory.reserve(0, "a buffer")
             buffer.hold(400)  # a least share may pass the limit
-            assert memory.left() == 0
+            assert memory.available() == 0
             buffer.hold(100)
-            assert memory.left() == 100
+            assert memory.available() == 100
 
 
 def test_the_words() -> None:
@@ -145,7 +145,7 @@ def test_workers_share_the_limit_of_their_caller() -> None:
 
     with config(memory_limit=1000):
         assert sorted(ordered_map(work, range(2), 2)) == [False, True]
-        assert memory.left() == 1000
+        assert memory.available() == 1000
 
 
 def test_nothing_is_lost_between_threads() -> None:
@@ -159,7 +159,7 @@ def test_nothing_is_lost_between_threads() -> None:
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
-        assert (room.nbytes, memory.left()) == (8000, 10**6 - 8000)
+        assert (room.nbytes, memory.available()) == (8000, 10**6 - 8000)
 
 
 def test_the_writes_of_an_edit_are_counted_until_it_ends() -> None:
@@ -171,10 +171,10 @@ def test_the_writes_of_an_edit_are_counted_until_it_ends() -> None:
     with config(memory_limit=200_000):
         with A.edit() as edit:
             fill(edit, 5)
-            assert memory.left() == 200_000 - edit._room.nbytes < 120_000
+            assert memory.available() == 200_000 - edit._room.nbytes < 120_000
             with pytest.raises(TooLargeError, match=r"the writes of this edit .* in several edits"):
                 fill(edit)
-        assert memory.left() == 200_000
+        assert memory.available() == 200_000
     assert 5000 <= A.nnz <= 12_000
 
 

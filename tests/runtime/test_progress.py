@@ -37,11 +37,11 @@ def test_a_line_stands_above_a_bar_that_is_drawn(monkeypatch: pytest.MonkeyPatch
     terminal = a_terminal(monkeypatch)
     with progress.bar("reading a9a", 4_000_000) as advance:
         advance(1_000_000)
-        assert progress.line("by the way")
+        assert progress.write_line("by the way")
         advance(1_000_000)
     assert "by the way\n" in terminal.getvalue()
     with settings.config(progress=False):
-        assert not progress.line("never seen")
+        assert not progress.write_line("never seen")
     assert "never seen" not in terminal.getvalue()
 
 
@@ -127,12 +127,12 @@ def test_a_closed_terminal_does_not_break_the_work(monkeypatch: pytest.MonkeyPat
 def test_a_note_is_written_unless_progress_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = io.StringIO()
     monkeypatch.setattr("sys.stderr", plain)
-    progress.note("index_base=1")
+    progress.write_note("index_base=1")
     with settings.config(progress=False):
-        progress.note("never seen")
+        progress.write_note("never seen")
     assert plain.getvalue() == "index_base=1\n"
     plain.close()
-    progress.note("nowhere")
+    progress.write_note("nowhere")
 
 
 def test_an_error_in_the_block_passes_and_the_next_bar_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_a_notebook_shows_bars_on_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(progress, "INTERVAL", 0.0)
     with progress.bar("reading a9a", 4_000_000) as advance:
         advance(1_000_000)
-        assert progress.line("compiling")
+        assert progress.write_line("compiling")
         advance(3_000_000)
     text = cell.getvalue()
     assert "\x1b" not in text, "a cell takes no codes of a terminal"

@@ -16,7 +16,7 @@ import pytest
 
 import sparrow as sp
 from sparrow.runtime import settings, thread_pool
-from sparrow.runtime.thread_pool import abandoned, beside, ordered_map
+from sparrow.runtime.thread_pool import background_thread, is_abandoned, ordered_map
 
 PATIENCE = 60
 """Seconds after which a test that hangs fails."""
@@ -223,7 +223,7 @@ def test_closing_waits_for_what_runs_and_drops_the_rest() -> None:
 
     def work(number: int) -> int:
         started[number].set()
-        while number and not abandoned():
+        while number and not is_abandoned():
             threading.Event().wait(0.001)
         ended.append(number)
         return number
@@ -235,7 +235,7 @@ def test_closing_waits_for_what_runs_and_drops_the_rest() -> None:
     close(results)
     assert sorted(ended) == [0, 1, 2]
     assert not any(event.is_set() for event in started[3:])
-    assert not abandoned()
+    assert not is_abandoned()
 
 
 def test_an_interrupt_leaves_nothing_running() -> None:
@@ -245,7 +245,7 @@ def test_an_interrupt_leaves_nothing_running() -> None:
     def work(number: int) -> None:
         with running:
             started.set()
-            while not abandoned():
+            while not is_abandoned():
                 threading.Event().wait(0.001)
 
     def interrupted() -> Iterator[int]:
@@ -266,7 +266,7 @@ def test_settings_travel() -> None:
         results = ordered_map(threads, range(10), 2)
         assert [next(results) for _ in range(5)] == [41] * 5
         assert next(ordered_map(lambda _: list(ordered_map(threads, range(3), 2)), [0], 2)) == [41] * 3
-        thread = beside("sparrow-test")
+        thread = background_thread("sparrow-test")
         assert thread is not None
         with thread:
             assert thread.submit(threads, 0).result(PATIENCE) == 41
@@ -274,9 +274,9 @@ def test_settings_travel() -> None:
 
 
 def test_nothing_goes_beside_a_worker_or_a_single_thread() -> None:
-    assert list(ordered_map(lambda _: beside("sparrow-test"), range(3), 2)) == [None] * 3
+    assert list(ordered_map(lambda _: background_thread("sparrow-test"), range(3), 2)) == [None] * 3
     with settings.config(threads=1):
-        assert beside("sparrow-test") is None
+        assert background_thread("sparrow-test") is None
 
 
 class Thing:
@@ -285,10 +285,10 @@ class Thing:
 
 def test_what_a_worker_keeps_is_dropped_with_the_iterator() -> None:
     kept: WeakSet[Thing] = WeakSet()
-    thread_pool.local().thing = mine = Thing()
+    thread_pool.worker_local().thing = mine = Thing()
 
     def work(_: int) -> None:
-        own = thread_pool.local()
+        own = thread_pool.worker_local()
         if not hasattr(own, "thing"):
             own.thing = Thing()
             kept.add(own.thing)
@@ -301,7 +301,7 @@ def test_what_a_worker_keeps_is_dropped_with_the_iterator() -> None:
     close(results)
     gc.collect()
     assert not kept
-    assert thread_pool.local().thing is mine
+    assert thread_pool.worker_local().thing is mine
 
 
 def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError
-from sparrow.kernels.entries import Duplicates
-from sparrow.kernels.keys import layout_for, pack, sort_stable, unpack
+from sparrow.kernels.coo import Duplicates
+from sparrow.kernels.keys import choose_layout, pack, sort_stable, unpack
 from sparrow.runtime import memory, settings
-from sparrow.sorting import Rows, Spool, memory_budget
+from sparrow.sorting import Rows, SpillFile, memory_budget
 from sparrow.sorting.sorter import Sorter
 from sparrow.testing import observe, strategy, tune
 
@@ -241,13 +241,13 @@ def test_consume_pauses_while_rows_ascend() -> None:
 
 
 def test_waiting_rows_are_reserved_until_released() -> None:
-    free = memory.left()
+    free = memory.available()
     rows = Rows((np.arange(1000)[::-1],), np.ones(1000))
     with closing(Sorter(1, np.dtype(np.float64), weighted=True, duplicates="sum")) as sorter:
         sorter.consume([sorter.prepare(rows)])
-        assert memory.left() == free - 16_000
+        assert memory.available() == free - 16_000
         assert sum(block.count for block in sorter.blocks([np.dtype(np.int64)], 0.0)) == 1000
-    assert memory.left() == free
+    assert memory.available() == free
     with (
         tune("sorting", budget_bytes=20_000),
         observe("sorting.spill") as spills,
@@ -255,9 +255,9 @@ def test_waiting_rows_are_reserved_until_released() -> None:
     ):
         for reserved in (16_000, 0, 16_000, 0):  # the second run exceeds the budget: both are spilled
             sorter.consume([sorter.prepare(rows)])
-            assert memory.left() == free - reserved
+            assert memory.available() == free - reserved
         assert len(spills) == 2
-    assert memory.left() == free
+    assert memory.available() == free
 
 
 def test_memory_budget_is_a_share_of_free_memory() -> None:
@@ -297,7 +297,7 @@ def test_errors_of_the_input_propagate(far: int, mine: BaseException) -> None:
 
 def test_the_spool_leaves_no_name_behind(tmp_path: Any) -> None:
     with settings.config(temp_directory=tmp_path):
-        spool = Spool()
+        spool = SpillFile()
         first = spool.append(np.arange(5))
         second = spool.append(np.arange(3, dtype=np.int16))
         spool.write(first, 2, np.array([20, 30]))
@@ -352,7 +352,7 @@ def test_runs_are_partitioned_then_sorted_on_merge(top: int, together: bool, col
 
 @given(st.lists(st.integers(0, 2**21 - 1), min_size=3, max_size=3))
 def test_keys_hold_coordinates(cell: list[int]) -> None:
-    layout = layout_for([2**21 - 1] * 3)
+    layout = choose_layout([2**21 - 1] * 3)
     assert layout == (21, 21, 21)
     columns = [np.array([c]) for c in cell]
     assert [int(c[0]) for c in unpack(pack(columns, layout), layout)] == cell

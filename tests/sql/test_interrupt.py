@@ -39,8 +39,8 @@ def test_what_an_engine_reads_ends_at_an_interrupt() -> None:
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     endless = "select sum(a.range * b.range) as s from range(1000000000) a, range(1000000) b order by s"
-    with pytest.raises(KeyboardInterrupt), duckdb_connection.failures():
-        list(duckdb_connection.streamed(duckdb_connection.connect(), endless))
+    with pytest.raises(KeyboardInterrupt), duckdb_connection.translate_errors():
+        list(duckdb_connection.stream_batches(duckdb_connection.connect(), endless))
     timer.join()
     A = sp.asarray([[0, 1], [2, 3]])
     assert sp.matmul(A, A, engine="duckdb").nnz == 4
@@ -109,8 +109,8 @@ def _traced(trace: Any, query: Any) -> None:
 @pytest.mark.parametrize("kind", ["call", "line", "return"])
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_interrupt_at_any_place_ends_the_query(kind: str, begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = thread_pool.Apart.wait
-    monkeypatch.setattr(thread_pool.Apart, "wait", lambda self, seconds: inner(self, seconds / 100))
+    inner = thread_pool.DetachedTask.wait
+    monkeypatch.setattr(thread_pool.DetachedTask, "wait", lambda self, seconds: inner(self, seconds / 100))
     for number in range(25):
         query: Any = _Query()
         seen = 0

@@ -11,7 +11,7 @@ import numpy as np
 from sparrow import storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import Block, canonical, concatenate
+from sparrow.kernels.coo import Block, canonicalize, concat_blocks
 from sparrow.relations.base import ParquetSource, scan
 
 TINY = storage.Sizes(file_rows=8, group_rows=3)
@@ -29,14 +29,14 @@ def random_entries(schema: Schema, count: int, seed: int = 0) -> Block:
     rng = np.random.default_rng(seed)
     coords = tuple(rng.integers(0, n, count) for n in schema.shape)
     values = rng.integers(1, 100, count).astype(schema.dtype)
-    return canonical(Block(coords, values), schema.shape, schema.fill_value, "last")
+    return canonicalize(Block(coords, values), schema.shape, schema.fill_value, "last")
 
 
 def read_all(snapshot: storage.Snapshot, order: tuple[int, ...] | None = None) -> Block:
     """Return all entries of a snapshot."""
     schema = snapshot.schema
     blocks = list(scan(snapshot, Box.everything(schema.shape), order))
-    return concatenate(blocks, schema.ndim, schema.dtype)
+    return concat_blocks(blocks, schema.ndim, schema.dtype)
 
 
 def files_of(snapshot: storage.Snapshot, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource:

@@ -16,7 +16,7 @@ import sparrow as sp
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import Block, canonical
+from sparrow.kernels.coo import Block, canonicalize
 from sparrow.relations.base import Edit, apply_edit
 from sparrow.storage.delta.rewrite_plan import Claim, _box_meets_keys
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
@@ -38,7 +38,7 @@ def upserts(draw: st.DrawFn, shape: tuple[int, ...]) -> Block:
     cells = draw(st.lists(st.tuples(*(st.integers(0, n - 1) for n in shape)), max_size=25))
     values = draw(st.lists(st.integers(0, 3), min_size=len(cells), max_size=len(cells)))
     block = entries(cells, values) if cells else Block(tuple(np.zeros(0, np.int64) for _ in shape), np.zeros(0))
-    return canonical(block, shape, None, "last", keep_fill=True)
+    return canonicalize(block, shape, None, "last", keep_fill=True)
 
 
 @st.composite
@@ -61,7 +61,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, Block, list[Edit]]:
 @given(cases())
 def test_edits_mean_what_they_mean_in_memory(case: tuple[Schema, Block, list[Edit]]) -> None:
     schema, block, edits = case
-    block = canonical(block, schema.shape, schema.fill_value)
+    block = canonicalize(block, schema.shape, schema.fill_value)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t")
         handle = storage.save(path, schema, [block], sizes=TINY)

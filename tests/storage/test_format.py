@@ -20,7 +20,7 @@ from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import DTYPES, Schema
 from sparrow.engines.duckdb import register_select
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.runtime.duckdb_connection import quote_name
 from sparrow.storage.parquet.layout import Metadata, Sizes, StoredColumn, arrow_schema, parquet_options, stored_columns
 from tests.engines.helpers import scan_of

@@ -21,7 +21,7 @@ from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.engines.stream.product import weighted
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit, apply_edit
 from sparrow.storage.delta import commits
 from sparrow.storage.delta.append_runs import Part, cut, joined, members, merged

@@ -18,7 +18,7 @@ import sparrow as sp
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import Edit, Relation, scan
 from sparrow.sorting import sorter
 from sparrow.storage.delta import log
@@ -52,7 +52,7 @@ def test_scans_hold_every_entry_of_the_box(stored: storage.StoredHandle, data: s
     snapshot = stored.current
     whole = read_all(snapshot)
     chunks = snapshot.chunks(box, order)
-    found = concatenate(list(scan(snapshot, box, order)), 2, SCHEMA.dtype)
+    found = concat_blocks(list(scan(snapshot, box, order)), 2, SCHEMA.dtype)
     assert found.count == sum(chunk.rows for chunk in chunks)
     for chunk in chunks:
         block = snapshot.read(chunk)
@@ -114,7 +114,7 @@ def test_reads_from_several_threads_agree(stored: storage.StoredHandle) -> None:
 
     def read(_: int) -> Block:
         snapshot = storage.open(stored.path).current
-        return concatenate([snapshot.read(chunk) for chunk in snapshot.chunks(box)], 2, SCHEMA.dtype)
+        return concat_blocks([snapshot.read(chunk) for chunk in snapshot.chunks(box)], 2, SCHEMA.dtype)
 
     with ThreadPoolExecutor(8) as pool:
         for block in pool.map(read, range(24)):

@@ -15,7 +15,7 @@ import pytest
 
 from sparrow import storage
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit
 from sparrow.storage.delta.log import Log
 from sparrow.storage.delta.snapshot import Snapshot

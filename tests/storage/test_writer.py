@@ -11,7 +11,7 @@ import pytest
 
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import Edit
 from sparrow.runtime import settings as sparrow_settings
 from sparrow.storage.parquet import writer as writer_module
@@ -37,7 +37,7 @@ def test_blocks_of_any_size_give_the_same_files(tmp_path: Path, size: int, threa
         for file in files
         for group in range(len(read_footer(str(tmp_path / file.name), 2).rows))
     ]
-    assert_same(concatenate(rows, 2, schema.dtype), block)
+    assert_same(concat_blocks(rows, 2, schema.dtype), block)
 
 
 def hashes(folder: Path, block: Block, schema: Schema) -> list[str]:

@@ -19,7 +19,7 @@ from sparrow.engines.stream import operator as derived
 from sparrow.engines.stream.cache import Cache, cache_bytes
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.errors import TooLargeError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.relations import csr
 from sparrow.runtime import memory
@@ -97,7 +97,7 @@ def test_persisted_bits_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyP
 def test_the_layouts_are_made_once_and_columns_when_they_are_asked_for() -> None:
     A = sp.asarray(some_dense((6, 7), 1)).persist()
     relation = A.__sparrow_scan__().relation
-    assert isinstance(relation, csr.Persisted)
+    assert isinstance(relation, csr.CSRRelation)
     assert list(relation._layouts) == [0]
     rows = relation.rows(0)
     assert rows is not None
@@ -123,7 +123,7 @@ def test_a_persisted_tensor_is_a_base_of_its_own_and_stays_persisted_when_writte
     dense = dense[1:].copy()
     dense[0, 0] = 9
     assert np.array_equal(A @ np.arange(4), dense @ np.arange(4))
-    assert isinstance(A.__sparrow_scan__().relation, csr.Persisted)
+    assert isinstance(A.__sparrow_scan__().relation, csr.CSRRelation)
     B = sp.asarray(dense)
     B.persist()[0, 0] = 1
     assert np.array_equal(B.to_numpy(), dense)
@@ -132,7 +132,7 @@ def test_a_persisted_tensor_is_a_base_of_its_own_and_stays_persisted_when_writte
 def test_few_entries_in_many_rows_take_no_pointers() -> None:
     A = sp.from_coords([[0, 2**40], [1, 0]], [2.0, 3.0], shape=(2**41, 3)).persist()
     relation = A.__sparrow_scan__().relation
-    assert isinstance(relation, csr.Persisted)
+    assert isinstance(relation, csr.CSRRelation)
     assert relation.rows(0) is None
     assert np.array_equal(A[2**40 :][:2] @ np.arange(1.0, 4), [3.0, 0.0])
     assert np.array_equal(A.T[:, 2**40 : 2**40 + 2] @ [1.0, 1.0], [3.0, 0.0, 0.0])
@@ -144,7 +144,7 @@ def test_a_second_layout_that_does_not_fit_is_left_out() -> None:
     with sp.config(memory_limit=A.nbytes + 100):
         assert np.array_equal(A.T @ np.ones(50), dense.T @ np.ones(50))
     relation = A.__sparrow_scan__().relation
-    assert isinstance(relation, csr.Persisted)
+    assert isinstance(relation, csr.CSRRelation)
     assert list(relation._layouts) == [0]
     assert np.array_equal(A.T @ np.ones(50), dense.T @ np.ones(50))
     assert list(relation._layouts) == [0, 1]
@@ -335,7 +335,7 @@ def test_ten_expressions_share_one_limit(tmp_path: Path) -> None:
         assert [one.compute().nnz for one in ten] == [n] * 10
         with pytest.raises(TooLargeError):
             sp.compute(*ten)
-        assert memory.left() == 5 * entries
+        assert memory.available() == 5 * entries
     with sp.config(memory_limit=20 * entries):
         assert [one.nnz for one in sp.compute(*ten)] == [n] * 10
 
@@ -353,7 +353,7 @@ def test_what_was_asked_for_least_recently_is_given_up() -> None:
     assert made == [0, 1, 2, 1]
     assert cache._room.nbytes == 160  # what is kept is reserved
     with sp.config(memory_limit="160MB"):
-        assert cache_bytes() <= memory.working() // 8
+        assert cache_bytes() <= memory.working_bytes() // 8
 
 
 def test_stretches_of_few_entries_at_the_ends_of_long_dimensions() -> None:

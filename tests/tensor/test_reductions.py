@@ -20,7 +20,7 @@ from sparrow.core.schema import Schema, is_fill
 from sparrow.engines.stream import groupby as engine
 from sparrow.engines.stream import operator as derived
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.kernels.entries import Block, canonical
+from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Node, Reduce, Scan, make_reduce
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.relations.base import MemoryRelation, Relation
@@ -357,7 +357,7 @@ def huge() -> Scan:
     shape = (10**5, 10**5, 100)
     coords = tuple(np.array(c) for c in ([0, 0, 7, 99_999], [0, 1, 8, 99_999], [0, 0, 3, 99]))
     values = np.array([2.0, 3.0, 4.0, 5.0])
-    return scan_of(MemoryRelation(Schema(shape), canonical(Block(coords, values), shape, 0)))
+    return scan_of(MemoryRelation(Schema(shape), canonicalize(Block(coords, values), shape, 0)))
 
 
 def test_huge_shapes(huge: Scan) -> None:
@@ -420,7 +420,7 @@ def wide() -> MemoryRelation:
     shape = (4000, 1 << 40)
     n = 3_200_000
     coords = (np.sort(rng.integers(0, 4000, n)), rng.integers(0, 1 << 22, n) << 18)
-    return MemoryRelation(Schema(shape), canonical(Block(coords, rng.random(n)), shape, 0, "max"))
+    return MemoryRelation(Schema(shape), canonicalize(Block(coords, rng.random(n)), shape, 0, "max"))
 
 
 def test_entries_beyond_the_limit_are_sorted_on_disk(wide: MemoryRelation) -> None:

@@ -29,7 +29,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import apply_edit
 from sparrow.tensor import editor
 

@@ -415,10 +415,10 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
             rows = 0
             for batch in sp.batches(X, batch_size=500, shuffle=shuffle, prefetch=50):
                 rows += batch.size
-                assert memory.left() > 5_000_000
+                assert memory.available() > 5_000_000
             assert rows == 40_000
             del batch
-            assert memory.left() == 80_000_000
+            assert memory.available() == 80_000_000
     with sp.config(memory_limit=2_000_000), pytest.raises(TooLargeError, match="stretches of rows would take"):
         next(iter(sp.batches(X, batch_size=500, shuffle=True)))
 
@@ -428,7 +428,7 @@ def test_a_loop_that_breaks_off_leaves_nothing_running(tmp_path: Path, small_str
     for _ in range(5):
         for _batch in sp.batches(X, batch_size=3, shuffle=True):
             break
-    assert memory.left() == memory.limit()
+    assert memory.available() == memory.limit()
 
 
 # -- bad input -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.product.dense import matmul
 from sparrow.errors import UnsupportedError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import (
     Accumulate,
     Concat,

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparrow.core.schema import Schema
 from sparrow.engines.cupy.device import Device
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 
 __all__ = ["Entries", "Groups", "coordinates", "moved_in", "moved_out", "regrouped", "without_fill"]
 

@@ -23,7 +23,7 @@ from sparrow.engines.sort_orders import product_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import partition_bounds
 from sparrow.errors import TooLargeError
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import MatMulDense, Product, Scan
 from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.runtime import settings
@@ -123,10 +123,10 @@ def _gathered(scan: Scan, rows: int) -> Iterator[Block]:
     for block in scan_reader.map_blocks(scan, lambda block: block, product_order(scan), doing="multiplying"):
         waiting.append(block)
         if sum(one.count for one in waiting) >= rows:
-            yield concatenate(waiting, scan.schema.ndim, scan.schema.dtype)
+            yield concat_blocks(waiting, scan.schema.ndim, scan.schema.dtype)
             waiting = []
     if waiting:
-        yield concatenate(waiting, scan.schema.ndim, scan.schema.dtype)
+        yield concat_blocks(waiting, scan.schema.ndim, scan.schema.dtype)
 
 
 def _matrix(device: Device, values: Any, columns: Any, pointers: Any, width: int) -> Any:

@@ -20,8 +20,8 @@ from sparrow.engines.cupy.device import Device, unordered
 from sparrow.engines.cupy.entries import Entries, Groups, regrouped, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, tiles_of
 from sparrow.engines.stream.operator import PhysicalOperator, range_slice
-from sparrow.kernels.entries import Block
-from sparrow.kernels.folds import Fold, Moments, State
+from sparrow.kernels.coo import Block
+from sparrow.kernels.folds import Fold, MomentsFold, State
 from sparrow.plan import Reduce, Scan
 from sparrow.plan.aggregates import GroupCounts
 from sparrow.runtime import memory
@@ -47,7 +47,7 @@ def _spread(device: Device, node: Reduce, groups: Groups, values: Any) -> _State
     """Return means and sums of squared deviations from them, in two passes."""
     xp, (fold,) = device.xp, _folds(node)
     values = values.astype(np.float64, copy=False)
-    if isinstance(fold, Moments):
+    if isinstance(fold, MomentsFold):
         mean = groups.sums(values) / groups.counts
         away = values - groups.spread(mean)
         return [(mean, groups.sums(away * away))]

@@ -20,7 +20,7 @@ from sparrow.engines.cupy.entries import Entries, moved_in, moved_out
 from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds
 from sparrow.errors import TooLargeError
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Node, Scan
 from sparrow.relations.base import Relation
 from sparrow.runtime import settings
@@ -121,7 +121,7 @@ class Tiled(PhysicalOperator):
 
         def evaluate(start: int, stop: int) -> Block:
             what = f"a result of shape {self.schema.shape}"
-            return concatenate(halved(self.device, one, start, stop, what), self.schema.ndim, self.schema.dtype)
+            return concat_blocks(halved(self.device, one, start, stop, what), self.schema.ndim, self.schema.dtype)
 
         return evaluate
 

@@ -21,7 +21,7 @@ from sparrow.engines.duckdb.steps import COMPILERS, DECLINED, Query, unsupported
 from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.fallback import lower_with_fallback
 from sparrow.errors import UnsupportedError
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Accumulate, DenseContraction, Map, MatMulDense, Node, Reduce, Root, Scan
 from sparrow.runtime import duckdb_connection, memory
 from sparrow.runtime.duckdb_connection import quote_name
@@ -69,7 +69,7 @@ class DuckDB:
                 room.grow(block.nbytes)
                 blocks.append(block)
         if blocks:
-            return concatenate(blocks, schema.ndim, schema.dtype)
+            return concat_blocks(blocks, schema.ndim, schema.dtype)
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
         return Block(tuple(np.zeros(0, dtype) for dtype in dtypes), np.zeros(0, schema.dtype))
 
@@ -78,11 +78,11 @@ class DuckDB:
         schema = scan.schema
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
         con = duckdb_connection.connect()
-        with duckdb_connection.failures():
+        with duckdb_connection.translate_errors():
             text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
             if schema.ndim:
                 text = f"SELECT * FROM ({text}) ORDER BY {', '.join(map(str, range(1, schema.ndim + 1)))}"
-            for batch in duckdb_connection.streamed(con, text):
+            for batch in duckdb_connection.stream_batches(con, text):
                 columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
                 coords = tuple(column.astype(dtype, copy=False) for column, dtype in zip(columns, dtypes, strict=False))
                 if schema.dtype.kind != "c":
@@ -95,10 +95,10 @@ class DuckDB:
     def count(self, scan: Scan) -> int:
         """Return the number of entries of a scan."""
         con = duckdb_connection.connect()
-        with duckdb_connection.failures():
+        with duckdb_connection.translate_errors():
             text = _registered(compile_scan(scan, f"sparrow:{next(_names)}"), con)
             return sum(
-                batch[0][0].as_py() for batch in duckdb_connection.streamed(con, f"SELECT count(*) FROM ({text})")
+                batch[0][0].as_py() for batch in duckdb_connection.stream_batches(con, f"SELECT count(*) FROM ({text})")
             )
 
     def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
@@ -178,7 +178,7 @@ def _matmul(contract: MatMulDense) -> Any:
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     out = np.zeros((height, *x.shape[1:]), np.int64 if whole else result)
     if out.size and scan.view.size:
-        with duckdb_connection.failures():
+        with duckdb_connection.translate_errors():
             _join(scan, x if whole else x.astype(result), out, whole)
     out = out != 0 if result.kind == "b" else out.astype(result, copy=False)
     if scan.view.ndim == 1:
@@ -211,7 +211,7 @@ def _join(scan: Scan, x: NDArray[Any], out: NDArray[Any], whole: bool) -> None:
     if whole:
         con.execute(f"CREATE TEMP VIEW product AS {text}")
         text = sql_text("duckdb", "modulo64")
-    for batch in duckdb_connection.streamed(con, text):
+    for batch in duckdb_connection.stream_batches(con, text):
         rows = batch.column(0).to_numpy()
         for k in range(1, batch.num_columns):
             column = batch.column(k).to_numpy()

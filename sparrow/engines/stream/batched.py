@@ -18,7 +18,7 @@ import numpy as np
 from sparrow.core.indexing import Box, View
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds, read_range
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Map, Node, Product, Scan, Triangle, WithFill, push_index
 from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.relations.base import Chunk
@@ -59,7 +59,7 @@ def has_large_slices(step: Node, inputs: Sequence[Scan]) -> bool:
     else:
         rows = estimate_nnz(Scan(step, View.identity(schema.shape), schema))
     each = rows / schema.shape[0]
-    if each < _LONG or each * _COPIES * schema.element_bytes() < memory.working():
+    if each < _LONG or each * _COPIES * schema.element_bytes() < memory.working_bytes():
         return False
     return push_index(step, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
 

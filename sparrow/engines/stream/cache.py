@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparrow.core.indexing import Box, View
 from sparrow.engines.stream.operator import PhysicalOperator, range_slice
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import ArrowSource, Chunk, ParquetSource, Relation, ScanStats
 from sparrow.runtime import memory
 
@@ -94,12 +94,12 @@ class CachedRelation:
         for low, high, piece in itertools.takewhile(lambda part: part[0] < span[1], self._own[first:]):
             block = self._cache.get((relation.token, low), lambda piece=piece: relation.read(piece))  # type: ignore[misc]
             parts.append(block.take(range_slice(block.coords[0], max(span[0], low), min(span[1], high))))
-        return concatenate(parts, relation.schema.ndim, relation.schema.dtype)
+        return concat_blocks(parts, relation.schema.ndim, relation.schema.dtype)
 
 
 def cache_bytes() -> int:
     """Return the bytes of what is kept for several, of those to work in beside the libraries."""
-    return memory.share(8, beside=memory.limit() - memory.working())
+    return memory.share(8, beside=memory.limit() - memory.working_bytes())
 
 
 class Cache:

@@ -14,9 +14,9 @@ from sparrow.engines.stream.product.weighted import weighted
 from sparrow.engines.stream.reductions import scalars
 from sparrow.engines.stream.sort import accumulated
 from sparrow.errors import UnsupportedError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Accumulate, Dense, DenseContraction, Map, MatMulDense, Node, Reduce, Root, Scan
-from sparrow.relations.csr import rows_of
+from sparrow.relations.csr import csr_rows
 from sparrow.runtime import settings
 
 __all__ = ["Stream"]
@@ -87,7 +87,7 @@ class Stream:
         threads = settings.current().threads
         if isinstance(node, MatMulDense):
             scan = node.operands[0]
-            if scan.step is None and rows_of(scan.relation, scan.view) is not None:
+            if scan.step is None and csr_rows(scan.relation, scan.view) is not None:
                 return f"rows of a persisted matrix, {threads} threads"
             order = tuple(range(scan.source.schema.ndim)) if scan.step is not None else product_order(scan)
             if groups_output(scan.view, order):

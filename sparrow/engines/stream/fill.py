@@ -8,7 +8,7 @@ import numpy as np
 
 from sparrow.core.schema import is_fill
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors
-from sparrow.kernels.entries import Block, put
+from sparrow.kernels.coo import Block, write_dense
 from sparrow.plan import Scan, WithFill
 
 __all__ = ["refilled"]
@@ -23,7 +23,7 @@ def refilled(node: WithFill, scan: Scan) -> PhysicalOperator:
 
     def listed(block: Block, start: int, stop: int) -> Block:
         cells = np.full((stop - start, *shape[1:]) if shape else (), old.fill_value, old.dtype)
-        put(cells, Block((block.coords[0] - start, *block.coords[1:]), block.values) if shape else block)
+        write_dense(cells, Block((block.coords[0] - start, *block.coords[1:]), block.values) if shape else block)
         stored = ~is_fill(cells, schema.fill_value)
         coords = list(stored.nonzero()) if shape else []
         if shape:

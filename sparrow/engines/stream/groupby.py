@@ -21,8 +21,8 @@ from sparrow.core.indexing import NewAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import partition_bounds, pin
-from sparrow.kernels.entries import Block, flat_positions
-from sparrow.kernels.folds import Best, Fold, Running, State
+from sparrow.kernels.coo import Block, flat_positions
+from sparrow.kernels.folds import ExtremumFold, Fold, State, UfuncFold
 from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Scan
 from sparrow.runtime import memory, progress, settings
@@ -332,7 +332,7 @@ class _Cells:
                 fold.scatter(state, keys, values, positions)
 
     def merge(self, later: _Cells) -> None:
-        """Add what others hold of entries that come later; folds must all be :class:`Running`."""
+        """Add what others hold of entries that come later; folds must all be :class:`UfuncFold`."""
         one = np.ones(1, np.int64)
         with np.errstate(all="ignore"):
             pairs = zip(self._folds, self._states, later._states, strict=True)
@@ -394,13 +394,13 @@ def _scattered(
 
 def _lanes(rows: int, cells: int, folds: Sequence[Fold]) -> int:
     """Return into how many stretches entries are dealt; it does not depend on the threads, so neither do sums."""
-    if not all(isinstance(fold, Running) for fold in folds):
+    if not all(isinstance(fold, UfuncFold) for fold in folds):
         return 1
     room = memory.limit() // 4 // (cells * (8 + _width(folds)))
     return max(min(_LANES, rows // (_LANES * cells), room), 1)
 
 
-def first_extreme(scan: Scan, fold: Best) -> int:
+def first_extreme(scan: Scan, fold: ExtremumFold) -> int:
     """Return the flat position of the first best cell of a scan in any order, absent cells taking part.
 
     One scan finds the best value, another its first position, without sorting.

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import Box, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.engines.stream import scan_reader
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Node, Scan
 from sparrow.relations.base import ArrowSource, Chunk, ScanStats, arrow_table, base_orders
 from sparrow.runtime import memory, settings
-from sparrow.sorting import Aside, Spool
+from sparrow.sorting import SpilledBlocks, SpillFile
 
 __all__ = [
     "PhysicalOperator",
@@ -341,7 +341,7 @@ class PhysicalOperator:
                 block = self.read(chunk)
                 room.grow(block.nbytes)
                 blocks.append(block)
-        return ArrowSource(arrow_table(self.schema, concatenate(blocks, self.schema.ndim, self.schema.dtype)))
+        return ArrowSource(arrow_table(self.schema, concat_blocks(blocks, self.schema.ndim, self.schema.dtype)))
 
 
 def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, more: float = 1) -> list[int]:
@@ -393,7 +393,7 @@ def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, 
 def _rows_of(scans: Sequence[Scan]) -> int:
     """Return about how many entries a piece has: fewer than elsewhere where there is little memory to work in."""
     width = _COPIES * max(scan.schema.element_bytes() for scan in scans)
-    return min(_PIECE_ROWS, max(memory.working() // width, _LEAST_ROWS))
+    return min(_PIECE_ROWS, max(memory.working_bytes() // width, _LEAST_ROWS))
 
 
 def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
@@ -425,9 +425,9 @@ def read_range(scan: Scan, start: int, stop: int) -> Block:
         block = scan_reader.entries(part)
     elif scan.view.is_identity and order[0] == 0:
         found = [_between(relation.read(chunk), chunk, start, stop) for chunk in chunks]
-        return concatenate(found, schema.ndim, schema.dtype)
+        return concat_blocks(found, schema.ndim, schema.dtype)
     else:
-        block = concatenate(list(map(scan_reader.reader(part, order), chunks)), schema.ndim, schema.dtype)
+        block = concat_blocks(list(map(scan_reader.reader(part, order), chunks)), schema.ndim, schema.dtype)
     leading = block.coords[0].astype(schema.coordinate_dtype(0), copy=False)
     moved = leading + np.asarray(start, dtype=leading.dtype) if start else leading
     return Block((moved, *block.coords[1:]), block.values)
@@ -520,7 +520,7 @@ class _Whole:
         self._room = max(self._room, self._ahead * (last - first))
         # The last one first: the first is mostly on its way for the piece before, and waiting for it can wait.
         found = [self._between(at, start, stop) for at in reversed(range(first, last))]
-        return concatenate(found[::-1], self._scan.schema.ndim, self._scan.schema.dtype)
+        return concat_blocks(found[::-1], self._scan.schema.ndim, self._scan.schema.dtype)
 
     def _between(self, at: int, start: int, stop: int) -> Block:
         """Return the entries of a chunk that lie between two bounds; it is kept if others have a part in it."""
@@ -580,7 +580,7 @@ class _PutAside:
 
     def __init__(self, scan: Scan, start: int, stop: int) -> None:
         self._scan, self._bounds = scan, (start, stop)
-        self._aside: Aside | None = None
+        self._aside: SpilledBlocks | None = None
         self._lock = threading.Lock()
 
     def piece(self, start: int, stop: int) -> Block:
@@ -596,13 +596,13 @@ class _PutAside:
             else:
                 own = range_slice(aside.column(at, 0), start, stop)
                 found.append(aside.read(at, own.start, own.stop))
-        return concatenate(found, schema.ndim, schema.dtype)
+        return concat_blocks(found, schema.ndim, schema.dtype)
 
-    def _sorted(self) -> Aside:
+    def _sorted(self) -> SpilledBlocks:
         start, stop = self._bounds
         part = self._scan.then(self._scan.view.then((slice(start, stop),)))
         kind = self._scan.schema.coordinate_dtype(0)
-        aside = Aside(Spool())
+        aside = SpilledBlocks(SpillFile())
         weakref.finalize(self, aside.spool.close)
         for block in scan_reader.sorted_blocks(part):
             if block.count:

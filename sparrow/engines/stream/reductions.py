@@ -18,8 +18,8 @@ from sparrow.engines.stream.groupby import GroupBy, GroupState, first_extreme, i
 from sparrow.engines.stream.marginals import marginals_of
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, holding
 from sparrow.errors import InvalidValueError
-from sparrow.kernels.entries import Block
-from sparrow.kernels.folds import Best, Fold, Running
+from sparrow.kernels.coo import Block
+from sparrow.kernels.folds import ExtremumFold, Fold, UfuncFold
 from sparrow.plan import Node, Reduce, Scan
 from sparrow.plan.aggregates import GroupCounts
 
@@ -50,7 +50,7 @@ class FusedReductions:
             folds.update(meaning.folds)
         counted = (
             not folds
-            or not all(isinstance(fold, Running) for fold in folds.values())
+            or not all(isinstance(fold, UfuncFold) for fold in folds.values())
             or any(meaning.needs_counts or meaning.fill != 0 for meaning in self._meanings)
             or any(node.stored for node in nodes)
         )
@@ -144,7 +144,7 @@ def scalars(nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
         if sums is not None:
             return [sums[0]]
         if node.name in ("argmin", "argmax") and not node.stored and scan.schema.size and not is_in_flat_order(scan):
-            return [np.int64(first_extreme(scan, Best(scan.schema.dtype, node.name == "argmax")))]
+            return [np.int64(first_extreme(scan, ExtremumFold(scan.schema.dtype, node.name == "argmax")))]
     together = FusedReductions(nodes, scan)
     return [together.scalar(k, node) for k, node in enumerate(nodes)]
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box, ListAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
-from sparrow.kernels.entries import LONG_ROWS, Block, Heads, RowBlock, canonical, in_order
+from sparrow.kernels.coo import CSR_MIN_MEAN_ROW_ELEMENTS, Block, CSRBlock, RowIndex, canonicalize, sort_block
 from sparrow.plan import Scan
 from sparrow.plan.estimates import outer_nnz
-from sparrow.relations.base import Chunk, MemoryRelation, Relation, Stretches
+from sparrow.relations.base import Chunk, MemoryRelation, Relation, RowSlices
 from sparrow.runtime import buffer_pool, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
@@ -187,16 +187,16 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
     rows = scan.relation.stats(scan.view.box(), order).rows
     if scan.view.preserves_order(order) or scan.view.ndim == 0:
         return _read_in_place(scan, order, rows, room)
-    if _SORT_COPIES * rows * scan.schema.element_bytes(wide=True) > memory.left():
+    if _SORT_COPIES * rows * scan.schema.element_bytes(wide=True) > memory.available():
         return _collected(scan, sorted_blocks(scan), rows, room)
     leading = _out_of_order(scan.view, order)
     turned = _turned(scan)
     if turned is not None:
         room.grow(turned.count * scan.schema.element_bytes())
-        found = in_order(turned, scan.schema.shape, leading)
+        found = sort_block(turned, scan.schema.shape, leading)
         return Block(tuple(map(np.copy, found.coords)), found.values.copy()) if found is turned else found
     block = _read_in_place(scan, order, rows, room)
-    return canonical(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True, leading=leading)
+    return canonicalize(block, scan.schema.shape, scan.schema.fill_value, keep_fill=True, leading=leading)
 
 
 def _turned(scan: Scan) -> Block | None:
@@ -210,7 +210,7 @@ def _turned(scan: Scan) -> Block | None:
     return Block(tuple(c.astype(kind, copy=False) for c, kind in zip(coords, kinds, strict=True)), block.values)
 
 
-def find_listed_rows(scan: Scan) -> Stretches | None:
+def find_listed_rows(scan: Scan) -> RowSlices | None:
     """Return where the entries of each row stand, if a scan shows a list of whole rows of entries in memory."""
     relation, view = scan.relation, scan.view
     if not isinstance(relation, MemoryRelation) or view.axes[:1] != (
@@ -223,7 +223,7 @@ def find_listed_rows(scan: Scan) -> Stretches | None:
     return relation.places(view.points[0].coords[0])
 
 
-def _gathered(scan: Scan, rows: Stretches, room: memory.Reservation) -> Block:
+def _gathered(scan: Scan, rows: RowSlices, room: memory.Reservation) -> Block:
     """Return the entries of a list of rows, which come sorted as the list is in their order."""
     assert isinstance(scan.relation, MemoryRelation)
     lengths = rows.lengths
@@ -285,7 +285,7 @@ def read_small(scan: Scan) -> Block | None:
         block = _shown(clip_to_view(block, view, order, everything), scan)
     if not view.axes or view.preserves_order(order):
         return block
-    return in_order(block, scan.schema.shape, _out_of_order(view, order))
+    return sort_block(block, scan.schema.shape, _out_of_order(view, order))
 
 
 def _stretch(block: Block, scan: Scan) -> Block:
@@ -332,8 +332,8 @@ class _Whole:
         schema = scan.schema
         self._width, self._room = schema.element_bytes(), room
         dtypes = [*(schema.coordinate_dtype(axis) for axis in range(schema.ndim)), schema.dtype]
-        self._cells = [buffer_pool.Cells(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
-        self._heads: list[tuple[int, Heads]] = []
+        self._cells = [buffer_pool.Buffer(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
+        self._heads: list[tuple[int, RowIndex]] = []
         """The leading coordinates that are not written out, and where they begin."""
         self._early: dict[int, Block] = {}
         """Blocks that came before their turn, by their numbers."""
@@ -353,7 +353,7 @@ class _Whole:
                 arrays, start = self._places(own)
                 self._turn += 1
                 self._writing += 1
-            rest = own.rest if isinstance(own, RowBlock) and len(arrays) < len(self._cells) else own
+            rest = own.rest if isinstance(own, CSRBlock) and len(arrays) < len(self._cells) else own
             rest.write(arrays, start, start + own.count)
             with self._lock:
                 self._writing -= 1
@@ -368,7 +368,7 @@ class _Whole:
         if stop > self._cells[-1].count:
             self._cells = [cells.longer(max(stop, 2 * start), start) for cells in self._cells]
         cells = self._cells
-        if isinstance(block, RowBlock) and LONG_ROWS * len(block.heads.pointers) <= block.count:
+        if isinstance(block, CSRBlock) and CSR_MIN_MEAN_ROW_ELEMENTS * len(block.heads.pointers) <= block.count:
             self._heads.append((start, block.heads))
             cells = cells[len(block.heads.coords) :]
         self._count = stop
@@ -384,7 +384,7 @@ class _Whole:
             part.write([each.array for each in cells[: len(part.coords)]], start)
         *coords, values = (each.first(self._count) for each in cells)
         block = Block(tuple(coords), values)
-        return RowBlock(Heads.joined(heads), block) if by_rows else block
+        return CSRBlock(RowIndex.joined(heads), block) if by_rows else block
 
 
 def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.Reservation) -> Block:
@@ -498,7 +498,7 @@ def clip_to_view(block: Block, view: View, order: tuple[int, ...], chunk: Chunk)
             if len(wanted) > _FEW_ROWS:
                 return block
             ends = np.searchsorted(column, wanted, "left"), np.searchsorted(column, wanted, "right")
-            return Stretches(*ends).block(block)
+            return RowSlices(*ends).block(block)
         else:
             return block
         if chunk.low[dim] < low or high < chunk.high[dim]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sparrow.core.schema import Schema
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds
-from sparrow.kernels.entries import Block, put
+from sparrow.kernels.coo import Block, write_dense
 from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Accumulate, Scan, Sort
 from sparrow.runtime import memory
@@ -83,7 +83,7 @@ def accumulated(node: Accumulate, scan: Scan) -> NDArray[Any]:
             coords = tuple(
                 [column + before if before and k == along else column for k, column in enumerate(block.coords)]
             )
-            put(out, Block(coords, block.values.astype(dtype)))
+            write_dense(out, Block(coords, block.values.astype(dtype)))
         totals = cells.reshape(-1) if axis is None else cells
         ufunc.accumulate(totals, axis=axis or 0, out=totals)
     return totals if before == 0 else out

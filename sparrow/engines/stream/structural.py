@@ -23,7 +23,7 @@ from sparrow.engines.stream.operator import (
     range_slice,
     read_range,
 )
-from sparrow.kernels.entries import Block, canonical
+from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, concat_offsets
 from sparrow.relations.base import Chunk
 
@@ -48,7 +48,7 @@ def joined(node: Concat, *scans: Scan) -> PhysicalOperator:
             return Block(tuple([column for (column,) in coords]), blocks[0].values.astype(dtype, copy=False))
         values = np.concatenate([block.values for block in blocks]).astype(dtype, copy=False)
         block = Block(tuple(map(np.concatenate, coords)), values)
-        return block if axis == 0 else canonical(block, shape, schema.fill_value, keep_fill=True)
+        return block if axis == 0 else canonicalize(block, shape, schema.fill_value, keep_fill=True)
 
     def cuts() -> list[int]:
         if axis or fits_one_partition(scans):

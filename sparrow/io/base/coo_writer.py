@@ -23,11 +23,11 @@ from sparrow import storage
 from sparrow.core.schema import is_fill
 from sparrow.errors import StorageError
 from sparrow.io.tuning import tuning
-from sparrow.kernels.entries import Block, Duplicates
+from sparrow.kernels.coo import Block, Duplicates
 from sparrow.runtime import memory, settings
 from sparrow.runtime.progress import bar
-from sparrow.runtime.thread_pool import abandoned, ordered_map
-from sparrow.sorting import Rows, Run, Segment, Spool, memory_budget
+from sparrow.runtime.thread_pool import is_abandoned, ordered_map
+from sparrow.sorting import Rows, Run, Segment, SpillFile, memory_budget
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.reader import evict_footer, read_footer, read_row_group
 
@@ -118,14 +118,14 @@ class LabelEncoder:
 
     def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
         """Return the texts, sorted, and the position of each number's among them; once."""
-        labels, rank = self._interner.finish(memory.left() - (memory.limit() - memory.working()))
+        labels, rank = self._interner.finish(memory.available() - (memory.limit() - memory.working_bytes()))
         self._room.hold(labels.nbytes + rank.nbytes)
         return labels, rank
 
 
 def check_label_memory(count: int, nbytes: int) -> None:
     """Raise ``TooLargeError`` where labels take too much of the memory limit."""
-    if nbytes > (room := memory.share(tuning().label_memory_parts, beside=memory.limit() - memory.working())):
+    if nbytes > (room := memory.share(tuning().label_memory_parts, beside=memory.limit() - memory.working_bytes())):
         raise memory.too_large(f"{count} distinct labels", nbytes, "number the ids beforehand", room)
 
 
@@ -177,7 +177,7 @@ class SpillQueue:
         self._budget = memory_budget() // tuning().spill_queue_divisor
         self._room = memory.reserve(0, "rows put aside")
         self._kept: list[Rows | tuple[list[Segment], Segment | None]] = []
-        self._spool = Spool()
+        self._spool = SpillFile()
 
     def add(self, rows: Rows) -> None:
         """Put rows aside."""
@@ -301,7 +301,7 @@ def _write_parts(
     def write(part: Iterator[Block]) -> list[Any]:
         with writer() as out:
             for block in part:
-                if abandoned():
+                if is_abandoned():
                     break
                 out.write(block)
                 advance(block.count)

@@ -44,7 +44,7 @@ from sparrow.core.schema import check_dtype
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
 from sparrow.io.base.source import SourceLike
 from sparrow.io.tuning import tuning
-from sparrow.kernels.entries import Duplicates as DuplicateRule
+from sparrow.kernels.coo import Duplicates as DuplicateRule
 from sparrow.storage import is_bundle, is_tensor
 from sparrow.storage.fs.filesystem import atomic_write, pin_file_versions
 from sparrow.tensor import Tensor

@@ -311,7 +311,7 @@ def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
     raw = stack.enter_context(get_filesystem(path).open(path, sequential=True))
     start = raw.read(12)
     raw.seek(0)
-    sound = len(start) == 12 and kernels.cut(np.frombuffer(start, np.uint8).copy())[2] == kernels.GOOD
+    sound = len(start) == 12 and kernels.split_frames(np.frombuffer(start, np.uint8).copy())[2] == kernels.GOOD
     packed = detect_compression(start) or (
         _ZLIB if start[:1] == b"\x78" and int.from_bytes(start[:2], "big") % 31 == 0 else None
     )
@@ -332,7 +332,7 @@ def _cut(path: str, file: Any) -> Iterator[_Frames]:
         except (OSError, pa.ArrowException) as error:
             raise IngestError(f"cannot be read behind byte {offset}: {error}", path) from error
         data = np.concatenate([carry, np.frombuffer(found, np.uint8)])
-        end, size, status = kernels.cut(data)
+        end, size, status = kernels.split_frames(data)
         if end:
             yield _Frames(path, offset, data[:end].copy())
         if status != kernels.GOOD:

@@ -21,7 +21,7 @@ from sparrow.io.base.coo_writer import cast_checked, check_label_memory, misfit_
 from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.source import open_sources
 from sparrow.io.tuning import tuning
-from sparrow.kernels.entries import Duplicates
+from sparrow.kernels.coo import Duplicates
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem

@@ -20,7 +20,7 @@ from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.registry import DType, Format, Option, Reader, Writer, parse_names, parse_number
 from sparrow.io.base.source import open_sources
 from sparrow.io.tuning import tuning
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem

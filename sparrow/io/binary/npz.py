@@ -22,7 +22,7 @@ from sparrow.errors import (
 from sparrow.interop.conversion import from_object
 from sparrow.io.base.coo_writer import cast_checked
 from sparrow.io.base.registry import Format, Option, Reader, Writer, parse_names
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.runtime import settings
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.tensor.display import human_bytes

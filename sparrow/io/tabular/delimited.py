@@ -146,7 +146,7 @@ def _blocks(source: Source, form: CsvOptions) -> Generator[TextBlock]:
 
 def _cut(first: TextBlock, text: Iterator[TextBlock], form: CsvOptions, advance: Any) -> Iterator[TextBlock]:
     """Yield blocks of whole records: a quoted field may hold line ends, and so the end of a block."""
-    from sparrow.kernels.parse.delimited import records
+    from sparrow.kernels.parse.delimited import scan_records
 
     assert form.delimiter is not None
     held: TextBlock | None = None
@@ -161,7 +161,7 @@ def _cut(first: TextBlock, text: Iterator[TextBlock], form: CsvOptions, advance:
             held = None
         data: Any = block.data
         if form.quotes and bytes(memoryview(data)).find(b'"') >= 0:
-            end, line = records(data, ord(form.delimiter), 34, nothing)
+            end, line = scan_records(data, ord(form.delimiter), 34, nothing)
             if end < len(data):
                 held = replace(block, data=data[end:], first_line=block.first_line + line, lines=block.lines - line)
                 block = replace(block, data=data[:end], lines=line)
@@ -186,12 +186,12 @@ def _unclosed(block: TextBlock) -> NoReturn:
 
 def _names(block: TextBlock, form: CsvOptions) -> tuple[list[str], TextBlock]:
     """Return the names of the columns, and the block without the record that tells them."""
-    from sparrow.kernels.parse.delimited import records
+    from sparrow.kernels.parse.delimited import scan_records
 
     assert form.delimiter is not None
     lines = np.zeros(2, np.int64)
     lines[1] = -1
-    records(block.data, ord(form.delimiter), 34 if form.quotes else -1, lines)
+    scan_records(block.data, ord(form.delimiter), 34 if form.quotes else -1, lines)
     ends = np.flatnonzero(block.data == 10)
     stop = len(ends) if lines[1] < 0 else int(lines[1])
     begin = 0 if not lines[0] else int(ends[lines[0] - 1]) + 1
@@ -303,10 +303,10 @@ class _Parser:
 
     def _padded(self, block: TextBlock, field: pa.Field) -> tuple[int, str] | None:
         """Return the first row, and the text, of an integer column that begins with a zero."""
-        from sparrow.kernels.parse.delimited import padded
+        from sparrow.kernels.parse.delimited import has_padded_field
 
         known = field.name in self._form.integers
-        if known or not pa.types.is_integer(field.type) or not padded(block.data, ord(self._delimiter)):
+        if known or not pa.types.is_integer(field.type) or not has_padded_field(block.data, ord(self._delimiter)):
             return None
         texts = self._read(block, {**self._fixed, field.name: pa.string()}).column(field.name).combine_chunks()
         found = pc.match_substring_regex(texts, r"^\s*0[0-9]")
@@ -315,10 +315,10 @@ class _Parser:
 
     def _line(self, block: TextBlock, row: int) -> int:
         """Return the line of a row, counted from 1 in the source."""
-        from sparrow.kernels.parse.delimited import records
+        from sparrow.kernels.parse.delimited import scan_records
 
         lines = np.zeros(row + 1, np.int64)
-        records(block.data, ord(self._delimiter), 34 if self._form.quotes else -1, lines)
+        scan_records(block.data, ord(self._delimiter), 34 if self._form.quotes else -1, lines)
         return block.first_line + int(lines[row])
 
     def _error(self, block: TextBlock, error: pa.ArrowException) -> IngestError:

@@ -22,7 +22,7 @@ from sparrow.errors import DuplicateError, IngestError, InvalidValueError, Shape
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, cast_checked, write_coo
 from sparrow.io.tabular.delimited import LateTextError
 from sparrow.io.tabular.readers import TableBatch
-from sparrow.kernels.entries import Duplicates
+from sparrow.kernels.coo import Duplicates
 from sparrow.sorting import Rows
 
 if TYPE_CHECKING:

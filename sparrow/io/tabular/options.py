@@ -349,7 +349,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
                 if any(new and name == error.column for name, new in zip(self.coords, self.anew, strict=True)):
                     self.wide = {*self.wide, error.column}  # perhaps integers that come late and are beyond int64
                 self.text = (*known, error.column)
-                progress.note(
+                progress.write_note(
                     f"{error.file}, line {error.line}: column {error.column!r} holds texts, and is read again as such"
                 )
 
@@ -378,7 +378,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         if not rows and isinstance(self.src, str | os.PathLike | list | tuple):
             warnings.warn(f"{table.name}: there is no row", stacklevel=2)
         if self.value is None and self.duplicates != "count" and "value" in query.seen.difference(query.columns):
-            progress.note(
+            progress.write_note(
                 f"{table.name}: every value is 1, and the column 'value' was not read: say value='value' for it"
             )
         return os.fspath(self.dst)

@@ -29,7 +29,7 @@ from sparrow.io.tabular import delimited
 from sparrow.io.tabular.delimited import CsvOptions
 from sparrow.io.tabular.partitions import partitions
 from sparrow.io.tuning import tuning
-from sparrow.runtime.duckdb_connection import failures, quote_name
+from sparrow.runtime.duckdb_connection import quote_name, translate_errors
 from sparrow.runtime.progress import bar
 from sparrow.storage.fs.filesystem import get_filesystem
 
@@ -218,7 +218,7 @@ def _checked(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
     stream = iter(batches)
     while True:
         try:
-            with failures():
+            with translate_errors():
                 batch = next(stream)
             batch.validate(full=True)
         except StopIteration:

@@ -45,7 +45,7 @@ def parse_neighbor_lists(block: TextBlock, comment: str = "", first: int = 0, we
     IngestError
         If a token is no integer, or one is missing: with file, line and token.
     """
-    from sparrow.kernels.parse import lists_text as kernels
+    from sparrow.kernels.parse import adjacency_lines as kernels
 
     most = kernels.count_numbers(block.data)
     lines, numbers = np.empty(most, np.int64), np.empty(most, np.int64)

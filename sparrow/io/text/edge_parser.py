@@ -91,7 +91,7 @@ class EdgeParser:
 
     def blocks(self) -> Generator[TextBlock]:
         """Yield the blocks of all sources, a header line of each blanked out."""
-        from sparrow.kernels.parse.edges_text import first_data_line
+        from sparrow.kernels.parse.edge_lines import first_data_line
 
         skip = False
         with closing(read_blocks(self.sources)) as text:
@@ -136,7 +136,7 @@ class EdgeParser:
 
     def probe(self, text: Iterator[TextBlock]) -> tuple[list[TextBlock], ParsedEdges | None]:
         """Take blocks up to the first with an edge, and settle from it what ids are and whether there are weights."""
-        from sparrow.kernels.parse import edges_text as kernels
+        from sparrow.kernels.parse import edge_lines as kernels
 
         self.as_text = self.ids == "str"
         taken: list[TextBlock] = []
@@ -173,7 +173,7 @@ class EdgeParser:
 
     def parsed(self, block: TextBlock) -> ParsedEdges:
         """Parse a block, values in the dtype, or raise for the first line that is wrong."""
-        from sparrow.kernels.parse import edges_text as kernels
+        from sparrow.kernels.parse import edge_lines as kernels
 
         if self.as_text:
             block.check_utf8()
@@ -199,7 +199,7 @@ class EdgeParser:
         return labels.take(order), places[rank]
 
     def _parse(self, block: TextBlock) -> ParsedEdges:
-        from sparrow.kernels.parse import edges_text as kernels
+        from sparrow.kernels.parse import edge_lines as kernels
 
         n = block.lines
         src, dst = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -233,7 +233,7 @@ class EdgeParser:
         return values
 
     def _error(self, parsed: ParsedEdges) -> IngestError:
-        from sparrow.kernels.parse import edges_text as kernels
+        from sparrow.kernels.parse import edge_lines as kernels
 
         block, code, at = parsed.block, parsed.status, parsed.at
         token: str | None = block.token_at(at)

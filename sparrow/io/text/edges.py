@@ -190,18 +190,18 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
         if lines.undirected and self.directed:
             way = "directed=False stores both directions"
-            progress.note(
+            progress.write_note(
                 f"{sources[0].name}: edges are undirected ({lines.undirected}), and each is stored as it stands: {way}"
             )
         if lines.bipartite is not None and self.shape is None:
             m, n = (size + 1 if size else letter for size, letter in zip(lines.bipartite, "mn", strict=True))
             way = f"shape=({m}, {n}) gives each a size of its own, sp.ingest.columns labels of its own"
-            progress.note(f"{sources[0].name}: two kinds of vertices (% bip) share one square of ids: {way}")
+            progress.write_note(f"{sources[0].name}: two kinds of vertices (% bip) share one square of ids: {way}")
         if ingest.sizes is not None:
             told = f"the first line, {ingest.sizes}, looks like sizes and the number of edges that follow"
-            progress.note(f"{sources[0].name}: {told}, and is stored as an edge: header=True passes it over")
+            progress.write_note(f"{sources[0].name}: {told}, and is stored as an edge: header=True passes it over")
         if lines.passed_over:
-            progress.note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
+            progress.write_note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
         return os.fspath(self.dst)
 
 
@@ -332,7 +332,7 @@ class _Ingest:
             sorting = f" and {spilled:,} while sorting" if spilled else ""
             disk = get_filesystem(self.folder).local_disk(os.fspath(self.folder))
             free = "" if disk is None else f", {shutil.disk_usage(disk).free:,} are free"
-            progress.line(f"edges: about {stored:,} bytes on disk{sorting}{free}")
+            progress.write_line(f"edges: about {stored:,} bytes on disk{sorting}{free}")
 
     # Integer ids ----------------------------------------------------------------------------------
 
@@ -412,7 +412,7 @@ class _Ingest:
             raise InvalidValueError(problem)
         if self.options.ids == "auto":
             name = self.lines.sources[0].name
-            progress.note(f"{name}: the ids are names, which become labels: say ids='str' or 'int'")
+            progress.write_note(f"{name}: the ids are names, which become labels: say ids='str' or 'int'")
 
         def rows_of(rows: Rows) -> Rows:
             return self._shaped(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)

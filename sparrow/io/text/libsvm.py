@@ -35,7 +35,7 @@ from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, 
 from sparrow.io.base.source import Source, TextBlock, open_sources, read_blocks, total_size
 from sparrow.io.text.libsvm_labels import LabelSpill, booleans_as_integers, join_per_row, label_texts, multilabel_texts
 from sparrow.io.tuning import tuning
-from sparrow.kernels.entries import Block, canonical
+from sparrow.kernels.coo import Block, canonicalize
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.progress import bar
@@ -162,7 +162,7 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
             ingest.finish()
         if not ingest.rows:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there is no row", stacklevel=2)
-        progress.note(ingest.summary())
+        progress.write_note(ingest.summary())
         return os.fspath(self.dst)
 
 
@@ -201,7 +201,7 @@ def _pieces(sources: list[Source], options: Libsvm) -> Generator[_Piece]:
     """Yield the parsed blocks of all sources, in order."""
     from sparrow.kernels.parse import libsvm as kernels
 
-    threads = max(1, min(settings.current().threads, memory.left() // tuning().libsvm_thread_bytes))
+    threads = max(1, min(settings.current().threads, memory.available() // tuning().libsvm_thread_bytes))
     least = options.base or 0
     whole = options.kind.kind in "iu"
 
@@ -227,7 +227,7 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
     if not parsed.sorted:
         shape = (len(parsed.at), min(parsed.largest, MAX_DIMENSION_SIZE - 1) + 1)
         try:
-            entries = canonical(entries, shape, 0, options.duplicates)
+            entries = canonicalize(entries, shape, 0, options.duplicates)
         except DuplicateError:
             problem = "the index comes twice in its row: say duplicates='sum', 'last', 'first', 'min' or 'max'"
             raise _error_at(block, parsed, _first_repeat(entries), problem) from None
@@ -414,7 +414,7 @@ class _Ingest:
                 f"the input of {size:,} bytes needs about {need:,} bytes on disk, and {free:,} are free "
                 f"at {disk!r}: free some space, or store it elsewhere"
             )
-        progress.line(f"libsvm: about {need:,} bytes on disk, {free:,} are free")
+        progress.write_line(f"libsvm: about {need:,} bytes on disk, {free:,} are free")
 
     @property
     def labels_alone(self) -> bool:
@@ -464,7 +464,7 @@ class _Ingest:
             rows = np.asarray(pc.list_parent_indices(lists))[present].astype(np.int64) + done
             columns = np.asarray(numbers.drop_null())
             entries = Block((rows, columns), np.ones(len(rows), np.bool_))
-            y.write(canonical(entries, schema.shape, False, "last"))
+            y.write(canonicalize(entries, schema.shape, False, "last"))
             done += len(texts)
         self._create("y", schema, y.finish(), labels={1: names})
 
@@ -536,7 +536,7 @@ class _Samples:
             numbers = label_texts(found["qid"], rows, "qid")
             self._heads = pc.binary_join_element_wise(self._heads, numbers, " qid:")
         if others := sorted(set(found) - {"X", "y", "qid"}):
-            progress.note(f"libsvm holds X, y and qid: without {', '.join(others)}")
+            progress.write_note(f"libsvm holds X, y and qid: without {', '.join(others)}")
 
     def write(self, file: BinaryIO, advance: Callable[[int], None]) -> int:
         """Write the lines and return their number."""

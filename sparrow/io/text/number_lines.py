@@ -145,7 +145,7 @@ def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
     IngestError
         If a line holds anything else: with file, line and token.
     """
-    from sparrow.kernels.parse import numbers_text as kernels
+    from sparrow.kernels.parse import number_lines as kernels
 
     whole = layout.dtype.kind in "iu"
     n, v = block.lines, layout.values
@@ -194,7 +194,7 @@ def _read(block: TextBlock, layout: LineLayout, start: int) -> Any:
 
 
 def _error(block: TextBlock, layout: LineLayout, status: int, at: int) -> IngestError:
-    from sparrow.kernels.parse import numbers_text as kernels
+    from sparrow.kernels.parse import number_lines as kernels
 
     wanted = f"are {layout.coords} coordinates" if layout.coords else ""
     if layout.values:

@@ -283,7 +283,7 @@ class _Reading:
         from sparrow.kernels.parse import tokens as kernels
 
         starts, ends = np.empty((block.lines, 3), np.int64), np.empty((block.lines, 3), np.int64)
-        count, status, at = kernels.split(block.data, delimiter, starts, ends)
+        count, status, at = kernels.split_tokens(block.data, delimiter, starts, ends)
         if status != kernels.GOOD:
             problem = "the line ends too early" if status == kernels.TOO_FEW else "the line goes on"
             line = block.line_text(at)
@@ -297,7 +297,7 @@ class _Reading:
             block.check_utf8()
             return _Found(block, starts, ends, None)
         numbers = np.empty(3 * count, np.int64)
-        read = kernels.integers(block.data, starts.reshape(-1), ends.reshape(-1), numbers)
+        read = kernels.parse_integers(block.data, starts.reshape(-1), ends.reshape(-1), numbers)
         if read == 3 * count:
             return _Found(block, starts, ends, numbers.reshape(-1, 3))
         if probing:

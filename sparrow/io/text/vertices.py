@@ -23,7 +23,7 @@ __all__ = ["read_vertex_names"]
 
 def read_vertex_names(sources: list[Source]) -> pa.Array:
     """Return the names of vertices by id; null where an id between 0 and the largest has none."""
-    from sparrow.kernels.parse import edges_text as kernels
+    from sparrow.kernels.parse import edge_lines as kernels
 
     def parse(block: TextBlock) -> tuple[NDArray[np.int64], pa.Array, int]:
         block.check_utf8()

@@ -8,11 +8,11 @@ import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
 
-__all__ = ["completed"]
+__all__ = ["finish_iteration"]
 
 
 @njit(cache=True, nogil=True)
-def completed(ranks, before, jump, jumps, lost, stray, share, out):  # type: ignore[no-untyped-def]
+def finish_iteration(ranks, before, jump, jumps, lost, stray, share, out):  # type: ignore[no-untyped-def]
     """Add what comes by jumps to the ranks that came along links, and share them out for the next round.
 
     Parameters

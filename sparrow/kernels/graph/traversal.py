@@ -16,8 +16,24 @@ import numpy as np
 from sparrow.kernels.jit.compiler import njit
 
 __all__ = [
-    "both_ways", "by_degree", "circular", "colour", "count_triangles", "flatten", "gather", "h_index", "nearer",
-    "peel", "reach", "relax", "search", "strong", "turn", "unite", "upward", "vote",
+    "bfs_levels",
+    "bucket_by_degree",
+    "count_triangles",
+    "gather_edges",
+    "h_index",
+    "has_negative_cycle",
+    "near_far_paths",
+    "number_components",
+    "orient_by_rank",
+    "peel_cores",
+    "propagate_colors",
+    "propagate_labels",
+    "reach",
+    "relax",
+    "strong_components",
+    "symmetrize",
+    "transpose_edges",
+    "union_neighbors",
 ]  # fmt: skip
 
 _MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -44,7 +60,7 @@ def relax(nodes, starts, stops, cols, weights, limit, distance, before, active):
 
 
 @njit(cache=True, nogil=True)
-def circular(before, far, was, marks):  # type: ignore[no-untyped-def]
+def has_negative_cycle(before, far, was, marks):  # type: ignore[no-untyped-def]
     """Return whether going back from a node to that before it, and on, comes round a circle that gets ever shorter.
 
     Parameters
@@ -77,7 +93,7 @@ def circular(before, far, was, marks):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def unite(nodes, starts, stops, cols, parent):  # type: ignore[no-untyped-def]
+def union_neighbors(nodes, starts, stops, cols, parent):  # type: ignore[no-untyped-def]
     """Join the sets of linked nodes: ``parent`` leads to the smallest node of a set, which leads to itself."""
     for k in range(len(nodes)):
         for at in range(starts[k], stops[k]):
@@ -95,8 +111,8 @@ def unite(nodes, starts, stops, cols, parent):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def flatten(parent):  # type: ignore[no-untyped-def]
-    """Give the sets of :func:`unite` numbers in the order of their smallest nodes, in place; return how many."""
+def number_components(parent):  # type: ignore[no-untyped-def]
+    """Enumerate the sets of :func:`union_neighbors` by their smallest nodes, in place; return their number."""
     count = 0
     for node in range(len(parent)):
         if parent[node] == node:
@@ -108,7 +124,7 @@ def flatten(parent):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def gather(nodes, starts, stops, cols, alive, part, leads, led, k, at, keys, filled):  # type: ignore[no-untyped-def]
+def gather_edges(nodes, starts, stops, cols, alive, part, leads, led, k, at, keys, filled):  # type: ignore[no-untyped-def]
     """Append links from a part to another, among nodes alive, to ``keys`` until that is full: 2^32 row + column.
 
     Returns the list and the link to go on with, and how many keys there are; ``leads`` and ``led`` mark the ends.
@@ -131,7 +147,7 @@ def gather(nodes, starts, stops, cols, alive, part, leads, led, k, at, keys, fil
 
 
 @njit(cache=True, nogil=True)
-def colour(nodes, starts, stops, cols, alive, colours, active):  # type: ignore[no-untyped-def]
+def propagate_colors(nodes, starts, stops, cols, alive, colours, active):  # type: ignore[no-untyped-def]
     """Hand the larger colour of active nodes on along links among nodes alive, as far as these lists lead."""
     again = len(nodes) > 0
     while again:
@@ -195,7 +211,7 @@ def h_index(nodes, starts, stops, cols, core, active, tally):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
-def vote(nodes, starts, stops, cols, labels, active, tally, seed):  # type: ignore[no-untyped-def]
+def propagate_labels(nodes, starts, stops, cols, labels, active, tally, seed):  # type: ignore[no-untyped-def]
     """Give each node the label that most linked ones have: its own of several, else one drawn; ``tally`` stays 0."""
     for k in range(len(nodes)):
         node = nodes[k]
@@ -221,7 +237,7 @@ def vote(nodes, starts, stops, cols, labels, active, tally, seed):  # type: igno
 
 
 @njit(cache=True, nogil=True)
-def upward(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type: ignore[no-untyped-def]
+def orient_by_rank(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type: ignore[no-untyped-def]
     """Append the ranks of nodes that are higher than those that lead to them to ``up``, while whole lists have room.
 
     Returns the list to go on with, and how many links there are; ``lengths[node - low + 1]`` is how many a node has.
@@ -274,7 +290,7 @@ def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, co
 
 
 @njit(cache=True, nogil=True)
-def both_ways(indptr, cols, back, sources, pointers, out):  # type: ignore[no-untyped-def]
+def symmetrize(indptr, cols, back, sources, pointers, out):  # type: ignore[no-untyped-def]
     """Merge the lists of links from each node with those to it, both ascending: repeats and the node itself go.
 
     Parameters
@@ -305,7 +321,7 @@ def both_ways(indptr, cols, back, sources, pointers, out):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True)
-def turn(indptr, cols, back, sources):  # type: ignore[no-untyped-def]
+def transpose_edges(indptr, cols, back, sources):  # type: ignore[no-untyped-def]
     """Write links by the node that they lead to: ``back``, zeros of shape (n + 2,), whose first n + 1 say where."""
     n = len(indptr) - 1
     for k in range(len(cols)):
@@ -320,7 +336,7 @@ def turn(indptr, cols, back, sources):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def search(indptr, cols, queue, limit, far, state, most):  # type: ignore[no-untyped-def]
+def bfs_levels(indptr, cols, queue, limit, far, state, most):  # type: ignore[no-untyped-def]
     """Find what nodes of a queue lead to, link by link; ``far`` (int64) is -1 of those not found yet.
 
     Parameters
@@ -352,7 +368,7 @@ def search(indptr, cols, queue, limit, far, state, most):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def nearer(  # type: ignore[no-untyped-def]
+def near_far_paths(  # type: ignore[no-untyped-def]
     indptr, cols, weights, width, far, before, near, later, waits, bound, state, most
 ):  # fmt: skip
     """Shorten distances along links: near nodes first, in the order found, then others.
@@ -433,7 +449,7 @@ def nearer(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def strong(indptr, cols, rank, path, at, first, waiting, state, most):  # type: ignore[no-untyped-def]
+def strong_components(indptr, cols, rank, path, at, first, waiting, state, most):  # type: ignore[no-untyped-def]
     """Give nodes that lead to each other one number in ``rank`` (int32, 0 before), by Pearce's algorithm.
 
     Parameters
@@ -495,7 +511,7 @@ def strong(indptr, cols, rank, path, at, first, waiting, state, most):  # type: 
 
 
 @njit(cache=True, nogil=True)
-def by_degree(degree, begin, order, place):  # type: ignore[no-untyped-def]
+def bucket_by_degree(degree, begin, order, place):  # type: ignore[no-untyped-def]
     """Sort nodes by their degrees: ``order`` are they, ``place`` is where each is, ``begin`` where each degree begins.
 
     ``begin`` comes as zeros, two longer than the largest degree.
@@ -514,13 +530,13 @@ def by_degree(degree, begin, order, place):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def peel(indptr, cols, core, begin, order, place, state, most):  # type: ignore[no-untyped-def]
+def peel_cores(indptr, cols, core, begin, order, place, state, most):  # type: ignore[no-untyped-def]
     """Take nodes away, those of the fewest neighbours first: ``core`` becomes the most that they had left.
 
     Parameters
     ----------
     core, begin, order, place
-        The degrees, and what :func:`by_degree` wrote.
+        The degrees, and what :func:`bucket_by_degree` wrote.
     state
         How many were taken away, shape (1,).
     """

@@ -11,12 +11,12 @@ import tempfile
 
 from sparrow.runtime import progress
 
-__all__ = ["keep_somewhere"]
+__all__ = ["ensure_cache_dir"]
 
 _WANTED = "NUMBA_CACHE_DIR"
 
 
-def keep_somewhere() -> None:
+def ensure_cache_dir() -> None:
     """Have Numba keep loops in a temporary folder where it can keep them nowhere else, and say so once.
 
     It refuses to define a loop that it cannot keep, as where the installation is read-only and the user has no home
@@ -59,7 +59,7 @@ def _own_folder() -> str:
             return folder
         folder = tempfile.mkdtemp(prefix="sparrow-loops-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    progress.note(
+    progress.write_note(
         f"sparrow: neither its own folder nor the home can be written to: compiled loops are kept in {folder}, "
         f"set {_WANTED} to keep them elsewhere"
     )

@@ -51,7 +51,7 @@ from numba.np.arrayobj import make_array  # noqa: E402
 __all__ = [
     "NumbaError", "NumbaTypeError", "NumbaWarning", "TypingError", "cgutils", "event",
     "get_cython_function_address", "intrinsic", "ir", "lower_builtin", "make_array", "models", "njit", "numpy_support",
-    "register_jitable", "register_model", "stamp", "type_callable", "types",
+    "register_jitable", "register_model", "source_stamp", "type_callable", "types",
 ]  # fmt: skip
 
 _KERNELS = os.path.dirname(os.path.dirname(__file__))
@@ -59,13 +59,13 @@ _IMPORTED = re.compile(r"^from sparrow\.kernels\.([\w.]+) import", re.MULTILINE)
 
 
 @functools.cache
-def stamp(path: str) -> bytes:
+def source_stamp(path: str) -> bytes:
     """Return what tells a file of loops and all files of loops that it takes some from, one after the other."""
     text = Path(path).read_text(encoding="utf-8")
     out = hashlib.sha256(text.encode())
     root = _KERNELS if _is_kernel_file(path) else os.path.dirname(path)
     for name in _IMPORTED.findall(text):
-        out.update(stamp(os.path.join(root, *name.split(".")) + ".py"))
+        out.update(source_stamp(os.path.join(root, *name.split(".")) + ".py"))
     return out.digest()
 
 
@@ -77,7 +77,7 @@ def _is_kernel_file(path: str) -> bool:
 def _knowing(locator: Any) -> Any:
     class Knowing(locator):  # type: ignore[misc]
         def get_source_stamp(self) -> bytes:
-            return stamp(self._py_file)
+            return source_stamp(self._py_file)
 
         @classmethod
         def from_function(cls, py_func: Any, py_file: str) -> Any:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from sparrow.runtime import progress
 
-__all__ = ["announce", "readonly"]
+__all__ = ["as_readonly", "warn_compiling"]
 
 T = TypeVar("T", bound=np.generic)
 
 
 @functools.cache
-def announce() -> None:
+def warn_compiling() -> None:
     """Have a line on standard error when this process first compiles a loop, where progress is shown."""
     from sparrow.kernels.jit.compiler import event
 
@@ -30,7 +30,7 @@ def announce() -> None:
 
         def on_start(self, what: Any) -> None:
             if not self.told and what.data["dispatcher"].py_func.__module__.startswith("sparrow."):
-                self.told = progress.line("compiling loops for the first use: this takes some seconds, once")
+                self.told = progress.write_line("compiling loops for the first use: this takes some seconds, once")
 
         def on_end(self, what: Any) -> None:
             pass
@@ -38,7 +38,7 @@ def announce() -> None:
     event.register("numba:compile", Compiling())  # type: ignore[no-untyped-call]
 
 
-def readonly(array: NDArray[T]) -> NDArray[T]:
+def as_readonly(array: NDArray[T]) -> NDArray[T]:
     """Return a contiguous read-only array of the same entries: one type for Numba wherever they come from."""
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)

@@ -22,8 +22,8 @@ The entries of ``x`` (of ``y`` in a scatter) lie anywhere, and decoding the chun
 caches: each kernel asks for those it needs some entries ahead.
 
 Numba compiles a kernel for each combination of argument types. Callers pass read-only arrays
-(:func:`~sparrow.kernels.jit.warmup.readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the types
-of :func:`~sparrow.kernels.entries.accumulator`, so that few combinations exist.
+(:func:`.as_readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the types
+of :func:`~sparrow.kernels.coo.accumulator_dtype`, so that few combinations exist.
 """
 
 from __future__ import annotations

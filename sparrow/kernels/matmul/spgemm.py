@@ -30,7 +30,7 @@ import numpy as np
 
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.jit.compiler import NumbaError, NumbaWarning, njit, numpy_support, register_jitable
-from sparrow.kernels.jit.warmup import announce
+from sparrow.kernels.jit.warmup import warn_compiling
 from sparrow.kernels.matmul.intrinsics import at_address, least, most, prefetch
 from sparrow.kernels.matmul.masked_dot import dotted
 from sparrow.kernels.matmul.masks import added, masked
@@ -166,7 +166,7 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
     InvalidValueError
         If Numba does not compile a function.
     """
-    announce()
+    warn_compiling()
     narrow = dtype.kind in "iu" and dtype.itemsize < 8 and add in ("min", "max") and multiply in ("times", "plus")
     if isinstance(add, str) and isinstance(multiply, str) and not narrow:  # narrow products wrap around in their type
         return _bound(_built(NAMED[add], NAMED[multiply], seeded), 0, 0)

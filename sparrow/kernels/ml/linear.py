@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.ml.optim import each, steps
+from sparrow.kernels.ml.optim import step_arrays, step_chunks
 
 __all__ = ["HINGE", "LOGISTIC", "SOFTMAX", "SQUARED", "losses", "scores", "train"]
 
@@ -259,14 +259,14 @@ def train(  # type: ignore[no-untyped-def]
             break
         totals[0] = total
         rate = rates[done]
-        steps(
+        step_chunks(
             kind, near[:count].reshape(-1), near_a[:count].reshape(-1), near_b[:count].reshape(-1),
             sums[:count].reshape(-1), rate, constants,
         )  # fmt: skip
         if not everywhere:
             _scatter_all(w, a, b, touched[:count], near, near_a, near_b)
         if with_bias:
-            each(
+            step_arrays(
                 kind, bias[0], bias_a[0] if len(bias_a) else spare[0], bias_b[0] if len(bias_b) else spare[1],
                 slope_of_bias, rate, for_bias,
             )  # fmt: skip

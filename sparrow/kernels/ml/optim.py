@@ -14,8 +14,19 @@ import numpy as np
 from sparrow.kernels.jit.compiler import njit
 
 __all__ = [
-    "ADAGRAD", "ADAM", "DENSE", "EVERYWHERE", "FTRL", "LISTED", "MOMENTUM", "NESTEROV", "SGD", "each", "step",
-    "steps", "update",
+    "ADAGRAD",
+    "ADAM",
+    "DENSE",
+    "EVERYWHERE",
+    "FTRL",
+    "LISTED",
+    "MOMENTUM",
+    "NESTEROV",
+    "SGD",
+    "step",
+    "step_arrays",
+    "step_chunks",
+    "update",
 ]  # fmt: skip
 
 SGD, MOMENTUM, NESTEROV, ADAM, ADAGRAD, FTRL = range(6)
@@ -65,7 +76,7 @@ def step(kind, x, a, b, g, rate, constants):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
-def each(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
+def step_arrays(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
     """Update weights side by side, all arrays of one length; ``a`` and ``b`` are spare where a kind has none."""
     for p in range(len(xs)):
         x, first, second = step(kind, float(xs[p]), float(a[p]), float(b[p]), float(gradient[p]), rate, constants)
@@ -75,22 +86,22 @@ def each(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def steps(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
-    """Do as :func:`each`, for many.
+def step_chunks(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
+    """Do as :func:`step_arrays`, for many.
 
     The loop of a constant kind takes several weights at a time, two to five times as fast, and costs its compilation,
     so the commonest have one.
     """
     if kind == SGD:
-        each(_SGD, xs, a, b, gradient, rate, constants)
+        step_arrays(_SGD, xs, a, b, gradient, rate, constants)
     elif kind == MOMENTUM:
-        each(_MOMENTUM, xs, a, b, gradient, rate, constants)
+        step_arrays(_MOMENTUM, xs, a, b, gradient, rate, constants)
     elif kind == ADAGRAD:
-        each(_ADAGRAD, xs, a, b, gradient, rate, constants)
+        step_arrays(_ADAGRAD, xs, a, b, gradient, rate, constants)
     elif kind == ADAM:
-        each(_ADAM, xs, a, b, gradient, rate, constants)
+        step_arrays(_ADAM, xs, a, b, gradient, rate, constants)
     else:
-        each(kind, xs, a, b, gradient, rate, constants)
+        step_arrays(kind, xs, a, b, gradient, rate, constants)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

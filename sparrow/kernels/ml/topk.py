@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import njit
 
-__all__ = ["ABSENT", "LARGEST", "decode", "drop", "offer", "settle"]
+__all__ = ["LARGEST", "NO_CANDIDATE", "decode", "exclude_columns", "sort_candidates", "update_candidates"]
 
-ABSENT = np.iinfo(np.uint64).max
+NO_CANDIDATE = np.iinfo(np.uint64).max
 """The key of a place without a candidate; no score has it."""
 
 LARGEST = 1 << 32
@@ -27,7 +27,7 @@ _SEGMENT = 64
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def drop(scores, first, indptr, indices, cursors):  # type: ignore[no-untyped-def]
+def exclude_columns(scores, first, indptr, indices, cursors):  # type: ignore[no-untyped-def]
     """Make scores of a block NaN, which is no candidate.
 
     Parameters
@@ -53,7 +53,7 @@ def drop(scores, first, indptr, indices, cursors):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def offer(scores, first, k, keys, counts, thresholds):  # type: ignore[no-untyped-def]
+def update_candidates(scores, first, k, keys, counts, thresholds):  # type: ignore[no-untyped-def]
     """Add the scores of a block that are among the best k of their row so far. Blocks come in ascending columns.
 
     Parameters
@@ -126,9 +126,9 @@ def _select(keys, k):  # type: ignore[no-untyped-def]
     return keys[k - 1]
 
 
-def settle(keys: NDArray[np.uint64], counts: NDArray[np.int64]) -> None:
+def sort_candidates(keys: NDArray[np.uint64], counts: NDArray[np.int64]) -> None:
     """Sort the candidates of each row, the best first, and put ``ABSENT`` after them."""
-    keys[np.arange(keys.shape[1]) >= counts[:, None]] = ABSENT
+    keys[np.arange(keys.shape[1]) >= counts[:, None]] = NO_CANDIDATE
     keys.sort(axis=1)
 
 
@@ -147,7 +147,7 @@ def _score(key):  # type: ignore[no-untyped-def]
 
 def decode(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return columns and scores of keys; -1 and -inf where a key is ``ABSENT``."""
-    absent = keys == ABSENT
+    absent = keys == NO_CANDIDATE
     columns = (keys & np.uint64(LARGEST - 1)).astype(np.int64)
     falling = (keys >> np.uint64(32)).astype(np.uint32)
     scores: NDArray[Any] = np.where(falling >> 31, falling, ~falling & np.uint32(0x7FFFFFFF)).view(np.float32)

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.parse.numbers import kernel
 
-__all__ = ["padded", "records"]
+__all__ = ["has_padded_field", "scan_records"]
 
 
 @kernel
-def records(data: NDArray[np.uint8], delimiter: int, quote: int, lines: NDArray[np.int64]) -> Any:
+def scan_records(data: NDArray[np.uint8], delimiter: int, quote: int, lines: NDArray[np.int64]) -> Any:
     r"""Walk through the records of a text of whole lines.
 
     Parameters
@@ -66,7 +66,7 @@ def records(data: NDArray[np.uint8], delimiter: int, quote: int, lines: NDArray[
 
 
 @kernel
-def padded(data: NDArray[np.uint8], delimiter: int) -> bool:
+def has_padded_field(data: NDArray[np.uint8], delimiter: int) -> bool:
     """Return whether a field begins with a zero and a further digit, perhaps in quotes."""
     before = True
     for k in range(len(data) - 1):

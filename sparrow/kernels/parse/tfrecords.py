@@ -12,8 +12,19 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.parse.numbers import kernel
 
-__all__ = ["BAD_CHECKSUM", "BAD_LENGTH", "BAD_MESSAGE", "BAD_ROW", "FRAME", "GOOD", "NEGATIVE", "cut", "digest",
-           "parse", "write_record"]  # fmt: skip
+__all__ = [
+    "BAD_CHECKSUM",
+    "BAD_LENGTH",
+    "BAD_MESSAGE",
+    "BAD_ROW",
+    "FRAME",
+    "GOOD",
+    "NEGATIVE",
+    "digest",
+    "parse",
+    "split_frames",
+    "write_record",
+]  # fmt: skip
 
 FRAME: Final = 16
 """Bytes of a frame beside its message."""
@@ -91,7 +102,7 @@ def _is(data: Any, at: Any, checksum: Any) -> Any:
 
 
 @kernel
-def cut(data: NDArray[np.uint8]) -> Any:
+def split_frames(data: NDArray[np.uint8]) -> Any:
     """Return where the whole frames of bytes end, the size of the next if it is told, and whether that is sound."""
     at: Any = 0
     while at + 12 <= len(data):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.parse.numbers import OK, address, is_blank, kernel, scan_integer
 
-__all__ = ["GOOD", "TOO_FEW", "TOO_MANY", "integers", "split"]
+__all__ = ["GOOD", "TOO_FEW", "TOO_MANY", "parse_integers", "split_tokens"]
 
 GOOD: Final = 0
 TOO_FEW: Final = 1
@@ -19,7 +19,7 @@ TOO_MANY: Final = 2
 
 
 @kernel
-def split(data: NDArray[np.uint8], delimiter: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Any:
+def split_tokens(data: NDArray[np.uint8], delimiter: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Any:
     r"""Find the tokens of whole lines; blank lines are passed over.
 
     Parameters
@@ -75,7 +75,7 @@ def split(data: NDArray[np.uint8], delimiter: int, starts: NDArray[np.int64], en
 
 
 @kernel
-def integers(
+def parse_integers(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.int64]
 ) -> Any:
     """Read tokens that are integers from 0 on; return how many were read before one that is none."""

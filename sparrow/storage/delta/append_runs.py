@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box
-from sparrow.kernels.entries import Block, concatenate, flat_positions, in_order
-from sparrow.relations.base import Chunk, Stretches
+from sparrow.kernels.coo import Block, concat_blocks, flat_positions, sort_block
+from sparrow.relations.base import Chunk, RowSlices
 
 __all__ = ["Decoded", "Merged", "Part", "cut", "joined", "members", "merged", "place"]
 
@@ -179,7 +179,7 @@ def _inside(block: Block, part: Part, box: Box) -> Block:
             asked = wanted[slice(*np.searchsorted(wanted, [column[0], column[-1] + 1]))].astype(column.dtype)
             if len(asked) <= _FEW:
                 ends = np.searchsorted(column, asked, "left"), np.searchsorted(column, asked, "right")
-                block = Stretches(*ends).block(block)
+                block = RowSlices(*ends).block(block)
     keep: NDArray[np.bool_] | None = None
     for dim, r in enumerate(box.ranges[1:], 1):
         if part.low[dim] < r[0] or part.high[dim] > r[-1]:
@@ -194,19 +194,19 @@ def joined(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
     """Return the union of sorted blocks that have no cell in common, in order."""
     blocks = [block for block in blocks if block.count]
     if len(blocks) < 2:
-        return concatenate(blocks, ndim, dtype)
+        return concat_blocks(blocks, ndim, dtype)
     large = max(blocks, key=lambda block: block.count)
-    small = concatenate([block for block in blocks if block is not large], ndim, dtype)
+    small = concat_blocks([block for block in blocks if block is not large], ndim, dtype)
     if len(blocks) > 2:
-        small = in_order(small, [int(column.max()) + 1 for column in small.coords])
+        small = sort_block(small, [int(column.max()) + 1 for column in small.coords])
     at = _places(large, small)
     if at is None:
-        both = concatenate([large, small], ndim, dtype)
-        return in_order(both, [int(column.max()) + 1 for column in both.coords])
-    from sparrow.kernels.rows import spliced
+        both = concat_blocks([large, small], ndim, dtype)
+        return sort_block(both, [int(column.max()) + 1 for column in both.coords])
+    from sparrow.kernels.rows import insert_sorted
 
-    coords = tuple(spliced(a, at, b) for a, b in zip(large.coords, small.coords, strict=True))
-    return Block(coords, spliced(large.values, at, small.values))
+    coords = tuple(insert_sorted(a, at, b) for a, b in zip(large.coords, small.coords, strict=True))
+    return Block(coords, insert_sorted(large.values, at, small.values))
 
 
 def _places(large: Block, small: Block) -> NDArray[np.int64] | None:
@@ -219,9 +219,9 @@ def _places(large: Block, small: Block) -> NDArray[np.int64] | None:
         if keys is None:
             return None
         rest = keys
-    from sparrow.kernels.rows import places
+    from sparrow.kernels.rows import merge_positions
 
-    return places(large.coords[0], rest[0], small.coords[0], rest[1])
+    return merge_positions(large.coords[0], rest[0], small.coords[0], rest[1])
 
 
 def members(block: Block, wanted: Block) -> NDArray[np.bool_]:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import NotFoundError, ShapeError
-from sparrow.kernels.entries import Block
-from sparrow.relations.base import Chunk, Edit, Growth, apply_edit, with_labels
+from sparrow.kernels.coo import Block
+from sparrow.relations.base import Chunk, Edit, Growth, apply_edit, merge_labels
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.append_runs import Part, cut, members, place
@@ -372,7 +372,7 @@ def grown(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> Work:
         elif names is not None:
             whole[dim] = names
     files = dict.fromkeys(growth.labels) | write_labels(snapshot.path, schema, whole) | more
-    labels = with_labels(snapshot.metadata.labels, files)
+    labels = merge_labels(snapshot.metadata.labels, files)
     low: list[int] = []
     high: list[int] = []
 

@@ -19,7 +19,7 @@ import numpy as np
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import DuplicateError, ShapeError
-from sparrow.kernels.entries import Block, concatenate
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import Edit, apply_edit
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -464,7 +464,7 @@ def discard(folder: str, files: Sequence[DataFile]) -> None:
 
 def _stream(snapshot: Snapshot, edit: Edit, run: Rewrite, rows: int, schema: Schema) -> Iterator[Block]:
     """Yield the entries of a run after the edit."""
-    empty = concatenate([], schema.ndim, schema.dtype)
+    empty = concat_blocks([], schema.ndim, schema.dtype)
     table = snapshot.base
     for piece in run.pieces:
         if piece.at is None or piece.dropped:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import ArrowSource, Chunk, ParquetSource, ScanStats
 from sparrow.storage.delta.append_runs import Decoded, Merged, Part, cut, merged
 from sparrow.storage.delta.file_table import FileTable, beside, digest, groups_meeting, log_tables

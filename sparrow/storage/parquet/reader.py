@@ -23,9 +23,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import as_numpy
-from sparrow.runtime.thread_pool import local
+from sparrow.runtime.thread_pool import worker_local
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import decode_values
 
@@ -133,7 +133,7 @@ def evict_footer(path: str) -> None:
     """Drop what is kept of a file."""
     with _lock:
         _footers.pop(path, None)
-    own = local()
+    own = worker_local()
     if getattr(own, "parquet_path", None) == path:
         own.parquet_path = own.parquet_footer = own.parquet_file = own.parquet_raw = None
 
@@ -302,7 +302,7 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
     """
     import pyarrow.parquet as pq
 
-    own, found = local(), read_footer(path, ndim)
+    own, found = worker_local(), read_footer(path, ndim)
     if getattr(own, "parquet_footer", None) is not found or own.parquet_pid != os.getpid():
         try:
             raw = get_filesystem(path).open(path, size=found.size, immutable=True)

@@ -19,10 +19,10 @@ from numpy.typing import DTypeLike
 
 from sparrow.core.schema import check_dtype
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, StorageError
-from sparrow.kernels.entries import Block, concatenate, is_sorted
+from sparrow.kernels.coo import Block, concat_blocks, is_sorted
 from sparrow.relations.base import as_arrow
 from sparrow.runtime import memory
-from sparrow.runtime.thread_pool import Beside, beside
+from sparrow.runtime.thread_pool import BackgroundThread, background_thread
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.local import write_error
 from sparrow.storage.parquet.layout import Profile, Sizes, arrow_schema, check_profile, encode_values, parquet_options
@@ -73,7 +73,7 @@ class HashingFile:
         self._start = 0
         self._pieces: list[tuple[int, int, int]] = []
         self._rest: list[bytes] = []
-        self._pool = beside("sparrow-file")
+        self._pool = background_thread("sparrow-file")
         self._behind: deque[tuple[Future[None], int]] = deque()
         self._behind_bytes = 0
         self._most_behind = min(memory.limit() // _BEHIND_PARTS, _BEHIND)
@@ -251,7 +251,7 @@ class TensorWriter:
         self._open: _OpenFile | None = None
         self._last: tuple[int, ...] | None = None
         self._files: list[DataFile] = []
-        self._pool: Beside | None = None
+        self._pool: BackgroundThread | None = None
         self._running: Future[Any] | None = None
 
     def __enter__(self) -> Self:
@@ -284,8 +284,8 @@ class TensorWriter:
         if self._waiting_rows <= self._sizes.group_rows:
             return
         if self._pool is None:
-            self._pool = beside("sparrow-write")  # what fits one row group needs no thread
-        whole = concatenate(self._waiting, self._ndim, self._dtype)
+            self._pool = background_thread("sparrow-write")  # what fits one row group needs no thread
+        whole = concat_blocks(self._waiting, self._ndim, self._dtype)
         self._waiting = []  # not held while the row group before is written
         start = 0
         while whole.count - start > self._sizes.group_rows:
@@ -376,7 +376,7 @@ class TensorWriter:
 
     def _flush(self) -> None:
         if self._waiting_rows:
-            whole = concatenate(self._waiting, self._ndim, self._dtype)
+            whole = concat_blocks(self._waiting, self._ndim, self._dtype)
             self._waiting, self._waiting_rows = [], 0
             self._submit(self._write_group, whole)
 

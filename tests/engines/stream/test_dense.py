@@ -16,7 +16,7 @@ from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
 from sparrow.engines.stream.product import dense as products
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Dense, MatMulDense
 from sparrow.relations.base import MemoryRelation, Relation
 from sparrow.runtime.settings import config

@@ -21,8 +21,8 @@ from sparrow.engines.stream import operator as derived
 from sparrow.engines.stream import reductions
 from sparrow.engines.stream import scan_reader as stream
 from sparrow.errors import StorageError
-from sparrow.kernels.entries import Block
-from sparrow.kernels.folds import Best, Running
+from sparrow.kernels.coo import Block
+from sparrow.kernels.folds import ExtremumFold, UfuncFold
 from sparrow.plan import Node, make_map
 from sparrow.relations.base import Relation
 from sparrow.runtime import progress, settings
@@ -326,11 +326,11 @@ def test_many_entries_a_cell_are_dealt_to_lanes(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sparrow.relations.base._CHUNK", 50)
     dense = np.random.default_rng(8).standard_normal((400, 3))
     scan = scan_of(memory(dense))
-    fold = Running(np.add, np.dtype(np.float64), 0)
+    fold = UfuncFold(np.add, np.dtype(np.float64), 0)
     assert reduce._lanes(scan.relation.nnz, 3, [fold]) == 4
     np.testing.assert_allclose(dense_of(reduced(scan, "sum", axis=0)), dense.sum(axis=0), rtol=1e-12)
     np.testing.assert_allclose(dense_of(reduced(scan, "mean", axis=0, where="stored")), dense.mean(axis=0), rtol=1e-12)
-    assert reduce._lanes(scan.relation.nnz, 3, [Best(np.dtype(float), True)]) == 1
+    assert reduce._lanes(scan.relation.nnz, 3, [ExtremumFold(np.dtype(float), True)]) == 1
 
 
 def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from sparrow.errors import (
     TooLargeError,
     UnsupportedError,
 )
-from sparrow.kernels import entries
+from sparrow.kernels import coo
 from sparrow.kernels.matmul import numpy_fallback as few
 from sparrow.kernels.matmul import symbolic, workspace
 from sparrow.plan import SEMIRINGS
@@ -331,7 +331,7 @@ def test_most_rows_of_what_is_in_memory_anyway_are_not_copied() -> None:
     rows = np.repeat(np.arange(10), 200_000)
     B = sp.from_coords([rows, np.tile(np.arange(200_000) + 1, 10)], np.ones(len(rows)), shape=(10, 200_001))
     A, cell = sp.asarray(np.ones((1, 10))), sp.from_coords([[0], [7]], [1.0], shape=(1, 200_001))
-    with sp.config(memory_limit=memory.limit() - memory.left() + 20_000_000):
+    with sp.config(memory_limit=memory.limit() - memory.available() + 20_000_000):
         assert sp.matmul(A, B, mask=cell).sum() == B[:, 7].sum()
 
 
@@ -821,7 +821,7 @@ def test_an_identity_is_a_value_of_the_result(kind: str, identity: Any) -> None:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan_reader, "_FEWEST", 1)
-    monkeypatch.setattr(entries, "_MANY", 64)
+    monkeypatch.setattr(coo, "_MANY", 64)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -835,7 +835,7 @@ def test_rows_are_written_out_when_somebody_asks(letters: str, threads: int, mon
     with sp.config(threads=threads):
         C = sp.einsum(letters, sp.asarray(a), sp.asarray(b)).compute()
     block = C.__sparrow_scan__().relation.block
-    assert isinstance(block, entries.RowBlock)
+    assert isinstance(block, coo.CSRBlock)
     assert block._written is None
     assert block.nbytes == block.count * (4 * C.ndim + 8)
     assert C.nnz == np.count_nonzero(a @ b)
@@ -866,7 +866,7 @@ def test_rows_are_written_out_at_once_where_they_are_short_or_pieces_differ(monk
     for a in (thin, np.concatenate([dense, thin]), np.concatenate([thin, dense, thin])):
         C = (sp.asarray(a) @ sp.asarray(b)).compute()
         block = C.__sparrow_scan__().relation.block
-        assert not isinstance(block, entries.RowBlock)
+        assert not isinstance(block, coo.CSRBlock)
         agree(C, a @ b)
     inner = matmul.Multiplication._by_rows
     turns = iter(range(10**6))
@@ -880,11 +880,11 @@ def test_rows_that_are_told_once_are_multiplied_as_they_are(monkeypatch: pytest.
     C = (A @ A).compute()
     of_A, of_C = (each.__sparrow_scan__().relation for each in (A, C))
     assert isinstance(of_A, MemoryRelation)
-    assert isinstance(of_A.block, entries.RowBlock)
+    assert isinstance(of_A.block, coo.CSRBlock)
     assert isinstance(of_C, MemoryRelation)
     block = of_C.block
-    assert isinstance(block, entries.RowBlock)
-    monkeypatch.setattr(entries.RowBlock, "of", lambda *_: pytest.fail("rows are known"))
+    assert isinstance(block, coo.CSRBlock)
+    monkeypatch.setattr(coo.CSRBlock, "of", lambda *_: pytest.fail("rows are known"))
     for left, right, wanted in [(A, C, plain @ (plain @ plain)), (C, A, plain @ plain @ plain)]:
         found = (left[:40] @ right if right is C else left @ right).compute().to_scipy("csr")
         assert abs(found - wanted[: found.shape[0]]).max() < 1e-9
@@ -913,7 +913,7 @@ def test_blocks_stand_in_their_order_whoever_is_first(order: tuple[int, ...], ro
         whole = scan_reader._Whole(scan, block.count if room == 40 else room, reserved)
         for number in order:
             part = block.take(slice(bounds[number], bounds[number + 1]))
-            whole.put(number, entries.RowBlock.of(part) if number % 2 else part)
+            whole.put(number, coo.CSRBlock.of(part) if number % 2 else part)
         found = whole.block()
     for one, other in zip((*found.coords, found.values), (*block.coords, block.values), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -957,7 +957,7 @@ def test_what_one_coordinate_has_is_counted(monkeypatch: pytest.MonkeyPatch) -> 
     relation: Any = lower([product.__sparrow_scan__()])[0].relation
     relation.stats(Box((range(3), range(40), range(90))))  # what is held has its room
     with (
-        memory.reserve(memory.left() - 30_000, "nearly all of it"),
+        memory.reserve(memory.available() - 30_000, "nearly all of it"),
         pytest.raises(TooLargeError, match=r"at one coordinate of its first dimension would take .* put one first"),
     ):
         relation._begin(0, 3)(0, 3)

@@ -21,10 +21,10 @@ from sparrow.engines.stream import operator
 from sparrow.engines.stream.product import external_sum, matmul, row_sections, spilled, tiling
 from sparrow.engines.stream.product.kernels import Loops
 from sparrow.errors import StorageError
+from sparrow.kernels.coo import Block
 from sparrow.kernels.elementwise import align
-from sparrow.kernels.entries import Block
 from sparrow.runtime import progress
-from sparrow.sorting import Spool
+from sparrow.sorting import SpillFile
 
 
 @pytest.fixture(params=["sections", "strips", "panels", "sums"])
@@ -265,7 +265,7 @@ def test_ids_up_to_2_to_the_40(tmp_path: Path, on_disk: list[int], request: pyte
 def test_ctrl_c_leaves_nothing(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     _, (A, B, _) = matrices(tmp_path, 11)
     spools: list[Any] = []
-    inner = Spool
+    inner = SpillFile
 
     def kept() -> Any:
         spools.append(inner())

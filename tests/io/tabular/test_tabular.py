@@ -1165,13 +1165,13 @@ def test_a_folder_of_partitions_is_its_files(tmp_path: Path) -> None:
 def test_names_of_several_columns_share_the_memory_limit() -> None:
     texts = pa.array([f"user {k}" for k in range(1000)])
     with sp.config(memory_limit=10**6):
-        before = memory.left()
+        before = memory.available()
         names = LabelEncoder()
         names.codes(texts)
-        assert memory.left() == before - names._interner.nbytes
+        assert memory.available() == before - names._interner.nbytes
         with pytest.raises(TooLargeError, match=r"distinct labels would take .* taken by what runs"):
             LabelEncoder().codes(pa.array([f"{k:0500d}" for k in range(1000)]))
         labels, rank = names.finish()
-        assert memory.left() == before - labels.nbytes - rank.nbytes
+        assert memory.available() == before - labels.nbytes - rank.nbytes
         del names
-        assert memory.left() == before
+        assert memory.available() == before

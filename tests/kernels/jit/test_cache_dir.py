@@ -26,13 +26,13 @@ def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_temporary_folder_is_used_and_told_once(container: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cache_dir.keep_somewhere()
+    cache_dir.ensure_cache_dir()
     assert os.environ["NUMBA_CACHE_DIR"] == sys.modules["numba.core.config"].CACHE_DIR == str(container)
     assert f"compiled loops are kept in {container}, set NUMBA_CACHE_DIR" in capsys.readouterr().err
     assert container.stat().st_mode & 0o777 == 0o700
-    cache_dir.keep_somewhere()  # as a process that this one starts
+    cache_dir.ensure_cache_dir()  # as a process that this one starts
     del os.environ["NUMBA_CACHE_DIR"]
-    cache_dir.keep_somewhere()  # as the next process
+    cache_dir.ensure_cache_dir()  # as the next process
     assert os.environ["NUMBA_CACHE_DIR"] == str(container)
     assert not capsys.readouterr().err
 
@@ -47,7 +47,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(container: Path, made: st
         container.symlink_to(container.parent / "elsewhere")
     else:
         container.touch()
-    cache_dir.keep_somewhere()
+    cache_dir.ensure_cache_dir()
     kept = Path(os.environ["NUMBA_CACHE_DIR"])
     assert kept != container
     assert kept.parent == container.parent
@@ -58,11 +58,11 @@ def test_nothing_is_changed_where_a_folder_can_be_written_to(
     container: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(container.parent / "given" / "below"))
-    cache_dir.keep_somewhere()
+    cache_dir.ensure_cache_dir()
     assert os.environ["NUMBA_CACHE_DIR"] == str(container.parent / "given" / "below")
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(container.parent / "home"))
-    cache_dir.keep_somewhere()
+    cache_dir.ensure_cache_dir()
     assert "NUMBA_CACHE_DIR" not in os.environ
     assert not container.exists()
     assert not capsys.readouterr().err
@@ -73,5 +73,5 @@ def test_without_any_folder_numba_says_so(container: Path, monkeypatch: pytest.M
         raise FileNotFoundError("No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
-    cache_dir.keep_somewhere()
+    cache_dir.ensure_cache_dir()
     assert "NUMBA_CACHE_DIR" not in os.environ

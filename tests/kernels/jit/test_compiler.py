@@ -29,8 +29,8 @@ def loops(tmp_path: Path) -> Path:
 
 def test_a_change_of_what_is_called_is_one_of_what_calls(loops: Path) -> None:
     def stamps() -> list[bytes]:
-        compiler.stamp.cache_clear()
-        return [compiler.stamp(str(loops / f"{name}.py")) for name in "abcd"]
+        compiler.source_stamp.cache_clear()
+        return [compiler.source_stamp(str(loops / f"{name}.py")) for name in "abcd"]
 
     before = stamps()
     assert stamps() == before
@@ -42,7 +42,7 @@ def test_loops_are_kept_under_it() -> None:
     loops: tuple[Any, ...] = (libsvm._parse, numbers.scan_float)
     for loop in loops:
         locator = loop._cache._impl.locator
-        assert locator.get_source_stamp() == compiler.stamp(locator._py_file)
+        assert locator.get_source_stamp() == compiler.source_stamp(locator._py_file)
         assert Path(locator._py_file).is_relative_to(FOLDER)
 
 

@@ -16,7 +16,7 @@ def compile_one_of(module: str) -> None:
 
 
 def test_the_first_loop_of_this_package_that_is_compiled_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
-    warmup.announce.__wrapped__()
+    warmup.warn_compiling.__wrapped__()
     with sp.config(progress=False):
         compile_one_of("sparrow.kernels.some")
     with sp.config(progress=True):

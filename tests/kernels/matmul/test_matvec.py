@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sparrow.kernels.entries import accumulator
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.coo import accumulator_dtype
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul.matvec import (
     scatter_matrix,
     scatter_vector,
@@ -23,7 +23,7 @@ from sparrow.kernels.matmul.matvec import (
 
 def entries(dense: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     rows, cols = dense.nonzero()
-    return readonly(rows.astype(np.int32)), readonly(cols.astype(np.int32)), readonly(dense[rows, cols])
+    return as_readonly(rows.astype(np.int32)), as_readonly(cols.astype(np.int32)), as_readonly(dense[rows, cols])
 
 
 def summed(
@@ -36,7 +36,7 @@ def summed(
     for start, stop in itertools.pairwise(bounds):
         edges = np.full((2, *x.shape[1:]), 99, x.dtype)
         part = slice(start, stop)
-        first, last = kernel(rows[part], cols[part], values[part], row0, col0, readonly(x), out, edges)
+        first, last = kernel(rows[part], cols[part], values[part], row0, col0, as_readonly(x), out, edges)
         for cell, edge in ((first, edges[0]), (last, edges[1])):
             if cell < height:
                 out[cell] += edge
@@ -54,7 +54,7 @@ def test_runs_and_scatter_equal_dense_products(seed: int, cuts: list[int], colum
     shuffled = rng.permutation(len(rows))
     out = np.zeros_like(dense @ x)
     scatter: Any = scatter_vector if columns is None else scatter_matrix
-    scatter(*(readonly(a[shuffled]) for a in (rows, cols, values)), 0, 0, readonly(x), out)
+    scatter(*(as_readonly(a[shuffled]) for a in (rows, cols, values)), 0, 0, as_readonly(x), out)
     np.testing.assert_array_equal(out, dense @ x)
 
 
@@ -64,24 +64,24 @@ def test_offsets_cut_a_range_out(columns: int | None, kind: Any) -> None:
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((20, 300)) < 0.4, rng.integers(1, 9, (20, 300)), 0).astype(float)
     rows, cols, values = entries(dense)
-    rows, cols = readonly(rows.astype(kind)), readonly(cols.astype(kind))
+    rows, cols = as_readonly(rows.astype(kind)), as_readonly(cols.astype(kind))
     x = rng.random((100,) if columns is None else (100, columns))
     expected = dense[4:15, 150:250] @ x
     found = summed(rows, cols, values, x, 11, [10, 700], row0=4, col0=150)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     out = np.zeros_like(expected)
     scatter: Any = scatter_vector if columns is None else scatter_matrix
-    scatter(rows, cols, values, 4, 150, readonly(x), out)
+    scatter(rows, cols, values, 4, 150, as_readonly(x), out)
     np.testing.assert_allclose(out, expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("columns", [None, 8])
 def test_nothing_is_added_for_no_entries(columns: int | None) -> None:
-    none = readonly(np.zeros(0, np.int32))
+    none = as_readonly(np.zeros(0, np.int32))
     tail = () if columns is None else (columns,)
     out, edges = np.ones((3, *tail)), np.full((2, *tail), 5.0)
     kernel = sum_runs_vector if columns is None else sum_runs_matrix
-    first, last = kernel(none, none, readonly(np.zeros(0)), 0, 0, readonly(np.ones((4, *tail))), out, edges)
+    first, last = kernel(none, none, as_readonly(np.zeros(0)), 0, 0, as_readonly(np.ones((4, *tail))), out, edges)
     assert first == last == 3
     assert not edges.any()
     assert (out == 1).all()
@@ -100,15 +100,15 @@ def test_absent_entries_do_not_meet_nan(columns: int | None) -> None:
 
 
 def test_accumulators() -> None:
-    assert {str(accumulator(np.dtype(t))) for t in ("bool", "int8", "uint64", "int64")} == {"int64"}
-    assert accumulator(np.dtype(np.float16)) == np.float32
+    assert {str(accumulator_dtype(np.dtype(t))) for t in ("bool", "int8", "uint64", "int64")} == {"int64"}
+    assert accumulator_dtype(np.dtype(np.float16)) == np.float32
     for kind in ("float32", "float64", "complex64", "complex128"):
-        assert accumulator(np.dtype(kind)) == kind
+        assert accumulator_dtype(np.dtype(kind)) == kind
 
 
 def test_readonly_copies_only_what_is_not_contiguous() -> None:
     array = np.arange(6)
-    assert np.shares_memory(readonly(array), array)
+    assert np.shares_memory(as_readonly(array), array)
     assert array.flags.writeable
-    assert not readonly(array).flags.writeable
-    assert readonly(array[::2]).flags.c_contiguous
+    assert not as_readonly(array).flags.writeable
+    assert as_readonly(array[::2]).flags.c_contiguous

@@ -14,7 +14,7 @@ from numba import njit
 from numba.core.errors import TypingError
 from numpy.typing import NDArray
 
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import matvec, weighted
 from sparrow.kernels.matmul.simd import FLAGS, LANES, below, counted, flagged, load, ones, pack, spread, store, unlike
 
@@ -83,20 +83,20 @@ def test_lanes_have_the_bits_of_columns_one_by_one(dtype: Any, columns: int) -> 
     for factors in (places[:0], places[:1], places):
         y[:] = 0
         edges = np.zeros((2, columns), dtype)
-        sum_weighted(*map(readonly, (rows, factors, values, table)), 0, height - 1, y, edges)
+        sum_weighted(*map(as_readonly, (rows, factors, values, table)), 0, height - 1, y, edges)
         assert not y[[0, -1]].any()
         y[[0, -1]] = edges
         assert_same_bits(y, one_by_one(rows, factors, values, table, height))
 
     expected = one_by_one(rows, places[:1], values, table, height)
     y[:] = 3
-    first, last = sum_runs(*map(readonly, (rows, places[0], values)), 0, 0, readonly(table), y, edges)
+    first, last = sum_runs(*map(as_readonly, (rows, places[0], values)), 0, 0, as_readonly(table), y, edges)
     y[first], y[last] = edges
     assert_same_bits(y, expected)
 
     y[:] = 3
     indptr = np.searchsorted(rows, np.arange(height + 1))
-    rows_of(*map(readonly, (indptr, places[0], values, table)), y)
+    rows_of(*map(as_readonly, (indptr, places[0], values, table)), y)
     assert_same_bits(y, expected)
 
     assert (cells[[0, -1]] == 7).all()
@@ -112,7 +112,7 @@ def test_places_past_the_table_are_left_out() -> None:
     y, edges = np.zeros((2, 3)), np.zeros((2, 3))
     rows, values, table = np.array([0, 0, 1, 5]), np.ones(4), np.full((2, 3), 2.0)
     places = np.array([[1, 9, 0, 0], [0, 0, -1, 0]])
-    sum_weighted(*map(readonly, (rows, places, values, table)), -1, -1, y, edges)
+    sum_weighted(*map(as_readonly, (rows, places, values, table)), -1, -1, y, edges)
     np.testing.assert_array_equal(y, [[4.0] * 3, [0.0] * 3])
     assert not edges.any()
 

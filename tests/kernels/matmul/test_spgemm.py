@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.engines.stream.product import row_patterns
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback, symbolic, workspace
 
 
@@ -40,7 +40,7 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     kinds, sizes, slots, keys = space.plan(len(lengths), int(done[-1]))
     prepare: Any = symbolic.planned
     prepare(
-        *(readonly(each.astype(kind)) for each, kind in [
+        *(as_readonly(each.astype(kind)) for each, kind in [
             (pointers, np.uint64), (places, np.uint32), (lengths[:0], np.uint32), (starts, np.uint64),
             (columns, np.uint32), (lengths[:0], np.uint32), *((each, np.uint64) for each in cells),
             (np.concatenate(off), np.uint32), (done, np.uint64)]),
@@ -293,7 +293,7 @@ def test_grids_have_the_bits_of_a_plain_loop(
 @pytest.mark.parametrize(("shape", "count"), [((50,), 3), ((9, 50), 9), ((6, 7, 20), 27), ((3, 3, 3, 10), 81)])
 def test_patterns_of_rows(shape: tuple[int, ...], count: int) -> None:
     csr = _grid(shape, float, np.random.default_rng(0), 0).to_scipy("csr")
-    starts, columns = readonly(csr.indptr.astype(np.uint64)), readonly(csr.indices.astype(np.uint32))
+    starts, columns = as_readonly(csr.indptr.astype(np.uint64)), as_readonly(csr.indices.astype(np.uint32))
     height = csr.shape[0]
     found = np.full(height, height, np.uint32)
     symbolic.patterns(starts, columns, np.uint64(0), np.uint64(height), symbolic.RECENT, found)

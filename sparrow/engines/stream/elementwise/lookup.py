@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import NewAxis
 from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
-from sparrow.kernels.entries import Block, flat_positions
+from sparrow.kernels.coo import Block, flat_positions
 from sparrow.plan import Scan
 from sparrow.runtime import memory
 

@@ -16,11 +16,11 @@ from sparrow.engines.stream.elementwise.lookup import Lookup
 from sparrow.engines.stream.elementwise.outer import outer
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds
 from sparrow.engines.stream.product.matmul import MaskedMatMulOp
+from sparrow.kernels.coo import Block, filter_block, write_dense
 from sparrow.kernels.elementwise import apply, combine
-from sparrow.kernels.entries import Block, pick, put
 from sparrow.plan import Dense, Map, Scan, apply_function, function_name
 from sparrow.runtime import memory
-from sparrow.runtime.progress import quantity
+from sparrow.runtime.progress import format_quantity
 
 __all__ = ["build_map", "check_repeats", "evaluate_dense"]
 
@@ -63,7 +63,7 @@ def build_map(program: FusedKernel, scans: list[Scan]) -> PhysicalOperator:
             block = piece(start, stop)
             values, present = lookup.at(block)
             if required[1 - number] and not present.all():
-                block, values = pick(block, present), values[present]
+                block, values = filter_block(block, present), values[present]
             columns = [block.values, values] if number == 0 else [values, block.values]
             return apply(program, block.coords, columns, schema.fill_value)
 
@@ -148,7 +148,7 @@ def _check_cells(node: Map, cells: int, what: str) -> None:
     nbytes = cells * node.schema.element_bytes()
     if cells > _MOST_REPEATED and nbytes > memory.limit():
         of = f"{function_name(node.function)} of shape {node.schema.shape}"
-        told = f"{of}, which {what} in up to {quantity(cells, 'cells')},"
+        told = f"{of}, which {what} in up to {format_quantity(cells, 'cells')},"
         ones = ", give a divisor 1 instead of 0 (np.where(d == 0, 1, d))" if node.function in _QUOTIENTS else ""
         raise memory.too_large(told, nbytes, f"take a part of it{ones}")
 
@@ -170,5 +170,5 @@ def evaluate_dense(node: Map) -> NDArray[Any]:
 def _dense(scan: Scan) -> NDArray[Any]:
     array = np.full(scan.schema.shape, scan.schema.fill_value, dtype=scan.schema.dtype)
     for block in scan_reader.blocks(scan):
-        put(array, block)
+        write_dense(array, block)
     return array

@@ -13,8 +13,8 @@ from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.elementwise.lookup import Lookup
 from sparrow.engines.stream.operator import ReadRange, open_cursors, partition_bounds
+from sparrow.kernels.coo import Block
 from sparrow.kernels.elementwise import apply
-from sparrow.kernels.entries import Block
 from sparrow.plan import Scan
 
 __all__ = ["Outer", "outer"]

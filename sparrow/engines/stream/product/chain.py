@@ -22,7 +22,7 @@ from sparrow.engines.stream.operator import PhysicalOperator, ReadRange
 from sparrow.engines.stream.product import matmul
 from sparrow.engines.stream.product.matmul import Multiplication
 from sparrow.errors import TooLargeError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.plan import Product, Scan, make_product
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, count_degrees, estimate_operand, is_countable

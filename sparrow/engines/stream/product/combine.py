@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream.product.indexing import Numbering
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.plan import Product
 
 __all__ = ["Adding", "Given", "side_by_side"]
@@ -21,7 +21,7 @@ Given: TypeAlias = "tuple[NDArray[np.int64], list[NDArray[Any]]]"
 
 def side_by_side(parts: list[Given]) -> Given:
     """Return rows that have the entries of each part, one part behind the other."""
-    from sparrow.kernels.rows import place_rows
+    from sparrow.kernels.rows import copy_rows
 
     if len(parts) == 1:
         return parts[0]
@@ -30,7 +30,7 @@ def side_by_side(parts: list[Given]) -> Given:
     begins = pointers[:-1].copy()
     for each, given in parts:
         for array, source in zip(arrays, given, strict=True):
-            place_rows(each[:-1], each[1:], begins, source, array)
+            copy_rows(each[:-1], each[1:], begins, source, array)
         begins += each[1:] - each[:-1]
     return pointers, arrays
 
@@ -82,7 +82,8 @@ class Adding:
         pointers, size = np.empty(len(begins), np.int64), len(values) + len(more) + 1
         out_columns, out = np.empty(size, columns.dtype), np.empty(size, values.dtype)
         n = adding_of(self._add)(
-            readonly(begins), readonly(columns), readonly(values), readonly(others), readonly(more_columns),
-            readonly(more), self._fill, pointers, out_columns, out,
+            as_readonly(begins), as_readonly(columns), as_readonly(values), as_readonly(others),
+            as_readonly(more_columns),
+            as_readonly(more), self._fill, pointers, out_columns, out,
         )  # fmt: skip
         return pointers, [out_columns[:n], out[:n]]

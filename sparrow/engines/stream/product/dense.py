@@ -15,8 +15,8 @@ from sparrow.core.indexing import RangeAxis
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream.scan_reader import clip_to_view, split_runs
 from sparrow.errors import UnsupportedError
-from sparrow.kernels.entries import accumulator
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.coo import accumulator_dtype
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.plan import MatMulDense, Scan
 from sparrow.relations import csr
 from sparrow.relations.base import Chunk, MemoryRelation
@@ -65,7 +65,7 @@ class _Loader:
         if rows.dtype != np.int32 or cols.dtype != np.int32:
             rows, cols = rows.astype(np.int64, copy=False), cols.astype(np.int64, copy=False)
         numbers = _numbers(values, self.scan.schema.fill_value, self.dtype)
-        return readonly(rows), readonly(cols), readonly(numbers), row0, col0
+        return as_readonly(rows), as_readonly(cols), as_readonly(numbers), row0, col0
 
     def _plain(self, chunk: Chunk) -> bool:
         """Return whether subtracting offsets is all there is to do after trimming; kernels check the bounds."""
@@ -105,7 +105,7 @@ def matmul(contract: MatMulDense, accumulate: Accumulating | None = None) -> Any
     """
     scan, operand = contract.operands
     result = contract.schema.dtype
-    dtype = accumulator(result)
+    dtype = accumulator_dtype(result)
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     shape = (height, *operand.shape[1:])
     further = 0 if operand.dtype == dtype else operand.size * dtype.itemsize
@@ -124,7 +124,7 @@ def matmul(contract: MatMulDense, accumulate: Accumulating | None = None) -> Any
         single = x.ndim == 2 and x.shape[1] == 1
         flat, target = (x[:, 0], out[:, 0]) if single else (x, out)
         with np.errstate(all="ignore"):
-            (accumulate or _accumulate)(scan, readonly(flat), target)
+            (accumulate or _accumulate)(scan, as_readonly(flat), target)
     if fill != 0:
         with np.errstate(all="ignore"):
             out += fill.astype(dtype) * x.sum(axis=0, dtype=dtype)
@@ -134,7 +134,7 @@ def matmul(contract: MatMulDense, accumulate: Accumulating | None = None) -> Any
 def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Add ``scan @ x`` to ``out``, which is 0; both have shape (n,) or (n, k)."""
     global _added
-    laid_out = csr.rows_of(scan.relation, scan.view)
+    laid_out = csr.csr_rows(scan.relation, scan.view)
     if laid_out is not None:
         csr.accumulate(laid_out, scan.schema.fill_value, x, out)
         return

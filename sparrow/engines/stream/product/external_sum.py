@@ -21,11 +21,11 @@ from sparrow.engines.stream.product.kernels import Loops
 from sparrow.engines.stream.product.layouts import Held
 from sparrow.engines.stream.product.operands import Operand
 from sparrow.engines.stream.product.tiling import joined
-from sparrow.kernels.entries import Block, Duplicates, concatenate, in_order
+from sparrow.kernels.coo import Block, Duplicates, concat_blocks, sort_block
 from sparrow.plan import Semiring
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting import Aside, Rows, Spool
+from sparrow.sorting import Rows, SpilledBlocks, SpillFile
 from sparrow.sorting.sorter import Sorter
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def adds_up(semiring: Semiring) -> bool:
 
 def _panel_size() -> int:
     """Return how many entries a panel has: that depends on the limit alone, and so do the bits."""
-    return max(memory.working() // (_HELD * _ENTRY_BYTES), _LEAST)
+    return max(memory.working_bytes() // (_HELD * _ENTRY_BYTES), _LEAST)
 
 
 class Summed:
@@ -70,7 +70,7 @@ class Summed:
 
     def __init__(self, work: Multiplication) -> None:
         self._schema = work.schema
-        self._result = Aside(Spool())
+        self._result = SpilledBlocks(SpillFile())
         weakref.finalize(self, self._result.spool.close)
         sorter = Sorter(
             max(self._schema.ndim, 1), work.operands.dtype, weighted=True, duplicates=_RULES[work.node.semiring.add]
@@ -100,7 +100,7 @@ class Summed:
         for at in self._between(start, stop):
             block = self._result.read(at)
             found.append(block.take(range_slice(block.coords[0], start, stop)) if block.coords else block)
-        return concatenate(found, self._schema.ndim, self._schema.dtype)
+        return concat_blocks(found, self._schema.ndim, self._schema.dtype)
 
     def _between(self, start: int, stop: int) -> list[int]:
         if not self._schema.ndim:
@@ -127,7 +127,7 @@ def _sums(work: Multiplication, sorter: Sorter) -> Iterator[Any]:
     source = Operand(left.scan, left.indices, (*matched, *rows))
     own = [source.indices.index(letter) for letter in left.indices]
     shape = [left.sizes[letter] for letter in left.indices]
-    size, spool = _panel_size(), Spool()
+    size, spool = _panel_size(), SpillFile()
     batch = min(_BATCH, max(size // 2, _LEAST))
     most = min(_PRODUCTS, max(memory.limit() // _SMALLEST, _LEAST))
     matching = _Matching(source, matched[:1], batch, spool)
@@ -144,7 +144,7 @@ def _sums(work: Multiplication, sorter: Sorter) -> Iterator[Any]:
 
                     def sums(block: Block, held: Held = held, multiply: Any = multiply) -> list[Any]:
                         if source.indices != left.indices:
-                            block = in_order(Block(tuple(block.coords[axis] for axis in own), block.values), shape)
+                            block = sort_block(Block(tuple(block.coords[axis] for axis in own), block.values), shape)
                         found = held.rows(block, work.wanted)
                         mask = work.cells_at(held, found)
                         parts = [multiply(found, mask, *span)[0] for span in found.spans(most)]
@@ -192,17 +192,17 @@ class _Matching:
     Those at the upper bound are put aside, for they may be asked for again.
     """
 
-    def __init__(self, operand: Operand, letter: tuple[int, ...], size: int, spool: Spool) -> None:
+    def __init__(self, operand: Operand, letter: tuple[int, ...], size: int, spool: SpillFile) -> None:
         self._operand, self._letter, self._blocks = operand, letter, _of_size(operand, size)
         self._rest = next(self._blocks, None)
-        self._spool, self._at, self._again = spool, -1, Aside(spool)
+        self._spool, self._at, self._again = spool, -1, SpilledBlocks(spool)
 
     def between(self, low: int, high: int, advance: Callable[[int], None]) -> Iterator[Block]:
         """Yield the entries from one bound to the other one, both included."""
         if self._at == low:
             yield from map(self._again.read, range(len(self._again.parts)))
         if self._at != high:
-            self._at, self._again = high, Aside(self._spool)
+            self._at, self._again = high, SpilledBlocks(self._spool)
         while self._rest is not None:
             key = _key(self._operand, self._letter, self._rest)
             first, again, last = np.searchsorted(key, [low, high, high + 1]).tolist()

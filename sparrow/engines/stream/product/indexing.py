@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -76,13 +76,13 @@ class _Names:
         if not _HASHED <= len(values) < _MOST:
             names = cls(distinct(values))
             return names, np.searchsorted(names.values, values)
-        from sparrow.kernels.keys import sort_stable, take
+        from sparrow.kernels.keys import gather_values, sort_stable
 
         found, numbers, _ = _hashed(values)
         ordered, order = sort_stable(found, 0)
         ranks = np.empty(len(found), np.int32)
         ranks[order] = np.arange(len(found), dtype=np.int32)
-        return cls(ordered.astype(values.dtype, copy=False)), take(ranks, numbers)
+        return cls(ordered.astype(values.dtype, copy=False)), gather_values(ranks, numbers)
 
     @property
     def nbytes(self) -> int:
@@ -94,7 +94,7 @@ class _Names:
         """Return where values are among those that occur, and which are not, or were not before."""
         known = self.values
         if len(values) >= _HASHED and _HASHED <= len(known) < _MOST:
-            from sparrow.kernels.hashtable import look_up
+            from sparrow.kernels.hashtable import lookup
 
             if self._table is None:
                 self._table = _hashed(known)[2]
@@ -104,7 +104,7 @@ class _Names:
 
             def look(start: int) -> None:
                 own = slice(start, start + _LOOKED_FOR)
-                look_up(looked_for[own], len(table).bit_length() - 1, table, found, at[own])
+                lookup(looked_for[own], len(table).bit_length() - 1, table, found, at[own])
                 np.less(at[own], 0, out=missing[own])
 
             starts = list(range(0, len(values), _LOOKED_FOR))
@@ -118,25 +118,25 @@ def _taken(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
     """Return the values at some places, without holding the GIL where they are many."""
     if numpy_fallback.suffices(len(at)) or at.dtype != np.int32:
         return values.take(at)
-    from sparrow.kernels.keys import take
+    from sparrow.kernels.keys import gather_values
 
-    return take(values, at)
+    return gather_values(values, at)
 
 
 def _integers(values: NDArray[Any]) -> NDArray[Any]:
-    return readonly(values.astype(np.int64, copy=False))
+    return as_readonly(values.astype(np.int64, copy=False))
 
 
 def _hashed(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the different values as they first come, the number of each value among them, and the table of numbers."""
-    from sparrow.kernels.hashtable import number
+    from sparrow.kernels.hashtable import factorize
 
     bits = _bits(len(values))
     nbytes = (4 << bits) + 20 * len(values)
     with memory.reserve(nbytes, "numbers for the coordinates of a product", "multiply a part of the operands"):
         places = np.full(1 << bits, -1, np.int32)
         found, numbers = np.empty(len(values), np.int64), np.empty(len(values), np.int32)
-        count = number(_integers(values), bits, places, found, numbers)
+        count = factorize(_integers(values), bits, places, found, numbers)
         return found[:count].copy(), numbers, places
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sparrow.engines.stream.product.layouts import Held
 from sparrow.engines.stream.product.operands import MaskRows, OperandRows, Operands
-from sparrow.kernels.entries import Block, Heads, RowBlock
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.coo import Block, CSRBlock, RowIndex
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import buffer_pool, memory, settings
 
@@ -29,7 +29,7 @@ _DENSE = 4
 TOGETHER = 4
 """Threads that multiply at the same time where the limit is small: pieces are cut for so many, however many there are,
 since what is reduced piece by piece is rounded as it is cut."""
-_NOWHERE, _NO_COLUMNS = readonly(np.empty(0, np.uint64)), readonly(np.empty(0, np.uint32))
+_NOWHERE, _NO_COLUMNS = as_readonly(np.empty(0, np.uint64)), as_readonly(np.empty(0, np.uint32))
 """The cells of no mask."""
 
 
@@ -56,7 +56,7 @@ class Loops:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
         self._held, self._dots, self._partial = held, dots, partial
         self._fill = operands.left_out
-        self._scratch = buffer_pool.Scratch()
+        self._scratch = buffer_pool.ScratchPool()
         self._spaces: queue.SimpleQueue[Workspace | None] = queue.SimpleQueue()
         nbytes, current = held.across.size * (operands.dtype.itemsize + 1), settings.current()
         threads = current.threads if current.ample else min(current.threads, TOGETHER)
@@ -121,14 +121,14 @@ class Loops:
         found.update(zip(self._operands.roles.columns, across, strict=False))
         return self._finished([found[letter] for letter in self._node.output_indices], out, None)
 
-    def by_rows(self, rows: OperandRows, mask: MaskRows | None) -> RowBlock:
+    def by_rows(self, rows: OperandRows, mask: MaskRows | None) -> CSRBlock:
         """Return the products of rows, in the order of the result, as the loop gives them."""
         pointers, columns, out = self._products(rows, mask, 0, len(rows.pointers) - 1)
         kinds = [self._schema.coordinate_dtype(axis) for axis in range(len(rows.coords), self._schema.ndim)]
         rest = Block(tuple(self._held.named(columns, kinds)), out)
         leading = zip(rows.coords, self._schema.coordinate_dtypes, strict=False)
-        heads = Heads(tuple([column.astype(kind, copy=False) for column, kind in leading]), pointers)
-        return RowBlock(heads, rest)
+        heads = RowIndex(tuple([column.astype(kind, copy=False) for column, kind in leading]), pointers)
+        return CSRBlock(heads, rest)
 
     def by_letters(
         self, rows: OperandRows, mask: MaskRows | None, first: int, last: int
@@ -152,7 +152,7 @@ class Loops:
         with self._space() as space:
             self._kernels().added(
                 *self._arguments(rows, 0, count), *self._cells(mask, 0, count),
-                readonly(np.ascontiguousarray(values, dtype)),
+                as_readonly(np.ascontiguousarray(values, dtype)),
                 np.uint64(0), np.uint64(count), space.weights, space.state, out,
             )  # fmt: skip
         return np.add.reduce(out)
@@ -175,9 +175,9 @@ class Loops:
         most = min(products, count * max(self._held.across.size, 1))
         pointers = np.empty(count + 1, np.int64)
         kinds = np.dtype(np.uint32), self._operands.dtype
-        numbers, out = (buffer_pool.Cells(most + SLACK, kind, self._scratch) for kind in kinds)
+        numbers, out = (buffer_pool.Buffer(most + SLACK, kind, self._scratch) for kind in kinds)
         own, places, left, starts, columns, right = arguments
-        done, width = readonly(rows.done[first : last + 1].view(np.uint64)), np.uint64(self._held.across.size)
+        done, width = as_readonly(rows.done[first : last + 1].view(np.uint64)), np.uint64(self._held.across.size)
         with self._space() as space:
             plan = space.plan(count, min(products, count * int(self._held.gathered)))
             dense = prepare(
@@ -199,14 +199,14 @@ class Loops:
 
     def _cells(self, mask: MaskRows, first: int, last: int) -> tuple[NDArray[Any], ...]:
         """Return the cells of a mask in some rows as a kernel takes them."""
-        return readonly(mask.begins[first:last]), readonly(mask.ends[first:last]), readonly(mask.columns)
+        return as_readonly(mask.begins[first:last]), as_readonly(mask.ends[first:last]), as_readonly(mask.columns)
 
     def _arguments(self, rows: OperandRows, first: int, last: int) -> tuple[NDArray[Any], ...]:
         """Return some rows, and what is held, as a kernel takes them."""
         begin, end = int(rows.pointers[first]), int(rows.pointers[last])
-        pointers = readonly((rows.pointers[first : last + 1] - begin).view(np.uint64))
-        places = readonly(rows.places[begin:end].view(np.uint32))
-        return pointers, places, readonly(rows.values[begin:end]), *self._held.arrays
+        pointers = as_readonly((rows.pointers[first : last + 1] - begin).view(np.uint64))
+        places = as_readonly(rows.places[begin:end].view(np.uint32))
+        return pointers, places, as_readonly(rows.values[begin:end]), *self._held.arrays
 
     @property
     def _seed(self) -> Any:
@@ -258,8 +258,8 @@ def _repeated(values: NDArray[Any], pointers: NDArray[np.int64], dtype: np.dtype
     count = int(pointers[-1])
     if numpy_fallback.suffices(count):
         return np.repeat(values, np.diff(pointers)).astype(dtype, copy=False)
-    from sparrow.kernels.rows import repeat
+    from sparrow.kernels.rows import repeat_rows
 
     out = np.empty(count, dtype)
-    repeat(values, pointers, out)
+    repeat_rows(values, pointers, out)
     return out

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sparrow.engines.stream.product import row_patterns
 from sparrow.engines.stream.product.indexing import Numbering, members
 from sparrow.engines.stream.product.operands import MaskRows, Operand, OperandRows, Operands
-from sparrow.kernels.entries import Block, Heads, RowBlock, pick, row_pointers
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.coo import Block, CSRBlock, RowIndex, filter_block, row_pointers
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.kernels.runs import group_starts
 from sparrow.runtime import memory
@@ -70,7 +70,7 @@ class Held:
             if own is None:
                 starts = np.array([0, block.count, block.count])
             elif heads is not None:
-                starts = Heads((own,), heads.pointers).indptr(height)
+                starts = RowIndex((own,), heads.pointers).indptr(height)
             else:
                 starts = _starts(own, height)
         columns = np.zeros(block.count, np.int32) if self.across.own is None else self.across.own
@@ -80,9 +80,9 @@ class Held:
         self.single = len(set(right.indices)) == len(roles.matched) + len(roles.columns)
         """Whether no column comes twice in a row."""
         self.arrays = (
-            readonly(self._starts.view(np.uint64)),
-            readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
-            readonly(operands.numbers(block.values)),
+            as_readonly(self._starts.view(np.uint64)),
+            as_readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
+            as_readonly(operands.numbers(block.values)),
         )
         """Where rows begin, columns, and values, as loops take them."""
         self._patterns = row_patterns.NO_PATTERNS
@@ -99,7 +99,7 @@ class Held:
         """Return the pattern of each row; empty where few are that of the row before, each column one further."""
         with self._lock:
             if not self._looked:
-                self._patterns = readonly(row_patterns.patterns(*self.arrays[:2]))
+                self._patterns = as_readonly(row_patterns.patterns(*self.arrays[:2]))
                 self._room.grow(self._patterns.nbytes)
                 self._looked = True
         return self._patterns
@@ -119,7 +119,7 @@ class Held:
                 rows, turned = np.empty(len(columns), np.uint32), np.empty_like(values)
                 self._room.grow(begins.nbytes + rows.nbytes + turned.nbytes)
                 by_columns(starts, columns, values, begins, rows, turned)
-                self._turned = readonly(begins), readonly(rows), readonly(turned)
+                self._turned = as_readonly(begins), as_readonly(rows), as_readonly(turned)
             return self._turned
 
     def named(self, columns: NDArray[Any], dtypes: list[np.dtype[Any]]) -> list[NDArray[Any]]:
@@ -130,7 +130,7 @@ class Held:
         """Return entries of the operand of rows, which are sorted by rows, row by row, but for rows nobody wants."""
         left, roles = self._operands.left, self._operands.roles
         if wanted is not None and block.count:
-            block = pick(block, members(block.coords[0], wanted))
+            block = filter_block(block, members(block.coords[0], wanted))
         heads = _heads(block, left, roles.rows)
         if heads is not None:
             return self.laid_out(heads.coords, heads.pointers, left.columns(block, roles.matched), block.values)
@@ -159,7 +159,7 @@ class Held:
             The products of all rows before each, counted from anywhere; they are counted by default.
         """
         places = self.matched.of(self._matched(matched), len(values))
-        places = readonly(places.astype(np.int32, copy=False))
+        places = as_readonly(places.astype(np.int32, copy=False))
         own = self._own_patterns(pointers, places)
         if done is None:
             done = row_patterns.products_before(pointers, places, self._starts, own, self._patterns)
@@ -173,7 +173,7 @@ class Held:
         same = len(places) == len(columns) and places.ctypes.data == columns.ctypes.data
         if same and np.array_equal(pointers, self._starts[: len(pointers)]):
             return found
-        return readonly(row_patterns.patterns_of(pointers.view(np.uint64), places.view(np.uint32)))
+        return as_readonly(row_patterns.patterns_of(pointers.view(np.uint64), places.view(np.uint32)))
 
     def mask_rows(self, rows: OperandRows, block: Block, start: int, stop: int) -> MaskRows:
         """Return the cells that a mask has in each row, of its entries between two bounds."""
@@ -195,9 +195,9 @@ class Held:
             leading = block.coords[0]
             wanted = rows.coords[0].astype(leading.dtype, copy=False)
             if stop - start <= _SPREAD * (block.count + count):
-                from sparrow.kernels.rows import pointers
+                from sparrow.kernels.rows import indptr_from_sorted
 
-                bounds = pointers(leading, start, stop)
+                bounds = indptr_from_sorted(leading, start, stop)
                 begins, ends = bounds[wanted - start], bounds[wanted - start + 1]
             else:
                 begins, ends = np.searchsorted(leading, wanted, "left"), np.searchsorted(leading, wanted, "right")
@@ -221,9 +221,9 @@ class Held:
         return math.prod(self._operands.right.sizes[letter] for letter in self._operands.roles.columns)
 
 
-def _heads(block: Block, operand: Operand, letters: tuple[int, ...]) -> Heads | None:
+def _heads(block: Block, operand: Operand, letters: tuple[int, ...]) -> RowIndex | None:
     """Return what tells the coordinates along letters once for each row, if that is known."""
-    if not isinstance(block, RowBlock) or len(block.heads.coords) > 1 or letters != operand.indices[:1]:
+    if not isinstance(block, CSRBlock) or len(block.heads.coords) > 1 or letters != operand.indices[:1]:
         return None
     return block.heads if operand.indices.count(letters[0]) == 1 else None
 
@@ -232,6 +232,6 @@ def _starts(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
     """Return where rows begin and end among entries sorted by row."""
     if numpy_fallback.suffices(max(len(rows), size)):
         return row_pointers(rows, size)
-    from sparrow.kernels.rows import pointers
+    from sparrow.kernels.rows import indptr_from_sorted
 
-    return pointers(rows, 0, size)
+    return indptr_from_sorted(rows, 0, size)

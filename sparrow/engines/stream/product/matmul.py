@@ -26,14 +26,14 @@ from sparrow.engines.stream.product.indexing import distinct
 from sparrow.engines.stream.product.kernels import DOTTED, TOGETHER, Loops
 from sparrow.engines.stream.product.layouts import Held
 from sparrow.engines.stream.product.operands import MaskRows, OperandRows, Operands
+from sparrow.kernels.coo import Block, CSRBlock, canonicalize, concat_blocks
 from sparrow.kernels.elementwise import align
-from sparrow.kernels.entries import Block, RowBlock, canonical, concatenate
 from sparrow.plan import Product, Scan
 from sparrow.plan.estimates import estimate_product
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting import Spool
+from sparrow.sorting import SpillFile
 
 if TYPE_CHECKING:
     from sparrow.engines.stream.product.external_sum import Summed
@@ -140,7 +140,9 @@ class Multiplication:
                 found = left.entries(room, self.wanted)
                 if len(roles.matched) == 1 and found.count <= right.rows // _SMALLER:
                     used = distinct(left.columns(found, roles.matched)[0])
-            block = None if used is None else right.some(room, used, memory.working() // _LARGE if large else None)
+            block = (
+                None if used is None else right.some(room, used, memory.working_bytes() // _LARGE if large else None)
+            )
             if block is None and (large or not (roles.rows or same or fits)):
                 found = None
                 room.release()
@@ -199,13 +201,13 @@ class Multiplication:
         """Return whether the operand that would be held is better put aside on disk."""
         right = self.operands.right
         held = isinstance(right.scan.relation, MemoryRelation) and right.scan.view.is_identity
-        return not held and right.rows * self.operands.width > memory.working() // _LARGE
+        return not held and right.rows * self.operands.width > memory.working_bytes() // _LARGE
 
     def _put_aside(self) -> bool:
         """Put the operands aside on disk; return whether the product is had of that."""
         from sparrow.engines.stream.product import external_sum, row_sections, spilled, tiling
 
-        adds_up, aside = external_sum.adds_up(self.node.semiring), Spool()
+        adds_up, aside = external_sum.adds_up(self.node.semiring), SpillFile()
         try:
             left = right = None
             if self.operands.roles.rows:
@@ -320,9 +322,9 @@ class Multiplication:
                 return found
 
             parts = list(itertools.chain.from_iterable(self._each(start, stop, left, multiplied)))
-            block = concatenate([entries for entries, _ in parts], self.schema.ndim, self.schema.dtype)
+            block = concat_blocks([entries for entries, _ in parts], self.schema.ndim, self.schema.dtype)
         if not self.operands.in_order and block.count:
-            block = canonical(block, self.schema.shape, None, keep_fill=True)
+            block = canonicalize(block, self.schema.shape, None, keep_fill=True)
         found = [values for _, values in parts if values is not None]
         none = np.empty(0, None if self.operands.mask is None else self.operands.mask.scan.schema.dtype)
         weights = np.concatenate(found) if len(found) > 1 else next(iter(found), none)
@@ -400,14 +402,14 @@ class Multiplication:
         threads = min(settings.current().threads, len(spans))
         yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
 
-    def _by_rows(self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None]) -> RowBlock | None:
+    def _by_rows(self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None]) -> CSRBlock | None:
         """Return the entries between two bounds row by row; None where they are not what the loop gives, as it is."""
         schema = self.schema
         as_it_is = self.operands.dtype == schema.dtype and schema.fill_value == schema.fill_value
         if self._spilled is not None or not self.operands.roles.rows or not self.operands.in_order:
             return None
 
-        def by_rows(held: Held, loops: Loops, rows: OperandRows) -> RowBlock | None:
+        def by_rows(held: Held, loops: Loops, rows: OperandRows) -> CSRBlock | None:
             if len(rows.coords) > 1 and rows.done[-1] - rows.done[0] > _WHOLE * _products():
                 return None
             return loops.by_rows(rows, self._cells(held, rows, sources[1], start, stop))
@@ -419,7 +421,7 @@ class Multiplication:
 def _products() -> int:
     if settings.current().ample:
         return _PRODUCTS
-    fits = memory.working() // (_PRODUCT_BYTES * TOGETHER)
+    fits = memory.working_bytes() // (_PRODUCT_BYTES * TOGETHER)
     return min(_PRODUCTS // 2, max(fits, _LEAST))
 
 

@@ -17,7 +17,7 @@ from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import range_slice
 from sparrow.engines.stream.product.indexing import members, numbered
-from sparrow.kernels.entries import Block, accumulator, concatenate, pick
+from sparrow.kernels.coo import Block, accumulator_dtype, concat_blocks, filter_block
 from sparrow.plan import Product, Scan
 from sparrow.relations.base import Chunk, MemoryRelation
 from sparrow.runtime import memory
@@ -119,7 +119,7 @@ class Operand:
             return first < len(walked) and walked[first] <= chunk.high[axis.dim]
 
         def member(block: Block) -> Block:
-            return pick(block, members(block.coords[0], used))
+            return filter_block(block, members(block.coords[0], used))
 
         chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
         parts, taken = [], 0
@@ -129,7 +129,7 @@ class Operand:
             taken += part.nbytes
             if most is not None and taken > most:
                 return None
-        return self.cleaned(concatenate(parts, scan.schema.ndim, scan.schema.dtype))
+        return self.cleaned(concat_blocks(parts, scan.schema.ndim, scan.schema.dtype))
 
     def cleaned(self, block: Block) -> Block:
         """Return the entries whose coordinates along equal letters are equal."""
@@ -302,8 +302,8 @@ def _working(node: Product) -> np.dtype[Any]:
     if callable(semiring.add) or callable(semiring.multiply):  # given numbers as they are, which have another type
         dtype = np.result_type(node.left.schema.dtype, node.right.schema.dtype, dtype)
         if semiring.add == "plus":
-            return accumulator(dtype)
+            return accumulator_dtype(dtype)
     elif semiring.add not in ("min", "max") or semiring.multiply not in ("times", "plus"):
         modular = semiring.plain or (semiring.add == "plus" and semiring.multiply in ("first", "second", "pair"))
-        return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator(dtype)
-    return dtype if dtype.kind in "iu" else accumulator(dtype)  # integers wrap around before they are compared
+        return np.dtype(np.uint64) if dtype == np.uint64 and not modular else accumulator_dtype(dtype)
+    return dtype if dtype.kind in "iu" else accumulator_dtype(dtype)  # integers wrap around before they are compared

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -22,7 +22,7 @@ _ALIKE = 1 << 14
 """Entries from which on it is looked whether rows are alike."""
 _LOOKED_AT, _TOLD = 64, 1 << 17
 """Rows that are looked at together, to see if they are alike, and where they are."""
-NO_PATTERNS = readonly(np.empty(0, np.uint32))
+NO_PATTERNS = as_readonly(np.empty(0, np.uint32))
 """Those of rows that are not known."""
 _NEAR, _STRETCH = 64, 1 << 12
 """Columns that share a word of the marks of a dense row; entries that are looked at together, to see if they do."""
@@ -38,8 +38,8 @@ def products_before(
 
     done = np.empty(len(pointers), np.int64)
     done[0] = 0
-    begins, starts = (readonly(each.view(np.uint64)) for each in (pointers, starts))
-    matched = readonly(places.view(np.uint32))
+    begins, starts = (as_readonly(each.view(np.uint64)) for each in (pointers, starts))
+    matched = as_readonly(places.view(np.uint32))
     cuts = np.searchsorted(pointers, np.arange(_COUNTED, len(places), _COUNTED))
     spans = list(itertools.pairwise(np.unique([0, *cuts, len(pointers) - 1]).tolist()))
 
@@ -76,7 +76,7 @@ def patterns_of(starts: NDArray[np.uint64], columns: NDArray[np.uint32]) -> NDAr
     from sparrow.kernels.matmul import symbolic
 
     count = len(starts) - 1
-    out, starts, columns = np.empty(count, np.uint32), readonly(starts), readonly(columns)
+    out, starts, columns = np.empty(count, np.uint32), as_readonly(starts), as_readonly(columns)
 
     def tell(first: int) -> None:
         last = np.uint64(min(first + _TOLD, count))

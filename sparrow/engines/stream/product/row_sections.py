@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from sparrow.engines.stream.operator import range_slice
 from sparrow.engines.stream.product.kernels import Loops
 from sparrow.engines.stream.product.layouts import Held
-from sparrow.kernels.entries import Block
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.coo import Block
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.runtime import memory, settings
-from sparrow.sorting import Aside, Segment
+from sparrow.sorting import Segment, SpilledBlocks
 
 if TYPE_CHECKING:
     from sparrow.engines.stream.product.matmul import Multiplication
@@ -98,8 +98,8 @@ class Sections:
     def __init__(
         self,
         work: Multiplication,
-        left: Aside,
-        right: Aside,
+        left: SpilledBlocks,
+        right: SpilledBlocks,
         rows: list[tuple[Segment, ...]],
         lengths: NDArray[np.int32],
         needs: list[Segment],
@@ -183,13 +183,13 @@ class Sections:
     def _load(self, number: int) -> None:
         """Read what a section multiplies, into arrays that hold what any of them does."""
         from sparrow.kernels.matmul.sections import moves
-        from sparrow.kernels.rows import place_rows
+        from sparrow.kernels.rows import copy_rows
 
         self._number, self._held = -1, None
         self._room.release()
         memory.trim()
-        right, operands, bits, lengths = self._right, self._operands, self._needs[number], readonly(self._lengths)
-        needed = readonly(np.unpackbits(right.spool.read(bits, 0, bits.count), count=len(lengths)))
+        right, operands, bits, lengths = self._right, self._operands, self._needs[number], as_readonly(self._lengths)
+        needed = as_readonly(np.unpackbits(right.spool.read(bits, 0, bits.count), count=len(lengths)))
         pointers, runs = np.zeros(len(lengths) + 2, np.int64), np.empty((3, self._largest), np.int64)
         done = count = 0
         for segments, low, high in zip(right.parts, right.low, right.high, strict=True):
@@ -203,7 +203,7 @@ class Sections:
             starts, stops, begins = runs[:, :found]
             for segment, buffer in zip(segments[self._alone :], self._buffers, strict=True):
                 whole = right.spool.read(segment, 0, size, buffer[count : count + size])
-                place_rows(starts, stops, begins, whole, buffer)
+                copy_rows(starts, stops, begins, whole, buffer)
             count = int(pointers[done])
         pointers[done:] = count
         *coords, values = (buffer[:count] for buffer in self._buffers)
@@ -216,7 +216,7 @@ class Sections:
         self._number, self._rest = number, self._counts[number]
 
 
-def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None:
+def sections(work: Multiplication, left: SpilledBlocks, right: SpilledBlocks) -> Sections | None:
     """Return a product computed section by section; None where that reads too much.
 
     Parameters
@@ -241,7 +241,7 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
     most = _most(size, width, settings.current().threads * each)
     if not most:
         return None
-    lengths = readonly(_lengths(right, size))
+    lengths = as_readonly(_lengths(right, size))
     axis, counts = operands.left.indices.index(matched[0]), np.array(right.counts())
     spans = np.array([right.low, np.array(right.high) + 1]).T.ravel()
     marks, state = np.full(size, -1, np.int32), np.array([-1, 0, 0])
@@ -270,7 +270,7 @@ def sections(work: Multiplication, left: Aside, right: Aside) -> Sections | None
             return None
         while row < len(own):
             stop = section_end(
-                readonly(bounds), readonly(keys.astype(np.int32, copy=False)), lengths, most, row, marks,
+                as_readonly(bounds), as_readonly(keys.astype(np.int32, copy=False)), lengths, most, row, marks,
                 state, own,
             )  # fmt: skip
             done = np.append(0, np.cumsum(own[row:stop]))
@@ -290,11 +290,11 @@ def _most(size: int, width: int, beside: int) -> int:
 
     ``beside`` are the bytes that threads need: dense rows, and pieces of a mask.
     """
-    room, rows = memory.working() / _HELD, _ROW_BYTES * size + beside
+    room, rows = memory.working_bytes() / _HELD, _ROW_BYTES * size + beside
     return 0 if rows > room / _BESIDE or size >= 2**31 else int(room - rows) // width
 
 
-def _lengths(right: Aside, size: int) -> NDArray[np.int32]:
+def _lengths(right: SpilledBlocks, size: int) -> NDArray[np.int32]:
     """Return how many entries there are of each row, in blocks of whole rows."""
     out = np.zeros(size, np.int32)
     for at in range(len(right.parts)):

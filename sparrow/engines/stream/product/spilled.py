@@ -27,10 +27,10 @@ from sparrow.engines.stream.product.combine import Adding, Given, side_by_side
 from sparrow.engines.stream.product.kernels import Loops
 from sparrow.engines.stream.product.layouts import Held
 from sparrow.engines.stream.product.tiling import Stretch
-from sparrow.kernels.entries import Block, canonical, concatenate
+from sparrow.kernels.coo import Block, canonicalize, concat_blocks
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting import Aside, Segment, Spool
+from sparrow.sorting import Segment, SpilledBlocks, SpillFile
 
 if TYPE_CHECKING:
     from sparrow.engines.stream.product.matmul import Multiplication
@@ -73,7 +73,7 @@ class Spilled:
     """
 
     def __init__(
-        self, work: Multiplication, parts: list[Aside], bounds: Any, stretches: list[Stretch], spool: Spool
+        self, work: Multiplication, parts: list[SpilledBlocks], bounds: Any, stretches: list[Stretch], spool: SpillFile
     ) -> None:
         self._operands, self._node, self._schema = work.operands, work.node, work.schema
         self._spool, self._stretches = spool, stretches
@@ -103,13 +103,13 @@ class Spilled:
             for at, stretch in enumerate(self._stretches)
             if stretch.low < stop and start <= stretch.high
         ]
-        block = concatenate(found, schema.ndim, operands.dtype)
+        block = concat_blocks(found, schema.ndim, operands.dtype)
         block, _ = operands.finished(block.coords, block.values)
         if not operands.in_order and block.count:
-            block = canonical(block, schema.shape, None, keep_fill=True)
+            block = canonicalize(block, schema.shape, None, keep_fill=True)
         return block
 
-    def _multiply(self, work: Multiplication, parts: list[Aside], bounds: Any) -> None:
+    def _multiply(self, work: Multiplication, parts: list[SpilledBlocks], bounds: Any) -> None:
         """Multiply each part with all stretches."""
         threads, shares = settings.current().threads, [[s.count(k) for s in self._stretches] for k in range(len(parts))]
         with progress.bar("multiplying part by part", sum(map(sum, shares)), "entries") as advance:
@@ -182,7 +182,7 @@ class Spilled:
 
     def _joined(self, at: int, start: int, stop: int) -> Block:
         """Return the entries that all parts gave for those rows of a stretch that lie between two bounds."""
-        from sparrow.kernels.rows import repeat
+        from sparrow.kernels.rows import repeat_rows
 
         operands, schema, node = self._operands, self._schema, self._node
         coords = [self._read(segment) for segment in self._stretches[at].rows]
@@ -194,12 +194,12 @@ class Spilled:
             if pointers[-1]:
                 given.append((pointers, self._some(part, first, first + int(pointers[-1]))))
         if not given:
-            return concatenate([], schema.ndim, operands.dtype)
+            return concat_blocks([], schema.ndim, operands.dtype)
         pointers, (*columns, values) = self._join(given)
         found: dict[int, NDArray[Any]] = dict(zip(operands.roles.columns, columns, strict=True))
         for letter, column in zip(operands.roles.rows, coords, strict=True):
             found[letter] = np.empty(len(values), schema.coordinate_dtype(node.output_indices.index(letter)))
-            repeat(column[own], pointers, found[letter])
+            repeat_rows(column[own], pointers, found[letter])
         return Block(tuple(found[letter] for letter in node.output_indices), values)
 
     def _some(self, part: _Part, start: int, stop: int) -> list[NDArray[Any]]:
@@ -219,7 +219,7 @@ class Spilled:
         return self._spool.read(segment, 0, segment.count)
 
 
-def spilled(work: Multiplication, left: Aside, right: Aside | None, adds_up: bool) -> Spilled | None:
+def spilled(work: Multiplication, left: SpilledBlocks, right: SpilledBlocks | None, adds_up: bool) -> Spilled | None:
     """Return a product computed part by part; None where its operands cannot be cut.
 
     They cannot where there are neither rows nor columns to tell stretches and strips apart, and where a few rows or
@@ -240,7 +240,7 @@ def spilled(work: Multiplication, left: Aside, right: Aside | None, adds_up: boo
     rows = min(held.rows, math.prod(held.sizes[letter] for letter in roles.matched))
     long = held.rows >= _LONG * number * rows
     bounds = None
-    parts: list[Aside] | None = None
+    parts: list[SpilledBlocks] | None = None
     if right is not None and roles.matched and adds_up and not (roles.columns and long):
         parts, bounds = tiling.panels(operands, right)
     elif roles.columns and number <= _MOST:
@@ -248,7 +248,7 @@ def spilled(work: Multiplication, left: Aside, right: Aside | None, adds_up: boo
     if parts is None:
         return None
     memory.trim()
-    result = Spool()
+    result = SpillFile()
     try:
         stretches = tiling.stretches(operands, left, result, bounds)
         memory.trim()

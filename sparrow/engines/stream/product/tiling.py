@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.product.indexing import members
 from sparrow.engines.stream.product.operands import Operand, Operands
-from sparrow.kernels.entries import Block, concatenate, pick, row_pointers
+from sparrow.kernels.coo import Block, concat_blocks, filter_block, row_pointers
 from sparrow.kernels.runs import group_starts
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting import Aside, Segment, Spool
+from sparrow.sorting import Segment, SpilledBlocks, SpillFile
 
 __all__ = [
     "Stretch", "joined", "panels", "put_aside", "read_in_order", "room_of_part", "size_of", "stretches",
@@ -48,7 +48,7 @@ _LEAST, _LARGEST = 1 << 14, 1 << 18
 class Stretch:
     """Whole rows of the operand of rows, in a spool."""
 
-    spool: Spool
+    spool: SpillFile
     rows: tuple[Segment, ...]
     """The coordinates of each row along the letters of rows, where the result is."""
     shares: tuple[tuple[Segment, ...] | None, ...]
@@ -81,7 +81,7 @@ def size_of(parts: int) -> int:
 
 def room_of_part() -> int:
     """Return the bytes that a part takes: that depends on the limit alone, and so do the bits."""
-    return max(memory.working() // _HELD, _NARROWEST)
+    return max(memory.working_bytes() // _HELD, _NARROWEST)
 
 
 def read_in_order(operand: Operand) -> Iterator[Block]:
@@ -94,7 +94,9 @@ def read_in_order(operand: Operand) -> Iterator[Block]:
                 yield found
 
 
-def put_aside(operands: Operands, spool: Spool, wanted: NDArray[Any] | None) -> tuple[Aside | None, Aside | None]:
+def put_aside(
+    operands: Operands, spool: SpillFile, wanted: NDArray[Any] | None
+) -> tuple[SpilledBlocks | None, SpilledBlocks | None]:
     """Write both operands in blocks of whole rows, that of rows first; None of one of which a row is too long.
 
     Parameters
@@ -106,10 +108,10 @@ def put_aside(operands: Operands, spool: Spool, wanted: NDArray[Any] | None) -> 
     room = max(room_of_part() // operands.width, 1)
     same = wanted is None and left.same_as(right)
     size = min(size_of(_STRETCH), room) if same else size_of(_STRETCH)
-    most = max(memory.working() // (_LONGEST * left.width(operands.dtype)), 2 * size)
+    most = max(memory.working_bytes() // (_LONGEST * left.width(operands.dtype)), 2 * size)
     blocks = read_in_order(left)
     if wanted is not None:
-        blocks = (pick(block, members(block.coords[0], wanted)) for block in blocks)
+        blocks = (filter_block(block, members(block.coords[0], wanted)) for block in blocks)
         blocks = (block for block in blocks if block.count)
     one = _aside(blocks, spool, size, most)
     memory.trim()
@@ -120,9 +122,9 @@ def put_aside(operands: Operands, spool: Spool, wanted: NDArray[Any] | None) -> 
     return one, other
 
 
-def _aside(blocks: Iterator[Block], spool: Spool, size: int, most: int) -> Aside | None:
+def _aside(blocks: Iterator[Block], spool: SpillFile, size: int, most: int) -> SpilledBlocks | None:
     """Write blocks of whole rows, of about so many entries; None where a row has more than ``most``."""
-    out = Aside(spool)
+    out = SpilledBlocks(spool)
     for block in _whole_rows(blocks, size, most):
         if block.count > most:
             return None
@@ -130,21 +132,21 @@ def _aside(blocks: Iterator[Block], spool: Spool, size: int, most: int) -> Aside
     return out
 
 
-def panels(operands: Operands, right: Aside) -> tuple[list[Aside], NDArray[Any]]:
+def panels(operands: Operands, right: SpilledBlocks) -> tuple[list[SpilledBlocks], NDArray[Any]]:
     """Return the operand that is held in panels, each of whole rows, and the first of those of all but the first."""
     size = max(room_of_part() // operands.width, 1)
-    out: list[Aside] = []
+    out: list[SpilledBlocks] = []
     held = 0
     for at, count in enumerate(right.counts()):
         if not out or held + count > size + size // 8:
-            out.append(Aside(right.spool))
+            out.append(SpilledBlocks(right.spool))
             held = 0
         out[-1].share(right, at)
         held += count
     return out, np.array([panel.low[0] for panel in out[1:]], np.int64)
 
 
-def strips(operands: Operands, aside: Aside | None, spool: Spool) -> list[Aside] | None:
+def strips(operands: Operands, aside: SpilledBlocks | None, spool: SpillFile) -> list[SpilledBlocks] | None:
     """Write the operand that is held in strips of its columns; None where few columns hold too much of it.
 
     Parameters
@@ -156,7 +158,7 @@ def strips(operands: Operands, aside: Aside | None, spool: Spool) -> list[Aside]
     """
     right, columns = operands.right, operands.roles.columns
     if aside is None:
-        aside = Aside(spool)
+        aside = SpilledBlocks(spool)
         for block in read_in_order(right):
             aside.append(block)
     source = aside
@@ -169,7 +171,7 @@ def strips(operands: Operands, aside: Aside | None, spool: Spool) -> list[Aside]
 
     keys = np.sort(np.concatenate([sampled(at) for at in range(len(counts))] or [np.empty(0, np.int64)]))
     bounds = np.unique(keys[[len(keys) * k // number for k in range(1, number)]])
-    out = [Aside(spool) for _ in range(len(bounds) + 1)]
+    out = [SpilledBlocks(spool) for _ in range(len(bounds) + 1)]
 
     def routed(at: int) -> list[tuple[int, Block]]:
         block = source.read(at)
@@ -182,7 +184,9 @@ def strips(operands: Operands, aside: Aside | None, spool: Spool) -> list[Aside]
     return out if all(sum(strip.counts()) * each <= _UNEVEN * room for strip in out) else None
 
 
-def stretches(operands: Operands, aside: Aside, result: Spool, bounds: NDArray[Any] | None) -> list[Stretch]:
+def stretches(
+    operands: Operands, aside: SpilledBlocks, result: SpillFile, bounds: NDArray[Any] | None
+) -> list[Stretch]:
     """Write the operand of rows in stretches.
 
     Parameters
@@ -194,7 +198,7 @@ def stretches(operands: Operands, aside: Aside, result: Spool, bounds: NDArray[A
     bounds
         Of panels; None where all entries are multiplied with each part.
     """
-    from sparrow.kernels.rows import repeat
+    from sparrow.kernels.rows import repeat_rows
 
     left, roles = operands.left, operands.roles
 
@@ -205,7 +209,7 @@ def stretches(operands: Operands, aside: Aside, result: Spool, bounds: NDArray[A
         shares: list[tuple[Segment, ...] | None] = [aside.parts[at]]
         if bounds is not None and len(bounds):
             numbers = np.empty(block.count, np.int32)
-            repeat(np.arange(len(starts), dtype=np.int32), np.append(starts, block.count), numbers)
+            repeat_rows(np.arange(len(starts), dtype=np.int32), np.append(starts, block.count), numbers)
             (key,) = left.columns(block, roles.matched[:1])
             shares = [None] * (len(bounds) + 1)
             for number, share in _routed(Block((numbers, *block.coords), block.values), key, bounds):
@@ -249,18 +253,18 @@ def _whole_rows(blocks: Iterator[Block], size: int, most: int) -> Iterator[Block
 
 def joined(blocks: Sequence[Block]) -> Block:
     """Return the entries of some blocks, of which there is one at least, as one."""
-    return concatenate(blocks, len(blocks[0].coords), blocks[0].values.dtype)
+    return concat_blocks(blocks, len(blocks[0].coords), blocks[0].values.dtype)
 
 
 def _routed(block: Block, keys: NDArray[Any], bounds: NDArray[Any]) -> list[tuple[int, Block]]:
     """Return the entries of each part, in their order, of those that have some; bounds lie between parts."""
-    from sparrow.kernels.rows import scattered
+    from sparrow.kernels.rows import counting_sort
 
     if not len(bounds):
         return [(0, block)]
     part = np.searchsorted(bounds.astype(keys.dtype, copy=False), keys, "right")
     begins = row_pointers(part, len(bounds) + 1)
-    scatter: Callable[[NDArray[Any]], NDArray[Any]] = lambda column: scattered(part, begins, column)  # noqa: E731
+    scatter: Callable[[NDArray[Any]], NDArray[Any]] = lambda column: counting_sort(part, begins, column)  # noqa: E731
     values = block.values
     values = scatter(values) if values.itemsize <= 8 else values.take(scatter(np.arange(block.count)))
     together = Block(tuple(map(scatter, block.coords)), values)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import scan_reader
-from sparrow.kernels.entries import Block, accumulator, flat_positions
-from sparrow.kernels.jit.warmup import readonly
+from sparrow.kernels.coo import Block, accumulator_dtype, flat_positions
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.plan import DenseContraction, Scan
 from sparrow.runtime import memory
 
@@ -52,7 +52,7 @@ def weighted(node: DenseContraction, scan: Scan) -> Any:
     TooLargeError
         If the result, or the arrays in the type of the sums, would pass the memory limit.
     """
-    dtype = accumulator(node.schema.dtype)
+    dtype = accumulator_dtype(node.schema.dtype)
     given = list(zip(node.arrays, node.array_indices, node.surviving_array_indices, strict=True))
     first = [[letter not in letters for letter in own] for _, own, letters in given]
     arrays = [
@@ -155,7 +155,7 @@ def _add_up(
     with np.errstate(all="ignore"):
         numbers = [(factor, factor.cells.astype(sums.dtype, copy=False)) for factor in factors if not factor.wide]
     table, starts = _table(wide, width, sums.dtype)
-    table = readonly(table)
+    table = as_readonly(table)
 
     narrow = max(len(sums), len(table)) < 1 << 31
     kind = np.dtype(np.int32 if narrow else np.int64)
@@ -170,7 +170,7 @@ def _add_up(
                 values *= cells[_positions(block, factor.axes, factor.shape)]
         for line, factor, start in zip(places, wide, starts, strict=True):
             np.add(_positions(block, factor.axes, factor.shape), kind.type(start), out=line, casting="same_kind")
-        return readonly(rows.astype(kind, copy=False)), readonly(places), readonly(values)
+        return as_readonly(rows.astype(kind, copy=False)), as_readonly(places), as_readonly(values)
 
     order = product_order(scan, axes)
     chunks, others = scan_reader.split_runs(scan.relation, scan.view.box(), order)

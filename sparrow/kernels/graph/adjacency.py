@@ -6,11 +6,11 @@ import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
 
-__all__ = ["block_cuts", "count_links", "part_cuts", "transpose"]
+__all__ = ["count_edges", "part_bounds", "row_block_bounds", "transpose"]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def count_links(rows, cols, row_counts, col_counts):  # type: ignore[no-untyped-def]
+def count_edges(rows, cols, row_counts, col_counts):  # type: ignore[no-untyped-def]
     """Add the links of a chunk to the numbers of links of each row and each column."""
     height, width = np.uint64(len(row_counts)), np.uint64(len(col_counts))
     for k in range(len(rows)):
@@ -36,7 +36,7 @@ def transpose(indptr, cols, values, weighted, places, rows, moved):  # type: ign
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def block_cuts(indptr, height, links, span):  # type: ignore[no-untyped-def]
+def row_block_bounds(indptr, height, links, span):  # type: ignore[no-untyped-def]
     """Return where blocks of rows begin, and the end.
 
     A block has at most ``height`` rows with links, ``links`` links and ``span`` rows in all; a row with more links is
@@ -59,7 +59,7 @@ def block_cuts(indptr, height, links, span):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def part_cuts(indptr, cuts, links, span):  # type: ignore[no-untyped-def]
+def part_bounds(indptr, cuts, links, span):  # type: ignore[no-untyped-def]
     """Return where parts begin among blocks, and the end: at most so many links and rows in each, or one block."""
     n = len(cuts) - 1
     parts = np.empty(n + 1, np.int64)

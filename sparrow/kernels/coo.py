@@ -22,29 +22,29 @@ from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "LONG_ROWS",
+    "CSR_MIN_MEAN_ROW_ELEMENTS",
     "Block",
+    "CSRBlock",
     "Duplicates",
-    "Heads",
-    "RowBlock",
-    "accumulator",
-    "by_leading",
-    "canonical",
+    "RowIndex",
+    "accumulator_dtype",
+    "canonicalize",
     "check_duplicates",
-    "concatenate",
+    "concat_blocks",
+    "filter_block",
     "flat_positions",
-    "in_order",
-    "merge",
-    "pick",
-    "put",
+    "merge_blocks",
     "row_pointers",
+    "sort_block",
     "sort_order",
+    "sort_to_csr",
+    "write_dense",
 ]  # fmt: skip
 
 Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
 """What becomes of several entries for one cell."""
 
-LONG_ROWS = 2
+CSR_MIN_MEAN_ROW_ELEMENTS = 2
 """Entries of a row, on average, from which its leading coordinates are told once."""
 _FEW = 1 << 12
 """Entries up to which NumPy's own indexing is as fast as a compiled loop."""
@@ -101,15 +101,15 @@ class Block:
         for array, column in zip(arrays, (*self.coords, self.values), strict=True):
             wide = array.itemsize in (4, 8, 16) and array.dtype == column.dtype
             if wide and array.nbytes >= _LARGE and stop - start >= _FEW and column.strides == array.strides:
-                from sparrow.kernels.rows import copy
+                from sparrow.kernels.rows import stream_copy
 
-                copy(column, array[start:stop])
+                stream_copy(column, array[start:stop])
             else:
                 array[start:stop] = column
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Heads:
+class RowIndex:
     """The leading coordinates of entries that stand row by row, those of each row told once."""
 
     coords: tuple[NDArray[Any], ...]
@@ -124,15 +124,15 @@ class Heads:
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int) -> None:
         """Write them out, from a position of arrays on: one for each of the leading dimensions."""
-        from sparrow.kernels.rows import repeat
+        from sparrow.kernels.rows import repeat_rows
 
         for column, array in zip(self.coords, arrays, strict=True):
-            repeat(column, self.pointers, array[start : start + self.count])
+            repeat_rows(column, self.pointers, array[start : start + self.count])
 
-    def between(self, first: int, last: int) -> Heads:
+    def between(self, first: int, last: int) -> RowIndex:
         """Return those of some rows, whose entries are counted from the first one on."""
         pointers = self.pointers[first : last + 1]
-        return Heads(tuple([column[first:last] for column in self.coords]), pointers - pointers[0])
+        return RowIndex(tuple([column[first:last] for column in self.coords]), pointers - pointers[0])
 
     def indptr(self, height: int) -> NDArray[np.int64]:
         """Return where each of so many rows begins and where the last one ends, of one leading dimension."""
@@ -144,13 +144,13 @@ class Heads:
         return np.cumsum(out, out=out)
 
     @staticmethod
-    def of(begins: NDArray[np.int64], dtype: np.dtype[Any]) -> Heads:
+    def of(begins: NDArray[np.int64], dtype: np.dtype[Any]) -> RowIndex:
         """Return those of rows 0, 1, ... that begin, and end, somewhere; of a type."""
         rows = np.flatnonzero(begins[1:] != begins[:-1])
-        return Heads((rows.astype(dtype),), begins[np.append(rows, len(begins) - 1)])
+        return RowIndex((rows.astype(dtype),), begins[np.append(rows, len(begins) - 1)])
 
     @staticmethod
-    def joined(parts: Sequence[Heads]) -> Heads:
+    def joined(parts: Sequence[RowIndex]) -> RowIndex:
         """Return those of entries that stand one after the other."""
         pointers = np.empty(sum(len(part.pointers) - 1 for part in parts) + 1, np.int64)
         row = begin = 0
@@ -160,10 +160,10 @@ class Heads:
             row, begin = stop, begin + part.count
         pointers[row] = begin
         coords = zip(*(part.coords for part in parts), strict=True)
-        return Heads(tuple(map(np.concatenate, coords)), pointers)
+        return RowIndex(tuple(map(np.concatenate, coords)), pointers)
 
 
-class RowBlock(Block):
+class CSRBlock(Block):
     """Entries row by row, whose leading coordinates are written out when somebody first asks for ``coords``.
 
     Parameters
@@ -178,15 +178,15 @@ class RowBlock(Block):
 
     __slots__ = ("_written", "heads", "rest")
 
-    def __init__(self, heads: Heads, rest: Block, written: tuple[NDArray[Any], ...] | None = None) -> None:
+    def __init__(self, heads: RowIndex, rest: Block, written: tuple[NDArray[Any], ...] | None = None) -> None:
         self.heads, self.rest, self.values = heads, rest, rest.values
         self._written = written
 
     @classmethod
-    def of(cls, block: Block) -> RowBlock:
+    def of(cls, block: Block) -> CSRBlock:
         """Return sorted entries with each coordinate along the first dimension told once as well."""
         starts = group_starts(block.coords[:1], block.count)
-        heads = Heads((block.coords[0][starts],), np.append(starts, block.count))
+        heads = RowIndex((block.coords[0][starts],), np.append(starts, block.count))
         return cls(heads, Block(block.coords[1:], block.values), block.coords)
 
     @property
@@ -215,7 +215,7 @@ class RowBlock(Block):
         """Return a copy with coordinates and values of some types; what tells rows once is never written to."""
         leading = len(self.heads.coords)
         own = tuple([column.astype(kind, copy=False) for column, kind in zip(self.heads.coords, kinds, strict=False)])
-        return RowBlock(Heads(own, self.heads.pointers), self.rest.copy(kinds[leading:], dtype))
+        return CSRBlock(RowIndex(own, self.heads.pointers), self.rest.copy(kinds[leading:], dtype))
 
     def column(self, dim: int) -> NDArray[Any]:
         """Return the coordinates along one dimension: leading ones are written out."""
@@ -236,18 +236,18 @@ class RowBlock(Block):
         return Block, (self.coords, self.values)
 
 
-def pick(block: Block, keep: NDArray[np.bool_]) -> Block:
+def filter_block(block: Block, keep: NDArray[np.bool_]) -> Block:
     """Return the entries under a mask, without holding the GIL where they are many."""
     if block.count < _FEW:
         return block.take(keep)
-    from sparrow.kernels.merge import compress, words
+    from sparrow.kernels.merge import as_words, compress
 
     count = int(np.count_nonzero(keep))
     coords = tuple(
-        column[:count] if column.strides == (0,) else compress(words(column), keep, count).view(column.dtype)
+        column[:count] if column.strides == (0,) else compress(as_words(column), keep, count).view(column.dtype)
         for column in block.coords
     )
-    return Block(coords, compress(words(block.values), keep, count).view(block.values.dtype))
+    return Block(coords, compress(as_words(block.values), keep, count).view(block.values.dtype))
 
 
 _RULES = get_args(Duplicates)
@@ -261,7 +261,7 @@ def check_duplicates(duplicates: str) -> Duplicates:
     return duplicates  # type: ignore[return-value]
 
 
-def concatenate(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
+def concat_blocks(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
     """Return the entries of several blocks, one after the other."""
     if len(blocks) == 1:
         return blocks[0]
@@ -271,7 +271,7 @@ def concatenate(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Blo
     return Block(coords, np.concatenate([b.values for b in blocks]))
 
 
-def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def accumulator_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type in which products of this result type are summed.
 
     Integers of any width sum in int64 modulo 2^64, of which every narrower or unsigned result is the
@@ -293,7 +293,7 @@ def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: 
     return out
 
 
-def put(cells: NDArray[Any], block: Block) -> None:
+def write_dense(cells: NDArray[Any], block: Block) -> None:
     """Write entries to a C-contiguous array of their shape; many by one array of positions, which takes less time."""
     if block.count < _FEW and 0 < cells.ndim <= _INDICES:
         cells[block.coords] = block.values
@@ -301,7 +301,7 @@ def put(cells: NDArray[Any], block: Block) -> None:
         cells.reshape(-1)[flat_positions(block.coords, cells.shape, block.count)] = block.values
 
 
-def packed(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
+def linear_keys(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
     """Return one ascending-comparable integer per entry, or None where the cells pass 2^63."""
     if math.prod([n or 1 for n in shape]) >= 2**63:
         return None
@@ -314,9 +314,9 @@ def row_pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
     if len(rows) < _MANY:
         np.cumsum(np.bincount(rows, minlength=height), out=out[1:])
         return out
-    from sparrow.kernels.rows import tally
+    from sparrow.kernels.rows import count_rows
 
-    tally(rows, out[1:])
+    count_rows(rows, out[1:])
     return np.cumsum(out, out=out)
 
 
@@ -336,12 +336,12 @@ def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[
     """Return the stable order that sorts entries lexicographically, or None where many are sorted."""
     if not coords:
         return None
-    key = packed(coords, shape) if len(coords[0]) < _FEW else None
+    key = linear_keys(coords, shape) if len(coords[0]) < _FEW else None
     if key is not None:
         return (key.astype(np.uint16) if math.prod(shape) <= _SHORT else key).argsort(kind="stable")
     if is_sorted(coords):
         return None
-    key = packed(coords, shape)
+    key = linear_keys(coords, shape)
     columns = coords if key is None else [key]
     if not _FEW <= len(columns[0]) < 2**31:
         return np.lexsort(tuple(reversed(columns)))
@@ -355,7 +355,7 @@ def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[
     return order
 
 
-def canonical(
+def canonicalize(
     block: Block,
     shape: Sequence[int],
     fill_value: Any,
@@ -374,9 +374,9 @@ def canonical(
         If a coordinate comes twice and ``duplicates`` is ``"error"``.
     """
     few = leading is None and block.coords and len(block.values) < _FEW
-    key = packed(block.coords, shape) if few else None
+    key = linear_keys(block.coords, shape) if few else None
     if key is None or np.count_nonzero(key[1:] <= key[:-1]):
-        block = _unique(in_order(block, shape, leading), duplicates)
+        block = _unique(sort_block(block, shape, leading), duplicates)
     if not keep_fill:
         absent = is_fill(block.values, fill_value)
         if np.count_nonzero(absent):
@@ -405,15 +405,15 @@ def _unique(block: Block, duplicates: Duplicates) -> Block:
     return block
 
 
-def in_order(block: Block, shape: Sequence[int], leading: int | None = None) -> Block:
+def sort_block(block: Block, shape: Sequence[int], leading: int | None = None) -> Block:
     """Return entries sorted by their coordinates, of which those that agree in ``leading`` first ones are in order."""
     if leading == 1 and _countable(block, shape[0]):
         if is_sorted(block.coords[:1]):
             return block
         begins, *coords, values = _counted(block, shape[0])
-        heads = Heads.of(begins, block.coords[0].dtype)
-        if LONG_ROWS * len(heads.pointers) <= block.count:
-            return RowBlock(heads, Block(tuple(coords), values))
+        heads = RowIndex.of(begins, block.coords[0].dtype)
+        if CSR_MIN_MEAN_ROW_ELEMENTS * len(heads.pointers) <= block.count:
+            return CSRBlock(heads, Block(tuple(coords), values))
         rows = np.empty(block.count, block.coords[0].dtype)
         heads.write([rows], 0)
         return Block((rows, *coords), values)
@@ -421,15 +421,15 @@ def in_order(block: Block, shape: Sequence[int], leading: int | None = None) -> 
     return block if order is None else _ordered(block, order)
 
 
-def by_leading(block: Block, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+def sort_to_csr(block: Block, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
     """Return entries of a matrix by rows: where each begins, columns and values; those of a row are in order."""
-    from sparrow.kernels.rows import pointers
+    from sparrow.kernels.rows import indptr_from_sorted
 
     if _countable(block, shape[0]):
         begins, columns, values = _counted(block, shape[0])
         return begins, columns, values
-    block = in_order(block, shape, leading=1)
-    return pointers(block.coords[0], 0, shape[0]), block.coords[1], block.values
+    block = sort_block(block, shape, leading=1)
+    return indptr_from_sorted(block.coords[0], 0, shape[0]), block.coords[1], block.values
 
 
 def _countable(block: Block, height: int) -> bool:
@@ -442,23 +442,23 @@ def _counted(block: Block, height: int) -> list[NDArray[Any]]:
 
     Column by column on threads where they are many.
     """
-    from sparrow.kernels.rows import scattered
+    from sparrow.kernels.rows import counting_sort
 
     leading = block.coords[0]
     begins = row_pointers(leading, height)
     threads = settings.current().threads if block.count >= _MANY else 1
     columns = (*block.coords[1:], block.values)
-    return [begins, *ordered_map(lambda column: scattered(leading, begins, column), columns, threads)]
+    return [begins, *ordered_map(lambda column: counting_sort(leading, begins, column), columns, threads)]
 
 
 def _ordered(block: Block, order: NDArray[Any]) -> Block:
     """Return the entries at positions, column by column on threads where they are many."""
     if order.dtype != np.int32:
         return block.take(order)
-    from sparrow.kernels.keys import take
+    from sparrow.kernels.keys import gather_values
 
     threads = settings.current().threads if block.count >= _MANY else 1
-    *coords, values = ordered_map(lambda column: take(column, order), (*block.coords, block.values), threads)
+    *coords, values = ordered_map(lambda column: gather_values(column, order), (*block.coords, block.values), threads)
     return Block(tuple(coords), values)
 
 
@@ -478,8 +478,8 @@ def reduce_runs(values: NDArray[Any], starts: NDArray[np.int64], duplicates: Dup
     return out
 
 
-def merge(old: Block, new: Block, shape: Sequence[int], duplicates: Duplicates) -> Block:
+def merge_blocks(old: Block, new: Block, shape: Sequence[int], duplicates: Duplicates) -> Block:
     """Return the union of two sorted unique blocks; ``old`` comes first where both have a cell."""
     coords = tuple(np.concatenate([a, b]) for a, b in zip(old.coords, new.coords, strict=True))
     both = Block(coords, np.concatenate([old.values, new.values]))
-    return canonical(both, shape, None, duplicates, keep_fill=True)
+    return canonicalize(both, shape, None, duplicates, keep_fill=True)

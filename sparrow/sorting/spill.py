@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import StorageError
-from sparrow.kernels.entries import Block
+from sparrow.kernels.coo import Block
 from sparrow.runtime import memory, settings
 from sparrow.sorting.tuning import tuning
 
-__all__ = ["Aside", "Segment", "Spool", "memory_budget"]
+__all__ = ["Segment", "SpillFile", "SpilledBlocks", "memory_budget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Segment:
     dtype: np.dtype[Any]
 
 
-class Spool:
+class SpillFile:
     """Arrays in an unnamed file of the temporary folder: it vanishes with the process, however that ends.
 
     Several threads may write to it and read from it.
@@ -102,10 +102,10 @@ class Spool:
             self._file = None
 
 
-class Aside:
+class SpilledBlocks:
     """Blocks of entries in a spool."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: SpillFile) -> None:
         self.spool = spool
         self.parts: list[tuple[Segment, ...]] = []
         self.low: list[int] = []
@@ -123,7 +123,7 @@ class Aside:
         """Return the number of entries of each block."""
         return [part[-1].count for part in self.parts]
 
-    def share(self, other: Aside, at: int) -> None:
+    def share(self, other: SpilledBlocks, at: int) -> None:
         """Take in a block that another one wrote."""
         self.parts.append(other.parts[at])
         self.low.append(other.low[at])
@@ -162,6 +162,6 @@ def memory_budget() -> int:
     limits = tuning()
     if limits.budget_bytes is not None:
         return limits.budget_bytes
-    least = max(memory.working() // 6, limits.min_budget_bytes)
+    least = max(memory.working_bytes() // 6, limits.min_budget_bytes)
     least = min(least, limits.max_floor_bytes, memory.limit() // 4)
     return memory.share(limits.memory_parts, least=least, beside=limits.unreserved_bytes)
