@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 import sparrow as sp
 from sparrow import errors, storage
@@ -73,7 +72,6 @@ def races(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
 def faults(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
     """Fill the disk at any step of a commit, of building an order, of compaction and of exports."""
     draw, wrong = random.Random(seed), []
-    patch = pytest.MonkeyPatch()
     source = test_leftovers.tensor()
     handle = storage.save(folder / "t", SCHEMA, [start(seed)], sizes=SIZES)
     version = handle.current.version
@@ -85,7 +83,7 @@ def faults(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(b"before")
             error = test_leftovers.interrupted(
-                patch, FullDisk(steps), lambda work=work, path=path: work(source, path)  # type: ignore[misc]
+                FullDisk(steps), lambda work=work, path=path: work(source, path)  # type: ignore[misc]
             )  # fmt: skip
             left = [each.name for each in path.parent.iterdir()]
             path.unlink()
@@ -95,7 +93,7 @@ def faults(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
         name = draw.choice(["edit", *test_leftovers.WRITES])
         before = read_all(handle.current)
         writes = {"edit": lambda one: one.commit(edit(seed + number)), **test_leftovers.WRITES}  # noqa: B023
-        error = test_leftovers.interrupted(patch, FullDisk(steps), lambda: writes[name](handle))  # noqa: B023
+        error = test_leftovers.interrupted(FullDisk(steps), lambda: writes[name](handle))  # noqa: B023
         handle = storage.open(folder / "t", sizes=SIZES)
         lost = handle.current.version == version and not test_storage_kill.same(read_all(handle.current), before)
         if lost or handle.verify() or not isinstance(error, errors.StorageError | None):

@@ -1,8 +1,8 @@
-"""Tensors on disk: sorted Parquet files under a Delta log.
+"""Stored tensors: sorted Parquet files under a Delta log.
 
-``save`` and ``open`` give a :class:`StoredHandle`; its snapshots are relations, its ``commit``
-applies edits. ``TensorWriter``, ``creating`` and ``create`` are the parts that an ingest puts
-together itself; a *bundle* is a folder of tensors that belong together.
+:func:`save` and :func:`open` return a :class:`StoredHandle`: its snapshots are relations, its commits apply edits.
+``stage_folder``, ``TensorWriter`` and ``create`` are the steps of :func:`save`, for readers of files. A *bundle* is a
+folder of tensors that belong together.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from sparrow.storage.bundle import bundle_info, check_member_names, is_bundle, i
 from sparrow.storage.creation import create, stage_folder
 from sparrow.storage.delta.external import delta_table
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
+from sparrow.storage.fs import http, objects  # noqa: F401 - register the schemes of URLs
 from sparrow.storage.fs.credentials import use_storage_options
-from sparrow.storage.fs.filesystem import Folder, Traffic, count_traffic
+from sparrow.storage.fs.protocols import Folder
+from sparrow.storage.fs.traffic import Traffic, count_traffic
 from sparrow.storage.handle import StoredHandle, iter_commits, open, reopen, save  # noqa: A004
 from sparrow.storage.parquet.layout import Profile, Sizes
 from sparrow.storage.parquet.writer import DataFile, TensorWriter

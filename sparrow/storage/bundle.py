@@ -1,4 +1,4 @@
-"""A bundle: a folder of tensors that belong together, listed in a ``bundle.json`` written last."""
+"""Bundles: folders of tensors that belong together, listed in a ``bundle.json`` that is written last."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["bundle_info", "check_member_names", "is_bundle", "is_tensor", "open_
 
 LISTING = "bundle.json"
 _FORMAT_VERSION = 1
-_SEAL = "seal"
+_CHECKSUM_KEY = "seal"
 _MEMBER = re.compile(r"[^\W_][^/\\\0%]*")
 
 
 def is_tensor(path: str | os.PathLike[str]) -> bool:
-    """Return whether a folder holds a Delta log, as every stored tensor does."""
+    """Return whether a folder contains a Delta log, as every stored tensor does."""
     get_filesystem(path).recover(os.fspath(path))
     return get_filesystem(path).is_folder(os.path.join(path, "_delta_log"))
 
@@ -38,32 +38,32 @@ def write_bundle(
     members: Mapping[str, Mapping[str, Any] | None],
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """List the tensors of a folder, which makes it a bundle.
+    """Write the listing of a folder of tensors, which makes it a bundle.
 
     Parameters
     ----------
     folder
-        Holds a tensor for each member, in a folder of that name.
+        Contains a tensor for each member, in a folder of that name.
     members
-        Names, and what to record of each (JSON values) or None.
+        JSON values to record for each member, or None.
     extra
-        What to record of the bundle, such as the options of an ingest.
+        JSON values to record for the bundle, such as the options of an ingest.
 
     Raises
     ------
     InvalidValueError
-        If a name is no name of a folder, or begins with ``_`` or ``.``.
+        If a name cannot be a folder name, or begins with ``_`` or ``.``.
     NotFoundError
-        If a member is not there.
+        If a member does not exist.
     ExistsError
         If the folder is a bundle already.
     UnsupportedError
-        If it is on an object store and was to take the place of a tensor.
+        If it is on an object store and would replace a tensor.
     """
     check_member_names(members)
     if get_filesystem(folder).is_replacement(os.fspath(folder)):
         raise UnsupportedError(
-            f"{os.fspath(folder)!r} is a tensor, and on an object store no bundle takes its place in one step: "
+            f"{os.fspath(folder)!r} is a tensor, and on an object store a bundle cannot replace it in one step: "
             "choose another name, or delete it first"
         )
     for name in members:
@@ -74,27 +74,27 @@ def write_bundle(
         "members": {name: dict(info or {}) for name, info in members.items()},
         "extra": dict(extra or {}),
     }
-    listing[_SEAL] = _seal(listing)
+    listing[_CHECKSUM_KEY] = _checksum(listing)
     text = json.dumps(listing, ensure_ascii=False, indent=1)
     if not get_filesystem(folder).put(os.path.join(folder, LISTING), text.encode()):
         raise ExistsError(f"{os.fspath(folder)!r} is a bundle already")
 
 
 def check_member_names(names: Iterable[str]) -> None:
-    """Raise ``InvalidValueError`` where one of these is no name of a folder, or begins with ``_`` or ``.``."""
+    """Raise ``InvalidValueError`` for names that cannot be folder names, or begin with ``_`` or ``.``."""
     for name in names:
         if not _MEMBER.fullmatch(name):
             raise InvalidValueError(
-                f"{name!r} cannot name a tensor of a bundle: begin with a letter or digit, no '/', '%'"
+                f"{name!r} cannot name a tensor of a bundle: begin with a letter or digit, without '/' or '%'"
             )
 
 
-def _seal(listing: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in listing.items() if key != _SEAL}
+def _checksum(listing: Mapping[str, Any]) -> str:
+    rest = {key: value for key, value in listing.items() if key != _CHECKSUM_KEY}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _listing(path: str | os.PathLike[str]) -> dict[str, Any]:
+def _read_listing(path: str | os.PathLike[str]) -> dict[str, Any]:
     get_filesystem(path).recover(os.fspath(path))
     try:
         listing = json.loads(get_filesystem(path).read(os.path.join(path, LISTING)))
@@ -104,13 +104,13 @@ def _listing(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} cannot be read: {error}") from None
     if not isinstance(listing, dict) or not isinstance(listing.get("members"), dict):
         raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} lists no members")
-    if _SEAL in listing and listing[_SEAL] != _seal(listing):
-        raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} is damaged: it is not as it was written")
+    if _CHECKSUM_KEY in listing and listing[_CHECKSUM_KEY] != _checksum(listing):
+        raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} is damaged: its checksum does not match")
     return listing
 
 
 def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the path of each member, in the order they were listed.
+    """Return the paths of the members, in the order of the listing.
 
     Parameters
     ----------
@@ -122,14 +122,14 @@ def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str]
     Raises
     ------
     UnsupportedError
-        If there are options and the path is no URL.
+        If there are options and the path is not a URL.
     NotFoundError
         If there is no bundle.
     CorruptionError
         If its listing cannot be read.
     """
     with use_storage_options(path, storage_options):
-        members = {name: os.path.join(path, name) for name in _listing(path)["members"]}
+        members = {name: os.path.join(path, name) for name in _read_listing(path)["members"]}
     for name, member in members.items():
         if not _MEMBER.fullmatch(name) or get_filesystem(member).is_link(member):
             raise CorruptionError(f"the bundle {os.fspath(path)!r} lists {name!r}, which leads out of its folder")
@@ -137,6 +137,6 @@ def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str]
 
 
 def bundle_info(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what was recorded: ``{"members": {name: {...}}, "extra": {...}}``. Raises as :func:`open_bundle`."""
-    listing = _listing(path)
+    """Return the recorded values: ``{"members": {name: {...}}, "extra": {...}}``; raises as :func:`open_bundle`."""
+    listing = _read_listing(path)
     return {"members": listing["members"], "extra": listing.get("extra", {})}

@@ -1,4 +1,4 @@
-"""Making new tensors appear whole: data files first, then version 0 of the log, then what makes the folder visible."""
+"""Creation of tensors: data files first, then version 0 of the log, then the folder becomes visible."""
 
 from __future__ import annotations
 
@@ -28,70 +28,70 @@ from sparrow.storage.delta.labels import write_labels
 from sparrow.storage.delta.log import Log, LostRace
 from sparrow.storage.delta.snapshot import Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
-from sparrow.storage.fs.filesystem import absolute_path, get_filesystem
+from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.local import DISK_FULL_ERRNOS, write_error
+from sparrow.storage.fs.paths import absolute_path
 from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.parquet.writer import DataFile, widen_coordinates
+from sparrow.storage.tuning import tuning
 
 __all__ = ["create", "stage_folder"]
-
-_ATTEMPTS = 200
 
 
 @contextlib.contextmanager
 def stage_folder(
     path: str | os.PathLike[str], overwrite: bool = False, storage_options: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
-    """Yield a folder to write in that becomes ``path``, at once, when the block ends well.
+    """Yield a folder to write in that appears as ``path``, in one step, when the block succeeds.
 
-    Whatever ends the block otherwise, Ctrl-C included, removes the folder; what a killed process left is removed when
-    the same destination is next created, and what it was about to replace is brought back.
+    Any error, including Ctrl-C, deletes the folder. What a killed process left is deleted when the same path is next
+    created, and what it was about to replace is restored.
 
     Parameters
     ----------
     path
         The destination.
     overwrite
-        Replace what is there, if it is a tensor or bundle of sparrow.
+        Replace an existing tensor or bundle of sparrow.
     storage_options
         Options of an object store.
 
     Raises
     ------
     ExistsError
-        If something is there and ``overwrite`` is not set, or it is not sparrow's.
+        If something exists and ``overwrite`` is False, or it is not sparrow's.
     StorageError
-        If the folder cannot be made, or the disk is full.
+        If the folder cannot be created, or the disk is full.
     """
     overwrite = check_flag("overwrite", overwrite)
     final = absolute_path(path)
     with use_storage_options(final, storage_options):
         files = get_filesystem(final)
         files.recover(final)
-        _refuse(final, overwrite)
+        _check_free(final, overwrite)
         staged = files.stage(final, overwrite)
         try:
             try:
-                yield files.folder(staged)
+                yield files.as_folder(staged)
             except OSError as error:
                 if error.errno in DISK_FULL_ERRNOS:
                     raise write_error(error, os.path.dirname(final)) from error
                 raise
             if staged != final:
-                _refuse(final, overwrite)
+                _check_free(final, overwrite)
             files.publish(staged, final, overwrite)
         finally:
             files.discard_staged(staged)
 
 
-def _refuse(final: str, overwrite: bool) -> None:
+def _check_free(final: str, overwrite: bool) -> None:
     if not get_filesystem(final).is_occupied(final):
         return
     if not overwrite:
         raise ExistsError(f"{final!r} exists: choose another name, or pass overwrite=True to replace it")
     if not _is_ours(final):
-        raise ExistsError(f"{final!r} is no tensor or bundle of sparrow, so it is not overwritten: remove it yourself")
+        raise ExistsError(f"{final!r} is not a tensor or bundle of sparrow and is not overwritten: remove it yourself")
 
 
 def _is_ours(path: str) -> bool:
@@ -120,31 +120,29 @@ def create(
     order: Sequence[int] = (),
     built_from: str | None = None,
 ) -> None:
-    """Commit version 0 of a tensor whose files are in the folder already; one of several processes can.
+    """Commit version 0 of a tensor whose files are in the folder already; one of several processes succeeds.
 
-    Data files that others left there are then deleted: none of them came to a commit. Those of a process that comes
-    too late are deleted too. Where a tensor stands that is to be replaced, on an object store, the commit is the next
-    one of its log, and what it had stays for those who read it.
+    Data files that others left uncommitted are deleted afterwards, and so are those of a process that comes too late. A
+    tensor to be replaced on an object store gets the new one as its next version, so that its readers go on.
 
     Parameters
     ----------
     path
         The folder.
     schema
-        Shape, names, dtype, fill.
+        Shape, dimension names, dtype and fill value.
     files
-        What :meth:`TensorWriter.finish` returned; of several writers, in any order.
+        Results of :meth:`TensorWriter.finish`; of several writers, in any order.
     labels
-        Labels by dimension number, as many as the dimension is long; dimensions that are given the
-        very same array share a file.
+        Labels by dimension number, one per coordinate; dimensions with the same array share a file.
     profile
-        The profile of later edits.
+        Profile of later edits.
     operation
-        What history shows.
+        Operation in the history.
     extra
-        JSON values to keep with the tensor.
+        JSON values kept with the tensor.
     order, built_from
-        Of a derived order: the order, and the digest of the base's files.
+        Of a derived order: the order, and the digest of the base files.
 
     Raises
     ------
@@ -164,20 +162,19 @@ def create(
         for dim, top in enumerate(file.high):
             if top >= schema.shape[dim]:
                 raise ShapeError(
-                    f"the coordinate {top} is out of range for dimension {schema.dims[dim]!r} "
-                    f"of size {schema.shape[dim]}"
+                    f"coordinate {top} is out of range for dimension {schema.dims[dim]!r} of size {schema.shape[dim]}"
                 )
     for left, right in itertools.pairwise(files):
         if [left.last[dim] for dim in base] >= [right.first[dim] for dim in base]:
             raise StorageError(
                 f"the files from {left.first} to {left.last} and from {right.first} to {right.last} overlap: "
-                "the parts that several writers take must be apart"
+                "several writers must write disjoint ranges"
             )
     names = write_labels(final, schema, labels or {})
     replaced = os.urandom(8).hex() if get_filesystem(final).is_replacement(final) else None
     metadata = Metadata(schema, check_profile(profile), tuple(order), names, built_from, extra or {}, replaced)
-    kinds = [files[0].coordinate_dtypes[dim] if files else schema.coordinate_dtype(dim).name for dim in range(ndim)]
-    columns = arrow_schema(schema.dims, schema.dtype, list(map(np.dtype, kinds)), {METADATA_KEY: metadata.to_json()})
+    dtypes = [files[0].coordinate_dtypes[dim] if files else schema.coordinate_dtype(dim).name for dim in range(ndim)]
+    columns = arrow_schema(schema.dims, schema.dtype, list(map(np.dtype, dtypes)), {METADATA_KEY: metadata.to_json()})
     notes = {
         "operation": operation,
         "nonce": os.urandom(8).hex(),
@@ -192,8 +189,8 @@ def create(
     try:
         Log.create(final, columns, files, notes)
     except ExistsError:
-        there = read_commit(final, 0)
-        _delete(final, own.difference(there.added if there else own))
+        winner = read_commit(final, 0)
+        _delete(final, own.difference(winner.added if winner else own))
         raise
     _delete(final, others)
 
@@ -201,20 +198,21 @@ def create(
 def _replace(
     path: str, columns: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any], labels: Mapping[int, str]
 ) -> None:
-    """Commit a tensor in the place of whatever the log of another says by then."""
-    for _ in range(_ATTEMPTS):
+    """Commit a tensor over whatever the log of another contains by then."""
+    attempts = tuning().commit_attempts
+    for _ in range(attempts):
         log = Log.open(path)
         if not log.has_bounds(len(notes["shape"])):
             raise UnsupportedError(
-                f"the log of {path!r}, by an older sparrow, holds no tensor of {len(notes['shape'])} dimensions: "
+                f"the log of {path!r}, by an older sparrow, cannot hold a tensor of {len(notes['shape'])} dimensions: "
                 "choose another name, or delete it first"
             )
         kept = {*Snapshot(log).label_files(strict=False), *labels.values()}
-        told = {**notes, "labels": sorted(kept)} if kept else notes
+        all_notes = {**notes, "labels": sorted(kept)} if kept else notes
         with contextlib.suppress(LostRace):
-            log.commit(files, (), told, notes["shape"], columns, labels)
+            log.commit(files, (), all_notes, notes["shape"], columns, labels)
             return
-    raise ConflictError(f"lost {_ATTEMPTS} races to replace {path!r}: try again when it is quieter")
+    raise ConflictError(f"lost {attempts} races to replace {path!r}: try again when it is quieter")
 
 
 def _delete(path: str, names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Opening stored tensors and committing edits to them."""
+"""Handle of a stored tensor: opening, refreshing and committing."""
 
 from __future__ import annotations
 
@@ -21,27 +21,33 @@ from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit, Growth, Relation
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.creation import create, stage_folder
-from sparrow.storage.delta.commits import Work, appended, compacted, edited, grown, restored
+from sparrow.storage.delta.commit_plan import (
+    CommitPlan,
+    plan_appends,
+    plan_compaction,
+    plan_edit,
+    plan_growth,
+    plan_restore,
+)
 from sparrow.storage.delta.history import Commit
-from sparrow.storage.delta.log import Log, LostRace, forked
-from sparrow.storage.delta.rewrite_plan import Claim, prepare
+from sparrow.storage.delta.log import Log, LostRace, is_forked
+from sparrow.storage.delta.rewrite_plan import WriteSet, prepare
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
-from sparrow.storage.fs.filesystem import absolute_path, get_filesystem
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.paths import absolute_path
 from sparrow.storage.parquet.layout import Sizes, check_profile
 from sparrow.storage.parquet.sort_orders import build_order
 from sparrow.storage.parquet.writer import TensorWriter
+from sparrow.storage.tuning import tuning
 from sparrow.storage.vacuum import vacuum
 from sparrow.storage.verify import Finding, verify
 
 __all__ = ["StoredHandle", "open", "save"]
 
-_ATTEMPTS = 200
-_LONGEST_WAIT = 0.05
-
 
 class _PathLock:
-    """A lock that can be referred to weakly."""
+    """Lock that can be referenced weakly."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -50,10 +56,10 @@ class _PathLock:
 _locks: WeakValueDictionary[str, _PathLock] = WeakValueDictionary()
 _locks_guard = threading.Lock()
 _handles: WeakSet[StoredHandle] = WeakSet()
-"""All that there are, for processes that inherit them by a fork."""
+"""All handles, for processes that inherit them by a fork."""
 
 
-def _path_lock(path: str) -> _PathLock:
+def _lock_for(path: str) -> _PathLock:
     with _locks_guard:
         found = _locks.get(path)
         if found is None:
@@ -62,27 +68,30 @@ def _path_lock(path: str) -> _PathLock:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """A commit to be made, on whichever version it turns out to go on top of."""
+class CommitTask:
+    """A commit to be made, on top of whichever version is the latest then."""
 
     operation: str
-    claim: Claim
-    work: Callable[[Snapshot], Work]
-    """Write the files."""
+    write_set: WriteSet
+    plan: Callable[[Snapshot], CommitPlan]
+    """Writes the files of the commit."""
     check: Callable[[Schema], object]
-    """Raise ``ShapeError`` where another shape than that of the current version does not suit."""
+    """Raises ``ShapeError`` if the task does not suit a schema of another shape."""
 
-    def intersects(self, notes: Mapping[str, Any]) -> bool:
-        """Return whether it may write cells that a commit changed; appends say themselves what two of them make."""
-        both = self.operation == notes.get("operation") == "append"
-        return not both and "claim" in notes and self.claim.intersects(Claim.from_json(notes["claim"]))
+    def conflicts_with(self, notes: Mapping[str, Any]) -> bool:
+        """Return whether a commit with these notes may have written the same elements.
+
+        Two appends do not conflict: their rule for duplicates combines them.
+        """
+        both_append = self.operation == notes.get("operation") == "append"
+        return not both_append and "claim" in notes and self.write_set.overlaps(WriteSet.from_json(notes["claim"]))
 
 
 class StoredHandle:
-    """What the live tensors of one stored tensor share: the snapshot they see, and commits.
+    """Shared state of the live tensors of one stored tensor: the snapshot they see, and commits.
 
-    Implements :class:`sparrow.relations.base.Handle`. Reads are safe from several threads; commits of one
-    process to one path take turns, those of several processes race by compare-and-swap.
+    Implements :class:`sparrow.relations.base.Handle`. Reads are thread-safe. Commits of one process to one path take
+    turns; those of several processes race by compare-and-swap.
     """
 
     def __init__(self, log: Log, read_only: bool = False, sizes: Sizes | None = None) -> None:
@@ -90,7 +99,7 @@ class StoredHandle:
         self._snapshot = Snapshot(log)
         self._read_only = read_only
         self._sizes = sizes or Sizes()
-        self._turn = _path_lock(get_filesystem(log.path).identity(log.path))
+        self._path_lock = _lock_for(get_filesystem(log.path).canonical_path(log.path))
         _handles.add(self)
 
     def __repr__(self) -> str:
@@ -111,22 +120,22 @@ class StoredHandle:
 
     @property
     def read_only(self) -> bool:
-        """Whether a version was named when opening."""
+        """Whether it was opened at a version."""
         return self._read_only
 
-    def _check_there(self) -> None:
-        """Check that the folder still holds the table that was opened: one saved over it has versions of its own."""
+    def _check_not_replaced(self) -> None:
+        """Check that the folder still contains the table that was opened, whose versions ours are."""
         if self._log.is_replaced():
-            raise self._gone()
+            raise self._replaced_error()
 
-    def _gone(self) -> ConflictError:
+    def _replaced_error(self) -> ConflictError:
         return ConflictError(
             f"the tensor at {self.path!r} was removed, or another one was saved over it, since it was opened: "
             "open it again with sp.open()"
         )
 
     def refresh(self) -> Snapshot:
-        """Take in commits of other processes.
+        """Load commits of other processes.
 
         Raises
         ------
@@ -134,14 +143,14 @@ class StoredHandle:
             If another tensor was saved over this one.
         """
         if not self._read_only:
-            with self._turn.lock:
-                self._check_there()
+            with self._path_lock.lock:
+                self._check_not_replaced()
                 self._log.reload()
                 if self._log.version != self._snapshot.version:
                     latest = Snapshot(self._log, self._snapshot)
                     if latest.identity != self._snapshot.identity:
                         self._log = Log.open(self.path, self._snapshot.version)
-                        raise self._gone()
+                        raise self._replaced_error()
                     self._snapshot = latest
                 else:
                     self._snapshot.invalidate_orders()
@@ -150,26 +159,25 @@ class StoredHandle:
     def commit(self, edit: Edit) -> Snapshot:
         """Apply an edit to the current version, atomically, and return the new one.
 
-        Only files whose keys the edit meets are read and rewritten. Where other processes committed
-        meanwhile to cells apart from the edit's, it goes on top of theirs. An edit that changes
-        nothing makes no version.
+        Only files whose keys the edit meets are read and rewritten. If other processes committed meanwhile to other
+        elements, the edit goes on top. An edit that changes nothing makes no version.
 
         Raises
         ------
         ConflictError
-            If another process changed some of the same cells since the current version, or saved another tensor
-            over this one.
+            If another process changed some of the same elements since the current version, or saved another tensor over
+            this one.
         DuplicateError
-            If ``edit.existing`` is ``"error"`` and a cell has an entry.
+            If ``edit.existing`` is ``"error"`` and an element exists.
         ShapeError
-            If a coordinate lies outside the shape.
+            If a coordinate is out of range.
         ReadOnlyError
-            If a version was named when opening.
+            If the handle was opened at a version.
         StorageError
             If files or log cannot be written. Whatever is raised, nothing was changed.
         """
         self._check_writable("write")
-        with self._turn.lock:
+        with self._path_lock.lock:
             edit = prepare(edit, self._snapshot.schema)
             if not edit.clear and edit.upsert is None and edit.shape is None:
                 return self._snapshot
@@ -179,18 +187,20 @@ class StoredHandle:
                     raise ShapeError("two changes of the shape")
                 prepare(edit, schema)
 
-            job = _Job(edit.operation, Claim.of(edit), lambda found: edited(found, edit, self._sizes), check)
-            return self._commit(job)
+            task = CommitTask(
+                edit.operation, WriteSet.from_edit(edit), lambda found: plan_edit(found, edit, self._sizes), check
+            )
+            return self._commit(task)
 
     def append(self, edits: Callable[[], Iterable[Edit]], box: Box) -> Snapshot:
-        """Apply edits one after the other and commit all of them at once; only one is held in memory.
+        """Apply edits one after the other in one commit; only one is in memory at a time.
 
         Parameters
         ----------
         edits
-            Begins the edits, again where the commit has to be repeated; none clears or changes the shape.
+            Begins the edits; called again if the commit is repeated. None of them clears or changes the shape.
         box
-            The cells that they may write.
+            Elements that they may write.
 
         Raises
         ------
@@ -198,28 +208,28 @@ class StoredHandle:
             As :meth:`commit`; nothing was changed.
         """
         self._check_writable("write")
-        with self._turn.lock:
+        with self._path_lock.lock:
 
-            def work(snapshot: Snapshot) -> Work:
+            def plan(snapshot: Snapshot) -> CommitPlan:
                 wanted = (prepare(edit, snapshot.schema) for edit in edits())
-                return appended(snapshot, (edit for edit in wanted if edit.upsert is not None), self._sizes)
+                return plan_appends(snapshot, (edit for edit in wanted if edit.upsert is not None), self._sizes)
 
             def check(schema: Schema) -> None:
                 if any(len(r) and r[-1] >= n for r, n in zip(box.ranges, schema.shape, strict=True)):
                     raise ShapeError("cells outside the shape")
 
-            return self._commit(_Job("append", Claim((), (box,)), work, check))
+            return self._commit(CommitTask("append", WriteSet((), (box,)), plan, check))
 
     def grow(self, growth: Callable[[Relation], Growth], operation: str = "append") -> Snapshot:
-        """Append entries with labels that dimensions have not had so far, all in one commit.
+        """Append elements with labels that are new to their dimensions, in one commit.
 
         Parameters
         ----------
         growth
-            What is appended on top of a version. It is asked again where another writer was first, so that a label
-            gets one coordinate, whoever brings it.
+            Returns what is appended on top of a version. Called again if another writer was first, so that a label gets
+            one coordinate whoever adds it.
         operation
-            What history shows.
+            Operation in the history.
 
         Raises
         ------
@@ -227,28 +237,33 @@ class StoredHandle:
             As :meth:`commit`; nothing was changed.
         """
         self._check_writable("write")
-        with self._turn.lock:
+        with self._path_lock.lock:
             return self._commit(
-                _Job(operation, Claim(), lambda found: grown(found, growth(found), self._sizes), lambda schema: None)
+                CommitTask(
+                    operation,
+                    WriteSet(),
+                    lambda found: plan_growth(found, growth(found), self._sizes),
+                    lambda schema: None,
+                )
             )
 
     def restore(self, version: int) -> Snapshot:
-        """Commit a version whose entries and shape are those of an old one; writes no data.
+        """Commit a version with the elements and shape of an old one; no data is written.
 
         Raises
         ------
         NotFoundError
             If there is no such version, or its files were vacuumed away.
         UnsupportedError
-            If that was another tensor, which this one was saved over.
+            If that was another tensor, over which this one was saved.
         ConflictError
             If another process wrote since the current version.
         ReadOnlyError
-            If a version was named when opening.
+            If the handle was opened at a version.
         """
         self._check_writable("restore")
-        with self._turn.lock:
-            self._check_there()
+        with self._path_lock.lock:
+            self._check_not_replaced()
             old = Snapshot(Log.open(self.path, as_integer(version, "version")))
             if old.identity != self._snapshot.identity:
                 raise UnsupportedError(
@@ -258,41 +273,41 @@ class StoredHandle:
             shape = tuple(map(max, old.schema.shape, self._snapshot.schema.shape))
 
             def check(schema: Schema) -> None:
-                raise ShapeError("the version to restore has a shape of its own")
+                raise ShapeError("a restore sets the shape")
 
-            claim = Claim((), (Box.everything(shape),))
-            return self._commit(_Job("restore", claim, lambda found: restored(found, old), check))
+            write_set = WriteSet((), (Box.everything(shape),))
+            return self._commit(CommitTask("restore", write_set, lambda found: plan_restore(found, old), check))
 
     def compact(self, profile: str | None = None) -> Snapshot:
-        """Write small neighbouring files as full ones in one commit; derived orders are rebuilt.
+        """Merge small adjacent files in one commit, and rebuild derived orders.
 
-        Entries stay as they are, so commits of others never conflict with it.
+        Elements do not change, so commits of others never conflict with it.
 
         Parameters
         ----------
         profile
-            ``"fast"`` or ``"small"``, for all files and later ones; the default keeps what there is.
+            ``"fast"`` or ``"small"``, for all files and later ones; unchanged by default.
 
         Raises
         ------
         InvalidValueError
             If there is no such profile.
         ReadOnlyError
-            If a version was named when opening.
+            If the handle was opened at a version.
         """
         self._check_writable("compact")
         wanted = None if profile is None else check_profile(profile)
-        with self._turn.lock:
-            self._check_there()
+        with self._path_lock.lock:
+            self._check_not_replaced()
             self._snapshot.invalidate_orders()
             orders = self._snapshot.orders[1:]
-            job = _Job(
+            task = CommitTask(
                 "compact",
-                Claim(),
-                lambda found: compacted(found, wanted or found.metadata.profile, self._sizes),
+                WriteSet(),
+                lambda found: plan_compaction(found, wanted or found.metadata.profile, self._sizes),
                 lambda schema: None,
             )
-            snapshot = self._commit(job)
+            snapshot = self._commit(task)
             for order in orders:
                 build_order(snapshot, order, self._sizes)
             snapshot.invalidate_orders()
@@ -305,75 +320,78 @@ class StoredHandle:
                 f"open it without version= to {what}"
             )
 
-    def _commit(self, job: _Job) -> Snapshot:
-        """Try until the job is done, or cannot be."""
+    def _commit(self, task: CommitTask) -> Snapshot:
+        """Plan and commit a task; retry until it succeeds or conflicts."""
         log, snapshot, nonce = self._log, self._snapshot, os.urandom(8).hex()
-        work: Work | None = None
+        limits = tuning()
+        plan: CommitPlan | None = None
         try:
-            for attempt in range(_ATTEMPTS):
-                self._check_there()
+            for attempt in range(limits.commit_attempts):
+                self._check_not_replaced()
                 if attempt or get_filesystem(self.path).exists(log.next_commit):
                     log = Log.open(self.path)
                     latest = Snapshot(log, snapshot)
                     if latest.identity != snapshot.identity:
-                        raise self._gone()
-                    self._check_apart(latest, job)
-                    if work is not None and not work.fits(snapshot, latest):
-                        work.undo(self.path)
-                        work = None
+                        raise self._replaced_error()
+                    self._check_conflicts(latest, task)
+                    if plan is not None and not plan.fits(snapshot, latest):
+                        plan.undo(self.path)
+                        plan = None
                     snapshot = latest
-                if work is None:
-                    work = job.work(snapshot)
-                if work.empty:
+                if plan is None:
+                    plan = task.plan(snapshot)
+                if plan.is_empty:
                     break
-                gone = {name for name, _ in work.removed}
-                rows = snapshot.nnz + sum(file.rows for file in work.added)
+                removed = {name for name, _ in plan.removed}
+                rows = snapshot.nnz + sum(file.rows for file in plan.added)
                 active = snapshot.active
-                rows -= sum(n for name, n in zip(active.paths, active.rows.tolist(), strict=True) if name in gone)
+                rows -= sum(n for name, n in zip(active.paths, active.rows.tolist(), strict=True) if name in removed)
                 notes = {
-                    "operation": job.operation,
+                    "operation": task.operation,
                     "nonce": nonce,
                     "nnz": rows,
-                    "shape": list(work.shape or snapshot.schema.shape),
-                    "claim": (work.claim or job.claim).to_json(),
+                    "shape": list(plan.shape or snapshot.schema.shape),
+                    "claim": (plan.write_set or task.write_set).to_json(),
                 }
-                if work.labels is not None:
+                if plan.labels is not None:
                     notes["labels"] = sorted(
-                        {*snapshot.label_files(strict=False), *work.labels.values(), *work.label_parts}
+                        {*snapshot.label_files(strict=False), *plan.labels.values(), *plan.label_parts}
                     )
-                self._check_there()  # writing the files may have taken a while
+                self._check_not_replaced()  # again: writing the files may have taken long
                 try:
-                    log.commit(work.added, work.removed, notes, work.shape, work.schema, work.labels)
+                    log.commit(plan.added, plan.removed, notes, plan.shape, plan.schema, plan.labels)
                 except LostRace:
-                    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.002 * 2**attempt)))
+                    time.sleep(random.uniform(0, _backoff_seconds(attempt)))
                     continue
-                work = None
+                plan = None
                 snapshot = Snapshot(log, snapshot)
                 break
             else:
-                raise ConflictError(f"lost {_ATTEMPTS} races to commit to {self.path!r}: try again when it is quieter")
+                raise ConflictError(
+                    f"lost {limits.commit_attempts} races to commit to {self.path!r}: try again when it is quieter"
+                )
         except BaseException:
-            if work is not None and not log.has_landed(snapshot.version, nonce):
-                work.undo(self.path)
+            if plan is not None and not log.has_landed(snapshot.version, nonce):
+                plan.undo(self.path)
             raise
         self._log, self._snapshot = log, snapshot
         return snapshot
 
-    def _check_apart(self, latest: Snapshot, job: _Job) -> None:
-        """Check that what others committed since the current version is apart from a job."""
+    def _check_conflicts(self, latest: Snapshot, task: CommitTask) -> None:
+        """Raise ``ConflictError`` if a commit since the current version conflicts with a task."""
         base = self._snapshot
         way_out = "call refresh(), read again and repeat the write"
         for commit in self._log.commits(base.version + 1):
             if commit.notes is None:
                 raise ConflictError(f"another tool committed version {commit.version} of {self.path!r}: {way_out}")
-            if job.intersects(commit.notes):
+            if task.conflicts_with(commit.notes):
                 raise ConflictError(
                     f"version {commit.version} of {self.path!r} ({commit.notes['operation']}), by another writer, "
                     f"changed cells of this write: {way_out}"
                 )
         if latest.schema.shape != base.schema.shape:
             try:
-                job.check(latest.schema)
+                task.check(latest.schema)
             except ShapeError:
                 raise ConflictError(
                     f"another writer changed the shape of {self.path!r} from {base.schema.shape} "
@@ -381,10 +399,13 @@ class StoredHandle:
                 ) from None
 
     def history(self) -> list[dict[str, Any]]:
-        """Return what was committed, newest first.
+        """Return the commits, newest first.
 
-        Each record has ``version``, ``timestamp`` (UTC), ``operation``, ``nonce``, ``nnz`` and
-        ``shape`` after it, ``files_added`` and ``files_removed``.
+        Returns
+        -------
+        list of dict
+            With ``version``, ``timestamp`` (UTC), ``operation``, ``nonce``, ``nnz`` and ``shape`` after the commit,
+            ``files_added`` and ``files_removed``.
         """
         out: list[dict[str, Any]] = []
         for commit in self._log.commits():
@@ -406,17 +427,17 @@ class StoredHandle:
         return out[::-1]
 
     def add_order(self, order: Sequence[int]) -> None:
-        """Build a sort order from the current version, or rebuild a stale one. Sorts under the memory limit.
+        """Build a derived sort order of the current version, or rebuild a stale one, within the memory limit.
 
         Raises
         ------
         ShapeError
-            If ``order`` does not name each dimension once.
+            If ``order`` is not a permutation of the dimensions.
         """
         if self._read_only:
             raise ReadOnlyError(f"{self.path!r} was opened at a version: open it without version= to add an order")
-        with self._turn.lock:
-            self._check_there()
+        with self._path_lock.lock:
+            self._check_not_replaced()
             self._snapshot.invalidate_orders()
             build_order(self._snapshot, order, self._sizes)
             self._snapshot.invalidate_orders()
@@ -425,16 +446,22 @@ class StoredHandle:
         """Delete files that no version newer than the horizon uses; see :func:`sparrow.storage.vacuum.vacuum`."""
         if self._read_only:
             raise ReadOnlyError(f"{self.path!r} was opened at a version: open it without version= to vacuum")
-        with self._turn.lock:
+        with self._path_lock.lock:
             return vacuum(self.path, older_than, dry_run)
 
     def verify(self) -> list[Finding]:
-        """Check every file that the current version references; see :func:`sparrow.storage.verify.verify`."""
+        """Verify every file of the current version; see :func:`sparrow.storage.verify.verify`."""
         return verify(self._snapshot)
 
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
-        """Return the data files of an order."""
+        """Return the data files of a sort order."""
         return self._snapshot.files(order)
+
+
+def _backoff_seconds(attempt: int) -> float:
+    """Return the longest wait after a lost race."""
+    limits = tuning()
+    return min(limits.backoff_max_seconds, limits.backoff_initial_seconds * 2.0**attempt)
 
 
 def open(  # noqa: A001
@@ -444,7 +471,7 @@ def open(  # noqa: A001
     *,
     sizes: Sizes | None = None,
 ) -> StoredHandle:
-    """Open a stored tensor: its latest version for reading and writing, or an older one for reading.
+    """Open a stored tensor: the latest version for reading and writing, or an older one for reading.
 
     Parameters
     ----------
@@ -453,16 +480,16 @@ def open(  # noqa: A001
     version
         A version; the handle is then read-only.
     storage_options
-        Options of an object store; they hold for the tensor in this process, and are kept nowhere else.
+        Options of an object store; they hold for the tensor in this process and are stored nowhere.
     sizes
-        How large the files of later commits become.
+        Target sizes of the files of later commits.
 
     Raises
     ------
     NotFoundError
-        If there is no tensor, or not that version.
+        If there is no tensor, or no such version.
     UnsupportedError
-        If there are options and the path is no URL, or it is a URL that holds no tensors.
+        If there are options and the path is not a URL, or it is a URL that cannot hold tensors.
     """
     final = absolute_path(path)
     with use_storage_options(final, storage_options):
@@ -478,23 +505,23 @@ def open(  # noqa: A001
 
 
 def reopen(path: str, version: int) -> StoredHandle:
-    """Open what a pickled tensor stands for, read-only; where a fork forbids that it is what was inherited.
+    """Open a pickled handle read-only; in a forked process, where logs cannot be opened, return the inherited one.
 
     Raises
     ------
     StorageError
         If it cannot be opened.
     """
-    for handle in list(_handles) if forked() else ():
+    for handle in list(_handles) if is_forked() else ():
         if (handle.path, handle.current.version) == (path, version):
-            inherited = object.__new__(StoredHandle)  # a copy would open it
+            inherited = object.__new__(StoredHandle)  # copy.copy() would open it
             vars(inherited).update(vars(handle), _read_only=True)
             return inherited
     return open(path, version)
 
 
 def iter_commits(path: str | os.PathLike[str]) -> Iterator[Commit]:
-    """Return the commits of a tensor, newest first, each read when it is asked for.
+    """Yield the commits of a tensor, newest first, each read on demand.
 
     Raises
     ------
@@ -519,42 +546,42 @@ def save(
     sizes: Sizes | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> StoredHandle:
-    """Store a tensor: it appears whole, or not at all.
+    """Store a tensor; it becomes visible in one step, or not at all.
 
     Parameters
     ----------
     path
-        The folder that is made.
+        The folder to create.
     schema
-        Shape, names, dtype, fill.
+        Shape, dimension names, dtype and fill value.
     blocks
-        Entries, canonical over all blocks together.
+        Stored elements, canonical over all blocks together.
     profile
         ``"fast"`` or ``"small"``.
     overwrite
-        Replace a tensor or bundle that is there.
+        Replace an existing tensor or bundle.
     labels
         Labels by dimension number.
     orders
-        Further sort orders to build.
+        Derived sort orders to build.
     operation, extra
-        What history shows, and JSON values to keep with the tensor.
+        Operation in the history, and JSON values kept with the tensor.
     sizes
-        Where files and row groups end.
+        Target sizes of files and row groups.
     storage_options
         Options of an object store.
 
     Raises
     ------
     ExistsError
-        If something is there.
+        If something exists at ``path``.
     StorageError
         If the disk is full.
     """
     with stage_folder(path, overwrite, storage_options) as folder:
-        kinds = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
+        dtypes = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
         with TensorWriter(
-            folder, schema.dims, schema.dtype, profile=profile, coordinate_dtypes=kinds, sizes=sizes
+            folder, schema.dims, schema.dtype, profile=profile, coordinate_dtypes=dtypes, sizes=sizes
         ) as writer:
             for block in blocks:
                 writer.write(block)

@@ -1,4 +1,4 @@
-"""Checking that the files of a tensor are what its log says."""
+"""Verification of stored tensors: files against the log and their checksums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.file_table import FileTable
 from sparrow.storage.delta.history import log_entry, read_commit
-from sparrow.storage.delta.labels import label_hash, read_part
+from sparrow.storage.delta.labels import label_hash, read_label_file
 from sparrow.storage.delta.snapshot import Snapshot, order_folder
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.reader import DATA_FILE, Footer, evict_footer, hash_file, read_footer, to_block
@@ -31,7 +31,7 @@ __all__ = ["Finding", "verify"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong with a stored tensor.
+    """A problem of a stored tensor.
 
     Examples
     --------
@@ -49,28 +49,28 @@ class Finding:
 
 @dataclass(slots=True)
 class _Report:
-    """What checking one file gave."""
+    """Result of checking one file."""
 
     findings: list[Finding]
     first: tuple[int, ...] | None = None
-    """Key of the first entry read, in the order."""
+    """Key of the first element, in the order."""
     last: tuple[int, ...] | None = None
     content: int = 0
-    """A sum over the entries that does not depend on their order."""
-    sound: bool = True
+    """Sum of hashes of the elements, independent of their order."""
+    is_complete: bool = True
 
 
 def verify(snapshot: Snapshot) -> list[Finding]:
-    """Check every file that a version references: data files, those of fresh orders, labels, and the log up to it.
+    """Check every file that a version references: data files, fresh derived orders, labels, and the log.
 
-    Each file is read whole. Checked are its hash (in its name), page checksums, the number of rows,
-    the ranges in log and footer, sort order within and between files, uniqueness, coordinates
-    against the shape, and values against fill; of an order also that it holds the same entries.
+    Every file is read completely. Checked are its hash (in the name), page checksums, number of rows, bounds in log and
+    footer, sort order within and between files, uniqueness, coordinates against the shape, values against the
+    fill value, and whether derived orders hold the same elements.
 
     Returns
     -------
     list of Finding
-        Empty when everything is sound.
+        Empty if nothing is wrong.
     """
     findings = _verify_log(snapshot, snapshot.path)
     found, content = _verify_table(snapshot, snapshot.base)
@@ -80,7 +80,7 @@ def verify(snapshot: Snapshot) -> list[Finding]:
         findings += found
         content = None if content is None or more is None else (content + more) % 2**64
     if snapshot.runs and content is not None:
-        findings += _verify_apart(snapshot)
+        findings += _verify_disjoint(snapshot)
     snapshot.invalidate_orders()
     tables = {order: snapshot.table(order) for order in snapshot.orders[1:]}
     for order, damaged in snapshot.damaged.items():
@@ -93,14 +93,14 @@ def verify(snapshot: Snapshot) -> list[Finding]:
         findings += _verify_log(snapshot, table.folder) + found
         if content is not None and other is not None and content != other:
             where = table.folder[len(snapshot.path) + 1 :]
-            findings.append(Finding(where, f"the order {order} does not hold the entries of the base order"))
+            findings.append(Finding(where, f"the order {order} does not hold the elements of the base order"))
     for dim, name in sorted(snapshot.metadata.labels.items()):
         findings += [finding for finding in _verify_labels(snapshot, dim, name) if finding not in findings]
     return findings
 
 
 def _verify_log(snapshot: Snapshot, folder: str) -> list[Finding]:
-    """Check the entries of a log; what they come to was checked when it was opened."""
+    """Check the entries of a log; the state they add up to was checked when it was opened."""
     out: list[Finding] = []
     for version in itertools.count() if folder != snapshot.path else range(snapshot.version + 1):
         try:
@@ -112,23 +112,23 @@ def _verify_log(snapshot: Snapshot, folder: str) -> list[Finding]:
 
 
 def _verify_table(snapshot: Snapshot, table: FileTable) -> tuple[list[Finding], int | None]:
-    """Check the files of one order; also return the sum over its entries, or None where some are unreadable."""
+    """Check the files of one order; also return the sum over its elements, None if some are unreadable."""
     findings: list[Finding] = []
     content, complete = 0, True
     previous: tuple[tuple[int, ...], str] | None = None
 
-    def work(at: int) -> _Report:
+    def check(at: int) -> _Report:
         return _verify_file(snapshot, table, at)
 
-    for at, report in enumerate(ordered_map(work, range(len(table)), settings.current().threads)):
-        name = _name(snapshot, table, at)
+    for at, report in enumerate(ordered_map(check, range(len(table)), settings.current().threads)):
+        name = _relative_name(snapshot, table, at)
         findings += report.findings
         content = (content + report.content) % 2**64
-        complete &= report.sound
+        complete &= report.is_complete
         if report.first is None or report.last is None:
             continue
         if previous is not None and report.first <= previous[0]:
-            cell = _by_dimension(report.first, table.order)
+            cell = _to_dimension_order(report.first, table.order)
             findings.append(
                 Finding(name, f"the cell {cell} is stored twice: it is also the last of {previous[1]}")
                 if report.first == previous[0]
@@ -138,8 +138,8 @@ def _verify_table(snapshot: Snapshot, table: FileTable) -> tuple[list[Finding], 
     return findings, content if complete else None
 
 
-def _verify_apart(snapshot: Snapshot) -> list[Finding]:
-    """Check that no cell is both in a run and elsewhere."""
+def _verify_disjoint(snapshot: Snapshot) -> list[Finding]:
+    """Check that no element is in two append runs, or in a run and a base file."""
     for block in scan(snapshot, Box.everything(snapshot.schema.shape)):
         same = np.ones(max(block.count - 1, 0), dtype=bool)
         for column in block.coords:
@@ -152,7 +152,7 @@ def _verify_apart(snapshot: Snapshot) -> list[Finding]:
 
 
 def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
-    path, name = table.path(at), _name(snapshot, table, at)
+    path, name = table.path(at), _relative_name(snapshot, table, at)
     report = _Report([])
 
     def problem(text: str) -> None:
@@ -162,21 +162,21 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
         nbytes = get_filesystem(path).size(path)
     except NotFoundError:
         problem("the file is missing")
-        report.sound = False
+        report.is_complete = False
         return report
     if nbytes != table.nbytes[at]:
         problem(f"it has {nbytes} bytes, the log says {int(table.nbytes[at])}")
     named = DATA_FILE.fullmatch(table.names[at])
     if named is None:
-        problem("the name is not one that sparrow gives: another tool added the file")
-    elif (changed := _changed(path, named["sha"])) is not None:
+        problem("the name does not follow the pattern of sparrow: another tool added the file")
+    elif (changed := _hash_mismatch(path, named["sha"])) is not None:
         problem(changed)
     evict_footer(path)
     try:
         found = read_footer(path, len(table.order))
     except (StorageError, pa.ArrowException) as error:
         problem(f"the footer cannot be read: {error}")
-        report.sound = False
+        report.is_complete = False
         return report
     rows = 0
     low: list[int] = []
@@ -187,10 +187,10 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
             block = _read_checked(path, group, found, schema)
         except CorruptionError as error:
             problem(str(error))
-            report.sound = False
+            report.is_complete = False
             continue
         rows += block.count
-        for text in _entry_problems(block, schema, table.order, report.last, found, group):
+        for text in _find_problems(block, schema, table.order, report.last, found, group):
             problem(text)
         keys = [block.coords[dim] for dim in table.order]
         if block.count:
@@ -200,8 +200,8 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
             bottom, top = [int(c.min()) for c in block.coords], [int(c.max()) for c in block.coords]
             low = list(map(min, low, bottom)) if low else bottom
             high = list(map(max, high, top)) if high else top
-        report.content = (report.content + _content(block)) % 2**64
-    if not report.sound:
+        report.content = (report.content + _content_sum(block)) % 2**64
+    if not report.is_complete:
         return report
     if rows != table.rows[at]:
         problem(f"it has {rows} rows, the log says {int(table.rows[at])}")
@@ -211,13 +211,13 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
             f"{tuple(table.low[at].tolist())} to {tuple(table.high[at].tolist())}"
         )
     if report.first is not None and report.last is not None:
-        ends = _by_dimension(report.first, table.order), _by_dimension(report.last, table.order)
+        ends = _to_dimension_order(report.first, table.order), _to_dimension_order(report.last, table.order)
         if ends != (found.first, found.last):
-            problem(f"entries go from {ends[0]} to {ends[1]}, the footer says from {found.first} to {found.last}")
+            problem(f"elements go from {ends[0]} to {ends[1]}, the footer says from {found.first} to {found.last}")
     return report
 
 
-def _entry_problems(
+def _find_problems(
     block: Block,
     schema: Schema,
     order: Sequence[int],
@@ -225,7 +225,7 @@ def _entry_problems(
     found: Footer,
     group: int,
 ) -> Iterator[str]:
-    """Yield what is wrong with the entries of a row group, each kind once with its first place."""
+    """Yield what is wrong with the elements of a row group, each kind once with its first position."""
     start = int(found.rows[:group].sum())
     if not block.count:
         return
@@ -238,7 +238,7 @@ def _entry_problems(
     for k, column in enumerate(keys):
         earlier = np.empty_like(column)
         earlier[1:] = column[:-1]
-        # the first entry is compared with the last of the row group before
+        # the first element follows the last one of the row group before
         earlier[0] = -1 if before is None else before[k]
         less |= equal & (column < earlier)
         equal &= column == earlier
@@ -258,9 +258,9 @@ def _entry_problems(
                 f"row {start + row} (row group {group}): the coordinate {int(column[row])} is out of range for "
                 f"dimension {schema.dims[dim]!r} of size {schema.shape[dim]}"
             )
-    absent = is_fill(block.values, schema.fill_value)
-    if absent.any():
-        row = int(np.flatnonzero(absent)[0])
+    is_filled = is_fill(block.values, schema.fill_value)
+    if is_filled.any():
+        row = int(np.flatnonzero(is_filled)[0])
         yield f"row {start + row} (row group {group}): the cell {cell(row)} stores the fill value {schema.fill_value}"
     if keys:
         low, high = [int(c.min()) for c in block.coords], [int(c.max()) for c in block.coords]
@@ -269,7 +269,7 @@ def _entry_problems(
 
 
 def _read_checked(path: str, group: int, found: Footer, schema: Schema) -> Block:
-    """Read a row group with the checksums of its pages."""
+    """Read a row group and verify the checksums of its pages."""
     import pyarrow.parquet as pq
 
     try:
@@ -282,8 +282,8 @@ def _read_checked(path: str, group: int, found: Footer, schema: Schema) -> Block
         raise CorruptionError(f"row group {group} cannot be read: {' '.join(str(error).split())}") from None
 
 
-def _content(block: Block) -> int:
-    """Return a sum over hashes of the entries, which does not depend on their order."""
+def _content_sum(block: Block) -> int:
+    """Return the sum of hashes of the elements, independent of their order."""
     mixed: NDArray[np.uint64] = np.full(block.count, 0x9E3779B97F4A7C15, dtype=np.uint64)
     columns: list[NDArray[Any]] = [column.astype(np.int64) for column in block.coords]
     values = np.ascontiguousarray(block.values)
@@ -301,27 +301,27 @@ def _content(block: Block) -> int:
 def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
     out: list[Finding] = []
     count, names = 0, [name]
-    for at, part in enumerate(names):  # the last file names those before it
+    for at, part in enumerate(names):  # the last file lists those before it
         path = os.path.join(snapshot.path, part)
         if not get_filesystem(path).exists(path):
             return [*out, Finding(part, "the file is missing")]
-        changed = _changed(path, label_hash(part))
+        changed = _hash_mismatch(path, label_hash(part))
         if changed is not None:
             out.append(Finding(part, changed))
         try:
-            array, before = read_part(snapshot.path, part, check=False)
+            array, before = read_label_file(snapshot.path, part, check=False)
         except (CorruptionError, NotFoundError) as error:
             return [*out, Finding(part, str(error))]
         count += len(array)
         names += before if not at else []
-    if count < snapshot.schema.shape[dim]:  # shrinking keeps the labels of what went
+    if count < snapshot.schema.shape[dim]:  # shrinking a dimension keeps its labels
         size = snapshot.schema.shape[dim]
         out.append(Finding(name, f"it has {count} labels for dimension {snapshot.schema.dims[dim]!r} of size {size}"))
     return out
 
 
-def _changed(path: str, sha: str) -> str | None:
-    """Return what is wrong with the bytes of a file, whose hash or the start of it is in its name, or None."""
+def _hash_mismatch(path: str, sha: str) -> str | None:
+    """Return what is wrong with the bytes of a file, given its hash or the first digits of it, or None."""
     try:
         found = hash_file(path)
     except OSError as error:
@@ -329,10 +329,10 @@ def _changed(path: str, sha: str) -> str | None:
     return None if found.startswith(sha) else "the content does not match the hash in the name: bytes were changed"
 
 
-def _name(snapshot: Snapshot, table: FileTable, at: int) -> str:
+def _relative_name(snapshot: Snapshot, table: FileTable, at: int) -> str:
     return table.path(at)[len(snapshot.path) + 1 :]
 
 
-def _by_dimension(key: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+def _to_dimension_order(key: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
     places = dict(zip(order, key, strict=True))
     return tuple(places[dim] for dim in range(len(key)))

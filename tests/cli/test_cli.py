@@ -705,7 +705,7 @@ def test_hints_are_spelled_as_options(cli: Any, tmp_path: Path, words: list[str]
         (["ingest", "columns", "in.txt", "t", "--coords", "i,j"], "say --duplicates sum, last, first, min or max"),
         (["show", "web.sparrow", "--at", "77"], "versions go from 0 to 0, see 'sparrow history'"),
         (["show", "web.sparrow", "--at", "soon"], "--at soon is neither a number nor a time"),
-        (["show", "in.txt"], "what is there is no tensor; sparrow ingest reads files into one"),
+        (["show", "in.txt"], "it is something else; sparrow ingest reads files into tensors"),
         (["export", "web.sparrow", "x.libsvm"], "such as sparrow ingest libsvm makes"),
     ],
 )

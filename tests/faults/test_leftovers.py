@@ -16,10 +16,10 @@ import sparrow as sp
 from sparrow import errors, storage
 from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit
-from sparrow.storage.fs import local
 from tests.faults.dying import Events, FullDisk, Killed, die
 from tests.faults.test_storage_kill import orphans, same
 from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start
+from tests.storage.helpers import end_all_processes
 
 EXPORTS: dict[str, Callable[[Any, Path], Any]] = {
     "t.csv": lambda tensor, path: sp.export(tensor, path, overwrite=True),
@@ -34,33 +34,31 @@ def tensor() -> Any:
     return sp.from_coords(start(0).coords, start(0).values, shape=SCHEMA.shape)
 
 
-def interrupted(monkeypatch: pytest.MonkeyPatch, events: Events, work: Callable[[], object]) -> BaseException | None:
-    """Return what came of work under such events; None where it came to its end."""
-    with monkeypatch.context() as patch:
-        events.install(lambda at, name, value: patch.setattr(at, name, value, raising=False))
+def interrupted(events: Events, work: Callable[[], object]) -> BaseException | None:
+    """Return the error of work under such events, None if it succeeded."""
+    with events.counted():
         try:
             work()
-        except (Exception, Killed) as error:  # noqa: BLE001 the test tells which it may be
+        except (Exception, Killed) as error:  # noqa: BLE001 the test checks the type
             return error
     return None
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_an_export_that_was_killed_is_swept_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_an_export_that_was_killed_is_swept_by_the_next(tmp_path: Path, name: str) -> None:
     write, source, littered = EXPORTS[name], tensor(), 0
     for last in itertools.count(1):
         path = tmp_path / str(last) / name
         path.parent.mkdir()
         path.write_bytes(b"before")
-        if interrupted(monkeypatch, Events(last, die), lambda path=path: write(source, path)) is None:  # type: ignore[misc]
+        if interrupted(Events(last, die), lambda path=path: write(source, path)) is None:  # type: ignore[misc]
             break
         littered += len(os.listdir(path.parent)) - 1
         whole = path.read_bytes() != b"before"
         (path.parent / f".{name}.mine.partial").write_bytes(b"of somebody else")
-        monkeypatch.setattr(local, "is_process_alive", lambda pid: False)
-        write(source, path)
+        with pytest.MonkeyPatch.context() as patch:
+            end_all_processes(patch)
+            write(source, path)
         assert sorted(os.listdir(path.parent)) == sorted([name, f".{name}.mine.partial"])
         assert not whole or last > 2
     assert littered
@@ -68,14 +66,12 @@ def test_an_export_that_was_killed_is_swept_by_the_next(
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_an_export_to_a_full_disk_leaves_what_was_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_an_export_to_a_full_disk_leaves_what_was_there(tmp_path: Path, name: str) -> None:
     source = tensor()
     for last in itertools.count(1):
         path = tmp_path / name
         path.write_bytes(b"before")
-        error = interrupted(monkeypatch, FullDisk(last), lambda path=path: EXPORTS[name](source, path))  # type: ignore[misc]
+        error = interrupted(FullDisk(last), lambda path=path: EXPORTS[name](source, path))  # type: ignore[misc]
         if error is None:
             break
         assert isinstance(error, errors.StorageError)
@@ -98,7 +94,7 @@ WRITES: dict[str, Callable[[storage.StoredHandle], object]] = {
 
 
 @pytest.mark.parametrize("work", WRITES)
-def test_a_write_to_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+def test_a_write_to_a_full_disk_leaves_nothing(tmp_path: Path, work: str) -> None:
     handle = storage.save(tmp_path / "start", SCHEMA, [start(0)], sizes=SIZES)
     if work == "order again":
         handle.add_order((1, 0))
@@ -112,7 +108,7 @@ def test_a_write_to_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pyte
         shutil.copytree(tmp_path / "start", path)
         copy = storage.open(path, sizes=SIZES)
         version = copy.current.version
-        error = interrupted(monkeypatch, FullDisk(last), lambda copy=copy: WRITES[work](copy))  # type: ignore[misc]
+        error = interrupted(FullDisk(last), lambda copy=copy: WRITES[work](copy))  # type: ignore[misc]
         again = storage.open(path, sizes=SIZES)
         assert again.verify() == []
         if error is None:

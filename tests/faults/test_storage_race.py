@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit
-from sparrow.storage.delta import rewrite_plan
 from tests.faults import writers
 from tests.faults.writers import SIZES, read_all
 
@@ -143,26 +143,20 @@ def test_a_shape_that_another_grew_does_not_conflict(two: tuple[storage.StoredHa
     assert other.current.nnz == 52
 
 
-def test_files_written_before_a_lost_race_are_used_again(
-    two: tuple[storage.StoredHandle, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_files_written_before_a_lost_race_are_used_again(two: tuple[storage.StoredHandle, ...], tmp_path: Path) -> None:
     blocks = [Block((np.arange(100), np.zeros(100, np.int64)), np.ones(100, np.int64))]
     storage.save(tmp_path / "u", Schema((100, 3), dtype=np.dtype(np.int64)), blocks, sizes=SIZES)
     one, other = (storage.open(tmp_path / "u", sizes=SIZES) for _ in range(2))
-    calls: list[Any] = []
+    writers: list[str] = []
 
-    def write(*args: Any) -> Any:
-        calls.append(args)
-        files = rewrite_plan.write(*args)
-        if len(calls) == 1:
-            monkeypatch.setattr("sparrow.storage.delta.commits.write", rewrite_plan.write)
+    def race(path: str, files: int) -> None:
+        writers.append("one" if "other" in writers else "other")
+        if writers == ["other"]:
             one.commit(put(90, 9))
-            monkeypatch.setattr("sparrow.storage.delta.commits.write", write)
-        return files
 
-    monkeypatch.setattr("sparrow.storage.delta.commits.write", write)
-    other.commit(put(2, 5))
-    assert len(calls) == 1
+    with sparrow.testing.on("storage.write_files", race):
+        other.commit(put(2, 5))
+    assert writers == ["other", "one"]  # each wrote its files once
     assert other.current.version == 2
     assert other.verify() == []
     assert sorted(set(read_all(other.current).values.tolist())) == [1, 5, 9]

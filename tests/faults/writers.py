@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -16,6 +17,8 @@ from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, canonicalize, concat_blocks
 from sparrow.relations.base import Edit, scan
 from tests.faults.dying import Events
+
+_counting = ExitStack()
 
 SIZES = storage.Sizes(file_rows=60, group_rows=20)
 SCHEMA = Schema((80, 40), dtype=np.dtype(np.int64))
@@ -58,7 +61,7 @@ def announce(ready: Connection, event: int, stop: bool) -> None:
         if stop:
             threading.Event().wait()
 
-    Events(event, reached).install()
+    _counting.enter_context(Events(event, reached).counted())
 
 
 def edit_forever(path: str, ready: Connection, event: int, stop: bool) -> None:

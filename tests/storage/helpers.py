@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from sparrow import storage
 from sparrow.core.indexing import Box
@@ -44,6 +45,15 @@ def files_of(snapshot: storage.Snapshot, box: Box, order: tuple[int, ...] | None
     source = snapshot.source(box, order)
     assert isinstance(source, ParquetSource)
     return source
+
+
+def end_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every process look dead to those who check for leftovers."""
+
+    def kill(pid: int, number: int) -> None:
+        raise ProcessLookupError
+
+    monkeypatch.setattr("os.kill", kill)
 
 
 def assert_same(found: Block, wanted: Block) -> None:

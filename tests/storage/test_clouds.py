@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import errors
-from sparrow.storage.fs import objects, staging
 from tests.storage.clouds import Azure, Cloud, Google, running
+from tests.storage.helpers import end_all_processes
 from tests.storage.server import BUCKET, SECRET, Request, refusing_from
 
 ENTRIES = sp.random((300, 200), nnz=3000, seed=1)
@@ -37,8 +38,15 @@ def home(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield f"{cloud.scheme}://{BUCKET}/home"
 
 
-def test_a_tensor_lives_there(cloud: Cloud, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_UPLOAD", 1 << 14)  # files go up in parts
+@pytest.fixture
+def multipart() -> Iterator[None]:
+    """Upload files in parts."""
+    with sparrow.testing.tune("storage", upload_part_bytes=1 << 14):
+        yield
+
+
+@pytest.mark.usefixtures("multipart")
+def test_a_tensor_lives_there(cloud: Cloud, home: str, tmp_path: Path) -> None:
     there, here = (ENTRIES.save(folder, orders=[(1, 0)]) for folder in (f"{home}/t", tmp_path / "t"))
     assert len(cloud.requests) > 0
     assert not [name for name in cloud.blobs if "_creating" in name]
@@ -153,7 +161,7 @@ def test_a_commit_whose_answer_is_lost_counts_once(cloud: Cloud, home: str) -> N
 
 def test_what_dies_leaves_old_or_new(cloud: Cloud, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every write from the n-th on is refused, for all n: as if the process were dead."""
-    monkeypatch.setattr(staging, "alive", lambda pid: False)
+    end_all_processes(monkeypatch)
     old, new = sp.eye(6).to_numpy(), (sp.eye(6) * 2).to_numpy()
     for number in range(1, 100):
         cloud.before, passed = refusing_from(number)
@@ -200,7 +208,7 @@ def test_the_marker_goes_last(cloud: Cloud, home: str, monkeypatch: pytest.Monke
         sp.eye(4).save(f"{home}/t")
     cloud.before = lambda request: None
     assert [name for name in cloud.blobs if "_creating" in name]
-    monkeypatch.setattr(staging, "alive", lambda pid: False)
+    end_all_processes(monkeypatch)
     assert sp.eye(4).save(f"{home}/t").verify() == []
     assert len([name for name in cloud.blobs if "parquet" in name]) == 1
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.relations.base import Edit
-from sparrow.storage.delta.log import Log
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 
 SIZES = storage.Sizes(file_rows=40, group_rows=6)
@@ -130,32 +130,31 @@ def test_compacting_while_another_writes(tmp_path: Path) -> None:
     assert found.verify() == []
 
 
-def test_a_rewrite_of_all_files_that_loses_a_race_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_of_all_files_that_loses_a_race_begins_again(tmp_path: Path) -> None:
     mine, other = fragmented(tmp_path / "t"), storage.open(tmp_path / "t", sizes=TINY)
-    count, commit = mine.current.nnz, Log.commit
+    count, raced = mine.current.nnz, list[int]()
 
-    def late(*args: Any) -> None:
-        monkeypatch.setattr(Log, "commit", commit)
-        other.commit(Edit("put", upsert=entries([(59, 49)], [777])))  # a file of its own
-        commit(*args)
+    def race(path: str, version: int) -> None:
+        if not raced:
+            raced.append(version)
+            other.commit(Edit("put", upsert=entries([(59, 49)], [777])))  # a file of its own
 
-    monkeypatch.setattr(Log, "commit", late)
-    mine.compact("small")
+    with sparrow.testing.on("storage.commit", race):
+        mine.compact("small")
     assert mine.current.version == 2
     block = read_all(storage.open(tmp_path / "t").current)
     assert (block.count, block.values[-1]) == (count + 1, 777)
     assert mine.verify() == []
 
 
-def test_a_failed_compaction_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_compaction_leaves_nothing(tmp_path: Path) -> None:
     handle = fragmented(tmp_path / "t")
     before = names(tmp_path / "t")
 
     def broken(*args: Any, **kwargs: Any) -> None:
         raise errors.StorageError("the disk is full")
 
-    monkeypatch.setattr(Log, "commit", broken)
-    with pytest.raises(errors.StorageError, match="disk"):
+    with sparrow.testing.on("storage.commit", broken), pytest.raises(errors.StorageError, match="disk"):
         handle.compact()
     assert names(tmp_path / "t") == before
     assert handle.current.version == 0

@@ -6,13 +6,15 @@ import errno
 import multiprocessing
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
-from sparrow.storage.fs.local import LocalFileSystem
 from tests.storage.helpers import entries, random_entries, read_all
 
 SCHEMA = Schema((10, 10))
@@ -60,7 +62,7 @@ def test_what_exists_is_kept(tmp_path: Path) -> None:
     for name in ("dir", "file", "link"):
         with pytest.raises(errors.ExistsError):
             storage.save(tmp_path / name, SCHEMA, [])
-        with pytest.raises(errors.ExistsError, match="no tensor or bundle of sparrow"):
+        with pytest.raises(errors.ExistsError, match="not a tensor or bundle of sparrow"):
             storage.save(tmp_path / name, SCHEMA, [], overwrite=True)
     assert (tmp_path / "file").read_text() == "x"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dir", "file", "link", "t"]
@@ -73,10 +75,15 @@ def test_another_writer_that_came_first_wins(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
 
-@pytest.mark.parametrize("swap", [True, False])
-def test_overwriting_replaces_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
-    if not swap:
-        monkeypatch.setattr(LocalFileSystem, "_exchange", staticmethod(lambda a, b: False))
+@pytest.fixture(params=["swapped", "renamed twice"])
+def swap(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With the system call that swaps two names, and without."""
+    with nullcontext() if request.param == "swapped" else sparrow.testing.strategy("rename_twice"):
+        yield
+
+
+@pytest.mark.usefixtures("swap")
+def test_overwriting_replaces_the_whole(tmp_path: Path) -> None:
     storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 50)])
     handle = storage.save(tmp_path / "t", Schema((3,)), [entries([(2,)], [5])], overwrite=True)
     assert handle.current.version == 0

@@ -18,7 +18,7 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.relations.base import Edit, apply_edit
-from sparrow.storage.delta.rewrite_plan import Claim, _box_meets_keys
+from sparrow.storage.delta.rewrite_plan import WriteSet, _box_overlaps_keys
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 
 SHAPES = [(), (40,), (6, 7), (1, 60), (60, 1), (4, 3, 5)]
@@ -182,7 +182,7 @@ def test_shape_grows_with_an_append(tmp_path: Path) -> None:
 
 def test_shape_shrinks_over_cleared_cells_only(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", Schema((5, 2)), [entries([(0, 0), (4, 1)], [1, 2])])
-    with pytest.raises(errors.ShapeError, match="entries up to coordinate 4"):
+    with pytest.raises(errors.ShapeError, match="elements up to coordinate 4"):
         handle.commit(Edit("resize", shape=(3, 2)))
     handle.commit(Edit("resize", (Box((range(3, 5), range(2))),), shape=(3, 2)))
     assert handle.current.schema.shape == (3, 2)
@@ -243,15 +243,15 @@ def test_claims_meet_where_cells_may(data: st.DataObject) -> None:
             out |= set(zip(*(column.tolist() for column in edit.upsert.coords), strict=True))
         return out
 
-    meets = claim(one).intersects(claim(two))
-    assert meets == claim(two).intersects(claim(one)) == Claim.from_json(claim(one).to_json()).intersects(claim(two))
-    assert meets == bool(touched(one) & touched(two))
+    overlaps = claim(one).overlaps(claim(two))
+    assert overlaps == claim(two).overlaps(claim(one)) == WriteSet.from_json(claim(one).to_json()).overlaps(claim(two))
+    assert overlaps == bool(touched(one) & touched(two))
 
 
-def claim(edit: Edit) -> Claim:
+def claim(edit: Edit) -> WriteSet:
     if edit.upsert is not None and not edit.upsert.count:
         edit = Edit(edit.operation, edit.clear)
-    return Claim.of(edit)
+    return WriteSet.from_edit(edit)
 
 
 @given(st.data())
@@ -264,12 +264,12 @@ def test_boxes_meet_ranges_of_keys_exactly(data: st.DataObject) -> None:
         first <= cell <= last and all(x in r for x, r in zip(cell, box.ranges, strict=True))
         for cell in np.ndindex(*shape)
     )
-    assert _box_meets_keys(box, first, last) == wanted
+    assert _box_overlaps_keys(box, first, last) == wanted
 
 
 def test_claims_stay_small(tmp_path: Path) -> None:
     block = entries([(k,) for k in range(0, 10000, 2)], np.ones(5000))
-    found = Claim.of(Edit("put", upsert=block))
+    found = WriteSet.from_edit(Edit("put", upsert=block))
     assert len(found.ranges) == 256
     assert found.ranges[0][0] == (0,)
     assert found.ranges[-1][1] == (9998,)

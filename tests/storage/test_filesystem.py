@@ -7,8 +7,8 @@ import itertools
 import os
 import shutil
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,12 +16,13 @@ import pytest
 
 import sparrow
 import sparrow as sp
+import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
 from sparrow.storage.fs import filesystem, local
 from sparrow.storage.fs.local import LocalFileSystem
 from tests.faults.dying import Events, Killed, die
-from tests.storage.helpers import assert_same, entries, random_entries, read_all
+from tests.storage.helpers import assert_same, end_all_processes, entries, random_entries, read_all
 
 SCHEMA = Schema((20, 10))
 OLD, NEW, LATER = (random_entries(SCHEMA, 60, seed) for seed in range(3))
@@ -33,7 +34,7 @@ PATHS = {"join", "basename", "dirname"}
 def test_storage_touches_files_in_one_place_only() -> None:
     folder = Path(sparrow.__file__).parent / "storage"
     for path in sorted(folder.rglob("*.py")):
-        if path.name in ("filesystem.py", "local.py", "objects.py", "remote_file.py"):
+        if path.name in ("local.py", "objects.py", "remote_file.py", "syscalls.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -50,10 +51,9 @@ def test_storage_touches_files_in_one_place_only() -> None:
 # -- killed at every step ------------------------------------------------------------------------
 
 
-def killed(monkeypatch: pytest.MonkeyPatch, last: int, work: Callable[[], object]) -> bool:
-    """Run ``work`` as a process that is killed at its n-th event; return whether that came before its end."""
-    with monkeypatch.context() as patch:
-        Events(last, die).install(lambda at, name, value: patch.setattr(at, name, value, raising=False))
+def killed(last: int, work: Callable[[], object]) -> bool:
+    """Run ``work`` as a process that is killed at its n-th event; return whether it was."""
+    with Events(last, die).counted():
         try:
             work()
         except Killed:
@@ -64,26 +64,33 @@ def killed(monkeypatch: pytest.MonkeyPatch, last: int, work: Callable[[], object
 @pytest.fixture
 def dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take all processes for dead that left something."""
-    monkeypatch.setattr(local, "is_process_alive", lambda pid: False)
+    end_all_processes(monkeypatch)
 
 
 @pytest.fixture(params=["swapped", "renamed twice"])
-def swap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """With the system's call that swaps two names, and without."""
-    if request.param == "renamed twice":
-        monkeypatch.setattr(LocalFileSystem, "_exchange", staticmethod(lambda a, b: False))
-    return bool(request.param == "swapped")
+def swap(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """With the system call that swaps two names, and without."""
+    swapped = request.param == "swapped"
+    with nullcontext() if swapped else sparrow.testing.strategy("rename_twice"):
+        yield swapped
+
+
+@pytest.fixture
+def rename_twice() -> Iterator[None]:
+    """Without the system call that swaps two names."""
+    with sparrow.testing.strategy("rename_twice"):
+        yield
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_kill_while_replacing_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: bool) -> None:
+def test_a_kill_while_replacing_loses_nothing(tmp_path: Path, swap: bool) -> None:
     storage.save(tmp_path / "start" / "t", SCHEMA, [OLD])
     found = set()
     for last in itertools.count(1):
         home = tmp_path / str(last)
         shutil.copytree(tmp_path / "start", home)
         path = home / "t"
-        if not killed(monkeypatch, last, lambda path=path: storage.save(path, SCHEMA, [NEW], overwrite=True)):  # type: ignore[misc]
+        if not killed(last, lambda path=path: storage.save(path, SCHEMA, [NEW], overwrite=True)):  # type: ignore[misc]
             break
         if swap:
             assert (path / "_delta_log").exists()
@@ -108,13 +115,12 @@ def test_a_kill_while_replacing_loses_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_kill_while_creating_leaves_nothing_visible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_while_creating_leaves_nothing_visible(tmp_path: Path) -> None:
     found = set()
     for last in itertools.count(1):
         path = tmp_path / str(last) / "t"
         labels = {0: pa.array([f"row {k}" for k in range(20)])}
         if not killed(
-            monkeypatch,
             last,
             lambda path=path, labels=labels: storage.save(path, SCHEMA, [NEW], labels=labels, orders=[(1, 0)]),  # type: ignore[misc]
         ):
@@ -133,18 +139,18 @@ def test_a_kill_while_creating_leaves_nothing_visible(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_bundle_is_brought_back_through_its_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("rename_twice")
+def test_a_bundle_is_brought_back_through_its_members(tmp_path: Path) -> None:
     def build(path: Path, block: object) -> None:
         with storage.stage_folder(path, overwrite=True) as folder:
             storage.save(folder / "X", SCHEMA, [block])  # type: ignore[list-item]
             storage.write_bundle(folder, {"X": None})
 
-    monkeypatch.setattr(LocalFileSystem, "_exchange", staticmethod(lambda a, b: False))
     build(tmp_path / "start" / "b", OLD)
     missing = 0
     for last in itertools.count(1):
         home = Path(shutil.copytree(tmp_path / "start", tmp_path / str(last)))
-        if not killed(monkeypatch, last, lambda home=home: build(home / "b", NEW)):  # type: ignore[misc]
+        if not killed(last, lambda home=home: build(home / "b", NEW)):  # type: ignore[misc]
             break
         if not (home / "b").exists():
             missing += 1
@@ -156,8 +162,8 @@ def test_a_bundle_is_brought_back_through_its_members(tmp_path: Path, monkeypatc
     assert missing == 1
 
 
+@pytest.mark.usefixtures("rename_twice")
 def test_a_failure_between_two_renames_puts_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalFileSystem, "_exchange", staticmethod(lambda a, b: False))
     storage.save(tmp_path / "t", SCHEMA, [OLD])
     rename, calls = os.rename, []
 
@@ -175,18 +181,16 @@ def test_a_failure_between_two_renames_puts_back(tmp_path: Path, monkeypatch: py
     assert_same(read_all(storage.open(tmp_path / "t").current), OLD)
 
 
+@pytest.mark.usefixtures("rename_twice")
 def test_readers_wait_while_two_renames_happen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalFileSystem, "_exchange", staticmethod(lambda a, b: False))
     storage.save(tmp_path / "t", SCHEMA, [OLD])
     rename, read = os.rename, []
     reader = threading.Thread(target=lambda: read.append(read_all(storage.open(tmp_path / "t").current)))
-    recover = LocalFileSystem.recover
     recovering = threading.Event()
 
-    def noticed(self: LocalFileSystem, path: str) -> None:
+    def noticed(path: str) -> None:
         if threading.current_thread() is reader:
             recovering.set()
-        recover(self, path)
 
     def slow(a: str, b: str) -> None:
         rename(a, b)
@@ -194,10 +198,10 @@ def test_readers_wait_while_two_renames_happen(tmp_path: Path, monkeypatch: pyte
             reader.start()
             assert recovering.wait(60)
 
-    monkeypatch.setattr(LocalFileSystem, "recover", noticed)
     monkeypatch.setattr(os, "rename", slow)
-    storage.save(tmp_path / "t", SCHEMA, [NEW], overwrite=True)
-    reader.join()
+    with sparrow.testing.on("storage.recover", noticed):
+        storage.save(tmp_path / "t", SCHEMA, [NEW], overwrite=True)
+        reader.join()
     assert_same(read[0], NEW)
     assert os.listdir(tmp_path) == ["t"]
 
@@ -217,7 +221,7 @@ def test_a_folder_that_is_replaced_by_nobody_is_left_alone(tmp_path: Path) -> No
     aside = Path(local.backup_path(str(tmp_path / "t")))
     storage.save(aside, SCHEMA, [OLD])
     (tmp_path / "t").mkdir()
-    with pytest.raises(errors.ExistsError, match="no tensor or bundle"):
+    with pytest.raises(errors.ExistsError, match="not a tensor or bundle"):
         storage.save(tmp_path / "t", SCHEMA, [NEW], overwrite=True)
     with pytest.raises(errors.NotFoundError):
         storage.open(tmp_path / "t")
@@ -252,8 +256,12 @@ class InPlace(LocalFileSystem):
 
 
 @pytest.fixture
-def in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filesystem, "LOCAL", InPlace())
+def in_place() -> Iterator[None]:
+    files = InPlace()
+    before = filesystem.register_scheme("", lambda path: files)
+    assert before is not None
+    yield
+    filesystem.register_scheme("", before)
 
 
 def data_files(path: Path) -> set[str]:
@@ -279,11 +287,11 @@ def test_a_tensor_is_created_without_a_rename(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_place")
-def test_a_kill_while_creating_without_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_while_creating_without_a_rename(tmp_path: Path) -> None:
     left = 0
     for last in itertools.count(1):
         path = tmp_path / str(last) / "t"
-        if not killed(monkeypatch, last, lambda path=path: storage.save(path, SCHEMA, [NEW])):  # type: ignore[misc]
+        if not killed(last, lambda path=path: storage.save(path, SCHEMA, [NEW])):  # type: ignore[misc]
             break
         if storage.is_tensor(path):
             assert_same(read_all(storage.open(path).current), NEW)

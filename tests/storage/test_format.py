@@ -293,9 +293,9 @@ def test_sizes_divide_evenly() -> None:
     sizes = Sizes(file_bytes=100, file_rows=10)
     assert sizes.for_total(150, 5).file_bytes >= 150
     assert sizes.for_total(0, 45).file_rows == 15
-    assert sizes.small(12, 1)
-    assert not sizes.small(13, 1)
-    assert not sizes.small(1, 2)
+    assert sizes.is_small(12, 1)
+    assert not sizes.is_small(13, 1)
+    assert not sizes.is_small(1, 2)
 
 
 def test_a_codec_that_gains_nothing_is_left_out(tmp_path: Path) -> None:

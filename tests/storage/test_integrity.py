@@ -12,7 +12,6 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
 from sparrow.relations.base import Edit
-from sparrow.storage.fs.local import LocalFileSystem
 from sparrow.storage.parquet import reader
 from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.vacuum import vacuum
@@ -95,19 +94,12 @@ def test_all_bytes_of_a_small_file(tmp_path: Path) -> None:
     assert_same(read_all(storage.open(tmp_path / "t").current), block)
 
 
-def test_a_row_group_is_checked_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_group_is_checked_once(path: Path) -> None:
     storage.save(path, SCHEMA, [ENTRIES], sizes=storage.Sizes(group_rows=100), overwrite=True)
-    seen: list[int] = []
-    crc32 = zlib.crc32
-
-    def counted(data: bytes, *more: int) -> int:
-        seen.append(len(data))
-        return crc32(data, *more)
-
-    monkeypatch.setattr("sparrow.storage.parquet.reader.zlib", SimpleNamespace(crc32=counted))
-    for _ in range(3):
-        assert_same(read_all(storage.open(path).current), ENTRIES)
-        sp.sql("select count(*) from t", t=sp.open(path)).fetchall()
+    with sparrow.testing.observe("storage.checksum") as seen:
+        for _ in range(3):
+            assert_same(read_all(storage.open(path).current), ENTRIES)
+            sp.sql("select count(*) from t", t=sp.open(path)).fetchall()
     groups = len(reader.read_footer(str(data_file(path)), 2).rows)
     assert groups > 1
     assert len(seen) == groups + 1  # and the footer
@@ -162,7 +154,7 @@ def test_a_listing_is_checked(tmp_path: Path) -> None:
         storage.write_bundle(folder, {"X": {"role": "data"}}, {"index_base": 1})
     listing = tmp_path / "b" / "bundle.json"
     listing.write_text(listing.read_text().replace('"index_base": 1', '"index_base": 0'))
-    with pytest.raises(errors.CorruptionError, match=r"bundle.json .* is not as it was written"):
+    with pytest.raises(errors.CorruptionError, match=r"bundle.json .* is damaged"):
         storage.bundle_info(tmp_path / "b")
     with pytest.raises(errors.CorruptionError, match=r"bundle\.json"):
         sp.open(tmp_path / "b")
@@ -393,17 +385,19 @@ def test_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, way: int
     file = data_file(path)
     if warm:
         reader.read_footer(str(file), 2)
-    monkeypatch.setattr(LocalFileSystem, "open", lambda self, path: pa.PythonFile(Failing(), mode="r"))
+    monkeypatch.setattr(pa, "OSFile", lambda path, mode: pa.PythonFile(Failing(), mode="r"))
     with pytest.raises(errors.StorageError, match=DATA_FILE.pattern):
         read()
 
 
-def test_a_log_on_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(file: Any, *args: Any) -> Any:
+def test_a_log_on_a_disk_that_fails(path: Path) -> None:
+    def fail(path: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("sparrow.storage.fs.local.open", fail, raising=False)
-    with pytest.raises(errors.StorageError, match=entry(path, 0).name):
+    with (
+        sparrow.testing.on("storage.read", fail),
+        pytest.raises(errors.StorageError, match=entry(path, 0).name),
+    ):
         sp.open(path)
 
 

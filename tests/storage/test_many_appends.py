@@ -7,7 +7,6 @@ import math
 import os
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
 from sparrow.relations.base import Edit
-from sparrow.storage.delta import labels as files_of_labels
 from sparrow.tensor import editor
 from tests.storage.helpers import entries
 
@@ -52,24 +51,17 @@ def label_parts(a: sp.Tensor) -> list[int]:
     return [count for _, count in found.parts]
 
 
-def test_each_writes_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_writes_what_is_new(tmp_path: Path) -> None:
     a = stored(tmp_path / "a")
     before = sizes(tmp_path / "a")
     whole = max(size for name, size in before.items() if "_labels" in name)
-    read: list[str] = []
-    read_part = files_of_labels.read_part
-
-    def counted(folder: str, name: str, check: bool = True) -> Any:
-        read.append(name)
-        return read_part(folder, name, check)
-
-    monkeypatch.setattr(files_of_labels, "read_part", counted)
     rounds, bytes_of = 24, list[int]()
-    for k in range(rounds):
-        a.append(days(LABELS + 5 * k, 5))
-        after = sizes(tmp_path / "a")
-        bytes_of.append(sum(size for name, size in after.items() if name not in before))
-        before = after
+    with sparrow.testing.observe("storage.read_labels") as read:
+        for k in range(rounds):
+            a.append(days(LABELS + 5 * k, 5))
+            after = sizes(tmp_path / "a")
+            bytes_of.append(sum(size for name, size in after.items() if name not in before))
+            before = after
     assert max(bytes_of) < whole / 4  # not one wrote the labels or the entries that were there
     assert len(read) <= 1 + rounds  # nor read them again
     assert sum(bytes_of[12:]) < 2 * sum(bytes_of[:12])

@@ -7,7 +7,6 @@ import math
 import tempfile
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -17,16 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.engines.stream.product import weighted
 from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit, apply_edit
-from sparrow.storage.delta import commits
-from sparrow.storage.delta.append_runs import Part, cut, joined, members, merged
+from sparrow.storage.delta.append_runs import Part, isin_block, merge_blocks, merge_parts, plan_chunks
 from sparrow.storage.delta.log import Log
-from sparrow.storage.parquet import reader
 from sparrow.storage.parquet.writer import TensorWriter
 from tests.storage.helpers import assert_same, entries, random_entries, read_all
 
@@ -88,7 +86,7 @@ def test_any_history_means_what_it_means_in_memory(
     with (
         tempfile.TemporaryDirectory() as folder,
         sp.config(append_runs=bound),
-        mock.patch.object(commits, "_WORTH_A_RUN", 2),
+        sparrow.testing.tune("storage", append_run_factor=2),
     ):
         handle = storage.save(Path(folder, "t"), schema, [block], sizes=SMALL)
         versions = [block]
@@ -167,7 +165,7 @@ def overlapping(tmp_path_factory: pytest.TempPathFactory) -> tuple[sp.Tensor, An
     cells = rng.permutation(np.argwhere(wanted))
     ends = [0, *(len(cells) - left for left in (930, 430, 190, 70, 0))]
     handle = storage.save(path, Schema(wanted.shape), [])
-    with mock.patch.object(commits, "_WORTH_A_RUN", 2), mock.patch.object(commits, "_WORTH_FOLDING", 0):
+    with sparrow.testing.tune("storage", append_run_factor=2, fold_factor=0):
         for start, stop in itertools.pairwise(ends):
             some = sorted(map(tuple, cells[start:stop].tolist()))
             handle = storage.open(path, sizes=storage.Sizes(file_rows=900, group_rows=90))
@@ -176,10 +174,15 @@ def overlapping(tmp_path_factory: pytest.TempPathFactory) -> tuple[sp.Tensor, An
     return sp.open(path), wanted
 
 
+def refuse_to_merge(rows: int) -> None:
+    """Fail where append runs are merged."""
+    raise AssertionError("merged")
+
+
 def test_what_needs_no_order_merges_nothing(overlapping: tuple[sp.Tensor, Any]) -> None:
     a, wanted = overlapping
     x, flat = np.random.default_rng(1).random(50), wanted[:, :, 1]
-    with mock.patch("sparrow.storage.delta.snapshot.merged", side_effect=AssertionError("merged")):
+    with sparrow.testing.on("storage.merge_runs", refuse_to_merge):
         for name in ("sum", "max", "min", "mean", "std", "any"):
             np.testing.assert_allclose(getattr(a, name)(), getattr(wanted, name)())
             for axes in ((0,), (1, 2), (0, 2)):
@@ -211,14 +214,7 @@ def test_a_view_merges_what_it_shows(overlapping: tuple[sp.Tensor, Any], data: s
         )
         for dim, n in enumerate(wanted.shape)
     )
-    seen: list[int] = []
-
-    def counted(*args: Any) -> Block:
-        block = merged(*args)
-        seen.append(block.count)
-        return block
-
-    with mock.patch("sparrow.storage.delta.snapshot.merged", counted):
+    with sparrow.testing.observe("storage.merge_runs") as seen:
         found, shown = (
             a.oindex[key],
             wanted[np.ix_(*(np.atleast_1d(np.arange(n)[k]) for n, k in zip(wanted.shape, key, strict=True)))],
@@ -227,7 +223,7 @@ def test_a_view_merges_what_it_shows(overlapping: tuple[sp.Tensor, Any], data: s
     np.testing.assert_array_equal(array.ravel(), shown.ravel())
     if all(not isinstance(part, slice) or part.step in (None, 1, -1) for part in key):
         distinct = key[0] if isinstance(key[0], int | slice) else np.unique(key[0])
-        assert sum(seen) <= np.count_nonzero(wanted[(distinct, *key[1:])])
+        assert sum(details["rows"] for _, details in seen) <= np.count_nonzero(wanted[(distinct, *key[1:])])
 
 
 def test_contractions_with_arrays_add_what_stands_beside_the_files(
@@ -236,7 +232,7 @@ def test_contractions_with_arrays_add_what_stands_beside_the_files(
     monkeypatch.setattr(weighted, "_FEW", 0)
     A, wanted = overlapping
     x, y = np.arange(100.0).reshape(50, 2), np.arange(8.0).reshape(4, 2)
-    with mock.patch("sparrow.storage.delta.snapshot.merged", side_effect=AssertionError("merged")):
+    with sparrow.testing.on("storage.merge_runs", refuse_to_merge):
         for letters in ("ijk,jr,kr->ir", "ijk,jr,kr->kr"):
             np.testing.assert_allclose(sp.einsum(letters, A, x, y), np.einsum(letters, wanted, x, y), rtol=1e-12)
 
@@ -244,15 +240,9 @@ def test_contractions_with_arrays_add_what_stands_beside_the_files(
 def test_runs_of_a_scan_stay_decoded(overlapping: tuple[sp.Tensor, Any]) -> None:
     a, wanted = overlapping
     assert a.path is not None
-    read: list[tuple[str, int]] = []
-
-    def counted(path: str, group: int, *args: Any) -> Block:
-        if path.endswith("-run.parquet"):
-            read.append((path, group))
-        return reader.read_row_group(path, group, *args)
-
-    with sp.config(threads=1), mock.patch("sparrow.storage.delta.snapshot.read_group", counted):
+    with sp.config(threads=1), sparrow.testing.observe("storage.read_row_group") as seen:
         np.testing.assert_array_equal(sp.open(a.path).to_numpy(), wanted)
+    read = [tuple(details.values()) for _, details in seen if details["path"].endswith("-run.parquet")]
     assert len(read) == len(set(read)) > 3
 
 
@@ -383,18 +373,18 @@ def test_parts_are_merged_in_order(cells: list[set[tuple[int, ...]]], ndim: int,
         for block in (entries(each, np.arange(len(each))) for each in blocks if each):
             low, high = (tuple(int(side(column)) for column in block.coords) for side in (np.min, np.max))
             parts.append(Part(low, high, block.count, bool(k), block))
-    chunks = cut(parts, 4)
+    chunks = plan_chunks(parts, 4)
     found: list[tuple[int, ...]] = []
     for chunk in chunks:
-        block = merged(chunk.ref, lambda part: part.ref, ndim, np.dtype(float))
+        block = merge_parts(chunk.ref, lambda part: part.ref, ndim, np.dtype(float))
         if block.count:
             assert all(int(c.min()) >= n for c, n in zip(block.coords, chunk.low, strict=True))
             assert all(int(c.max()) <= n for c, n in zip(block.coords, chunk.high, strict=True))
         found += zip(*(column.tolist() for column in block.coords), strict=True)
     assert found == sorted(seen)
-    whole = joined([part.ref for part in parts], ndim, np.dtype(float))
+    whole = merge_blocks([part.ref for part in parts], ndim, np.dtype(float))
     more = sorted(seen | {(0,) * ndim, (9,) * ndim})
-    assert members(whole, entries(more, np.zeros(len(more)))).tolist() == [cell in seen for cell in more]
+    assert isin_block(whole, entries(more, np.zeros(len(more)))).tolist() == [cell in seen for cell in more]
 
 
 def test_coordinates_that_a_run_does_not_hold_are_put_in_order(tmp_path: Path) -> None:

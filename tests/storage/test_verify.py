@@ -175,7 +175,7 @@ def test_an_order_with_other_entries(tmp_path: Path) -> None:
     )  # fmt: skip
     old = handle.current.table((1, 0))
     Log.open(str(folder)).commit([file], [(old.names[0], int(old.nbytes[0]))], {"operation": "forge", "nonce": "x"})
-    assert problems(handle) == ["_orders/1-0: the order (1, 0) does not hold the entries of the base order"]
+    assert problems(handle) == ["_orders/1-0: the order (1, 0) does not hold the elements of the base order"]
 
 
 def test_a_version_that_was_named_is_the_one_looked_at(tmp_path: Path) -> None:

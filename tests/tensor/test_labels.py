@@ -658,7 +658,7 @@ def test_duplicates_are_told_by_label(tmp_path: Path, stored: bool) -> None:
     a = labelled([[1, 0], [2, 3]], user=["ann", "bob"], item=["x", "y"])
     a = a.save(tmp_path / "a") if stored else a
     there = pl.DataFrame({"user": ["bob"], "item": ["x"], "value": [5]})
-    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\) .*say duplicates='sum'"):
+    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\) .*pass duplicates='sum'"):
         a.append(there)
     with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\)"):  # and with labels that are new
         a.append(pl.concat([there, pl.DataFrame({"user": ["zoe"], "item": ["new"], "value": [5]})]))

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from sklearn.linear_model import SGDClassifier
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import storage
 from sparrow.engines.stream import operator
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory
-from sparrow.storage.parquet import reader
 
 MODES = ["discard", "pad", "roll_over"]
 NINE = """1 0:1 2:2
@@ -335,15 +335,9 @@ def test_row_groups_are_decoded_once(
 ) -> None:
     monkeypatch.setattr(operator, "_PIECE_ROWS", entries)
     X = stored(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
-    decoded: list[tuple[str, int]] = []
-    read = reader.read_row_group
-
-    def counted(path: str, group: int, *args: Any) -> Any:
-        decoded.append((path, group))
-        return read(path, group, *args)
-
-    monkeypatch.setattr("sparrow.storage.delta.snapshot.read_group", counted)
-    assert sum(len(batch) for batch in sp.batches(X, batch_size=7, shuffle=shuffle)) == 300 // 7 * 7
+    with sparrow.testing.observe("storage.read_row_group") as seen:
+        assert sum(len(batch) for batch in sp.batches(X, batch_size=7, shuffle=shuffle)) == 300 // 7 * 7
+    decoded = [tuple(details.values()) for _, details in seen]
     assert len(set(decoded)) > 10
     assert max(map(decoded.count, decoded)) == (times if shuffle else 1)
 

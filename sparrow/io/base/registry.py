@@ -46,7 +46,8 @@ from sparrow.io.base.source import SourceLike
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Duplicates as DuplicateRule
 from sparrow.storage import is_bundle, is_tensor
-from sparrow.storage.fs.filesystem import atomic_write, pin_file_versions
+from sparrow.storage.fs.filesystem import atomic_write
+from sparrow.storage.fs.remote_file import pin_file_versions
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 

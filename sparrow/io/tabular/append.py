@@ -24,7 +24,8 @@ from sparrow.io.tabular.options import Columns
 from sparrow.io.tabular.readers import ReadSpec, open_table
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
-from sparrow.storage.fs.filesystem import get_filesystem, pin_file_versions
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.remote_file import pin_file_versions
 from sparrow.tensor import Tensor
 
 __all__ = ["read_appended", "reading_options"]

@@ -1,1 +1,1 @@
-"""The Delta log: commits, snapshots, checksums, append runs."""
+"""Delta log of a tensor: commits, snapshots, checksums and append runs."""

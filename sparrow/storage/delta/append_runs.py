@@ -1,8 +1,8 @@
-"""Runs of appended entries beside the sorted files, and how a scan sees all of them as one sorted whole.
+"""Append runs: sorted files beside the base files, merged with them on read (as in a log-structured merge tree).
 
-The files of a tensor are sorted and apart. What an append brings all over their keys is a run: files sorted and apart
-among themselves, whose keys lie between those of the others. No cell is in two of them, so that whoever reads all
-files reads the tensor; who wants it in order merges here, chunk by chunk.
+Base files are sorted and disjoint. An append that is spread over all their keys becomes a run: files sorted and
+disjoint among themselves, whose keys lie between those of the others. No element is in two files, so readers without a
+need for order read all files; sorted readers merge here, chunk by chunk.
 """
 
 from __future__ import annotations
@@ -21,35 +21,39 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import Box
 from sparrow.kernels.coo import Block, concat_blocks, flat_positions, sort_block
 from sparrow.relations.base import Chunk, RowSlices
+from sparrow.runtime.events import emit
+from sparrow.storage.tuning import tuning
 
-__all__ = ["Decoded", "Merged", "Part", "cut", "joined", "members", "merged", "place"]
+__all__ = [
+    "DecodedRuns",
+    "MergedChunk",
+    "Part",
+    "isin_block",
+    "merge_blocks",
+    "merge_parts",
+    "plan_chunks",
+    "search_key",
+]
 
 Key: TypeAlias = tuple[int, ...]
-
-_HELD = 1 << 20
-"""Entries of runs that stay decoded, at most, where these are a row group each."""
-_FEW = 1 << 12
-"""The most coordinates that are looked for one by one."""
-_GROUP = 1 << 18
-"""About how many entries a row group has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is in order by itself: a row group, or a block in memory."""
+    """A sorted unit: a row group, or a block in memory."""
 
     low: Key
     """Smallest coordinate of each dimension."""
     high: Key
     rows: int
     run: bool
-    """Whether it is of a run, or of the files that come in order."""
+    """Whether it belongs to an append run."""
     ref: Any
-    """Where it is."""
+    """Location: path and number of a row group, or the block."""
 
     @property
     def start(self) -> Key:
-        """First coordinates of a key that no entry is below, as many as the bounds tell exactly."""
+        """Leading coordinates of the first key, as far as the bounds determine it."""
         known = 0
         while known < len(self.low) - 1 and self.low[known] == self.high[known]:
             known += 1
@@ -57,76 +61,84 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """Where a chunk is: the entries of some parts from one key on, and below another; None is no bound."""
+class MergedChunk:
+    """Location of a merged chunk: the elements of some parts with keys in [start, stop); None is unbounded."""
 
     parts: tuple[Part, ...]
     start: Key | None
     stop: Key | None
     box: Box | None = field(default=None, compare=False)
-    """Entries outside need not be there: they are left out before parts are merged."""
-    asked: Hashable = None
-    """What tells the box."""
+    """Elements outside may be left out; they are dropped before the merge."""
+    box_key: Hashable = None
+    """Hashable form of the box."""
 
 
-class Decoded:
-    """Row groups of runs that stay decoded, since each is read for many chunks; safe from several threads.
+class DecodedRuns:
+    """Cache of decoded row groups of runs, each of which is read for many chunks; thread-safe.
 
     Parameters
     ----------
     runs
-        How many entries each run has. Two row groups of each have room, else a scan would decode them for every chunk.
+        Number of elements of each run. Two row groups of each fit, else a scan would decode them for every chunk.
     before
-        What was decoded of the version before.
+        Cache of the version before.
     """
 
-    def __init__(self, runs: Iterable[int] = (), before: Decoded | None = None) -> None:
+    def __init__(self, runs: Iterable[int] = (), before: DecodedRuns | None = None) -> None:
         self._lock = threading.Lock()
-        self._room = max(_HELD, 2 * sum(min(rows, _GROUP) for rows in runs))
-        self._held: OrderedDict[Any, Block] = OrderedDict()
+        group_rows = tuning().run_chunk_rows
+        self._capacity = max(tuning().decoded_run_rows, 2 * sum(min(rows, group_rows) for rows in runs))
+        self._blocks: OrderedDict[Any, Block] = OrderedDict()
         if before is not None:
             with before._lock:
-                self._held.update(before._held)
+                self._blocks.update(before._blocks)
 
     def get(self, part: Part, decode: Callable[[], Block]) -> Block:
-        """Return the entries of a row group, not to be written to."""
+        """Return the elements of a row group, decoding it if needed; read-only."""
         with self._lock:
-            found = self._held.get(part.ref)
+            found = self._blocks.get(part.ref)
             if found is not None:
-                self._held.move_to_end(part.ref)
+                self._blocks.move_to_end(part.ref)
                 return found
         found = decode()
         with self._lock:
-            self._held[part.ref] = found
-            while sum(block.count for block in self._held.values()) > self._room:
-                self._held.popitem(last=False)
+            self._blocks[part.ref] = found
+            while sum(block.count for block in self._blocks.values()) > self._capacity:
+                self._blocks.popitem(last=False)
         return found
 
-    def held(self, ref: Any) -> Block | None:
-        """Return the entries of a row group where they are decoded; not to be written to."""
+    def peek(self, ref: Any) -> Block | None:
+        """Return the elements of a row group if it is decoded; read-only."""
         with self._lock:
-            return self._held.get(ref)
+            return self._blocks.get(ref)
 
 
-def cut(parts: Sequence[Part], rows: int = _GROUP, box: Box | None = None) -> list[Chunk]:
-    """Return chunks that hold the entries of all parts, in order.
+def plan_chunks(parts: Sequence[Part], rows: int | None = None, box: Box | None = None) -> list[Chunk]:
+    """Return chunks that cover the elements of all parts, in order.
 
-    They begin where row groups of the files in order do, and in between wherever about ``rows`` entries of runs come.
-    Only entries in a box are wanted, all by default.
+    Parameters
+    ----------
+    parts
+        The parts. Chunks begin where parts of the base files do, and after every ``rows`` elements of runs.
+    rows
+        Elements of runs in a chunk; the tuning parameter ``run_chunk_rows`` by default.
+    box
+        Elements outside need not be covered.
     """
-    first_key = end_key = asked = None
+    rows = tuning().run_chunk_rows if rows is None else rows
+    first_key = end_key = box_key = None
     if box is not None and box.ranges and parts:
         first_key, end_key = (box.ranges[0][0],), (box.ranges[0][-1] + 1,)
-        asked = box.ranges, tuple((dim, wanted.tobytes()) for dim, wanted in box.members)
+        box_key = box.ranges, tuple((dim, wanted.tobytes()) for dim, wanted in box.members)
     starts: list[Key] = []
-    waiting = 0
+    pending = 0
     for start, run, count in sorted((part.start, part.run, part.rows) for part in parts):
-        if not run or not starts or waiting + count > rows:
+        if not run or not starts or pending + count > rows:
             if not starts or starts[-1] != start:
                 starts.append(start)
-            waiting = count if run else 0
+            pending = count if run else 0
         else:
-            waiting += count
+            pending += count
     found: list[list[tuple[Part, int]]] = [[] for _ in starts]
     for part in parts:
         first = max(bisect_right(starts, part.low) - 1, 0)
@@ -138,7 +150,7 @@ def cut(parts: Sequence[Part], rows: int = _GROUP, box: Box | None = None) -> li
         if not shares:
             continue
         following = starts[at + 1] if at + 1 < len(starts) else None
-        bounds = _tighter(starts[at] if at else None, first_key, max), _tighter(following, end_key, min)
+        bounds = _narrower(starts[at] if at else None, first_key, max), _narrower(following, end_key, min)
         low, high = (
             [side(ends) for ends in zip(*(getattr(part, name) for part, _ in shares), strict=True)]
             for side, name in ((min, "low"), (max, "high"))
@@ -148,50 +160,52 @@ def cut(parts: Sequence[Part], rows: int = _GROUP, box: Box | None = None) -> li
         if bounds[1] is not None:
             high[0] = min(high[0], bounds[1][0] - (len(bounds[1]) == 1))
         if low[0] <= high[0]:
-            taken = Merged(tuple(part for part, _ in shares), *bounds, box, asked)
-            out.append(Chunk(sum(share for _, share in shares), tuple(low), tuple(high), taken, counted=False))
+            ref = MergedChunk(tuple(part for part, _ in shares), *bounds, box, box_key)
+            out.append(Chunk(sum(share for _, share in shares), tuple(low), tuple(high), ref, counted=False))
     return out
 
 
-def _tighter(a: Key | None, b: Key | None, side: Callable[[Key, Key], Key]) -> Key | None:
+def _narrower(a: Key | None, b: Key | None, side: Callable[[Key, Key], Key]) -> Key | None:
     return b if a is None else a if b is None else side(a, b)
 
 
-def merged(ref: Merged, read: Callable[[Part], Block], ndim: int, dtype: np.dtype[Any]) -> Block:
-    """Return the entries of a chunk, in order; its arrays are nobody else's."""
+def merge_parts(ref: MergedChunk, read: Callable[[Part], Block], ndim: int, dtype: np.dtype[Any]) -> Block:
+    """Return the elements of a chunk in order, in arrays of its own."""
     blocks: list[Block] = []
     for part in ref.parts:
         block = read(part)
-        start = 0 if ref.start is None else place(block, ref.start)
-        stop = block.count if ref.stop is None else place(block, ref.stop)
+        start = 0 if ref.start is None else search_key(block, ref.start)
+        stop = block.count if ref.stop is None else search_key(block, ref.stop)
         if start < stop:
             found = block.take(slice(start, stop))
-            inside = found if ref.box is None else _inside(found, part, ref.box)
-            blocks.append(_copied(inside) if part.run and inside is found else inside)
-    return joined(blocks, ndim, dtype)
+            clipped = found if ref.box is None else _clip_to_box(found, part, ref.box)
+            blocks.append(_copied(clipped) if part.run and clipped is found else clipped)
+    out = merge_blocks(blocks, ndim, dtype)
+    emit("storage.merge_runs", rows=out.count)
+    return out
 
 
-def _inside(block: Block, part: Part, box: Box) -> Block:
-    """Return the entries of a stretch of a part without many that lie outside a box; the very block where all are."""
+def _clip_to_box(block: Block, part: Part, box: Box) -> Block:
+    """Drop most elements of a part that lie outside a box; return the same block if none do."""
     for dim, wanted in box.members:
         if dim == 0:
             column = block.coords[0]
-            asked = wanted[slice(*np.searchsorted(wanted, [column[0], column[-1] + 1]))].astype(column.dtype)
-            if len(asked) <= _FEW:
-                ends = np.searchsorted(column, asked, "left"), np.searchsorted(column, asked, "right")
+            rows = wanted[slice(*np.searchsorted(wanted, [column[0], column[-1] + 1]))].astype(column.dtype)
+            if len(rows) <= tuning().row_search_max:
+                ends = np.searchsorted(column, rows, "left"), np.searchsorted(column, rows, "right")
                 block = RowSlices(*ends).block(block)
     keep: NDArray[np.bool_] | None = None
     for dim, r in enumerate(box.ranges[1:], 1):
         if part.low[dim] < r[0] or part.high[dim] > r[-1]:
             column = block.coords[dim]
-            kind = column.dtype.type  # a Python integer would cast the whole column
-            near = (column >= kind(r[0])) & (column <= kind(r[-1]))
-            keep = near if keep is None else keep & near
+            kind = column.dtype.type  # NumPy would cast the whole column for a Python integer
+            mask = (column >= kind(r[0])) & (column <= kind(r[-1]))
+            keep = mask if keep is None else keep & mask
     return block if keep is None else block.take(keep)
 
 
-def joined(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
-    """Return the union of sorted blocks that have no cell in common, in order."""
+def merge_blocks(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
+    """Return the union of sorted, disjoint blocks in order."""
     blocks = [block for block in blocks if block.count]
     if len(blocks) < 2:
         return concat_blocks(blocks, ndim, dtype)
@@ -199,7 +213,7 @@ def joined(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
     small = concat_blocks([block for block in blocks if block is not large], ndim, dtype)
     if len(blocks) > 2:
         small = sort_block(small, [int(column.max()) + 1 for column in small.coords])
-    at = _places(large, small)
+    at = _insert_positions(large, small)
     if at is None:
         both = concat_blocks([large, small], ndim, dtype)
         return sort_block(both, [int(column.max()) + 1 for column in both.coords])
@@ -209,13 +223,13 @@ def joined(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
     return Block(coords, insert_sorted(large.values, at, small.values))
 
 
-def _places(large: Block, small: Block) -> NDArray[np.int64] | None:
-    """Return before which entries of a sorted block those of another come; None where keys would pass 2^63."""
+def _insert_positions(large: Block, small: Block) -> NDArray[np.int64] | None:
+    """Return where elements of ``small`` go in ``large``, or None if keys exceed int64."""
     if len(large.coords) < 2:
         return np.searchsorted(large.coords[0], small.coords[0]) if large.coords else None
     rest = [block.coords[1] for block in (large, small)]
     if len(large.coords) > 2:
-        keys = _keys(*(Block(block.coords[1:], block.values) for block in (large, small)))
+        keys = _flat_keys(*(Block(block.coords[1:], block.values) for block in (large, small)))
         if keys is None:
             return None
         rest = keys
@@ -224,32 +238,32 @@ def _places(large: Block, small: Block) -> NDArray[np.int64] | None:
     return merge_positions(large.coords[0], rest[0], small.coords[0], rest[1])
 
 
-def members(block: Block, wanted: Block) -> NDArray[np.bool_]:
-    """Return for each entry wanted whether a sorted block has its cell."""
+def isin_block(block: Block, wanted: Block) -> NDArray[np.bool_]:
+    """Return for each element of ``wanted`` whether a sorted block contains its position."""
     if not block.count or not wanted.count:
         return np.zeros(wanted.count, dtype=bool)
-    keys = _keys(block, wanted)
+    keys = _flat_keys(block, wanted)
     if keys is None:
-        cells = set(zip(*(column.tolist() for column in block.coords), strict=True))
+        known = set(zip(*(column.tolist() for column in block.coords), strict=True))
         asked = zip(*(column.tolist() for column in wanted.coords), strict=True)
-        return np.fromiter((cell in cells for cell in asked), dtype=bool, count=wanted.count)
+        return np.fromiter((key in known for key in asked), dtype=bool, count=wanted.count)
     at = np.minimum(np.searchsorted(keys[0], keys[1]), block.count - 1)
     return np.asarray(keys[0][at] == keys[1])
 
 
-def _keys(*blocks: Block) -> list[NDArray[np.int64]] | None:
-    """Return one integer for each entry of blocks that are not empty, ascending as the cells; None past 2^63."""
+def _flat_keys(*blocks: Block) -> list[NDArray[np.int64]] | None:
+    """Return one sortable integer per element of non-empty blocks, or None if they exceed int64."""
     spans = [max(int(column.max()) for column in side) + 1 for side in zip(*(b.coords for b in blocks), strict=True)]
     if math.prod(spans) >= 2**63:
         return None
     return [flat_positions(block.coords, spans, block.count) for block in blocks]
 
 
-def place(block: Block, key: Key) -> int:
-    """Return how many entries come before a key, of which the first coordinates are given."""
+def search_key(block: Block, key: Key) -> int:
+    """Return how many elements of a sorted block precede a key prefix."""
     start, stop = 0, block.count
     for column, wanted in zip(block.coords, key, strict=False):
-        part, kind = column[start:stop], column.dtype.type  # a Python integer would cast the whole column
+        part, kind = column[start:stop], column.dtype.type  # NumPy would cast the whole column for a Python integer
         if wanted > np.iinfo(kind).max:
             return stop
         start, stop = (start + int(np.searchsorted(part, kind(wanted), side)) for side in ("left", "right"))

@@ -1,8 +1,9 @@
-"""What a commit says of itself, so that a log that was changed since is noticed: its *seal* and the *state* it makes.
+"""Checksums of commits, by which a modified log is detected.
 
-The seal covers one entry of the log: what it notes, adds and removes. The state covers all that a version is: its
-files with their ranges, columns, metadata and shape, however the log gives them, by entries or by a checkpoint. Both
-are in the notes of the commit; entries without them, of the first release or of other tools, are taken as they are.
+The *commit checksum* covers one entry of the log: notes, added and removed files. The *state* covers everything that a
+version is: its files with their bounds, columns, metadata and shape, whether the log gives them by entries or by a
+checkpoint. Both are in the notes of the commit. Entries without them, of the first release or of other tools, are not
+verified.
 """
 
 from __future__ import annotations
@@ -16,66 +17,71 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["BEFORE", "SEAL", "STATE", "seal", "state"]
+__all__ = ["CHECKSUM_KEY", "PARENT_STATE_KEY", "STATE_KEY", "commit_checksum", "version_checksum"]
 
-SEAL, STATE, BEFORE = "seal", "state", "before"
-"""Keys in the notes of a commit: its seal, the state that it makes and the one that it was made from."""
+CHECKSUM_KEY, STATE_KEY, PARENT_STATE_KEY = "seal", "state", "before"
+"""Keys in the notes of a commit: its checksum, its state and the state of the version it was made from."""
 
-_DIGITS = 32
+_HEX_DIGITS = 32
 
 
-def seal(
+def commit_checksum(
     notes: Mapping[str, Any],
     added: Iterable[tuple[str, int, str]],
     removed: Iterable[str],
     transactions: Mapping[str, int],
     columns: str | None,
 ) -> str:
-    """Return the seal of an entry.
+    """Return the checksum of an entry of the log.
 
     Parameters
     ----------
     notes
-        What sparrow notes; the seal itself is left out.
+        Notes of sparrow; the checksum itself is left out.
     added
-        Path, bytes and statistics of the files that it adds, as texts of the log.
+        Path, bytes and statistics of added files, as strings of the log.
     removed
-        Paths of the files that it removes.
+        Paths of removed files.
     transactions
-        The numbers that it sets.
+        Numbers set by the commit, by name.
     columns
-        The schema that it sets, as JSON, or None.
+        Schema set by the commit, as JSON, or None.
     """
-    rest = {key: value for key, value in notes.items() if key != SEAL}
+    rest = {key: value for key, value in notes.items() if key != CHECKSUM_KEY}
     schema = None if columns is None else json.loads(columns)
-    whole = [rest, sorted(map(list, added)), sorted(removed), dict(transactions), schema]
-    return _digest(json.dumps(whole, sort_keys=True).encode())
+    content = [rest, sorted(map(list, added)), sorted(removed), dict(transactions), schema]
+    return _digest(json.dumps(content, sort_keys=True).encode())
 
 
-def state(
+def version_checksum(
     paths: Sequence[str],
     numbers: Sequence[NDArray[np.int64]],
     columns: pa.Schema,
     metadata: str,
     shape: Sequence[int],
 ) -> str:
-    """Return what tells a version from all others, whatever the order of its files.
+    """Return the state of a version, independent of the order of its files.
 
     Parameters
     ----------
     paths
         The files.
     numbers
-        What is known of them, arrays with a row for each.
+        Arrays with one row per file: bytes, rows and bounds.
     columns, metadata, shape
-        Types of the columns, sparrow's text on the field ``value``, the shape.
+        Columns of the files, metadata on the field ``value``, and shape.
     """
     ranked = sorted(range(len(paths)), key=paths.__getitem__)
-    whole = [[paths[at] for at in ranked], [[field.name, str(field.type)] for field in columns], metadata, list(shape)]
-    parts = [json.dumps(whole).encode()]
+    content = [
+        [paths[at] for at in ranked],
+        [[field.name, str(field.type)] for field in columns],
+        metadata,
+        list(shape),
+    ]
+    parts = [json.dumps(content).encode()]
     parts += [np.ascontiguousarray(array[ranked], dtype="<i8").tobytes() for array in numbers]
     return _digest(b"\0".join(parts))
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+    return hashlib.sha256(data).hexdigest()[:_HEX_DIGITS]

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from sparrow.errors import CorruptionError, SparrowError
 from sparrow.storage.delta.log import Log
-from sparrow.storage.fs.filesystem import absolute_path, get_filesystem
+from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.paths import absolute_path
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,48 +23,48 @@ __all__ = ["delta_table"]
 
 @contextmanager
 def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Iterator[pl.LazyFrame]:
-    """Give a Delta table, whoever wrote it, as a lazy frame of one version, for the length of a block that reads it.
+    """Yield one version of any Delta table as a lazy frame, for the length of a block that reads it.
 
     Raises
     ------
     NotFoundError
         If there is no table, or no such version.
     CorruptionError
-        If its log cannot be read or names files outside of the folder, or a file is a link, or missing or damaged when
-        the block reads it.
+        If its log cannot be read or names files outside the folder, or a file is a link, missing or damaged when the
+        block reads it.
     """
     import polars as pl
 
     where = absolute_path(path)
     found = Log.open(where, version)
     files = found.sizes()
-    _check(where, files)
+    _check_files(where, files)
     try:
         yield pl.scan_delta(where, version=found.version, storage_options=get_filesystem(where).delta_options())
     except SparrowError:
         raise
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise CorruptionError(_told(where, files) or f"{where!r} cannot be read: {error}") from None
+        raise CorruptionError(_find_damage(where, files) or f"{where!r} cannot be read: {error}") from None
 
 
-def _check(where: str, files: Mapping[str, int]) -> None:
-    """Raise ``CorruptionError`` for links, which may lead anywhere, and for files that are not as long as the log says.
+def _check_files(where: str, files: Mapping[str, int]) -> None:
+    """Raise ``CorruptionError`` for links, and for files whose size differs from the log.
 
-    Of a file that is shorter Polars gives no rows, and no error.
+    Polars returns no rows and no error for a truncated file.
     """
     store = get_filesystem(where)
     steps = {step for file in files for step in accumulate(file.split("/"), os.path.join)}
     for path in (os.path.join(where, step) for step in sorted(steps)):
         if store.is_link(path):
-            raise CorruptionError(f"{path!r} is a link, which may lead anywhere: it is not read")
+            raise CorruptionError(f"{path!r} is a link, which may lead anywhere and is not followed")
     for file, size in files.items():
         path = os.path.join(where, file)
         if not store.is_remote and store.exists(path) and store.size(path) != size:
-            raise CorruptionError(f"{path!r} is damaged: it has {store.size(path)} bytes, and the log says {size}")
+            raise CorruptionError(f"{path!r} is damaged: it has {store.size(path)} bytes, the log says {size}")
 
 
-def _told(where: str, files: Iterable[str]) -> str | None:
-    """Return which file is missing or damaged, and how; None where all can be read."""
+def _find_damage(where: str, files: Iterable[str]) -> str | None:
+    """Return which file is missing or damaged, or None if all can be read."""
     import pyarrow.parquet as pq
 
     for path in (os.path.join(where, file) for file in files):

@@ -1,4 +1,4 @@
-"""The data files of one version, as the log tells them: those in order, and the runs beside them."""
+"""File table of a version: its data files with sizes and bounds from the log, base files and append runs."""
 
 from __future__ import annotations
 
@@ -16,30 +16,37 @@ from sparrow.errors import CorruptionError
 from sparrow.relations.base import ScanStats
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.storage.delta.log import Active, Log
+from sparrow.storage.delta.log import ActiveFiles, Log
 from sparrow.storage.parquet.layout import Metadata
-from sparrow.storage.parquet.reader import DATA_FILE, RUN, Footer, check_row_groups, prefetch_footers, read_footer
+from sparrow.storage.parquet.reader import (
+    DATA_FILE,
+    RUN_SUFFIX,
+    Footer,
+    check_row_groups,
+    prefetch_footers,
+    read_footer,
+)
 
-__all__ = ["FileTable", "beside", "digest", "file_tables", "groups_meeting", "log_tables"]
+__all__ = ["FileTable", "concat_runs", "content_digest", "file_tables", "read_tables", "select_row_groups"]
 
 
-def groups_meeting(footer: Footer, box: Box) -> list[int]:
-    """Return the row groups that may hold entries of a box, of a file that may."""
-    if len(footer.rows) == 1:  # its bounds are those of the file
+def select_row_groups(footer: Footer, box: Box) -> list[int]:
+    """Return the row groups of a file that may hold elements of a box."""
+    if len(footer.rows) == 1:  # whose bounds are those of the file
         return [0]
     found: list[int] = np.flatnonzero(box.intersecting(footer.low, footer.high)).tolist()
     return found
 
 
 class FileTable:
-    """The files of one version of one order, sorted by their keys; arrays have one row for each file.
+    """Files of one sort order of a version, sorted by their keys; arrays have one row for each file.
 
-    Key ranges are disjoint but for those of several runs, so the bounds of the dimensions suffice to sort files: where
-    those of the leading dimension agree, all their entries do, and the next dimension decides.
+    Key ranges are disjoint, except between append runs. So the bounds of the dimensions suffice to sort files: where
+    those of the leading dimension are equal, all elements agree in it and the next dimension decides.
     """
 
     def __init__(
-        self, folder: str, order: tuple[int, ...], active: Active, coordinate_dtypes: tuple[np.dtype[Any], ...]
+        self, folder: str, order: tuple[int, ...], active: ActiveFiles, coordinate_dtypes: tuple[np.dtype[Any], ...]
     ) -> None:
         keys: list[NDArray[np.int64]] = []
         for dim in order:
@@ -57,58 +64,58 @@ class FileTable:
         return len(self.names)
 
     def path(self, at: int) -> str:
-        """Return the full path of a file, by its place in the order."""
+        """Return the full path of a file."""
         return os.path.join(self.folder, self.names[at])
 
     def footer(self, at: int) -> Footer:
-        """Return the footer of a file, which agrees with the log.
+        """Return the footer of a file, checked against the log.
 
         Raises
         ------
         NotFoundError
             If the file is gone.
         CorruptionError
-            If it is damaged, or not the file that the log means.
+            If it is damaged, or not the file in the log.
         """
         found = read_footer(self.path(at), len(self.order))
         if self._footers.get(at) is not found:
-            told = int(self.nbytes[at]), int(self.rows[at]), self.low[at].tolist(), self.high[at].tolist()
+            expected = int(self.nbytes[at]), int(self.rows[at]), self.low[at].tolist(), self.high[at].tolist()
             low, high = (found.low.min(axis=0), found.high.max(axis=0)) if len(found.rows) else (found.low, found.high)
-            if told != (found.size, int(found.rows.sum()), low.tolist(), high.tolist()):
+            if expected != (found.size, int(found.rows.sum()), low.tolist(), high.tolist()):
                 raise CorruptionError(
-                    f"the data file {self.path(at)!r} is not the one that the log means: its size, rows or bounds "
-                    "differ; verify() tells more"
+                    f"the data file {self.path(at)!r} is not the one in the log: its size, rows or bounds "
+                    "differ; verify() lists all damage"
                 )
             self._footers[at] = found
         return found
 
     def prefetch_footers(self, places: Iterable[int]) -> None:
-        """Take note that some footers will be read."""
+        """Prefetch footers that will be read."""
         prefetch_footers([self.path(at) for at in places])
 
-    def check_groups(self, places: Iterable[int]) -> None:
-        """Check all row groups of some files, for readers that cannot."""
+    def check_row_groups(self, places: Iterable[int]) -> None:
+        """Verify the row groups of some files, for readers that do not."""
 
-        def work(at: int) -> None:
+        def check(at: int) -> None:
             self.footer(at)
             check_row_groups(self.path(at), len(self.order))
 
-        for _ in ordered_map(work, places, settings.current().threads):
+        for _ in ordered_map(check, places, settings.current().threads):
             pass
 
-    def intersecting(self, box: Box) -> NDArray[np.int64]:
-        """Return the places of the files that may hold entries of a box."""
+    def select_files(self, box: Box) -> NDArray[np.int64]:
+        """Return the numbers of the files that may hold elements of a box."""
         return np.flatnonzero(box.intersecting(self.low, self.high))
 
     def stats(self, box: Box) -> ScanStats:
-        """Return what a scan of a box touches of the files."""
-        files = self.intersecting(box)
+        """Return what a scan of a box reads."""
+        files = self.select_files(box)
         self.prefetch_footers(files.tolist())
         groups = read = rows = nbytes = files_read = 0
         inside = 0.0
         for at in files.tolist():
             found = self.footer(at)
-            meets = groups_meeting(found, box)
+            meets = select_row_groups(found, box)
             groups += len(found.rows)
             read += len(meets)
             files_read += bool(meets)
@@ -118,7 +125,7 @@ class FileTable:
         skipped = np.ones(len(self), dtype=bool)
         skipped[files] = False
         if skipped.any():
-            # An estimate: groups are of almost one size but for the last of a file, so a large file tells that of all.
+            # Estimate: all row groups but the last of a file have about the same size; ask a large file for it.
             known = int(files[self.rows[files].argmax()]) if files.size else -1
             if known < 0 or len(self.footer(known).rows) < 2:
                 known = int(self.rows.argmax())
@@ -128,44 +135,44 @@ class FileTable:
         return ScanStats(len(self), files_read, groups, read, rows, nbytes, inside)
 
     @property
-    def active(self) -> Active:
-        """The files, as the log tells them."""
-        return Active(self.names, self.nbytes, self.rows, self.low, self.high)
+    def active(self) -> ActiveFiles:
+        """The files as the log lists them."""
+        return ActiveFiles(self.names, self.nbytes, self.rows, self.low, self.high)
 
 
-def digest(names: Iterable[str]) -> str:
-    """Return what tells the contents of files: equal digests mean equal bytes in them."""
+def content_digest(names: Iterable[str]) -> str:
+    """Return the digest of the contents of files; equal digests mean equal bytes."""
     return hashlib.sha256("\n".join(sorted(name.split("-")[0] for name in names)).encode()).hexdigest()
 
 
 def file_tables(
-    folder: str, order: Sequence[int], active: Active, coordinate_dtypes: tuple[np.dtype[Any], ...]
+    folder: str, order: Sequence[int], active: ActiveFiles, coordinate_dtypes: tuple[np.dtype[Any], ...]
 ) -> tuple[FileTable, tuple[FileTable, ...]]:
-    """Return the files in order, and the runs beside them, large ones first."""
+    """Return the base files, and the append runs, largest first."""
     writers: dict[str, list[int]] = {}
     for at, name in enumerate(active.paths):
-        if name.endswith(f"{RUN}.parquet") and (named := DATA_FILE.fullmatch(name)) is not None:
+        if name.endswith(f"{RUN_SUFFIX}.parquet") and (named := DATA_FILE.fullmatch(name)) is not None:
             writers.setdefault(named["nonce"][:16], []).append(at)
     if not writers:
         return FileTable(folder, tuple(order), active, coordinate_dtypes), ()
     beside = {at for places in writers.values() for at in places}
     base, *runs = (
-        FileTable(folder, tuple(order), active.at(places), coordinate_dtypes)
+        FileTable(folder, tuple(order), active.select(places), coordinate_dtypes)
         for places in ([at for at in range(len(active.paths)) if at not in beside], *writers.values())
     )
     return base, tuple(sorted(runs, key=lambda run: (-int(run.rows.sum()), run.names)))
 
 
-def beside(runs: Sequence[FileTable]) -> FileTable:
-    """Return the files of all runs, which may lie between each other's keys, as one table."""
+def concat_runs(runs: Sequence[FileTable]) -> FileTable:
+    """Return the files of all runs, whose keys may overlap, as one table."""
     active = runs[0].active
     for run in runs[1:]:
-        active = active.plus(run.active)
+        active = active.concat(run.active)
     return FileTable(runs[0].folder, runs[0].order, active, runs[0].coordinate_dtypes)
 
 
-def log_tables(log: Log, metadata: Metadata, order: Sequence[int]) -> tuple[FileTable, tuple[FileTable, ...]]:
-    """Return the files of a log's version, those in order and runs."""
+def read_tables(log: Log, metadata: Metadata, order: Sequence[int]) -> tuple[FileTable, tuple[FileTable, ...]]:
+    """Return the base files and the append runs of a log's version."""
     ndim = metadata.schema.ndim
     schema = log.schema()
     if tuple(schema.names[:ndim]) != metadata.schema.dims or schema.get_field_index("value") != ndim:

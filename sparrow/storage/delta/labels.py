@@ -1,8 +1,8 @@
-"""Files of labels: one Parquet column each, its name the hash of its content, found again by a number in the log.
+"""Label files: one Parquet column each, named after the hash of its content, referenced in the log by a number.
 
-Labels that an append brings are a file of their own, ``more-…``, that names the files before it. Files that hold no
-more labels than come after them are written anew with those, so n labels are in about log2(n) files at most, and each
-is written about that often. A reader that knows only whole files does not find such a one, and says so.
+Labels that an append adds get a file of their own, ``more-…``, which lists the files before it. Files with no more
+labels than follow them are rewritten together with these. So n labels are in O(log n) files, and each is written
+O(log n) times. Versions of sparrow that know complete files only do not find such a file, and say so.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from sparrow.core.schema import Schema
 from sparrow.errors import CorruptionError, NotFoundError, ShapeError
+from sparrow.runtime.events import emit
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.writer import HashingFile
 
@@ -26,64 +27,64 @@ __all__ = [
     "LABELS",
     "LABEL_FILE",
     "Vocabulary",
-    "is_part",
-    "label_files",
+    "append_labels",
+    "is_partial",
+    "label_file_number",
     "label_hash",
-    "label_number",
+    "read_label_file",
     "read_labels",
-    "read_part",
+    "resolve_label_files",
     "write_labels",
-    "write_more",
 ]
 
 LABELS = "_labels"
 LABEL_FILE = re.compile(rf"{LABELS}/([0-9]+-(?P<sha>[0-9a-f]{{64}})|more-(?P<start>[0-9a-f]{{15}}))\.parquet")
 
-_DIGITS = 15
-_BEFORE = b"sparrow.before"
-"""In the metadata of a file ``more-…``: the files of the labels before it, as JSON."""
+_NUMBER_DIGITS = 15
+_PREDECESSORS_KEY = b"sparrow.before"
+"""Metadata key of a file ``more-…``: the label files before it, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """The labels of a dimension, and the files that they are in."""
+    """Labels of a dimension, and the files that contain them."""
 
     array: pa.Array
     parts: tuple[tuple[str, int], ...]
-    """Each file, relative to the folder, and how many labels it holds, in order."""
+    """Files relative to the folder with their numbers of labels, in order."""
 
 
-def label_number(name: str) -> int:
-    """Return the number by which the log names a file of labels: the first 60 bits of the hash in its name."""
-    return int(name.rpartition("-")[2][:_DIGITS], 16)
+def label_file_number(name: str) -> int:
+    """Return the number that identifies a label file in the log: the first 60 bits of the hash in its name."""
+    return int(name.rpartition("-")[2][:_NUMBER_DIGITS], 16)
 
 
-def is_part(name: str) -> bool:
-    """Return whether a file of labels may stand on others."""
+def is_partial(name: str) -> bool:
+    """Return whether a label file may continue others."""
     return name.startswith(f"{LABELS}/more-")
 
 
 def label_hash(name: str) -> str:
-    """Return the hash of the content that the name of a file of labels tells, or the first digits of it."""
+    """Return the hash in the name of a label file, or its first digits."""
     return name.rpartition("-")[2].removesuffix(".parquet")
 
 
 def read_labels(folder: str, name: str, known: Iterable[Vocabulary] = ()) -> Vocabulary:
-    """Return labels of a tensor by the last file of them; files that ``known`` ones are made of are not read again.
+    """Return labels by the last of their files; files that ``known`` vocabularies consist of are not read again.
 
     Raises
     ------
     NotFoundError, CorruptionError
-        As :func:`read_part`.
+        As :func:`read_label_file`.
     """
-    there: dict[str, pa.Array] = {}
+    known_arrays: dict[str, pa.Array] = {}
     for one in known:
         start = 0
         for part, count in one.parts:
-            there[part] = one.array.slice(start, count)
+            known_arrays[part] = one.array.slice(start, count)
             start += count
-    last, before = read_part(folder, name)
-    arrays = [there[part] if part in there else read_part(folder, part)[0] for part in before]
+    last, before = read_label_file(folder, name)
+    arrays = [known_arrays[part] if part in known_arrays else read_label_file(folder, part)[0] for part in before]
     parts = tuple((part, len(array)) for part, array in zip((*before, name), (*arrays, last), strict=True))
     if not before:
         return Vocabulary(last, parts)
@@ -91,59 +92,62 @@ def read_labels(folder: str, name: str, known: Iterable[Vocabulary] = ()) -> Voc
         return Vocabulary(pa.concat_arrays([*arrays, last]), parts)
     except pa.ArrowException as error:
         raise CorruptionError(
-            f"the labels in {os.path.join(folder, name)!r} do not fit those before: {error}"
+            f"the label file {os.path.join(folder, name)!r} does not continue those before it: {error}"
         ) from None
 
 
-def read_part(folder: str, name: str, check: bool = True) -> tuple[pa.Array, list[str]]:
-    """Return the labels in a file of a tensor, whose name tells the hash of its content, and the files before it.
+def read_label_file(folder: str, name: str, check: bool = True) -> tuple[pa.Array, list[str]]:
+    """Return the labels in a file, and the files before it.
 
     Parameters
     ----------
     folder, name
         The tensor, and the file in it.
     check
-        Whether the content has to have this hash.
+        Verify the hash of the content.
 
     Raises
     ------
     NotFoundError
         If it is gone.
     CorruptionError
-        If it is not what was written.
+        If it is damaged.
     """
     import pyarrow.parquet as pq
 
+    emit("storage.read_labels", path=name)
     path = os.path.join(folder, name)
     named = LABEL_FILE.fullmatch(name)
     if named is None:
-        raise CorruptionError(f"the metadata of {folder!r} names the labels {name!r}, which is no file of labels in it")
+        raise CorruptionError(f"the metadata of {folder!r} names the label file {name!r}, which is not in it")
     try:
         get_filesystem(path).fingerprint(path)
         data = get_filesystem(path).read(path)
     except NotFoundError:
-        begun = named["start"]  # all that the log says of what a later commit wrote
+        begun = named["start"]  # the log has only this number of it
         other = f", or of this folder in the file '<number>-{begun}….parquet'," if begun else ""
-        raise NotFoundError(f"the labels in {path!r}{other} are gone: restore the file, or ingest again") from None
+        raise NotFoundError(f"the label file {path!r}{other} is gone: restore the file, or ingest again") from None
     if check and not hashlib.sha256(data).hexdigest().startswith(label_hash(name)):
-        raise CorruptionError(f"the labels in {path!r} are damaged: restore the file, or ingest again")
+        raise CorruptionError(f"the label file {path!r} is damaged: restore the file, or ingest again")
     try:
-        with pq.ParquetFile(pa.BufferReader(data), pre_buffer=False) as file:  # threads of Arrow may abort an exit
+        with pq.ParquetFile(
+            pa.BufferReader(data), pre_buffer=False
+        ) as file:  # Arrow threads may abort the interpreter at exit
             table = file.read(use_threads=False)
         column = table.column(0)
-        before = json.loads((table.schema.metadata or {}).get(_BEFORE, b"[]"))
+        before = json.loads((table.schema.metadata or {}).get(_PREDECESSORS_KEY, b"[]"))
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise CorruptionError(f"the labels in {path!r} cannot be read: {error}") from None
+        raise CorruptionError(f"the label file {path!r} cannot be read: {error}") from None
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks(), before
 
 
 def write_labels(path: str, schema: Schema, labels: Mapping[int, pa.Array | pa.ChunkedArray]) -> dict[int, str]:
-    """Write the labels of dimensions, the very same array once, and return the files, relative to the folder.
+    """Write labels and return the files relative to the folder; dimensions with the same array share a file.
 
     Raises
     ------
     ShapeError
-        If they are not as many as the dimension is long.
+        If the number of labels differs from the size of the dimension.
     """
     names: dict[int, str] = {}
     written: dict[int, str] = {}
@@ -153,27 +157,32 @@ def write_labels(path: str, schema: Schema, labels: Mapping[int, pa.Array | pa.C
             continue
         if len(array) != schema.shape[dim]:
             raise ShapeError(
-                f"{len(array)} labels for dimension {schema.dims[dim]!r} of size {schema.shape[dim]}: give one for each"
+                f"got {len(array)} labels for dimension {schema.dims[dim]!r} of size {schema.shape[dim]}: "
+                "pass one for each"
             )
         table = pa.table({"label": array})
         names[dim] = written[id(array)] = _write(path, table, partial("{}-{}.parquet".format, dim))
     return names
 
 
-def write_more(path: str, labels: pa.Array, stored: Vocabulary) -> str:
-    """Write the labels that come after those stored, and return the file, relative to the folder.
+def append_labels(path: str, labels: pa.Array, stored: Vocabulary) -> str:
+    """Write the labels that follow the stored ones and return the file relative to the folder.
 
     Parameters
     ----------
+    path
+        The tensor.
     labels
-        All of them, those stored first.
+        All labels, the stored ones first.
+    stored
+        The stored ones.
     """
     before, start = list(stored.parts), len(stored.array)
     while before and before[-1][1] <= len(labels) - start:
         start -= before.pop()[1]
-    metadata = {_BEFORE: json.dumps([part for part, _ in before])}
+    metadata = {_PREDECESSORS_KEY: json.dumps([part for part, _ in before])}
     table = pa.table({"label": labels[start:]}).replace_schema_metadata(metadata)
-    return _write(path, table, lambda sha: f"more-{sha[:_DIGITS]}.parquet")
+    return _write(path, table, lambda sha: f"more-{sha[:_NUMBER_DIGITS]}.parquet")
 
 
 def _write(path: str, table: pa.Table, named: Callable[[str], str]) -> str:
@@ -189,21 +198,21 @@ def _write(path: str, table: pa.Table, named: Callable[[str], str]) -> str:
         sink.discard()
 
 
-def label_files(path: str, created: Mapping[int, str], changed: Sequence[int]) -> Mapping[int, str]:
-    """Return the files of labels: as created, or as later commits changed them, whose numbers begin their hashes."""
+def resolve_label_files(path: str, created: Mapping[int, str], changed: Sequence[int]) -> Mapping[int, str]:
+    """Return the label files of a version: as created, or as later commits changed them, by number."""
     if not changed:
         return created
     folder = os.path.join(path, LABELS)
     found: dict[int, str] = {}
     for number in {number for number in changed if number}:
-        more = f"more-{number:0{_DIGITS}x}.parquet"
+        more = f"more-{number:0{_NUMBER_DIGITS}x}.parquet"
         if get_filesystem(path).exists(os.path.join(folder, more)):
             found[number] = more
-    if any(number and number not in found for number in changed):  # there are few files that are no parts
+    if any(number and number not in found for number in changed):  # complete files, of which there are few: list them
         names = [name for name in get_filesystem(path).names(folder) if LABEL_FILE.fullmatch(f"{LABELS}/{name}")]
-        found |= {label_number(name): name for name in names}
+        found |= {label_file_number(name): name for name in names}
     out: dict[int, str] = {}
     for dim, number in enumerate(changed):
         if number:
-            out[dim] = f"{LABELS}/{found.get(number, f'more-{number:0{_DIGITS}x}.parquet')}"
+            out[dim] = f"{LABELS}/{found.get(number, f'more-{number:0{_NUMBER_DIGITS}x}.parquet')}"
     return out

@@ -1,7 +1,7 @@
-"""The Delta log of one folder: the only module that touches ``deltalake``.
+"""Delta log of a folder; the only module that uses ``deltalake``.
 
-Every commit is compare-and-swap: it goes in as the version after the one that was loaded, or not at
-all. Retrying is up to the caller, who knows what the lost race means.
+A commit is a compare-and-swap: it becomes the version after the loaded one, or raises :class:`LostRace`. Retrying is up
+to the caller.
 """
 
 from __future__ import annotations
@@ -21,35 +21,38 @@ from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
 from sparrow.relations.base import as_numpy
-from sparrow.storage.delta.checksums import BEFORE, SEAL, STATE, seal, state
+from sparrow.runtime.events import emit
+from sparrow.storage.delta.checksums import CHECKSUM_KEY, PARENT_STATE_KEY, STATE_KEY, commit_checksum, version_checksum
 from sparrow.storage.delta.history import (
     LOG,
     NOTES,
     Commit,
+    damage_candidates,
+    entry_errors,
     log_entry,
-    parsing,
     read_commit,
     read_commits,
-    state_noted,
-    suspects,
+    recorded_state,
 )
-from sparrow.storage.delta.labels import label_number
+from sparrow.storage.delta.labels import label_file_number
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.local import DISK_FULL_ERRNOS, write_error
 from sparrow.storage.parquet.layout import METADATA_KEY
 from sparrow.storage.parquet.writer import DataFile
+from sparrow.storage.tuning import tuning
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
 
-__all__ = ["Active", "Log", "LostRace", "forked"]
+__all__ = ["ActiveFiles", "Log", "LostRace", "is_forked"]
 
-_SHAPE = "sparrow.shape."
-_LABELS = "sparrow.labels."  # on disk: never renamed
-_MANY = 10_000
-"""Versions up to here are opened without a look at the latest: delta-rs names every commit before one that is not."""
-_INDEXED = "delta.dataSkippingNumIndexedCols"
+_SHAPE_TRANSACTION = "sparrow.shape."
+_LABELS_TRANSACTION = "sparrow.labels."
+"""Names of transactions in the log, followed by a dimension number; part of the format on disk."""
+_CHECKPOINT_INTERVAL = 20
+"""Commits between two checkpoints, written into the log."""
+_INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 
 
 class LostRace(Exception):
@@ -57,8 +60,8 @@ class LostRace(Exception):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Active:
-    """The files of a version, in the order of the log; arrays have one row for each file."""
+class ActiveFiles:
+    """Files of a version, in the order of the log; arrays have one row for each file."""
 
     paths: list[str]
     nbytes: NDArray[np.int64]
@@ -68,7 +71,7 @@ class Active:
     high: NDArray[np.int64]
 
     @classmethod
-    def of(cls, files: Sequence[DataFile], ndim: int) -> Active:
+    def from_data_files(cls, files: Sequence[DataFile], ndim: int) -> ActiveFiles:
         """Return files that were written."""
         return cls(
             [file.name for file in files],
@@ -78,36 +81,36 @@ class Active:
             np.array([file.high for file in files], np.int64).reshape(len(files), ndim),
         )
 
-    def without(self, paths: Container[str]) -> Active:
-        """Return these files less some."""
-        return self.at([at for at, path in enumerate(self.paths) if path not in paths])
+    def without(self, paths: Container[str]) -> ActiveFiles:
+        """Return all files but some."""
+        return self.select([at for at, path in enumerate(self.paths) if path not in paths])
 
-    def at(self, places: Sequence[int]) -> Active:
-        """Return some of these files."""
+    def select(self, places: Sequence[int]) -> ActiveFiles:
+        """Return some of the files."""
         kept = list(places)
-        return Active(
+        return ActiveFiles(
             [self.paths[at] for at in kept], self.nbytes[kept], self.rows[kept], self.low[kept], self.high[kept]
         )
 
-    def plus(self, other: Active) -> Active:
+    def concat(self, other: ActiveFiles) -> ActiveFiles:
         """Return these files and others."""
         pairs = ((self.nbytes, other.nbytes), (self.rows, other.rows), (self.low, other.low), (self.high, other.high))
-        return Active(self.paths + other.paths, *map(np.concatenate, pairs))
+        return ActiveFiles(self.paths + other.paths, *map(np.concatenate, pairs))
 
 
 class Log:
-    """One version of a folder's log, and commits on top of it."""
+    """One version of the log of a folder, and commits on top of it."""
 
     def __init__(self, path: str, table: DeltaTable) -> None:
         self.path = path
         self._table = table
-        self._active: Active | None = None
+        self._active: ActiveFiles | None = None
         self._shape: tuple[int, ...] | None = None
         self._labels: tuple[int, ...] | None = None
 
     @classmethod
     def open(cls, path: str, version: int | None = None) -> Log:
-        """Open the latest version, or the one named.
+        """Open the latest version, or a given one.
 
         Raises
         ------
@@ -121,16 +124,16 @@ class Log:
 
         if not get_filesystem(path).is_folder(os.path.join(path, LOG)):
             something = get_filesystem(path).exists(path) or get_filesystem(path).is_folder(path)
-            hint = "nothing is there" if not something else "what is there is no tensor; sp.ingest reads files into one"
+            hint = "nothing is there" if not something else "it is something else; sp.ingest reads files into tensors"
             raise NotFoundError(f"no tensor at {path!r}: {hint}")
         if get_filesystem(path).is_link(os.path.join(path, LOG)):
-            raise CorruptionError(f"{os.path.join(path, LOG)!r} is a link: it may lead anywhere and is not followed")
-        _refuse_fork()
+            raise CorruptionError(f"{os.path.join(path, LOG)!r} is a link, which may lead anywhere and is not followed")
+        _check_not_forked()
         try:
-            with _reading(path, version):
+            with _reading_log(path, version):
                 if version is not None and version < 0:
                     raise ValueError(f"no version {version}")
-                if version is not None and version > _MANY and version > cls.open(path).version:
+                if version is not None and version > tuning().direct_open_versions and version > cls.open(path).version:
                     raise ValueError(f"no version {version}")
                 return cls(
                     path, DeltaTable(path, version=version, storage_options=get_filesystem(path).delta_options())
@@ -148,7 +151,7 @@ class Log:
 
     @classmethod
     def create(cls, path: str, schema: pa.Schema, files: Sequence[DataFile], notes: Mapping[str, Any]) -> None:
-        """Commit version 0 of a folder: its schema and files that are there already.
+        """Commit version 0 of a folder: its schema, and files that exist already.
 
         Raises
         ------
@@ -159,16 +162,16 @@ class Log:
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
-        _refuse_fork()
+        _check_not_forked()
         configuration = {
-            _INDEXED: "-1",  # another tensor, of more dimensions, may take the place of this one
+            _INDEXED_COLUMNS: "-1",  # all: a tensor of more dimensions may replace this one
             "delta.enableExpiredLogCleanup": "false",
-            "delta.checkpointInterval": "20",
+            "delta.checkpointInterval": str(_CHECKPOINT_INTERVAL),
         }
-        adds = _adds(files, schema)
+        adds = _add_actions(files, schema)
         columns = Schema.from_arrow(schema)
-        active = Active.of(files, schema.get_field_index("value"))
-        notes = _sealed(notes, active, schema, adds, (), {}, columns.to_json())
+        active = ActiveFiles.from_data_files(files, schema.get_field_index("value"))
+        notes = _with_checksums(notes, active, schema, adds, (), {}, columns.to_json())
         try:
             create_table_with_add_actions(
                 path,
@@ -180,10 +183,10 @@ class Log:
                 commit_properties=_properties(notes, {}),
             )
         except (DeltaError, OSError) as error:
-            there = read_commit(path, 0)
-            if there is not None and (there.notes or {}).get("nonce") != notes["nonce"]:
+            found = read_commit(path, 0)
+            if found is not None and (found.notes or {}).get("nonce") != notes["nonce"]:
                 raise ExistsError(f"{path!r} is a tensor already") from None
-            if there is None:
+            if found is None:
                 if isinstance(error, OSError):
                     raise write_error(error, path) from error
                 raise StorageError(f"cannot create the log of {path!r}: {error}") from error
@@ -191,34 +194,34 @@ class Log:
 
     @property
     def version(self) -> int:
-        """The version loaded."""
+        """The loaded version."""
         return self._table.version()
 
     @property
     def next_commit(self) -> str:
-        """The file that the next version's commit has, or will have."""
+        """The entry of the next version, whether it exists or not."""
         return log_entry(self.path, self.version + 1)
 
     @property
     def identity(self) -> str:
-        """The table's own id, new for each table created."""
+        """Id of the table, new for each table created."""
         return str(self._table.metadata().id)
 
     def is_replaced(self) -> bool:
-        """Return whether another table, or none, stands in the folder by now."""
+        """Return whether the folder now contains another table, or none."""
         try:
             text = get_filesystem(self.path).read(log_entry(self.path, 0))
         except NotFoundError:
             return not get_filesystem(self.path).is_folder(os.path.join(self.path, LOG))
-        with parsing(log_entry(self.path, 0)):
+        with entry_errors(log_entry(self.path, 0)):
             for line in text.splitlines():
                 if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
                     return str(action["metaData"]["id"]) != self.identity
         return False
 
     def has_bounds(self, ndim: int) -> bool:
-        """Return whether bounds of so many dimensions are read back from the log: what wrote it may have said less."""
-        most = int(self._table.metadata().configuration.get(_INDEXED, "32"))
+        """Return whether the log stores bounds of that many dimensions; older versions of sparrow stored fewer."""
+        most = int(self._table.metadata().configuration.get(_INDEXED_COLUMNS, "32"))
         return most < 0 or ndim <= most
 
     def schema(self) -> pa.Schema:
@@ -226,7 +229,7 @@ class Log:
         return pa.schema(self._table.schema().to_arrow())
 
     def metadata(self) -> str:
-        """Return the text on the field ``value``.
+        """Return the metadata on the field ``value``.
 
         Raises
         ------
@@ -237,59 +240,59 @@ class Log:
             if field.name == "value" and METADATA_KEY in field.metadata:
                 return str(field.metadata[METADATA_KEY])
         raise NotFoundError(
-            f"{self.path!r} is a Delta table that sparrow did not write: say which of its columns make a tensor, "
+            f"{self.path!r} is a Delta table that sparrow did not write: name the columns that make a tensor, "
             f"sp.open({self.path!r}, coords=[...], value=...)"
         )
 
     def shape(self, created: Sequence[int]) -> tuple[int, ...]:
         """Return the shape: as created, or as later commits changed it."""
         if self._shape is None:
-            self._shape = self._numbers(_SHAPE, len(created))
+            self._shape = self._transactions(_SHAPE_TRANSACTION, len(created))
         return self._shape + tuple(created[len(self._shape) :])
 
     def labels(self, ndim: int) -> tuple[int, ...]:
-        """Return the number of the file of labels of each dimension, 0 for none; () where they are as created."""
+        """Return the number of the label file of each dimension, 0 for none; empty if labels are as created."""
         if self._labels is None:
-            self._labels = self._numbers(_LABELS, ndim)
+            self._labels = self._transactions(_LABELS_TRANSACTION, ndim)
         return self._labels
 
-    def _numbers(self, name: str, ndim: int) -> tuple[int, ...]:
-        """Return the numbers that commits set for the dimensions, () where none did."""
+    def _transactions(self, name: str, ndim: int) -> tuple[int, ...]:
+        """Return the numbers that commits set for the dimensions, empty if none did."""
         out: list[int] = []
         for dim in range(ndim):
-            with _reading(self.path, self.version):
+            with _reading_log(self.path, self.version):
                 new = self._table.transaction_version(f"{name}{dim}")
-            if new is None:  # a change sets all dimensions
+            if new is None:  # a commit sets all dimensions or none
                 break
             out.append(int(new))
         return tuple(out)
 
-    def active(self, dims: Sequence[str]) -> Active:
+    def active(self, dims: Sequence[str]) -> ActiveFiles:
         """Return the files of the version.
 
         Raises
         ------
         CorruptionError
-            If the log cannot be read, lacks the ranges of a file, or names one outside of the folder.
+            If the log cannot be read, lacks the bounds of a file, or names one outside the folder.
         """
         if self._active is None:
             self._active = self._files(dims)
         return self._active
 
-    def _added(self) -> pa.Table:
-        with _reading(self.path, self.version):
-            # pa.table would import pandas, to see whether this is one of its frames.
+    def _add_table(self) -> pa.Table:
+        with _reading_log(self.path, self.version):
+            # Not pa.table(), which imports pandas.
             return pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
 
     def sizes(self) -> dict[str, int]:
-        """Return the files of the version and their bytes; those of other tools may lie in folders of the folder.
+        """Return the files of the version with their sizes; those of other tools may be in subfolders.
 
         Raises
         ------
         CorruptionError
-            If the log cannot be read, or names a file outside of the folder.
+            If the log cannot be read, or names a file outside the folder.
         """
-        table = self._added()
+        table = self._add_table()
         sizes = dict(zip(map(unquote, table["path"].to_pylist()), table["size_bytes"].to_pylist(), strict=True))
         for path in sizes:
             if "://" in path or {"", ".", ".."}.intersection(path.replace("\\", "/").split("/")):
@@ -299,8 +302,8 @@ class Log:
     def _outside(self, path: str) -> CorruptionError:
         return CorruptionError(f"the log of {self.path!r} names the file {path!r}, which is not in its folder")
 
-    def _files(self, dims: Sequence[str]) -> Active:
-        table = self._added()
+    def _files(self, dims: Sequence[str]) -> ActiveFiles:
+        table = self._add_table()
         count = table.num_rows
         low, high = np.zeros((count, len(dims)), np.int64), np.zeros((count, len(dims)), np.int64)
         if count:
@@ -309,11 +312,11 @@ class Log:
                     if dims:
                         columns = table[name].combine_chunks()
                         for dim, label in enumerate(dims):
-                            bounds[:, dim] = _integers(columns.field(label))
-                rows, sizes = _integers(table["num_records"]), _integers(table["size_bytes"])
+                            bounds[:, dim] = _to_int64(columns.field(label))
+                rows, sizes = _to_int64(table["num_records"]), _to_int64(table["size_bytes"])
             except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
                 raise CorruptionError(
-                    f"the log of {self.path!r} lacks the ranges of some file ({error}): another tool wrote to it"
+                    f"the log of {self.path!r} lacks the bounds of a file ({error}): another tool wrote to it"
                 ) from None
         else:
             rows = sizes = np.zeros(0, np.int64)
@@ -321,27 +324,27 @@ class Log:
         outside = next((path for path in paths if "/" in path or "\\" in path or path in {"", ".", ".."}), None)
         if outside is not None:
             raise self._outside(outside)
-        return Active(paths, sizes, rows, low, high)
+        return ActiveFiles(paths, sizes, rows, low, high)
 
     def check(self, shape: Sequence[int]) -> None:
-        """Check that the version is as it was committed.
+        """Verify the state of the version.
 
         Raises
         ------
         CorruptionError
-            If an entry of the log, or its checkpoint, was changed since.
+            If an entry of the log, or its checkpoint, was changed.
         """
-        told = state_noted(self.path, self.version)
-        if told is None:
+        recorded = recorded_state(self.path, self.version)
+        if recorded is None:
             return
         columns = self.schema()
         files = self.active(columns.names[: columns.get_field_index("value")])
-        if told != _state(files, columns, self.metadata(), (*shape, *self.labels(len(shape)))):
+        if recorded != _checksum_of(files, columns, self.metadata(), (*shape, *self.labels(len(shape)))):
             self._diagnose()
 
     @contextmanager
     def locate_damage(self) -> Iterator[None]:
-        """Name the entry of the log that is damaged, if one is, where what the log says makes no sense."""
+        """Raise the error of a damaged entry, if there is one, in place of an error met in the block."""
         try:
             yield
         except SparrowError:
@@ -353,22 +356,22 @@ class Log:
         """Raise an error that names the damaged entry, or else the log."""
         later: Commit | None = None
         for commit in self.iter_commits_backward(self.version):
-            told = None if later is None or later.notes is None else later.notes.get(BEFORE)
-            if told is not None and commit.notes is not None and commit.notes.get(STATE, told) != told:
+            parent = None if later is None or later.notes is None else later.notes.get(PARENT_STATE_KEY)
+            if parent is not None and commit.notes is not None and commit.notes.get(STATE_KEY, parent) != parent:
                 raise CorruptionError(
-                    f"the entry {log_entry(self.path, commit.version)!r} of the log is one of another tensor"
+                    f"the entry {log_entry(self.path, commit.version)!r} of the log belongs to another tensor"
                 )
             later = commit
         raise CorruptionError(
-            f"the log in {os.path.join(self.path, LOG)!r} does not give version {self.version} as it was committed: "
-            f"damaged is {suspects(self.path, self.version)}; restore the file, or open an earlier version"
+            f"the log in {os.path.join(self.path, LOG)!r} does not match the checksum of version {self.version}: "
+            f"damaged is {damage_candidates(self.path, self.version)}; restore the file, or open an earlier version"
         )
 
     def reload(self) -> None:
-        """Take in the commits of others."""
-        _refuse_fork()
+        """Load the commits of other processes."""
+        _check_not_forked()
         self._active = self._shape = self._labels = None
-        with _reading(self.path):
+        with _reading_log(self.path):
             self._table.update_incremental()
 
     def commit(
@@ -385,15 +388,15 @@ class Log:
         Parameters
         ----------
         added, removed
-            New files, and (path, bytes) of files that go.
+            New files, and (path, bytes) of removed files.
         notes
-            What history keeps; holds a ``nonce``.
+            Notes for the history; contain a ``nonce``.
         shape
-            The new shape, if it changes.
+            New shape, if it changes.
         schema
-            A new schema of the files or new metadata: ``added`` then replaces all files.
+            New schema of the files, or new metadata: ``added`` then replaces all files.
         labels
-            The files of labels by dimension, if they change.
+            Label files by dimension, if they change.
 
         Raises
         ------
@@ -406,30 +409,35 @@ class Log:
         from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import RemoveAction
 
-        _refuse_fork()
+        _check_not_forked()
         before = self.version
         now = int(time.time() * 1000)
         stored = self.schema() if schema is None else schema
-        adds = _adds(added, stored)
-        transactions = {} if shape is None else {f"{_SHAPE}{dim}": int(n) for dim, n in enumerate(shape)}
+        adds = _add_actions(added, stored)
+        transactions = {} if shape is None else {f"{_SHAPE_TRANSACTION}{dim}": int(n) for dim, n in enumerate(shape)}
         ndim = stored.get_field_index("value")
         numbers = self.labels(ndim) if labels is None else ()
         if labels is not None:
-            numbers = tuple(label_number(labels[dim]) if dim in labels else 0 for dim in range(ndim))
-            transactions |= {f"{_LABELS}{dim}": n for dim, n in enumerate(numbers)}
+            numbers = tuple(label_file_number(labels[dim]) if dim in labels else 0 for dim in range(ndim))
+            transactions |= {f"{_LABELS_TRANSACTION}{dim}": n for dim, n in enumerate(numbers)}
         old = stored if schema is None else self.schema()
         files = self.active(old.names[: old.get_field_index("value")])
         gone = {path for path, _ in removed} if schema is None else set(files.paths)
         columns = None if schema is None else Schema.from_arrow(schema)
-        after = files.without(gone).plus(Active.of(added, ndim)) if schema is None else Active.of(added, ndim)
+        after = (
+            files.without(gone).concat(ActiveFiles.from_data_files(added, ndim))
+            if schema is None
+            else ActiveFiles.from_data_files(added, ndim)
+        )
         text = None if columns is None else columns.to_json()
         if text == self._table.schema().to_json():
-            text = None  # deltalake writes no columns that stay as they are
-        told = state_noted(self.path, before)
-        notes = {**notes, **({} if told is None else {BEFORE: told})}
-        notes = _sealed(
+            text = None  # deltalake writes columns only if they change
+        parent = recorded_state(self.path, before)
+        notes = {**notes, **({} if parent is None else {PARENT_STATE_KEY: parent})}
+        notes = _with_checksums(
             notes, after, stored, adds, sorted(gone), transactions, text, self.metadata(), before + 1, numbers
         )
+        emit("storage.commit", path=self.path, version=before + 1)
         actions: list[Any] = list(adds)
         if schema is None:
             actions += [RemoveAction(path, True, now, size=nbytes) for path, nbytes in removed]
@@ -459,11 +467,11 @@ class Log:
             ) from error
 
     def has_landed(self, before: int, nonce: str) -> bool:
-        """Return whether a commit of ours is among those after version ``before``."""
+        """Return whether a commit with this nonce is among those after version ``before``."""
         return any(c.notes is not None and c.notes.get("nonce") == nonce for c in self.commits(before + 1))
 
     def commits(self, start: int = 0) -> list[Commit]:
-        """Return the commits from version ``start`` on, those beyond the loaded version too, oldest first."""
+        """Return the commits from version ``start`` on, including those after the loaded version, oldest first."""
         out: list[Commit] = []
         for found in read_commits(self.path, range(start, self.version + 1)):
             if found is None:
@@ -481,21 +489,15 @@ class Log:
             yield found
 
 
-_began: int | None = None
-"""The process in which deltalake began its threads."""
+_first_pid: int | None = None
+"""The process in which deltalake started its threads."""
 
 
-def _refuse_fork() -> None:
-    """Refuse to use logs in the child of a process that did: a fork leaves deltalake's threads behind.
-
-    Raises
-    ------
-    StorageError
-        If this is one.
-    """
-    global _began
-    _began = os.getpid() if _began is None else _began
-    if forked():
+def _check_not_forked() -> None:
+    """Raise ``StorageError`` in a forked child of a process that used logs: deltalake's threads are not inherited."""
+    global _first_pid
+    _first_pid = os.getpid() if _first_pid is None else _first_pid
+    if is_forked():
         raise StorageError(
             "this process was forked from one that had used stored tensors: it can read those that are open, but open, "
             "refresh or write none. Start it by multiprocessing.get_context('spawn') or 'forkserver' "
@@ -503,47 +505,47 @@ def _refuse_fork() -> None:
         )
 
 
-def forked() -> bool:
-    """Return whether this is the child of a process that had used logs, by a fork: then it cannot."""
-    return _began is not None and os.getpid() != _began
+def is_forked() -> bool:
+    """Return whether this process was forked from one that had used logs, and so cannot."""
+    return _first_pid is not None and os.getpid() != _first_pid
 
 
 @contextmanager
-def _reading(path: str, version: int | None = None) -> Iterator[None]:
-    """Tell which entry of a log it is that deltalake cannot read, of those of a version, the newest by default."""
+def _reading_log(path: str, version: int | None = None) -> Iterator[None]:
+    """Raise ``CorruptionError`` naming the entries that deltalake cannot read; of the newest version by default."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
         yield
     except (TableNotFoundError, StorageError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except BaseException as error:  # deltalake panics with an exception of its own
+    except BaseException as error:  # the PanicException of deltalake is not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         last = 0
         while read_commit(path, last) is not None:
             last += 1
-        told = next(iter(str(error).splitlines()), type(error).__name__)
-        damaged = suspects(path, last - 1 if version is None else min(version, last - 1))
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        damaged = damage_candidates(path, last - 1 if version is None else min(version, last - 1))
         raise CorruptionError(
-            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {damaged}: {told}"
+            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {damaged}: {first_line}"
         ) from None
 
 
-def _integers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return numbers of files, all of which there must be."""
+def _to_int64(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return a column as int64; raise ``ValueError`` for missing values."""
     if column.null_count:
-        raise ValueError(f"{column.null_count} of {len(column)} numbers are missing")
+        raise ValueError(f"{column.null_count} of {len(column)} values are missing")
     return as_numpy(column.cast(pa.int64()))
 
 
-def _state(files: Active, columns: pa.Schema, metadata: str, shape: Sequence[int]) -> str:
-    return state(files.paths, (files.nbytes, files.rows, files.low, files.high), columns, metadata, shape)
+def _checksum_of(files: ActiveFiles, columns: pa.Schema, metadata: str, shape: Sequence[int]) -> str:
+    return version_checksum(files.paths, (files.nbytes, files.rows, files.low, files.high), columns, metadata, shape)
 
 
-def _sealed(
+def _with_checksums(
     notes: Mapping[str, Any],
-    after: Active,
+    after: ActiveFiles,
     columns: pa.Schema,
     adds: Sequence[AddAction],
     removed: Sequence[str],
@@ -553,17 +555,19 @@ def _sealed(
     version: int = 0,
     labels: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Return the notes of a commit with what tells whether it was changed later."""
+    """Return the notes of a commit with its checksum and state."""
     if text is not None:
         metadata = columns.field("value").metadata[METADATA_KEY.encode()].decode()
     out = {**notes, "version": version, "time": int(time.time() * 1000)}
     if "shape" in notes:
-        out[STATE] = _state(after, columns, metadata, (*notes["shape"], *labels))
-    out[SEAL] = seal(out, [(add.path, add.size, add.stats) for add in adds], removed, transactions, text)
+        out[STATE_KEY] = _checksum_of(after, columns, metadata, (*notes["shape"], *labels))
+    out[CHECKSUM_KEY] = commit_checksum(
+        out, [(add.path, add.size, add.stats) for add in adds], removed, transactions, text
+    )
     return out
 
 
-def _adds(files: Sequence[DataFile], schema: pa.Schema) -> list[AddAction]:
+def _add_actions(files: Sequence[DataFile], schema: pa.Schema) -> list[AddAction]:
     from deltalake.transaction import AddAction
 
     dims = schema.names[: schema.get_field_index("value")]

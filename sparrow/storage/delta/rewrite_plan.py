@@ -1,8 +1,8 @@
-"""What an edit does to files: which are kept, dropped and rewritten, and which keys it claims.
+"""Rewrite plans: which base files an edit keeps, drops and rewrites, and which elements it writes.
 
-An edit cuts the key space into the files and the gaps between them. Every file that the edit
-changes, and every gap that gets entries, belongs to a *run*: a stretch of neighbours without a kept
-file in between, which is streamed into new files. Files whose entries come out as they were are kept.
+An edit divides the key space into files and the gaps between them. Files that it changes and gaps that get elements
+form rewrites, runs of neighbors without a kept file in between, each streamed into new files. Files whose elements come
+out unchanged are kept.
 """
 
 from __future__ import annotations
@@ -22,32 +22,40 @@ from sparrow.errors import DuplicateError, ShapeError
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import Edit, apply_edit
 from sparrow.runtime import settings
+from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.storage.delta.append_runs import members
+from sparrow.storage.delta.append_runs import isin_block
 from sparrow.storage.delta.file_table import FileTable
 from sparrow.storage.delta.snapshot import Snapshot
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import Profile, Sizes
 from sparrow.storage.parquet.reader import read_row_group
 from sparrow.storage.parquet.writer import DataFile, TensorWriter
+from sparrow.storage.tuning import tuning
 
-__all__ = ["Claim", "Piece", "Rewrite", "discard", "exists_already", "met", "plan", "prepare", "width", "write"]
+__all__ = [
+    "Piece",
+    "Rewrite",
+    "WriteSet",
+    "bytes_per_element",
+    "count_rows_met",
+    "delete_files",
+    "duplicate_error",
+    "plan_rewrites",
+    "prepare",
+    "write_rewrites",
+]
 
 Key: TypeAlias = tuple[int, ...]
 
-_CLAIMED = 256
-_WORTH_A_THREAD = 1 << 18
-_WORTH_A_FILE = 16
-"""A file of fewer entries than this part of a row group is always written with those beside it."""
-
 
 def prepare(edit: Edit, schema: Schema) -> Edit:
-    """Return the edit with what can have no effect left out, checked against the shape.
+    """Return the edit without parts that have no effect, checked against the shape.
 
     Raises
     ------
     ShapeError
-        If a coordinate lies outside the shape.
+        If a coordinate is out of range.
     """
     shape = schema.shape if edit.shape is None else edit.shape
     upsert = edit.upsert
@@ -56,7 +64,7 @@ def prepare(edit: Edit, schema: Schema) -> Edit:
             low, high = int(column.min()), int(column.max())
             if low < 0 or high >= shape[dim]:
                 raise ShapeError(
-                    f"the coordinate {low if low < 0 else high} is out of range for dimension "
+                    f"coordinate {low if low < 0 else high} is out of range for dimension "
                     f"{schema.dims[dim]!r} of size {shape[dim]}"
                 )
         upsert = Block(upsert.coords, np.asarray(upsert.values, dtype=schema.dtype))
@@ -70,25 +78,25 @@ def prepare(edit: Edit, schema: Schema) -> Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The cells that an edit may have changed: ranges of keys, ascending and apart, and boxes."""
+class WriteSet:
+    """Elements that an edit may have changed: disjoint ascending key ranges, and boxes."""
 
     ranges: tuple[tuple[Key, Key], ...] = ()
     boxes: tuple[Box, ...] = ()
 
     @classmethod
-    def of(cls, edit: Edit) -> Claim:
-        """Return the claim of an edit: at most 256 ranges, exact for few entries."""
+    def from_edit(cls, edit: Edit) -> WriteSet:
+        """Return the write set of an edit, exact if it has few elements."""
         upsert = edit.upsert
         if upsert is None:
             return cls((), edit.clear)
         count = upsert.count
-        cuts = np.unique(np.linspace(0, count, min(count, _CLAIMED) + 1).astype(np.int64)).tolist()
+        cuts = np.unique(np.linspace(0, count, min(count, tuning().write_set_ranges) + 1).astype(np.int64)).tolist()
         keys = [(_key(upsert, start), _key(upsert, stop - 1)) for start, stop in itertools.pairwise(cuts)]
         return cls(tuple(keys), edit.clear)
 
-    def intersects(self, other: Claim) -> bool:
-        """Return whether some cell may be in both."""
+    def overlaps(self, other: WriteSet) -> bool:
+        """Return whether an element may be in both."""
         mine, theirs = 0, 0
         while mine < len(self.ranges) and theirs < len(other.ranges):
             (a, b), (c, d) = self.ranges[mine], other.ranges[theirs]
@@ -99,26 +107,26 @@ class Claim:
             else:
                 theirs += 1
         return (
-            any(_box_meets_keys(box, *keys) for box in self.boxes for keys in other.ranges)
-            or any(_box_meets_keys(box, *keys) for box in other.boxes for keys in self.ranges)
-            or any(_boxes_meet(a, b) for a in self.boxes for b in other.boxes)
+            any(_box_overlaps_keys(box, *keys) for box in self.boxes for keys in other.ranges)
+            or any(_box_overlaps_keys(box, *keys) for box in other.boxes for keys in self.ranges)
+            or any(_boxes_overlap(a, b) for a in self.boxes for b in other.boxes)
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what :meth:`from_json` takes apart."""
+        """Serialize to JSON values."""
         boxes = [[[r.start, r.stop, r.step] for r in box.ranges] for box in self.boxes]
         return {"ranges": [[list(a), list(b)] for a, b in self.ranges], "boxes": boxes}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Claim:
-        """Read what :meth:`to_json` returned."""
+    def from_json(cls, data: Mapping[str, Any]) -> WriteSet:
+        """Deserialize the output of :meth:`to_json`."""
         ranges = tuple((tuple(a), tuple(b)) for a, b in data["ranges"])
         boxes = tuple(Box(tuple(range(*part) for part in box)) for box in data["boxes"])
         return cls(ranges, boxes)
 
 
-def _box_meets_keys(box: Box, first: Key, last: Key) -> bool:
-    """Return whether some cell of a box lies between two keys, both included, in the order of keys."""
+def _box_overlaps_keys(box: Box, first: Key, last: Key) -> bool:
+    """Return whether a box contains an element between two keys, both included, in key order."""
     rest = box.ranges
     if not all(map(len, rest)):
         return False
@@ -138,11 +146,11 @@ def _box_meets_keys(box: Box, first: Key, last: Key) -> bool:
     return high in r and tuple(part[0] for part in rest[dim + 1 :]) <= last[dim + 1 :]
 
 
-def _boxes_meet(a: Box, b: Box) -> bool:
-    return all(map(_ranges_meet, a.ranges, b.ranges))
+def _boxes_overlap(a: Box, b: Box) -> bool:
+    return all(map(_ranges_overlap, a.ranges, b.ranges))
 
 
-def _ranges_meet(a: range, b: range) -> bool:
+def _ranges_overlap(a: range, b: range) -> bool:
     """Return whether two ascending ranges share a number."""
     if not a or not b:
         return False
@@ -161,24 +169,24 @@ def _ranges_meet(a: range, b: range) -> bool:
 
 @dataclass(slots=True)
 class Piece:
-    """A file, or a gap between files (``at`` is None), with its share of the entries to write."""
+    """A file, or a gap between files (``at`` is None), with its slice of the elements to write."""
 
     at: int | None
     start: int
     stop: int
     dropped: bool = False
-    """The entries of the file all go: it need not be read."""
+    """All elements of the file are cleared: it need not be read."""
 
 
 @dataclass(slots=True)
 class Rewrite:
-    """Neighbouring pieces that are streamed into new files."""
+    """Neighboring pieces that are streamed into new files."""
 
     pieces: list[Piece] = field(default_factory=list)
 
     @property
     def places(self) -> list[int]:
-        """Places of the files that go."""
+        """Numbers of the files that are replaced."""
         return [piece.at for piece in self.pieces if piece.at is not None]
 
 
@@ -187,7 +195,7 @@ def _key(block: Block, at: int) -> Key:
 
 
 def _position(block: Block, key: Key, start: int, stop: int, right: bool) -> int:
-    """Return where a key belongs among entries ``start`` to ``stop``: before equals, or after."""
+    """Return where a key belongs among elements ``start`` to ``stop``: before equals, or after."""
     for dim, column in enumerate(block.coords):
         part = column[start:stop]
         low = start + int(np.searchsorted(part, key[dim], "left"))
@@ -198,11 +206,10 @@ def _position(block: Block, key: Key, start: int, stop: int, right: bool) -> int
     return stop if right else start
 
 
-def _shares(snapshot: Snapshot, upsert: Block | None) -> tuple[list[int], list[int]]:
-    """Return where each file's share of the entries starts and stops.
+def _split_upsert(snapshot: Snapshot, upsert: Block | None) -> tuple[list[int], list[int]]:
+    """Return where each file's slice of the elements starts and stops.
 
-    The ranges of the log settle it for most files; the footer of a file is read where entries agree
-    with its bounds in the leading dimension.
+    Bounds in the log decide for most files; footers are read where elements lie on the bounds of the leading dimension.
     """
     table = snapshot.base
     if upsert is None:
@@ -222,21 +229,29 @@ def _shares(snapshot: Snapshot, upsert: Block | None) -> tuple[list[int], list[i
     return starts.tolist(), stops.tolist()
 
 
-def met(snapshot: Snapshot, upsert: Block) -> int:
-    """Return how many entries the files in order have between whose keys some of these lie."""
-    starts, stops = map(np.array, _shares(snapshot, upsert))
+def count_rows_met(snapshot: Snapshot, upsert: Block) -> int:
+    """Return how many elements are in base files whose key ranges contain some of the new ones."""
+    starts, stops = map(np.array, _split_upsert(snapshot, upsert))
     return int(snapshot.base.rows[stops > starts].sum())
 
 
-def plan(snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening: bool = False) -> list[Rewrite]:
-    """Return the runs that an edit rewrites; none if no entry changes.
+def plan_rewrites(
+    snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening: bool = False
+) -> list[Rewrite]:
+    """Return the rewrites of a prepared edit; none if no element changes.
 
-    An edit must be prepared, see :func:`prepare`; ``schema`` is the one that holds old and new
-    coordinates. ``widening`` rewrites every file.
+    Parameters
+    ----------
+    snapshot, edit, sizes
+        The current version, the edit (see :func:`prepare`), and target sizes.
+    schema
+        Schema that holds old and new coordinates.
+    widening
+        Rewrite every file.
     """
     table, upsert = snapshot.base, edit.upsert
     count = len(table)
-    starts, stops = _shares(snapshot, upsert)
+    starts, stops = _split_upsert(snapshot, upsert)
     total = 0 if upsert is None else upsert.count
     new = np.zeros(total + 1, dtype=np.int64)
     if upsert is not None:
@@ -250,19 +265,19 @@ def plan(snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening:
         if at < count:
             piece = Piece(at, starts[at], stops[at])
             pieces.append(piece)
-            changing.append(widening or _touches(snapshot, edit, piece, schema))
-    each = width(snapshot)
+            changing.append(widening or _changes_file(snapshot, edit, piece, schema))
+    element_bytes = bytes_per_element(snapshot)
     for k in range(0, len(pieces), 2):
         added = int(new[pieces[k].stop] - new[pieces[k].start])
-        if not added or not sizes.small(added * each, added):
+        if not added or not sizes.is_small(added * element_bytes, added):
             continue
         if any(changing[m] for m in (k - 1, k + 1) if 0 <= m < len(pieces)):
             continue
         for step in (-1, 1):
-            taken = _taken_along(table, sizes, added, (m // 2 for m in _unchanged(changing, k, step)))
-            for at in taken:
+            merged = _files_to_merge(table, sizes, added, (m // 2 for m in _unchanged_files(changing, k, step)))
+            for at in merged:
                 changing[2 * at + 1] = True
-            if taken:
+            if merged:
                 break
     runs: list[Rewrite] = []
     run = Rewrite()
@@ -277,67 +292,73 @@ def plan(snapshot: Snapshot, edit: Edit, sizes: Sizes, schema: Schema, widening:
     return runs
 
 
-def _unchanged(changing: Sequence[bool], gap: int, step: int) -> Iterator[int]:
-    """Yield the pieces that are files, from a gap to either side, as far as none changes."""
+def _unchanged_files(changing: Sequence[bool], gap: int, step: int) -> Iterator[int]:
+    """Yield the file pieces on one side of a gap, up to the first one that changes."""
     at = gap + step
     while 0 <= at < len(changing) and not changing[at]:
         yield at
         at += 2 * step
 
 
-def _taken_along(table: FileTable, sizes: Sizes, added: int, neighbours: Iterable[int]) -> list[int]:
-    """Return the files that had better be written anew with entries beside them than stand beside them.
+def _files_to_merge(table: FileTable, sizes: Sizes, added: int, neighbors: Iterable[int]) -> list[int]:
+    """Return the files that are rewritten with new elements beside them rather than kept.
 
-    A file is taken while it is small and holds no more than all that it is written with: so many appends at one end
-    write an entry about as often as the number of entries has digits, and leave as few files.
+    A file is merged if it is small and has no more elements than it is written with. So appends at one end write every
+    element O(log n) times, and leave O(log n) files.
     """
     out: list[int] = []
     rows = added
-    for at in neighbours:
+    for at in neighbors:
         count = int(table.rows[at])
-        if count > max(rows, sizes.group_rows // _WORTH_A_FILE) or not sizes.small(int(table.nbytes[at]), count):
+        if count > max(rows, sizes.group_rows // tuning().merge_group_divisor) or not sizes.is_small(
+            int(table.nbytes[at]), count
+        ):
             break
         out.append(at)
         rows += count
     return out
 
 
-def width(snapshot: Snapshot) -> int:
-    """Return about how many bytes an entry takes."""
-    return max(1, snapshot.nbytes // max(snapshot.nnz, 1)) if snapshot.nnz >= 1000 else 2 * snapshot.schema.ndim + 4
+def bytes_per_element(snapshot: Snapshot) -> int:
+    """Return about how many bytes an element takes."""
+    return (
+        max(1, snapshot.nbytes // max(snapshot.nnz, 1))
+        if snapshot.nnz >= tuning().measured_width_min_nnz
+        else 2 * snapshot.schema.ndim + 4
+    )
 
 
-def covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
-    """Return whether a box holds every cell within bounds."""
+def is_covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
+    """Return whether a box contains every element within bounds."""
     return all(
         len(r) > 0 and r[0] <= lo and hi <= r[-1] and (r.step == 1 or (lo == hi and lo in r))
         for r, lo, hi in zip(box.ranges, low, high, strict=True)
     )
 
 
-def _touches(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) -> bool:
-    """Return whether an edit changes the entries of a file, looking only at row groups that it meets."""
+def _changes_file(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) -> bool:
+    """Return whether an edit changes elements of a file; reads only row groups that it meets."""
     table, at = snapshot.base, piece.at
     assert at is not None
     low, high = table.low[at].tolist(), table.high[at].tolist()
     boxes = [box for box in edit.clear if box.intersects(low, high)]
-    if any(covered(box, low, high) for box in boxes):
+    if any(is_covered(box, low, high) for box in boxes):
         piece.dropped = True
         return True
     if piece.start == piece.stop and not boxes:
         return False
-    for group, start, stop in _group_shares(snapshot, edit.upsert, piece):
+    for group, start, stop in _split_by_row_group(snapshot, edit.upsert, piece):
         found = table.footer(at)
         near = [box for box in boxes if box.intersects(found.low[group].tolist(), found.high[group].tolist())]
         if start == stop and not near:
             continue
         old = _read(snapshot, at, group)
-        if not _same(old, _applied(old, edit, near, start, stop, schema)):
+        if not _is_equal(old, _apply_share(old, edit, near, start, stop, schema)):
             return True
     return False
 
 
-def _same(a: Block, b: Block) -> bool:
+def _is_equal(a: Block, b: Block) -> bool:
     if a is b:
         return True
     if a.count != b.count or not all(map(np.array_equal, a.coords, b.coords)):
@@ -351,10 +372,10 @@ def _read(snapshot: Snapshot, at: int, group: int) -> Block:
     return read_row_group(snapshot.base.path(at), group, schema.ndim, schema.dtype, kinds)
 
 
-def _group_shares(snapshot: Snapshot, upsert: Block | None, piece: Piece) -> list[tuple[int, int, int]]:
-    """Return (row group, start, stop): the entries to write that go with each row group of a file.
+def _split_by_row_group(snapshot: Snapshot, upsert: Block | None, piece: Piece) -> list[tuple[int, int, int]]:
+    """Return (row group, start, stop): the slice of the elements to write for each row group of a file.
 
-    Boundaries come from the ranges of row groups; a group is read where these leave a doubt.
+    Bounds of row groups decide; a row group is read where they do not.
     """
     assert piece.at is not None
     found = snapshot.base.footer(piece.at)
@@ -383,28 +404,28 @@ def _group_shares(snapshot: Snapshot, upsert: Block | None, piece: Piece) -> lis
     return out
 
 
-def _applied(old: Block, edit: Edit, boxes: Sequence[Box], start: int, stop: int, schema: Schema) -> Block:
-    """Return entries with their share of an edit applied; the very block where there is none."""
+def _apply_share(old: Block, edit: Edit, boxes: Sequence[Box], start: int, stop: int, schema: Schema) -> Block:
+    """Return elements after a slice of an edit; the same block if that is empty."""
     if start == stop and not boxes:
         return old
     share = None if edit.upsert is None or start == stop else edit.upsert.take(slice(start, stop))
     try:
         return apply_edit(old, Edit(edit.operation, tuple(boxes), share, edit.existing), schema)
     except DuplicateError:
-        raise _exists_already(old, share, boxes) from None
+        raise _duplicate_error_in(old, share, boxes) from None
 
 
-def _exists_already(old: Block, share: Block | None, boxes: Sequence[Box]) -> DuplicateError:
+def _duplicate_error_in(old: Block, share: Block | None, boxes: Sequence[Box]) -> DuplicateError:
     assert share is not None
     for box in boxes:
         old = old.take(~box.contains(old.coords))
-    return exists_already(_key(share, int(members(old, share).argmax())))
+    return duplicate_error(_key(share, int(isin_block(old, share).argmax())))
 
 
-def exists_already(cell: Key) -> DuplicateError:
-    """Return the error for a cell that has an entry."""
+def duplicate_error(cell: Key) -> DuplicateError:
+    """Return the error for an element that exists already."""
     return DuplicateError(
-        f"the cell {cell} has an entry already; nothing was written: say duplicates='sum', 'last', "
+        f"the cell {cell} has an entry already; nothing was written: pass duplicates='sum', 'last', "
         "'first', 'min' or 'max'",
         cell,
     )
@@ -413,7 +434,7 @@ def exists_already(cell: Key) -> DuplicateError:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write(
+def write_rewrites(
     snapshot: Snapshot,
     edit: Edit,
     runs: Sequence[Rewrite],
@@ -422,16 +443,18 @@ def write(
     schema: Schema,
     profile: Profile | None = None,
 ) -> list[DataFile]:
-    """Stream runs into new files and return them; on any failure none is left.
+    """Stream rewrites into new files and return them; on failure none is left.
 
     Parameters
     ----------
+    snapshot, edit, runs, sizes
+        The current version, the edit, its rewrites, and target sizes.
     kinds
-        Types of the coordinate columns.
+        Dtypes of the coordinate columns.
     schema
-        The schema after the edit.
+        Schema after the edit.
     profile
-        The profile of the files, by default that of the snapshot.
+        Profile of the files, that of the snapshot by default.
     """
     folder = snapshot.path
     out: list[DataFile] = []
@@ -445,39 +468,40 @@ def write(
                 schema.dtype,
                 profile=profile or snapshot.metadata.profile,
                 coordinate_dtypes=kinds,
-                sizes=sizes.for_total(rows * width(snapshot), rows),
+                sizes=sizes.for_total(rows * bytes_per_element(snapshot), rows),
             ) as writer:
-                for block in _stream(snapshot, edit, run, sizes.group_rows, schema):
+                for block in _rewritten_blocks(snapshot, edit, run, sizes.group_rows, schema):
                     writer.write(block)
                 out += writer.finish()
     except BaseException:
-        discard(folder, out)
+        delete_files(folder, out)
         raise
+    emit("storage.write_files", path=folder, files=len(out))
     return out
 
 
-def discard(folder: str, files: Sequence[DataFile]) -> None:
+def delete_files(folder: str, files: Sequence[DataFile]) -> None:
     """Delete files that will not be committed."""
     for file in files:
         get_filesystem(folder).delete(os.path.join(folder, file.name))
 
 
-def _stream(snapshot: Snapshot, edit: Edit, run: Rewrite, rows: int, schema: Schema) -> Iterator[Block]:
-    """Yield the entries of a run after the edit."""
+def _rewritten_blocks(snapshot: Snapshot, edit: Edit, run: Rewrite, rows: int, schema: Schema) -> Iterator[Block]:
+    """Yield the elements of a rewrite after the edit."""
     empty = concat_blocks([], schema.ndim, schema.dtype)
     table = snapshot.base
     for piece in run.pieces:
         if piece.at is None or piece.dropped:
             for start in range(piece.start, piece.stop, rows):
-                yield _applied(empty, edit, (), start, min(start + rows, piece.stop), schema)
+                yield _apply_share(empty, edit, (), start, min(start + rows, piece.stop), schema)
             continue
         at, found = piece.at, table.footer(piece.at)
         boxes = [box for box in edit.clear if box.intersects(table.low[at].tolist(), table.high[at].tolist())]
 
-        def work(share: tuple[int, int, int], at: int = at, boxes: list[Box] = boxes, found: Any = found) -> Block:
+        def read(share: tuple[int, int, int], at: int = at, boxes: list[Box] = boxes, found: Any = found) -> Block:
             group, start, stop = share
             near = [box for box in boxes if box.intersects(found.low[group].tolist(), found.high[group].tolist())]
-            return _applied(_read(snapshot, at, group), edit, near, start, stop, schema)
+            return _apply_share(_read(snapshot, at, group), edit, near, start, stop, schema)
 
-        threads = settings.current().threads if int(table.rows[at]) > _WORTH_A_THREAD else 1
-        yield from ordered_map(work, _group_shares(snapshot, edit.upsert, piece), threads)
+        threads = settings.current().threads if int(table.rows[at]) > tuning().parallel_rewrite_min_rows else 1
+        yield from ordered_map(read, _split_by_row_group(snapshot, edit.upsert, piece), threads)

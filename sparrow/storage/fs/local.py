@@ -1,4 +1,10 @@
-"""Folders of this machine: files are written under a hidden name and renamed, folders too."""
+"""Local file system: files and folders are written under a hidden name and renamed.
+
+Processes that publish or recover folders side by side take ``flock`` on the parent folder itself. Lock files, such as
+those of the package ``filelock``, are not used: they would stay beside the tensors of the user, where every other
+leftover counts as an error, and deleting them is a race. The kernel drops a ``flock`` when its process ends, and on
+network file systems without locks publishing goes on unlocked, where only a reader may be early.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +16,29 @@ import glob
 import hashlib
 import os
 import re
-import shutil
 import socket
 import stat
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, StorageError
+from sparrow.runtime.events import emit
 from sparrow.runtime.validation import full_path
-
-if TYPE_CHECKING:
-    from sparrow.storage.fs.filesystem import ByteRange, FileSystem, Folder, NewFile
+from sparrow.storage.fs import syscalls
+from sparrow.storage.fs.protocols import FileSystem, Folder, NewFile
+from sparrow.storage.tuning import tuning
 
 __all__ = [
     "DISK_FULL_ERRNOS",
     "LOCAL",
     "TEMPORARY_FILE",
     "LocalFileSystem",
+    "backup_path",
     "fsync_path",
     "is_process_alive",
     "write_error",
@@ -42,71 +49,76 @@ TEMPORARY_FILE = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-_EXCHANGE = 2
-_HERE = -100
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
 
 
 def write_error(error: OSError, where: str | os.PathLike[str]) -> StorageError:
-    """Return the error to raise for one of the operating system met while writing."""
+    """Return the ``StorageError`` for an ``OSError`` met while writing."""
     if error.errno in DISK_FULL_ERRNOS:
         return StorageError(f"the disk is full: no space left to write in {os.fspath(where)!r}; nothing was changed")
     return StorageError(f"cannot write in {os.fspath(where)!r}: {error.strerror or error}")
 
 
 class LocalFileSystem:
-    """Folders of this machine. Implements :class:`sparrow.storage.fs.filesystem.FileSystem`."""
+    """Files and folders of this machine; implements :class:`~sparrow.storage.fs.protocols.FileSystem`."""
+
+    is_remote = False
+    prefetcher = None
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or folder is there."""
+        """Return whether a file or folder exists."""
         return os.path.exists(path)
 
     def is_folder(self, path: str) -> bool:
-        """Return whether there is a folder."""
+        """Return whether a folder exists."""
         return os.path.isdir(path)
 
     def is_link(self, path: str) -> bool:
-        """Return whether there is a symbolic link."""
+        """Return whether a path is a symbolic link."""
         return os.path.islink(path)
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, sorted; none where it does not exist."""
+        """List the names in a folder, sorted; none if it does not exist."""
         try:
-            with _Telling("read", folder):
+            with _Raising("read", folder):
                 return sorted(os.listdir(folder))
         except NotFoundError:
             return []
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the files that match a pattern."""
+        """List the files that match a pattern, sorted."""
         return [path for path in sorted(glob.glob(pattern, recursive=True)) if not os.path.isdir(path)]
 
     def size(self, path: str) -> int:
-        """Return the bytes of a file."""
-        with _Telling("read", path):
+        """Return the size of a file in bytes."""
+        with _Raising("read", path):
             return os.stat(path).st_size
 
     def modified_time(self, path: str) -> float:
-        """Return when a file or folder was last changed."""
-        with _Telling("read", path):
+        """Return the modification time of a file or folder."""
+        with _Raising("read", path):
             return os.stat(path).st_mtime
 
     def fingerprint(self, path: str) -> Hashable:
-        """Return the number of a file, its size and when it was last changed."""
-        with _Telling("read", path):
+        """Return inode, size and modification time of a file; ``CorruptionError`` for a link."""
+        with _Raising("read", path):
             found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
             raise CorruptionError(
-                f"{path!r} is no file but a link or a folder: sparrow did not make it, it is not read"
+                f"{path!r} must be a regular file, got a link or a folder: sparrow did not make it, it is not read"
             )
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
-        with _Telling("read", path), open(path, "rb") as file:
-            return file.read()
+        with _Raising("read", path):
+            emit("storage.read", path=path)
+            with open(path, "rb") as file:
+                return file.read()
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes | None]:
-        """Yield the contents of files."""
+        """Yield the contents of files, None for a missing one."""
         for path in paths:
             try:
                 yield self.read(path)
@@ -115,59 +127,51 @@ class LocalFileSystem:
 
     def read_tail(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file and its size."""
-        with self.open(path) as file, _Telling("read", path):
+        with self.open(path) as file, _Raising("read", path):
             size = file.size()
             return file.read_at(min(size, most), max(0, size - most)), size
 
     def open(
         self, path: str, sequential: bool = False, size: int | None = None, immutable: bool = False
     ) -> pa.NativeFile:
-        """Open a file."""
-        with _Telling("read", path):
+        """Open a file for reading."""
+        with _Raising("read", path):
             return pa.OSFile(path, "rb")
 
     @contextmanager
     def local_copy(self, path: str) -> Iterator[str]:
-        """Give a file its own name."""
+        """Yield the path itself."""
         yield path
 
-    is_remote = False
-
-    def prefetch_tails(self, paths: Sequence[str], most: int) -> None:
-        """Do nothing: the system reads ahead."""
-
-    def prefetch_ranges(self, pieces: Sequence[ByteRange]) -> None:
-        """Do nothing: the system reads ahead."""
+    def canonical_path(self, path: str) -> str:
+        """Return the path without symbolic links."""
+        return os.path.realpath(path)
 
     def delta_options(self) -> dict[str, str] | None:
         """Return None."""
         return None
 
-    def identity(self, path: str) -> str:
-        """Return the path without symbolic links."""
-        return os.path.realpath(path)
-
     def local_disk(self, path: str) -> str | None:
-        """Return the folder that is there already."""
+        """Return the nearest folder above a path that exists."""
         folder = Path(path).absolute().parent
         while not folder.exists():
             folder = folder.parent
         return str(folder)
 
     def make_folder(self, path: str) -> None:
-        """Make a folder in one that is there."""
-        with contextlib.suppress(ExistsError), _Telling("write", path):
-            os.mkdir(path)
+        """Create a folder; its parent exists."""
+        with contextlib.suppress(ExistsError), _Raising("write", path):
+            syscalls.make_folder(path)
 
     def create_file(self, folder: str) -> NewFile:
         """Begin a file under a temporary name."""
-        with _Telling("write", folder):
+        with _Raising("write", folder):
             return _LocalFile(folder)
 
     def put(self, path: str, data: bytes) -> bool:
-        """Write a file aside and link it where there is none."""
+        """Write a temporary file and link it to ``path``; return False if that exists."""
         folder, name = os.path.split(path)
-        with _Telling("write", folder):
+        with _Raising("write", folder):
             file = _LocalFile(folder)
             try:
                 file.write(data)
@@ -179,173 +183,163 @@ class LocalFileSystem:
         return True
 
     @contextmanager
-    def replacing(self, path: str) -> Iterator[BinaryIO]:
-        """Write a hidden file and rename it."""
-        target = os.path.realpath(full_path(path))  # what a link leads to is written, not the link
+    def atomic_write(self, path: str) -> Iterator[BinaryIO]:
+        """Write a hidden file and rename it over ``path``."""
+        target = os.path.realpath(full_path(path))  # the target of a link is replaced, not the link
         parent, name = os.path.split(target)
         if not os.path.isdir(parent):
             raise NotFoundError(f"there is no folder {parent!r} to write {name!r} into")
         if os.path.isdir(target):
-            raise ExistsError(f"{path!r} is a folder: give the name of a file")
+            raise ExistsError(f"{path!r} is a folder: pass the name of a file")
         if os.path.exists(target) and not os.path.isfile(target):
-            raise ExistsError(f"{path!r} is a device or a pipe, which no file takes the place of: write a file")
+            raise ExistsError(f"{path!r} is a device or a pipe, which cannot be replaced: pass the name of a file")
         part = _partial(parent, name)
-        with _Telling("write", parent):
+        with _Raising("write", parent):
             try:
-                with open(part, "xb") as file:
+                with syscalls.create(part) as file:
                     yield file
                 fsync_path(part)
-                os.replace(part, target)
+                syscalls.replace(part, target)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    os.unlink(part)
+                    syscalls.unlink(part)
                 raise
             fsync_path(parent)
 
     def touch(self, path: str) -> None:
         """Set the times of a file to now."""
-        with _Telling("write", path):
-            os.utime(path)
+        with _Raising("write", path):
+            syscalls.touch(path)
 
     def make_durable(self, path: str) -> None:
-        """Sync a file and its folder."""
-        with _Telling("write", path):
+        """Flush a file and its folder to the disk."""
+        with _Raising("write", path):
             fsync_path(path)
             fsync_path(os.path.dirname(path))
 
     def delete(self, path: str) -> None:
-        """Delete a file or folder, never what a link leads to."""
-        with contextlib.suppress(NotFoundError), _Telling("write", path):
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path)
-            else:
-                os.unlink(path)
+        """Delete a file or folder; of a link only the link."""
+        _delete(path)
 
     def is_occupied(self, path: str) -> bool:
-        """Return whether anything has this name, a dangling link too."""
+        """Return whether the name exists, even as a dangling link."""
         return os.path.lexists(path)
 
-    def folder(self, path: str) -> Folder:
+    def as_folder(self, path: str) -> Folder:
         """Return a ``Path``."""
         return Path(path)
 
     def recover(self, path: str) -> None:
-        """Rename back what stood at a path, or around it, before it was to be replaced by two renames."""
+        """Rename back the tensor at ``path``, or the bundle around it, that a killed process was replacing."""
         path = full_path(path)
+        emit("storage.recover", path=path)
         if not os.path.lexists(path):
-            self.recover(os.path.dirname(path))  # the bundle it is a member of
+            self.recover(os.path.dirname(path))  # the bundle of which it is a member
             if os.path.lexists(backup_path(path)):
                 with contextlib.suppress(OSError), _locked(os.path.dirname(path)):
-                    _put_back(path)
+                    _restore_backup(path)
 
     def is_replacement(self, staged: str) -> bool:
-        """Return False: what is staged is a folder of its own."""
+        """Return False: a staged folder is always a new one."""
         return False
 
     def stage(self, path: str, replace: bool = False) -> str:
-        """Make a hidden folder beside a path. Its name tells the process, so that others see when that is gone."""
+        """Create a hidden folder beside ``path``, named after this process so that leftovers can be told."""
         parent, name = os.path.split(path)
         staged = _partial(parent, name)
-        with _Telling("write", parent):
-            os.makedirs(parent, exist_ok=True)
-            os.mkdir(staged)
+        with _Raising("write", parent):
+            syscalls.make_folders(parent)
+            syscalls.make_folder(staged)
         return staged
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
-        """Rename a folder; what it replaces gets its name.
+        """Rename ``staged`` to ``path``; a folder that it replaces takes the name ``staged``.
 
-        Where the system cannot swap two names, what is replaced waits under a third that :meth:`recover` knows, and
-        readers who find nothing wait for the lock.
+        Where the kernel cannot swap two names, the old folder is renamed to :func:`backup_path` in between, from where
+        :meth:`recover` brings it back. Readers who find nothing meanwhile wait for the lock.
         """
         parent = os.path.dirname(path)
-        with _Telling("write", parent), _locked(parent):
+        with _Raising("write", parent), _locked(parent):
             fsync_path(staged)
             if not (replace and os.path.lexists(path)):
                 try:
-                    os.rename(staged, path)
+                    syscalls.rename(staged, path)
                 except OSError as error:
                     if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                         raise ExistsError(f"{path!r} exists: another process created it meanwhile") from None
                     raise
-            elif not self._exchange(staged, path):
-                aside = backup_path(path)
-                if os.path.lexists(aside):  # left by a process that was killed when its tensor was in place
-                    os.rename(aside, _spare(staged))
+            elif not _exchange(staged, path):
+                backup = backup_path(path)
+                if os.path.lexists(backup):  # its process was killed after the new folder was in place
+                    syscalls.rename(backup, _second_name(staged))
                 try:
-                    os.rename(path, aside)
-                    os.rename(staged, path)
-                    os.rename(aside, staged)  # from here on nobody brings it back
+                    syscalls.rename(path, backup)
+                    syscalls.rename(staged, path)
+                    syscalls.rename(backup, staged)  # from here on nobody restores it
                 except BaseException:
-                    _put_back(path)
+                    _restore_backup(path)
                     raise
             fsync_path(parent)
 
-    @staticmethod
-    def _exchange(a: str, b: str) -> bool:
-        """Swap two folders in one step; False where the system cannot."""
-        try:
-            rename = ctypes.CDLL(None, use_errno=True).renameat2
-        except (OSError, AttributeError):
-            return False
-        return bool(rename(_HERE, os.fsencode(a), _HERE, os.fsencode(b), _EXCHANGE) == 0)
-
     def discard_staged(self, staged: str) -> None:
-        """Delete a folder as far as it can be."""
-        for folder in (staged, _spare(staged)):
-            shutil.rmtree(folder, ignore_errors=True)
+        """Delete a staged folder as far as possible."""
+        for folder in (staged, _second_name(staged)):
+            syscalls.remove_tree(folder, ignore_errors=True)
 
 
 LOCAL: FileSystem = LocalFileSystem()
 
 
 class _LocalFile:
-    """A file under a temporary name. Implements :class:`sparrow.storage.fs.filesystem.NewFile`."""
+    """A file under a temporary name; implements :class:`~sparrow.storage.fs.protocols.NewFile`."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._temporary = os.path.join(folder, f"{os.urandom(8).hex()}-0.tmp")
-        self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 keep() and discard() close it
+        self._file = syscalls.create(self._temporary, tuning().write_buffer_bytes)
 
     def write(self, data: Any) -> None:
         """Write the next bytes."""
-        with _Telling("write", self._folder):
+        with _Raising("write", self._folder):
+            emit("storage.write", path=self._temporary, nbytes=len(data))
             self._file.write(data)
 
     def finalize(self, name: str) -> None:
-        """Sync the file and give it its name."""
-        with _Telling("write", self._folder):
-            self._finish()
+        """Flush the file to the disk and rename it."""
+        with _Raising("write", self._folder):
+            self._flush()
             path = os.path.join(self._folder, name)
-            os.rename(self._temporary, path)
+            syscalls.rename(self._temporary, path)
             try:
                 fsync_path(self._folder)
             except OSError:
-                os.unlink(path)  # nobody was told of it
+                syscalls.unlink(path)  # nothing refers to it yet
                 raise
 
     def link(self, name: str) -> None:
-        """Sync the file and give it a name that no other has, beside its temporary one."""
-        self._finish()
-        os.link(self._temporary, os.path.join(self._folder, name))
+        """Flush the file to the disk and give it a second, new name."""
+        self._flush()
+        syscalls.link(self._temporary, os.path.join(self._folder, name))
         fsync_path(self._folder)
 
-    def _finish(self) -> None:
+    def _flush(self) -> None:
         self._file.flush()
-        os.fsync(self._file.fileno())
+        syscalls.fsync(self._file.fileno(), self._temporary)
         self._file.close()
 
     def discard(self) -> None:
         """Delete the file if it still has its temporary name."""
-        with contextlib.suppress(OSError):  # flushing what the full disk refused: the file goes anyway
+        with contextlib.suppress(OSError):  # a full disk refuses the buffered rest, which is dropped anyway
             self._file.close()
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._temporary)
+            syscalls.unlink(self._temporary)
 
 
-class _Telling:
-    """Turn errors of the operating system into those of storage.
+class _Raising:
+    """Context manager that raises the errors of storage for ``OSError``.
 
-    No generator: in one, frames and the error hold each other, and with them what a caller has reserved (Python 3.13).
+    Not a generator: there, frames and the error refer to each other and keep alive what a caller has reserved
+    (Python 3.13).
     """
 
     __slots__ = ("_path", "_what")
@@ -362,65 +356,81 @@ class _Telling:
         if not isinstance(error, OSError) or isinstance(error, StorageError):
             return
         path = self._path
-        told = write_error(error, path) if self._what == "write" else StorageError(_unreadable(error, path))
+        reading = f"{path!r} cannot be read: {error.strerror or error}"
+        raised = write_error(error, path) if self._what == "write" else StorageError(reading)
         for expected, named in ((FileNotFoundError, NotFoundError), (FileExistsError, ExistsError)):
             if isinstance(error, expected):
-                raise named(str(told)) from None
-        raise told from error
-
-
-def _unreadable(error: OSError, path: str) -> str:
-    return f"{path!r} cannot be read: {error.strerror or error}"
+                raise named(str(raised)) from None
+        raise raised from error
 
 
 def fsync_path(path: str | os.PathLike[str]) -> None:
-    """Make the names in a folder, or the bytes of a file, survive a crash of the machine."""
-    handle = os.open(path, os.O_RDONLY)
+    """Flush a file, or the names in a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        syscalls.fsync(descriptor, path)
     finally:
-        os.close(handle)
+        os.close(descriptor)
+
+
+def _delete(path: str) -> None:
+    with contextlib.suppress(NotFoundError), _Raising("write", path):
+        if os.path.isdir(path) and not os.path.islink(path):
+            syscalls.remove_tree(path)
+        else:
+            syscalls.unlink(path)
 
 
 @contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Hold a folder against others that publish or recover in it, as far as the file system has locks."""
-    handle = os.open(folder, os.O_RDONLY)
+    """Lock a folder against other processes that publish or recover in it, where the file system has locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)
+        os.close(descriptor)
+
+
+def _exchange(a: str, b: str) -> bool:
+    """Swap two folders by one system call; return False where the kernel has none."""
+    if not tuning().exchange_folders:
+        return False
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    return bool(rename(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0)
 
 
 def backup_path(path: str) -> str:
-    """Return where what is replaced by two renames lies between them: one name for each path, to be found again."""
+    """Return where the old folder is while ``path`` is replaced by renames: a fixed name, to be found after a kill."""
     parent, name = os.path.split(path)
     digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
     return os.path.join(parent, f".{name[:80]}.{digest}.partial.old")
 
 
-def _spare(staged: str) -> str:
-    """Return a second name of a staged folder's process."""
+def _second_name(staged: str) -> str:
+    """Return a second hidden name of the process that staged a folder."""
     return f"{staged.removesuffix('.partial')}-2.partial"
 
 
-def _put_back(path: str) -> None:
+def _restore_backup(path: str) -> None:
     if not os.path.lexists(path) and os.path.lexists(backup_path(path)):
-        os.rename(backup_path(path), path)
+        syscalls.rename(backup_path(path), path)
         fsync_path(os.path.dirname(path))
 
 
 def _partial(parent: str, name: str) -> str:
-    """Return a hidden name for what is made beside its place, and clear what dead processes left of earlier ones."""
+    """Return a hidden name beside a path, and delete those that dead processes left."""
     stem = f".{name[:80]}.{socket.gethostname()[:40]}-"
-    _remove_stale(parent, stem)
+    _delete_leftovers(parent, stem)
     return os.path.join(parent, f"{stem}{os.getpid()}-{os.urandom(6).hex()}.partial")
 
 
-def _remove_stale(parent: str, stem: str) -> None:
-    """Remove what dead processes of this machine left beside a path."""
+def _delete_leftovers(parent: str, stem: str) -> None:
+    """Delete what dead processes of this machine left beside a path."""
     try:
         names = os.listdir(parent)
     except OSError:
@@ -430,11 +440,11 @@ def _remove_stale(parent: str, stem: str) -> None:
             pid = name[len(stem) :].split("-")[0]
             if pid.isdecimal() and not is_process_alive(int(pid)):
                 with contextlib.suppress(StorageError):
-                    LOCAL.delete(os.path.join(parent, name))
+                    _delete(os.path.join(parent, name))
 
 
 def is_process_alive(pid: int) -> bool:
-    """Return whether there is a process of this number."""
+    """Return whether a process of this machine runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""Object stores: files below a URL, put and read whole or by ranges, over ``obstore``.
+"""Object stores: files below a URL, put and read whole or by ranges, through ``obstore``.
 
-Nothing is renamed: files appear under their own names, which carry the hash of what is in them, and a new tensor is
-visible by version 0 of its log, put last and only where none is. A marker beside what is being made tells whose it is,
-so that what killed processes left is cleared. Readers say what they will read next, and it is fetched meanwhile.
+Nothing is renamed. Data files carry the hash of their content in their names, and a new tensor becomes visible by
+version 0 of its log, put last and only if absent. A marker beside an unpublished tensor names its owner, so that what
+killed processes left is deleted. Scans announce the ranges they will read, which are fetched in the background.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
 from fnmatch import fnmatchcase
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar
 
 import pyarrow as pa
 
@@ -28,24 +28,40 @@ from sparrow.errors import ExistsError, InvalidValueError, NotFoundError, Storag
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import Pool
 from sparrow.storage.fs import staging
-from sparrow.storage.fs.credentials import SCHEMES, check_process, connect, summarize_error
-from sparrow.storage.fs.filesystem import ByteRange, Folder, NewFile, count_request, pinned_versions
-from sparrow.storage.fs.remote_file import WINDOW, RemoteFile, Upload, Url, Version, spooled, version_of
+from sparrow.storage.fs.credentials import (
+    OBJECT_STORES,
+    check_process,
+    connect,
+    environment_variables,
+    options_for,
+    provider_of,
+    summarize_error,
+)
+from sparrow.storage.fs.filesystem import register_scheme
+from sparrow.storage.fs.protocols import ByteRange, Folder, NewFile, Prefetcher
+from sparrow.storage.fs.remote_file import (
+    RemoteFile,
+    Upload,
+    UrlFolder,
+    Version,
+    pinned_versions,
+    spooled_file,
+    version_of,
+)
+from sparrow.storage.fs.traffic import count_request
+from sparrow.storage.tuning import tuning
 
 __all__ = ["ObjectStore"]
 
 T = TypeVar("T")
 
-_CONNECTIONS = 16
-_AHEAD_BYTES = 128 << 20
-"""Bytes that may wait for those who said that they would read them."""
-_UPLOAD = 8 << 20
-_ABANDONED = 7 * 86400
-"""Seconds after which what another machine began is taken for abandoned."""
+_lock = threading.Lock()
+_stores: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+_threads: Pool | None = None
 
 
 class ObjectStore:
-    """Files of a bucket. Implements :class:`sparrow.storage.fs.filesystem.FileSystem`."""
+    """Files of a bucket; implements :class:`~sparrow.storage.fs.protocols.FileSystem`."""
 
     is_remote = True
 
@@ -57,25 +73,56 @@ class ObjectStore:
         self._fetched: OrderedDict[tuple[ByteRange, Version | None], Future[tuple[bytes, Version]]] = OrderedDict()
         self._guard = threading.Lock()
 
+    @classmethod
+    def for_path(cls, path: str) -> Self:
+        """Return the store of a URL, cached by bucket, options and environment.
+
+        Raises
+        ------
+        InvalidValueError
+            If it has no bucket, or an option is unknown.
+        MissingDependencyError
+            If ``obstore`` is not installed.
+        """
+        scheme, _, rest = path.partition("://")
+        bucket = rest.split("/", 1)[0]
+        if not bucket:
+            raise InvalidValueError(f"{path!r} must name a bucket: {scheme}://BUCKET/NAME")
+        options = options_for(path)
+        with _lock:
+            key = cls, f"{scheme}://{bucket}", frozenset(options.items()), environment_variables()
+            found = _stores.get(key)
+            if found is None:
+                found = _stores[key] = cls(f"{scheme}://{bucket}", options)
+                if len(_stores) > tuning().cached_stores:
+                    _stores.popitem(last=False)
+            store: Self = found
+            return store
+
     def __repr__(self) -> str:
         return f"<ObjectStore {self._root}>"
 
     def __reduce__(self) -> Any:
-        raise TypeError(f"the connection to {self._root} is not pickled: open the tensor where it is needed")
+        raise TypeError(f"the connection to {self._root} cannot be pickled: open the tensor where it is needed")
 
     def _key(self, path: str) -> str:
         key = path[len(self._root) + 1 :].rstrip("/")
         if key and {"", ".", ".."} & {*key.split("/")}:
-            raise InvalidValueError(f"{path!r} has a part that is empty or dots, which stores have no folders for")
+            raise InvalidValueError(f"{path!r} has a part that is empty or dots, which object stores do not resolve")
         return key
 
-    def _ask(self, what: str, path: str, work: Callable[..., T], *args: Any, **more: Any) -> T:
-        """Return the answer to a request, or raise an error of ours; failures that pass are tried again by obstore."""
+    def _request(self, what: str, path: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call a function of obstore and count it as a request."""
+        count_request()
+        return self._call(what, path, function, *args, **kwargs)
+
+    def _call(self, what: str, path: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call a function of obstore, which retries transient failures itself; raise our errors."""
         from obstore import exceptions
 
         check_process()
         try:
-            return work(self._store, *args, **more)
+            return function(self._store, *args, **kwargs)
         except StorageError:
             raise
         except FileNotFoundError as error:
@@ -85,115 +132,110 @@ class ObjectStore:
         except exceptions.AlreadyExistsError:
             raise ExistsError(f"{path!r} exists") from None
         except (exceptions.BaseError, OSError, ValueError) as error:
-            raise self._told(what, path, error) from None
+            raise self._translate_error(what, path, error) from None
 
     def _no_bucket(self) -> NotFoundError:
-        return NotFoundError(
-            f"there is no bucket {self._root}: make it first, or look whether name, region and endpoint are right"
-        )
+        return NotFoundError(f"there is no bucket {self._root}: make it first, or check name, region and endpoint")
 
-    def _told(self, what: str, path: str, error: Exception) -> StorageError:
+    def _translate_error(self, what: str, path: str, error: Exception) -> StorageError:
         """Return the error to raise for one of obstore."""
         from obstore import exceptions
 
         text = str(error)
         if "NoSuchBucket" in text or "ContainerNotFound" in text:
             return self._no_bucket()
-        variables = SCHEMES[self._scheme][0]
-        way = f"set {variables}, or give storage_options= to sp.open or save" if variables else "it asks for a password"
+        provider = provider_of(self._scheme)
+        way_out = "it requires a password"
+        if provider.credentials:
+            way_out = f"set {provider.credentials}, or pass storage_options= to sp.open or save"
         if "169.254.169.254" in text or "metadata.google" in text:
-            return StorageError(f"{path!r} cannot be {what}: there are no credentials for {self._root}: {way}")
+            return StorageError(f"{path!r} cannot be {what}: there are no credentials for {self._root}: {way_out}")
         if "builder error" in text and (endpoint := re.search(r"http://[^/\s]+", text)):
-            name = f"{SCHEMES[self._scheme][1]}allow_http"
+            name = f"{provider.prefix}allow_http"
             return StorageError(
                 f"{path!r} cannot be {what}: {endpoint[0]} is not encrypted; to allow that set {name.upper()}=true, or "
-                f"give storage_options={{{name!r}: 'true'}}"
+                f"pass storage_options={{{name!r}: 'true'}}"
             )
         refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
         if refused or re.search(r"40[13] (Forbidden|Unauthorized)", text):
             code = re.search(r"<Code>(\w+)</Code>", text)
-            told = f" ({code[1]})" if code else ""
-            return StorageError(f"{path!r} cannot be {what}: access to {self._root} is denied{told}: {way}")
+            reason = f" ({code[1]})" if code else ""
+            return StorageError(f"{path!r} cannot be {what}: access to {self._root} is denied{reason}: {way_out}")
         return StorageError(f"{path!r} cannot be {what}: {summarize_error(error)}")
 
     # -- reading
 
     def exists(self, path: str) -> bool:
-        """Return whether a file is there."""
-        return self._head(path) is not None
+        """Return whether a file exists."""
+        return self._metadata_or_none(path) is not None
 
-    def _known(self, path: str) -> Any:
-        """Return what is known of a file."""
+    def _metadata(self, path: str) -> Any:
+        """Return the metadata of a file."""
         import obstore
 
-        return self._counted("read", path, obstore.head, self._key(path))
+        return self._request("read", path, obstore.head, self._key(path))
 
-    def _head(self, path: str) -> Any:
-        """Return what is known of a file, None where it is not there."""
+    def _metadata_or_none(self, path: str) -> Any:
         try:
-            return self._known(path)
+            return self._metadata(path)
         except NotFoundError:
             return None
 
-    def _counted(self, what: str, path: str, work: Callable[..., T], *args: Any, **more: Any) -> T:
-        count_request()
-        return self._ask(what, path, work, *args, **more)
-
     def is_folder(self, path: str) -> bool:
-        """Return whether files lie below a path."""
-        return next(self._below(path), None) is not None
+        """Return whether files exist below a path."""
+        return next(self._iter_below(path), None) is not None
 
-    def _below(self, path: str) -> Iterator[Any]:
-        """Yield what is known of all files below a path."""
+    def _iter_below(self, path: str) -> Iterator[Any]:
+        """Yield the metadata of all files below a path."""
         import obstore
 
-        pages: Any = iter(self._counted("listed", path, obstore.list, self._key(path) or None))
-        while (page := self._ask("listed", path, lambda _: next(pages, None))) is not None:
+        pages: Any = iter(self._request("listed", path, obstore.list, self._key(path) or None))
+        while (page := self._call("listed", path, lambda _: next(pages, None))) is not None:
             yield from page
 
     def is_link(self, path: str) -> bool:
-        """Return False: there are none."""
+        """Return False: object stores have no links."""
         return False
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of files and folders, sorted."""
+        """List the names of files and folders in a folder, sorted."""
         import obstore
 
         key = self._key(folder)
-        found: Any = self._counted("listed", folder, obstore.list_with_delimiter, key or None)
+        found: Any = self._request("listed", folder, obstore.list_with_delimiter, key or None)
         below = [*found["common_prefixes"], *(each["path"] for each in found["objects"])]
         start = len(key) + 1 if key else 0
         return sorted({name[start:].rstrip("/") for name in below} - {""})
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the files whose paths match a pattern; a star stands for what has no slash, two for anything."""
+        """List the files whose paths match a pattern, sorted; ``*`` does not match a slash, ``**`` does."""
         plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
         folder = plain.rpartition("/")[0]
-        paths = (f"{self._root}/{found['path']}" for found in self._below(folder))
+        paths = (f"{self._root}/{found['path']}" for found in self._iter_below(folder))
         return sorted(path for path in paths if _matches(path, pattern))
 
     def size(self, path: str) -> int:
-        """Return the bytes of a file."""
+        """Return the size of a file in bytes."""
         found = self.version(path)
         pinned_versions().setdefault(path, found)
         return found.size
 
     def version(self, path: str) -> Version:
-        """Return what tells a file from what takes its place."""
-        return version_of(self._known(path))
+        """Return the current version of a file."""
+        return version_of(self._metadata(path))
 
     def modified_time(self, path: str) -> float:
-        """Return when a file was put there, of a folder the youngest file below it."""
-        found = self._head(path)
+        """Return the modification time of a file, or of the youngest file below a folder."""
+        found = self._metadata_or_none(path)
         if found is not None:
             return float(found["last_modified"].timestamp())
-        times = [float(each["last_modified"].timestamp()) for each in self._below(path)]
+        times = [float(each["last_modified"].timestamp()) for each in self._iter_below(path)]
         if not times:
             raise NotFoundError(f"{path!r} cannot be read: there is no such file")
         return max(times)
 
     def fingerprint(self, path: str) -> Hashable:
-        """Return nothing that changes: a name tells what is in a file, and each piece that is fetched is checked."""
+        """Return a constant: names identify the content of files, and every range that is fetched is checked."""
         return ()
 
     def read(self, path: str) -> bytes:
@@ -201,25 +243,26 @@ class ObjectStore:
         import obstore
 
         key = self._key(path)
-        data = self._ask("read", path, lambda store: bytes(obstore.get(store, key).bytes()))
+        data = self._call("read", path, lambda store: bytes(obstore.get(store, key).bytes()))
         count_request(len(data))
         return data
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes | None]:
-        """Yield the contents of files, fetched side by side."""
+        """Yield the contents of files, fetched concurrently."""
 
-        def work(path: str) -> bytes | None:
+        def read(path: str) -> bytes | None:
             try:
                 return self.read(path)
             except NotFoundError:
                 return None
 
-        for start in range(0, len(paths), 2 * _CONNECTIONS):
-            part = paths[start : start + 2 * _CONNECTIONS]
+        batch = 2 * tuning().connections
+        for start in range(0, len(paths), batch):
+            part = paths[start : start + batch]
             if len(part) == 1:
-                yield work(part[0])
+                yield read(part[0])
             else:
-                yield from [done.result() for done in [_pool().submit(copy_context().run, work, each) for each in part]]
+                yield from [done.result() for done in [_pool().submit(copy_context().run, read, each) for each in part]]
 
     def read_tail(self, path: str, most: int) -> tuple[bytes, int]:
         """Return the last bytes of a file and its size, by one request."""
@@ -229,9 +272,10 @@ class ObjectStore:
     def open(
         self, path: str, sequential: bool = False, size: int | None = None, immutable: bool = False
     ) -> pa.NativeFile:
-        """Open a file; asks nothing yet."""
+        """Open a file; makes no request yet."""
         known = None if immutable else pinned_versions()
-        return pa.PythonFile(RemoteFile(self, path, WINDOW if sequential else 0, size, known), mode="r")
+        window = tuning().window_bytes if sequential else 0
+        return pa.PythonFile(RemoteFile(self, path, window, size, known), mode="r")
 
     @contextmanager
     def local_copy(self, path: str) -> Iterator[str]:
@@ -239,20 +283,20 @@ class ObjectStore:
         suffix = os.path.splitext(path)[1]
         with tempfile.NamedTemporaryFile(dir=settings.current().temp_directory, suffix=suffix) as local:
             with self.open(path, sequential=True) as file:
-                while data := file.read(WINDOW):
+                while data := file.read(tuning().window_bytes):
                     local.write(data)
             local.flush()
             yield local.name
 
     def fetch(self, piece: ByteRange, version: Version | None = None) -> tuple[bytes, Version]:
-        """Return the bytes of a piece and of which version they are, fetched ahead of that version or now.
+        """Return the bytes of a range and their version, prefetched for ``version`` or fetched now.
 
-        A piece that begins at -1 is the end.
+        A range of offset -1 is the tail of the file.
         """
         with self._guard:
             ready = self._fetched.pop((piece, version), None)
         if ready is not None:
-            with contextlib.suppress(StorageError):  # it may have been asked for long ago
+            with contextlib.suppress(StorageError):  # fetched long ago, perhaps: try again now
                 data, found = ready.result()
                 if version is None or not found.differs(version):
                     return data, found
@@ -264,45 +308,50 @@ class ObjectStore:
         path, start, length = piece
         key = self._key(path)
 
-        def part(store: Any, span: Any) -> tuple[bytes, Version]:
+        def get(store: Any, span: Any) -> tuple[bytes, Version]:
             found = obstore.get(store, key, options={"range": span})
             return bytes(found.bytes()), version_of(found.meta)
 
-        def end(store: Any) -> tuple[bytes, Version]:
+        def get_tail(store: Any) -> tuple[bytes, Version]:
             try:
-                return part(store, {"suffix": length})
+                return get(store, {"suffix": length})
             except Exception as error:
                 if "416" in str(error) or "not supported" in str(error).lower():  # an empty file, or Azure
                     known = version_of(obstore.head(store, key))
                     first = max(0, known.size - length)
-                    return part(store, (first, known.size)) if known.size else (b"", known)
+                    return get(store, (first, known.size)) if known.size else (b"", known)
                 raise
 
         data, version = (
-            self._ask("read", path, end) if start < 0 else self._ask("read", path, part, (start, start + length))
+            self._call("read", path, get_tail) if start < 0 else self._call("read", path, get, (start, start + length))
         )
         count_request(len(data))
         return data, version
 
+    @property
+    def prefetcher(self) -> Prefetcher:
+        """The store itself."""
+        return self
+
     def prefetch_tails(self, paths: Sequence[str], most: int) -> None:
-        """Fetch the ends of files at once."""
+        """Fetch the tails of files concurrently."""
         if len(paths) > 1:
             self.prefetch_ranges([(path, -1, most) for path in paths])
 
     def prefetch_ranges(self, pieces: Sequence[ByteRange], version: Version | None = None) -> None:
-        """Fetch pieces while others are worked on; those that nobody came for make room."""
+        """Fetch ranges in the background; the oldest ones are dropped if nobody reads them."""
         with self._guard:
             for piece in pieces:
                 if (piece, version) not in self._fetched:
                     self._fetched[piece, version] = _pool().submit(copy_context().run, self._fetch, piece)
-            while sum(length for (_, _, length), _ in self._fetched) > _AHEAD_BYTES:
+            while sum(length for (_, _, length), _ in self._fetched) > tuning().prefetch_bytes:
                 self._fetched.popitem(last=False)[1].cancel()
 
     def delta_options(self) -> dict[str, str] | None:
-        """Return the options as they were given."""
+        """Return the options as they were passed."""
         return self._options or None
 
-    def identity(self, path: str) -> str:
+    def canonical_path(self, path: str) -> str:
         """Return the URL."""
         return path.rstrip("/")
 
@@ -313,159 +362,153 @@ class ObjectStore:
         return None
 
     def make_folder(self, path: str) -> None:
-        """Do nothing: folders are what names begin with."""
+        """Do nothing: a folder is a prefix of names."""
 
     def create_file(self, folder: str) -> NewFile:
-        """Begin a file in the temporary folder of this machine; it is put where it belongs when it is whole."""
+        """Begin a file in the temporary folder of this machine, uploaded when it is complete."""
         return Upload(self, folder)
 
     def put(self, path: str, data: bytes) -> bool:
-        """Put a file where none is."""
+        """Put a file if the path is free; return False if it is taken."""
         import obstore
 
         try:
-            self._counted("written", path, obstore.put, self._key(path), data, mode="create")
+            self._request("written", path, obstore.put, self._key(path), data, mode="create")
         except ExistsError:
-            return self.read(path) == data  # ours, where the answer to the first try was lost
-        staging.note(path)
+            return self.read(path) == data  # our own, if the answer to a first try was lost
+        staging.note_written(path)
         return True
 
     def upload(self, path: str, file: BinaryIO) -> None:
-        """Put a whole file, in the place of what has its name."""
+        """Put a complete file, replacing any at that path."""
         import obstore
 
         file.seek(0)
-        self._counted(
-            "written", path, obstore.put, self._key(path), file, chunk_size=_UPLOAD, max_concurrency=_CONNECTIONS // 4
-        )
-        staging.note(path)
+        part, concurrency = tuning().upload_part_bytes, max(tuning().connections // 4, 1)
+        self._request("written", path, obstore.put, self._key(path), file, chunk_size=part, max_concurrency=concurrency)
+        staging.note_written(path)
 
     @contextmanager
-    def replacing(self, path: str) -> Iterator[BinaryIO]:
-        """Write a file on this machine and put it in place."""
-        with spooled() as file:
+    def atomic_write(self, path: str) -> Iterator[BinaryIO]:
+        """Write a file on this machine and upload it."""
+        with spooled_file() as file:
             yield file
             self.upload(path, file)
 
     def touch(self, path: str) -> None:
-        """Put a file again, since a store copies none onto itself."""
-        with spooled() as file, self.open(path, sequential=True, immutable=True) as old:
-            while data := old.read(WINDOW):
+        """Put a file again: stores do not copy a file onto itself."""
+        with spooled_file() as file, self.open(path, sequential=True, immutable=True) as old:
+            while data := old.read(tuning().window_bytes):
                 file.write(data)
             self.upload(path, file)
 
     def make_durable(self, path: str) -> None:
-        """Do nothing but take note: what a store has said yes to, it keeps."""
-        staging.note(path)
-        for each in staging.making.get():
+        """Note the file as written; a store keeps what it has acknowledged."""
+        staging.note_written(path)
+        for each in staging.current.get():
             if each.is_replacement and path.startswith(f"{each.path}/{staging.LOG}/"):
                 each.published = True
 
     def delete(self, path: str) -> None:
-        """Delete a file, or all that is below it."""
-        self._delete_files([f"{self._root}/{found['path']}" for found in self._below(path)] or [path])
+        """Delete a file, or all files below it."""
+        self._delete_files([f"{self._root}/{found['path']}" for found in self._iter_below(path)] or [path])
 
     def _delete_files(self, paths: Sequence[str]) -> None:
         import obstore
 
-        for _, turn in itertools.groupby(sorted(paths, key=staging.turn), staging.turn):
-            part = list(turn)  # which some stores delete in any order
+        for _, group in itertools.groupby(sorted(paths, key=staging.deletion_rank), staging.deletion_rank):
+            part = list(group)  # in one request, which stores work off in any order
             try:
-                self._counted("deleted", part[0], obstore.delete, [self._key(path) for path in part])
-            except NotFoundError:  # another process cleared it too
+                self._request("deleted", part[0], obstore.delete, [self._key(path) for path in part])
+            except NotFoundError:  # another process deletes them too
                 for path in part if len(part) > 1 else ():
                     self._delete_files([path])
 
     # -- new tensors and bundles
 
     def is_occupied(self, path: str) -> bool:
-        """Return whether a tensor, a bundle or anything of others is there; what is being made does not count."""
+        """Return whether a tensor, a bundle or other files exist; unpublished tensors do not count."""
         names = self.names(path)
-        if staging.visible(names):
+        if staging.is_visible(names):
             return True
         if any(map(staging.is_marker, names)):
             return False
-        return bool(names) or self._head(path) is not None
+        return bool(names) or self._metadata_or_none(path) is not None
 
-    def folder(self, path: str) -> Folder:
-        """Return a URL that names are joined to."""
-        return Url(path)
+    def as_folder(self, path: str) -> Folder:
+        """Return a URL to which names can be joined."""
+        return UrlFolder(path)
 
     def recover(self, path: str) -> None:
-        """Do nothing: nothing is ever put aside."""
+        """Do nothing: a replacement is one commit."""
 
     def stage(self, path: str, replace: bool = False) -> str:
-        """Put a marker into the folder itself, and clear what processes left that are gone.
+        """Put a marker into the folder itself and delete what dead processes left there.
 
-        A tensor that is to be replaced is left as it is: what was written and not committed is what ``vacuum`` deletes.
+        A tensor to be replaced stays as it is; its old files are deleted by ``vacuum``.
         """
         names = self.names(path)
         if staging.LISTING in names:
             raise UnsupportedError(
-                f"{path!r} is a bundle, and on an object store nothing takes the place of several tensors in one step: "
+                f"{path!r} is a bundle, and an object store cannot replace several tensors in one step: "
                 "choose another name, or delete it first"
             )
         if staging.LOG in names:
             if not replace:
                 raise ExistsError(f"{path!r} exists: another process created it meanwhile")
-            staging.making.set((*staging.making.get(), staging.Staging(path, None)))
+            staging.current.set((*staging.current.get(), staging.Staging(path, None)))
             return path
         markers = [name for name in names if staging.is_marker(name)]
-        gone = [name for name in markers if self._abandoned(path, name)]
-        if gone and len(gone) == len(markers):
+        dead = [name for name in markers if self._is_abandoned(path, name)]
+        if dead and len(dead) == len(markers):
             self.delete(path)
-        elif gone:
-            self._delete_files([f"{path}/{name}" for name in gone])
+        elif dead:
+            self._delete_files([f"{path}/{name}" for name in dead])
         marker = f"{path}/{staging.new_marker()}"
         self.put(marker, b"")
-        staging.making.set((*staging.making.get(), staging.Staging(path, marker)))
+        staging.current.set((*staging.current.get(), staging.Staging(path, marker)))
         return path
 
-    def _abandoned(self, path: str, marker: str) -> bool:
-        """Return whether the process that put a marker is gone, as far as that can be told."""
-        if (gone := staging.is_gone(marker)) is not None:
-            return gone
+    def _is_abandoned(self, path: str, marker: str) -> bool:
+        """Return whether the owner of a marker has ended; on other machines its age decides."""
+        if (dead := staging.is_owner_dead(marker)) is not None:
+            return dead
         try:
-            return time.time() - self.modified_time(f"{path}/{marker}") > _ABANDONED
+            return time.time() - self.modified_time(f"{path}/{marker}") > tuning().abandoned_seconds
         except NotFoundError:
             return True
 
     def is_replacement(self, staged: str) -> bool:
-        """Return whether there is a tensor already, which stays until the log says otherwise."""
-        return any(each.is_replacement and each.path == staged for each in staging.making.get())
+        """Return whether a tensor exists that stays visible until the new one is committed to its log."""
+        return any(each.is_replacement and each.path == staged for each in staging.current.get())
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
-        """Take note that what was staged is to stay: its log, or its listing, made it visible."""
-        staging.making.get()[-1].published = True
+        """Note that the staged files stay: log or listing have made them visible."""
+        staging.current.get()[-1].published = True
 
     def discard_staged(self, staged: str) -> None:
-        """Delete what this process put there, unless it was published, and the marker."""
-        *rest, own = staging.making.get()
-        staging.making.set(tuple(rest))
-        with contextlib.suppress(StorageError):  # what cannot be deleted now is cleared by who comes next
+        """Delete the marker and, unless published, the files that this process put."""
+        *rest, own = staging.current.get()
+        staging.current.set(tuple(rest))
+        with contextlib.suppress(StorageError):  # the next writer deletes what cannot be deleted now
             with own.guard:
                 written = [] if own.published else sorted(own.written)
-            if (
-                own.is_replacement
-            ):  # labels are called by their content alone: they may be those of the tensor that stays
+            if own.is_replacement:  # labels are named by content alone: the tensor that stays may share them
                 written = [path for path in written if f"/{staging.LABELS}/" not in path]
             self._delete_files(written if own.marker is None else [*written, own.marker])
 
 
-_threads: Pool | None = None
-
-
 def _pool() -> Pool:
-    """Return the threads that wait for stores; they do no work."""
+    """Return the threads that wait for responses."""
     global _threads
     if _threads is None or _threads.ended:
-        _threads = Pool(_CONNECTIONS, "sparrow-fetch")
+        _threads = Pool(tuning().connections, "sparrow-fetch")
     return _threads
 
 
 def _after_fork() -> None:
-    global _threads
-    _threads = None
+    global _lock, _threads
+    _lock, _threads = threading.Lock(), None
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -475,5 +518,9 @@ def _matches(path: str, pattern: str) -> bool:
     """Return whether a path matches a pattern part by part."""
     if "**" in pattern:
         return fnmatchcase(path, pattern.replace("**/", "*").replace("**", "*"))
-    own, wanted = path.split("/"), pattern.split("/")
-    return len(own) == len(wanted) and all(map(fnmatchcase, own, wanted))
+    parts, patterns = path.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
+for _scheme in OBJECT_STORES:
+    register_scheme(_scheme, ObjectStore.for_path)

@@ -1,42 +1,118 @@
-"""Files of an object store: as pyarrow reads them, and on their way there."""
+"""Files of an object store: reading by ranges for pyarrow, uploading, and versions that tell replaced files apart."""
 
 from __future__ import annotations
 
 import io
 import os
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from sparrow.errors import StorageError
 from sparrow.runtime import settings
-from sparrow.storage.fs.filesystem import strip_secrets
 from sparrow.storage.fs.local import write_error
+from sparrow.storage.fs.paths import strip_secrets
+from sparrow.storage.fs.protocols import ByteRange
+from sparrow.storage.tuning import tuning
 
-if TYPE_CHECKING:
-    from sparrow.storage.fs.objects import ObjectStore
+__all__ = [
+    "RangeStore",
+    "RemoteFile",
+    "Upload",
+    "UrlFolder",
+    "Version",
+    "pin_file_versions",
+    "pinned_versions",
+    "spooled_file",
+    "version_of",
+]
 
-__all__ = ["WINDOW", "RemoteFile", "Upload", "Url", "Version", "spooled", "version_of"]
+_WINDOWS_AHEAD = 4
 
-WINDOW = 4 << 20
-"""Bytes fetched at a time where a file is read from its begin to its end."""
 
-_IN_MEMORY = 1 << 20
+class Version(NamedTuple):
+    """What distinguishes a file from one that replaces it."""
+
+    size: int
+    tag: str | None
+    modified: datetime
+
+    def differs(self, other: Version) -> bool:
+        """Return whether two versions are different files; entity tags decide where the server sends them."""
+        if self.tag is not None and other.tag is not None:
+            return self.size != other.size or self.tag != other.tag
+        return self.size != other.size or self.modified != other.modified
+
+    def __str__(self) -> str:
+        return f"{self.size} bytes" + (f" of {self.modified:%Y-%m-%d %H:%M:%S}" if self.modified.timestamp() else "")
+
+
+def version_of(meta: Any) -> Version:
+    """Return the version in the metadata of an ``obstore`` response."""
+    return Version(int(meta["size"]), meta["e_tag"], meta["last_modified"])
+
+
+_pinned: ContextVar[dict[str, Version] | None] = ContextVar("sparrow_versions", default=None)
+
+
+@contextmanager
+def pin_file_versions() -> Iterator[None]:
+    """Refuse files of a store that are replaced between two reads in the block."""
+    token = _pinned.set({}) if _pinned.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _pinned.reset(token)
+
+
+def pinned_versions() -> dict[str, Version]:
+    """Return the versions of the files read in this block, by path, for comparison and additions."""
+    found = _pinned.get()
+    return {} if found is None else found
+
+
+class RangeStore(Protocol):
+    """What files need of their store."""
+
+    def version(self, path: str) -> Version:
+        """Return the current version of a file."""
+
+    def fetch(self, piece: ByteRange, version: Version | None = None) -> tuple[bytes, Version]:
+        """Return the bytes of a range and their version."""
+
+    def prefetch_ranges(self, pieces: Sequence[ByteRange], version: Version | None = None) -> None:
+        """Fetch ranges of a version in the background."""
+
+    def upload(self, path: str, file: BinaryIO) -> None:
+        """Put a complete file."""
 
 
 class RemoteFile(io.RawIOBase):
-    """A file of a store, for pyarrow: what is read in one go is fetched in one, and kept until the next.
+    """A file of a store for pyarrow: each read is one request, whose bytes are kept until the next.
 
-    With a window at least so much is fetched, and what comes after it meanwhile: for files that are read through.
+    Parameters
+    ----------
+    store, path
+        The file.
+    window
+        Bytes fetched at least, with the next windows prefetched; 0 for random reads.
+    size
+        Size of the file, if known.
+    versions
+        Versions by path, to which what is read is compared and added; None for immutable files.
     """
 
     def __init__(
-        self, store: ObjectStore, path: str, window: int, size: int | None, versions: dict[str, Version] | None
+        self, store: RangeStore, path: str, window: int, size: int | None, versions: dict[str, Version] | None
     ) -> None:
         super().__init__()
         self._store, self._path, self._window = store, path, window
         self._at = self._start = 0
-        self._held = memoryview(b"")
+        self._buffer = memoryview(b"")
         self._size = size
         self._versions = versions
 
@@ -49,11 +125,11 @@ class RemoteFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the place of the next byte."""
+        """Return the offset of the next byte."""
         return self._at
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a place and return it."""
+        """Move to an offset and return it."""
         self._at = offset + (0 if whence == 0 else self._at if whence == 1 else self._length())
         return self._at
 
@@ -65,7 +141,7 @@ class RemoteFile(io.RawIOBase):
         return self._size
 
     def compare(self, found: Version) -> None:
-        """Refuse what took the place of the file."""
+        """Raise ``StorageError`` if a version is not the one read before."""
         if self._versions is not None and (known := self._versions.setdefault(self._path, found)).differs(found):
             raise StorageError(
                 f"{self._path!r} was replaced while it was read ({known}, then {found}): read it again once nobody "
@@ -79,10 +155,10 @@ class RemoteFile(io.RawIOBase):
         parts = []
         while size > 0:
             first = self._at - self._start
-            if not 0 <= first < len(self._held):
+            if not 0 <= first < len(self._buffer):
                 self._fetch(size)
                 first = 0
-            part = self._held[first : first + size]
+            part = self._buffer[first : first + size]
             if not part:
                 break
             parts.append(part)
@@ -91,65 +167,44 @@ class RemoteFile(io.RawIOBase):
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     def _fetch(self, size: int) -> None:
-        """Fetch what stands at the place that is to be read."""
+        """Fill the buffer from the current offset."""
         self._start, length = self._at, size
-        whole = self._length() if self._window else self._size
-        if whole is not None:  # what begins behind the end is refused
-            length = max(min(self._window or size, whole - self._at), 0)
+        total = self._length() if self._window else self._size
+        if total is not None:  # stores refuse ranges that begin past the end
+            length = max(min(self._window or size, total - self._at), 0)
         known = None if self._versions is None else self._versions.get(self._path)
         data = b""
         if length:
-            self._fetch_ahead(known)
+            self._prefetch(known)
             try:
                 data, found = self._store.fetch((self._path, self._at, length), known)
-            except StorageError:  # as where there is less of the file now
+            except StorageError:  # such as a range past the end of a file that became shorter
                 if known is not None:
                     self.compare(self._store.version(self._path))
                 raise
             self.compare(found)
-        self._held = memoryview(data)
+        self._buffer = memoryview(data)
         if len(data) != length and self._size is not None:
             raise StorageError(
-                f"{self._path!r} cannot be read: of {length} bytes from {self._at} on {len(data)} came: did it "
+                f"{self._path!r} cannot be read: expected {length} bytes at offset {self._at}, got {len(data)}: did it "
                 "change meanwhile? Try again"
             )
 
-    def _fetch_ahead(self, known: Version | None) -> None:
-        """Have fetched what comes behind the window."""
+    def _prefetch(self, known: Version | None) -> None:
+        """Prefetch the windows behind the current one."""
         if self._window and self._size is not None and (known is not None or self._versions is None):
-            starts = range(self._at + self._window, min(self._size, self._at + 5 * self._window), self._window)
+            end = min(self._size, self._at + (1 + _WINDOWS_AHEAD) * self._window)
+            starts = range(self._at + self._window, end, self._window)
             pieces = [(self._path, at, min(self._window, self._size - at)) for at in starts]
             self._store.prefetch_ranges(pieces, known)
 
 
-class Version(NamedTuple):
-    """What tells a file from what takes its place."""
-
-    size: int
-    tag: str | None
-    modified: datetime
-
-    def differs(self, other: Version) -> bool:
-        """Return whether these are two files; the time is that of the server, who need not tell it, as the tag."""
-        if self.tag is not None and other.tag is not None:
-            return self.size != other.size or self.tag != other.tag
-        return self.size != other.size or self.modified != other.modified
-
-    def __str__(self) -> str:
-        return f"{self.size} bytes" + (f" of {self.modified:%Y-%m-%d %H:%M:%S}" if self.modified.timestamp() else "")
-
-
-def version_of(meta: Any) -> Version:
-    """Return the version that an answer of ``obstore`` tells."""
-    return Version(int(meta["size"]), meta["e_tag"], meta["last_modified"])
-
-
 class Upload:
-    """A file on its way. Implements :class:`sparrow.storage.fs.filesystem.NewFile`."""
+    """A file spooled on this machine and uploaded at the end; a :class:`~sparrow.storage.fs.protocols.NewFile`."""
 
-    def __init__(self, store: ObjectStore, folder: str) -> None:
+    def __init__(self, store: RangeStore, folder: str) -> None:
         self._store, self._folder = store, folder
-        self._file = spooled()
+        self._file = spooled_file()
 
     def write(self, data: Any) -> None:
         """Write the next bytes."""
@@ -159,22 +214,22 @@ class Upload:
             raise write_error(error, settings.current().temp_directory) from error
 
     def finalize(self, name: str) -> None:
-        """Put the file under its name."""
+        """Upload the file under its name."""
         self._store.upload(f"{self._folder.rstrip('/')}/{name}", self._file)
         self._file.close()
 
     def discard(self) -> None:
-        """Drop the file."""
+        """Delete the spooled file."""
         self._file.close()
 
 
-def spooled() -> Any:
-    """Return a file of this machine that nobody sees, and that ends with the process."""
-    return tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=settings.current().temp_directory)
+def spooled_file() -> Any:
+    """Return an unnamed temporary file, in memory while it is small."""
+    return tempfile.SpooledTemporaryFile(tuning().spool_memory_bytes, dir=settings.current().temp_directory)
 
 
-class Url(os.PathLike[str]):
-    """A folder of a store. Implements :class:`sparrow.storage.fs.filesystem.Folder`."""
+class UrlFolder(os.PathLike[str]):
+    """A folder of a store; implements :class:`~sparrow.storage.fs.protocols.Folder`."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -187,5 +242,5 @@ class Url(os.PathLike[str]):
     def __repr__(self) -> str:
         return f"<{strip_secrets(self._path)}>"
 
-    def __truediv__(self, name: str) -> Url:
-        return Url(f"{self._path}/{name}")
+    def __truediv__(self, name: str) -> UrlFolder:
+        return UrlFolder(f"{self._path}/{name}")

@@ -1,4 +1,4 @@
-"""What a process puts on an object store before it is visible, and the marker that tells whose it is."""
+"""Unpublished tensors on object stores: what this process has put, and the marker that names its owner."""
 
 from __future__ import annotations
 
@@ -16,38 +16,29 @@ __all__ = [
     "LISTING",
     "LOG",
     "Staging",
-    "is_gone",
+    "current",
+    "deletion_rank",
     "is_marker",
-    "making",
+    "is_owner_dead",
+    "is_visible",
     "new_marker",
-    "note",
-    "turn",
-    "visible",
+    "note_written",
 ]
 
 LOG, LISTING, LABELS = "_delta_log", "bundle.json", "_labels"
 _MARKER = re.compile(r"_creating-(?P<host>.{0,40})-(?P<pid>[0-9]+)-[0-9a-f]{12}")
 
 
-def is_marker(name: str) -> bool:
-    """Return whether a name is that of a marker."""
-    return _MARKER.fullmatch(name) is not None
-
-
-def new_marker() -> str:
-    """Return a name that tells host and process."""
-    return f"_creating-{socket.gethostname()[:40]}-{os.getpid()}-{os.urandom(6).hex()}"
-
-
-def is_gone(marker: str) -> bool | None:
-    """Return whether the process that put a marker is gone; None where it is one of another machine."""
-    found = _MARKER.fullmatch(marker)
-    assert found is not None
-    return not is_process_alive(int(found["pid"])) if found["host"] == socket.gethostname()[:40] else None
-
-
 class Staging:
-    """What a process puts below a path that is not published yet."""
+    """A tensor or bundle that this process writes below a path and has not published.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    marker
+        File that names this process as the owner; None where a visible tensor is replaced.
+    """
 
     def __init__(self, path: str, marker: str | None) -> None:
         self.path, self.marker = path, marker
@@ -57,24 +48,41 @@ class Staging:
         self.guard = threading.Lock()
 
 
-making: ContextVar[tuple[Staging, ...]] = ContextVar("sparrow_staging", default=())
+current: ContextVar[tuple[Staging, ...]] = ContextVar("sparrow_staging", default=())
 
 
-def note(path: str) -> None:
-    """Take note that a file was put, for all that is being made here."""
-    for each in making.get():
+def is_marker(name: str) -> bool:
+    """Return whether a file is a marker."""
+    return _MARKER.fullmatch(name) is not None
+
+
+def new_marker() -> str:
+    """Return a new marker name with host and process id."""
+    return f"_creating-{socket.gethostname()[:40]}-{os.getpid()}-{os.urandom(6).hex()}"
+
+
+def is_owner_dead(marker: str) -> bool | None:
+    """Return whether the process that put a marker has ended, None if it is of another machine."""
+    found = _MARKER.fullmatch(marker)
+    assert found is not None
+    return not is_process_alive(int(found["pid"])) if found["host"] == socket.gethostname()[:40] else None
+
+
+def note_written(path: str) -> None:
+    """Note a file for every staging that contains it."""
+    for each in current.get():
         if path.startswith(f"{each.path}/"):
             with each.guard:
                 each.written.add(path)
 
 
-def visible(names: Sequence[str]) -> bool:
-    """Return whether the names in a folder are those of a tensor or bundle."""
+def is_visible(names: Sequence[str]) -> bool:
+    """Return whether the names in a folder are those of a published tensor or bundle."""
     return LOG in names or LISTING in names
 
 
-def turn(path: str) -> int:
-    """Return when a file is deleted: nothing incomplete is visible, and the marker tells to the end whose it was."""
+def deletion_rank(path: str) -> int:
+    """Return when a file is deleted: what makes a tensor visible first, the marker of its owner last."""
     name = path.rpartition("/")[2]
     if f"/{LOG}/" in path or name == LISTING:
         return 0

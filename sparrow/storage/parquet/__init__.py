@@ -1,1 +1,1 @@
-"""Parquet files: layout, writer, reader, sort orders."""
+"""Parquet files of a tensor: column layout, writer, reader and sort orders."""

@@ -1,14 +1,13 @@
-"""Entries of a store for SQL: an Arrow dataset that DuckDB scans, read as every scan reads.
+"""Arrow dataset of a remote tensor for SQL engines: row groups are pruned, checked and prefetched as in any scan.
 
-DuckDB hands its filters over. Those on coordinates leave out the row groups whose bounds they contradict, before
-anything is fetched; what is fetched was checked, and the next row groups are on their way meanwhile.
+DuckDB passes its filters. Those on coordinates skip row groups by their bounds before anything is fetched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,62 +15,88 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
+from sparrow.kernels.coo import Block
 from sparrow.relations.base import Chunk, arrow_schema, arrow_table
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.storage.delta.snapshot import Snapshot, only
 
-if TYPE_CHECKING:
-    from sparrow.core.indexing import Box
-
-__all__ = ["Streamed"]
+__all__ = ["ChunkDataset", "ChunkSource"]
 
 
-class Streamed(ds.Dataset):  # type: ignore[misc]
-    """The entries of a snapshot that may lie in a box, begun anew by every scan."""
+class ChunkSource(Protocol):
+    """A relation whose chunks can be scanned again after some were pruned; a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, box: Box, order: tuple[int, ...] | None) -> None:
-        self._snapshot, self._box, self._order = snapshot, box, order
+    @property
+    def schema(self) -> Schema:
+        """Shape, dimension names, dtype and fill value."""
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return the chunks that may hold elements of a box."""
+
+    def select_chunks(self, chunks: Sequence[Chunk], numbers: Iterable[int]) -> list[Chunk]:
+        """Return some of these chunks as a scan of their own."""
+
+    def read(self, chunk: Chunk) -> Block:
+        """Return the elements of a chunk."""
+
+
+class ChunkDataset(ds.Dataset):  # type: ignore[misc]
+    """The stored elements that may lie in a box, as an Arrow dataset that can be scanned several times.
+
+    Parameters
+    ----------
+    source
+        The snapshot.
+    box
+        The box.
+    order
+        Sort order of the files; the base order by default.
+    """
+
+    def __init__(self, source: ChunkSource, box: Box, order: tuple[int, ...] | None) -> None:
+        self._source, self._box, self._order = source, box, order
         self._threads = settings.current().threads
         self._context = copy_context()
-        wanted = arrow_schema(snapshot.schema)
-        if snapshot.schema.dtype == np.float16:  # DuckDB has no type as narrow
-            at = wanted.get_field_index("value")
-            wanted = wanted.set(at, wanted.field(at).with_type(pa.float32()))
-        self._wanted = wanted
+        schema = arrow_schema(source.schema)
+        if source.schema.dtype == np.float16:  # DuckDB has no half floats
+            at = schema.get_field_index("value")
+            schema = schema.set(at, schema.field(at).with_type(pa.float32()))
+        self._schema = schema
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._wanted
+        """The columns: one for each dimension, then ``value``."""
+        return self._schema
 
     def scanner(
-        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **more: Any
+        self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **kwargs: Any
     ) -> ds.Scanner:
-        """Return a scanner of some columns of the entries that a filter lets through."""
-        batches = pa.RecordBatchReader.from_batches(self._wanted, self._batches(filter))
+        """Return a scanner of the elements that satisfy a filter."""
+        batches = pa.RecordBatchReader.from_batches(self._schema, self._batches(filter))
         return ds.Scanner.from_batches(batches, columns=columns, filter=filter, use_threads=False)
 
     def _batches(self, filter: pc.Expression | None) -> Iterator[pa.RecordBatch]:
-        context = self._context.copy()  # who pulls has no settings of ours
-        chunks = context.run(self._snapshot.chunks, self._box, self._order)
+        context = self._context.copy()  # the engine pulls from threads without our settings
+        chunks = context.run(self._source.chunks, self._box, self._order)
         if filter is not None and chunks:
-            chunks = only(chunks, self._meeting(chunks, filter))
-        blocks = ordered_map(self._snapshot.read, chunks, self._threads)
+            chunks = self._source.select_chunks(chunks, self._prune(chunks, filter))
+        blocks = ordered_map(self._source.read, chunks, self._threads)
         while (block := context.run(next, blocks, None)) is not None:
-            yield from arrow_table(self._snapshot.schema, block).cast(self._wanted).to_batches()
+            yield from arrow_table(self._source.schema, block).cast(self._schema).to_batches()
 
-    def _meeting(self, chunks: Sequence[Chunk], filter: pc.Expression) -> list[int]:
-        """Return the numbers of the chunks that a filter does not rule out by their bounds; pyarrow decides."""
+    def _prune(self, chunks: Sequence[Chunk], filter: pc.Expression) -> list[int]:
+        """Return the numbers of the chunks whose bounds satisfy a filter, evaluated by pyarrow."""
         bounds = []
         for chunk in chunks:
             known = pc.scalar(True)
-            for name, low, high in zip(self._snapshot.schema.dims, chunk.low, chunk.high, strict=True):
+            for name, low, high in zip(self._source.schema.dims, chunk.low, chunk.high, strict=True):
                 known = known & (pc.field(name) >= low) & (pc.field(name) <= high)
             bounds.append(known)
         numbered = ds.FileSystemDataset.from_paths(
             list(map(str, range(len(chunks)))),
-            schema=self._wanted,
+            schema=self._schema,
             format=ds.ParquetFileFormat(),
             filesystem=LocalFileSystem(),
             partitions=bounds,

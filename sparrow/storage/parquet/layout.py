@@ -1,8 +1,8 @@
-"""How a tensor lies in Parquet and Delta columns, and what is said about it in the log.
+"""Column layout of a tensor in Parquet and Delta, and its metadata in the log.
 
-One integer column for each dimension, then ``value`` (complex numbers: ``value`` and ``value_im``).
-Types that Delta does not know are held in the next wider one; the logical type is in the metadata,
-which is one JSON text on the field ``value``.
+One integer column for each dimension, then ``value`` (``value`` and ``value_im`` for complex numbers). Dtypes that
+Delta does not have are stored in the next wider one; the logical dtype is in the metadata, a JSON string on the field
+``value``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sparrow.core.schema import Schema
 from sparrow.errors import CorruptionError, InvalidValueError, UnsupportedError
 from sparrow.relations.base import StoredColumn, as_arrow
+from sparrow.storage.tuning import tuning
 
 __all__ = [
     "FORMAT_VERSION",
@@ -39,9 +40,9 @@ FORMAT_VERSION = 1
 METADATA_KEY = "sparrow"
 
 Profile: TypeAlias = Literal["fast", "small"]
-"""``"fast"`` decodes fastest, ``"small"`` takes the fewest bytes and longer to write."""
+"""``"fast"`` decodes fastest; ``"small"`` takes the fewest bytes and longer to write."""
 
-_STORED: dict[str, np.dtype[Any]] = {
+_STORED_DTYPES: dict[str, np.dtype[Any]] = {
     "uint8": np.dtype(np.int16),
     "uint16": np.dtype(np.int32),
     "uint32": np.dtype(np.int64),
@@ -51,62 +52,60 @@ _STORED: dict[str, np.dtype[Any]] = {
     "complex128": np.dtype(np.float64),
 }
 
-
-_SAMPLE = 16384
-_PAGE_ROWS = 65536
 _ZSTD_LEVEL = 15
-_WORTH_A_TRIAL = 4096
-_OFTEN = 8
-"""How many times smaller files are that appends change than others."""
+"""Compression level of the profile ``"small"``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Coding:
-    """How a column of integers is written: an encoding, a codec and its level."""
+class Encoding:
+    """Encoding, codec and level of an integer column."""
 
     encoding: str
     codec: str
     level: int | None = None
     gain: float = 0.05
-    """The share of bytes that it has to save over a coding before it."""
-    of_all: float = 0.0
-    """The same of what the column takes together with values that are written plain."""
+    """Share of bytes that it must save over the candidates before it."""
+    gain_of_row: float = 0.0
+    """The same as a share of the column together with the values that are stored plain."""
 
 
-# Streams of bytes take fewer bits than deltas wherever a codec follows, since sorted coordinates repeat their high
-# bytes and lists of neighbours repeat each other, and they decode twice as fast; deltas are for regular runs.
-_CODINGS: dict[str, tuple[Coding, ...]] = {
+# BYTE_STREAM_SPLIT with a codec beats deltas on sorted coordinates, whose high bytes repeat, and decodes twice as fast;
+# deltas win on regular runs only.
+_ENCODINGS: dict[str, tuple[Encoding, ...]] = {
     "fast": (
-        Coding("BYTE_STREAM_SPLIT", "NONE"),
-        Coding("BYTE_STREAM_SPLIT", "LZ4", 1),
-        Coding("BYTE_STREAM_SPLIT", "LZ4", 3, gain=0.1, of_all=0.05),  # takes ten times as long to write
-        Coding("DELTA_BINARY_PACKED", "LZ4", 1, gain=0.6, of_all=0.05),
+        Encoding("BYTE_STREAM_SPLIT", "NONE"),
+        Encoding("BYTE_STREAM_SPLIT", "LZ4", 1),
+        Encoding("BYTE_STREAM_SPLIT", "LZ4", 3, gain=0.1, gain_of_row=0.05),  # writes ten times slower
+        Encoding("DELTA_BINARY_PACKED", "LZ4", 1, gain=0.6, gain_of_row=0.05),
     ),
-    "small": (Coding("BYTE_STREAM_SPLIT", "ZSTD", _ZSTD_LEVEL), Coding("DELTA_BINARY_PACKED", "ZSTD", _ZSTD_LEVEL)),
+    "small": (Encoding("BYTE_STREAM_SPLIT", "ZSTD", _ZSTD_LEVEL), Encoding("DELTA_BINARY_PACKED", "ZSTD", _ZSTD_LEVEL)),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large files and row groups become."""
+    """Target sizes of files and row groups; the defaults are those of :mod:`sparrow.storage.tuning`."""
 
-    file_bytes: int = 64 << 20
-    """A file ends at the first row group that reaches this; an edited one may grow to twice as much."""
-    file_rows: int = 1 << 62
-    """The same in entries."""
-    group_rows: int = 1 << 18
-    """Entries of a row group."""
+    file_bytes: int = field(default_factory=lambda: tuning().file_bytes)
+    """A file ends at the first row group that reaches this size; a rewritten one may grow to twice as much."""
+    file_rows: int = field(default_factory=lambda: tuning().file_rows)
+    """The same bound in rows."""
+    group_rows: int = field(default_factory=lambda: tuning().group_rows)
+    """Rows of a row group."""
 
-    def small(self, nbytes: int, rows: int) -> bool:
-        """Return whether a file is so small that an append had better rewrite it than stand beside it."""
-        return 8 * nbytes < self.file_bytes and 8 * rows < self.file_rows
+    def is_small(self, nbytes: int, rows: int) -> bool:
+        """Return whether an append had better rewrite a file than put another one beside it."""
+        divisor = tuning().small_file_divisor
+        return divisor * nbytes < self.file_bytes and divisor * rows < self.file_rows
 
-    def smaller(self) -> Sizes:
-        """Return the sizes of files that change here and there, and so are written again and again."""
-        return Sizes(max(self.file_bytes // _OFTEN, 1), max(self.file_rows // _OFTEN, self.group_rows), self.group_rows)
+    def for_changing_files(self) -> Sizes:
+        """Return smaller sizes, for files that are rewritten again and again."""
+        divisor = tuning().changing_file_divisor
+        rows = max(self.file_rows // divisor, self.group_rows)
+        return Sizes(max(self.file_bytes // divisor, 1), rows, self.group_rows)
 
     def for_total(self, nbytes: int, rows: int) -> Sizes:
-        """Return the sizes that divide so much into equal files of at most about twice the usual size."""
+        """Return the sizes that divide a total into equal files of at most about twice the target."""
         parts = max(-(-nbytes // (2 * self.file_bytes)), -(-rows // (2 * self.file_rows)), 1)
         return Sizes(
             max(self.file_bytes, 11 * nbytes // (10 * parts)),
@@ -116,15 +115,15 @@ class Sizes:
 
 
 def check_profile(profile: str) -> Profile:
-    """Return the profile, or raise ``InvalidValueError`` naming those there are."""
+    """Return the profile; raise ``InvalidValueError`` if there is no such one."""
     if profile not in get_args(Profile):
-        raise InvalidValueError(f"profile={profile!r}: use 'fast' or 'small'")
+        raise InvalidValueError(f"profile must be 'fast' or 'small', got {profile!r}")
     return profile  # type: ignore[return-value]
 
 
 def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of the column that holds values of a dtype."""
-    return _STORED.get(dtype.name, dtype)
+    """Return the dtype of the column that stores values of a dtype."""
+    return _STORED_DTYPES.get(dtype.name, dtype)
 
 
 def arrow_schema(
@@ -133,7 +132,7 @@ def arrow_schema(
     coordinate_dtypes: Sequence[np.dtype[Any]],
     metadata: Mapping[str, str] | None = None,
 ) -> pa.Schema:
-    """Return the schema of the files; ``metadata`` goes on the field ``value``."""
+    """Return the schema of data files; ``metadata`` is attached to the field ``value``."""
     fields = [
         pa.field(name, pa.from_numpy_dtype(kind), nullable=False)
         for name, kind in zip(dims, coordinate_dtypes, strict=True)
@@ -146,12 +145,12 @@ def arrow_schema(
 
 
 def encode_values(values: NDArray[Any], dtype: np.dtype[Any]) -> list[NDArray[Any]]:
-    """Return the columns that hold values: one, or two for complex numbers.
+    """Return the columns that store values: one, or two for complex numbers.
 
     Raises
     ------
     UnsupportedError
-        If a uint64 is past 2^63 - 1.
+        If a uint64 value exceeds 2^63 - 1.
     """
     values = np.asarray(values, dtype=dtype)
     if dtype.kind == "c":
@@ -165,7 +164,7 @@ def encode_values(values: NDArray[Any], dtype: np.dtype[Any]) -> list[NDArray[An
 
 
 def decode_values(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the values that columns hold, without a copy where the types agree."""
+    """Return the values of columns, without a copy if the dtypes agree."""
     if dtype.kind == "c":
         out = np.empty(len(columns[0]), dtype=dtype)
         out.real, out.imag = columns
@@ -174,7 +173,7 @@ def decode_values(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDAr
 
 
 def stored_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -> tuple[StoredColumn, ...]:
-    """Return how the logical columns of a schema lie in files with such coordinates, in their order.
+    """Return how the logical columns of a schema are stored, given the coordinate dtypes of the files.
 
     Examples
     --------
@@ -203,11 +202,11 @@ def parquet_options(
     profile: Profile,
     order: Sequence[int],
 ) -> dict[str, Any]:
-    """Return the options of a Parquet writer, chosen from a sample of the entries that come first.
+    """Choose the options of a Parquet writer from the first elements of a file.
 
-    Coordinates, and integers that are no small set, take the coding that a trial finds worth it. Values are
-    dictionary encoded where few of them are distinct; other floats are plain or, where it is smaller and the profile
-    is ``"small"``, split into streams of bytes.
+    Coordinates, and integer values with many distinct ones, take the encoding that pays in a trial. Values with few
+    distinct ones are dictionary encoded. Other floats are plain or, if smaller under the profile ``"small"``, byte
+    stream split.
     """
     import pyarrow.parquet as pq
 
@@ -216,15 +215,15 @@ def parquet_options(
     compression: dict[str, str] = {}
     levels: dict[str, int] = {}
 
-    def take(name: str, coding: Coding) -> None:
-        encoding[name], compression[name] = coding.encoding, coding.codec
-        if coding.level is not None:
-            levels[name] = coding.level
+    def apply(name: str, candidate: Encoding) -> None:
+        encoding[name], compression[name] = candidate.encoding, candidate.codec
+        if candidate.level is not None:
+            levels[name] = candidate.level
 
     dictionary: list[str] = []
-    beside = 0
+    plain_bytes = 0
     for name, values in zip(("value", "value_im"), columns, strict=False):
-        sample = values[:: max(1, len(values) // _SAMPLE)]
+        sample = values[:: max(1, len(values) // tuning().encoding_sample_values)]
         compression[name], levels[name] = codec, level if profile == "small" else 1
         if values.dtype.kind == "b":
             encoding[name] = "PLAIN"
@@ -232,7 +231,7 @@ def parquet_options(
             dictionary.append(name)
         elif values.dtype.kind == "i":
             del levels[name]
-            take(name, _worth_it(values, _CODINGS[profile]))
+            apply(name, _choose_encoding(values, _ENCODINGS[profile]))
         else:
             encoding[name] = "PLAIN"
             plain = sample.tobytes()
@@ -244,9 +243,9 @@ def parquet_options(
             elif 5 * len(size) > 4 * len(plain):
                 compression[name] = "NONE"
                 del levels[name]
-                beside += values.dtype.itemsize
+                plain_bytes += values.dtype.itemsize
     for name, column in zip(dims, coords, strict=True):
-        take(name, _worth_it(column, _CODINGS[profile], beside))
+        apply(name, _choose_encoding(column, _ENCODINGS[profile], plain_bytes))
     return {
         "use_dictionary": dictionary or False,
         "column_encoding": encoding,
@@ -254,42 +253,42 @@ def parquet_options(
         "compression_level": levels,
         "write_page_index": True,
         "write_page_checksum": True,
-        "max_rows_per_page": _PAGE_ROWS,
+        "max_rows_per_page": tuning().page_rows,
         "store_schema": False,
-        # Bounds of floats leave NaN out, and DuckDB takes them for bounds of all values.
+        # Bounds of floats ignore NaN, but DuckDB prunes by them as if they covered it.
         "write_statistics": [*dims] if columns and columns[0].dtype.kind == "f" else True,
         "sorting_columns": [pq.SortingColumn(dim) for dim in order] or None,
     }
 
 
-def _worth_it(column: NDArray[Any], codings: Sequence[Coding], beside: int = 0) -> Coding:
-    """Return the coding to use: of those in order of their cost the last that saves enough, tried on the beginning.
+def _choose_encoding(column: NDArray[Any], candidates: Sequence[Encoding], plain_bytes: int = 0) -> Encoding:
+    """Return the last candidate, in order of cost, that saves enough on the first page.
 
-    An entry takes ``beside`` bytes in values that are written plain.
+    ``plain_bytes`` is the size of the values of a row that are stored plain.
     """
     import pyarrow.parquet as pq
 
-    if len(column) < _WORTH_A_TRIAL:
-        return codings[1]
-    table = pa.table({"c": as_arrow(column[:_PAGE_ROWS])})
-    best, smallest = codings[0], 0
-    for coding in codings:
+    if len(column) < tuning().encoding_trial_min_rows:
+        return candidates[1]
+    table = pa.table({"c": as_arrow(column[: tuning().page_rows])})
+    best, smallest = candidates[0], 0
+    for candidate in candidates:
         trial: list[pq.FileMetaData] = []
         with pq.ParquetWriter(
             pa.BufferOutputStream(),
             table.schema,
             use_dictionary=False,
-            column_encoding=coding.encoding,
-            compression=coding.codec,
-            compression_level=coding.level,
+            column_encoding=candidate.encoding,
+            compression=candidate.codec,
+            compression_level=candidate.level,
             write_statistics=False,
             metadata_collector=trial,
         ) as writer:
             writer.write_table(table)
         size = trial[0].row_group(0).column(0).total_compressed_size
-        least = max(coding.gain * smallest, coding.of_all * (smallest + beside * len(table)))
+        least = max(candidate.gain * smallest, candidate.gain_of_row * (smallest + plain_bytes * len(table)))
         if not smallest or size < smallest - least:
-            best, smallest = coding, size
+            best, smallest = candidate, size
     return best
 
 
@@ -298,23 +297,23 @@ def _worth_it(column: NDArray[Any], codings: Sequence[Coding], beside: int = 0) 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the log says about a tensor, apart from its files."""
+    """What the log stores about a tensor apart from its files."""
 
     schema: Schema
     profile: Profile = "fast"
     order: tuple[int, ...] = ()
-    """The sort order of the files; empty means the base order."""
+    """Sort order of the files; empty for the base order."""
     labels: Mapping[int, str] = field(default_factory=dict)
-    """Files of labels, relative to the folder, by dimension number."""
+    """Label files relative to the folder, by dimension number."""
     built_from: str | None = None
-    """Of a derived order: the digest of the base's files."""
+    """Of a derived order: digest of the files of the base order."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """What the maker of the tensor wanted to be kept, such as the options of an ingest."""
+    """Values kept for the creator of the tensor, such as the options of an ingest."""
     replaced: str | None = None
-    """Of a tensor that took the place of another by a commit: what tells the two apart."""
+    """Of a tensor that replaced another one by a commit: a nonce that tells the two apart."""
 
     def to_json(self) -> str:
-        """Return the text that :meth:`from_json` takes apart; scalars survive to the bit."""
+        """Serialize to JSON; scalars survive to the bit."""
         schema = self.schema
         out: dict[str, Any] = {
             "format_version": FORMAT_VERSION,
@@ -338,7 +337,7 @@ class Metadata:
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Metadata:
-        """Read what :meth:`to_json` wrote; ``where`` names the tensor in errors."""
+        """Deserialize the output of :meth:`to_json`; ``where`` names the tensor in errors."""
         try:
             data = json.loads(text)
             version = data["format_version"]

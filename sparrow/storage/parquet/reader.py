@@ -1,8 +1,8 @@
-"""Reading data files: footers, kept since files never change, and row groups.
+"""Reader of data files: cached footers and row groups, verified by checksums.
 
-What is read is what was written: the name of a file tells the checksum of its footer, the footer that of each row
-group, and both are compared, once in a process, before anything is made of them. Files of the first release tell
-neither: such a file is hashed whole, as its name tells the hash.
+The name of a file carries the checksum of its footer, and the footer those of the row groups. Both are verified once
+per process before anything is decoded. Files of the first release have neither: they are hashed as a whole, by the
+hash in their names.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from numpy.typing import NDArray
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.coo import Block
 from sparrow.relations.base import as_numpy
+from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import worker_local
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import decode_values
+from sparrow.storage.tuning import tuning
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 __all__ = [
     "DATA_FILE",
-    "FIRST",
-    "GROUPS",
-    "LAST",
-    "RUN",
+    "FIRST_KEY",
+    "LAST_KEY",
+    "ROW_GROUPS_KEY",
+    "RUN_SUFFIX",
     "Footer",
     "check_row_groups",
     "evict_footer",
@@ -50,28 +52,27 @@ __all__ = [
     "to_block",
 ]
 
-RUN = "-run"
-"""How the names of files end, before the type, that stand beside those in order."""
+RUN_SUFFIX = "-run"
+"""Suffix, before the extension, of the names of files of append runs."""
 
 DATA_FILE = re.compile(
-    rf"(?P<sha>[0-9a-f]{{64}})-(?P<nonce>[0-9a-f]{{16}}(?P<footer>[0-9a-f]{{8}})|[0-9a-f]{{8,32}})(?P<run>{RUN})?\.parquet"
+    rf"(?P<sha>[0-9a-f]{{64}})-(?P<nonce>[0-9a-f]{{16}}(?P<footer>[0-9a-f]{{8}})|[0-9a-f]{{8,32}})(?P<run>{RUN_SUFFIX})?\.parquet"
 )
-"""Names of data files: the SHA-256 of the content, a nonce of the writer, and the CRC-32 of the footer."""
+"""Names of data files: SHA-256 of the content, nonce of the writer, CRC-32 of the footer."""
 
-FIRST, LAST = b"sparrow.first", b"sparrow.last"
-"""Keys in a file's footer: coordinates of the first and the last entry, as JSON."""
+FIRST_KEY, LAST_KEY = b"sparrow.first", b"sparrow.last"
+"""Keys in a footer: coordinates of the first and the last element, as JSON."""
 
-GROUPS = b"sparrow.groups"
-"""Key in a file's footer: where each row group begins, how long it is and its CRC-32, as JSON."""
+ROW_GROUPS_KEY = b"sparrow.groups"
+"""Key in a footer: offset, length and CRC-32 of each row group, as JSON."""
 
-_KEPT = 4096
-_TRAILER = 8
-_TAIL = 1 << 16
+_TRAILER_BYTES = 8
+"""Length of the footer and the magic bytes at the end of a Parquet file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Footer:
-    """What a file says about itself; arrays have one row for each row group."""
+    """Footer of a data file; arrays have one row for each row group."""
 
     metadata: pq.FileMetaData
     rows: NDArray[np.int64]
@@ -80,16 +81,16 @@ class Footer:
     """Smallest coordinates, shape (row groups, dimensions)."""
     high: NDArray[np.int64]
     first: tuple[int, ...]
-    """Coordinates of the first entry, by dimension number."""
+    """Coordinates of the first element, by dimension number."""
     last: tuple[int, ...]
     pieces: tuple[tuple[int, int, int], ...]
-    """Of each row group where its bytes begin, how many they are and their checksum."""
+    """Offset, length and checksum of each row group; empty in files of the first release."""
     checked: NDArray[np.bool_]
-    """Which row groups were found to be as written."""
+    """Whether the checksum of each row group has been verified."""
     size: int
     """Bytes of the file."""
     fingerprint: Hashable
-    """What the file system said of the file."""
+    """Fingerprint of the file when the footer was read."""
 
 
 _footers: OrderedDict[str, Footer] = OrderedDict()
@@ -97,40 +98,40 @@ _lock = threading.Lock()
 
 
 def read_footer(path: str, ndim: int) -> Footer:
-    """Return the footer of a data file, read once.
+    """Return the footer of a data file, cached.
 
     Raises
     ------
     NotFoundError
         If the file is gone.
     CorruptionError
-        If it is no Parquet file that sparrow wrote.
+        If it is damaged or was not written by sparrow.
     """
     try:
-        stamp = get_filesystem(path).fingerprint(path)
+        fingerprint = get_filesystem(path).fingerprint(path)
     except NotFoundError:
         raise missing_file_error(path) from None
     with _lock:
         found = _footers.get(path)
-        if found is not None and found.fingerprint == stamp:
+        if found is not None and found.fingerprint == fingerprint:
             _footers.move_to_end(path)
             return found
-    found = _load(path, ndim, stamp)
+    found = _load_footer(path, ndim, fingerprint)
     with _lock:
         _footers[path] = found
-        if len(_footers) > _KEPT:
+        if len(_footers) > tuning().cached_footers:
             _footers.popitem(last=False)
     return found
 
 
 def prefetch_footers(paths: Sequence[str]) -> None:
-    """Take note that the footers of some files will be read."""
-    if paths and (files := get_filesystem(paths[0])).is_remote:
-        files.prefetch_tails([path for path in paths if path not in _footers], _TAIL)
+    """Prefetch the footers of remote files that will be read."""
+    if paths and (prefetcher := get_filesystem(paths[0]).prefetcher) is not None:
+        prefetcher.prefetch_tails([path for path in paths if path not in _footers], tuning().footer_tail_bytes)
 
 
 def evict_footer(path: str) -> None:
-    """Drop what is kept of a file."""
+    """Drop the cached footer and handle of a file."""
     with _lock:
         _footers.pop(path, None)
     own = worker_local()
@@ -139,48 +140,50 @@ def evict_footer(path: str) -> None:
 
 
 def footer_checksum(tail: bytes) -> int:
-    """Return the checksum of the footer that the last bytes of a file hold; -1 where they do not hold all of it."""
-    length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
+    """Return the checksum of the footer at the end of ``tail``, or -1 if ``tail`` does not contain all of it."""
+    length = int.from_bytes(tail[-_TRAILER_BYTES:-4], "little") + _TRAILER_BYTES
     return zlib.crc32(tail[-length:]) if length <= len(tail) and tail[-4:] == b"PAR1" else -1
 
 
 def hash_file(path: str) -> str:
-    """Return the hash of a file."""
+    """Return the SHA-256 of a file as hexadecimal digits."""
     found = hashlib.sha256()
     with get_filesystem(path).open(path, sequential=True, immutable=True) as file:
-        while block := file.read(1 << 20):
+        while block := file.read(tuning().hash_block_bytes):
             found.update(block)
     return found.hexdigest()
 
 
-def _end(path: str) -> tuple[bytes, int]:
-    """Return the end of a file, all of its footer, and its size."""
+def _read_footer_bytes(path: str) -> tuple[bytes, int]:
+    """Return the tail of a file with its whole footer, and the size of the file."""
     files = get_filesystem(path)
-    tail, size = files.read_tail(path, _TAIL)
-    length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
+    tail, size = files.read_tail(path, tuning().footer_tail_bytes)
+    length = int.from_bytes(tail[-_TRAILER_BYTES:-4], "little") + _TRAILER_BYTES
     return files.read_tail(path, length) if len(tail) < length <= size else (tail, size)
 
 
 def _check_footer(path: str, tail: bytes) -> bool:
-    """Check a footer by the name of its file; return whether the whole file was."""
+    """Verify a footer by the name of its file; return whether that meant hashing the whole file."""
     named = DATA_FILE.fullmatch(os.path.basename(path))
     if named is None:
         return False
-    whole = named["footer"] is None
-    sound = hash_file(path) == named["sha"] if whole else footer_checksum(tail) == int(named["footer"], 16)
-    if not sound:
+    hash_only = named["footer"] is None
+    emit("storage.checksum", path=path, row_group=None)
+    intact = hash_file(path) == named["sha"] if hash_only else footer_checksum(tail) == int(named["footer"], 16)
+    if not intact:
         raise CorruptionError(
-            f"the data file {path!r} is damaged: its end is not what was written; verify() tells more"
+            f"the data file {path!r} is damaged: the checksum of its footer does not match; verify() lists all damage"
         )
-    return whole
+    return hash_only
 
 
-def _load(path: str, ndim: int, stamp: Hashable) -> Footer:
+def _load_footer(path: str, ndim: int, fingerprint: Hashable) -> Footer:
     import pyarrow.parquet as pq
 
+    emit("storage.load_footer", path=path)
     try:
-        tail, size = _end(path)
-        whole = _check_footer(path, tail)
+        tail, size = _read_footer_bytes(path)
+        hash_only = _check_footer(path, tail)
         metadata = pq.read_metadata(pa.BufferReader(tail))
     except NotFoundError:
         raise missing_file_error(path) from None
@@ -202,23 +205,23 @@ def _load(path: str, ndim: int, stamp: Hashable) -> Footer:
                     statistics = column.statistics
                     low[number, at], high[number, at] = statistics.min, statistics.max
         notes = metadata.metadata or {}
-        first, last = tuple(json.loads(notes[FIRST])), tuple(json.loads(notes[LAST]))
-        pieces = tuple((int(at), int(size), int(crc)) for at, size, crc in json.loads(notes.get(GROUPS, "[]")))
+        first, last = tuple(json.loads(notes[FIRST_KEY])), tuple(json.loads(notes[LAST_KEY]))
+        pieces = tuple((int(at), int(size), int(crc)) for at, size, crc in json.loads(notes.get(ROW_GROUPS_KEY, "[]")))
     except (KeyError, AttributeError, TypeError, ValueError, IndexError):
         raise CorruptionError(
-            f"the data file {path!r} has no statistics of its coordinates: sparrow did not write it"
+            f"the data file {path!r} lacks statistics of its coordinates: sparrow did not write it"
         ) from None
-    checked = np.full(count, whole or len(pieces) != count)
-    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, size, stamp)
+    checked = np.full(count, hash_only or len(pieces) != count)
+    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, size, fingerprint)
 
 
 def check_row_groups(path: str, ndim: int) -> None:
-    """Compare all row groups of a file with their checksums, for a reader that does not do it itself.
+    """Verify the checksums of all row groups of a file, for readers that do not do it themselves.
 
     Raises
     ------
     CorruptionError
-        If one is not what was written.
+        If a row group is damaged.
     """
     found = read_footer(path, ndim)
     if not found.checked.all():
@@ -231,8 +234,9 @@ def _check_group(path: str, found: Footer, file: pa.NativeFile, group: int) -> N
     if found.checked[group]:
         return
     start, length, checksum = found.pieces[group]
+    emit("storage.checksum", path=path, row_group=group)
     try:
-        sound = zlib.crc32(file.read_at(length, start)) == checksum
+        intact = zlib.crc32(file.read_at(length, start)) == checksum
     except NotFoundError:
         raise missing_file_error(path) from None
     except StorageError:
@@ -241,9 +245,9 @@ def _check_group(path: str, found: Footer, file: pa.NativeFile, group: int) -> N
         raise CorruptionError(
             f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}"
         ) from None
-    if not sound:
+    if not intact:
         raise CorruptionError(
-            f"row group {group} of the data file {path!r} is damaged: its bytes are not what was written; "
+            f"row group {group} of the data file {path!r} is damaged: its checksum does not match; "
             "restore the file, or an older version with restore()"
         )
     found.checked[group] = not get_filesystem(path).is_remote
@@ -257,20 +261,32 @@ def read_row_group(
     kinds: Sequence[Any] | None = None,
     dims: Sequence[int] | None = None,
 ) -> Block:
-    """Return the entries of a row group, zero-copy where the types agree; safe from several threads.
+    """Return the elements of a row group, without a copy if the dtypes agree; thread-safe.
 
     Parameters
     ----------
+    path, group
+        File, and number of the row group.
+    ndim, dtype
+        Number of dimensions and dtype of the values.
     kinds
-        The types wanted for the coordinates; those of the file by default.
+        Dtypes wanted for the coordinates; those of the file by default.
     dims
-        The dimensions whose coordinates are decoded, all by default; the columns of the others hold zeros.
+        Dimensions whose coordinates are decoded, all by default; the columns of the others are zeros.
+
+    Raises
+    ------
+    NotFoundError
+        If the file is gone.
+    CorruptionError
+        If it is damaged.
     """
-    file = _open(path, ndim, group)
+    emit("storage.read_row_group", path=path, row_group=group)
+    file = _open_checked(path, ndim, group)
     try:
         if dims is None:
             return to_block(file.read_row_group(group, use_threads=False), ndim, dtype, kinds)
-        # By number: a name with a dot in it would be taken for a path.
+        # Columns by number: pyarrow takes a name with a dot for a path.
         at = [*sorted(dims), *range(ndim, file.metadata.num_columns)]
         table = file.reader.read_row_group(group, column_indices=at, use_threads=False)
         block = to_block(table, len(dims), dtype, None if kinds is None else [kinds[dim] for dim in sorted(dims)])
@@ -282,12 +298,12 @@ def read_row_group(
         raise
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError(
-            f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}; verify() tells more"
+            f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}; verify() lists all damage"
         ) from None
 
 
 def to_block(table: pa.Table, ndim: int, dtype: np.dtype[Any], kinds: Sequence[Any] | None = None) -> Block:
-    """Return the entries that the columns of a file hold."""
+    """Return the elements in the columns of a file."""
     columns = [_numpy(column) for column in table.columns]
     coords = columns[:ndim]
     if kinds is not None:
@@ -295,10 +311,11 @@ def to_block(table: pa.Table, ndim: int, dtype: np.dtype[Any], kinds: Sequence[A
     return Block(tuple(coords), decode_values(columns[ndim:], dtype))
 
 
-def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
-    """Return this thread's handle, for a row group that is sound.
+def _open_checked(path: str, ndim: int, group: int) -> pq.ParquetFile:
+    """Return the handle of this thread after verifying a row group.
 
-    A handle shared by threads crashed readers, and most reads go on in the same file.
+    Each thread has its own, because pyarrow crashes on shared handles, and keeps it, because most reads continue in the
+    same file.
     """
     import pyarrow.parquet as pq
 
@@ -320,12 +337,12 @@ def _open(path: str, ndim: int, group: int) -> pq.ParquetFile:
 def _numpy(column: pa.ChunkedArray) -> NDArray[Any]:
     chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if chunk.null_count:  # a damaged file
-        cells: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
-        return cells
-    array, held = as_numpy(chunk), chunk.buffers()[1]
-    if held.is_mutable and array.nbytes and not array.flags.writeable:
-        # Decoded for nobody else: pyarrow shows as read-only what may be written.
-        array = np.frombuffer(held, array.dtype, len(array), chunk.offset * array.itemsize)
+        values: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
+        return values
+    array, buffer = as_numpy(chunk), chunk.buffers()[1]
+    if buffer.is_mutable and array.nbytes and not array.flags.writeable:
+        # Nobody else has this buffer, though pyarrow marks the array read-only.
+        array = np.frombuffer(buffer, array.dtype, len(array), chunk.offset * array.itemsize)
     return array
 
 

@@ -1,4 +1,4 @@
-"""Derived sort orders: the same entries in files of their own, sorted by other dimensions first."""
+"""Derived sort orders: the same elements in further files, sorted by other dimensions first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparrow.relations.base import scan
 from sparrow.sorting import Rows
 from sparrow.storage.creation import create, stage_folder
 from sparrow.storage.delta.log import Log, LostRace
-from sparrow.storage.delta.rewrite_plan import discard
+from sparrow.storage.delta.rewrite_plan import delete_files
 from sparrow.storage.delta.snapshot import Snapshot, order_folder
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, Sizes, arrow_schema
@@ -27,12 +27,12 @@ __all__ = ["build_order"]
 
 
 def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
-    """Build a sort order of a snapshot, or rebuild it where it is stale or damaged.
+    """Build a sort order of a snapshot, or rebuild it if it is stale or damaged.
 
     Raises
     ------
     ShapeError
-        If ``order`` does not name each dimension once.
+        If ``order`` is not a permutation of the dimensions.
     """
     schema = snapshot.schema
     wanted = check_permutation(order, schema.ndim)
@@ -43,7 +43,7 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
         get_filesystem(folder).delete(folder)
     metadata = Metadata(schema, snapshot.metadata.profile, wanted, {}, snapshot.digest)
     if not get_filesystem(folder).is_occupied(folder):
-        with contextlib.suppress(ExistsError):  # another process built it meanwhile: ours goes on top
+        with contextlib.suppress(ExistsError):  # another process built it meanwhile: commit on top
             with stage_folder(folder) as made:
                 files = _write(os.fspath(made), snapshot, wanted, sizes)
                 create(
@@ -59,11 +59,11 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
     log = Log.open(folder)
     before, nonce = log.version, os.urandom(8).hex()
     files = _write(folder, snapshot, wanted, sizes)
-    kinds = [
+    dtypes = [
         np.dtype(files[0].coordinate_dtypes[dim]) if files else schema.coordinate_dtype(dim)
         for dim in range(schema.ndim)
     ]
-    columns = arrow_schema(schema.dims, schema.dtype, kinds, {METADATA_KEY: metadata.to_json()})
+    columns = arrow_schema(schema.dims, schema.dtype, dtypes, {METADATA_KEY: metadata.to_json()})
     notes = {
         "operation": "add_order",
         "nonce": nonce,
@@ -73,10 +73,10 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
     try:
         log.commit(files, (), notes, schema.shape, columns)
     except LostRace:
-        discard(folder, files)
+        delete_files(folder, files)
     except BaseException:
-        if not log.has_landed(before, nonce):  # the log may have them though what came after it failed
-            discard(folder, files)
+        if not log.has_landed(before, nonce):  # the commit may have succeeded and the step after it failed
+            delete_files(folder, files)
         raise
 
 
@@ -91,13 +91,13 @@ def _write(folder: str, snapshot: Snapshot, order: tuple[int, ...], sizes: Sizes
         coordinate_dtypes=snapshot.base.coordinate_dtypes,
         sizes=sizes,
     ) as writer:
-        for block in _sorted(snapshot, order):
+        for block in _sorted_blocks(snapshot, order):
             writer.write(block)
         return writer.finish()
 
 
-def _sorted(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
-    """Yield the entries of a snapshot in an order."""
+def _sorted_blocks(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block]:
+    """Yield the elements of a snapshot in an order."""
     from sparrow.sorting.sorter import sorted_blocks
 
     schema = snapshot.schema

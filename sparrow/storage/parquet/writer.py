@@ -1,4 +1,4 @@
-"""Writing sorted entries to Parquet files that carry the hash of their content in their names."""
+"""Writer of sorted elements to Parquet files whose names carry the hash of their content."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ from sparrow.runtime.thread_pool import BackgroundThread, background_thread
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.local import write_error
 from sparrow.storage.parquet.layout import Profile, Sizes, arrow_schema, check_profile, encode_values, parquet_options
-from sparrow.storage.parquet.reader import FIRST, GROUPS, LAST, RUN, footer_checksum, read_footer, read_row_group
+from sparrow.storage.parquet.reader import (
+    FIRST_KEY,
+    LAST_KEY,
+    ROW_GROUPS_KEY,
+    RUN_SUFFIX,
+    footer_checksum,
+    read_footer,
+    read_row_group,
+)
+from sparrow.storage.tuning import tuning
 
 __all__ = ["DataFile", "HashingFile", "TensorWriter", "widen_coordinates"]
 
-_NARROW = 2**31
-_BEHIND = 16 << 20
-"""Bytes of a file that may wait to be hashed and written, at most."""
-_BEHIND_PARTS = 64
-"""Of the memory limit, one part for them."""
-_SLACK = 8
-"""A row group is at most one part of so many smaller than it may be, to end where a row does."""
+_INT32_END = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A finished data file: what the log needs to know about it."""
+    """A finished data file: what the log records about it."""
 
     name: str
     """Path relative to the folder of the tensor."""
@@ -52,18 +55,18 @@ class DataFile:
     high: tuple[int, ...]
     """Largest coordinate of each dimension."""
     first: tuple[int, ...]
-    """Coordinates of the first entry, by dimension number whatever the order."""
+    """Coordinates of the first element, by dimension number whatever the order."""
     last: tuple[int, ...]
-    """Coordinates of the last entry."""
+    """Coordinates of the last element."""
     coordinate_dtypes: tuple[str, ...]
-    """Types of the coordinate columns: ``"int32"`` or ``"int64"``."""
+    """Dtypes of the coordinate columns: ``"int32"`` or ``"int64"``."""
 
 
 class HashingFile:
-    """A file for pyarrow to write: hashes what passes, and takes its name from the hash at the end.
+    """File for pyarrow to write that is named after the SHA-256 of its content.
 
-    :meth:`cut` ends a piece that has a checksum of its own; what follows the last one is kept, for its end to be told.
-    Hashing and writing run on a thread of their own, some megabytes behind, so that encoding goes on meanwhile.
+    :meth:`end_piece` ends a range with a checksum of its own. Hashing and writing run on a separate thread, some
+    megabytes behind the encoder.
     """
 
     def __init__(self, folder: str) -> None:
@@ -72,30 +75,31 @@ class HashingFile:
         self._crc = 0
         self._start = 0
         self._pieces: list[tuple[int, int, int]] = []
-        self._rest: list[bytes] = []
+        self._tail: list[bytes] = []
         self._pool = background_thread("sparrow-file")
-        self._behind: deque[tuple[Future[None], int]] = deque()
-        self._behind_bytes = 0
-        self._most_behind = min(memory.limit() // _BEHIND_PARTS, _BEHIND)
+        self._pending: deque[tuple[Future[None], int]] = deque()
+        self._pending_bytes = 0
+        limits = tuning()
+        self._max_pending_bytes = min(int(memory.limit() // limits.write_behind_share), limits.write_behind_bytes)
         self.nbytes = 0
         self.closed = False
         self._ended = self._ending = False
 
     def write(self, data: Any) -> int:
-        """Take in the next bytes; nothing once discarded, since pyarrow closes what it holds when collected."""
+        """Write the next bytes; ignored once discarded, since pyarrow closes its file when it is collected."""
         size = len(data)
         if self._ended:
             return size
         self.nbytes += size
         if self._ending:
-            self._rest.append(bytes(data))
-        if self._pool is None or not isinstance(data, bytes):  # what is not ours may change when this returns
-            self._catch_up(-1)
+            self._tail.append(bytes(data))
+        if self._pool is None or not isinstance(data, bytes):  # the caller may reuse another buffer
+            self._wait_pending(-1)
             self._put(data)
             return size
-        self._behind.append((self._pool.submit(self._put, data), size))
-        self._behind_bytes += size
-        self._catch_up(self._most_behind)
+        self._pending.append((self._pool.submit(self._put, data), size))
+        self._pending_bytes += size
+        self._wait_pending(self._max_pending_bytes)
         return size
 
     def _put(self, data: Any) -> None:
@@ -103,49 +107,49 @@ class HashingFile:
         self._crc = zlib.crc32(data, self._crc)
         self._file.write(data)
 
-    def cut(self) -> None:
-        """End a piece."""
+    def end_piece(self) -> None:
+        """End a piece: the bytes since the last one get a checksum."""
         start, self._start = self._start, self.nbytes
         if self._pool is None:
-            self._cut(start, self.nbytes - start)
+            self._end_piece(start, self.nbytes - start)
         else:
-            self._behind.append((self._pool.submit(self._cut, start, self.nbytes - start), 0))
+            self._pending.append((self._pool.submit(self._end_piece, start, self.nbytes - start), 0))
 
-    def _cut(self, start: int, length: int) -> None:
+    def _end_piece(self, start: int, length: int) -> None:
         self._pieces.append((start, length, self._crc))
         self._crc = 0
 
     def pieces(self) -> list[tuple[int, int, int]]:
-        """Return where each piece begins, how long it is and its CRC-32; what comes now is the rest of the file."""
-        self._catch_up(-1)
+        """Return offset, length and CRC-32 of each piece; what is written from now on is the tail."""
+        self._wait_pending(-1)
         self._ending = True
         return self._pieces
 
-    def rest(self) -> bytes:
-        """Return what came after the pieces."""
-        return b"".join(self._rest)
+    def tail(self) -> bytes:
+        """Return the bytes after the last piece."""
+        return b"".join(self._tail)
 
-    def _catch_up(self, most: int) -> None:
-        """Wait until at most so many bytes are still to be written; raise what went wrong with others."""
-        while self._behind and (self._behind_bytes > most or self._behind[0][0].done()):
-            done, size = self._behind.popleft()
-            self._behind_bytes -= size
+    def _wait_pending(self, most: int) -> None:
+        """Wait until at most ``most`` bytes are pending; raise the error of a failed write."""
+        while self._pending and (self._pending_bytes > most or self._pending[0][0].done()):
+            done, size = self._pending.popleft()
+            self._pending_bytes -= size
             done.result()
 
-    def _end(self) -> None:
-        """End the thread; what it has not begun to write is dropped."""
+    def _shut_down(self) -> None:
+        """End the thread and drop pending writes."""
         self._ended = True
-        self._behind.clear()
+        self._pending.clear()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             self._pool = None
 
     def tell(self) -> int:
-        """Return the number of bytes taken in."""
+        """Return the number of bytes written."""
         return self.nbytes
 
     def flush(self) -> None:
-        """Do nothing: :meth:`keep` flushes."""
+        """Do nothing: :meth:`finalize` flushes."""
 
     def readable(self) -> bool:
         """Return False."""
@@ -160,26 +164,26 @@ class HashingFile:
         return False
 
     def close(self) -> None:
-        """Take note that pyarrow is done; :meth:`keep` or :meth:`discard` follows."""
+        """Note that pyarrow is done; :meth:`finalize` or :meth:`discard` follows."""
         self.closed = True
 
     def finalize(self, name: Callable[[str], str]) -> str:
-        """Let the file appear as ``name(sha256)`` and return that name."""
-        self._catch_up(-1)
-        self._end()
+        """Make the file visible as ``name(sha256)`` and return that name."""
+        self._wait_pending(-1)
+        self._shut_down()
         final = name(self._hash.hexdigest())
         self._file.finalize(final)
         return final
 
     def discard(self) -> None:
-        """Delete the file, unless it was kept."""
+        """Delete the file unless it is finalized."""
         self.closed = True
-        self._end()
+        self._shut_down()
         self._file.discard()
 
 
 class _OpenFile:
-    """The file that a writer is filling."""
+    """A data file being written."""
 
     def __init__(self, sink: HashingFile, parquet: Any, schema: pa.Schema, ndim: int) -> None:
         self.sink, self.parquet, self.schema = sink, parquet, schema
@@ -191,25 +195,25 @@ class _OpenFile:
 
 
 class TensorWriter:
-    """Write blocks of entries to data files, in bounded memory, on a thread of its own.
+    """Write sorted blocks of elements to data files, in bounded memory, on a separate thread.
 
     Parameters
     ----------
     folder
-        The folder of the tensor; exists.
+        Folder of the tensor; exists.
     dims, dtype
-        Names of the dimensions and type of the values.
+        Dimension names, and dtype of the values.
     profile
         ``"fast"`` or ``"small"``.
     order
-        The sort order of what will be written; the default is the base order.
+        Sort order of the elements; the base order by default.
     coordinate_dtypes
-        Types of the coordinate columns, int32 or int64. By default they start as int32; where a
-        coordinate of 2^31 or more comes, what was written before is rewritten at the end.
+        Dtypes of the coordinate columns, int32 or int64. By default int32; if a coordinate of 2^31 or more comes, the
+        files written before are rewritten at the end.
     sizes
-        Where files and row groups end.
+        Target sizes of files and row groups.
     run
-        Whether the files are to stand beside others whose keys theirs lie between.
+        Whether the files form an append run.
 
     Examples
     --------
@@ -235,15 +239,15 @@ class TensorWriter:
         run: bool = False,
     ) -> None:
         self._folder = os.fspath(folder)
-        self._ending = f"{RUN if run else ''}.parquet"
+        self._ending = f"{RUN_SUFFIX if run else ''}.parquet"
         self._dims = tuple(dims)
         self._ndim = len(self._dims)
         self._dtype = check_dtype(dtype)
         self._profile: Profile = check_profile(profile)
         self._order = tuple(range(self._ndim)) if order is None else tuple(order)
         self._fixed = coordinate_dtypes is not None
-        kinds = [np.int32] * self._ndim if coordinate_dtypes is None else coordinate_dtypes
-        self._kinds = tuple(np.dtype(kind) for kind in kinds)
+        dtypes = [np.int32] * self._ndim if coordinate_dtypes is None else coordinate_dtypes
+        self._dtypes = tuple(np.dtype(kind) for kind in dtypes)
         self._sizes = sizes or Sizes()
         self._nonce = os.urandom(8).hex()
         self._waiting: list[Block] = []
@@ -264,18 +268,18 @@ class TensorWriter:
             self.abort()
 
     def write(self, block: Block) -> None:
-        """Take in a block; all blocks together are sorted by the order, unique and free of fill.
+        """Write a block; all blocks together are sorted by the order, unique and free of the fill value.
 
-        The arrays are read later, on another thread: do not change them.
+        The arrays are read later, on another thread: do not change them. Errors may be raised here or by a later call.
 
         Raises
         ------
         DuplicateError
-            If a coordinate comes twice (raised here or by a later call).
+            If an element comes twice.
         InvalidValueError
-            If the entries are not in order (likewise).
+            If the elements are not sorted.
         StorageError
-            If the disk is full (likewise).
+            If the disk is full.
         """
         if not block.count:
             return
@@ -284,35 +288,35 @@ class TensorWriter:
         if self._waiting_rows <= self._sizes.group_rows:
             return
         if self._pool is None:
-            self._pool = background_thread("sparrow-write")  # what fits one row group needs no thread
+            self._pool = background_thread("sparrow-write")  # a single row group is written by this thread
         whole = concat_blocks(self._waiting, self._ndim, self._dtype)
-        self._waiting = []  # not held while the row group before is written
+        self._waiting = []  # free the blocks while the row group is written
         start = 0
         while whole.count - start > self._sizes.group_rows:
-            stop = self._end_of_group(whole, start)
+            stop = self._row_group_end(whole, start)
             self._submit(self._write_group, whole.take(slice(start, stop)))
             start = stop
         rest = whole.take(slice(start, None))
         self._waiting, self._waiting_rows = [rest], rest.count
 
-    def _end_of_group(self, whole: Block, start: int) -> int:
-        """Return where a row group ends: between two rows, if the row at its end is not too long for that.
+    def _row_group_end(self, whole: Block, start: int) -> int:
+        """Return the end of a row group, moved back to a boundary of rows unless the last row is too long.
 
-        Then stretches of rows are whole row groups, which nobody has to decode twice, nor to join.
+        Row slices then cover whole row groups, which need not be decoded twice.
         """
         stop = start + self._sizes.group_rows
-        near = whole.coords[self._order[0]][stop - self._sizes.group_rows // _SLACK : stop + 1]
-        if near[0] == near[-1]:
+        leading = whole.coords[self._order[0]][stop - self._sizes.group_rows // tuning().row_group_slack : stop + 1]
+        if leading[0] == leading[-1]:
             return stop
-        return stop - (len(near) - 1) + int(np.searchsorted(near, near[-1]))
+        return stop - (len(leading) - 1) + int(np.searchsorted(leading, leading[-1]))
 
     def roll(self) -> None:
-        """End the current file: what comes next goes to another one."""
+        """End the current file; the next block begins another one."""
         self._flush()
         self._submit(self._close_file)
 
     def finish(self) -> list[DataFile]:
-        """Write what is left and return the files, in order; they are on disk under their final names."""
+        """Write the rest and return the files in order, durable and under their final names."""
         self.roll()
         self._wait()
         self._stop()
@@ -327,7 +331,7 @@ class TensorWriter:
         return self._files
 
     def abort(self) -> None:
-        """Delete everything this writer wrote."""
+        """Delete everything this writer has written."""
         if self._running is not None:
             self._running.exception()
             self._running = None
@@ -383,13 +387,13 @@ class TensorWriter:
     def _write_group(self, block: Block) -> None:
         low, high = self._check(block)
         if not self._fixed:
-            kinds = tuple(
-                np.dtype(np.int64) if top >= _NARROW else kind for kind, top in zip(self._kinds, high, strict=True)
+            dtypes = tuple(
+                np.dtype(np.int64) if top >= _INT32_END else kind for kind, top in zip(self._dtypes, high, strict=True)
             )
-            if kinds != self._kinds:
+            if dtypes != self._dtypes:
                 self._close_file()
-                self._kinds = kinds
-        coords = [np.ascontiguousarray(c, dtype=kind) for c, kind in zip(block.coords, self._kinds, strict=True)]
+                self._dtypes = dtypes
+        coords = [np.ascontiguousarray(c, dtype=kind) for c, kind in zip(block.coords, self._dtypes, strict=True)]
         values = encode_values(block.values, self._dtype)
         file = self._open
         if file is None:
@@ -397,7 +401,7 @@ class TensorWriter:
             file.first = tuple(int(column[0]) for column in block.coords)
         table = pa.Table.from_arrays([as_arrow(column) for column in (*coords, *values)], schema=file.schema)
         file.parquet.write_table(table, row_group_size=block.count)
-        file.sink.cut()
+        file.sink.end_piece()
         memory.trim()
         file.last = tuple(int(column[-1]) for column in block.coords)
         file.low = list(map(min, file.low, low))
@@ -407,33 +411,33 @@ class TensorWriter:
             self._close_file()
 
     def _check(self, block: Block) -> tuple[list[int], list[int]]:
-        """Check order, uniqueness and range; return the bounds of each dimension."""
+        """Check order, uniqueness and range of a block; return its bounds."""
         keys = [block.coords[dim] for dim in self._order]
         first = tuple(int(column[0]) for column in keys)
         ordered = is_sorted(keys, strict=True) if keys else block.count == 1
         if self._last is not None and first <= self._last:
             ordered = False
         if not ordered:
-            raise _disorder(self._last, keys, self._order, block.count)
+            raise _order_error(self._last, keys, self._order, block.count)
         self._last = tuple(int(column[-1]) for column in keys)
         low = [int(column.min()) for column in block.coords]
         high = [int(column.max()) for column in block.coords]
         for dim, bottom in enumerate(low):
             if bottom < 0:
-                raise ShapeError(f"the coordinate {bottom} of dimension {self._dims[dim]!r} is negative")
-            if self._fixed and self._kinds[dim] == np.int32 and high[dim] >= _NARROW:
-                raise ShapeError(f"the coordinate {high[dim]} of dimension {self._dims[dim]!r} does not fit int32")
+                raise ShapeError(f"coordinates of dimension {self._dims[dim]!r} must not be negative, got {bottom}")
+            if self._fixed and self._dtypes[dim] == np.int32 and high[dim] >= _INT32_END:
+                raise ShapeError(f"coordinates of dimension {self._dims[dim]!r} must fit int32, got {high[dim]}")
         return low, high
 
     def _open_file(self, coords: Sequence[Any], values: Sequence[Any]) -> _OpenFile:
         import pyarrow.parquet as pq
 
-        schema = arrow_schema(self._dims, self._dtype, self._kinds)
+        schema = arrow_schema(self._dims, self._dtype, self._dtypes)
         sink = HashingFile(self._folder)
         try:
             options = parquet_options(self._dims, coords, values, self._profile, self._order)
             parquet = pq.ParquetWriter(sink, schema, **options)
-            sink.cut()  # what stands before the first row group
+            sink.end_piece()  # the bytes before the first row group
         except BaseException:
             sink.discard()
             raise
@@ -444,22 +448,24 @@ class TensorWriter:
         if file is None:
             return
         groups = file.sink.pieces()[1:]
-        notes = {FIRST: json.dumps(file.first), LAST: json.dumps(file.last), GROUPS: json.dumps(groups)}
+        notes = {FIRST_KEY: json.dumps(file.first), LAST_KEY: json.dumps(file.last), ROW_GROUPS_KEY: json.dumps(groups)}
         file.parquet.add_key_value_metadata(notes)
         file.parquet.close()
-        footer_crc = footer_checksum(file.sink.rest())
+        footer_crc = footer_checksum(file.sink.tail())
         name = file.sink.finalize(lambda sha: f"{sha}-{self._nonce}{footer_crc:08x}{self._ending}")
         self._open = None
-        kinds = tuple(kind.name for kind in self._kinds)
+        dtypes = tuple(dtype.name for dtype in self._dtypes)
         self._files.append(
-            DataFile(name, file.rows, file.sink.nbytes, tuple(file.low), tuple(file.high), file.first, file.last, kinds)
+            DataFile(
+                name, file.rows, file.sink.nbytes, tuple(file.low), tuple(file.high), file.first, file.last, dtypes
+            )
         )
 
 
-def _disorder(
+def _order_error(
     last: tuple[int, ...] | None, keys: Sequence[Any], order: Sequence[int], count: int
 ) -> DuplicateError | InvalidValueError:
-    """Return the error for entries that are not sorted and unique, naming the first such place."""
+    """Return the error for elements that are not sorted or unique, naming the first one."""
     previous = last
     for row in range(count):
         key = tuple(int(column[row]) for column in keys)
@@ -467,10 +473,10 @@ def _disorder(
             by_dim = dict(zip(order, key, strict=True))
             cell = tuple(by_dim[dim] for dim in range(len(key)))
             if key == previous:
-                return DuplicateError(f"the cell {cell} is given twice: reduce duplicates before writing")
-            return InvalidValueError(f"the entry at {cell} is out of order: sort the entries before writing")
+                return DuplicateError(f"element {cell} is given twice: reduce duplicates before writing")
+            return InvalidValueError(f"element {cell} is out of order: sort the elements before writing")
         previous = key
-    raise AssertionError("the entries are in order")
+    raise AssertionError("the elements are in order")
 
 
 def widen_coordinates(
@@ -481,18 +487,18 @@ def widen_coordinates(
     profile: Profile,
     order: Sequence[int] | None = None,
 ) -> list[DataFile]:
-    """Return files whose coordinate columns all have one type each, rewriting the narrower ones."""
-    kinds = tuple(
+    """Return files with one dtype per coordinate column, rewriting the narrower ones."""
+    dtypes = tuple(
         "int64" if any(file.coordinate_dtypes[dim] == "int64" for file in files) else "int32"
         for dim in range(len(dims))
     )
     out: list[DataFile] = []
     for file in files:
-        if file.coordinate_dtypes == kinds:
+        if file.coordinate_dtypes == dtypes:
             out.append(file)
             continue
         sizes = Sizes(file_bytes=1 << 62)
-        writer = TensorWriter(folder, dims, dtype, profile=profile, order=order, coordinate_dtypes=kinds, sizes=sizes)
+        writer = TensorWriter(folder, dims, dtype, profile=profile, order=order, coordinate_dtypes=dtypes, sizes=sizes)
         with writer:
             path = os.path.join(folder, file.name)
             for group in range(len(read_footer(path, len(dims)).rows)):
