@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,33 +11,23 @@ from sparrow.engines.duckdb.predicate import conditions
 from sparrow.engines.fallback import unsupported_nodes
 from sparrow.engines.sort_orders import product_order, scan_order
 from sparrow.plan import (
-    Accumulate,
-    Concat,
     Dense,
-    DenseContraction,
-    Diagonal,
-    Map,
     MatMulDense,
     Node,
-    Product,
-    Reduce,
     Root,
     Scan,
-    Triangle,
-    WithFill,
-    function_name,
     nodes_below,
     optimize_plan,
     scans_of,
 )
-from sparrow.plan.estimates import estimate_product
+from sparrow.plan.estimates import CostModel
 from sparrow.relations.csr import CSRRelation
 from sparrow.runtime.progress import format_quantity
 
 if TYPE_CHECKING:
     from sparrow.engines.registry import Engine
 
-__all__ = ["format_indices", "format_schema", "render_plan"]
+__all__ = ["format_schema", "render_plan"]
 
 _INDENTED = 30
 """Levels that are indented; deeper ones stand below one another."""
@@ -119,7 +108,7 @@ class _Telling:
 
     def _step(self, step: Node, engine: str) -> tuple[list[str], list[Any]]:
         number = f"  [{self._number[step]}]" if step in self._number else ""
-        head = f"{_what(step)} {format_schema(step.schema)}{number}"
+        head = f"{step.label()} {format_schema(step.schema)}{number}"
         if step in self._told:
             return [f"{head}, as above"], []
         self._told.add(step)
@@ -127,55 +116,8 @@ class _Telling:
         runs = "stream" if reason else engine
         why = f": {reason}; its entries are handed over to {engine}" if reason else ""
         lines = [head, f"  engine      {runs}{why}"]
-        if isinstance(step, Map) and len(step.scans) > 1:
-            needed = [str(number) for number, needs in enumerate(step.required, 1) if needs]
-            cells = "an intersection" if all(step.required) else f"where operand {' and '.join(needed)} has an entry"
-            lines.append(f"  cells       {cells if needed else 'a union'}")
-        if isinstance(step, Product):
-            products, entries = estimate_product(step)
-            lines.append(f"  expected    {products:.3g} products, {entries:.3g} entries")
-        if isinstance(step, Product) and step.mask is not None:
-            lines.append(f"  mask        the last operand: only where it has {'no' if step.complement else 'an'} entry")
-        operands = step.operands if isinstance(step, Map) else step.scans
-        if isinstance(step, DenseContraction):
-            operands += step.arrays
-        return lines, [(below, runs, None, False) for below in operands]
-
-
-def _what(step: Node) -> str:
-    """Return the name of a step and what it is done with."""
-    if isinstance(step, Map):
-        return f"map {function_name(step.function)}"
-    if isinstance(step, Reduce):
-        dims = [name for axis, name in enumerate(step.operand.schema.dims) if axis not in step.axes]
-        return f"reduce {step.name} over {', '.join(dims) or 'no axis'}{' of stored entries' if step.stored else ''}"
-    if isinstance(step, Product):
-        return f"product {format_indices(step)} {step.semiring}"
-    if isinstance(step, DenseContraction):
-        return f"sums of entries times arrays {format_indices(step)}"
-    if isinstance(step, Concat):
-        return f"concat along {step.schema.dims[step.axis]}"
-    if isinstance(step, Triangle):
-        return f"triangle {'from' if step.upper else 'up to'} diagonal {step.k}"
-    if isinstance(step, WithFill):
-        return f"refill {step.schema.fill_value}"
-    if isinstance(step, Accumulate):
-        return f"accumulate {step.ufunc.__name__}"
-    return f"diagonal {step.offset}" if isinstance(step, Diagonal) else type(step).__name__.lower()
-
-
-def format_indices(step: Product | DenseContraction) -> str:
-    """Return the letters of a product as einsum writes them."""
-    operands = step.indices if isinstance(step, Product) else (step.indices, *step.array_indices)
-    number = {letter: k for k, letter in enumerate(dict.fromkeys(itertools.chain(*operands)))}
-    *sides, out = ("".join(_letter(number[letter]) for letter in own) for own in (*operands, step.output_indices))
-    return f"{','.join(sides)}->{out}"
-
-
-def _letter(number: int) -> str:
-    if number < 44:
-        return chr(ord("i") + number) if number < 18 else chr(ord("A") + number - 18)
-    return chr(0x3B1 + number - 44)
+        lines += [f"  {name:<11} {text}" for name, text in step.params(CostModel())]
+        return lines, [(below, runs, None, False) for below in step.inputs]
 
 
 def _head(scan: Scan) -> str:

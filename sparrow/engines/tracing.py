@@ -9,10 +9,11 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sparrow.engines.explain import format_indices, format_schema, render_plan
+from sparrow.engines.explain import format_schema, render_plan
 from sparrow.engines.stream.product.chain import Done, done
 from sparrow.kernels.coo import Block
 from sparrow.plan import MatMulDense, Node, Root, Scan, nodes_below, scans_of
+from sparrow.plan.nodes import subscripts
 from sparrow.relations.base import Chunk, Relation
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.validation import check_flag
@@ -165,7 +166,7 @@ def _step_told(step: Done) -> str:
     """Return what was expected of a step, and what came out."""
     found = "the result" if step.found is None else f"{step.found} entries came out"
     expected = f"{step.products:.3g} products and {step.entries:.3g} entries expected"
-    return f"step: {format_indices(step.node)}, {expected}, {found}"
+    return f"step: {subscripts(step.node.indices, step.node.output_indices)}, {expected}, {found}"
 
 
 _NOBODY = _Unwatched()

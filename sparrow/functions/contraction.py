@@ -466,7 +466,7 @@ def _path(
     if optimize is False or not semiring.reorderable:
         return in_turn
     estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
-    path = optimal_path(estimates, terms.output, semiring, every=optimize != "greedy")
+    path = optimal_path(estimates, terms.output, semiring, exhaustive=optimize != "greedy")
     if whole is not None:
         spent = sum(cost for _, cost, _ in _steps(path, estimates, terms, semiring))
         if _products(whole) <= 4 * spent:

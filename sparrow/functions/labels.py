@@ -91,7 +91,7 @@ def at_labels(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> 
         return given
     scan, wanted = given.__sparrow_scan__(), axis_labels(A.__sparrow_scan__())[axis]
     names = axis_labels(scan)
-    if wanted.same(names[0]):
+    if wanted.equals(names[0]):
         return given
     schema = replace(scan.schema, shape=(wanted.length, *scan.schema.shape[1:]))
     target = in_memory(schema, concat_blocks([], schema.ndim, schema.dtype), {0: wanted.array()})
@@ -125,7 +125,7 @@ def check_space(A: Any, what: str) -> None:
     if not (is_labelled(A, 0) and is_labelled(A, 1)):
         return
     names = axis_labels(A.__sparrow_scan__())
-    if not names[0].same(names[1]):
+    if not names[0].equals(names[1]):
         raise LabelError(f"{what}: rows and columns are to be the same, but {apart(A)}")
 
 

@@ -394,7 +394,7 @@ def with_items_of(history: Tensor, training: Tensor | None) -> Tensor:
     wanted = None if training is None else axis_labels(training.__sparrow_scan__()).get(1)
     scan = history.__sparrow_scan__()
     mine = axis_labels(scan).get(1)
-    if wanted is None or mine is None or mine.same(wanted):
+    if wanted is None or mine is None or mine.equals(wanted):
         return history
     scan = reindex_axis(scan, 1, positions_of_labels(wanted.array(), mine.array()))
     return type(history)(scan.source, scan.view)

@@ -1,4 +1,4 @@
-"""Plans: what is to be computed, as frozen nodes. No I/O happens here, and no engine is known."""
+"""Plans: frozen nodes that describe a computation. No I/O, no engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparrow.plan.alignment import (
 )
 from sparrow.plan.elementwise import apply_function, freeze_array, make_map
 from sparrow.plan.functions import Cast, Clip, Output, Round, function_name
-from sparrow.plan.labels import AxisLabels, Labels, axis_labels, unify_label_types
+from sparrow.plan.labels import AxisLabels, Labels, unify_label_types
 from sparrow.plan.nodes import (
     Accumulate,
     Concat,
@@ -32,6 +32,7 @@ from sparrow.plan.nodes import (
     Sort,
     Triangle,
     WithFill,
+    axis_labels,
     scans_of,
 )
 from sparrow.plan.products import as_elementwise, make_dense_contraction, make_product

@@ -1,9 +1,9 @@
-"""How tensors whose dimensions have names or labels are brought together: the one place that says it.
+"""Alignment of tensors by dimension names and labels.
 
-Dimensions that somebody named are matched by name, those with the names that nobody gave (``d0, d1, ...``) by position.
-Then labels along an axis that differ are joined, and each side is taken at the places of the result: a label that it
-lacks is a line of its fill. Where one side has labels and the other none, they go by position. Equal labels cost
-nothing, and nothing but labels is read.
+Dimensions that a person named are matched by name, those with default names (``d0, d1, ...``) by position. Then labels
+along an axis that differ are joined, and each operand is taken at the labels of the result: where it lacks one, its
+elements are the fill value. If one operand has labels and another has none, they go by position. Equal labels cost
+nothing, and only labels are read.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from sparrow.core.labels import first_positions
 from sparrow.core.schema import Schema, is_custom_name
 from sparrow.errors import LabelError
 from sparrow.kernels.coo import concat_blocks
-from sparrow.plan.labels import AxisLabels, Labels, axis_labels, concat_labels, unify_label_types
-from sparrow.plan.nodes import Concat, Scan
+from sparrow.plan.labels import AxisLabels, Labels, concat_labels, unify_label_types
+from sparrow.plan.nodes import Concat, Scan, axis_labels
+from sparrow.plan.tuning import tuning
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import settings
 
@@ -40,30 +41,27 @@ __all__ = [
 
 Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
 
-_STRETCHES = 32
-"""Up to so many stretches of lines along the first axis, the one that entries go by, are joined one after the other;
-more, and those of other axes, are taken through a list, which takes all of them in one go."""
 
-
-def align_operands(operands: Sequence[Any], usual: Join, apart: int | None = None) -> tuple[list[Any], Labels]:
-    """Return operands whose cells at one index have one label along every axis, and the labels of the result.
+def align_operands(
+    operands: Sequence[Any], default_join: Join, concat_axis: int | None = None
+) -> tuple[list[Any], Labels]:
+    """Return operands with equal labels at equal indices along every axis, and the labels of the result.
 
     Parameters
     ----------
     operands
         Scans; arrays and scalars, which go by position.
-    usual
-        How labels that differ are joined where the settings do not say it: all ("outer"), those of all sides
-        ("inner"), those of the first ("left"), or none ("exact").
-    apart
-        An axis along which labels are left as they are: that along which scans of one number of axes are joined. The
-        result has labels there where all have some.
+    default_join
+        Join of labels that differ unless the setting ``join`` says otherwise: their union ("outer"), intersection
+        ("inner"), those of the first ("left"), or an error ("exact").
+    concat_axis
+        Axis along which scans of equal ``ndim`` are concatenated. Labels there are concatenated if all have some.
 
     Raises
     ------
     LabelError
-        If names of dimensions or types of labels do not fit, labels that differ are to be exact, repeat or are
-        missing, or a side without labels meets several that differ.
+        If dimension names or label types do not match, labels that differ must be exact, repeat or are missing, or an
+        operand without labels meets several that differ.
     """
     out = list(operands)
     at = [number for number, operand in enumerate(out) if isinstance(operand, Scan)]
@@ -79,20 +77,20 @@ def align_operands(operands: Sequence[Any], usual: Join, apart: int | None = Non
     for axis in range(ndim):
         own = {number: axis - ndim + len(size) for number, size in enumerate(sizes) if len(size) >= ndim - axis}
         found = {number: named[number][k] for number, k in own.items() if k in named.get(number, {})}
-        if axis == apart and len(found) == len(out):
+        if axis == concat_axis and len(found) == len(out):
             result[axis] = concat_labels(list(found.values()))
-        if not found or axis == apart:
+        if not found or axis == concat_axis:
             continue
         rest = {sizes[number][k] for number, k in own.items() if number not in found} - {1}
         names = next(iter(found.values()))
-        if not all(names.same(other) for other in found.values()):
+        if not all(names.equals(other) for other in found.values()):
             dim = out[next(iter(found))].schema.dims[own[next(iter(found))]]
             if rest:
                 raise LabelError(
-                    f"labels of dimension {dim!r} differ between two tensors, and a third has none to tell which of "
-                    "them it goes by: give it labels, or take the others at the same ones with sel()"
+                    f"labels of dimension {dim!r} differ between two operands, and a third has no labels: label it, or "
+                    "take the others at equal labels with sel()"
                 )
-            wanted, places = _joined(list(found.values()), _join(usual), dim)
+            wanted, places = _join_labels(list(found.values()), _effective_join(default_join), dim)
             for number, taken in zip(found, places, strict=True):
                 out[number] = reindex_axis(out[number], own[number], taken)
             names = AxisLabels.of(wanted)
@@ -102,7 +100,7 @@ def align_operands(operands: Sequence[Any], usual: Join, apart: int | None = Non
 
 
 def align_by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
-    """Return scans at the same labels along dimensions of one name, and their labels; others stay as they are.
+    """Return scans with equal labels along dimensions of equal name, and their labels.
 
     Raises
     ------
@@ -115,94 +113,95 @@ def align_by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]
         axes = {number: scan.schema.dims.index(dim) for number, scan in enumerate(scans) if dim in scan.schema.dims}
         found = {number: names for number, axis in axes.items() if (names := named[number].get(axis)) is not None}
         lead = next(iter(found.values()), None)
-        if lead is None or all(lead.same(other) for other in found.values()):
+        if lead is None or all(lead.equals(other) for other in found.values()):
             continue
         bare = next((number for number in axes if number not in found), None)
         if bare is not None:
             raise LabelError(
-                f"labels of dimension {dim!r} differ, and the tensor of shape {scans[bare].schema.shape} has none to "
-                "tell which of them it goes by"
+                f"labels of dimension {dim!r} differ, and the tensor of shape {scans[bare].schema.shape} has no "
+                "labels: label it"
             )
-        wanted, places = _joined(list(found.values()), join, dim)
+        wanted, places = _join_labels(list(found.values()), join, dim)
         for number, taken in zip(found, places, strict=True):
             out[number] = reindex_axis(out[number], axes[number], taken)
             named[number][axes[number]] = AxisLabels.of(wanted)
     return list(zip(out, named, strict=True))
 
 
-def align_contraction(sides: Sequence[Any], letters: Sequence[Sequence[int]]) -> list[Any]:
-    """Return operands at the same labels along axes of one letter, by default those that all have.
+def align_contraction(operands: Sequence[Any], indices: Sequence[Sequence[int]]) -> list[Any]:
+    """Return the operands of a contraction with equal labels along equal indices, by default their intersection.
 
     Parameters
     ----------
-    sides
-        Scans; whatever else is among them goes by position.
-    letters
-        The letter of each axis of each.
+    operands
+        Scans; anything else goes by position.
+    indices
+        The index of each axis of each operand.
 
     Raises
     ------
     LabelError
-        If types of labels do not fit, labels that differ are to be exact, or repeat, or a side without labels meets
+        If label types do not match, labels that differ must be exact, or repeat, or an operand without labels meets
         several that differ.
     """
-    out = list(sides)
-    named = [axis_labels(side) if isinstance(side, Scan) else {} for side in out]
+    out = list(operands)
+    named = [axis_labels(operand) if isinstance(operand, Scan) else {} for operand in out]
     if sum(map(len, named)) < 2:
         return out
-    for letter in dict.fromkeys(itertools.chain(*letters)):
-        at = [(k, axis) for k, along in enumerate(letters) for axis, own in enumerate(along) if own == letter]
+    for index in dict.fromkeys(itertools.chain(*indices)):
+        at = [(k, axis) for k, along in enumerate(indices) for axis, own in enumerate(along) if own == index]
         found = {(k, axis): names for k, axis in at if (names := named[k].get(axis)) is not None}
         lead = next(iter(found.values()), None)
-        if lead is None or all(lead.same(other) for other in found.values()):
+        if lead is None or all(lead.equals(other) for other in found.values()):
             continue
         k, axis = next(iter(found))
-        dim = sides[k].schema.dims[axis]
+        dim = operands[k].schema.dims[axis]
         if len(found) < len(at):
             raise LabelError(
-                f"labels of dimension {dim!r} differ between operands, and another has none to tell which of them it "
-                "goes by: give it labels, or take the others at the same ones with sel()"
+                f"labels of dimension {dim!r} differ between operands, and another has no labels: label it, or take "
+                "the others at equal labels with sel()"
             )
-        for (k, axis), taken in zip(found, _joined(list(found.values()), _join("inner"), dim)[1], strict=True):
-            out[k] = reindex_axis(out[k], axis, taken)
+        positions = _join_labels(list(found.values()), _effective_join("inner"), dim)[1]
+        for (k, axis), own in zip(found, positions, strict=True):
+            out[k] = reindex_axis(out[k], axis, own)
     return out
 
 
 def align_mask(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
-    """Return a mask in the order of the dimensions of a result, at its labels: those that it lacks have no entry.
+    """Return a mask with the dimensions and labels of a result; labels that it lacks have no stored element.
 
     Raises
     ------
     LabelError
-        If names of dimensions or types of labels do not fit, or labels that differ are to be exact, or repeat, or names
-        make the transpose of one of the operands of it: by position that is something else.
+        If dimension names or label types do not match, labels that differ must be exact, or repeat, or matching by
+        name turns the mask into the transpose of an operand.
     """
     given = mask
     mask = match_dims([result, given])[1]
     if mask is not given and any(side.source.token == given.source.token for side in operands):
         renamed = ", ".join(f"{a}={b!r}" for a, b in zip(given.schema.dims, result.schema.dims, strict=True))
         raise LabelError(
-            f"a mask of dimensions {given.schema.dims} goes by name, which makes it its own transpose in a product of "
+            f"the mask has dimensions {given.schema.dims}, which are matched by name and transpose it in a product of "
             f"dimensions {result.schema.dims}: mask.rename({renamed}) goes by position"
         )
     theirs = axis_labels(result)
     for axis, mine in axis_labels(mask).items():
         wanted = theirs.get(axis)
-        if wanted is not None and not wanted.same(mine):
-            join: Join = "exact" if _join("left") == "exact" else "left"
-            mask = reindex_axis(mask, axis, _joined([wanted, mine], join, result.schema.dims[axis])[1][1])
+        if wanted is not None and not wanted.equals(mine):
+            join: Join = "exact" if _effective_join("left") == "exact" else "left"
+            mask = reindex_axis(mask, axis, _join_labels([wanted, mine], join, result.schema.dims[axis])[1][1])
     return mask
 
 
 def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
-    """Return what is to be written where a target stands, in the order of its dimensions and of its labels.
+    """Return a scan that is written to a target, with the dimensions and labels of the target.
 
     Returns
     -------
     scan
-        Along dimensions where labels differ as long as the target, or longer by what it lacks.
+        Along labelled dimensions as long as the target, plus the labels that the target lacks.
     more
-        The labels that the target lacks, by its axis, in the order in which the scan has them.
+        The labels that the target lacks, by axis, in the order of the scan.
     """
     import pyarrow.compute as pc
 
@@ -216,12 +215,12 @@ def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
     more: dict[int, pa.Array] = {}
     for axes in together.values():
         own = [mine[axis - shift] for axis in axes]
-        if all(names.same(theirs[axes[0]]) for names in own):
+        if all(names.equals(theirs[axes[0]]) for names in own):
             continue
         dim = target.schema.dims[axes[0]]
         old = theirs[axes[0]].array()
         if settings.current().join == "exact":
-            raise _inexact(dim, old, next(names for names in own if not names.same(theirs[axes[0]])).array())
+            raise _inexact_error(dim, old, next(names for names in own if not names.equals(theirs[axes[0]])).array())
         old, *new = unify_label_types([old, *(names.array() for names in own)], f"dimension {dim!r}")
         for labels in (old, *new):
             _check_unique(labels, dim)
@@ -235,19 +234,19 @@ def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
 
 
 def match_dims(scans: Sequence[Scan]) -> list[Scan]:
-    """Return scans with their axes in the order of the first of those that have the most, where names say so.
+    """Return scans with axes permuted by name to the order of the first scan with the most dimensions.
 
     Raises
     ------
     LabelError
-        If some names agree and others do not, or a tensor meets its own transpose: by position that is something else.
+        If names agree in part, or a tensor meets its own transpose.
     """
     if len(scans) < 2 or all(scan.schema.dims == scans[0].schema.dims for scan in scans[1:]):
         return list(scans)
     lead = max(scans, key=lambda scan: scan.schema.ndim).schema
     out = []
     for scan in scans:
-        order = _order(lead, scan.schema)
+        order = _axis_order(lead, scan.schema)
         if order is None:
             out.append(scan)
             continue
@@ -256,7 +255,7 @@ def match_dims(scans: Sequence[Scan]) -> list[Scan]:
         if any(other.source.token == scan.source.token and other.view == view for other in scans):
             raise LabelError(
                 f"a tensor of dimensions {lead.dims} and its transpose {scan.schema.dims} are matched by name, which "
-                "makes them the same cells: A.T.rename("
+                "undoes the transpose: A.T.rename("
                 + ", ".join(f"{old}={new!r}" for old, new in zip(scan.schema.dims, lead.dims, strict=True))
                 + ") goes by position"
             )
@@ -264,32 +263,32 @@ def match_dims(scans: Sequence[Scan]) -> list[Scan]:
     return out
 
 
-def reindex_axis(scan: Scan, axis: int, places: NDArray[Any]) -> Scan:
-    """Return a scan taken at places along an axis, a line of fill where a place is -1."""
+def reindex_axis(scan: Scan, axis: int, positions: NDArray[Any]) -> Scan:
+    """Return a scan taken at positions along an axis; -1 stands for a slice of the fill value."""
     size, ndim = scan.schema.shape[axis], scan.schema.ndim
-    lacking = places < 0
-    if lacking.any():
-        follows = np.where(lacking[1:] | lacking[:-1], lacking[1:] & lacking[:-1], np.diff(places) == 1)
-        bounds = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(places)]
-        if axis == 0 and len(bounds) <= _STRETCHES and not lacking.all():
-            return _joined_lines(scan, axis, [(int(places[k]), stop - k) for k, stop in itertools.pairwise(bounds)])
-        scan, places = _joined_lines(scan, axis, [(0, size), (-1, 1)]), np.where(lacking, size, places)
-    start, stop = (int(places[0]), int(places[0]) + len(places)) if len(places) else (0, 0)
-    straight = np.array_equal(places, np.arange(start, stop))
+    missing = positions < 0
+    if missing.any():
+        follows = np.where(missing[1:] | missing[:-1], missing[1:] & missing[:-1], np.diff(positions) == 1)
+        bounds = [0, *(np.flatnonzero(~follows) + 1).tolist(), len(positions)]
+        if axis == 0 and len(bounds) <= tuning().max_concat_slices and not missing.all():
+            return _concat_slices(scan, axis, [(int(positions[k]), stop - k) for k, stop in itertools.pairwise(bounds)])
+        scan, positions = _concat_slices(scan, axis, [(0, size), (-1, 1)]), np.where(missing, size, positions)
+    start, stop = (int(positions[0]), int(positions[0]) + len(positions)) if len(positions) else (0, 0)
+    straight = np.array_equal(positions, np.arange(start, stop))
     key: list[Any] = [slice(None)] * ndim
-    key[axis] = slice(start, stop) if straight else places.astype(np.int64)
+    key[axis] = slice(start, stop) if straight else positions.astype(np.int64)
     return scan.then(scan.view.then(tuple(key)))
 
 
 def positions_of_labels(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
-    """Return where each label is among others, -1 for none."""
+    """Return the position of each label among others, -1 for none."""
     labels, among = unify_label_types([labels, among], "both sides")
     found = first_positions(labels, among).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _joined_lines(scan: Scan, axis: int, stretches: Sequence[tuple[int, int]]) -> Scan:
-    """Return stretches of lines along an axis, one after the other: where each begins, -1 of fill, and its length."""
+def _concat_slices(scan: Scan, axis: int, slices: Sequence[tuple[int, int]]) -> Scan:
+    """Return slices along an axis one after the other, given by start (-1 for the fill value) and length."""
     old = scan.schema
 
     def schema(size: int) -> Schema:
@@ -297,38 +296,38 @@ def _joined_lines(scan: Scan, axis: int, stretches: Sequence[tuple[int, int]]) -
         return Schema(shape, old.dims, old.dtype, old.fill_value, old.stype if old.stype == "dense" else "coo")
 
     parts: list[Scan] = []
-    for start, size in stretches:
+    for start, size in slices:
         if start < 0:
             nothing = MemoryRelation(schema(size), concat_blocks([], old.ndim, old.dtype))
             parts.append(Scan(nothing, View.identity(nothing.schema.shape), nothing.schema))
         else:
             parts.append(scan.then(scan.view.then((slice(None),) * axis + (slice(start, start + size),))))
-    whole = schema(sum(size for _, size in stretches))
-    names = {k: found for k, found in axis_labels(scan).items() if k != axis}
-    join = Concat(tuple(parts), axis, whole).with_labels(names)
-    return Scan(join, View.identity(whole.shape), whole)
+    total = schema(sum(size for _, size in slices))
+    labels = {k: found for k, found in axis_labels(scan).items() if k != axis}
+    node = Concat(tuple(parts), axis, total).with_labels(labels)
+    return Scan(node, View.identity(total.shape), total)
 
 
-def _join(usual: Join) -> str:
-    said = settings.current().join
-    return usual if said == "auto" else said
+def _effective_join(default: Join) -> str:
+    configured = settings.current().join
+    return default if configured == "auto" else configured
 
 
-def _joined(found: Sequence[AxisLabels], join: str, dim: str) -> tuple[pa.Array, list[NDArray[Any]]]:
-    """Return the labels of a result, and where each side has them, -1 for nowhere.
+def _join_labels(found: Sequence[AxisLabels], join: str, dim: str) -> tuple[pa.Array, list[NDArray[Any]]]:
+    """Return the joined labels and their positions in each operand, -1 for none.
 
-    They are all of them in ascending order, or some of the first in its order.
+    A union is in ascending order, an intersection in the order of the first operand.
     """
     import pyarrow.compute as pc
 
     arrays = unify_label_types([names.array() for names in found], f"dimension {dim!r}")
     if join == "exact":
         other = next(array for array in arrays[1:] if not array.equals(arrays[0]))
-        raise _inexact(dim, arrays[0], other)
+        raise _inexact_error(dim, arrays[0], other)
     ascending = [_check_unique(array, dim) for array in arrays]
     whole = arrays[0]
     if join == "outer" and len(arrays) == 2 and all(ascending):
-        return _merged(*arrays)
+        return _union_of_sorted(*arrays)
     if join == "outer":
         import polars as pl
 
@@ -340,8 +339,8 @@ def _joined(found: Sequence[AxisLabels], join: str, dim: str) -> tuple[pa.Array,
     return whole, [positions_of_labels(whole, array) for array in arrays]
 
 
-def _merged(first: pa.Array, second: pa.Array) -> tuple[pa.Array, list[NDArray[Any]]]:
-    """Return all labels of two ascending sides, ascending, and where each side has them, -1 for nowhere."""
+def _union_of_sorted(first: pa.Array, second: pa.Array) -> tuple[pa.Array, list[NDArray[Any]]]:
+    """Return the union of two ascending arrays of labels, ascending, and its positions in each, -1 for none."""
     import polars as pl
 
     same = first_positions(second, first)
@@ -361,7 +360,7 @@ def _merged(first: pa.Array, second: pa.Array) -> tuple[pa.Array, list[NDArray[A
     return pa.concat_arrays([first, unknown]).take(pa.array(order)), places
 
 
-def _inexact(dim: str, first: pa.Array, second: pa.Array) -> LabelError:
+def _inexact_error(dim: str, first: pa.Array, second: pa.Array) -> LabelError:
     import pyarrow.compute as pc
 
     first, second = unify_label_types([first, second], f"dimension {dim!r}")
@@ -376,13 +375,13 @@ def _inexact(dim: str, first: pa.Array, second: pa.Array) -> LabelError:
 
 
 def _check_unique(labels: pa.Array, dim: str) -> bool:
-    """Return whether labels ascend; raise ``LabelError`` where some are missing or repeat."""
+    """Return whether labels ascend; raise ``LabelError`` if some are null or repeat."""
     import pyarrow.compute as pc
 
     if labels.null_count:
         raise LabelError(
-            f"{labels.null_count} cells along dimension {dim!r} have no label, so it cannot be brought together with "
-            "another: take those that have one first"
+            f"{labels.null_count} indices along dimension {dim!r} have no label, so it cannot be aligned: take those "
+            "that have one first"
         )
     if pc.all(pc.less(labels[:-1], labels[1:])).as_py():
         return True
@@ -392,14 +391,14 @@ def _check_unique(labels: pa.Array, dim: str) -> bool:
         counts = pc.value_counts(labels)
         twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[0].as_py()
         raise LabelError(
-            f"label {twice!r} repeats along dimension {dim!r}, so it cannot be brought together with another: take "
-            "each label once, or add up what has one"
+            f"label {twice!r} repeats along dimension {dim!r}, so it cannot be aligned: take each label once, or add "
+            "up the elements of equal labels"
         )
     return False
 
 
-def _order(lead: Schema, other: Schema) -> list[int | None] | None:
-    """Return for each axis of the first which of the other's it is, None for none; None where they go by position."""
+def _axis_order(lead: Schema, other: Schema) -> list[int | None] | None:
+    """Return the axis of ``other`` for each axis of ``lead``, None for none; None if they go by position."""
     wanted, given = lead.dims, other.dims
     start = len(wanted) - len(given)
     if wanted[start:] == given:

@@ -1,4 +1,8 @@
-"""The order of the steps of an einsum: which two operands are multiplied next, by estimates of their products."""
+"""Contraction paths of einsum: which two operands to multiply next, by estimated flops and output nnz.
+
+The search minimizes the cost of sparse products. The optimizers of ``opt_einsum`` cannot: they derive costs from dense
+sizes of index sets, and an estimate here belongs to an operand.
+"""
 
 from __future__ import annotations
 
@@ -8,64 +12,67 @@ from typing import Any, TypeAlias
 
 from sparrow.plan.estimates import Estimate
 from sparrow.plan.semirings import Semiring
+from sparrow.plan.tuning import tuning
 
 __all__ = ["Path", "optimal_path", "surviving_indices"]
 
 Path: TypeAlias = "list[tuple[int, ...]]"
-"""Steps: the positions of the operands of each among those that are left; a result comes last."""
-
-_SEARCHED = 7
-"""Operands of which every order is looked at; of more the cheapest step is taken each time."""
+"""Positions of the operands of each step among those that are left; a result is appended. As in ``np.einsum_path``."""
 
 
 def surviving_indices(
-    one: Sequence[Any], other: Sequence[Any], rest: Sequence[Sequence[Any]], out: Sequence[Any], semiring: Semiring
+    left: Sequence[Any],
+    right: Sequence[Any],
+    rest: Sequence[Sequence[Any]],
+    output_indices: Sequence[Any],
+    semiring: Semiring,
 ) -> tuple[Any, ...]:
-    """Return the letters of the product of two operands: those that others have, all where nothing is summed first.
+    """Return the indices of the product of two operands that later operands or the output need.
 
     Parameters
     ----------
-    one, other, rest
-        The letters of the two, and of each of the others.
-    out
-        Those of the last result.
+    left, right, rest
+        The indices of the two, and of each other operand.
+    output_indices
+        The indices of the final result.
+    semiring
+        If it does not distribute, all indices survive until the last product.
 
     Examples
     --------
-    >>> from sparrow.plan import semiring_of
-    >>> kept("ij", "jk", ["kl"], "il", semiring_of("plus_times"))
+    >>> from sparrow.plan import as_semiring
+    >>> kept("ij", "jk", ["kl"], "il", as_semiring("plus_times"))
     ('i', 'k')
     """
     if not rest:
-        return tuple(out)
-    found = tuple(dict.fromkeys((*one, *other)))
+        return tuple(output_indices)
+    found = tuple(dict.fromkeys((*left, *right)))
     if not semiring.reorderable:
         return found
-    needed = set(out).union(*rest)
-    return tuple(letter for letter in found if letter in needed)
+    needed = set(output_indices).union(*rest)
+    return tuple(index for index in found if index in needed)
 
 
 def optimal_path(
-    estimates: Sequence[Estimate], out: Sequence[Hashable], semiring: Semiring,
-    every: bool = True,
-) -> Path:  # fmt: skip
-    """Return the steps with the fewest products expected.
+    estimates: Sequence[Estimate], output_indices: Sequence[Hashable], semiring: Semiring, exhaustive: bool = True
+) -> Path:
+    """Return the path with the lowest estimated cost.
 
     Parameters
     ----------
     estimates
-        What is known of each operand.
-    out
-        The letters of the result.
+        One per operand.
+    output_indices
+        The indices of the result.
     semiring
-        One that may be re-ordered.
-    every
-        Whether all orders are looked at where operands are few, not the cheapest step each time.
+        A reorderable one.
+    exhaustive
+        Try all orders of few operands; otherwise take the cheapest step each time.
     """
-    if every and len(estimates) <= _SEARCHED:
-        order = _searched(estimates, out, semiring)
+    if exhaustive and len(estimates) <= tuning().optimal_path_operands:
+        order = _dynamic_programming(estimates, output_indices, semiring)
     else:
-        order = _greedy(estimates, out, semiring)
+        order = _greedy(estimates, output_indices, semiring)
     names = list(range(len(estimates)))
     path: Path = []
     for number, pair in enumerate(order, len(estimates)):
@@ -75,7 +82,7 @@ def optimal_path(
 
 
 def _greedy(estimates: Sequence[Estimate], last: Sequence[Hashable], semiring: Semiring) -> list[tuple[int, int]]:
-    """Return the cheapest step each time: pairs of operands, results numbered after them."""
+    """Take the cheapest step each time; pairs of operands in SSA form, results numbered after them."""
     order: list[tuple[int, int]] = []
     left = dict(enumerate(estimates))
     while len(left) > 1:
@@ -93,8 +100,10 @@ def _greedy(estimates: Sequence[Estimate], last: Sequence[Hashable], semiring: S
     return order
 
 
-def _searched(estimates: Sequence[Estimate], last: Sequence[Hashable], semiring: Semiring) -> list[tuple[int, int]]:
-    """Return the best order of all, by subsets: pairs of operands, results numbered after them."""
+def _dynamic_programming(
+    estimates: Sequence[Estimate], last: Sequence[Hashable], semiring: Semiring
+) -> list[tuple[int, int]]:
+    """Search all orders by dynamic programming over subsets; pairs of operands in SSA form."""
     count = len(estimates)
     best: dict[int, tuple[float, Estimate, tuple[int, int] | None]] = {
         1 << k: (0.0, each, None) for k, each in enumerate(estimates)

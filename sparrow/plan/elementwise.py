@@ -1,8 +1,8 @@
-"""What functions of cells mean: their types, the fill of the result, and which absent cells annihilate.
+"""Element-wise functions: broadcasting, result dtype and fill value, and which absent elements annihilate.
 
-The fill of the result is the function of the fills, so ``exp(A)`` has fill 1 and ``A / A`` fill NaN and both stay
-sparse. Only in a product of arrays does an absent cell annihilate: where an operand of fill 0 has no entry the
-product is 0, against NaN and infinity too, and the cells of the result are an intersection.
+The fill of the result is the function of the fills, so ``exp(A)`` has fill 1 and ``A / A`` fill NaN, and both stay
+sparse. Only in a product of arrays does an absent element annihilate: where an operand of fill 0 has no stored element
+the product is 0, also against NaN and infinity, and the stored elements of the result are an intersection.
 """
 
 from __future__ import annotations
@@ -22,44 +22,43 @@ from sparrow.kernels.coo import Block
 from sparrow.plan.alignment import align_operands
 from sparrow.plan.functions import Cast
 from sparrow.plan.nodes import Dense, Map, Scan
+from sparrow.plan.tuning import tuning
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
 
 __all__ = ["apply_function", "freeze_array", "make_map"]
 
-_OF_BOTH = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
-"""Products and quotients: labels that one side lacks are left out."""
-_FAR_MORE, _SMALL = 8, 1 << 20
-"""So many times a factor's entries an array has cells, and so many bytes, where a product with it is done at once."""
+_INNER_JOINED = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
+"""Products and quotients: labels that one operand lacks are dropped."""
 
 
 def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
-    """Return a function of cells.
+    """Return the node of an element-wise function.
 
     Parameters
     ----------
     function
-        Takes one array or scalar for each operand, all of one shape, and returns one such array.
+        Takes one array or scalar per operand, all of one shape, and returns an array of that shape.
     operands
-        Scans, NumPy arrays and scalars, at least one of them a scan. Shapes broadcast; what names and labels make of
-        them is said in :mod:`sparrow.plan.alignment`.
+        Scans, NumPy arrays and scalars, at least one of them a scan. Shapes broadcast; names and labels are aligned
+        (:mod:`sparrow.plan.alignment`).
 
     Raises
     ------
     ShapeError
         If the shapes do not broadcast.
     UnsupportedError
-        If NumPy has no such function of these types.
+        If NumPy does not define the function for these types.
     """
-    operands, names = align_operands(operands, "inner" if function in _OF_BOTH else "outer")
+    operands, names = align_operands(operands, "inner" if function in _INNER_JOINED else "outer")
     shapes = [o.schema.shape if isinstance(o, Scan) else np.shape(o) for o in operands]
     shape = shapes[0] if shapes.count(shapes[0]) == len(shapes) else broadcast_shapes(shapes)
     dtype = _dtype(function, operands)
     types = [o.schema.stype if isinstance(o, Scan) else "dense" if np.ndim(o) else None for o in operands]
     quotient = function is np.true_divide and isinstance(operands[1], np.ndarray) and operands[0].schema.has_zero_fill
-    if quotient and (absent := _no_divisor(operands[1])).any():
-        operands = _quotients(operands[0], operands[1], absent)
+    if quotient and (absent := _breaks_sparsity(operands[1])).any():
+        operands = _split_division(operands[0], operands[1], absent)
         quotient = False
     arguments = [_argument(operand, shape) for operand in operands]
     if any(isinstance(argument, Dense) for argument in arguments):
@@ -77,28 +76,34 @@ def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
                 )
                 fill = np.asarray(found)[()]
             except InvalidValueError:
-                if 0 not in shape:  # no cell has it
+                if 0 not in shape:  # no element has the fill
                     raise
     dims = _dims([operand.schema for operand in operands if isinstance(operand, Scan)], shape)
     stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
     if any(required):
-        if (done := _done(function, arguments, dtype)) is not None:
+        if (done := _multiply_now(function, arguments, dtype)) is not None:
             function, arguments, required = Cast(dtype), [done], (False,)
         arguments = [Dense(freeze_array(a.array)) if isinstance(a, Dense) else a for a in arguments]
     return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).with_labels(names)
 
 
-def _done(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtype[Any]) -> Scan | None:
-    """Return the product of few entries in memory and a large array that somebody could write to, else None.
+def _multiply_now(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtype[Any]) -> Scan | None:
+    """Return the product of a small tensor in memory and a large writable array, else None.
 
-    Its values are fewer than the cells of the array, of which a copy would have to be kept until it is computed.
+    A lazy product would keep a copy of the array, which is larger than the result.
     """
     array = next((a.array for a in arguments if isinstance(a, Dense)), None)
     factor = next((a for a in arguments if isinstance(a, Scan) and isinstance(a.source, MemoryRelation)), None)
-    if array is None or factor is None or array.nbytes < _SMALL or not factor.view.is_identity or _is_frozen(array):
+    if (
+        array is None
+        or factor is None
+        or array.nbytes < tuning().eager_multiply_bytes
+        or not factor.view.is_identity
+        or _is_frozen(array)
+    ):
         return None
     relation: Any = factor.source
-    if array.size < _FAR_MORE * relation.nnz or factor.schema.ndim > 63:  # as an index NumPy takes no more arrays
+    if array.size < tuning().eager_multiply_ratio * relation.nnz or factor.schema.ndim > 63:  # NumPy indexes with 63
         return None
     shape, block = relation.schema.shape, relation.block
     cells = np.broadcast_to(array, shape)[block.coords]
@@ -109,9 +114,9 @@ def _done(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtyp
 
 
 def freeze_array(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that nobody else writes to, for a node that is computed later: a copy where somebody could.
+    """Return an array that nobody can write to before a node is computed: a copy if it is writable.
 
-    What is mapped from a file is taken as it is, since it may be larger than memory.
+    A memory-mapped array is returned as it is, since it may be larger than memory.
 
     Raises
     ------
@@ -126,7 +131,7 @@ def freeze_array(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_frozen(array: NDArray[Any]) -> bool:
-    """Return whether nobody can write to an array, or it is mapped from a file."""
+    """Return whether an array is read-only or memory-mapped."""
     owner: Any = array
     writable = False
     while isinstance(owner, np.ndarray):
@@ -136,7 +141,7 @@ def _is_frozen(array: NDArray[Any]) -> bool:
 
 
 def apply_function(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return a function of cells; of values that NumPy refuses, such as negative powers of integers, an own error."""
+    """Call an element-wise function; raise ``InvalidValueError`` for NumPy's ``ValueError``."""
     try:
         return function(*arguments)
     except ValueError as error:
@@ -144,7 +149,7 @@ def apply_function(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the names of a result's dimensions: those that somebody gave, else those of what has its shape."""
+    """Return the dimension names of a result: given names, else those of the first operand of its shape."""
     whole = next((schema.dims for schema in schemas if schema.shape == shape), ())
     if whole and all(schema.dims == whole for schema in schemas):
         return whole
@@ -160,7 +165,7 @@ def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[Any]:
-    """Return the dtype NumPy gives ``function`` of operands: scans and arrays by their dtype, scalars as they are."""
+    """Return NumPy's result dtype: scans and arrays count by their dtype, scalars by NumPy 2's promotion."""
     empty = [
         np.empty(0, operand.schema.dtype) if isinstance(operand, Scan)
         else np.empty(0, operand.dtype) if isinstance(operand, np.ndarray) else operand
@@ -176,7 +181,7 @@ def _dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[An
 
 
 def _argument(operand: Any, shape: tuple[int, ...]) -> Any:
-    """Return a scan broadcast to a shape, an array as ``Dense``, and one without dimensions as a scalar."""
+    """Return a scan broadcast to a shape, an array as ``Dense``, a 0-d array as a scalar."""
     if isinstance(operand, Scan):
         return operand if operand.schema.shape == shape else operand.then(operand.view.broadcast_to(shape))
     if isinstance(operand, np.ndarray):
@@ -185,13 +190,13 @@ def _argument(operand: Any, shape: tuple[int, ...]) -> Any:
     return operand
 
 
-def _no_divisor(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the cells by which 0 divided is not 0; of an array without axes, which counts as such a one, all."""
+def _breaks_sparsity(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where 0 divided by an array is not 0; everywhere for a 0-d array."""
     return np.asarray((array == 0) | np.isnan(array)) if array.ndim else np.ones((), bool)
 
 
-def _quotients(dividend: Scan, array: NDArray[Any], absent: NDArray[np.bool_]) -> list[Scan]:
-    """Return a dividend divided by what leaves absent cells absent, and the rest of the divisor, 1 elsewhere."""
+def _split_division(dividend: Scan, array: NDArray[Any], absent: NDArray[np.bool_]) -> list[Scan]:
+    """Split a division: by the divisors that keep absent elements absent, then by the others, 1 elsewhere."""
     one = array.dtype.type(1)
     schema = Schema(array.shape, (), check_dtype(array.dtype), one)
     rest = Block(absent.nonzero() if array.ndim else (), array[absent])
@@ -199,7 +204,7 @@ def _quotients(dividend: Scan, array: NDArray[Any], absent: NDArray[np.bool_]) -
     if absent.all():
         return [dividend, divisor]
     others = np.where(absent, one, array)
-    others.flags.writeable = False  # nobody else has it
+    others.flags.writeable = False  # no other reference exists
     quotient = make_map(np.true_divide, [dividend, others])
     return [Scan(quotient, View.identity(quotient.schema.shape), quotient.schema), divisor]
 
@@ -211,7 +216,7 @@ def _stype(
     shape: tuple[int, ...],
     keeps_zero: bool,
 ) -> str:
-    """Return the storage type of a function of cells, by those of its operands and their shapes."""
+    """Return the storage type of an element-wise result."""
     name = getattr(function, "__name__", type(function).__name__.lower())
     misfits = set()
     if not set(types).isdisjoint(COMPRESSED):

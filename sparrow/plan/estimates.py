@@ -1,7 +1,7 @@
-"""How many products a contraction takes and how many entries come out: estimates from what is known of operands.
+"""Cost model of contractions: estimated flops and output nnz.
 
-That is the number of their entries and, where somebody counted them, how many there are at each coordinate along an
-axis: where a few coordinates have most of the entries there are many times more products.
+An estimate uses the number of stored elements of each operand and, where they have been counted, the numbers per
+coordinate along an axis: skewed axes make many more products than uniform ones.
 """
 
 from __future__ import annotations
@@ -19,51 +19,34 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis
 from sparrow.plan.nodes import Product, Scan
+from sparrow.plan.tuning import tuning
 from sparrow.relations.base import MemoryRelation
 
 __all__ = [
-    "DegreeCounts",
-    "Estimate",
-    "count_degrees",
-    "estimate_nnz",
-    "estimate_operand",
-    "estimate_product",
-    "is_countable",
-    "max_nnz",
-    "outer_nnz",
+    "CostModel", "DegreeCache", "DegreeCounts", "Estimate", "count_degrees", "degree_cache", "estimate_nnz",
+    "estimate_operand", "estimate_product", "is_countable", "max_nnz", "outer_nnz",
 ]  # fmt: skip
-
-_DEEPEST = 6
-"""Steps that an estimate looks through; below, a step may have all of its cells."""
-_WIDEST = 1 << 22
-"""Coordinates along an axis, up to which it is counted how many entries each has."""
-_MOST = 1 << 24
-"""Entries that are counted."""
-_KEPT = 1 << 26
-"""Bytes of counts that are kept..."""
-_BESIDE = 1 << 9
-"""... each taken for so many more."""
 
 
 class DegreeCounts:
-    """How many entries there are at each coordinate along an axis.
+    """Numbers of stored elements at each coordinate along an axis.
 
     Parameters
     ----------
     counts
-        Of each coordinate.
+        Shape (n,).
     """
 
-    __slots__ = ("__weakref__", "_agreements", "counts", "different", "total")
+    __slots__ = ("__weakref__", "_agreements", "counts", "distinct", "total")
 
     def __init__(self, counts: NDArray[Any]) -> None:
         self.counts: NDArray[np.float32] = counts.astype(np.float32)
-        self.different = float(np.count_nonzero(counts))
+        self.distinct = float(np.count_nonzero(counts))
         self.total = float(counts.sum())
         self._agreements: weakref.WeakKeyDictionary[DegreeCounts, float] = weakref.WeakKeyDictionary()
 
     def agreement(self, other: DegreeCounts) -> float:
-        """Return the chance that an entry of one and an entry of the other have the same coordinate."""
+        """Return the probability that an element of one and an element of the other have the same coordinate."""
         found = self._agreements.get(other)
         if found is None:
             both = max(self.total * other.total, 1.0)
@@ -71,152 +54,215 @@ class DegreeCounts:
         return found
 
 
-_known: OrderedDict[Hashable, DegreeCounts] = OrderedDict()
-_held = 0
-"""Bytes of these."""
-_lock = threading.Lock()
+class DegreeCache:
+    """FIFO cache of counts, bounded in bytes.
+
+    Parameters
+    ----------
+    counts
+        Where they are kept, by default an empty dictionary.
+    """
+
+    def __init__(self, counts: OrderedDict[Hashable, DegreeCounts] | None = None) -> None:
+        self._counts: OrderedDict[Hashable, DegreeCounts] = OrderedDict() if counts is None else counts
+        self._nbytes = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the counts, overhead included."""
+        return self._nbytes
+
+    def get(self, key: Hashable) -> DegreeCounts | None:
+        """Return counts, None if there are none."""
+        with self._lock:
+            return self._counts.get(key)
+
+    def put(self, key: Hashable, counts: DegreeCounts) -> None:
+        """Add counts and evict the oldest ones."""
+        limits = tuning()
+        with self._lock:
+            replaced = [self._counts.pop(key)] if key in self._counts else []
+            self._counts[key] = counts
+            overhead = limits.degree_entry_bytes
+            self._nbytes += counts.counts.nbytes + overhead
+            self._nbytes -= sum(each.counts.nbytes + overhead for each in replaced)
+            while self._nbytes > limits.degree_cache_bytes and len(self._counts) > 1:
+                self._nbytes -= self._counts.popitem(last=False)[1].counts.nbytes + overhead
+
+    def clear(self) -> None:
+        """Remove all counts."""
+        with self._lock:
+            self._counts.clear()
+            self._nbytes = 0
 
 
-def _keep(key: Hashable, found: DegreeCounts) -> None:
-    """Keep counts, in the place of the oldest where they are too many."""
-    global _held
-    with _lock:
-        given_up = [_known.pop(key)] if key in _known else []
-        _known[key] = found
-        _held += found.counts.nbytes + _BESIDE - sum(each.counts.nbytes + _BESIDE for each in given_up)
-        while _held > _KEPT and len(_known) > 1:
-            _held -= _known.popitem(last=False)[1].counts.nbytes + _BESIDE
+degree_cache = DegreeCache()
+"""The counts that estimates use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is expected of an operand."""
+    """Estimated size of an operand of a contraction."""
 
     indices: tuple[Any, ...]
     nnz: float
-    different: Mapping[Hashable, float]
-    """How many different coordinates there are along each letter."""
+    distinct: Mapping[Hashable, float]
+    """The number of distinct coordinates along each index."""
     degrees: Mapping[Hashable, DegreeCounts] = field(default_factory=dict)
-    """How many entries there are at each coordinate along some letters."""
+    """The counts per coordinate along some indices."""
 
     @classmethod
     def of(
         cls,
-        letters: Sequence[Any],
+        indices: Sequence[Any],
         nnz: float,
         shape: Sequence[int],
         degrees: Mapping[Hashable, DegreeCounts] | None = None,
     ) -> Estimate:
-        """Return what is expected of so many entries in a shape: anywhere along letters without degrees."""
+        """Return the estimate of ``nnz`` elements in a shape, uniform along indices without degrees."""
         degrees = degrees or {}
-        different = {
-            letter: degrees[letter].different if letter in degrees else min(nnz, float(n))
-            for letter, n in zip(letters, shape, strict=True)
+        distinct = {
+            index: degrees[index].distinct if index in degrees else min(nnz, float(n))
+            for index, n in zip(indices, shape, strict=True)
         }
-        return cls(tuple(letters), nnz, different, degrees)
+        return cls(tuple(indices), nnz, distinct, degrees)
 
-    def times(self, other: Estimate, out: Sequence[Any]) -> tuple[float, Estimate]:
-        """Return the number of products of two operands, and what is expected of the result."""
-        products = self.nnz * other.nnz
+    def times(self, other: Estimate, output_indices: Sequence[Any]) -> tuple[float, Estimate]:
+        """Return the estimated multiplications of two operands, and the estimate of their product."""
+        flops = self.nnz * other.nnz
         for k in set(self.indices) & set(other.indices):
             if k in self.degrees and k in other.degrees:
-                products *= self.degrees[k].agreement(other.degrees[k])
+                flops *= self.degrees[k].agreement(other.degrees[k])
             else:
-                products /= max(self.different[k], other.different[k], 1.0)
-        sides = {k: min((own for own in (self, other) if k in own.different), key=lambda own: own.different[k])
-                 for k in out}  # fmt: skip
-        cells = math.prod(own.different[k] for k, own in sides.items())
-        nnz = min(products, cells * -math.expm1(-products / cells)) if cells else 0.0
-        different = {k: min(nnz, own.different[k]) for k, own in sides.items()}
-        return products, Estimate(
-            tuple(out), nnz, different, {k: own.degrees[k] for k, own in sides.items() if k in own.degrees}
+                flops /= max(self.distinct[k], other.distinct[k], 1.0)
+        sides = {
+            k: min((own for own in (self, other) if k in own.distinct), key=lambda own: own.distinct[k])
+            for k in output_indices
+        }
+        cells = math.prod(own.distinct[k] for k, own in sides.items())
+        nnz = min(flops, cells * -math.expm1(-flops / cells)) if cells else 0.0
+        distinct = {k: min(nnz, own.distinct[k]) for k, own in sides.items()}
+        return flops, Estimate(
+            tuple(output_indices), nnz, distinct, {k: own.degrees[k] for k, own in sides.items() if k in own.degrees}
         )
 
 
+class CostModel:
+    """Estimates of scans and products that look through a limited number of nodes.
+
+    Parameters
+    ----------
+    depth
+        Nodes that are looked through; the tuning parameter ``estimate_depth`` by default.
+    """
+
+    __slots__ = ("depth",)
+
+    def __init__(self, depth: int | None = None) -> None:
+        self.depth = tuning().estimate_depth if depth is None else depth
+
+    def nnz(self, scan: Scan) -> float:
+        """Return the estimated number of stored elements of a scan; at most its size."""
+        size, node = float(scan.schema.size), scan.step
+        if node is None:
+            return min(scan.relation.stats(scan.view.box()).inside, size) if scan.view.size else 0.0
+        if node.known_nnz is not None:
+            return min(float(node.known_nnz), size)
+        if self.depth <= 0:
+            return size
+        return min(node.estimate_nnz(CostModel(self.depth - 1)), size)
+
+    def operand(self, indices: Sequence[Any], scan: Scan) -> Estimate:
+        """Return the estimate of an operand without reading files; elements in memory are counted along their axes."""
+        degrees: dict[Hashable, DegreeCounts] = {}
+        if is_countable(scan) and len(set(indices)) == len(indices):
+            for axis, (index, along) in enumerate(zip(indices, scan.view.axes, strict=True)):
+                columns = None
+                if (
+                    isinstance(scan.relation, MemoryRelation)
+                    and isinstance(along, RangeAxis)
+                    and scan.view.is_permutation
+                ):
+                    columns = [scan.relation.block.coords[along.dim]]
+                found = count_degrees(scan, axis, columns)
+                if found is not None:
+                    degrees[index] = found
+        return Estimate.of(indices, self.nnz(scan), scan.schema.shape, degrees)
+
+    def product(self, node: Product) -> tuple[float, float]:
+        """Return the estimated multiplications and stored elements of a product; a mask is ignored."""
+        left, right = (
+            self.operand(indices, scan) for scan, indices in zip((node.left, node.right), node.indices, strict=True)
+        )
+        flops, found = left.times(right, node.output_indices)
+        return flops, found.nnz
+
+
+def estimate_nnz(scan: Scan) -> float:
+    """Return the estimated number of stored elements of a scan."""
+    return CostModel().nnz(scan)
+
+
+def estimate_operand(indices: Sequence[Any], scan: Scan) -> Estimate:
+    """Return the estimate of an operand of a contraction."""
+    return CostModel().operand(indices, scan)
+
+
+def estimate_product(node: Product) -> tuple[float, float]:
+    """Return the estimated multiplications and stored elements of a product."""
+    return CostModel(tuning().estimate_depth - 1).product(node)
+
+
 def is_countable(scan: Scan) -> bool:
-    """Return whether the entries of a scan, of files or of memory, are few enough to be counted along their axes."""
-    return scan.step is None and scan.relation.exact and scan.relation.nnz <= _MOST
+    """Return whether the elements of a scan of files or memory are few enough to be counted along their axes."""
+    return scan.step is None and scan.relation.exact and scan.relation.nnz <= tuning().counted_elements
 
 
 def count_degrees(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None = None) -> DegreeCounts | None:
-    """Return how many entries a scan has at each coordinate along an axis, which is kept; None if nobody counted.
+    """Return the numbers of stored elements per coordinate along an axis, cached; None if they were never counted.
 
     Parameters
     ----------
     columns
-        The coordinates along the axis, in parts; None where they are not at hand.
+        The coordinates along the axis, in parts; None if they are not at hand.
     """
     size, key = scan.schema.shape[axis], (scan.source.token, scan.view, axis)
-    with _lock:
-        found = _known.get(key)
-    if found is None and columns is not None and size <= _WIDEST:
+    found = degree_cache.get(key)
+    if found is None and columns is not None and size <= tuning().counted_axis_length:
         counts = np.zeros(size, np.int64)
         for part in columns:
             np.add.at(counts, part, 1)
         found = DegreeCounts(counts)
-        _keep(key, found)
+        degree_cache.put(key, found)
     return found
 
 
-def estimate_operand(letters: Sequence[Any], scan: Scan, depth: int = _DEEPEST) -> Estimate:
-    """Return what is known of an operand without reading files: entries in memory are counted along their axes."""
-    degrees: dict[Hashable, DegreeCounts] = {}
-    if is_countable(scan) and len(set(letters)) == len(letters):
-        for axis, (letter, along) in enumerate(zip(letters, scan.view.axes, strict=True)):
-            columns = None
-            if isinstance(scan.relation, MemoryRelation) and isinstance(along, RangeAxis) and scan.view.is_permutation:
-                columns = [scan.relation.block.coords[along.dim]]
-            found = count_degrees(scan, axis, columns)
-            if found is not None:
-                degrees[letter] = found
-    return Estimate.of(letters, estimate_nnz(scan, depth), scan.schema.shape, degrees)
-
-
-def estimate_product(node: Product, depth: int = _DEEPEST) -> tuple[float, float]:
-    """Return about how many products a node takes and how many entries it has; a mask is not looked at."""
-    sides = []
-    for scan, letters in zip((node.left, node.right), node.indices, strict=True):
-        sides.append(estimate_operand(letters, scan, depth - 1))
-    products, found = sides[0].times(sides[1], node.output_indices)
-    return products, found.nnz
-
-
 def max_nnz(scan: Scan, order: tuple[int, ...] | None = None) -> int | None:
-    """Return the most entries that a scan may have in an order; None where that shows only when it is computed."""
+    """Return an upper bound on the stored elements of a scan in a sort order; None if only computing it tells."""
     if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
         return None
     return scan.relation.stats(scan.view.box(), order).rows
 
 
-def outer_nnz(step: Hashable) -> int | None:
-    """Return how many entries a product has of which nothing is summed, but for those too small to differ from fill.
+def outer_nnz(node: Hashable) -> int | None:
+    """Return the number of stored elements of an outer product, underflow aside.
 
-    None of any other step, and where the entries of its operands are not known.
+    None for any other node, and if the numbers of the operands are unknown.
     """
-    if not isinstance(step, Product) or step.mask is not None:
+    if not isinstance(node, Product) or node.mask is not None:
         return None
-    left, right = (set(letters) for letters in step.indices)
-    if left & right or left | right != set(step.output_indices):
+    left, right = (set(indices) for indices in node.indices)
+    if left & right or left | right != set(node.output_indices):
         return None
     found = 1
-    for scan in (step.left, step.right):
+    for scan in (node.left, node.right):
         below = scan.step
         known = below.known_nnz if below is not None else scan.relation.nnz if scan.relation.exact else None
         if known is None or not scan.view.is_identity:
             return None
         found *= known
     return found
-
-
-def estimate_nnz(scan: Scan, depth: int = _DEEPEST) -> float:
-    """Return about how many entries a scan has: of a step that is no product at most those of what it reads."""
-    cells, step = float(scan.schema.size), scan.step
-    if step is None:
-        return min(scan.relation.stats(scan.view.box()).inside, cells) if scan.view.size else 0.0
-    if step.known_nnz is not None:
-        return min(float(step.known_nnz), cells)
-    if depth <= 0:
-        return cells
-    if isinstance(step, Product):
-        return min(estimate_product(step, depth)[1], cells)
-    return min(sum(estimate_nnz(below, depth - 1) for below in step.scans), cells)

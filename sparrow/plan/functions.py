@@ -1,4 +1,4 @@
-"""Functions of cells that NumPy has no ufunc for, as values that a plan can look at."""
+"""Element-wise functions without a NumPy ufunc, as comparable values."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ __all__ = ["Cast", "Clip", "Output", "Round", "function_name"]
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A change of type, as ``ndarray.astype`` does it."""
+    """Cast, as ``ndarray.astype``."""
 
     dtype: np.dtype[Any]
 
     def __call__(self, values: Any) -> NDArray[Any]:
-        """Return the values in the type."""
+        """Cast values."""
         return np.asarray(values).astype(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """Values limited to an interval, as ``numpy.clip`` does it; None stands for no bound."""
+    """Clip to an interval, as ``numpy.clip``; None for no bound."""
 
     low: Any = None
     high: Any = None
 
     def __call__(self, values: Any) -> NDArray[Any]:
-        """Return the values limited."""
+        """Clip values."""
         return np.asarray(np.clip(values, self.low, self.high))
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One of the results of a function that has several, such as ``numpy.divmod``."""
+    """One output of a ufunc that has several, such as ``numpy.divmod``."""
 
     function: np.ufunc
     number: int
 
     def __call__(self, *values: Any) -> Any:
-        """Return this result."""
+        """Return this output."""
         return self.function(*values)[self.number]
 
 
-_FEW = 1000
-"""Decimals beyond which 10 to their power is infinite, as of a third of them; NumPy multiplies it up in a loop."""
+_MAX_DECIMALS = 1000
+"""Powers of 10 are infinite far below; NumPy computes them in a loop over the decimals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Values rounded to a number of decimals, halves to even, as ``numpy.round`` does it."""
+    """Round to a number of decimals, halves to even, as ``numpy.round``."""
 
     decimals: int = 0
 
     def __call__(self, values: Any) -> NDArray[Any]:
-        """Return the values rounded."""
-        return np.asarray(np.round(values, max(-_FEW, min(self.decimals, _FEW))))
+        """Round values."""
+        return np.asarray(np.round(values, max(-_MAX_DECIMALS, min(self.decimals, _MAX_DECIMALS))))
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return what people call a function of cells.
+    """Return a readable name of an element-wise function.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Labels along an axis: whose they are, at which places, and known to be equal without being read."""
+"""Labels along axes: lazily read, and known to be equal without being read."""
 
 from __future__ import annotations
 
@@ -12,60 +12,63 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import ListAxis, RangeAxis, View
 from sparrow.core.labels import is_string_type
 from sparrow.errors import LabelError
-from sparrow.plan.nodes import Node, Scan
+from sparrow.plan.tuning import tuning
 from sparrow.relations.base import Relation
 
-__all__ = ["AxisLabels", "Labels", "axis_labels", "concat_labels", "unify_label_types"]
-
-_DEEPEST = 16
-"""Labels of labels that are read one inside the other."""
+__all__ = ["AxisLabels", "Labels", "concat_labels", "labels_through", "relation_labels", "unify_label_types"]
 
 
 class AxisLabels:
-    """The labels along an axis, position = index, read when somebody looks at them.
+    """The labels along an axis, one per index, read when they are first needed.
 
     Parameters
     ----------
     key
-        Labels of one key are equal.
+        Equal keys mean equal labels.
     length
-        How many there are.
-    make
-        Reads them.
+        Number of labels.
+    read
+        Returns the labels as an Arrow array.
     depth
-        How many others that reads one inside the other.
+        Number of other labels that ``read`` reads one inside the other; beyond a limit they are read at once.
     """
 
-    __slots__ = ("_depth", "_found", "_make", "key", "length")
+    __slots__ = ("_array", "_depth", "_read", "key", "length")
 
-    def __init__(self, key: Hashable, length: int, make: Callable[[], pa.Array], depth: int = 0) -> None:
+    def __init__(self, key: Hashable, length: int, read: Callable[[], pa.Array], depth: int = 0) -> None:
         self.key, self.length = key, length
-        self._make, self._depth = make, depth
-        self._found: pa.Array | None = None
-        if depth > _DEEPEST:
+        self._read, self._depth = read, depth
+        self._array: pa.Array | None = None
+        if depth > tuning().label_depth:
             self.array()
 
     @classmethod
     def of(cls, labels: pa.Array) -> AxisLabels:
-        """Return labels that are there."""
+        """Return the labels of an array."""
         return cls(("labels", id(labels)), len(labels), lambda: labels)
 
+    @property
+    def depth(self) -> int:
+        """The number of other labels that reading these reads one inside the other."""
+        return self._depth
+
     def array(self) -> pa.Array:
-        """Return the labels. Reads."""
-        if self._found is None:
-            self._found, self._depth = self._make(), 0
-        return self._found
+        """Return the labels. May do I/O."""
+        if self._array is None:
+            self._array, self._depth = self._read(), 0
+        return self._array
 
-    def taken(self, places: range | NDArray[Any]) -> AxisLabels:
-        """Return those at some places, in the order of these."""
-        if isinstance(places, range):
-            if places == range(self.length):
+    def take(self, positions: range | NDArray[Any]) -> AxisLabels:
+        """Return the labels at positions, in their order."""
+        if isinstance(positions, range):
+            if positions == range(self.length):
                 return self
-            return AxisLabels((self.key, places), len(places), lambda: _taken(self.array(), places), self._depth + 1)
-        return AxisLabels(object(), len(places), lambda: self.array().take(pa.array(places)), self._depth + 1)
+            key = (self.key, positions)
+            return AxisLabels(key, len(positions), lambda: _take_range(self.array(), positions), self._depth + 1)
+        return AxisLabels(object(), len(positions), lambda: self.array().take(pa.array(positions)), self._depth + 1)
 
-    def same(self, other: AxisLabels) -> bool:
-        """Return whether both are the same labels in the same order. Reads, unless that is known."""
+    def equals(self, other: AxisLabels) -> bool:
+        """Return whether both are the same labels in the same order. May do I/O if the keys differ."""
         if self is other or self.key == other.key:
             return True
         if self.length != other.length:
@@ -74,84 +77,79 @@ class AxisLabels:
         if mine.type != theirs.type:
             try:
                 mine, theirs = unify_label_types([mine, theirs], "both sides")
-            except LabelError:  # said where they are to be brought together, with the dimension
+            except LabelError:  # raised where they are aligned, with the name of the dimension
                 return False
         return bool(mine.equals(theirs))
 
 
 Labels: TypeAlias = Mapping[int, AxisLabels]
-"""The labels of the axes that have some."""
-
-
-def axis_labels(scan: Scan) -> Labels:
-    """Return the labels of what a scan shows: an axis along one dimension of the source has those. Reads nothing."""
-    source = scan.source
-    if not isinstance(source, Node):
-        return _through(_of_relation(source), scan.view) if source.label_keys else {}
-    own = source.labels
-    return _through(own, scan.view) if own else own
+"""The labels of labelled axes, by axis."""
 
 
 def concat_labels(parts: Sequence[AxisLabels]) -> AxisLabels:
-    """Return labels one after the other."""
-    key = ("joined", *(names.key for names in parts))
-    depth = 1 + max(names._depth for names in parts)
-    length = sum(names.length for names in parts)
-    return AxisLabels(
-        key, length, lambda: pa.concat_arrays(unify_label_types([names.array() for names in parts], "the parts")), depth
-    )
+    """Return the labels of axes joined one after the other."""
+    key = ("concat", *(labels.key for labels in parts))
+    depth = 1 + max(labels.depth for labels in parts)
+    length = sum(labels.length for labels in parts)
+
+    def read() -> pa.Array:
+        return pa.concat_arrays(unify_label_types([labels.array() for labels in parts], "the parts"))
+
+    return AxisLabels(key, length, read, depth)
 
 
 def unify_label_types(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
-    """Return labels as arrays of one type, which no labels at all are of.
+    """Return labels cast to one type; an empty array takes any type.
 
     Raises
     ------
     LabelError
-        If texts would be compared with numbers, or either with dates.
+        If text would be compared with numbers, or either with dates.
     """
     some = next((array.type for array in arrays if len(array)), arrays[0].type)
     arrays = [array if len(array) else pa.array([], some) for array in arrays]
-    kinds = {array.type for array in arrays}
-    if len(kinds) == 1:
+    types = {array.type for array in arrays}
+    if len(types) == 1:
         return list(arrays)
-    if all(pa.types.is_integer(kind) for kind in kinds):
+    if all(pa.types.is_integer(each) for each in types):
         return [array.cast(pa.int64()) for array in arrays]
-    if all(is_string_type(kind.value_type if pa.types.is_dictionary(kind) else kind) for kind in kinds):
+    if all(is_string_type(each.value_type if pa.types.is_dictionary(each) else each) for each in types):
         return [array.cast(pa.large_string()) for array in arrays]
-    if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
+    if all(pa.types.is_date(each) or pa.types.is_timestamp(each) for each in types):
         return [array.cast(pa.timestamp("us")) for array in arrays]
-    raise LabelError(f"labels of {what} are {' and '.join(sorted(map(str, kinds)))}, which are never equal: cast them")
+    raise LabelError(f"labels of {what} are {' and '.join(sorted(map(str, types)))}, which are never equal: cast them")
 
 
-def _of_relation(relation: Relation) -> Labels:
+def relation_labels(relation: Relation) -> Labels:
+    """Return the labels of a relation's dimensions. Reads nothing."""
     shape = relation.schema.shape
 
-    def names(dim: int, key: Hashable) -> AxisLabels:
-        return AxisLabels((key, shape[dim]), shape[dim], lambda: _taken(relation.labels(dim), range(shape[dim])))
+    def labels(dim: int, key: Hashable) -> AxisLabels:
+        return AxisLabels((key, shape[dim]), shape[dim], lambda: _take_range(relation.labels(dim), range(shape[dim])))
 
-    return {dim: names(dim, key) for dim, key in relation.label_keys.items()}
+    return {dim: labels(dim, key) for dim, key in relation.label_keys.items()}
 
 
-def _through(own: Labels, view: View) -> Labels:
+def labels_through(labels: Labels, view: View) -> Labels:
+    """Return the labels of a view's axes, of those of the dimensions of its base. Reads nothing."""
     if view.is_identity:
-        return own
+        return labels
     out: dict[int, AxisLabels] = {}
     for number, axis in enumerate(view.axes):
-        if isinstance(axis, RangeAxis) and axis.dim in own:
-            walk = range(axis.start, axis.start + axis.step * axis.length, axis.step)
-            out[number] = own[axis.dim].taken(walk)
+        if isinstance(axis, RangeAxis) and axis.dim in labels:
+            positions = range(axis.start, axis.start + axis.step * axis.length, axis.step)
+            out[number] = labels[axis.dim].take(positions)
         elif isinstance(axis, ListAxis):
             group = view.points[axis.group]
-            if len(group.dims) == 1 and len(group.shape) == 1 and group.dims[0] in own:
-                out[number] = own[group.dims[0]].taken(group.coords[0])
+            if len(group.dims) == 1 and len(group.shape) == 1 and group.dims[0] in labels:
+                out[number] = labels[group.dims[0]].take(group.coords[0])
     return out
 
 
-def _taken(labels: pa.Array | None, walk: range) -> pa.Array:
+def _take_range(labels: pa.Array | None, positions: range) -> pa.Array:
     assert labels is not None
-    if walk == range(len(labels)):
+    if positions == range(len(labels)):
         return labels
-    if walk.step == 1:
-        return labels.slice(walk.start, len(walk))
-    return labels.take(pa.array(np.arange(walk.start, walk.stop, walk.step)))
+    if positions.step == 1:
+        return labels.slice(positions.start, len(positions))
+    return labels.take(pa.array(np.arange(positions.start, positions.stop, positions.step)))

@@ -1,16 +1,13 @@
-"""The nodes of a plan: what is read, and what is done with what was read.
+"""Plan nodes: scans, arrays and the operations on them.
 
-A plan is a tree of frozen nodes, or a graph where a node is used more than once. Each knows its ``schema``: shape,
-names, dtype, fill and storage type of its result. Building a node reads nothing and asks no engine.
+A plan is a tree of frozen nodes, or a graph where a node is used more than once. Every node has a ``schema``: shape,
+dimension names, dtype, fill value and storage type of its result. Making a node reads nothing and asks no engine.
 
-:class:`Scan` reads a relation, or the result of a step, through a view: it is what every step takes in, so views of
-views fold into one and steps nest through scans. A :class:`Node` computes entries from those of its scans.
-:class:`MatMulDense`, :class:`DenseContraction` and :class:`Accumulate`, and a :class:`Map` that leaves no fill, are
-dense: an engine returns their result as an array.
+A :class:`Scan` reads a relation, or the result of a node, through a view. Every node takes scans, so views of views
+fold into one. A :class:`Node` produces the stored elements of its result, or an array if it :attr:`~Node.is_dense`.
 
-What nodes mean is said where they are made: functions of cells in :mod:`sparrow.plan.elementwise`, reductions in
-:mod:`sparrow.plan.reductions`, products of tensors in :mod:`sparrow.plan.products`, rearrangements in
-:mod:`sparrow.plan.shapes`.
+A new kind of node is one subclass here, a function that makes it (:mod:`sparrow.plan.elementwise`, ``reductions``,
+``products``, ``shapes``), one operator of the stream engine, and an entry in the tables of the engines that take it.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,86 +26,109 @@ from sparrow.core.indexing import View
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.aggregates import Reduction
+from sparrow.plan.functions import function_name
+from sparrow.plan.labels import Labels, labels_through, relation_labels
 from sparrow.plan.semirings import Semiring
 from sparrow.relations.base import Relation
 
-if TYPE_CHECKING:
-    from sparrow.plan.labels import AxisLabels
-
 __all__ = [
-    "Accumulate",
-    "Concat",
-    "Dense",
-    "DenseContraction",
-    "Diagonal",
-    "Map",
-    "MatMulDense",
-    "Node",
-    "Product",
-    "Reduce",
-    "Reshape",
-    "Root",
-    "Scan",
-    "Sort",
-    "Triangle",
-    "WithFill",
-    "scans_of",
+    "Accumulate", "Concat", "Dense", "DenseContraction", "Diagonal", "Estimator", "Map", "MatMulDense", "Node",
+    "Product", "Reduce", "Reshape", "Root", "Scan", "Sort", "Triangle", "WithFill", "axis_labels", "scans_of",
+    "subscripts",
 ]  # fmt: skip
 
 
-class Node:
-    """What is computed from the entries of scans. Two steps are equal where they are one object."""
+class Estimator(Protocol):
+    """The cost model as nodes see it: :mod:`sparrow.plan.estimates`."""
 
-    __slots__ = ("__weakref__", "_names", "_nnz")
+    def nnz(self, scan: Scan) -> float:
+        """Return the estimated number of stored elements of a scan."""
+
+    def product(self, node: Product) -> tuple[float, float]:
+        """Return the estimated numbers of multiplications and of stored elements of a product."""
+
+
+class Node:
+    """An operation on scans. Two nodes are equal if they are one object.
+
+    Subclasses define ``schema``, ``scans``, :meth:`with_inputs` and :meth:`key`. This is no ABC, whose ``isinstance``
+    costs several times as much: small calls ask it often.
+    """
+
+    __slots__ = ("__weakref__", "_labels", "_nnz")
 
     schema: Schema
+    splits_into_slices: ClassVar[bool] = False
+    """Whether a slice along the leading axis is a node of the same kind on slices of the operands."""
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether an engine returns the result as an array."""
+        return False
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        """What it takes in, in order."""
-        raise AssertionError
+        """The scans that it takes, in order."""
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """Everything that it takes, in order: scans, arrays and scalars."""
+        return self.scans
 
     def with_inputs(self, scans: Sequence[Scan]) -> Self:
-        """Return the step that does the same with other scans of equal schemas."""
-        raise AssertionError
+        """Return the same operation on other scans of equal schemas."""
+        raise NotImplementedError
 
     def key(self) -> Hashable:
-        """Return what it does, its scans left out: steps of one kind and detail do the same with the same scans."""
-        raise AssertionError
+        """Return everything but the scans: nodes of one type, key and scans have equal results."""
+        raise NotImplementedError
+
+    def label(self) -> str:
+        """Return the name of the operation and what characterizes it, for rendered plans."""
+        return type(self).__name__.lower()
+
+    def params(self, estimator: Estimator) -> list[tuple[str, str]]:
+        """Return further parameters for rendered plans, as pairs of a name and a text."""
+        return []
+
+    def estimate_nnz(self, estimator: Estimator) -> float:
+        """Return the estimated number of stored elements: by default at most those of the operands."""
+        return sum(estimator.nnz(scan) for scan in self.scans)
 
     @property
     def token(self) -> Hashable:
-        """Itself: equal tokens mean equal entries, as those of relations do."""
+        """The node itself: equal tokens mean equal elements, as those of relations do."""
         return self
 
     @property
     def known_nnz(self) -> int | None:
-        """The number of entries, once somebody has counted them."""
+        """The number of stored elements, once it has been counted."""
         return getattr(self, "_nnz", None)
 
     def set_nnz(self, nnz: int) -> None:
-        """Keep the number of entries."""
+        """Keep the number of stored elements."""
         object.__setattr__(self, "_nnz", nnz)
 
     @property
-    def labels(self) -> Mapping[int, AxisLabels]:
-        """The labels of the axes that have some, said where a step is built; steps made of it later have none."""
-        return getattr(self, "_names", {})
+    def labels(self) -> Labels:
+        """The labels of labelled axes. Set where a node is made; nodes derived by rewrites have none."""
+        return getattr(self, "_labels", {})
 
-    def with_labels(self, names: Mapping[int, AxisLabels]) -> Self:
-        """Return the step itself, its axes labelled."""
-        object.__setattr__(self, "_names", names)
+    def with_labels(self, labels: Labels) -> Self:
+        """Set the labels of axes and return the node itself."""
+        object.__setattr__(self, "_labels", labels)
         return self
 
 
 @dataclass(eq=False, slots=True)  # a frozen one takes three times as long to make, and every call makes a few
 class Scan:
-    """The entries of a source that a view shows, at the view's coordinates; not changed once it is made."""
+    """A source read through a view, at the view's coordinates. Not changed once it is made."""
 
     source: Relation | Node
     view: View
     schema: Schema
-    """``source.schema.with_view(view)``."""
+    """Equal to ``source.schema.through(view)``."""
 
     def then(self, view: View) -> Scan:
         """Return the scan of the same source through another view."""
@@ -120,13 +140,22 @@ class Scan:
 
     @property
     def relation(self) -> Relation:
-        """The relation that is read: there is one in plans that are lowered."""
+        """The relation that is read, in a plan that is lowered."""
         return self.source  # type: ignore[return-value]
 
     @property
     def step(self) -> Node | None:
-        """The step whose result is read, None where a relation is."""
+        """The node whose result is read, None if a relation is."""
         return self.source if isinstance(self.source, Node) else None
+
+
+def axis_labels(scan: Scan) -> Labels:
+    """Return the labels of the axes of a scan: those of the source's dimension that an axis runs along. No I/O."""
+    source = scan.source
+    if not isinstance(source, Node):
+        return labels_through(relation_labels(source), scan.view) if source.label_keys else {}
+    own = source.labels
+    return labels_through(own, scan.view) if own else own
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -136,7 +165,7 @@ class Dense:
     Raises
     ------
     UnsupportedError
-        If its dtype is none that tensors hold.
+        If tensors do not support its dtype.
     """
 
     array: NDArray[Any]
@@ -147,17 +176,17 @@ class Dense:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class MatMulDense:
-    """The matrix product of a tensor and a dense array, either first; both of one or two dimensions.
+class MatMulDense(Node):
+    """Matrix product of a tensor and a dense array, in either order, of one or two dimensions each.
 
-    Shapes combine as in ``numpy.matmul`` and the dtype is NumPy's (of two booleans a boolean). The result is dense.
+    Shapes combine as in ``numpy.matmul`` and the dtype is NumPy's (bool for two bools).
 
     Raises
     ------
     ShapeError
-        If the shapes do not fit, naming both.
+        If the shapes do not fit.
     UnsupportedError
-        If not exactly one side is a tensor, or a side has more than two dimensions.
+        If not exactly one operand is a tensor, or an operand has more than two dimensions.
     """
 
     left: Scan | Dense
@@ -167,7 +196,7 @@ class MatMulDense:
     def __post_init__(self) -> None:
         left, right = self.left.schema, self.right.schema
         if isinstance(self.left, Scan) == isinstance(self.right, Scan):
-            raise UnsupportedError("a product takes one tensor and one dense array: read one side with to_numpy()")
+            raise UnsupportedError("matmul: operands must be one tensor and one dense array: read one with to_numpy()")
         for name, side in (("left", left), ("right", right)):
             if side.ndim == 0:
                 raise ShapeError(f"matmul: the {name} operand has no dimensions, it needs one or two; scale with '*'")
@@ -186,25 +215,43 @@ class MatMulDense:
         object.__setattr__(self, "schema", Schema(left.shape[:-1] + right.shape[1:], (), dtype))
 
     @property
+    def is_dense(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def scans(self) -> tuple[Scan, ...]:
-        """The tensor, as it stands."""
+        """The tensor."""
         return tuple(side for side in (self.left, self.right) if isinstance(side, Scan))
 
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """Both operands."""
+        return self.left, self.right
+
     def with_inputs(self, scans: Sequence[Scan]) -> MatMulDense:
-        """Return the same product of another scan of equal schema."""
+        """Return the product of another scan of equal schema."""
         (scan,) = scans
         if scan is self.left or scan is self.right:
             return self
         return MatMulDense(scan, self.right) if isinstance(self.left, Scan) else MatMulDense(self.left, scan)
 
+    def key(self) -> Hashable:
+        """Return the order of the operands and the array."""
+        return self.flipped, id(self.operands[1])
+
+    def label(self) -> str:
+        """Return "matmul"."""
+        return "matmul"
+
     @property
     def flipped(self) -> bool:
-        """Whether the dense side stands first: the product is then computed transposed."""
+        """Whether the array is the left operand: engines then compute the transposed product."""
         return isinstance(self.left, Dense)
 
     @property
     def operands(self) -> tuple[Scan, NDArray[Any]]:
-        """The tensor and the dense array such that ``tensor @ array`` is the product, transposed if ``flipped``."""
+        """The tensor and the array such that ``tensor @ array`` is the product, transposed if ``flipped``."""
         if isinstance(self.left, Scan):
             assert isinstance(self.right, Dense)
             return self.left, self.right.array
@@ -221,22 +268,29 @@ def _side(name: str, node: Scan | Dense, dim: int) -> str:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Map(Node):
-    """A function of cells, its operands of one shape."""
+    """Element-wise function of operands of one shape."""
+
+    splits_into_slices: ClassVar[bool] = True
 
     function: Callable[..., Any]
     operands: tuple[Any, ...]
     """In the order of the function's arguments: scans of the shape of the result, ``Dense`` that broadcast to it,
     and Python or NumPy scalars."""
     required: tuple[bool, ...]
-    """For each scan whether a cell counts only where it has an entry; of none required, where any has."""
+    """For each scan whether an element of the result needs a stored element there; if none is required, any will do."""
     schema: Schema
     is_dense: bool = False
-    """Whether an operand that is no tensor leaves no fill: the result is an array."""
+    """Whether an array among the operands leaves no fill value: the result is an array."""
 
     @property
     def scans(self) -> tuple[Scan, ...]:
         """The operands that are scans."""
         return tuple(operand for operand in self.operands if isinstance(operand, Scan))
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The operands."""
+        return self.operands
 
     def with_inputs(self, scans: Sequence[Scan]) -> Map:
         """Return the same function of other scans."""
@@ -244,37 +298,54 @@ class Map(Node):
         return replace(self, operands=tuple(next(given) if isinstance(o, Scan) else o for o in self.operands))
 
     def key(self) -> Hashable:
-        """Return the function, its dense operands and scalars."""
+        """Return the function, the arrays and the scalars."""
         others = tuple(
             None if isinstance(o, Scan) else id(o.array) if isinstance(o, Dense) else (type(o), repr(o))
             for o in self.operands
         )
         return self.function, others, self.schema.shape, self.schema.dtype, self.schema.stype
 
+    def label(self) -> str:
+        """Return the name of the function."""
+        return f"map {function_name(self.function)}"
+
+    def params(self, estimator: Estimator) -> list[tuple[str, str]]:
+        """Return which elements are computed."""
+        if len(self.scans) < 2:
+            return []
+        if not any(self.required):
+            return [("elements", "a union")]
+        if all(self.required):
+            return [("elements", "an intersection")]
+        needed = " and ".join(str(number) for number, needs in enumerate(self.required, 1) if needs)
+        return [("elements", f"where operand {needed} has one")]
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product(Node):
-    """Products of the entries of two scans that agree along common letters, added up where the result has no letter.
+    """Product of two tensors over a semiring: stored elements that agree along common indices, added up otherwise.
 
-    A letter is a number that names axes: those with the same one, of either scan, take the same coordinate.
+    An index is a number that names axes: axes with the same index, of either scan, have the same coordinate.
     """
+
+    splits_into_slices: ClassVar[bool] = True
 
     left: Scan
     right: Scan
     indices: tuple[tuple[int, ...], tuple[int, ...]]
-    """The letter of each axis of the two scans."""
+    """The index of each axis of the two scans."""
     output_indices: tuple[int, ...]
-    """The letters of the result, each once."""
+    """The indices of the result, each once."""
     semiring: Semiring
     mask: Scan | None
-    """Of the shape of the result: only cells at which it has an entry may have one; None for all."""
+    """Of the shape of the result: only positions at which it has a stored element are computed; None for all."""
     complement: bool
-    """Whether it is the cells at which the mask has none."""
+    """Whether only positions at which the mask has no stored element are computed."""
     schema: Schema
     reorderable: bool = False
-    """Whether it is a step of several that an engine may put in another order, with those of its scans that are."""
+    """Whether it is one of several products that an engine may reorder, together with operands that are."""
     keep_fill: bool = False
-    """Whether a cell that comes out as the fill is an entry all the same, for the product that it is an operand of."""
+    """Whether results that equal the fill are stored, for the product that takes them."""
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -286,26 +357,35 @@ class Product(Node):
         return replace(self, left=scans[0], right=scans[1], mask=None if self.mask is None else scans[2])
 
     def key(self) -> Hashable:
-        """Return the letters, the semiring, how the mask is meant, whether the order is free and the fill kept."""
-        return (
-            self.indices,
-            self.output_indices,
-            self.semiring,
-            self.complement,
-            self.schema,
-            self.reorderable,
-            self.keep_fill,
-        )
+        """Return the indices, the semiring, the meaning of the mask and both flags."""
+        flags = self.complement, self.reorderable, self.keep_fill
+        return self.indices, self.output_indices, self.semiring, self.schema, flags
+
+    def label(self) -> str:
+        """Return the subscripts and the semiring."""
+        return f"product {subscripts(self.indices, self.output_indices)} {self.semiring}"
+
+    def params(self, estimator: Estimator) -> list[tuple[str, str]]:
+        """Return the estimates and the mask."""
+        flops, nnz = estimator.product(self)
+        out = [("expected", f"{flops:.3g} products, {nnz:.3g} elements")]
+        if self.mask is not None:
+            out.append(("mask", f"the last operand: only where it has {'no' if self.complement else 'an'} element"))
+        return out
+
+    def estimate_nnz(self, estimator: Estimator) -> float:
+        """Return the estimate of the cost model; a mask is ignored."""
+        return estimator.product(self)[1]
 
     @property
     def contracted_indices(self) -> tuple[int, ...]:
-        """The letters that the result lacks."""
+        """The indices that the result lacks."""
         return tuple(dict.fromkeys(k for own in self.indices for k in own if k not in self.output_indices))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Single(Node):
-    """A step of one scan."""
+class _Unary(Node):
+    """A node of one scan."""
 
     operand: Scan
 
@@ -315,7 +395,7 @@ class _Single(Node):
         return (self.operand,)
 
     def with_inputs(self, scans: Sequence[Scan]) -> Self:
-        """Return the same step of another scan."""
+        """Return the same node of another scan."""
         (operand,) = scans
         return self if operand is self.operand else replace(self, operand=operand)
 
@@ -325,33 +405,37 @@ class _Single(Node):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Reduce(_Single):
-    """A reduction of the entries of a scan, by groups that agree along the axes that stay."""
+class Reduce(_Unary):
+    """Reduction of the elements of a scan, by groups that agree along the axes that stay."""
 
     name: str
-    """As in :data:`sparrow.plan.aggregates.REDUCTIONS`, or "density"."""
+    """One of :data:`sparrow.plan.aggregates.REDUCTIONS`, or "density"."""
     axes: tuple[int | None, ...]
-    """For each axis of the result the operand's axis that it is; None for one that went and is kept with length 1."""
+    """For each axis of the result the axis of the operand; None for a reduced one that is kept with length 1."""
     stored: bool
-    """Whether only entries take part, and no absent cells."""
+    """Whether only stored elements take part."""
     options: Mapping[str, Any]
     reduction: Reduction
-    """What is needed of each group of entries, and how the result comes of that."""
     schema: Schema
 
     @property
     def kept_axes(self) -> tuple[int, ...]:
-        """The operand's axes that stay."""
+        """The axes of the operand that stay."""
         return tuple(axis for axis in self.axes if axis is not None)
 
     @property
     def group_size(self) -> int:
-        """The number of cells of each group, absent ones included; may pass 2^63."""
+        """The number of elements of each group, absent ones included; may exceed 2^63."""
         return math.prod(n for k, n in enumerate(self.operand.schema.shape) if k not in self.axes)
 
     def key(self) -> Hashable:
-        """Return what is computed, of which groups."""
+        """Return the reduction, its options and the axes."""
         return self.name, self.axes, self.stored, repr(sorted(self.options.items())), self.schema.stype
+
+    def label(self) -> str:
+        """Return the reduction and the axes that go."""
+        dims = [name for axis, name in enumerate(self.operand.schema.dims) if axis not in self.axes]
+        return f"reduce {self.name} over {', '.join(dims) or 'no axis'}{' of stored elements' if self.stored else ''}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -364,7 +448,7 @@ class Concat(Node):
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        """What is joined."""
+        """The operands."""
         return self.operands
 
     def with_inputs(self, scans: Sequence[Scan]) -> Concat:
@@ -372,89 +456,153 @@ class Concat(Node):
         return replace(self, operands=tuple(scans))
 
     def key(self) -> Hashable:
-        """Return the axis and the type."""
+        """Return the axis and the schema."""
         return self.axis, self.schema
+
+    def label(self) -> str:
+        """Return the axis."""
+        return f"concat along {self.schema.dims[self.axis]}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Reshape(_Single):
-    """The cells of a scan in another shape of as many cells, in row-major order."""
+class Reshape(_Unary):
+    """The elements of a scan in another shape of equal size, in row-major order."""
 
     schema: Schema
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Triangle(_Single):
-    """The cells of the last two axes on and above, or on and below, the diagonal ``k`` to the right."""
+class Triangle(_Unary):
+    """The elements of the last two axes on and above, or on and below, a diagonal."""
+
+    splits_into_slices: ClassVar[bool] = True
 
     k: int
+    """Distance of the diagonal to the right of the main one."""
     upper: bool
     schema: Schema
 
+    def label(self) -> str:
+        """Return the side and the diagonal."""
+        return f"triangle {'from' if self.upper else 'up to'} diagonal {self.k}"
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Diagonal(_Single):
-    """The diagonal of a matrix that lies ``offset`` to the right."""
+class Diagonal(_Unary):
+    """The diagonal of a matrix, ``offset`` to the right of the main one."""
 
     offset: int
     schema: Schema
 
+    def label(self) -> str:
+        """Return the offset."""
+        return f"diagonal {self.offset}"
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sort(_Single):
-    """The cells of a scan, each line along the last axis in ascending order, NaN last."""
+class Sort(_Unary):
+    """The elements of a scan sorted along the last axis in ascending order, NaN last."""
 
     schema: Schema
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class WithFill(_Single):
-    """The cells of a scan as entries beside another fill, that of the schema."""
+class WithFill(_Unary):
+    """The elements of a scan stored beside another fill value, that of the schema."""
+
+    splits_into_slices: ClassVar[bool] = True
 
     schema: Schema
 
+    def label(self) -> str:
+        """Return the fill value."""
+        return f"with fill {self.schema.fill_value}"
+
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Accumulate(_Single):
-    """What a ufunc makes of each line from its start up to each cell: an array."""
+class Accumulate(_Unary):
+    """``ufunc.accumulate`` along an axis: an array."""
 
     ufunc: np.ufunc
     """``np.add`` or ``np.multiply``."""
     axis: int | None
-    """Along which; None means all cells in row-major order."""
+    """None flattens in row-major order."""
     initial: Any
-    """What stands before the first cell of each line, None where nothing does."""
-    schema: Schema
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class DenseContraction(_Single):
-    """The entries of a scan of fill 0, each times the cells of arrays at its coordinates, added up: an array.
-
-    A letter is a number that names axes, as in :class:`Product`. One of the arrays has all those that the scan has not,
-    but for letters of one array alone that the result has not: along them it is summed first.
-    """
-
-    indices: tuple[int, ...]
-    """The letter of each axis of the scan."""
-    arrays: tuple[Dense, ...]
-    array_indices: tuple[tuple[int, ...], ...]
-    """The letter of each axis of each array."""
-    output_indices: tuple[int, ...]
-    """The letters of the result, each once."""
+    """First value of each line, None for no such value."""
     schema: Schema
 
     @property
+    def is_dense(self) -> bool:
+        """True."""
+        return True
+
+    def label(self) -> str:
+        """Return the function."""
+        return f"accumulate {self.ufunc.__name__}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DenseContraction(_Unary):
+    """The stored elements of a scan of fill 0, each times elements of arrays at its coordinates, added up: an array.
+
+    Indices name axes as in :class:`Product`. One of the arrays has all indices that the scan lacks, except indices of
+    one array alone that the result lacks: that array is summed along them first.
+    """
+
+    indices: tuple[int, ...]
+    """The index of each axis of the scan."""
+    arrays: tuple[Dense, ...]
+    array_indices: tuple[tuple[int, ...], ...]
+    """The index of each axis of each array."""
+    output_indices: tuple[int, ...]
+    """The indices of the result, each once."""
+    schema: Schema
+
+    @property
+    def is_dense(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The scan and the arrays."""
+        return (self.operand, *self.arrays)
+
+    def label(self) -> str:
+        """Return the subscripts."""
+        return f"dense contraction {subscripts((self.indices, *self.array_indices), self.output_indices)}"
+
+    @property
     def surviving_array_indices(self) -> tuple[tuple[int, ...], ...]:
-        """The letters of each array along which it is not summed first."""
+        """The indices of each array along which it is not summed first."""
         uses = Counter(itertools.chain(self.indices, self.output_indices, *self.array_indices))
         known = set(self.indices)
         return tuple(tuple(x for x in own if x in known or uses[x] > 1) for own in self.array_indices)
 
 
-Root: TypeAlias = Scan | Dense | MatMulDense | Node
+Root: TypeAlias = Scan | Dense | Node
+"""The root of a plan."""
 
 
-def scans_of(node: Root) -> tuple[Scan, ...]:
-    """Return the scans that a node takes in."""
-    return () if isinstance(node, Scan | Dense) else node.scans
+def scans_of(root: Root) -> tuple[Scan, ...]:
+    """Return the scans that a root takes: none for a scan or an array."""
+    return root.scans if isinstance(root, Node) else ()
+
+
+def subscripts(indices: Sequence[Sequence[Hashable]], output_indices: Sequence[Hashable]) -> str:
+    """Return the subscripts of a contraction as ``numpy.einsum`` writes them.
+
+    Examples
+    --------
+    >>> subscripts([(4, 7), (7, 5)], (4, 5))
+    'ij,jk->ik'
+    """
+    number = {index: k for k, index in enumerate(dict.fromkeys(itertools.chain(*indices)))}
+    *sides, output = ("".join(_letter(number[index]) for index in own) for own in (*indices, output_indices))
+    return f"{','.join(sides)}->{output}"
+
+
+def _letter(number: int) -> str:
+    if number < 44:
+        return chr(ord("i") + number) if number < 18 else chr(ord("A") + number - 18)
+    return chr(0x3B1 + number - 44)

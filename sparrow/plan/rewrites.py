@@ -1,8 +1,7 @@
-"""Plans made better before any engine sees them: views pushed into operands, equal steps made one.
+"""Plan rewrites: view pushdown, common subexpressions, flattened concatenations, masks of products.
 
-A view of a step becomes views of what it takes in, so that scans skip what nobody looks at; steps that do the same with
-the same become one, so that it is done once; joins of joins become one join. All of it is arithmetic on shapes and
-goes through a plan without recursion, whatever its depth.
+A view of a node becomes views of its operands, so that scans skip what is not needed; equal nodes become one. All of it
+is arithmetic on shapes and iterates over a plan instead of recursing, whatever its depth.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ BasicIndex: TypeAlias = tuple[int | slice, ...]
 
 
 def split_view(view: View) -> tuple[BasicIndex, View]:
-    """Return a view as an index of its base and a view of what that shows, which cuts nothing off.
+    """Split a view into an index of its base and a remaining view that only permutes, repeats or lists axes.
 
     Returns
     -------
     key
-        An integer or a slice for each dimension of the base; of one under a list the slice that the list lies in.
+        An integer or a slice for each dimension of the base; under a list the slice that contains it.
     rest
-        What remains: axes in another order, new and repeated axes, lists.
+        Permuted, new and repeated axes, and lists.
 
     Examples
     --------
@@ -46,11 +45,11 @@ def split_view(view: View) -> tuple[BasicIndex, View]:
         key[dim] = coordinate
     for axis in view.axes:
         if isinstance(axis, RangeAxis):
-            key[axis.dim] = _slice(range(axis.start, axis.start + axis.step * axis.length, axis.step))
+            key[axis.dim] = _range_slice(range(axis.start, axis.start + axis.step * axis.length, axis.step))
     ranges = view.box().ranges
     for group in view.points:
         for dim in group.dims:
-            key[dim] = _slice(ranges[dim])
+            key[dim] = _range_slice(ranges[dim])
     place = {dim: k for k, dim in enumerate(dim for dim, item in enumerate(key) if isinstance(item, slice))}
     axes: list[Axis] = [
         RangeAxis(place[axis.dim], 0, 1, axis.length) if isinstance(axis, RangeAxis) else axis for axis in view.axes
@@ -69,7 +68,7 @@ def split_view(view: View) -> tuple[BasicIndex, View]:
 
 
 def push_index(node: Node, key: BasicIndex) -> Node | None:
-    """Return the step whose result is what an index shows of a step's result; None where it must be taken afterwards.
+    """Return the node of an indexed result, the index pushed into the operands; None if that is not possible.
 
     Parameters
     ----------
@@ -81,7 +80,7 @@ def push_index(node: Node, key: BasicIndex) -> Node | None:
 
 
 def transpose_map(node: Map, order: Sequence[int]) -> Map:
-    """Return a function of cells with the axes of its result in another order."""
+    """Return an element-wise node with permuted axes."""
 
     def operand(of: Any) -> Any:
         if isinstance(of, Scan):
@@ -97,12 +96,12 @@ def transpose_map(node: Map, order: Sequence[int]) -> Map:
 def _map(node: Map, key: BasicIndex) -> Map:
     def operand(of: Any) -> Any:
         if isinstance(of, Scan):
-            return _taken(of, key)
+            return _index_scan(of, key)
         if isinstance(of, Dense):
             return Dense(np.broadcast_to(of.array, node.schema.shape)[key])
         return of
 
-    return replace(node, operands=tuple(map(operand, node.operands)), schema=_shown(node.schema, key))
+    return replace(node, operands=tuple(map(operand, node.operands)), schema=_index_schema(node.schema, key))
 
 
 def _reduce(node: Reduce, key: BasicIndex) -> Reduce:
@@ -116,9 +115,9 @@ def _reduce(node: Reduce, key: BasicIndex) -> Reduce:
     place = {dim: k for k, dim in enumerate(dim for dim, item in enumerate(taken) if isinstance(item, slice))}
     return replace(
         node,
-        operand=_taken(node.operand, tuple(taken)),
+        operand=_index_scan(node.operand, tuple(taken)),
         axes=tuple(None if axis is None else place[axis] for axis in axes),
-        schema=_shown(node.schema, key),
+        schema=_index_schema(node.schema, key),
     )
 
 
@@ -130,15 +129,15 @@ def _concat(node: Concat, key: BasicIndex) -> Concat | None:
     parts, start = [], 0
     for scan in node.operands:
         size = scan.schema.shape[node.axis]
-        mine = _within(walk, start, start + size)
+        mine = _clip_range(walk, start, start + size)
         if len(mine):
-            item = _slice(range(mine.start - start, mine.stop - start, mine.step))
-            parts.append(_taken(scan, (*key[: node.axis], item, *key[node.axis + 1 :])))
+            item = _range_slice(range(mine.start - start, mine.stop - start, mine.step))
+            parts.append(_index_scan(scan, (*key[: node.axis], item, *key[node.axis + 1 :])))
         start += size
     if walk.step < 0:
         parts.reverse()
     axis = sum(isinstance(item, slice) for item in key[: node.axis])
-    return replace(node, operands=tuple(parts), axis=axis, schema=_shown(node.schema, key))
+    return replace(node, operands=tuple(parts), axis=axis, schema=_index_schema(node.schema, key))
 
 
 def _sort(node: Sort, key: BasicIndex) -> Sort | None:
@@ -147,11 +146,11 @@ def _sort(node: Sort, key: BasicIndex) -> Sort | None:
         return None
     if range(*last.indices(node.schema.shape[-1])) != range(node.schema.shape[-1]):
         return None
-    return replace(node, operand=_taken(node.operand, key), schema=_shown(node.schema, key))
+    return replace(node, operand=_index_scan(node.operand, key), schema=_index_schema(node.schema, key))
 
 
-def _refill(node: WithFill, key: BasicIndex) -> WithFill:
-    return replace(node, operand=_taken(node.operand, key), schema=_shown(node.schema, key))
+def _with_fill(node: WithFill, key: BasicIndex) -> WithFill:
+    return replace(node, operand=_index_scan(node.operand, key), schema=_index_schema(node.schema, key))
 
 
 def _triangle(node: Triangle, key: BasicIndex) -> Triangle | None:
@@ -162,25 +161,25 @@ def _triangle(node: Triangle, key: BasicIndex) -> Triangle | None:
     if rows.step != 1 or columns.step != 1:
         return None
     k = node.k + rows.start - columns.start
-    return replace(node, operand=_taken(node.operand, key), k=k, schema=_shown(node.schema, key))
+    return replace(node, operand=_index_scan(node.operand, key), k=k, schema=_index_schema(node.schema, key))
 
 
 def _product(node: Product, key: BasicIndex) -> Product:
     at = dict(zip(node.output_indices, key, strict=True))
 
-    def taken(scan: Scan, letters: tuple[int, ...]) -> tuple[Scan, tuple[int, ...]]:
-        items = tuple(at.get(letter, slice(None)) for letter in letters)
-        kept = tuple(letter for letter, item in zip(letters, items, strict=True) if isinstance(item, slice))
-        return _taken(scan, items), kept
+    def narrow(scan: Scan, indices: tuple[int, ...]) -> tuple[Scan, tuple[int, ...]]:
+        items = tuple(at.get(index, slice(None)) for index in indices)
+        kept = tuple(index for index, item in zip(indices, items, strict=True) if isinstance(item, slice))
+        return _index_scan(scan, items), kept
 
-    (left, own), (right, other) = map(taken, (node.left, node.right), node.indices)
-    out = tuple(letter for letter in node.output_indices if isinstance(at[letter], slice))
-    mask = None if node.mask is None else _taken(node.mask, key)
-    schema = _shown(node.schema, key)
+    (left, own), (right, other) = map(narrow, (node.left, node.right), node.indices)
+    out = tuple(index for index in node.output_indices if isinstance(at[index], slice))
+    mask = None if node.mask is None else _index_scan(node.mask, key)
+    schema = _index_schema(node.schema, key)
     return replace(node, left=left, right=right, indices=(own, other), output_indices=out, mask=mask, schema=schema)
 
 
-def _turned_product(node: Product, order: Sequence[int]) -> Product:
+def _transpose_product(node: Product, order: Sequence[int]) -> Product:
     mask = None if node.mask is None else node.mask.then(node.mask.view.permute(order))
     schema = node.schema.with_view(View.identity(node.schema.shape).permute(order))
     return replace(node, output_indices=tuple(node.output_indices[k] for k in order), mask=mask, schema=schema)
@@ -193,21 +192,21 @@ _NARROW: dict[type[Node], Callable[[Any, BasicIndex], Node | None]] = {
     Product: _product,
     Triangle: _triangle,
     Sort: _sort,
-    WithFill: _refill,
+    WithFill: _with_fill,
 }
-"""How an index goes through a step; the view of any other is taken of its result."""
+"""Pushdown of an index per node type; the result of any other node is indexed afterwards."""
 
 
-def _taken(scan: Scan, key: BasicIndex) -> Scan:
+def _index_scan(scan: Scan, key: BasicIndex) -> Scan:
     return scan.then(scan.view.then(key))
 
 
-def _shown(schema: Schema, key: BasicIndex) -> Schema:
+def _index_schema(schema: Schema, key: BasicIndex) -> Schema:
     return schema.with_view(View.identity(schema.shape).then(key))
 
 
-def _within(walk: range, start: int, stop: int) -> range:
-    """Return the part of a walk whose steps lie between two bounds."""
+def _clip_range(walk: range, start: int, stop: int) -> range:
+    """Return the part of a range between two bounds."""
     ascending = walk if walk.step > 0 else walk[::-1]
     step = ascending.step
     first = max(-(-(start - ascending.start) // step), 0)
@@ -216,8 +215,8 @@ def _within(walk: range, start: int, stop: int) -> range:
     return part if walk.step > 0 else part[::-1]
 
 
-def _slice(walk: Sequence[int]) -> slice:
-    """Return the slice that visits what a range visits; its steps are none below 0."""
+def _range_slice(walk: Sequence[int]) -> slice:
+    """Return the slice equal to a range of non-negative indices."""
     if not len(walk):
         return slice(0, 0)
     step = walk[1] - walk[0] if len(walk) > 1 else 1
@@ -229,7 +228,7 @@ def _slice(walk: Sequence[int]) -> slice:
 
 
 def nodes_below(scans: Iterable[Scan]) -> list[Node]:
-    """Return the steps that scans read, directly and through others, each once and after all that it takes in."""
+    """Return the nodes below scans in topological order: each once, after its operands."""
 
     def sources(of: Iterable[Scan]) -> list[Node]:
         return [scan.source for scan in of if isinstance(scan.source, Node)]
@@ -249,21 +248,21 @@ def nodes_below(scans: Iterable[Scan]) -> list[Node]:
 
 
 def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
-    """Return scans of the same entries in the same order, of plans that read and compute less.
+    """Return scans with equal results, of plans that read and compute less.
 
-    A view goes into the operands of a step unless something else wants the step's whole result, of which it is then
-    taken; a transposed function of cells is one of transposed operands always. A transposed product is one whose
-    letters come in another order. What is multiplied cell by cell with a product of tensors becomes its mask.
+    A view is pushed into the operands of a node unless another scan needs the whole result. Transposes are always
+    pushed into element-wise nodes, and permute the output indices of products. A tensor that is multiplied
+    element-wise with a product becomes its mask.
     """
     if not any(isinstance(scan.source, Node) for scan in scans):
         return list(scans)
-    scans = list(map(_of_something, scans))
+    scans = list(map(_without_empty_view, scans))
     below = nodes_below(scans)
     if any(isinstance(step, Product) for step in below):
-        scans = _masked(scans, below)
+        scans = _add_masks(scans, below)
         below = nodes_below(scans)
     if len(scans) == len(below) == 1 and scans[0].view.is_identity:
-        return scans  # one step over relations, all of it wanted
+        return scans  # one node over relations, read in full
     wanted: dict[Node, dict[View, None]] = {step: {} for step in below}
 
     def want(of: Iterable[Scan]) -> None:
@@ -273,14 +272,14 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
 
     want(scans)
     pushed: dict[tuple[Node, View], tuple[Node, View]] = {}
-    for step in reversed(below):  # what takes a step in comes before it
+    for step in reversed(below):  # users come before operands
         whole = any(view.is_identity for view in wanted[step])
         for view in wanted[step]:
-            found = pushed[step, view] = _pushed(step, view, whole)
+            found = pushed[step, view] = _push_view(step, view, whole)
             if isinstance(found[0], Concat):
-                found = pushed[step, view] = _flat(found[0]), found[1]
+                found = pushed[step, view] = _flatten_concat(found[0]), found[1]
             operands = found[0].scans
-            needed = [_of_something(scan) for scan in operands]
+            needed = [_without_empty_view(scan) for scan in operands]
             if any(a is not b for a, b in zip(needed, operands, strict=True)):
                 found = pushed[step, view] = found[0].with_inputs(needed), found[1]
             want(found[0].scans)
@@ -294,7 +293,7 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
         return scan if step is scan.source else Scan(step, rest, scan.schema)
 
     for step in below:
-        for view in wanted[step]:  # none for what nobody looks at any more
+        for view in wanted[step]:  # empty for nodes that are no longer read
             now, rest = pushed[step, view]
             below_it = [resolved(scan) for scan in now.scans]
             if any(a is not b for a, b in zip(below_it, now.scans, strict=True)):
@@ -304,11 +303,8 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     return [resolved(scan) for scan in scans]
 
 
-def _masked(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
-    """Return scans of plans in which a product of tensors that is only looked at through entries of another has a mask.
-
-    Of ``A @ B * M`` the cells at which ``M`` has no entry need not be multiplied.
-    """
+def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
+    """Return scans of plans in which ``A @ B * M`` is a product with mask ``M``."""
     uses = Counter(scan.source for step in below for scan in step.scans if isinstance(scan.source, Node))
     uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
     now: dict[Node, Node] = {}
@@ -337,8 +333,8 @@ def _masked(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
     return [moved(scan) for scan in scans]
 
 
-def _of_something(scan: Scan) -> Scan:
-    """Return a scan that shows no cell of a step as one of nothing, so that the step need not be looked at."""
+def _without_empty_view(scan: Scan) -> Scan:
+    """Replace an empty view of a node by a scan of an empty relation."""
     if not isinstance(scan.source, Node) or scan.view.size:
         return scan
     schema = scan.source.schema
@@ -346,8 +342,8 @@ def _of_something(scan: Scan) -> Scan:
     return Scan(MemoryRelation(schema, empty), scan.view, scan.schema)
 
 
-def _pushed(step: Node, view: View, whole: bool) -> tuple[Node, View]:
-    """Return the step that yields what a view shows of a step's result, and the view of its result that remains."""
+def _push_view(step: Node, view: View, whole: bool) -> tuple[Node, View]:
+    """Push a view into a node; return the new node and the view of its result that remains."""
     if view.is_identity or not view.size or not view.base_shape:
         return step, view
     key, rest = split_view(view)
@@ -357,13 +353,13 @@ def _pushed(step: Node, view: View, whole: bool) -> tuple[Node, View]:
         return step, view
     if turns and isinstance(found, Map | Product):
         order = [axis.dim for axis in rest.axes if isinstance(axis, RangeAxis)]
-        now = transpose_map(found, order) if isinstance(found, Map) else _turned_product(found, order)
+        now = transpose_map(found, order) if isinstance(found, Map) else _transpose_product(found, order)
         return now, View.identity(view.shape)
     return found, rest
 
 
-def _flat(join: Concat) -> Concat:
-    """Return a join with the joins along the same axis that it joins taken apart."""
+def _flatten_concat(join: Concat) -> Concat:
+    """Flatten nested concatenations along one axis."""
     operands: list[Scan] = []
     waiting = list(reversed(join.operands))
     while waiting:

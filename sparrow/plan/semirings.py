@@ -1,4 +1,4 @@
-"""Semirings: what a product adds and multiplies with, and the types and the fill that come of it."""
+"""Semirings: operations of products, their result dtypes and fill values."""
 
 from __future__ import annotations
 
@@ -36,49 +36,48 @@ _ORDERED = ("min", "max")
 
 @dataclass(frozen=True, slots=True)
 class NonzeroProduct:
-    """Whether the product of two numbers is not 0: what "or" adds up."""
+    """Whether the product of two numbers differs from 0: the operand of "or"."""
 
     of: _Operation
 
     def __call__(self, a: Any, b: Any) -> Any:
-        """Return it of numbers or arrays of NumPy."""
-        return (self.of if callable(self.of) else _PRODUCTS[self.of])(a, b) != 0
+        """Return the truth of products of numbers or arrays."""
+        return (self.of if callable(self.of) else _UFUNCS[self.of])(a, b) != 0
 
 
-_PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {
+_UFUNCS: dict[str, Callable[[Any, Any], Any]] = {
     "times": np.multiply, "plus": np.add, "min": np.minimum, "max": np.maximum,
 }  # fmt: skip
-"""Those whose truth does not come of the truth of both numbers."""
+"""Operations whose truth does not follow from the truth of both numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Semiring:
-    """What a product adds and multiplies with in place of plus and times.
+    """Addition and multiplication of a product in place of plus and times.
 
     Parameters
     ----------
     add
-        "plus", "min", "max", "or", "any" (one of them, whichever), or a function of two numbers.
+        "plus", "min", "max", "or", "any" (an arbitrary operand), or a function of two numbers.
     multiply
-        "times", "plus", "min", "max", "and", "first", "second", "pair" (1, whatever the two are), or a function.
+        "times", "plus", "min", "max", "and", "first", "second", "pair" (always 1), or a function of two numbers.
     identity
-        What ``add`` leaves as it is: the fill of results. None where a named ``add`` has one.
+        The identity of ``add``: the fill of results. None for the identity of a named ``add``.
     name
-        What people call it.
+        A name for messages and plans.
     associative
-        Whether products of several tensors may be done in any order, which needs ``multiply`` to be associative and
-        commutative and to distribute over ``add``. With "first" and "second" they never are: these tell their operands
-        apart.
+        Whether products of several tensors may be reordered: ``multiply`` must be associative and commutative and
+        distribute over ``add``. Ignored with "first" and "second", which distinguish their operands.
 
     Raises
     ------
     InvalidValueError
-        If an operation is none, or the identity no number.
+        If an operation is unknown, or the identity is not a number.
 
     Notes
     -----
     A function is compiled by Numba when it is first used in a process, and called for each product; named operations
-    are part of the loops. An absent cell of an operand is no entry, whatever its fill, and takes no part.
+    are compiled into the kernels. Absent elements of an operand are ignored, whatever its fill.
 
     Examples
     --------
@@ -99,38 +98,38 @@ class Semiring:
 
     def __post_init__(self) -> None:
         if self.identity is not None and not isinstance(self.identity, Number | np.bool_):
-            raise InvalidValueError(f"Semiring: identity={self.identity!r} must be a number")
+            raise InvalidValueError(f"Semiring: identity must be a number, got {self.identity!r}")
         for what, given, known in (("add", self.add, _ADD), ("multiply", self.multiply, _MULTIPLY)):
             if not callable(given) and given not in known:
                 raise InvalidValueError(
-                    f"Semiring: {what}={given!r} must be a function of two numbers or one of {', '.join(known)}"
+                    f"Semiring: {what} must be a function of two numbers or one of {', '.join(known)}, got {given!r}"
                 )
             if isinstance(given, FunctionType) and given.__module__ is None:
                 object.__setattr__(self, what, _of_a_module(given))
 
     def __str__(self) -> str:
-        return self.name or f"{_called(self.add)}_{_called(self.multiply)}"
+        return self.name or f"{_operation_name(self.add)}_{_operation_name(self.multiply)}"
 
     @property
     def plain(self) -> bool:
-        """Whether it is plus and times: absent cells then are cells that hold 0."""
+        """Whether it is plus and times: absent elements then count as 0."""
         ordinary = self.identity is None or self.identity == 0
         return self.add == "plus" and self.multiply == "times" and ordinary
 
     @property
     def reorderable(self) -> bool:
-        """Whether products of several tensors may be done in any order."""
+        """Whether products of several tensors may be reordered."""
         return self.associative and self.multiply not in ("first", "second")
 
     @property
     def mixes(self) -> bool:
-        """Whether the type of products is that of both operands, not of one of them or a type of its own."""
+        """Whether products have the promoted dtype of both operands."""
         return self.add != "or" and (callable(self.multiply) or self.multiply in ("times", "plus", "min", "max"))
 
 
 @functools.lru_cache(maxsize=64)
 def _of_a_module(function: FunctionType) -> FunctionType:
-    """Return a function made by ``eval`` or ``exec`` in a module, which compiling looks for."""
+    """Return a function made by ``eval`` or ``exec`` with a module, which Numba needs."""
     found = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -139,32 +138,32 @@ def _of_a_module(function: FunctionType) -> FunctionType:
 
 
 def or_as_max(semiring: Semiring) -> Semiring:
-    """Return what loops add up: the truth of products in place of "or" of them, where it does not come of operands'."""
-    if semiring.add != "or" or not (callable(semiring.multiply) or semiring.multiply in _PRODUCTS):
+    """Replace "or" of products by "max" of their truth, if that does not follow from the truth of the operands."""
+    if semiring.add != "or" or not (callable(semiring.multiply) or semiring.multiply in _UFUNCS):
         return semiring
     identity = False if semiring.identity is None else semiring.identity
     return Semiring("max", NonzeroProduct(semiring.multiply), identity, str(semiring), semiring.associative)
 
 
 def for_dtypes(semiring: Semiring, dtypes: Sequence[np.dtype[Any]]) -> Semiring:
-    """Return a semiring for types: "max" of sums, of which 0 is the least, loses paths of 0 between two steps."""
+    """Return a semiring for dtypes: max_plus of unsigned integers cannot be reordered, since its identity is 0."""
     if (semiring.add, semiring.multiply) == ("max", "plus") and np.result_type(*dtypes).kind in "bu":
         return replace(semiring, associative=False)
     return semiring
 
 
 def product_dtype(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type of products of two types.
+    """Return the dtype of products of two dtypes.
 
     Raises
     ------
     UnsupportedError
-        If there is none.
+        If the semiring is not defined for them.
     """
     add, multiply = semiring.add, semiring.multiply
     both = np.result_type(left, right)
     if callable(add) or callable(multiply):
-        return _tried(semiring, left, right)
+        return _probe_dtype(semiring, left, right)
     if both.kind == "c" and (add in _ORDERED or multiply in _ORDERED):
         raise UnsupportedError(f"semiring {semiring}: complex numbers have no order")
     if add == "or" or multiply == "and":
@@ -174,8 +173,8 @@ def product_dtype(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any])
     return {"first": left, "second": right}.get(multiply, both)
 
 
-def _tried(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type that a user's functions give of ones."""
+def _probe_dtype(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of a user's functions, called with ones."""
     add, multiply = semiring.add, semiring.multiply
     try:
         with np.errstate(all="ignore"):
@@ -192,26 +191,28 @@ def _tried(semiring: Semiring, left: np.dtype[Any], right: np.dtype[Any]) -> np.
 
 
 def result_fill(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
-    """Return the fill of results of a type.
+    """Return the fill value of results of a dtype.
 
     Raises
     ------
     InvalidValueError
-        If the additive identity is not known.
+        If the additive identity is unknown, or not a value of the dtype.
     """
     if semiring.identity is not None:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the imaginary part, which is looked at below
+            warnings.simplefilter("ignore")  # of the imaginary part, which is checked below
             try:
                 found = np.asarray(semiring.identity).astype(dtype)[()]
             except (OverflowError, TypeError):
                 found = None
-        if found is None or not _stands_for(found, semiring.identity):
-            raise InvalidValueError(f"semiring {semiring}: identity={semiring.identity!r} is no value of {dtype}")
+        if found is None or not _is_same_number(found, semiring.identity):
+            raise InvalidValueError(
+                f"semiring {semiring}: identity must be a value of {dtype}, got {semiring.identity!r}"
+            )
         return found
     if callable(semiring.add):
         raise InvalidValueError(
-            f"semiring {semiring} has no identity, which absent cells of the result hold: say "
+            f"semiring {semiring} has no identity, the fill value of results: pass "
             "Semiring(add, multiply, identity=...)"
         )
     if semiring.add not in _ORDERED:
@@ -224,8 +225,8 @@ def result_fill(semiring: Semiring, dtype: np.dtype[Any]) -> Any:
     return dtype.type(-np.inf if least else np.inf)
 
 
-def _stands_for(found: Any, given: Any) -> bool:
-    """Return whether a number cast to a type is still that number, of floats to rounding."""
+def _is_same_number(found: Any, given: Any) -> bool:
+    """Return whether a number survived a cast, for floats up to rounding."""
     if given != given:
         return bool(found != found)
     if found.dtype.kind in "fc" and np.isfinite(found):
@@ -233,12 +234,12 @@ def _stands_for(found: Any, given: Any) -> bool:
     return bool(found.item() == given)
 
 
-def _called(operation: _Operation) -> str:
+def _operation_name(operation: _Operation) -> str:
     return operation if isinstance(operation, str) else getattr(operation, "__name__", "a function")
 
 
 PLUS_TIMES = Semiring("plus", "times", None, "plus_times", associative=True)
-"""The products of arrays."""
+"""The semiring of ordinary products."""
 
 _NAMES = {
     "min_plus": ("min", "plus"), "max_plus": ("max", "plus"), "max_times": ("max", "times"),
@@ -254,17 +255,17 @@ SEMIRINGS = {"plus_times": PLUS_TIMES} | {
 
 
 def as_semiring(given: Any) -> Semiring:
-    """Return a semiring by its name, or as it is given.
+    """Return a semiring by name, or a ``Semiring`` as it is.
 
     Raises
     ------
     InvalidValueError
-        If there is none of that name.
+        If the name is unknown.
     """
     if isinstance(given, Semiring):
         return given
     if not isinstance(given, str) or given not in SEMIRINGS:
         raise InvalidValueError(
-            f"semiring={given!r}: use one of {', '.join(map(repr, SEMIRINGS))} or an sp.Semiring of your own"
+            f"semiring must be one of {', '.join(map(repr, SEMIRINGS))} or an sp.Semiring, got {given!r}"
         )
     return SEMIRINGS[given]

@@ -1,4 +1,4 @@
-"""What rearrangements mean: cells joined, regrouped, cut by their position, put in order, added up along lines."""
+"""Structural nodes: concatenation, reshape, triangle, diagonal, sort, fill and accumulate."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from sparrow.core.schema import (
 from sparrow.core.storage_types import COMPRESSED, infer_concat, infer_other, resolve_stype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.alignment import align_operands
-from sparrow.plan.labels import axis_labels
-from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Reshape, Scan, Sort, Triangle, WithFill
+from sparrow.plan.nodes import Accumulate, Concat, Diagonal, Reshape, Scan, Sort, Triangle, WithFill, axis_labels
 from sparrow.runtime import memory
 
 __all__ = [
@@ -37,15 +36,14 @@ __all__ = [
 
 
 def make_concat(scans: Sequence[Scan], axis: int) -> Concat:
-    """Return scans joined along an axis that they have; fills must be equal, dtypes are promoted.
+    """Return the concatenation of scans along an axis; dtypes are promoted.
 
-    Along other axes labels that differ are brought together. Along the axis itself the result has labels where all
-    have some.
+    Along other axes labels that differ are aligned. Along the axis itself the result has labels if all operands have.
 
     Raises
     ------
     LabelError
-        If names or labels do not fit.
+        If dimension names or labels do not match.
     ShapeError
         If shapes differ in another axis.
     UnsupportedError
@@ -61,17 +59,17 @@ def make_concat(scans: Sequence[Scan], axis: int) -> Concat:
     for other in schemas:
         shape, filled = other.shape, other.fill_value
         if len(shape) != len(first.shape) or shape[:axis] != before or shape[axis + 1 :] != after:
-            raise ShapeError(f"shapes {first.shape} and {shape} do not join along axis {axis}")
+            raise ShapeError(f"shapes {first.shape} and {shape} cannot be concatenated along axis {axis}")
         size += shape[axis]
         one_dtype = one_dtype and other.dtype == dtype
-        # What has no cells has none absent.
+        # An operand of size 0 has no absent elements.
         one_fill = one_fill and (filled == fill or (filled != filled and fill != fill) or 0 in shape)
     if not one_dtype:
         dtype = np.result_type(*[other.dtype for other in schemas])
         fill = fill.astype(dtype)
     if not one_fill:
         fills = ", ".join(str(other.fill_value) for other in schemas if 0 not in other.shape)
-        raise UnsupportedError(f"tensors of fills {fills} do not join: give them one, A.refill({fill})")
+        raise UnsupportedError(f"concat: fill values must be equal, got {fills}: use A.refill({fill})")
     types = [other.stype for other in schemas]
     stype = resolve_stype("concat", types, infer_concat(types, axis))
     shape = (*before, size, *after)
@@ -81,56 +79,56 @@ def make_concat(scans: Sequence[Scan], axis: int) -> Concat:
 
 
 def concat_offsets(node: Concat) -> list[int]:
-    """Return where each scan of a join begins along its axis, and the end of the last."""
+    """Return the start of each operand along the axis, and the end of the last."""
     return [0, *itertools.accumulate([scan.schema.shape[node.axis] for scan in node.operands])]
 
 
 def make_reshape(scan: Scan, shape: tuple[int, ...]) -> Reshape:
-    """Return the cells of a scan in another shape of as many cells, in row-major order.
+    """Return a reshape of a scan, in row-major order.
 
     Raises
     ------
     ShapeError
-        If the numbers of cells differ.
+        If the sizes differ.
     """
     old = scan.schema
     if math.prod(old.shape) != math.prod(shape):
-        raise ShapeError(f"cannot reshape {old.shape} of {old.size} cells into {shape} of {math.prod(shape)}")
+        raise ShapeError(f"cannot reshape {old.shape} of size {old.size} into {shape} of size {math.prod(shape)}")
     stype = resolve_stype("reshape", [old.stype], infer_other(old.stype))
-    while isinstance(scan.source, Reshape) and scan.view.is_identity:  # the shapes in between do not matter
+    while isinstance(scan.source, Reshape) and scan.view.is_identity:  # shapes in between do not matter
         scan = scan.source.operand
     return Reshape(scan, unchecked_schema(shape, default_dims(len(shape)), old.dtype, old.fill_value, stype))
 
 
 def make_triangle(scan: Scan, k: int, upper: bool) -> Triangle:
-    """Return the cells of the last two axes on and above (below) the diagonal that lies ``k`` to the right.
+    """Return the upper or lower triangle of the last two axes, from the diagonal ``k`` to the right.
 
     Raises
     ------
     ShapeError
         If the scan has fewer than two axes.
     UnsupportedError
-        If its fill is not 0.
+        If its fill value is not 0.
     """
     old = scan.schema
     if old.ndim < 2:
-        raise ShapeError(f"a triangle needs two axes, the tensor has shape {old.shape}")
+        raise ShapeError(f"a triangle needs at least two axes, got shape {old.shape}")
     if old.fill_value != 0:
-        raise UnsupportedError(f"a triangle of a tensor of fill {old.fill_value} is dense: its rest is 0")
+        raise UnsupportedError(f"a triangle needs fill value 0, got {old.fill_value}: the result would be dense")
     return Triangle(scan, k, upper, old).with_labels(axis_labels(scan))
 
 
 def make_diagonal(scan: Scan, offset: int) -> Diagonal:
-    """Return the diagonal of a matrix that lies ``offset`` to the right.
+    """Return the diagonal of a matrix, ``offset`` to the right of the main one.
 
     Raises
     ------
     ShapeError
-        If the scan has not two axes.
+        If the scan is not a matrix.
     """
     old = scan.schema
     if old.ndim != 2:
-        raise ShapeError(f"a diagonal needs a matrix, the tensor has shape {old.shape}")
+        raise ShapeError(f"a diagonal needs a matrix, got shape {old.shape}")
     height, width = old.shape
     length = max(min(height - max(-offset, 0), width - max(offset, 0)), 0)
     stype = "coo" if old.stype in COMPRESSED else old.stype
@@ -138,10 +136,9 @@ def make_diagonal(scan: Scan, offset: int) -> Diagonal:
 
 
 def make_sort(scan: Scan) -> Sort:
-    """Return the cells of a scan, each line along the last axis in ascending order, NaN last.
+    """Return a scan sorted along the last axis in ascending order, NaN last.
 
-    In a line come the entries that are less than fill, then the absent cells, then the other entries: no cell becomes
-    an entry that was none.
+    Absent elements stay absent: stored ones below the fill come first, then the absent ones, then the others.
     """
     old = scan.schema
     stype = resolve_stype("sort", [old.stype], infer_other(old.stype))
@@ -150,43 +147,41 @@ def make_sort(scan: Scan) -> Sort:
 
 
 def make_with_fill(scan: Scan, fill_value: Any, stype: str) -> WithFill:
-    """Return the cells of a scan as entries beside another fill.
+    """Return a scan with another fill value, its absent elements stored.
 
     Raises
     ------
     TooLargeError
-        If as many entries as there are cells would pass the memory limit.
+        If storing every element would exceed the memory limit.
     """
     old = scan.schema
     schema = Schema(old.shape, old.dims, old.dtype, fill_value, stype)
-    what = f"a tensor of shape {schema.shape} and fill {old.fill_value} has an entry for nearly every cell"
-    what += f" once its fill is {schema.fill_value}: they"
-    memory.check(schema.size * schema.element_bytes(), what, "keep the storage type 'coo', take a smaller view")
+    what = f"the elements of a tensor of shape {schema.shape} and fill {old.fill_value}"
+    what += f", nearly all stored once its fill is {schema.fill_value},"
+    memory.check(schema.size * memory.entry_bytes(schema), what, "keep the storage type 'coo', take a smaller view")
     return WithFill(scan, schema).with_labels(axis_labels(scan))
 
 
 def make_accumulate(
     scan: Scan, ufunc: np.ufunc, axis: int | None, dtype: np.dtype[Any] | None = None, initial: Any = None
 ) -> Accumulate:
-    """Return what a ufunc makes of each line from its start up to each cell: dense after the first entry.
+    """Return ``ufunc.accumulate`` of a scan, an array.
 
     Parameters
     ----------
-    scan
-        What is added up.
     ufunc
         ``np.add`` or ``np.multiply``.
     axis
-        Along which; None means all cells in row-major order, and gives a vector.
+        None flattens in row-major order and gives a vector.
     dtype
-        In which cells are added up, NumPy's choice by default.
+        Of the accumulation, NumPy's choice by default.
     initial
-        What stands before the first cell of each line, if that is wanted.
+        First value of each line, none by default.
 
     Raises
     ------
     UnsupportedError
-        If ``dtype`` drops the imaginary parts of complex cells, or no array has so many dimensions.
+        If ``dtype`` drops imaginary parts, or NumPy arrays cannot have so many dimensions.
     """
     old = scan.schema
     check_array_ndim(old.ndim)

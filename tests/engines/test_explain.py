@@ -94,7 +94,7 @@ def test_an_expression_is_a_tree_of_steps(tall: Relation) -> None:
         "  engine      duckdb\n"
         "  map subtract (src: 4, dst: 50) float64\n"
         "    engine      duckdb\n"
-        "    cells       a union\n"
+        "    elements    a union\n"
         "    map multiply (src: 4, dst: 50) float64\n"
         "      engine      duckdb\n"
         "      scan (src: 4, dst: 50) float64, of (src: 400, dst: 50) float64 stored, version 0\n"
@@ -126,14 +126,14 @@ def test_a_step_says_why_it_does_not_run_in_sql(tall: Relation) -> None:
         "  predicate   dst IN a list of 2",
         "  map add (src: 3, dst: 1) float64",
         "    engine      duckdb",
-        "    cells       a union",
+        "    elements    a union",
         "    map astype int8 (src: 3, dst: 1) int8",
         f"      engine      stream: {reason}; its entries are handed over to duckdb",
         "      scan (src: 3, dst: 1) float64, of (src: 400, dst: 50) float64 stored, version 0",
     ]
     streamed = engines.explain((A + A).sum(axis=0, where="stored").__sparrow_scan__())
     assert streamed.startswith(
-        "reduce sum over src of stored entries (dst: 50) float64\n  engine      stream\n  map add"
+        "reduce sum over src of stored elements (dst: 50) float64\n  engine      stream\n  map add"
     )
 
 

@@ -474,7 +474,7 @@ def test_nothing_past_the_memory_limit_is_made() -> None:
         wide.to_format("dense")
     with pytest.raises(TooLargeError, match=r"memory limit"):
         formats.CSR.zeros((10**12, 2))
-    with pytest.raises(TooLargeError, match=r"has an entry for nearly every cell once its fill is 0"):
+    with pytest.raises(TooLargeError, match=r"nearly all stored once its fill is 0"):
         np.exp(wide).asformat("csr")
     narrow = formats.CSC.from_coords([[10**12, 5], [0, 1]], [1, 2], shape=(2 * 10**12, 2))
     assert narrow.indices.tolist() == [10**12, 5]

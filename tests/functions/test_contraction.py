@@ -764,7 +764,7 @@ def test_all_operands_of_an_einsum_are_at_the_same_labels() -> None:
     for path in ("auto", [(0, 1), (0, 1)], [(1, 2), (0, 1)]):
         assert sp.einsum("ij,j,jk->ik", a, w, b, optimize=path).to_numpy().tolist() == [[32, 44], [94, 128]]
         for bare in (np.array([1, 10]), sp.asarray([1, 10])):
-            with pytest.raises(LabelError, match="another has none to tell"):
+            with pytest.raises(LabelError, match="another has no labels"):
                 sp.einsum("ij,j,jk->ik", a, bare, b, optimize=path)
     assert sp.einsum("ij,j->i", a, np.array([1, 10])).tolist() == [21, 43]
 

@@ -190,7 +190,7 @@ def test_what_does_not_fit(make: Maker) -> None:
             call()
     with pytest.raises(UnsupportedError, match="fill"):
         sp.concat([A, A + 1])
-    with pytest.raises(UnsupportedError, match="absent cells of the left operand are 1"):
+    with pytest.raises(UnsupportedError, match="absent elements of the left operand are 1"):
         sp.kron(A + 1, A)
     with pytest.raises(UnsupportedError, match="dense"):
         sp.triu(A + 1)

@@ -179,7 +179,7 @@ def test_operands_without_cells_have_no_fill_to_refuse() -> None:
     assert np.isnan(A.fill_value)
     for product in (np.matmul, lambda x, y: sp.tensordot(x, y, axes=1), lambda x, y: sp.einsum("ij,jk->ik", x, y)):
         np.testing.assert_array_equal(product(A, A.T).to_numpy(), a @ a.T)
-    with pytest.raises(UnsupportedError, match="absent cells of the left operand are nan"):
+    with pytest.raises(UnsupportedError, match="absent elements of the left operand are nan"):
         sp.full((2, 3), np.nan) @ sp.eye(3)
 
 
@@ -191,5 +191,5 @@ def test_an_operand_of_one_cell_or_a_result_of_none_may_have_any_fill() -> None:
     )
     assert sp.matmul(filled, sp.zeros((3, 0))).to_numpy().shape == (2, 0)
     assert sp.tensordot(filled, sp.zeros((0,)), axes=0).to_numpy().shape == (2, 3, 0)
-    with pytest.raises(UnsupportedError, match="absent cells"):
+    with pytest.raises(UnsupportedError, match="absent elements"):
         sp.matmul(filled, sp.zeros((3, 2)))

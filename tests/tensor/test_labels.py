@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import engines
 from sparrow.errors import (
     AxisError,
@@ -32,7 +33,6 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.plan import alignment
 from sparrow.relations.base import MemoryRelation
 from tests.engines.toy import Toy
 
@@ -124,9 +124,8 @@ def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -
         np.testing.assert_array_equal(dense, np.reshape(expected, (len(rows), len(columns))))
 
 
-@pytest.mark.parametrize("stretches", [1, 16, 1000])
-def test_labels_that_lack_here_and_there(stretches: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignment, "_STRETCHES", stretches)
+@pytest.mark.parametrize("max_slices", [1, 16, 1000])
+def test_outer_join_fills_gaps_of_missing_labels(max_slices: int) -> None:
     sides = [np.arange(0, 90, 2), np.setdiff1d(np.arange(5, 100), [17, 40]), np.arange(3, 40)]
     parts, wanted = [], np.zeros((100, 100))
     for k, numbers in enumerate(sides):
@@ -136,7 +135,8 @@ def test_labels_that_lack_here_and_there(stretches: int, monkeypatch: pytest.Mon
             part.set_labels(dim, [f"u{number:03}" for number in numbers])
         parts.append(part)
         wanted[np.ix_(numbers, numbers)] += array
-    total = parts[0] + parts[1] + parts[2]
+    with sparrow.testing.tune("plan", max_concat_slices=max_slices):
+        total = parts[0] + parts[1] + parts[2]
     there = np.unique(np.concatenate(sides))
     assert names(total, 0) == names(total, 1) == [f"u{number:03}" for number in there]
     np.testing.assert_array_equal(total.to_numpy(), wanted[np.ix_(there, there)])
@@ -533,9 +533,9 @@ def test_labels_that_do_not_compare() -> None:
     with pytest.raises(LabelError, match="'ann' repeats"):
         a[[0, 0]] + a
     assert (a[[0, 0]] + a[[0, 0]]).to_numpy().tolist() == [2, 2]  # equal ones need not be told apart
-    with pytest.raises(LabelError, match="a third has none"):
+    with pytest.raises(LabelError, match="a third has no labels"):
         sp.where(sp.asarray([True, False]), a, a[::-1])
-    with pytest.raises(LabelError, match="none to tell"):
+    with pytest.raises(LabelError, match="has no labels: label it"):
         sp.align(a, a[::-1], sp.from_coords([[0]], [1], (2,), dims=["user"]))
     texts = pa.array(["ann", "bob"])
     one = sp.from_coords([[0, 1]], [1, 2], (2,), dims=["user"], labels={"user": texts.cast(pa.large_string())})

@@ -111,7 +111,7 @@ def test_an_expression_is_read_piece_by_piece() -> None:
     np.testing.assert_allclose(found, np.einsum("ijk,jr,kr->ir", 3 * A.to_numpy(), B, C), rtol=1e-12)
     with sp.explained(analyze=True) as plans:
         sp.einsum("ijk,jr,kr->ir", A, B, C)
-    assert plans[-1].startswith("sums of entries times arrays ijk,jl,kl->il (d0: 30, d1: 2) float64")
+    assert plans[-1].startswith("dense contraction ijk,jl,kl->il (d0: 30, d1: 2) float64")
     assert plans[-1].count("dense (") == 3  # two arrays and the result
 
 
