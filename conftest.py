@@ -1,4 +1,4 @@
-"""The examples in docstrings run in a folder of their own; and what keeps the tests from taking longer."""
+"""Doctests run in temporary folders; tests share compiled kernels."""
 
 from __future__ import annotations
 

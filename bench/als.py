@@ -1,4 +1,4 @@
-"""ALS: CPU time and recall beside ``implicit``, links beyond the buffers, recommendations for all rows."""
+"""ALS: CPU time, recall and memory next to ``implicit``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(small: bool) -> list[Row]:
 
 
 def _beside_implicit(task: Task, d: int, rounds: int) -> list[Row]:
-    """Return CPU time of whole fits, sparrow from Parquet and implicit from a matrix in memory, over their epochs."""
+    """Compare CPU seconds per epoch of sparrow from Parquet with implicit in RAM."""
     csr = task.csr()
     goals = {"cg": 0.5, "exact": 1.5}
     for solver in goals:
@@ -104,7 +104,7 @@ def _popularity(task: Task) -> dict[str, float]:
 
 
 def _beyond_buffers(A: sp.Tensor, d: int, buffer: str) -> list[Row]:
-    """Return time and CPU time of one more epoch that streams the links, and the memory of a process that does."""
+    """Measure an epoch that streams ratings: seconds, CPU seconds, peak memory."""
     tables = 4 * d * sum(A.shape)
     limit = 700_000_000 + tables
     tiny = rmat(10, 10_000)

@@ -1,4 +1,4 @@
-"""How much an absent link weighs, on data of three kinds, and what biases do for ratings: docs/choosing-als.md.
+"""Effect of ``unobserved_weight`` and biases: docs/choosing-als.md.
 
 ``python bench/als_choosing.py FOLDER``, where FOLDER has ``ml-latest-small/ratings.csv.gz`` (MovieLens, grouplens.org)
 and ``wiki-Vote/wiki-Vote.txt.gz`` (SNAP); cnr-2000 comes with sparrow. ``python bench/als_choosing.py FOLDER ratings``

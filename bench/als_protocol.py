@@ -1,4 +1,4 @@
-"""What the benchmark and the report of ALS share: links to train on and to test with, a peer, recall, CPU time."""
+"""Shared protocol of the ALS benchmarks: data, split, peer, recall, CPU time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Task:
 
 
 def web(least: int, seed: int = 0) -> Task:
-    """Return the nodes of cnr-2000 with at least so many links from and to them, a tenth of them for test."""
+    """Return the pages of cnr-2000 with ``least`` links each way, split for test."""
     path, trained = DATA / f"cnr-min{least}.sparrow", DATA / f"cnr-min{least}-train-{seed}.sparrow"
     if not path.exists():
         part, _ = evaluation.min_links(sp.datasets.load("cnr-2000"), least)
@@ -54,7 +54,7 @@ def web(least: int, seed: int = 0) -> Task:
 
 
 class Folded(Recommender):
-    """Item factors, whoever made them, and rows folded in exactly: solved in float64, one by one."""
+    """Item factors of any library, with rows folded in exactly in float64."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ def als(factors: int, **other: Any) -> sp.models.ALS:
 
 
 def peer() -> str:
-    """Return the name and version of the library to compare with, or "" where it is not installed."""
+    """Return name and version of the peer library, or "" if it is missing."""
     try:
         return f"implicit {version('implicit')}"
     except PackageNotFoundError:
@@ -98,7 +98,7 @@ def peer() -> str:
 def fit_implicit(
     csr: scipy.sparse.csr_array, factors: int, epochs: int, *, cg: bool = True, seed: int = 0, threads: int = 2
 ) -> Array:
-    """Return the item factors of ``implicit``, fitted to the same objective, scaled to sparrow's target of 1.
+    """Return item factors of ``implicit`` fitted to the same objective.
 
     Its weight of a link counts from 1 for any other cell and its target is 1 where the minimum of sparrow's
     is ``1 / (1 + alpha)``: dividing sparrow's objective by alpha gives the arguments below.
@@ -125,7 +125,7 @@ class Took:
 
 
 def in_turn(cases: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Took]:
-    """Return what each call costs, run in turn. Whoever calls has run them once, so that nothing is compiled."""
+    """Measure calls in alternation; callers have warmed them up."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, run in cases.items():

@@ -1,6 +1,6 @@
 """Write ``docs/als.md``: the questions of the ALX paper on data at hand.
 
-The text is ``als_report.md`` beside this file; every measured number, and what is said of it, is put in here.
+The template is ``als_report.md`` beside this file; measured numbers and the conclusions from them are filled in here.
 ``python bench/als_report.py`` takes about half an hour on two cores. ``--only solvers,growth`` measures these parts and
 takes the others from the last run, ``--only ""`` takes all from it. ``--quick`` takes two minutes, on sizes too small
 to judge by, and prints.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def solvers(found: Found) -> Found:
 
 
 def _collapse(curve: list[float], reference: list[float]) -> int:
-    """Return the epoch, from 1, from which on recall is below half of the reference; 0 if it is not at the end."""
+    """Return the epoch from which recall stays below half of the reference's, or 0."""
     low = np.asarray(curve) < 0.5 * np.asarray(reference)
     fine = np.flatnonzero(~low)
     return 0 if not low[-1] else int(fine[-1]) + 2 if len(fine) else 1
@@ -140,8 +141,8 @@ def precision(found: Found) -> Found:
 
 def density(found: Found) -> Found:
     head = [
-        "links asked", "nodes", "links", "a node", "test rows", "lambda", "alpha", "popularity",
-        "Recall@20", "Recall@50", "NDCG@100", "the search's Recall@20",
+        "min. links", "nodes", "links", "mean", "test rows", "lambda", "alpha", "popular",
+        "Recall@20", "@50", "NDCG@100", "search",
     ]  # fmt: skip
     graphs = found["graphs"]
     lines = [
@@ -154,7 +155,7 @@ def density(found: Found) -> Found:
         for each in graphs
     ]  # fmt: skip
     ends = graphs[-1], max(graphs, key=lambda each: each["recall@20"])
-    rise = " to ".join(f"{each['recall@20']:.3f} ({each['least']} links asked)" for each in ends)
+    rise = " to ".join(f"{each['recall@20']:.3f} ({each['least']} links at least)" for each in ends)
     spread = max(each["best"] - each["worst"] for each in graphs)
     return {"table": grid(head, lines), "rise": rise, "spread": f"{spread:.3f}"}
 
@@ -249,6 +250,15 @@ def figures(found: dict[str, Found], folder: Path) -> None:
     plt.close(figure)
 
 
+def wrap(text: str) -> str:
+    """Wrap the paragraphs of a Markdown text at 120 characters."""
+    paragraphs = [
+        block if block.startswith(("|", "-", "#", "!")) else textwrap.fill(block, 120, break_on_hyphens=False)
+        for block in text.split("\n\n")
+    ]
+    return "\n\n".join(paragraphs)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="sizes too small to judge by; prints, writes no document")
@@ -271,7 +281,7 @@ def main() -> None:
     if options.quick:
         print(text)
     else:
-        (folder / "als.md").write_text(text)
+        (folder / "als.md").write_text(wrap(text))
 
 
 if __name__ == "__main__":

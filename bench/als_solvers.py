@@ -1,4 +1,4 @@
-"""The ways to solve a half step that sparrow does not take: LU, QR, Cholesky and full CG, and arithmetic in bfloat16.
+"""Alternative half-step solvers: LU, QR, Cholesky, full CG, bfloat16.
 
 Every row's normal matrix is formed and solved on its own, by LAPACK through Numba, on one thread. What ALX runs on TPUs
 (Mehta et al., ALX: Large Scale Matrix Factorization on TPUs, 2021) is here as far as a CPU can show it.
@@ -24,7 +24,7 @@ _PIECE = 16
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def round_bfloat16(values: Array) -> None:
-    """Round contiguous float32 values, shape (n,), in place to the nearest bfloat16, ties to even."""
+    """Round float32 values, shape (n,), in place to bfloat16, ties to even."""
     bits = values.view(np.uint32)
     for k in range(len(bits)):
         odd = bits[k] >> np.uint32(16) & np.uint32(1)
@@ -32,7 +32,7 @@ def round_bfloat16(values: Array) -> None:
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _rounded(value: np.float32, cell: Array) -> np.float32:
+def _round_to_bfloat16(value: np.float32, cell: Array) -> np.float32:
     cell[0] = value
     round_bfloat16(cell)
     return cell[0]
@@ -63,7 +63,7 @@ def _upper(R: Array, b: Array) -> Array:
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _conjugate_gradients(A: Array, b: Array, narrow: bool) -> tuple[Array, int]:
-    """Solve A x = b from 0 to a relative residual of 1e-5, in at most 10 d steps: the defaults of ``jax.scipy``.
+    """Solve A x = b to a relative residual of 1e-5 in at most 10 d CG steps.
 
     ``narrow`` rounds every vector and number to bfloat16 as soon as it is computed.
     """
@@ -73,7 +73,7 @@ def _conjugate_gradients(A: Array, b: Array, narrow: bool) -> tuple[Array, int]:
     r, p = b.copy(), b.copy()
     gamma = np.dot(r, r)
     if narrow:
-        gamma = _rounded(gamma, cell)
+        gamma = _round_to_bfloat16(gamma, cell)
     goal = np.float32(1e-10) * np.dot(b, b)
     steps = 0
     while gamma > goal and steps < 10 * d:
@@ -82,7 +82,7 @@ def _conjugate_gradients(A: Array, b: Array, narrow: bool) -> tuple[Array, int]:
             round_bfloat16(q)
         alpha = gamma / np.dot(p, q)
         if narrow:
-            alpha = _rounded(alpha, cell)
+            alpha = _round_to_bfloat16(alpha, cell)
         x += alpha * p
         r -= alpha * q
         if narrow:
@@ -91,7 +91,7 @@ def _conjugate_gradients(A: Array, b: Array, narrow: bool) -> tuple[Array, int]:
         before = gamma
         gamma = np.dot(r, r)
         if narrow:
-            gamma = _rounded(gamma, cell)
+            gamma = _round_to_bfloat16(gamma, cell)
         p = r + gamma / before * p
         if narrow:
             round_bfloat16(p)
@@ -101,7 +101,7 @@ def _conjugate_gradients(A: Array, b: Array, narrow: bool) -> tuple[Array, int]:
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _normal_equations(gathered: Array, everywhere: Array, strength: np.float32, level: int) -> tuple[Array, Array]:
-    """Return the matrix and the right side of a row from the factors that it is linked with, shape (links, d)."""
+    """Return matrix and right side of a row's normal equations."""
     d = gathered.shape[1]
     b = np.zeros(d, np.float32)
     if level >= 5:
@@ -203,7 +203,7 @@ def solve_rows(
 def indefinite(
     links: scipy.sparse.csr_array, H: Array, everywhere: Array, regularization: Array, precision: str, longest: int
 ) -> tuple[int, float]:
-    """Return of the longest rows how many have a matrix that is not positive definite, and the least eigenvalue.
+    """Count indefinite matrices among the longest rows; return the least eigenvalue.
 
     The eigenvalue is that over the lambda of its row; in exact arithmetic it is at least 1.
     """
@@ -217,17 +217,17 @@ def indefinite(
 
 
 def padding(lengths: Array) -> dict[str, float]:
-    """Return the share of slots that hold no link, for ways of putting rows of these lengths into dense batches."""
+    """Return the share of padded slots for several ways of batching rows."""
     lengths = lengths[lengths > 0]
     links = lengths.sum()
-    out = {f"pieces of {size}": 1 - links / (size * -(-lengths // size)).sum() for size in (8, 16, 32)}
-    out["rows padded to a power of two"] = 1 - links / (1 << np.ceil(np.log2(lengths)).astype(int)).sum()
-    out["rows padded to the longest"] = 1 - links / (len(lengths) * lengths.max())
+    out = {f"chunks of {size}": 1 - links / (size * -(-lengths // size)).sum() for size in (8, 16, 32)}
+    out["rows to a power of 2"] = 1 - links / (1 << np.ceil(np.log2(lengths)).astype(int)).sum()
+    out["rows to the longest"] = 1 - links / (len(lengths) * lengths.max())
     return out
 
 
 def window_top_k(scores: Array, k: int, multiplier: int = 5) -> Array:
-    """Return the ids of ALX's approximate top k, shape (rows, k): the best of the maxima of ``multiplier * k`` windows.
+    """Return ALX's approximate top k, shape (rows, k): the best of window maxima.
 
     Scores of shape (rows, items), items in windows of consecutive ids. Of two items in one window the
     lesser is lost.

@@ -1,4 +1,4 @@
-"""The measurements of the report of ALS: each function returns what one section prints, as JSON can hold it."""
+"""Measurements of the ALS report; each returns JSON for one section."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Found = dict[str, Any]
 
 
 def epoch_cost(train: sp.Tensor, factors: int, solver: str) -> float:
-    """Return the CPU seconds of one more epoch: what three take less what one takes, halved."""
+    """Return the CPU seconds of one epoch: (three epochs - one epoch) / 2."""
 
     def fit(epochs: int) -> None:
         als(factors, solver=solver, epochs=epochs).fit(train)
@@ -44,7 +44,7 @@ def epoch_cost(train: sp.Tensor, factors: int, solver: str) -> float:
 
 
 def _some(csr: scipy.sparse.csr_array, count: int) -> tuple[scipy.sparse.csr_array, int]:
-    """Return some rows that have links, drawn with a seed, and how many such rows there are."""
+    """Return sampled rows that have links, and the number of such rows."""
     filled = np.flatnonzero(np.diff(csr.indptr))
     drawn = np.random.default_rng(0).choice(filled, min(count, len(filled)), replace=False)
     return csr[np.sort(drawn)], len(filled)
@@ -83,7 +83,7 @@ def solvers(quick: bool) -> Found:
 
 
 def precision(quick: bool) -> Found:
-    """Recall by epoch with parts of the arithmetic in bfloat16, the regularization scaled by the rows' lengths."""
+    """Return recall by epoch with parts of the arithmetic in bfloat16."""
     task = web(10)
     csr = task.csr()
     sides = (csr, scipy.sparse.csr_array(csr.T))
@@ -99,14 +99,14 @@ def precision(quick: bool) -> Found:
         for start, H, level in cases:
             curve = _curve(task, sides, H, epochs, strength, level)
             curves.append({"start": start, "regularization": strength, "precision": level, "recall@20": curve})
-    first = _first_indefinite(sides, _rounded(normal, levels[-1]), epochs, 3e-3, longest=1000)
+    first = _first_indefinite(sides, _round_table(normal, levels[-1]), epochs, 3e-3, longest=1000)
     return {"d": d, "epochs": epochs, "unobserved_weight": UNOBSERVED_WEIGHT, "curves": curves, "indefinite": first}
 
 
 def _first_indefinite(
     sides: tuple[scipy.sparse.csr_array, scipy.sparse.csr_array], H: Array, epochs: int, strength: float, longest: int
 ) -> Found:
-    """Return where matrices stop to be positive definite, all in bfloat16, among the rows with most links."""
+    """Find the epoch and rows whose bfloat16 matrices become indefinite."""
     level = als_solvers.PRECISIONS[-1]
     for epoch in range(1, epochs + 1):
         for name, side in zip(("rows", "columns"), sides, strict=True):
@@ -134,7 +134,7 @@ def _pass(side: scipy.sparse.csr_array, H: Array, strength: float, level: str) -
         return als_solvers.solve_rows(side, H, everywhere, _weights(side, strength), "CG", level)[0]
 
 
-def _rounded(table: Array, level: str) -> Array:
+def _round_table(table: Array, level: str) -> Array:
     """Return a copy of a table, in bfloat16 unless the level is float32."""
     table = table.copy()
     if level != "float32":
@@ -147,7 +147,7 @@ def _curve(
     strength: float, level: str,
 ) -> list[float]:  # fmt: skip
     """Return Recall@20 after each epoch."""
-    H = _rounded(start, level)
+    H = _round_table(start, level)
     curve = []
     for _ in range(epochs):
         for side in sides:
@@ -204,7 +204,7 @@ def density(quick: bool) -> Found:
 
 
 def growth(quick: bool) -> Found:
-    """CPU time of an epoch against the number of links, nodes growing with them or not."""
+    """Return CPU seconds of an epoch by number of links."""
     d = 16 if quick else 64
     scales = (12, 13, 14) if quick else (15, 16, 17, 18, 19)
     fixed = scales[len(scales) // 2]
@@ -234,7 +234,7 @@ def padding(quick: bool) -> Found:
 
 
 def windows(quick: bool) -> Found:
-    """Recall of ALX's approximate top-K, by the order of the ids and the number of windows."""
+    """Return recall of ALX's approximate top-K by order of ids and windows."""
     task = web(10)
     d = 16 if quick else 128
     model = als(d, epochs=4 if quick else EPOCHS).fit(task.train)

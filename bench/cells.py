@@ -1,4 +1,4 @@
-"""Functions of cells and reductions: against pydata/sparse at 1 M entries, SciPy at 20 M, DuckDB on disk."""
+"""Element-wise functions and reductions next to pydata/sparse and SciPy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REDUCTIONS: tuple[tuple[str, int | None], ...] = (
 
 
 def run(small: int, large: int, rounds: int) -> list[Row]:
-    """Return the rows of both sizes; those against pydata/sparse only where it is installed."""
+    """Return the rows of both sizes; pydata/sparse only where installed."""
     out: list[Row] = []
     try:
         import sparse
@@ -47,7 +47,7 @@ def _csr(n: int, rows: Any, columns: Any, values: Any) -> Any:
 
 
 def _work(A: Any, B: Any, vector: np.ndarray[Any, Any]) -> Work:
-    """Return what is timed, in NumPy's words."""
+    """Return the timed operations, in NumPy's names."""
     return {
         "A + B": lambda: A + B,
         "A * B": lambda: A * B,
@@ -78,10 +78,10 @@ def _scipy(A: Any, B: Any, vector: np.ndarray[Any, Any]) -> Work:
 
 def _sparrow(A: sp.Tensor, B: sp.Tensor, vector: np.ndarray[Any, Any]) -> Work:
     """Return the same, computed."""
-    return {name: lambda make=make: _computed(make()) for name, make in _work(A, B, vector).items()}
+    return {name: lambda make=make: _evaluate(make()) for name, make in _work(A, B, vector).items()}
 
 
-def _computed(found: Any) -> Any:
+def _evaluate(found: Any) -> Any:
     return found.compute() if isinstance(found, sp.Tensor) else found
 
 
@@ -111,7 +111,7 @@ def _rows(
 
 
 def _check(name: str, *found: Any) -> None:
-    """Raise if results are not the same: their sums, and of matrices the numbers of entries."""
+    """Raise if results differ in sum or in number of elements."""
     sums = [float(result.sum()) for result in found]
     np.testing.assert_allclose(sums[1:], sums[0], rtol=1e-6, atol=1e-6, err_msg=name)
     counts = {_count(result) for result in found if result.ndim == 2}
@@ -149,7 +149,7 @@ con.execute(f'''copy (
 
 
 def on_disk(nnz: int) -> list[Row]:
-    """Compare a sum of what comes in two orders, beyond the memory limit: seconds of CPU, and the peak memory."""
+    """Compare sums of two sort orders beyond the memory limit: CPU and peak."""
     limit, path, out = 300 * 10**6, fresh(DATA / "cells.sparrow"), DATA / "cells-out"
     sp.random((nnz // 10, nnz // 10), nnz=nnz, seed=3).save(path)
     took, peak = in_process(_SPARROW, path, fresh(out), limit, DATA, cpu=True)
@@ -176,7 +176,7 @@ begin()
 
 
 def stacks(nnz: int) -> list[Row]:
-    """Look at the peak memory of what is made of stacks of two matrices, of which none is a piece."""
+    """Measure peak memory of operations on stacks of two large matrices."""
     limit, n = 350 * 10**6, nnz // 100
     paths = [fresh(DATA / f"stack-{name}.sparrow") for name in "ABM"]
     for seed, path in enumerate(paths[:2]):

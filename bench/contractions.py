@@ -1,4 +1,4 @@
-"""Contractions of several dimensions, and of ids anywhere below 2^40: against GraphBLAS, SciPy and pydata/sparse."""
+"""Contractions next to GraphBLAS, SciPy and pydata/sparse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sparrow as sp
 
 
 def run(small: bool, rounds: int) -> list[Row]:
-    """Return the rows; those against GraphBLAS and pydata/sparse only where these are installed."""
+    """Return the rows; peers only where installed."""
     nnz = 100_000 if small else 4_000_000
     cube = sp.random((20_000, 2000, 500), nnz=nnz, seed=3).compute()
     matrices = _by_matrices(cube, rounds) + _at_entries(nnz, rounds)
@@ -95,11 +95,11 @@ def _of_cubes(cube: Any, nnz: int, rounds: int) -> list[Row]:
     rows = []
     for letters in ("ijk,ijk->", "ijk,ijk->ik"):
         ours, theirs = lambda e=letters: sp.einsum(e, cube, other), lambda e=letters: sparse.einsum(e, one, two)
-        rows.append(_row(letters, "pydata/sparse", lambda f=ours: _computed(f()), theirs, 1.0, size, rounds))
+        rows.append(_row(letters, "pydata/sparse", lambda f=ours: _evaluate(f()), theirs, 1.0, size, rounds))
     return rows
 
 
-def _computed(found: Any) -> Any:
+def _evaluate(found: Any) -> Any:
     return found.compute() if isinstance(found, sp.Tensor) else found
 
 

@@ -1,4 +1,4 @@
-"""Readers of files against what people use today: time to a stored tensor, theirs to memory, and peak memory."""
+"""Readers of files next to the usual ones: seconds and peak memory."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ sp.ingest.edges(args[0], args[2], overwrite=True)
 
 
 def _inputs(folder: Path, count: int) -> dict[str, tuple[str, dict[str, object]]]:
-    """Write the files, ``count`` links or so each, and return them with the options of their readers."""
+    """Write files of about ``count`` links; return them with reader options."""
     stamp = folder / f"{count}.made"
     if not stamp.exists():
         _write(fresh(folder), count)
@@ -250,7 +250,7 @@ def _write(folder: Path, count: int) -> None:
 
 
 def _write_matrices(folder: Path, scale: int) -> None:
-    """Write the graph by columns, as arrays and in HDF5, a tensor of three dimensions, a dense one, and samples."""
+    """Write the graph in the matrix formats, and dense and 3-D tensors."""
     graph = sp.open(folder / "web.sparrow")
     assert isinstance(graph, sp.Tensor)
     matrix = graph.astype("float32").to_scipy("csr")
@@ -301,7 +301,7 @@ LIBRARIES = {"edges": "networkx", "edges-igraph": "igraph", "h5ad": "anndata", "
 
 
 def run(count: int, rounds: int, only: Sequence[str] = ()) -> list[Row]:
-    """Return a row for each reader, or for those that are named; files that are there are taken again."""
+    """Return a row per reader, or per named reader; existing files are reused."""
     out: list[Row] = []
     small, large = DATA / "files-small", DATA / "files"
     _inputs(small, 20_000)

@@ -1,4 +1,4 @@
-"""The data of the benchmarks, made once into ``bench/data``: power-law matrices, text of the same kind, link graphs."""
+"""Benchmark data, generated once into ``bench/data``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import sparrow.ingest
 
 
 def power_law(rng: np.random.Generator, n: int, count: int, exponent: float) -> np.ndarray[Any, Any]:
-    """Return ``count`` ids below ``n``, some of them very frequent, the frequent ones scattered over the range."""
+    """Return ``count`` ids below ``n`` with power-law frequencies, shuffled."""
     ranks = (n * rng.random(count) ** exponent).astype(np.int64)
     return (ranks * 2_654_435_761 + 12_345) % n
 
@@ -26,7 +26,7 @@ def power_law(rng: np.random.Generator, n: int, count: int, exponent: float) -> 
 def matrix(
     n: int, count: int, seed: int = 0
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return rows, columns and values of about ``count`` distinct sorted cells of an n x n power-law matrix."""
+    """Return sorted COO arrays of an n x n power-law matrix."""
     rng = np.random.default_rng(seed)
     key = power_law(rng, n, count, 1.5) * n + power_law(rng, n, count, 2.0)
     key = np.unique(key)
@@ -34,7 +34,7 @@ def matrix(
 
 
 def rmat(levels: int, per_row: int, seed: int = 3) -> sp.Tensor:
-    """Return an R-MAT graph of 2^levels nodes, named at random, by the shares of Graph500: 0.57, 0.19, 0.19, 0.05."""
+    """Return a shuffled R-MAT graph of 2^levels nodes (Graph500 parameters)."""
     rng = np.random.default_rng(seed)
     size = 1 << levels
     at = np.zeros((2, per_row * size), np.int64)
@@ -63,7 +63,7 @@ def edges_text(count: int, n: int = 1 << 21, seed: int = 1) -> Path:
 
 
 def libsvm_text(megabytes: int, features: int = 1 << 20, per_row: int = 60, seed: int = 2) -> Path:
-    """Return a libsvm file of about that size: labels +1 and -1, ascending indices from 1, values of 6 digits."""
+    """Return a libsvm file of about ``megabytes``."""
     path = DATA / f"libsvm-{megabytes}.txt"
     if not path.exists():
         DATA.mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def libsvm_text(megabytes: int, features: int = 1 << 20, per_row: int = 60, seed
 
 @numba.njit(cache=True, nogil=True)
 def _random_bits(seed: int, position: int) -> np.uint64:
-    """Return 64 bits by splitmix64 (Steele, Lea, Flood 2014): a number of a stream without going through it."""
+    """Return 64 bits of splitmix64 (Steele, Lea, Flood 2014) at a position."""
     bits = (np.uint64(seed) << np.uint64(48)) + np.uint64(position + 1) * np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -100,7 +100,7 @@ def _random_bits(seed: int, position: int) -> np.uint64:
 
 @numba.njit(cache=True, nogil=True)
 def _rmat(scale: int, first: int, seed: int, sources: np.ndarray, targets: np.ndarray) -> None:
-    """Draw links ``first, first + 1, ...``: at each level one quadrant of the matrix, by 16 random bits."""
+    """Draw R-MAT edges, one quadrant per level."""
     a, ab, abc = np.uint64(37356), np.uint64(49808), np.uint64(62260)  # 0.57, 0.76, 0.95 of 2^16, as in Graph500
     mask = np.int64((1 << scale) - 1)
     for k in range(len(sources)):
@@ -119,7 +119,7 @@ def _rmat(scale: int, first: int, seed: int, sources: np.ndarray, targets: np.nd
 
 
 def links(scale: int, count: int, seed: int = 3) -> sp.Tensor:
-    """Return a stored graph of 2^scale nodes from ``count`` draws of R-MAT, in row order and in column order.
+    """Return a stored R-MAT graph of 2^scale nodes with both sort orders.
 
     A link drawn twice counts once, so there are somewhat fewer (Chakrabarti, Zhan, Faloutsos: R-MAT, 2004, with the
     probabilities of Graph500). The same arguments give the same graph.

@@ -1,4 +1,4 @@
-"""The engine for GPUs beside the stream engine and CuPy by hand, and ALS there; nothing where there is no device."""
+"""The GPU engine next to the stream engine and plain CuPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing side by side: alternating runs in one process, medians, ratios, peak memory of a process of its own."""
+"""Side-by-side timing: alternating runs, medians, ratios, peak memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DATA = FOLDER / "data"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: how sparrow's time, bytes or memory compare with the peer's."""
+    """One row of a table: sparrow's time, bytes or memory over the peer's."""
 
     work: str
     against: str
     ratio: float
     bound: float
-    """What the design asks for: the ratio has to stay below it (above it where ``more`` is set)."""
+    """Goal for the ratio: an upper bound, or a lower bound where ``more`` is set."""
     detail: str
     more: bool = False
 
@@ -37,7 +37,10 @@ class Row:
 
 
 def alternate(cases: dict[str, Callable[[], Any]], rounds: int = 5, warm: int = 1) -> dict[str, float]:
-    """Return the median seconds of each case, run in turn ``rounds`` times after ``warm`` unmeasured turns."""
+    """Return the median seconds of each case over alternating runs.
+
+    Each case runs ``rounds`` times, after ``warm`` unmeasured runs.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(rounds + warm):
         for name, run in cases.items():
@@ -51,9 +54,9 @@ def alternate(cases: dict[str, Callable[[], Any]], rounds: int = 5, warm: int = 
 
 
 def in_process(code: str, *args: object, cpu: bool = False) -> tuple[float, int]:
-    """Return seconds, of all processors with ``cpu``, and peak resident bytes of a Python process that runs ``code``.
+    """Run ``code`` in a Python process; return its seconds and peak resident bytes.
 
-    ``code`` sets up, which is not timed, then calls ``begin()``, then does the work.
+    ``code`` prepares, untimed, then calls ``begin()``, then does the work. ``cpu`` measures CPU time of all threads.
     """
     clock = "time.process_time" if cpu else "time.perf_counter"
     prelude = (
@@ -73,7 +76,7 @@ def in_process(code: str, *args: object, cpu: bool = False) -> tuple[float, int]
 
 
 def processes_in_turn(cases: dict[str, tuple[str, tuple[object, ...]]], rounds: int) -> dict[str, tuple[float, int]]:
-    """Return median seconds and largest peak memory of each case, each run in processes of its own, in turn."""
+    """Return median seconds and largest peak bytes of cases run in processes."""
     runs: dict[str, list[tuple[float, int]]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, (code, args) in cases.items():
@@ -85,7 +88,7 @@ def processes_in_turn(cases: dict[str, tuple[str, tuple[object, ...]]], rounds: 
 
 
 def fresh(path: Path) -> Path:
-    """Return the path with nothing there."""
+    """Delete what is at the path, create its parent and return the path."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -94,18 +97,19 @@ def fresh(path: Path) -> Path:
     return path
 
 
-def table(rows: list[Row]) -> str:
-    """Return the rows as Markdown."""
-    out = ["| work | against | ratio | asked | met | detail |", "|---|---|---|---|---|---|"]
+def table(rows: list[Row], details: bool = False) -> str:
+    """Return the rows as a Markdown table, optionally with their details."""
+    out = ["| Work | Peer | Ratio | Goal | Met |" + " Detail |" * details, "|---|---|--:|--:|---|" + "---|" * details]
     for row in rows:
         sign = ">=" if row.more else "<="
         met = "yes" if row.met else "**no**"
-        out.append(f"| {row.work} | {row.against} | {row.ratio:.2f} | {sign} {row.bound:g} | {met} | {row.detail} |")
+        line = f"| {row.work} | {row.against} | {row.ratio:.2f} | {sign} {row.bound:g} | {met} |"
+        out.append(line + f" {row.detail} |" * details)
     return "\n".join(out)
 
 
 def machine() -> str:
-    """Return what the numbers were taken on, as far as it matters for ratios."""
+    """Describe the machine and the library versions."""
     import duckdb
     import numpy
     import pyarrow
@@ -116,4 +120,4 @@ def machine() -> str:
     vectors = next((bits for name, bits in (("avx512f", 512), ("avx2", 256)) if has.get(name)), 128)
     versions = f"Python {platform.python_version()}, numpy {numpy.__version__}, scipy {scipy.__version__}"
     versions += f", pyarrow {pyarrow.__version__}, duckdb {duckdb.__version__}"
-    return f"{cores} cores, vectors of {vectors} bits, {versions}"
+    return f"{cores} cores, {vectors}-bit vectors, {versions}"

@@ -1,4 +1,4 @@
-"""Labels: sums of differing labels against pandas and Polars, new labels appended, many labels looked up."""
+"""Labels: aligned sums, appends and lookups next to pandas and Polars."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = 2_000
 
 
 def run(small: bool, rounds: int) -> list[Row]:
-    """Return the rows: sums of two tables of a million entries, then a dimension of a million labels."""
+    """Return the rows for aligned sums and for a million labels."""
     entries, users, names = (100_000, 10_000, 100_000) if small else (1_000_000, 100_000, 1_000_000)
     return [*_sums(entries, users, rounds), *_growing(names, rounds), *_looked_up(names, rounds)]
 
@@ -30,7 +30,7 @@ def _table(seed: int, entries: int, users: int, first: int) -> pl.DataFrame:
 
 
 def _sums(entries: int, users: int, rounds: int) -> list[Row]:
-    """Sums whose labels overlap by 99 % of the users; the peers keep entries in long tables."""
+    """Compare sums whose labels overlap by 99 %."""
     frames = [_table(1, entries, users, 0), _table(2, entries, users, users // 100)]
     a, b = (sp.from_relation(each, coords=["user", "item"]).compute() for each in frames)
     key = np.unique(np.random.default_rng(3).integers(0, a.size, entries))
@@ -63,7 +63,7 @@ def _sums(entries: int, users: int, rounds: int) -> list[Row]:
     ]
 
 
-def _labelled(names: int, path: Any) -> sp.Tensor:
+def _make_labelled(names: int, path: Any) -> sp.Tensor:
     labels = pa.array([f"u{k:08}" for k in range(names)])
     return sp.from_coords([np.arange(names), np.arange(names) % 10], 1.0, dims=("user", "item"),
                           labels={"user": labels}).save(path)  # fmt: skip
@@ -71,7 +71,7 @@ def _labelled(names: int, path: Any) -> sp.Tensor:
 
 def _growing(names: int, rounds: int) -> list[Row]:
     """Appends of 1,000 new labels to many, beside the same of labels that are known."""
-    stored = _labelled(names, fresh(DATA / "labels.sparrow"))
+    stored = _make_labelled(names, fresh(DATA / "labels.sparrow"))
     seconds: dict[str, list[float]] = {"new": [], "known": []}
     for turn in range(rounds):
         for kind, taken in seconds.items():
@@ -88,7 +88,7 @@ def _growing(names: int, rounds: int) -> list[Row]:
 
 def _looked_up(names: int, rounds: int) -> list[Row]:
     """Entries of 10,000 labels, beside a semi-join of a table in memory."""
-    stored = _labelled(names, fresh(DATA / "labels.sparrow"))
+    stored = _make_labelled(names, fresh(DATA / "labels.sparrow"))
     frame = stored.to_polars(labels=True)
     wanted = [f"u{k:08}" for k in np.random.default_rng(3).permutation(names)[:10_000].tolist()]
     asked = pl.DataFrame({"user": wanted})

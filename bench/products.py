@@ -1,4 +1,4 @@
-"""Products from Parquet against SciPy in RAM, and the SQL engine against the same SQL by hand."""
+"""Products from Parquet next to SciPy in RAM; SQL next to SQL by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(count: int, rounds: int) -> list[Row]:
         detail = f"{nnz / 1e6:.0f} M entries, {took['sparrow']:.2f} s : {took['scipy']:.2f} s; {floor}"
         out.append(Row(f"{name} from Parquet", "SciPy CSR in RAM", took["sparrow"] / took["scipy"], 3.5, detail))
 
-    out += persisted(stored, csr, x, X, rounds)
+    out += compare_persisted(stored, csr, x, X, rounds)
 
     paths = [record.path for record in stored.files()]
     con = duckdb.connect()
@@ -83,7 +83,7 @@ def run(count: int, rounds: int) -> list[Row]:
     return out
 
 
-def persisted(stored: sp.Tensor, csr: Any, x: Any, X: Any, rounds: int) -> list[Row]:
+def compare_persisted(stored: sp.Tensor, csr: Any, x: Any, X: Any, rounds: int) -> list[Row]:
     kept, nnz = stored.persist(), stored.nnz
     np.testing.assert_allclose(kept @ X, csr @ X, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(kept.T @ x, csr.T @ x, rtol=1e-9, atol=1e-9)  # lays out the columns

@@ -18,7 +18,7 @@ Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def run(height: int, rounds: int) -> list[Row]:
-    """Return the rows, on a matrix of about 29 entries in each of so many rows."""
+    """Return the rows, on a matrix of about 29 elements per row."""
     rng = np.random.default_rng(0)
     drawn = np.sort(rng.integers(0, 100_000, (height, 29), np.int32))
     apart = np.diff(drawn, prepend=-1) > 0
@@ -31,11 +31,11 @@ def run(height: int, rounds: int) -> list[Row]:
     assert (kept[wanted].to_scipy("csr") != csr[wanted]).nnz == 0
 
     def lists(work: Callable[[Rows], Any], count: int, times: int = 1) -> Callable[[], None]:
-        def each() -> None:
+        def read_one_by_one() -> None:
             for _ in range(times):
                 work(rng.integers(0, height, count))
 
-        return each
+        return read_one_by_one
 
     took = alternate(
         {

@@ -1,4 +1,4 @@
-"""Bytes of the base order's data files, on the web graph that ships with the project."""
+"""Bytes on disk of the shipped web graph."""
 
 from __future__ import annotations
 

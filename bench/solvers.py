@@ -1,4 +1,4 @@
-"""Graphs: PageRank against a plain loop over rows in RAM, components and triangles against SciPy and igraph."""
+"""Graph algorithms next to plain loops, SciPy and igraph."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _plain(indptr: Any, sources: Any, share: Any, ranks: Any, rounds: int) -> An
 
 
 def _pagerank(name: str, stored: Any, rounds: int) -> Row:
-    """Compare a whole call on the files, its reading and laying out included, with the loop over what is in RAM."""
+    """Compare PageRank from files with a loop over CSR in RAM."""
     by_target = stored.T.to_scipy("csr")
     n, nnz = stored.shape[0], stored.nnz
     leaving = np.bincount(by_target.indices, minlength=n).astype(float)
@@ -73,7 +73,7 @@ def _pagerank(name: str, stored: Any, rounds: int) -> Row:
 
 
 def _parts(web: Any, rounds: int) -> list[Row]:
-    """Return rows of calls on the files, reading included, and on the tensor persisted."""
+    """Return rows for components, searches and cores, stored and persisted."""
     csr, kept = web.to_scipy("csr"), web.persist()
     cases: list[tuple[str, Any, str, Any]] = [
         ("connected components", sp.graph.connected_components, "SciPy csgraph in RAM",

@@ -1,4 +1,4 @@
-"""Products of sparse matrices, in memory and from Parquet, against SciPy, MKL and GraphBLAS in RAM; how they grow."""
+"""SpGEMM next to SciPy, MKL and GraphBLAS, in RAM and out of core."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(small: bool, rounds: int) -> list[Row]:
 
 
 def shapes(small: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Return operands of which rows are uniform, like a social graph's, of bands and of grids, in order or not."""
+    """Yield operands: uniform, power-law, banded, grids, sorted or not."""
     n = 10_000 if small else 100_000
     uniform = sp.random((n, n), nnz=20 * n, seed=7).compute()
     yield "uniform, 20 a row, A @ A", uniform, uniform
@@ -98,7 +98,7 @@ def _of_graphblas(matrix: Any) -> Any:
 
 
 def peers(A: Any, B: Any) -> dict[str, Callable[[], Any]]:
-    """Return products by the libraries that are installed, of the same matrices in RAM."""
+    """Return the product in each installed peer library."""
     left, right = A.compute().to_scipy("csr"), B.compute().to_scipy("csr")
     found: dict[str, Callable[[], Any]] = {}
     if importlib.util.find_spec("graphblas"):
@@ -117,7 +117,7 @@ def peers(A: Any, B: Any) -> dict[str, Callable[[], Any]]:
 
 
 def against_peers(name: str, A: Any, B: Any, rounds: int) -> list[Row]:
-    """Compare a product with GraphBLAS and MKL, each on as many threads as it takes, where they are installed."""
+    """Compare a product with GraphBLAS and MKL where installed."""
     took = alternate({"sparrow": (A @ B).compute, **peers(A, B)}, rounds)
     bounds = {"graphblas": ("GraphBLAS in RAM", 0.5), "mkl": ("MKL in RAM, not sorted", 1.0)}
     return [
@@ -128,7 +128,7 @@ def against_peers(name: str, A: Any, B: Any, rounds: int) -> list[Row]:
 
 
 def against_scipy(name: str, A: Any, B: Any, rounds: int) -> list[Row]:
-    """Compare a product under plus and times, and under min and plus, with SciPy's, which is not sorted."""
+    """Compare plus_times and min_plus products with SciPy's unsorted one."""
     left, right = A.compute().to_scipy("csr"), B.compute().to_scipy("csr")
     products = int(np.diff(right.indptr)[left.indices].sum())
     found = (A @ B).compute().to_scipy("csr")
@@ -175,7 +175,7 @@ con.execute(f'''select count(*), sum(c) from (
 
 
 def on_disk(small: bool) -> list[Row]:
-    """Compare products of which the held operand is three times what may be held: CPU seconds, and the peak memory."""
+    """Compare products three times beyond the held operand: CPU and peak."""
     out: list[Row] = []
     height = 30_000 if small else 300_000
     uniform = f"{height // 10_000} M uniform products"
@@ -204,7 +204,7 @@ SIZES = [10**6, 3 * 10**6, 10**7, 3 * 10**7, 10**8, 3 * 10**8, 10**9]
 
 
 def draw(folder: Path, found: list[tuple[int, float, int]]) -> None:
-    """Write ``products-growth.svg``: CPU seconds and spilled bytes of products from disk to disk, as they grow."""
+    """Write ``products-growth.svg``: CPU seconds and spilled bytes by products."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -224,19 +224,19 @@ def draw(folder: Path, found: list[tuple[int, float, int]]) -> None:
         print(f"{count / 1e6:,.0f} M products: {seconds:.2f} s of CPU, {nbytes / 1e6:,.0f} MB spilled")
 
 
-def grown(products: int) -> tuple[int, float, int]:
-    """Return the products of a stored matrix of ten entries a row with itself, CPU seconds, and the bytes spilled."""
+def measure_growth(products: int) -> tuple[int, float, int]:
+    """Return products, CPU seconds and spilled bytes of a stored A @ A."""
     height, spilled, write = products // 100, [0], SpillFile.write
     path, result = fresh(DATA / "growth.sparrow"), DATA / "growth-result.sparrow"
     A = sp.random((height, height), nnz=10 * height, seed=9).save(path)
 
-    def counted(self: SpillFile, segment: Any, start: int, array: Any) -> None:
+    def count_spilled(self: SpillFile, segment: Any, start: int, array: Any) -> None:
         spilled[0] += array.nbytes
         write(self, segment, start, array)
 
     with sp.config(memory_limit="300MB"):
         sp.matmul(A[:100], A).nnz  # noqa: B018 - loops are compiled
-        SpillFile.write = counted  # type: ignore[method-assign]
+        SpillFile.write = count_spilled  # type: ignore[method-assign]
         start = time.process_time()
         (A @ A).save(fresh(result))
         took = time.process_time() - start

@@ -1,4 +1,4 @@
-"""Object stores: a scan from an S3 server on this machine beside the same from disk, and beside bare range reads."""
+"""Object stores: scans from a local S3 server next to disk and bare reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ sys.path.insert(0, str(FOLDER.parent))
 
 
 @contextmanager
-def _served() -> Iterator[None]:
+def _serve() -> Iterator[None]:
     from tests.storage.server import OPTIONS, moto
 
     with moto() as address:
@@ -26,14 +26,14 @@ def _served() -> Iterator[None]:
 
 
 def run(count: int, rounds: int) -> list[Row]:
-    """Time sums of all entries, and of one row, from a store that answers as fast as one process of Python can."""
+    """Time the sum of all elements and of one row from an S3 server."""
     import obstore
     from obstore.store import from_url
 
     size = 1 << 20
     made = sp.random((size, size), nnz=count, seed=0, distribution="powerlaw")
     disk = made.save(fresh(DATA / "store.sparrow"))
-    with _served():
+    with _serve():
         web = made.save("s3://bucket/store.sparrow")
         client: Any = from_url("s3://bucket")
         pieces = [_piece(chunk) for chunk in web._handle.current.chunks(_everything(web))]

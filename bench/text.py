@@ -1,4 +1,4 @@
-"""Text to stored tensors: libsvm against scikit-learn, edges against DuckDB's COPY by hand, and peak memory."""
+"""Text to stored tensors next to scikit-learn and DuckDB; peak memory."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(libsvm_megabytes: int, edge_count: int, rounds: int) -> list[Row]:
 
 
 def memory(limit_megabytes: int, edge_count: int) -> list[Row]:
-    """Return peak memory over the limit on text of 5 times the limit, which may pass it by 200 MB."""
+    """Return peak memory over the limit for text five times the limit."""
     out: list[Row] = []
     limit = f"{limit_megabytes}MB"
     for form, source in [("libsvm", libsvm_text(5 * limit_megabytes)), ("edges", edges_text(edge_count))]:

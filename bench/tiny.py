@@ -1,4 +1,4 @@
-"""One call on a tensor of 100 x 100 cells and 500 entries in memory, computed: against pydata/sparse and SciPy.
+"""Single calls on 100 x 100 tensors next to pydata/sparse and SciPy.
 
 And the plan of an einsum of several small tensors: how long it takes, and what its order costs beside the best one.
 """
@@ -25,7 +25,7 @@ PYDATA_ALONE = "A.max()", "A.sum(axis=1)", "A * B", "A > 0", "A.T", "A.astype"
 
 
 def run(rounds: int) -> list[Row]:
-    """Return a row for each call; those against pydata/sparse only where it is installed."""
+    """Return a row per call; pydata/sparse only where installed."""
     rng = np.random.default_rng(0)
     a = np.zeros((SIDE, SIDE))
     a.flat[rng.choice(a.size, ENTRIES, replace=False)] = rng.random(ENTRIES)
@@ -44,11 +44,11 @@ def run(rounds: int) -> list[Row]:
             ours, theirs = fastest(own[name], call, rounds)
             detail = f"{SIDE} x {SIDE}, {1e6 * ours:.0f} us : {1e6 * theirs:.0f} us"
             out.append(Row(name, peer, ours / theirs, 1.0 if peer == "pydata/sparse" else 20.0, detail))
-    return out + _planned(min(rounds, 20))
+    return out + _compare_plans(min(rounds, 20))
 
 
 def fastest(one: Call, other: Call, rounds: int) -> tuple[float, float]:
-    """Return the shortest seconds of each, run in turn a few calls at a time: a median of so little is of the noise."""
+    """Return the shortest seconds of two calls, run alternately."""
     found = []
     for _ in range(rounds):
         for call in (one, other):
@@ -72,7 +72,7 @@ def _sparrow(a: Any, b: Any, x: Any) -> dict[str, Call]:
         "diagonal": lambda: sp.diagonal(A),
     }
     return {
-        **{name: _computed(call) for name, call in made.items()},
+        **{name: _evaluate(call) for name, call in made.items()},
         **_answers(A, x),
         "A.to_numpy()": lambda: A.to_numpy(),
         "from_coords": lambda: sp.from_coords(coords, values, shape=a.shape),
@@ -108,7 +108,7 @@ def _scipy(a: Any, b: Any, x: Any) -> dict[str, Call]:
 
 
 def _answers(A: Any, x: Any) -> dict[str, Call]:
-    """Return calls that give an array or a number, written alike for everybody's tensors."""
+    """Return calls that yield arrays or numbers, for any library's tensors."""
     return {
         "A @ x": lambda: A @ x,
         "A[3, 4]": lambda: A[3, 4],
@@ -135,7 +135,7 @@ def _expressions(A: Any, B: Any) -> dict[str, Call]:
     }
 
 
-def _computed(call: Call) -> Call:
+def _evaluate(call: Call) -> Call:
     return lambda: call().compute()
 
 
@@ -143,8 +143,8 @@ EXPRESSIONS, LENGTH, GOAL = 10, 24, 5e-3
 """How many random ones; cells along each letter; seconds that a plan may take."""
 
 
-def _planned(rounds: int) -> list[Row]:
-    """Return how long einsum plans, the worst of random expressions, and how many products its order takes."""
+def _compare_plans(rounds: int) -> list[Row]:
+    """Compare planning time and flops of einsum with the goal and the optimum."""
     rng = np.random.default_rng(0)
     slowest, worst = (0.0, ""), (0.0, "")
     for number in range(EXPRESSIONS):
@@ -181,7 +181,7 @@ def _expression(rng: np.random.Generator, count: int) -> tuple[list[str], str]:
 
 
 class _Orders:
-    """The products that orders of an einsum take, counted: those of a set of operands are of the same cells in each."""
+    """Flops of einsum orders, counted on the operands."""
 
     def __init__(self, terms: list[str], out: str, cells: list[Any]) -> None:
         self._terms, self._out = terms, out
@@ -191,7 +191,7 @@ class _Orders:
         self._best: dict[int, int] = {}
 
     def products(self, path: list[tuple[int, ...]]) -> int:
-        """Return how many products a path takes."""
+        """Return the number of products of a path."""
         left, total = [1 << k for k in range(len(self._terms))], 0
         for step in path:
             taken = [left[k] for k in step]
@@ -200,7 +200,7 @@ class _Orders:
         return total
 
     def best(self, members: int) -> int:
-        """Return how many the best order of some operands takes."""
+        """Return the number of products of the best order."""
         if members & (members - 1) == 0:
             return 0
         if members not in self._best:
@@ -211,7 +211,7 @@ class _Orders:
         return self._best[members]
 
     def _pairs(self, one: int, other: int) -> int:
-        """Return how many pairs of entries of two sets of operands meet."""
+        """Return the number of matching pairs of elements of two operand sets."""
         (a, left), (b, right) = self._product(one), self._product(other)
         both = "".join(letter for letter in a if letter in b)
         return int((np.einsum(f"{a}->{both}", left.astype(int)) * np.einsum(f"{b}->{both}", right.astype(int))).sum())

@@ -1,4 +1,4 @@
-"""Training: rows a second beside scikit-learn and torch, data beyond memory, lazy and standard updates."""
+"""Training next to scikit-learn and PyTorch; data beyond memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(small: bool) -> list[Row]:
 
 
 def clicks(height: int, width: int, links: int) -> Path:
-    """Return a bundle of rows of ones, in columns of which few are frequent, with labels a linear model can learn."""
+    """Return a bundle of sparse binary rows with learnable labels."""
     path = DATA / f"clicks-{height}-{width}-{links}.sparrow"
     if path.exists():
         return path
@@ -79,7 +79,7 @@ def _fit(path: Any, threads: int, **settings: Any) -> Callable[[], Any]:
 
 
 def _beside_sklearn(name: str, path: str, rounds: int, epochs: int = 1) -> list[Row]:
-    """Return rows a second of epochs from disk over those of partial_fit on batches that lie in memory."""
+    """Compare rows per second with ``partial_fit`` on batches in RAM."""
     from sklearn.linear_model import SGDClassifier
 
     bundle = sp.open(path)
@@ -107,7 +107,7 @@ def _beside_sklearn(name: str, path: str, rounds: int, epochs: int = 1) -> list[
 
 
 def _beside_torch(path: Path, rounds: int) -> list[Row]:
-    """Return rows a second of lazy Adam over those of EmbeddingBag with SparseAdam, on batches of 128 rows."""
+    """Compare rows per second of lazy Adam with PyTorch SparseAdam."""
     try:
         import torch
     except ImportError:
@@ -147,7 +147,7 @@ def _beside_torch(path: Path, rounds: int) -> list[Row]:
 
 
 def _beyond_memory(height: int, limit: str) -> list[Row]:
-    """Return the peak memory of a fit to a data set that is five times the memory limit as CSR."""
+    """Measure peak memory of a fit to data five times the memory limit."""
     path = clicks(height, 100_000, 40)
     tiny = DATA / "clicks-tiny.sparrow"
     bundle = sp.open(path)
@@ -163,7 +163,7 @@ def _beyond_memory(height: int, limit: str) -> list[Row]:
 
 
 def _lazy_and_standard(rounds: int) -> list[Row]:
-    """Return how much longer standard updates take than lazy ones as columns are added that the rows do not use."""
+    """Compare standard and lazy updates as unused columns are added."""
     rng = np.random.default_rng(0)
     rows, cols = np.repeat(np.arange(2000), 20), rng.integers(0, 1000, 40_000)
     y = rng.integers(0, 2, 2000)
@@ -182,7 +182,7 @@ def _lazy_and_standard(rounds: int) -> list[Row]:
 
 
 def draw(folder: Path) -> None:
-    """Write ``lazy.svg``: microseconds of an update by a batch with entries in 640 columns, as columns are added."""
+    """Write ``lazy.svg``: microseconds per update by number of columns."""
     import matplotlib as mpl
 
     mpl.use("svg")

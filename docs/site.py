@@ -1,4 +1,4 @@
-"""Pages of the site that follow from the code: reference, command line, and those that lie outside this folder."""
+"""Generated pages of the site: reference, command line, files of the root."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ import sparrow.cli.app
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Files of the repository that are pages, and where on the site.
-TAKEN = {
+# Files of the repository that are pages, by path on the site.
+ROOT_PAGES = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "bench/RESULTS.md": "results.md",
     "datasets/README.md": "datasets.md",
 }
 
-# What people look for, by the module that a function is made in.
+# Titles of the reference pages, by the module that defines a function.
 SUBJECTS = {
     "creation": "Creating tensors",
     "generation": "Creating tensors",
@@ -88,14 +90,14 @@ def command_line() -> str:
     """Return the help of every command."""
     parts = ["# Command line"]
 
-    def tell(command: Any, context: Any) -> None:
+    def write_help(command: Any, context: Any) -> None:
         parts.append(f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```")
         for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
             inner = command.get_command(context, name)
-            tell(inner, typer.Context(inner, info_name=name, parent=context))
+            write_help(inner, typer.Context(inner, info_name=name, parent=context))
 
     program = typer.main.get_command(sparrow.cli.app.program())
-    tell(program, typer.Context(program, info_name="sparrow", terminal_width=100))
+    write_help(program, typer.Context(program, info_name="sparrow", terminal_width=100))
     return "\n\n".join(parts)
 
 
@@ -142,8 +144,8 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that lie elsewhere, and those that are made."""
-    for source, page in TAKEN.items():
+    """Add pages from outside the folder and generated ones."""
+    for source, page in ROOT_PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
     for page, (_, text) in {**REFERENCE, **NOTEBOOKS}.items():
         files.append(File.generated(config, page, content=text))
@@ -152,18 +154,18 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Have links to files of the repository lead to their pages; those that have none become text."""
+    """Point links to repository files at their pages; unlink those without one."""
     here = page.file.src_uri
-    source = {site: given for given, site in TAKEN.items()}.get(here, f"docs/{here}")
+    source = {site: given for given, site in ROOT_PAGES.items()}.get(here, f"docs/{here}")
 
     def lead(found: re.Match[str]) -> str:
         text, target, anchor = found[1], found[2], found[3] or ""
         wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if not (ROOT / wanted).exists():
-            return found[0]  # the strict build says so
+            return found[0]  # the strict build reports it
         if posixpath.dirname(wanted) == "docs/notebooks":
             wanted = wanted.removesuffix(".py") + ".md"
-        site = TAKEN.get(wanted, wanted.removeprefix("docs/") if wanted.startswith("docs/") else None)
+        site = ROOT_PAGES.get(wanted, wanted.removeprefix("docs/") if wanted.startswith("docs/") else None)
         if site is None or files.get_file_from_path(site) is None:
             return text
         return f"[{text}]({os.path.relpath(site, posixpath.dirname(here) or '.')}{anchor})"

@@ -1,4 +1,4 @@
-"""A classification set of the LIBSVM collection, training and test part, as downloaded (``.bz2`` or plain).
+"""Ingest a set of the LIBSVM collection, train and test, as downloaded.
 
     python ingest/libsvm_collection.py a9a a9a.t a9a.sparrow
 

@@ -1,4 +1,4 @@
-"""A published data set by its name, from files as their owner gives them out: ``sparrow datasets`` tells the names.
+"""Ingest a published data set by name (see ``sparrow datasets``).
 
     python ingest/published.py wiki-Vote votes.sparrow --files downloads
     python ingest/published.py a9a a9a.sparrow

@@ -1,4 +1,4 @@
-"""A graph of the Stanford collection (SNAP), from its ``.txt.gz`` as downloaded to a stored tensor.
+"""Ingest a graph of the Stanford collection (SNAP) from its ``.txt.gz``.
 
     python ingest/snap.py wiki-Vote.txt.gz votes.sparrow
 

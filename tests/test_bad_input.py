@@ -1,6 +1,6 @@
-"""Wrong shapes, axes, types, coordinates and indexes: an error of the tree, NumPy's too, that says what was wrong.
+"""Wrong shapes, axes, dtypes and indices raise an error that names them.
 
-What each function refuses in detail is with its own tests; here all of them meet the same few mistakes.
+Details of each function are tested with it; here all functions meet the same few mistakes.
 """
 
 from __future__ import annotations
@@ -200,8 +200,8 @@ CASES: list[tuple[str, type[Exception], list[str]]] = [
 ]  # fmt: skip
 
 
-def refused(expression: str, **names: Any) -> SparrowError:
-    """Return the error that an expression raises; what it was asked of is as it was before."""
+def catch_error(expression: str, **names: Any) -> SparrowError:
+    """Return the error an expression raises; its operands stay unchanged."""
     dense = np.array([[0, 2.0, 0, 0], [0, 0, 3.0, 0], [1.0, 0, 0, 0]])
     A, B = sp.asarray(dense), sp.asarray(np.array([1, 0], np.uint8))
     with pytest.raises(SparrowError) as caught:
@@ -212,8 +212,8 @@ def refused(expression: str, **names: Any) -> SparrowError:
 
 
 @pytest.mark.parametrize(("expression", "kind", "words"), CASES, ids=[case[0] for case in CASES])
-def test_what_was_wrong_is_named(expression: str, kind: type[Exception], words: list[str]) -> None:
-    error = refused(expression)
+def test_error_names_the_mistake(expression: str, kind: type[Exception], words: list[str]) -> None:
+    error = catch_error(expression)
     assert isinstance(error, kind)
     assert [word for word in words if word not in str(error)] == []
 
@@ -221,16 +221,16 @@ def test_what_was_wrong_is_named(expression: str, kind: type[Exception], words: 
 @pytest.mark.parametrize("call", ALONG)
 def test_axes(call: str) -> None:
     for axis in ("5", "-4"):
-        error = refused(call.format(axis))
+        error = catch_error(call.format(axis))
         assert isinstance(error, np.exceptions.AxisError)
         assert axis in str(error)
-    assert isinstance(refused(call.format("'x'")), np.exceptions.AxisError | TypeError)
-    assert isinstance(refused(call.format("1.5")), TypeError)
+    assert isinstance(catch_error(call.format("'x'")), np.exceptions.AxisError | TypeError)
+    assert isinstance(catch_error(call.format("1.5")), TypeError)
 
 
 @pytest.mark.parametrize(("call", "thing"), list(itertools.product(NO_TENSOR, [None, "text", {}, object()])))
 def test_what_is_no_tensor(call: str, thing: Any) -> None:
-    assert isinstance(refused(call, x=thing), TypeError | ValueError)
+    assert isinstance(catch_error(call, x=thing), TypeError | ValueError)
 
 
 @pytest.mark.parametrize("dims", [5, 3.5, object(), True])

@@ -32,7 +32,7 @@ def plain(found: Any) -> Any:
 
 
 @pytest.fixture(params=["memory", "stored"])
-def stored(request: pytest.FixtureRequest) -> bool:
+def is_stored(request: pytest.FixtureRequest) -> bool:
     return bool(request.param == "stored")
 
 
@@ -42,10 +42,10 @@ def tensor(given: Any, names: dict[str, Any], folder: Path | None) -> sp.Tensor:
 
 
 @pytest.mark.parametrize("case", [case for name in FILES for case in cases_of(name)])
-def test_worked_numbers(case: dict[str, Any], stored: bool, tmp_path: Path) -> None:
+def test_worked_numbers(case: dict[str, Any], is_stored: bool, tmp_path: Path) -> None:
     names: dict[str, Any] = {"np": np, "sp": sp, "scipy": scipy}
     for name, given in case.get("given", {}).items():
-        names[name] = tensor(given, names, tmp_path if stored else None)
+        names[name] = tensor(given, names, tmp_path if is_stored else None)
     lines = case.get("do", [])
     for line in lines[: -1 if "error" in case else None]:
         exec(line, names)
@@ -64,9 +64,9 @@ def test_worked_numbers(case: dict[str, Any], stored: bool, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("case", cases_of("index"))
-def test_indexes_of_tensors(case: dict[str, Any], stored: bool, tmp_path: Path) -> None:
+def test_indexes_of_tensors(case: dict[str, Any], is_stored: bool, tmp_path: Path) -> None:
     dense = np.array(case["dense"]) if "dense" in case else np.arange(np.prod(case["shape"])).reshape(case["shape"])
-    found: Any = tensor(dense.tolist(), {}, tmp_path if stored else None)
+    found: Any = tensor(dense.tolist(), {}, tmp_path if is_stored else None)
     for parts in case["keys"]:
         found = (found.oindex if case.get("mode") == "oindex" else found)[key_of(parts)]
     if "result" in case:
@@ -79,8 +79,8 @@ def test_indexes_of_tensors(case: dict[str, Any], stored: bool, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("case", cases_of("index", "errors"))
-def test_indexes_that_are_refused(case: dict[str, Any], stored: bool, tmp_path: Path) -> None:
-    found: Any = tensor(np.ones(case["shape"], int).tolist(), {}, tmp_path if stored else None)
+def test_indexes_that_are_refused(case: dict[str, Any], is_stored: bool, tmp_path: Path) -> None:
+    found: Any = tensor(np.ones(case["shape"], int).tolist(), {}, tmp_path if is_stored else None)
     for parts in case["keys"][:-1]:
         found = found[key_of(parts)]
     with pytest.raises(IndexError) as caught:

@@ -1,4 +1,4 @@
-"""The notebooks of docs/notebooks run from beginning to end, in a kernel, and show what they say."""
+"""The notebooks of docs/notebooks run in a kernel and show their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = {
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A kernel that runs one notebook after the other, each without the names of those before."""
+    """A kernel that runs the notebooks, each in a clean namespace."""
     for name, why in (("jupytext", "keeps notebooks as text"), ("nbclient", "runs them"), ("ipykernel", "runs them")):
         pytest.importorskip(name, reason=why)
     pytest.importorskip("matplotlib", reason="notebooks have pictures")
@@ -43,8 +43,8 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             manager.shutdown_kernel(now=True)
 
 
-def executed(path: Path, kernel: Any) -> Any:
-    """Return the notebook with what its cells show."""
+def run_notebook(path: Path, kernel: Any) -> Any:
+    """Run a notebook and return it with its outputs."""
     jupytext, nbclient, nbformat = map(importlib.import_module, ("jupytext", "nbclient", "nbformat"))
 
     notebook = jupytext.read(path)
@@ -61,7 +61,7 @@ def executed(path: Path, kernel: Any) -> Any:
 @pytest.mark.filterwarnings("ignore")  # of the libraries that run notebooks
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs_and_shows_what_it_says(path: Path, kernel: Any) -> None:
-    outputs = [out for cell in executed(path, kernel).cells for out in cell.get("outputs", ())]
+    outputs = [out for cell in run_notebook(path, kernel).cells for out in cell.get("outputs", ())]
     text = "".join(out.get("text", "") + out.get("data", {}).get("text/plain", "") for out in outputs)
     assert [told for told in SHOWN[path.stem] if told not in text] == []
     pictures = [out["data"]["image/png"] for out in outputs if "image/png" in out.get("data", {})]

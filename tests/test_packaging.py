@@ -1,4 +1,4 @@
-"""What is installed: the wheel holds all it needs, and the project says what it depends on."""
+"""The wheel is complete, and the project declares its dependencies."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def project(repository: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def installed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds what the wheel does."""
+def unpacked_wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=repository, check=True, capture_output=True)
@@ -42,21 +42,21 @@ def _files(folder: Path) -> set[str]:
     }
 
 
-def test_the_wheel_holds_package_sql_and_datasets(installed: Path, repository: Path) -> None:
-    found = _files(installed / "sparrow")
+def test_the_wheel_holds_package_sql_and_datasets(unpacked_wheel: Path, repository: Path) -> None:
+    found = _files(unpacked_wheel / "sparrow")
     code = {name for name in _files(repository / "sparrow") if name.endswith((".py", ".typed"))}
     assert code <= found
     for folder in ("sql", "ingest", "datasets"):
         expected = {f"_{folder}/{name}" for name in _files(repository / folder)}
         assert {name for name in found if name.startswith(f"_{folder}/")} == expected
-    licence = list(installed.glob("*.dist-info/licenses/LICENSE"))
+    licence = list(unpacked_wheel.glob("*.dist-info/licenses/LICENSE"))
     assert [path.read_text() for path in licence] == [(repository / "LICENSE").read_text()]
 
 
-def test_the_wheel_works_elsewhere(installed: Path, repository: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_elsewhere(unpacked_wheel: Path, repository: Path, tmp_path: Path) -> None:
     kernels = repository / "sparrow" / "kernels"
     for folder in {path.parent.relative_to(kernels) for path in kernels.rglob("*.py")}:
-        copied = installed / "sparrow" / "kernels" / folder
+        copied = unpacked_wheel / "sparrow" / "kernels" / folder
         for path in copied.glob("*.py"):
             before = (kernels / folder / path.name).stat()
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # unchanged sources are not compiled again
@@ -72,9 +72,9 @@ heart = sp.datasets.load("heart_scale", cache="cache")
 print(heart["X"].nnz)
 """
     run = subprocess.run(
-        [sys.executable, "-c", script, str(installed)],
+        [sys.executable, "-c", script, str(unpacked_wheel)],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(installed), "PATH": "", "HOME": str(tmp_path)},
+        env={"PYTHONPATH": str(unpacked_wheel), "PATH": "", "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
     )
@@ -83,14 +83,14 @@ print(heart["X"].nnz)
 
 
 def _statements(nodes: list[Any]) -> Iterator[Any]:
-    """Yield statements and those within them, without their expressions, which are most of a tree."""
+    """Yield all statements, without descending into expressions."""
     for node in nodes:
         yield node
         for field in ("body", "orelse", "finalbody", "handlers", "cases"):
             yield from _statements(getattr(node, field, []))
 
 
-def _imported(folder: Path) -> set[str]:
+def _find_imports(folder: Path) -> set[str]:
     found: set[str] = set()
     for path in folder.rglob("*.py"):
         for node in _statements(ast.parse(path.read_text()).body):
@@ -102,10 +102,11 @@ def _imported(folder: Path) -> set[str]:
 
 
 def _names(requirements: list[str]) -> set[str]:
+    """Return the names of requirements, without versions and extras."""
     return {re.split(r"[<>=!~\[ ]", text)[0] for text in requirements}
 
 
-def test_what_is_imported_is_declared_and_the_other_way_round(repository: Path, project: dict[str, Any]) -> None:
+def test_imports_match_dependencies(repository: Path, project: dict[str, Any]) -> None:
     declared = _names(project["project"]["dependencies"])
     extras = project["project"]["optional-dependencies"]
     optional = set().union(
@@ -113,7 +114,7 @@ def test_what_is_imported_is_declared_and_the_other_way_round(repository: Path, 
     )
     optional |= {"sklearn"} if "scikit-learn" in optional else set()
     optional |= {"cupy", "cupyx"} if "cupy-cuda12x" in optional else set()  # one wheel, named after what it needs
-    imported = _imported(repository / "sparrow")
+    imported = {name.replace("_", "-") for name in _find_imports(repository / "sparrow")}
     assert declared <= imported <= declared | optional
 
 

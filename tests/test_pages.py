@@ -1,4 +1,4 @@
-"""What README.md and the pages of docs/ show is what happens: their examples run, and their output is compared."""
+"""Examples in README.md and docs/ run, and their output is compared."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ PAGES = ["README.md", *sorted(str(page.relative_to(REPOSITORY)) for page in (REP
 
 
 def has(page: str, language: str, mark: str) -> bool:
-    """Say whether a page has a session in a language, told by what stands before what is typed."""
+    """Return whether a page has a session in a language, by its prompt."""
     return any(mark in block for block in blocks((REPOSITORY / page).read_text(), language))
 
 
-def checkout(made: Path) -> Path:
-    """Return a folder as the reader is in: the root of a checkout."""
-    made.mkdir()
+def checkout(folder: Path) -> Path:
+    """Create a folder with what a reader has at the root of a clone."""
+    folder.mkdir()
     for name in ("datasets", "sql"):
-        shutil.copytree(REPOSITORY / name, made / name)
-    return made
+        shutil.copytree(REPOSITORY / name, folder / name)
+    return folder
 
 
 SIZE = re.compile(r"(\d+(?:\.\d+)?) (bytes|kB|MB|GB)\b")
 UNITS = {"bytes": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
-def compare(happened: str, shown: str, typed: str) -> None:
-    """Compare output with what is shown; sizes in bytes, which follow the libraries that write, may differ a little."""
-    assert SIZE.sub("#", happened).rstrip() == SIZE.sub("#", shown).rstrip(), typed
-    sizes = ([float(n) * UNITS[unit] for n, unit in SIZE.findall(text)] for text in (happened, shown))
-    for found, told in zip(*sizes, strict=True):
-        assert found == pytest.approx(told, rel=0.1), typed
+def compare(actual: str, shown: str, typed: str) -> None:
+    """Compare output with the page; sizes in bytes may differ by 10 %."""
+    assert SIZE.sub("#", actual).rstrip() == SIZE.sub("#", shown).rstrip(), typed
+    sizes = ([float(n) * UNITS[unit] for n, unit in SIZE.findall(text)] for text in (actual, shown))
+    for found, expected in zip(*sizes, strict=True):
+        assert found == pytest.approx(expected, rel=0.1), typed
 
 
 CLIENT = """#!{python} -IS
@@ -63,12 +63,12 @@ socket.send_fds(there, [json.dumps([os.getcwd(), sys.argv[1:]]).encode()], [0, 1
 code = there.recv(1)
 os._exit(code[0] if code else 70)
 """
-"""A program that hands over its words, folder and standard streams, and exits as the command did."""
+"""A client that passes arguments, folder and standard streams to the server, and exits with its status."""
 
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An executable ``sparrow`` that runs in this process, which has imported what most commands need."""
+    """An executable ``sparrow`` that runs in this process, without its imports."""
     folder = tmp_path_factory.mktemp("command")
     path, called = folder / "socket", folder / "sparrow"
     called.write_text(CLIENT.format(python=sys.executable, path=str(path)))
@@ -92,13 +92,13 @@ def _serve(here: socket.socket) -> None:
         except OSError:  # shut down
             return
         with there:
-            told, streams, _, _ = socket.recv_fds(there, 1 << 16, 3)
-            folder, words = json.loads(told)
+            message, streams, _, _ = socket.recv_fds(there, 1 << 16, 3)
+            folder, words = json.loads(message)
             there.sendall(bytes([_run(words, folder, streams)]))
 
 
 def _run(words: list[str], folder: str, streams: list[int]) -> int:
-    """Run a command in a folder with the standard streams that it is given, and return its exit code."""
+    """Run a command in a folder with given streams; return its exit code."""
     with (
         contextlib.chdir(folder),
         sp.config(),
@@ -120,9 +120,9 @@ def test_sessions(page: str, command: Path, tmp_path: Path, monkeypatch: pytest.
     text = (REPOSITORY / page).read_text()
     test = doctest.DocTestParser().get_doctest("\n".join(blocks(text, "python")), {}, page, page, 0)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    told: list[str] = []
-    runner.run(test, out=told.append)
-    assert runner.summarize(verbose=False).failed == 0, "".join(told)
+    report: list[str] = []
+    runner.run(test, out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)
     folder = checkout(tmp_path / "shell")
     environment = {**os.environ, "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}"}
     shown = [block for block in blocks(text, "console") if "make " not in block]
@@ -137,18 +137,18 @@ def test_sessions(page: str, command: Path, tmp_path: Path, monkeypatch: pytest.
 
 
 def _is_open(typed: str) -> bool:
-    """Say whether the shell waits for more: of a text in quotes, or after a backslash."""
+    """Return whether the shell expects another line."""
     return typed.count('"') % 2 == 1 or typed.endswith("\\")
 
 
-def test_there_are_pages_to_run() -> None:
+def test_pages_have_sessions() -> None:
     for page in ("README.md", "docs/training.md"):
         assert has(page, "python", ">>> ")
         assert has(page, "console", "$ ")
 
 
 @pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CHANGELOG.md", "datasets/README.md", *PAGES])
-def test_links_to_files_lead_somewhere(repository: Path, name: str) -> None:
+def test_file_links_exist(repository: Path, name: str) -> None:
     page = repository / name
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target

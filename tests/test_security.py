@@ -1,4 +1,4 @@
-"""Names, labels and files are data: nothing in them runs, leads elsewhere or gives a secret away."""
+"""Names, labels and files are data: no code runs, no path escapes."""
 
 from __future__ import annotations
 
