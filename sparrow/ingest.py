@@ -1,8 +1,9 @@
-"""Files in, stored tensors out: ``sp.ingest.<format>(src, dst, ...)``, as ``sparrow ingest <format> SRC DST``.
+"""Files to stored tensors: ``sp.ingest.<format>(src, dst, ...)``.
 
-Every format streams within the memory limit, shows its progress, tells compression from the content,
-takes several files or a glob and ``"-"`` for standard input, and is atomic: failure, a kill or Ctrl-C
-leaves nothing visible. The functions are made of the formats that :mod:`sparrow.io.base.registry` knows.
+On the command line ``sparrow ingest <format> SRC DST``. Every format streams within the memory limit, shows its
+progress and is atomic: failure, a kill or Ctrl-C leaves nothing visible. Text formats detect compression from the
+content and take several files, a glob, or ``"-"`` for standard input. The functions are made from the formats in
+:mod:`sparrow.io.base.registry`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     def _typed(reader: Callable[P, Reader]) -> Callable[P, Any]: ...
 
-    # What type checkers see of the functions that __getattr__ makes.
+    # Static types of the functions that __getattr__ makes.
     columns, edges, libsvm = _typed(Columns), _typed(Edges), _typed(Libsvm)
     mtx, npz, tns = _typed(MatrixMarket), _typed(Npz), _typed(Tns)
     alx, metis, webgraph = _typed(Alx), _typed(Metis), _typed(WebGraph)
@@ -55,7 +56,7 @@ def __getattr__(name: str) -> Any:
         return [each.name for each in formats().values() if each.reader is not None]
     if not name.startswith("_") and name in __getattr__("__all__"):
         return _function(formats()[name])
-    raise AttributeError(f"module 'sparrow.ingest' has no attribute {name!r}: there are {', '.join(__dir__())}")
+    raise AttributeError(f"module 'sparrow.ingest' has no attribute {name!r}: formats are {', '.join(__dir__())}")
 
 
 def __dir__() -> list[str]:
@@ -64,7 +65,7 @@ def __dir__() -> list[str]:
 
 @cache
 def _function(format: Format) -> Callable[..., Any]:
-    """Return what reads a format and returns what :func:`sparrow.open` does."""
+    """Return the function that stores a file of a format and opens the result."""
     reader = format.reader
     assert reader is not None
     document = inspect.getdoc(reader) or ""

@@ -52,7 +52,7 @@ class _Compressed(Container):
 
     def _inferred(self) -> tuple[int, int]:
         if not len(self._indices):
-            raise ShapeError("without entries there is nothing to tell the shape from: say shape=")
+            raise ShapeError("without entries there is nothing to tell the shape from: pass shape=")
         lines, across = len(self._indptr) - 1, int(self._indices.max()) + 1
         return (across, lines) if self._major else (lines, across)
 
@@ -118,7 +118,7 @@ class _Compressed(Container):
         if shape is None:
             across = 1 + int(places[at].max(initial=-1))
             if not across:
-                raise ShapeError("without entries there is nothing to tell the shape from: say shape=")
+                raise ShapeError("without entries there is nothing to tell the shape from: pass shape=")
             shape = (across, len(first)) if cls._major else (len(first), across)
         shape = cls._sizes(shape)
         if shape[cls._major] != len(first):

@@ -66,7 +66,7 @@ class RowSparse(Container):
         self._data, self._indices = as_values(data), as_index("indices", indices)
         if shape is None:
             if not len(self._indices):
-                raise ShapeError("without rows there is nothing to tell the shape from: say shape=")
+                raise ShapeError("without rows there is nothing to tell the shape from: pass shape=")
             shape = (int(self._indices[-1]) + 1, *self._data.shape[1:])
         self._shape = check_shape(shape)
         self.check_format()

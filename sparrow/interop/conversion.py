@@ -84,7 +84,7 @@ def from_coordinates(
         ) from None
     if sizes is None:
         if not count:
-            raise ShapeError("without entries there is nothing to tell the shape from: say shape=")
+            raise ShapeError("without entries there is nothing to tell the shape from: pass shape=")
         sizes = check_shape(tuple(int(column.max()) + 1 for column in columns))
     for dim, (column, size) in enumerate(zip(columns, sizes, strict=True)):
         for extreme in (int(column.min()), int(column.max())) if count and not _are_inside(column, size) else ():
@@ -434,7 +434,7 @@ def _appended(names: Sequence[str], target: Schema, value: str | None) -> tuple[
     if value is None:
         if len(rest) > 1 and "value" not in rest:
             raise InvalidValueError(
-                f"append: columns {', '.join(map(repr, rest))} are no dimensions of the tensor: say value= which one "
+                f"append: columns {', '.join(map(repr, rest))} are no dimensions of the tensor: pass value= which one "
                 "has the values"
             )
         value = "value" if "value" in rest else next(iter(rest), None)

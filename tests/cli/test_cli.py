@@ -681,12 +681,12 @@ def test_a_termination_cleans_up_as_an_interrupt_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text", "told"),
     [
-        (["edges"], "src,dst\n0,1\n", "say --header to skip it, or --ids str"),
-        (["edges", "--ids", "int"], "0 1\nx 2\n", "say --ids str to take"),
-        (["edges", "--dtype", "int8"], "0 1 0.5\n", "leave --dtype out"),
-        (["libsvm"], "1 1:1 1:2\n", "say --duplicates sum"),
-        (["libsvm", "--index-base", "1"], "1 0:1\n", "the index is below --index-base 1: say --index-base 0"),
-        (["columns", "--coords", "i"], 'i,j\n1,2\n"x,2\n', "say --no-quotes"),
+        (["edges"], "src,dst\n0,1\n", "pass --header to skip it, or --ids str"),
+        (["edges", "--ids", "int"], "0 1\nx 2\n", "pass --ids str to take"),
+        (["edges", "--dtype", "int8"], "0 1 0.5\n", "omit --dtype"),
+        (["libsvm"], "1 1:1 1:2\n", "pass --duplicates sum"),
+        (["libsvm", "--index-base", "1"], "1 0:1\n", "the index is below --index-base 1: pass --index-base 0"),
+        (["columns", "--coords", "i"], 'i,j\n1,2\n"x,2\n', "pass --no-quotes"),
         (["columns", "--coords", "i", "--shape", "3"], "i\na\n", "column 'i' has 1 labels"),
     ],
 )
@@ -732,7 +732,7 @@ def test_an_empty_file_is_a_warning_in_one_line(cli: Any, tmp_path: Path) -> Non
         (tmp_path / "in.txt").write_text("")
         done = cli("ingest", name, tmp_path / "in.txt", tmp_path / f"{name}.sparrow")
         assert done.code == 0
-        assert done.err.startswith(f"sparrow: warning: {tmp_path / 'in.txt'}: there is no ")
+        assert done.err.startswith(f"sparrow: warning: {tmp_path / 'in.txt'}: there are no ")
 
 
 def test_append(cli: Any, tmp_path: Path, piped: Any) -> None:

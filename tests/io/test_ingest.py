@@ -41,10 +41,10 @@ def test_what_is_there_already_is_opened_replaced_or_an_error(tmp_path: Path) ->
     with pytest.raises(ExistsError, match=r"overwrite=True to replace it, or if_exists='open' to open it"):
         sp.ingest.edges(tmp_path / "b.txt", made, if_exists="error")
     assert sp.ingest.edges(tmp_path / "b.txt", made, if_exists="replace").nnz == 2
-    with pytest.raises(InvalidValueError, match="give one"):
+    with pytest.raises(InvalidValueError, match="pass one of them"):
         sp.ingest.edges(tmp_path / "b.txt", made, if_exists="open", overwrite=True)
     wrong: Any = "skip"
-    with pytest.raises(InvalidValueError, match="if_exists='skip': use 'error', 'open' or 'replace'"):
+    with pytest.raises(InvalidValueError, match="if_exists must be 'error', 'open' or 'replace', got 'skip'"):
         sp.ingest.edges(tmp_path / "b.txt", made, if_exists=wrong)
     other = tmp_path / "notes"
     other.mkdir()

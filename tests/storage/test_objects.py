@@ -225,7 +225,7 @@ def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
         assert found.format in ("mtx", "tns", "npy", "webgraph", "h5ad", "binsparse")
         back = read(f"{home}/raw/{name}", f"{home}/{found.format}")
         assert np.argwhere(back.to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
-    with pytest.raises(errors.IngestError, match="this is a folder: give its files"):
+    with pytest.raises(errors.IngestError, match="this is a folder: pass its files"):
         sp.ingest.edges(f"{home}/raw", f"{home}/no")
     with pytest.raises(errors.UnsupportedError, match="written on this machine"):
         sp.export(links, f"{home}/shards", format="alx")
@@ -372,7 +372,7 @@ def test_servers_of_the_web_that_send_whole_files_and_no_more(tmp_path: Path) ->
     (tmp_path / "empty.txt").touch()
     with _site(partial(_LeastOfAll, directory=str(tmp_path))) as site:
         assert sp.ingest.edges(f"{site}/e.txt", tmp_path / "e").nnz == 2
-        with pytest.warns(UserWarning, match="there is no edge"):
+        with pytest.warns(UserWarning, match="there are no edges"):
             assert sp.ingest.edges(f"{site}/empty.txt", tmp_path / "none").nnz == 0
         with pytest.raises(errors.NotFoundError, match="there is no such file"):
             sp.ingest.edges(f"{site}/none.txt", tmp_path / "no")

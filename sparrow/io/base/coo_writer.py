@@ -1,7 +1,7 @@
-"""From rows in any order to the files of a tensor: what the readers of edges and tables share.
+"""Writer of coordinates and values in any order as the data files of a tensor.
 
-Pieces of the input become rows on threads; rows that come sorted go straight to the files, others
-through :class:`sparrow.sorting.Sorter`.
+The readers of text, tables and arrays turn items of their input into rows on several threads. Rows that come sorted go
+straight to the files, others through :class:`sparrow.sorting.Sorter`.
 """
 
 from __future__ import annotations
@@ -52,28 +52,28 @@ T = TypeVar("T")
 
 
 class DistinctIds:
-    """The distinct integers of a column, gathered from several threads."""
+    """Distinct integers of a column, collected from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: NDArray[np.int64] = np.empty(0, np.int64)
-        self._fresh: list[NDArray[np.int64]] = []
-        self._held = 0
+        self._pending: list[NDArray[np.int64]] = []
+        self._pending_count = 0
 
     def add(self, column: NDArray[np.int64]) -> None:
-        """Take in a column."""
+        """Add a column."""
         found, known = _distinct(column.copy()), self._known
         if len(known):
             found = found[known[np.minimum(np.searchsorted(known, found), len(known) - 1)] != found]
         with self._lock:
-            self._fresh.append(found)
-            self._held += len(found)
-            if self._held > len(self._known) // 2 + tuning().id_merge_min:
+            self._pending.append(found)
+            self._pending_count += len(found)
+            if self._pending_count > len(self._known) // 2 + tuning().id_merge_min:
                 self._merge()
 
     def _merge(self) -> None:
-        self._known = _distinct(np.concatenate([self._known, *self._fresh]))
-        self._fresh, self._held = [], 0
+        self._known = _distinct(np.concatenate([self._known, *self._pending]))
+        self._pending, self._pending_count = [], 0
         check_label_memory(len(self._known), self._known.nbytes)
 
     def finish(self) -> NDArray[np.int64]:
@@ -92,7 +92,7 @@ def _distinct(column: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class LabelEncoder:
-    """The distinct texts of a column, numbered as they come; for one thread."""
+    """Dictionary encoder of the texts of a column, for one thread."""
 
     def __init__(self) -> None:
         from sparrow.kernels.parse.interning import Interner
@@ -101,11 +101,11 @@ class LabelEncoder:
         self._room = memory.reserve(0, "distinct labels")
 
     def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers of the texts ``data[start[i]:end[i]]``."""
+        """Return the codes of the texts ``data[start[i]:end[i]]``."""
         return self._checked(self._interner.codes_of(data, start, end))
 
     def codes(self, texts: pa.Array) -> NDArray[np.int64]:
-        """Return the numbers of an array of strings without nulls."""
+        """Return the codes of an array of strings without nulls."""
         return self._checked(self._interner.codes(texts))
 
     def _checked(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -117,24 +117,24 @@ class LabelEncoder:
         return codes
 
     def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
-        """Return the texts, sorted, and the position of each number's among them; once."""
+        """Return the sorted texts, and the rank of each code; call once."""
         labels, rank = self._interner.finish(memory.available() - (memory.limit() - memory.working_bytes()))
         self._room.hold(labels.nbytes + rank.nbytes)
         return labels, rank
 
 
 def check_label_memory(count: int, nbytes: int) -> None:
-    """Raise ``TooLargeError`` where labels take too much of the memory limit."""
+    """Raise ``TooLargeError`` if labels exceed their share of the memory limit."""
     if nbytes > (room := memory.share(tuning().label_memory_parts, beside=memory.limit() - memory.working_bytes())):
-        raise memory.too_large(f"{count} distinct labels", nbytes, "number the ids beforehand", room)
+        raise memory.too_large(f"{count} distinct labels", nbytes, "map the ids to integers beforehand", room)
 
 
 MAX_STORED_INTEGER = 2**63 - 1
-"""The largest integer that files hold: uint64 is stored as int64."""
+"""Largest integer in files, which store uint64 as int64."""
 
 
 def cast_checked(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
-    """Return values in a dtype, and the position of the first that it does not hold, or no file as one of it."""
+    """Return values in a dtype, and the position of the first that does not fit."""
     if given.dtype == dtype:
         beyond = dtype == np.uint64 and given > MAX_STORED_INTEGER
         return given, int(np.argmax(beyond)) if np.any(beyond) else None
@@ -145,7 +145,7 @@ def cast_checked(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any
 
 
 def find_unrepresentable(given: NDArray[Any], values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where values cast to another dtype are not those that were given, but for rounding to a float."""
+    """Return the mask of values that a cast changed, rounding to floats aside."""
     dtype = values.dtype
     with np.errstate(all="ignore"):
         if dtype.kind in "fc":
@@ -154,7 +154,7 @@ def find_unrepresentable(given: NDArray[Any], values: NDArray[Any]) -> NDArray[n
             return np.asarray((given != 0) & (given != 1))
         unfit = values != given
         if given.dtype.kind == "f":
-            # The largest integers round up to floats that they do not reach.
+            # The largest integers round up to floats beyond their range.
             unfit |= (given >= 2.0 ** (np.iinfo(dtype).bits - (dtype.kind == "i"))) | (given != np.floor(given))
         elif given.dtype.kind in "iu":
             unfit |= (values < 0) != (given < 0)
@@ -164,23 +164,23 @@ def find_unrepresentable(given: NDArray[Any], values: NDArray[Any]) -> NDArray[n
 
 
 def misfit_message(value: Any, dtype: np.dtype[Any]) -> str:
-    """Return what is wrong with a value that :func:`cast_checked` found, and the way out."""
+    """Return what is wrong with a value that :func:`cast_checked` found."""
     if dtype == np.uint64 and value > MAX_STORED_INTEGER and value != np.inf:
-        return "is beyond 2^63 - 1, where stored integers end: say dtype='float64'"
-    return f"does not fit the type {dtype}"
+        return "exceeds 2^63 - 1, the largest stored integer: pass dtype='float64'"
+    return f"does not fit {dtype}"
 
 
 class SpillQueue:
-    """Rows put aside, in memory and then on disk, to be read again in their order."""
+    """First-in, first-out queue of rows, in memory and then on disk."""
 
     def __init__(self) -> None:
         self._budget = memory_budget() // tuning().spill_queue_divisor
-        self._room = memory.reserve(0, "rows put aside")
+        self._room = memory.reserve(0, "rows waiting for their labels")
         self._kept: list[Rows | tuple[list[Segment], Segment | None]] = []
         self._spool = SpillFile()
 
     def add(self, rows: Rows) -> None:
-        """Put rows aside."""
+        """Append rows."""
         if self._room.nbytes + rows.nbytes <= self._budget:
             self._room.hold(self._room.nbytes + rows.nbytes)
             self._kept.append(rows)
@@ -197,7 +197,7 @@ class SpillQueue:
                 yield Rows(coords, None if each[1] is None else self._spool.read(each[1], 0, each[1].count))
 
     def close(self) -> None:
-        """Give memory and disk back."""
+        """Release memory and disk."""
         self._kept = []
         self._room.release()
         self._spool.close()
@@ -205,13 +205,13 @@ class SpillQueue:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """What :func:`write_coo` wrote."""
+    """Data files of a tensor, and facts about its coordinates."""
 
     files: list[Any]
     maxima: tuple[int, ...]
-    """The largest coordinate of each dimension in the input, -1 where there is none."""
+    """Largest coordinate of each dimension in the input, -1 if there is none."""
     ids: tuple[NDArray[np.int64] | None, ...]
-    """Of each dimension that was numbered anew the distinct ids, ascending; None for the others."""
+    """Distinct ids of each relabelled dimension, ascending; None for the others."""
 
 
 def write_coo(
@@ -229,28 +229,28 @@ def write_coo(
     describe: Callable[[tuple[int, ...]], str] = str,
     mean: bool = False,
 ) -> WrittenFiles:
-    """Write the rows of a whole input as the data files of a tensor.
+    """Write the rows of an input as the data files of a tensor.
 
     Parameters
     ----------
     folder
-        Where the files go.
+        Folder of the files.
     items, rows_of
-        The pieces of the input, and what turns one into rows, on several threads.
+        Items of the input, and the function that turns one into rows, on several threads.
     dims, dtype, weighted, duplicates, fill_value, profile
         The tensor; see :class:`sparrow.sorting.Sorter` for ``weighted``.
     ids
-        The dimensions to number anew, and what ``rows_of`` gathers their ids in.
+        For each dimension to relabel, the collector that ``rows_of`` adds its ids to.
     describe
-        Turns a cell into text for errors.
+        Formats the coordinates of an element for errors.
     mean
-        Values of one cell become their mean instead. Values come as complex numbers, 1 their imaginary part, so that
-        what ``duplicates="sum"`` makes of them is the sum and the count.
+        Store the mean of the values given for an element. Values are complex numbers with an imaginary part of 1, so
+        that ``duplicates="sum"`` yields the sum and the count.
 
     Raises
     ------
     DuplicateError
-        If a cell comes twice and ``duplicates`` is ``"error"``.
+        If an element is given more than once and ``duplicates`` is ``"error"``.
     StorageError
         If the disk is full.
     """
@@ -286,7 +286,7 @@ def write_coo(
 
 
 def _means(part: Iterator[Block], dtype: np.dtype[Any], fill_value: Any) -> Iterator[Block]:
-    """Yield entries whose values are sums and counts with the means of these."""
+    """Yield elements whose values are sums and counts with their means."""
     for block in part:
         values = (block.values.real / block.values.imag).astype(dtype)
         kept = ~is_fill(values, fill_value)
@@ -296,7 +296,7 @@ def _means(part: Iterator[Block], dtype: np.dtype[Any], fill_value: Any) -> Iter
 def _write_parts(
     parts: Sequence[Iterator[Block]], writer: Callable[[], Any], advance: Callable[[int], None]
 ) -> list[Any]:
-    """Write parts to files of their own, on several threads."""
+    """Write each part to its own files, on several threads."""
 
     def write(part: Iterator[Block]) -> list[Any]:
         with writer() as out:
@@ -320,15 +320,15 @@ def _write_sorted(
     dtype: np.dtype[Any],
     fill_value: Any,
 ) -> list[Any] | None:
-    """Write rows that come sorted straight to files; where they no longer do, give all back to the sorter.
+    """Write rows that come sorted to files; if order ends, return all to the sorter.
 
-    Returns the files, or None where the sorter has everything.
+    Returns the files, or None if the sorter has everything.
     """
 
     def block(run: Run) -> Block | None:
         rows = run.rows()
         values = np.ones(run.count, dtype) if rows.values is None else rows.values
-        # A dropped zero would be missed where the rest has to be sorted with what was written.
+        # A zero dropped here would be lost if the written rows have to be sorted with the rest.
         return None if is_fill(values, fill_value).any() else Block(rows.coords, values)
 
     with writer() as out:
@@ -379,14 +379,14 @@ def _chained(*parts: Iterable[Run | Rows]) -> Iterator[Run | Rows]:
 
 
 def check_disk_space(dst: str | os.PathLike[str], stored: int, spilled: int) -> None:
-    """Raise ``StorageError`` where a tensor clearly cannot fit the disks.
+    """Raise ``StorageError`` if a tensor cannot fit the disks.
 
     Parameters
     ----------
     dst
-        The folder to create.
+        Folder to create.
     stored, spilled
-        The fewest bytes that the tensor and the sort will take.
+        Lower bounds on the bytes of the tensor and of the sort.
     """
     disk = get_filesystem(dst).local_disk(os.fspath(dst))
     beside = None if disk is None else Path(disk)

@@ -1,4 +1,4 @@
-"""Tensors to files that other programs read, in every format that has a writer."""
+"""Export of tensors to files that other programs read."""
 
 from __future__ import annotations
 
@@ -24,45 +24,45 @@ def export(
     overwrite: bool = False,
     **options: Any,
 ) -> int:
-    """Write a tensor, or a bundle that the format knows, to a file and return the number of rows written.
+    """Write a tensor, or a bundle that the format knows, to a file.
 
-    What is written are the entries, streamed, so a tensor may be larger than memory (a .npz file is made in memory).
-    Of shape, fill and types a .npz file keeps all, edges their shape, a table the types of its columns. Labels are in
-    tables, edges and .h5ad files; others hold coordinates. The file takes its name when it is whole: a failed or
-    interrupted export leaves what was there.
+    Stored elements are streamed, so a tensor may be larger than memory (a .npz file is built in memory). Of shape, fill
+    value and types a .npz file keeps all, edge lists the shape, tables the types of their columns. Tables, edge lists
+    and .h5ad files hold labels, other formats coordinates. The write is atomic: a failed or interrupted export leaves
+    what existed.
 
     Parameters
     ----------
     source
         The tensor; a bundle for libsvm, libffm and alx.
     dst
-        The file; ``"-"`` is standard output. Text is compressed where the name ends in ``.gz``, ``.zst`` or ``.bz2``.
+        File to create; ``"-"`` is standard output. Text is compressed if the name ends in ``.gz``, ``.zst`` or
+        ``.bz2``.
     format
-        By default what the name ends in says: ``.parquet``, ``.arrow`` (``.ipc``, ``.feather``), ``.csv``, ``.tsv``,
-        ``.edges`` or ``.txt`` (an edge list: lines ``# shape: 4 7``, unless there are labels, and ``# src dst value``,
-        then columns parted by tabs, True as 1),
-        ``.mtx`` (Matrix Market), ``.tns`` (FROSTT), ``.npz``, ``.npy``, ``.libsvm`` or ``.svm``, ``.ffm`` (libffm),
-        ``.graph-txt`` (ASCIIGraph), ``.h5ad`` (AnnData), ``.h5`` (binsparse). ``"alx"`` is a folder of shards, which
-        is to be said.
+        By default by the suffix: ``.parquet``, ``.arrow`` (``.ipc``, ``.feather``), ``.csv``, ``.tsv``, ``.edges`` or
+        ``.txt`` (an edge list: comments ``# shape: 4 7``, unless there are labels, and ``# src dst value``, then
+        tab-separated columns, True as 1), ``.mtx`` (Matrix Market), ``.tns`` (FROSTT), ``.npz``, ``.npy``, ``.libsvm``
+        or ``.svm``, ``.ffm`` (libffm), ``.graph-txt`` (ASCIIGraph), ``.h5ad`` (AnnData), ``.h5`` (binsparse).
+        ``"alx"``, a folder of shards, must be named.
     overwrite
-        Replace a file that is there.
+        Replace an existing file.
     **options
-        Those of the format. ``labels=False`` (tables, edges): coordinates where a dimension has labels; libsvm and
-        .npz know none. ``index_base=0`` (libsvm): what the first column is called instead of 1. ``shards=`` (alx).
+        Options of the format. ``labels=False`` (tables, edges): write coordinates instead of labels; libsvm and .npz
+        hold none. ``index_base=0`` (libsvm): index of the first feature, 1 by default. ``shards=`` (alx).
 
     Returns
     -------
     int
-        The number of rows.
+        Number of rows written.
 
     Raises
     ------
     ExistsError
-        If there is a file and ``overwrite`` is not set.
+        If the file exists and ``overwrite`` is not set.
     InvalidValueError
-        If no format is told, or an option is not one of the format's.
+        If the format is unknown, or has no such option.
     NotFoundError
-        If there is no such folder.
+        If the folder does not exist.
     UnsupportedError
         If the format cannot hold the tensor.
 
@@ -77,7 +77,9 @@ def export(
     ['src,dst,value', '0,1,5', '2,0,6', '2,3,7']
     """
     if not isinstance(source, Tensor | Bundle):
-        raise UnsupportedError(f"{type(source).__name__} is no tensor: sp.asarray makes one of an array or a table")
+        raise UnsupportedError(
+            f"source must be a tensor or a bundle, got {type(source).__name__}: convert it with sp.asarray"
+        )
     name, overwrite = check_path(dst, "dst"), check_flag("overwrite", overwrite)
     chosen = _format(name, format)
     assert chosen.writer is not None
@@ -85,7 +87,7 @@ def export(
     for option in options:
         if option not in known:
             there = f"it has {', '.join(map(repr, known))}" if known else "it has none"
-            raise InvalidValueError(f"{option!r} is no option of the format {chosen.name!r}: {there}")
+            raise InvalidValueError(f"{option!r} is not an option of format {chosen.name!r}: {there}")
     writer = chosen.writer(source, name, **options)
     if name != "-" and not overwrite and get_filesystem(name).is_occupied(name):
         raise ExistsError(f"{name!r} exists: choose another name, or pass overwrite=True to replace it")
@@ -93,28 +95,28 @@ def export(
 
 
 def unwritten_labels(source: Tensor | Bundle, dst: str, format: str | None) -> list[str]:
-    """Return the dimensions with labels, of which a file of the format holds none."""
+    """Return the labelled dimensions whose labels a file of the format lacks."""
     writer = _format(dst, format).writer
     if writer is None or writer.writes_labels:
         return []
-    # Labels of y are what the lines of libsvm begin with.
+    # Lines of libsvm begin with the labels of y.
     tensors = [source] if isinstance(source, Tensor) else [each for name, each in source.items() if name != "y"]
     found = (dim for each in tensors for axis, dim in enumerate(each.dims) if each.labels(axis) is not None)
     return list(dict.fromkeys(found))
 
 
 def _format(name: str, format: str | None) -> Format:
-    """Return the format that a name, and who calls, ask for."""
+    """Return the format for a name, or the one asked for."""
     written = {each.name: each for each in formats().values() if each.writer is not None}
     there = ", ".join(map(repr, written))
     if format is not None and format not in written:
-        raise InvalidValueError(f"format={format!r}: use one of {there}")
+        raise InvalidValueError(f"format must be one of {there}, got {format!r}")
     path = Path(name)
     packed = path.suffix in COMPRESSION_SUFFIXES
     suffix = (path.with_suffix("") if packed else path).suffix
     found = [each for each in written.values() if each.name == format or (format is None and suffix in each.suffixes)]
     if not found:
-        raise InvalidValueError(f"the name {name!r} tells no format: say format=, one of {there}")
+        raise InvalidValueError(f"the suffix of {name!r} is unknown: pass format=, one of {there}")
     if packed and found[0].writer is not None and not found[0].writer.text:
-        raise InvalidValueError(f"{name!r}: {found[0].name} is compressed inside, leave out {path.suffix}")
+        raise InvalidValueError(f"format {found[0].name!r} is already compressed, got {name!r}: omit {path.suffix}")
     return found[0]

@@ -1,8 +1,10 @@
-"""The formats of files: what reads and what writes each, and their options, declared once.
+"""Registry of file formats: the reader, the writer, the options and the detectors of each, declared once.
 
-A format is a module of this package that holds a tuple ``FORMATS``, and a word in ``_MODULES`` below. Its reader and
-its writer are dataclasses whose fields are the options: the type tells the choices, an :class:`Option` what the command
-line says, the docstring the rest. ``sp.ingest``, ``sp.export`` and the command line are made of that.
+A format is one module that holds a tuple ``FORMATS``. Those of sparrow are in the table ``_MODULES``; other packages
+add theirs by an entry point of the group ``sparrow.formats``, which names such a module, a :class:`Format` or a tuple
+of them, or by :func:`register`. Readers and writers are dataclasses whose fields are the options: the type tells the
+choices, an :class:`Option` how the command line spells it, the docstring the rest. ``sp.ingest``, ``sp.export`` and the
+command line are made of these declarations.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ import ast
 import dataclasses
 import gzip
 import importlib
+import importlib.metadata
 import inspect
 import os
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections import abc
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import KW_ONLY, MISSING, dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass, field
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -42,9 +46,12 @@ from numpy.typing import DTypeLike
 
 from sparrow.core.schema import check_dtype
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
+from sparrow.io.base.magic import register_signatures
+from sparrow.io.base.sample import Detector, Stage
 from sparrow.io.base.source import SourceLike
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Duplicates as DuplicateRule
+from sparrow.runtime.docs import SharedText
 from sparrow.storage import is_bundle, is_tensor
 from sparrow.storage.fs.filesystem import atomic_write
 from sparrow.storage.fs.remote_file import pin_file_versions
@@ -55,34 +62,89 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "COMPRESSION_SUFFIXES",
-    "DeclaredOption",
-    "Format",
-    "Option",
-    "Reader",
-    "Writer",
-    "compressing",
-    "description_of",
-    "formats",
-    "options_of",
-    "parse_dtype",
-    "parse_id_kinds",
-    "parse_names",
-    "parse_number",
-    "parse_shape",
-    "register",
-    "signature_of",
+    "COMPRESSION_SUFFIXES", "ENTRY_POINT_GROUP", "DType", "DeclaredOption", "Duplicates", "Format", "Option", "Reader",
+    "Writer", "compressing", "description_of", "formats", "options_of", "parse_dtype", "parse_id_kinds", "parse_names",
+    "parse_number", "parse_shape", "parse_value_names", "register", "shared", "shared_help", "signature_of",
     "unregister",
 ]  # fmt: skip
 
 _MODULES = (
-    "tabular.readers", "tabular.options", "text.edges", "text.libsvm", "text.libffm", "text.mtx", "binary.npz",
-    "binary.npy", "text.tns", "binary.webgraph", "binary.alx", "text.metis", "text.triples", "binary.tenx",
-    "binary.h5ad", "binary.binsparse", "text.documents",
+    "tabular.writers", "tabular.options", "text.edges", "text.libffm", "text.libsvm", "text.mtx", "binary.npz",
+    "binary.npy", "text.tns", "binary.webgraph", "binary.alx", "text.metis", "text.triples", "binary.binsparse",
+    "binary.h5ad", "binary.tenx", "text.documents",
 )  # fmt: skip
+"""Modules of formats, relative to ``sparrow.io``. The order is that in which detectors are asked."""
+
+ENTRY_POINT_GROUP = "sparrow.formats"
 
 COMPRESSION_SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-"""How text is compressed whose name ends so."""
+"""Compression of text files by the suffix of their name."""
+
+_TEXTS = {
+    "src": """
+        src
+            Path, glob pattern, ``"-"`` for standard input, or a list of these. gzip, zstd and bz2 are detected from
+            the content.
+        """,
+    "src_file": """
+        src
+            Path, or ``"-"`` for standard input. gzip, zstd and bz2 are detected from the content.
+        """,
+    "dst": """
+        dst
+            Folder to create.
+        """,
+    "duplicates": """
+        duplicates
+            Rule for elements given more than once: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
+            ``"max"``.
+        """,
+    "index_base": """
+        index_base
+            Number of the first coordinate: 0 or 1.
+        """,
+    "overwrite": """
+        overwrite
+            Replace what exists at ``dst``.
+        """,
+    "if_exists": """
+        if_exists
+            Action if a tensor or bundle exists at ``dst``: ``"error"``, ``"open"`` to open it and read nothing, or
+            ``"replace"``, the same as ``overwrite=True``.
+        """,
+    "profile": """
+        profile
+            Storage profile, ``"fast"`` to read or ``"small"`` on disk.
+        """,
+    "duplicate_error": """
+        DuplicateError
+            If an element is given more than once and ``duplicates`` is ``"error"``.
+        """,
+    "not_found": """
+        NotFoundError
+            If a file is missing or a pattern matches none.
+        """,
+    "exists": """
+        ExistsError
+            If something exists at ``dst`` and ``overwrite`` is not set.
+        """,
+    "invalid": """
+        InvalidValueError
+            If an argument has none of the values above.
+        """,
+}
+shared = SharedText(
+    **_TEXTS,
+    storing="%(overwrite)s\n%(if_exists)s\n%(profile)s",
+    store_errors="%(not_found)s\n%(exists)s\n%(invalid)s",
+)
+"""Parameters and errors that the readers have in common; decorates their classes."""
+
+
+def shared_help(name: str) -> str:
+    """Return the first sentence on a shared parameter, for the command line."""
+    text = " ".join(inspect.cleandoc(_TEXTS[name]).partition("\n")[2].split())
+    return re.split(r"[.:](?: |$)", text)[0].replace("``dst``", "DST").replace("``", "").replace('"', "") + "."
 
 
 # -- options ---------------------------------------------------------------------------------------
@@ -90,46 +152,49 @@ COMPRESSION_SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What the command line says of an option, and how it reads it, where its type does not tell."""
+    """Command-line side of an option: its help, and how its text is parsed if the type does not tell."""
 
     help: str
     metavar: str | None = None
     flag: str | None = None
-    """How a yes-or-no option is spelled: ``"--directed/--undirected"``."""
+    """Spelling of a boolean option: ``"--directed/--undirected"``."""
     least: int | None = None
+    """Smallest value."""
     parse: Callable[[str], Any] | None = None
-    """Makes a value of a text, or raises ``ValueError``."""
+    """Converts a text to a value, or raises ``ValueError``."""
 
 
 class DeclaredOption(NamedTuple):
-    """An option as its dataclass declares it."""
+    """Option of a reader or writer, as its dataclass declares it."""
 
     name: str
     type: Any
     default: Any
-    """``dataclasses.MISSING`` where it must be given."""
+    """``dataclasses.MISSING`` if it is required."""
     choices: tuple[Any, ...]
-    """The values there are, where the type is a ``Literal``."""
+    """Values of a ``Literal``; empty for other types."""
     option: Option
 
 
 @cache
 def options_of(kind: type[Reader | Writer]) -> tuple[DeclaredOption, ...]:
-    """Return the options of a reader or writer: its own, then those that all have."""
+    """Return the options of a reader or writer: its own, then those of the base class."""
     hints = get_type_hints(kind, include_extras=True)
-    shared = {field.name for base in (Reader, Writer) for field in dataclasses.fields(base)}
+    inherited = {each.name for base in (Reader, Writer) for each in dataclasses.fields(base)}
     found = []
-    for field in sorted(dataclasses.fields(kind), key=lambda field: field.name in shared):
-        hint = hints[field.name]
-        if field.kw_only:
-            option = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Option)), Option(""))
+    for each in sorted(dataclasses.fields(kind), key=lambda each: each.name in inherited):
+        hint = hints[each.name]
+        if each.kw_only:
+            option = next(
+                (extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Option)), Option("")
+            )
             plain = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
-            found.append(DeclaredOption(field.name, plain, field.default, _choices(plain), option))
+            found.append(DeclaredOption(each.name, plain, each.default, _choices(plain), option))
     return tuple(found)
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type; of types that are not known here all are."""
+    """Return whether a value is of a type; types that are not handled here accept all values."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
@@ -149,7 +214,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the values of a ``Literal``, or of those in a union."""
+    """Return the values of a ``Literal``, or of the literals in a union."""
     parts = get_args(hint)
     if getattr(hint, "__origin__", None) is Literal:
         return parts
@@ -157,7 +222,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 
 
 class _Declaring:
-    """A dataclass whose fields are options: they are checked, of the types that Python has itself."""
+    """Dataclass whose fields are options, checked when it is made."""
 
     def __post_init__(self) -> None:
         for each in options_of(type(self)):  # type: ignore[arg-type]
@@ -166,15 +231,15 @@ class _Declaring:
                 continue
             if not each.choices:
                 if not _fits(value, each.type):
-                    wanted = next(field.type for field in dataclasses.fields(self) if field.name == each.name)  # type: ignore[arg-type]
-                    raise InvalidValueError(f"{each.name}={value!r}: give {_shown(wanted)}")
+                    wanted = next(known.type for known in dataclasses.fields(self) if known.name == each.name)  # type: ignore[arg-type]
+                    raise InvalidValueError(f"{each.name} must be {_unparse(wanted)}, got {value!r}")
                 if each.option.least is not None and value < each.option.least:
-                    raise InvalidValueError(f"{each.name}={value!r}: give at least {each.option.least}")
+                    raise InvalidValueError(f"{each.name} must be at least {each.option.least}, got {value!r}")
                 continue
             known = [choice for choice in each.choices if choice is value or str(choice) == str(value)]
             if not known:
-                *most, last = map(repr, each.choices)
-                raise InvalidValueError(f"{each.name}={value!r}: use {', '.join(most)} or {last}")
+                *others, last = map(repr, each.choices)
+                raise InvalidValueError(f"{each.name} must be {', '.join(others)} or {last}, got {value!r}")
             setattr(self, each.name, known[0])
 
 
@@ -183,30 +248,29 @@ class _Declaring:
 
 @dataclass
 class Reader(_Declaring, ABC):
-    """What stores files of a format; its fields are the options, its docstring is that of ``sp.ingest.<format>``."""
+    """Base of readers: the fields are the options, the docstring is that of ``sp.ingest.<format>``."""
 
     src: SourceLike
     dst: str | os.PathLike[str]
     _: KW_ONLY
-    overwrite: Annotated[bool, Option("Replace what stands at DST.")] = False
-    if_exists: Annotated[
-        Literal["error", "open", "replace"], Option("What to do where a tensor or bundle stands at DST already.")
-    ] = "error"
-    profile: Annotated[Literal["fast", "small"], Option("Fast to read, or small on disk.")] = "fast"
+    overwrite: Annotated[bool, Option(shared_help("overwrite"))] = False
+    if_exists: Annotated[Literal["error", "open", "replace"], Option(shared_help("if_exists"))] = "error"
+    profile: Annotated[Literal["fast", "small"], Option(shared_help("profile"))] = "fast"
 
     accepts_many: ClassVar[bool] = True
-    """Whether ``src`` may name several files."""
+    """Whether ``src`` may name more than one file."""
     examples: ClassVar[str] = ""
-    """Lines of the command line."""
+    """Command lines, for ``--help``."""
 
     def __post_init__(self) -> None:
+        formats()  # whose signatures make errors about binary files helpful
         super().__post_init__()
         if self.overwrite and self.if_exists == "open":
-            raise InvalidValueError("overwrite=True replaces what is there and if_exists='open' keeps it: give one")
+            raise InvalidValueError("overwrite=True and if_exists='open' exclude each other: pass one of them")
         self.overwrite = self.overwrite or self.if_exists == "replace"
 
     def ingest(self) -> str:
-        """Store the files at ``dst`` unless ``if_exists`` is "open" and something is there, and return it."""
+        """Store the source at ``dst``, unless ``if_exists`` is "open" and something exists there; return ``dst``."""
         there = is_bundle(self.dst) or is_tensor(self.dst)
         if there and self.if_exists == "open":
             return os.fspath(self.dst)
@@ -218,37 +282,39 @@ class Reader(_Declaring, ABC):
 
     @abstractmethod
     def read(self) -> str:
-        """Store the files at ``dst``, whole or not at all, and return it."""
+        """Store the source at ``dst``, atomically, and return ``dst``."""
 
 
 @dataclass
 class Writer(_Declaring, ABC):
-    """What writes a tensor or bundle to a file of a format; its fields are the options."""
+    """Base of writers of a tensor or bundle to a file: the fields are the options."""
 
     source: Tensor | Bundle
     dst: str
-    """The file, ``"-"`` for standard output."""
+    """File to create, ``"-"`` for standard output."""
 
     text: ClassVar[bool] = True
-    """Whether it is text, which may be compressed; other formats compress inside."""
+    """Whether the format is text, which may be compressed as a whole."""
     writes_labels: ClassVar[bool] = False
-    """Whether the file holds labels."""
+    """Whether the format holds labels."""
 
     @abstractmethod
     def write(self) -> int:
-        """Write the file, whole or not at all, and return the number of rows."""
+        """Write the file, atomically, and return the number of rows."""
 
     @property
     def tensor(self) -> Tensor:
-        """The source, which must be one tensor."""
+        """The source if it is a tensor; ``UnsupportedError`` otherwise."""
         if isinstance(self.source, Tensor):
             return self.source
         members = ", ".join(map(repr, self.source))
-        raise UnsupportedError(f"a bundle is exported as libsvm, or tensor by tensor: it holds {members}")
+        raise UnsupportedError(
+            f"the format takes one tensor, got a bundle: export its members {members} tensor by tensor, or as libsvm"
+        )
 
     @contextmanager
     def sink(self) -> Iterator[Any]:
-        """Open the file, which takes its name when the block ends well, or standard output."""
+        """Open the file, which is renamed to ``dst`` when the block succeeds, or standard output."""
         import sys
 
         if self.dst == "-":
@@ -260,7 +326,7 @@ class Writer(_Declaring, ABC):
 
 
 def compressing(file: Any, name: str | os.PathLike[str]) -> AbstractContextManager[Any]:
-    """Return what writes to a file, compressed where the name ends in ``.gz``, ``.zst`` or ``.bz2``."""
+    """Return a stream that writes to a file, compressed if its name ends in ``.gz``, ``.zst`` or ``.bz2``."""
     compression = COMPRESSION_SUFFIXES.get(Path(name).suffix)
     if compression is None:
         return nullcontext(file)
@@ -271,13 +337,13 @@ def compressing(file: Any, name: str | os.PathLike[str]) -> AbstractContextManag
 
 @contextmanager
 def _compressing(file: Any, compression: str) -> Iterator[Any]:
-    """Compress for a file that stays open, which pyarrow's stream would close."""
-    with pa.PythonFile(_Open(file), mode="w") as below, pa.CompressedOutputStream(below, compression) as sink:
+    """Compress to a file that stays open, which pyarrow's stream would close."""
+    with pa.PythonFile(_UnclosedFile(file), mode="w") as below, pa.CompressedOutputStream(below, compression) as sink:
         yield sink
 
 
-class _Open:
-    """A file to write to that is closed by somebody else."""
+class _UnclosedFile:
+    """Output file that its owner closes."""
 
     closed = False
 
@@ -290,29 +356,36 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its name, a line about it, what reads it, what writes it, and what its files are called."""
+    """A file format: its reader, its writer, the suffixes of its files, and how it is detected."""
 
     name: str
     summary: str
+    """One line, for lists of formats."""
     reader: type[Reader] | None = None
     writer: type[Writer] | None = None
     suffixes: tuple[str, ...] = ()
+    """Suffixes for which :func:`sparrow.export` takes the format."""
+    signatures: Mapping[bytes, tuple[str, str]] = field(default_factory=dict, hash=False)
+    """First bytes of binary files: their kind, and the command that reads ``{file}``, for readers of text."""
+    detectors: Mapping[Stage, Detector] = field(default_factory=dict, hash=False)
+    """Functions that recognize a file, by the stage of detection."""
 
 
 _added: dict[str, Format] = {}
 
 
 def register(format: Format) -> None:
-    """Add a format of another package; those of sparrow are in ``FORMATS`` of their modules.
+    """Add a format for this process.
 
     Raises
     ------
     InvalidValueError
-        If there is a format of that name.
+        If a format of that name exists.
     """
     if format.name in formats():
-        raise InvalidValueError(f"there is a format {format.name!r} already: choose another name")
+        raise InvalidValueError(f"a format {format.name!r} already exists: choose another name")
     _added[format.name] = format
+    register_signatures(format.signatures)
 
 
 def unregister(name: str) -> None:
@@ -321,30 +394,55 @@ def unregister(name: str) -> None:
 
 
 def formats() -> Mapping[str, Format]:
-    """Return all formats by name."""
+    """Return all formats by name: built-in ones, those of entry points, registered ones."""
+    return _installed() | _added
+
+
+@cache
+def _installed() -> dict[str, Format]:
+    """Load the formats of sparrow and of entry points; a format of sparrow wins over others of its name."""
     modules = (importlib.import_module(f"sparrow.io.{name}") for name in _MODULES)
-    return {each.name: each for module in modules for each in module.FORMATS} | _added
+    found: dict[str, Format] = {each.name: each for module in modules for each in module.FORMATS}
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            loaded = point.load()
+            loaded = getattr(loaded, "FORMATS", loaded)
+            plugins = [loaded] if isinstance(loaded, Format) else list(loaded)
+            if not all(isinstance(each, Format) for each in plugins):
+                raise TypeError("it is not a Format, a list of Formats or a module with FORMATS")
+        except Exception as error:  # noqa: BLE001 - a broken plugin must not break the others
+            warnings.warn(f"file format {point.name!r} of {point.value} is ignored: {error}", stacklevel=4)
+            continue
+        for each in plugins:
+            if each.name in found:
+                warnings.warn(f"file format {each.name!r} of {point.value} is ignored: the name is taken", stacklevel=4)
+            else:
+                found[each.name] = each
+    for each in found.values():
+        register_signatures(each.signatures)
+    return found
 
 
-# -- what is made of the declarations --------------------------------------------------------------
+# -- functions made of the declarations ------------------------------------------------------------
 
 
 def signature_of(kind: type[Reader], returns: str) -> inspect.Signature:
-    """Return the signature of the function that a reader is in ``sp.ingest``."""
-    given = {field.name: field for field in dataclasses.fields(kind)}
+    """Return the signature of a reader's function in ``sp.ingest``."""
+    given = {each.name: each for each in dataclasses.fields(kind)}
     parameter = inspect.Parameter
     found = [
-        parameter(name, parameter.POSITIONAL_OR_KEYWORD, annotation=_shown(given[name].type)) for name in ("src", "dst")
+        parameter(name, parameter.POSITIONAL_OR_KEYWORD, annotation=_unparse(given[name].type))
+        for name in ("src", "dst")
     ]
     for each in options_of(kind):
         default = parameter.empty if each.default is MISSING else each.default
-        shown = _shown(given[each.name].type)
+        shown = _unparse(given[each.name].type)
         found.append(parameter(each.name, parameter.KEYWORD_ONLY, default=default, annotation=shown))
     return inspect.Signature(found, return_annotation=returns)
 
 
-def _shown(annotation: Any) -> str:
-    """Return the text of an annotation without what only the command line reads."""
+def _unparse(annotation: Any) -> str:
+    """Return the source of an annotation without ``Annotated``."""
     tree = ast.parse(str(annotation), mode="eval").body
     if isinstance(tree, ast.Subscript) and ast.unparse(tree.value) == "Annotated" and isinstance(tree.slice, ast.Tuple):
         tree = tree.slice.elts[0]
@@ -352,62 +450,62 @@ def _shown(annotation: Any) -> str:
 
 
 def description_of(kind: type) -> str:
-    """Return what a docstring says before its first section."""
+    """Return the part of a docstring before its first section."""
     return re.split(r"\n+[A-Z]\w*\n-{4,}\n", inspect.getdoc(kind) or "")[0].strip()
 
 
-# -- what options are made of ----------------------------------------------------------------------
+# -- parsers of command-line options ---------------------------------------------------------------
 
 
 def parse_names(text: str) -> list[str]:
     """Return the names in ``A,B,...``."""
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise ValueError(f"{text!r} is no list of names: give them as A,B,...")
+        raise ValueError(f"names must be separated by commas, A,B,..., got {text!r}")
     return names
 
 
 def parse_value_names(text: str) -> str | list[str]:
-    """Return the name, or the names in ``A,B,...``."""
+    """Return one name as it is, more names ``A,B,...`` as a list."""
     names = parse_names(text)
     return names if len(names) > 1 else text
 
 
 def parse_shape(text: str) -> tuple[int | None, ...]:
-    """Return the sizes in ``M,N,...``, None for each question mark."""
+    """Return the sizes in ``M,N,...``, with None for question marks."""
     try:
         return tuple(None if size.strip() == "?" else int(size) for size in text.split(","))
     except ValueError:
-        raise ValueError(f"{text!r} is no shape: give sizes as M,N,... with ? for what fits") from None
+        raise ValueError(f"shape must be M,N,... with ? for sizes that follow from the data, got {text!r}") from None
 
 
 def parse_id_kinds(text: str) -> dict[str, str]:
-    """Return the kinds in ``A=str,B=int,...`` by name."""
+    """Return the kinds of ids in ``A=str,B=int,...`` by name."""
     pairs = [part.rpartition("=") for part in text.split(",")]
     if not all(name.strip() and kind.strip() in ("str", "int") for name, _, kind in pairs):
-        raise ValueError(f"{text!r} tells no kinds of ids: give them as A=str,B=int,...")
+        raise ValueError(f"ids must be A=str,B=int,..., got {text!r}")
     return {name.strip(): kind.strip() for name, _, kind in pairs}
 
 
 def parse_number(text: str) -> int | float:
-    """Return the number that a text is, an integer where it is whole."""
+    """Return a number, as an integer if it is integral."""
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no number") from None
+        raise ValueError(f"{text!r} is not a number") from None
     return int(number) if number.is_integer() else number
 
 
 def parse_dtype(text: str) -> np.dtype[Any]:
-    """Return the type of values that a text names."""
+    """Return the dtype of a name."""
     try:
         return check_dtype(text)
     except (TypeError, UnsupportedError):
-        raise ValueError(f"{text!r} is no type of values: say for example float32, int64 or bool") from None
+        raise ValueError(f"dtype must be one such as float32, int64 or bool, got {text!r}") from None
 
 
-Duplicates: TypeAlias = Annotated[DuplicateRule, Option("What becomes of several values for one cell.")]
-"""The rule for entries of one cell, as an option."""
+Duplicates: TypeAlias = Annotated[DuplicateRule, Option(shared_help("duplicates"))]
+"""Type of the option ``duplicates``."""
 
 DType: TypeAlias = Annotated[DTypeLike | None, Option("Type of the values, such as float32.", parse=parse_dtype)]
-"""The type of the values, as an option."""
+"""Type of the option ``dtype``."""

@@ -1,7 +1,6 @@
-"""The one block reader of every text format.
+"""Sources of text: files, globs and standard input as blocks of whole lines.
 
-Files, globs and standard input, plain or compressed, become blocks of whole lines, read ahead on a
-thread. Compression is told from the content, never from the name.
+A thread reads ahead. Compression is detected from the content, never from the name.
 """
 
 from __future__ import annotations
@@ -34,28 +33,28 @@ from sparrow.runtime.validation import check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
-    "Source", "SourceLike", "TextBlock", "check_encoding", "folder_path", "max_line_bytes", "open_source",
-    "open_sources", "read_blocks", "total_size",
+    "SIGNATURE_BYTES", "Source", "SourceLike", "TextBlock", "check_encoding", "folder_path", "max_line_bytes",
+    "open_source", "open_sources", "read_blocks", "total_size",
 ]  # fmt: skip
 
 SourceLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A path, a glob pattern, ``"-"`` for standard input, or a list of these."""
 
 _DELTA = "_delta_log"
-_START, _START_OF_PACKED = 262, 16
-"""Bytes that tell what a file is, and how it is compressed: a pipe, which may be slow, is asked for no more."""
+SIGNATURE_BYTES, _COMPRESSION_BYTES = 262, 16
+"""Bytes that reveal the kind and the compression of a file; no more are awaited from a slow pipe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to read, or standard input."""
+    """File to read, or standard input."""
 
     name: str
-    """What errors call it."""
+    """Name in errors."""
     path: str | None
-    """Where it is, None for standard input."""
+    """Path, None for standard input."""
     size: int | None
-    """Bytes as stored, None where that is not known (pipes)."""
+    """Bytes as stored, None if unknown (pipes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,51 +65,50 @@ class TextBlock:
     data: NDArray[np.uint8]
     r"""The text, not empty; its last byte is ``\n`` and every line end in it is ``\n`` or ``\r\n``."""
     first_line: int
-    """The number of its first line, counted from 1 within the source."""
+    """Number of its first line, from 1 within the source."""
     lines: int
     advance: int
-    """Bytes of the source, as stored, read since the block before: what a progress bar moves by."""
+    """Bytes of the source, as stored, read since the previous block."""
 
     def line_at(self, position: int) -> int:
-        """Return the number of the line that holds a position of the text, counted from 1 within the source."""
+        """Return the line number of a position, from 1 within the source."""
         return self.first_line + int(np.count_nonzero(self.data[:position] == 10))
 
     def text(self, start: int, stop: int) -> str:
-        """Return the text between two positions; bytes that are no UTF-8 come as escapes."""
+        """Return the text between two positions, with bytes that are not UTF-8 escaped."""
         return bytes(self.data[start:stop]).decode(errors="backslashreplace")
 
     def line_text(self, position: int) -> str:
-        """Return the begin of the line that holds a position, 200 bytes at most, without blanks around it."""
+        """Return the begin of the line of a position, up to 200 bytes, stripped."""
         before = bytes(self.data[max(position - 10_000, 0) : position])
         begin = position - len(before.rpartition(b"\n")[2])
         return self.text(begin, begin + 200).split("\n", 1)[0].strip()
 
     def token_at(self, position: int) -> str:
-        """Return the token that begins at a position; blanks and commas part tokens."""
+        """Return the token that begins at a position, up to a blank or comma."""
         return (split_words(self.text(position, position + 1000), ",") or [""])[0]
 
     def check_utf8(self) -> None:
-        """Raise ``IngestError`` for the first bytes that are no UTF-8."""
+        """Raise ``IngestError`` for the first bytes that are not UTF-8."""
         data: Any = self.data
         try:
             str(memoryview(data), "utf-8")
         except UnicodeDecodeError as error:
             token = self.token_at(error.start)
             file = "FILE" if self.source.path is None else shlex.quote(self.source.name)
-            problem = (
-                f"the text is no UTF-8; if it is Latin-1: iconv -f latin1 -t utf-8 {file} | sparrow ingest FORMAT - DST"
-            )
+            command = f"iconv -f latin1 -t utf-8 {file} | sparrow ingest FORMAT - DST"
+            problem = f"the text is not UTF-8; if it is Latin-1: {command}"
             raise IngestError(problem, self.source.name, self.line_at(error.start), token) from None
 
 
 def open_sources(src: SourceLike) -> list[Source]:
-    """Return the sources that ``src`` names, in its order; the matches of a glob are sorted.
+    """Return the sources that ``src`` names, in order; matches of a glob are sorted.
 
     Parameters
     ----------
     src
-        A path, a glob pattern, ``"-"`` for standard input, or a list of these. Of a folder whose folders are called
-        ``name=value`` all files.
+        A path, a glob pattern, ``"-"`` for standard input, or a list of these. A folder of folders ``name=value``
+        stands for all files in it.
 
     Raises
     ------
@@ -119,13 +117,13 @@ def open_sources(src: SourceLike) -> list[Source]:
     IngestError
         If a path is another folder.
     UnsupportedError
-        If it is a URL of a kind that is not read.
+        If the scheme of a URL is unknown.
     InvalidValueError
         If the list is empty or names standard input twice.
     """
     wanted = list(src) if isinstance(src, Iterable) and not isinstance(src, str | bytes) else [src]
     if not wanted:
-        raise InvalidValueError("no files to read: give a path, a glob pattern, a list of them, or '-'")
+        raise InvalidValueError("src must be a path, a glob pattern, a list of them, or '-', got an empty list")
     found: list[Source] = []
     for item in wanted:
         name = check_path(item, "src")
@@ -151,15 +149,15 @@ def open_sources(src: SourceLike) -> list[Source]:
 
 
 def open_source(src: SourceLike) -> Source:
-    """Return the one source that ``src`` names; as :func:`open_sources`, and ``InvalidValueError`` for several."""
+    """Return the only source of ``src``; ``InvalidValueError`` if there are several."""
     sources = open_sources(src)
     if len(sources) > 1:
-        raise InvalidValueError(f"src={src!r} names {len(sources)} files: give one")
+        raise InvalidValueError(f"src must be one file, got {len(sources)}: {src!r}")
     return sources[0]
 
 
 def folder_path(src: SourceLike) -> str | None:
-    """Return the path of the folder that ``src`` is, None where it is anything else."""
+    """Return the path if ``src`` is a folder, else None."""
     if not isinstance(src, str | os.PathLike):
         return None
     name = os.fspath(src)
@@ -167,17 +165,17 @@ def folder_path(src: SourceLike) -> str | None:
 
 
 def check_encoding(encoding: str) -> None:
-    """Raise ``InvalidValueError`` for an encoding that is not known, or in which ASCII is written otherwise."""
+    """Raise ``InvalidValueError`` for an unknown encoding, or one that changes ASCII."""
     try:
         plain = bytes(range(128)).decode(encoding) == bytes(range(128)).decode("ascii")
     except (LookupError, UnicodeDecodeError):
         plain = False
     if not plain:
-        raise InvalidValueError(f"encoding={encoding!r} is none that ASCII is a part of, as latin-1: use iconv")
+        raise InvalidValueError(f"encoding must be a superset of ASCII, such as latin-1, got {encoding!r}: use iconv")
 
 
 def _partitioned(folder: str) -> list[str]:
-    """Return the files of a folder of folders called ``name=value``, in order; none of any other folder."""
+    """Return the files of a folder of folders ``name=value``, in order."""
     names = os.listdir(folder)
     if _DELTA in names or not any("=" in name and os.path.isdir(os.path.join(folder, name)) for name in names):
         return []
@@ -196,9 +194,9 @@ def _source(path: str) -> Source:
 
 def _is_folder(path: str) -> IngestError:
     if get_filesystem(path).is_folder(os.path.join(path, _DELTA)):
-        way = f"give sp.open({path!r}), or the table polars.scan_delta({path!r})"
-        return IngestError(f"this is a Delta table, whose log says which of its files count: {way}", file=path)
-    return IngestError(f"this is a folder: give its files, e.g. {os.path.join(path, '*')!r}", file=path)
+        way = f"pass sp.open({path!r}), or the table polars.scan_delta({path!r})"
+        return IngestError(f"this is a Delta table, whose log decides which of its files are valid: {way}", file=path)
+    return IngestError(f"this is a folder: pass its files, such as {os.path.join(path, '*')!r}", file=path)
 
 
 def _remote(name: str) -> list[Source]:
@@ -216,13 +214,13 @@ def _remote(name: str) -> list[Source]:
 
 
 def total_size(sources: Sequence[Source]) -> int | None:
-    """Return the bytes of all sources as stored, or None where one is not known."""
+    """Return the bytes of all sources as stored, or None if one is unknown."""
     sizes = [source.size for source in sources]
     return None if None in sizes else sum(size for size in sizes if size is not None)
 
 
 class _Pipe(io.RawIOBase):
-    """An unseekable stream whose first bytes were looked at already."""
+    """Unseekable stream whose first bytes can be peeked at."""
 
     def __init__(self, raw: BinaryIO | io.RawIOBase, owned: bool) -> None:
         super().__init__()
@@ -259,7 +257,7 @@ class _Pipe(io.RawIOBase):
 
 
 class _Stream:
-    """The text of a source and how far it has been read as stored."""
+    """Text of a source, and the position in it as stored."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._given = source, 0
@@ -268,11 +266,11 @@ class _Stream:
         if source.size is not None:
             assert source.path is not None
             self._raw = get_filesystem(source.path).open(source.path, sequential=True, size=source.size)
-            self.compression = detect_compression(self._raw.read(_START_OF_PACKED))
+            self.compression = detect_compression(self._raw.read(_COMPRESSION_BYTES))
             self._raw.seek(0)
         else:
             self._raw = _open_pipe(source)
-            self.compression = detect_compression(self._raw.peek(_START_OF_PACKED))
+            self.compression = detect_compression(self._raw.peek(_COMPRESSION_BYTES))
         self._gzip = self.compression == "gzip" and source.size is not None
         self._text: pa.NativeFile | _Pipe | gzip.GzipFile = self._raw
         if self.compression is not None:
@@ -290,7 +288,7 @@ class _Stream:
         return n
 
     def _read_padded(self, view: memoryview, error: Exception) -> int:
-        """Read on by Python's gzip, which passes over zeros at the end as ``gzip -d`` does."""
+        """Continue with Python's gzip, which skips padding zeros as ``gzip -d`` does."""
         self._gzip = False
         self.close()
         path = cast("str", self._source.path)
@@ -315,24 +313,30 @@ class _Stream:
 def _open_pipe(source: Source) -> _Pipe:
     if source.path is not None:
         return _Pipe(open(source.path, "rb", buffering=0), owned=True)
-    # A read that never comes back must not hold the lock of the buffer above it when the process ends.
+    # A blocked read must not hold the lock of the buffer above it when the process ends.
     stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
     return _Pipe(getattr(stream, "raw", stream), owned=False)
 
 
 def read_blocks(source: Source | Sequence[Source], block_bytes: int | None = None) -> Generator[TextBlock]:
-    r"""Yield the text of a source, or of several one after the other, as blocks of whole lines.
+    r"""Yield the text of sources, one after the other, as blocks of whole lines.
 
-    A thread reads ahead by a few blocks; close the iterator to stop it. Lines end in ``\n`` or
-    ``\r\n``; a source whose first block holds ``\r`` and no ``\n`` has its ``\r`` turned into
-    ``\n``. A byte order mark of UTF-8 at the start is skipped. A line longer than a block makes
-    that block longer. No two sources share a block.
+    A thread reads a few blocks ahead; close the iterator to stop it. Lines end in ``\n`` or ``\r\n``; a source whose
+    first block holds ``\r`` and no ``\n`` has its ``\r`` turned into ``\n``. A byte order mark of UTF-8 is skipped. A
+    line longer than a block makes that block longer. Blocks do not span sources.
+
+    Parameters
+    ----------
+    source
+        A source, or several.
+    block_bytes
+        Size of a block; :attr:`~sparrow.io.tuning.IoTuning.block_bytes` by default.
 
     Raises
     ------
     IngestError
-        At its place in the order: if a source cannot be read, is compressed in a way that is not
-        known, truncated or damaged, holds NUL bytes, or has a line beyond ``max_line_bytes``.
+        In order: if a source cannot be read, is compressed in an unknown way, truncated or damaged, holds NUL bytes,
+        or has a line beyond :func:`max_line_bytes`.
     """
     sources = [source] if isinstance(source, Source) else list(source)
     size = tuning().block_bytes if block_bytes is None else block_bytes
@@ -363,7 +367,7 @@ def read_blocks(source: Source | Sequence[Source], block_bytes: int | None = Non
         stop.set()
         while not ready.empty():
             ready.get_nowait()
-        # A pipe that has nothing to say would keep the thread for ever: it is a daemon, leave it.
+        # The reader of a silent pipe never ends: it is a daemon, leave it.
         thread.join(timeout=None if all(each.size is not None for each in sources) else tuning().pipe_join_seconds)
 
 
@@ -380,7 +384,7 @@ def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
         yield from _lines(source, stream, block_size)
     except (OSError, pa.ArrowException) as error:
         packed = None if stream is None else stream.compression
-        whole = "" if packed is None else f": is the file whole? {DECOMPRESSORS[packed]} -t tells"
+        whole = "" if packed is None else f": the file may be damaged, check it with {DECOMPRESSORS[packed]} -t"
         raise IngestError(f"cannot be read: {error}{whole}", file=source.name) from error
     finally:
         if stream is not None:
@@ -392,7 +396,7 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
     longest, bomb_bytes, bomb_ratio = max_line_bytes(), tuning().bomb_min_bytes, tuning().bomb_ratio
     line, told, whole, returns_only, started, yielded = 1, 0, 0, False, False, False
     while True:
-        buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a final newline that is missing
+        buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a missing final newline
         space = len(buffer) - 1
         buffer[: len(carry)] = carry
         used = len(carry)
@@ -403,7 +407,7 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
         whole += used - len(carry)
         if whole > bomb_bytes and whole > bomb_ratio * stream.tell():
             raise IngestError(
-                f"the file unpacks to more than {bomb_ratio} times its size: if it is meant to, unpack it first, "
+                f"the file unpacks to more than {bomb_ratio} times its size: if this is intended, decompress it first, "
                 "for example gzip -dc FILE | sparrow ingest FORMAT - DST",
                 source.name,
                 line,
@@ -412,7 +416,7 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
         if not started:
             started = True
             start = 3 if buffer.startswith(b"\xef\xbb\xbf") else 0
-            reject_container(bytes(buffer[: min(used, _START)]), source.name, stream.compression)
+            reject_container(bytes(buffer[: min(used, SIGNATURE_BYTES)]), source.name, stream.compression)
         if not yielded:
             carriage = buffer.find(b"\r", 0, used)
             returns_only = carriage >= 0 and (at_end or carriage < used - 1) and buffer.find(b"\n", 0, used) < 0
@@ -421,7 +425,7 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
         nul = buffer.find(b"\0", start, used)
         if nul >= 0:
             raise IngestError(
-                "there is a NUL byte: this is no text in UTF-8 or ASCII",
+                "there is a NUL byte: this is not text in UTF-8 or ASCII",
                 file=source.name,
                 line=line + buffer.count(b"\n", 0, nul),
             )

@@ -1,6 +1,6 @@
-"""The web graphs of ALX, as TensorFlow Datasets publishes them under the name web_graph: shards of TFRecord files.
+"""Web graphs of ALX, published by TensorFlow Datasets as TFRecord shards.
 
-H. Mehta et al., ALX: Large Scale Matrix Factorization on TPUs, 2021. No TensorFlow is needed.
+H. Mehta et al., ALX: Large Scale Matrix Factorization on TPUs, 2021. TensorFlow is not needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from sparrow.core.schema import Schema
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError, UnsupportedError
 from sparrow.io.base.coo_writer import WrittenFiles, write_coo
 from sparrow.io.base.magic import detect_compression
-from sparrow.io.base.registry import Duplicates, Format, Option, Reader, Writer
+from sparrow.io.base.registry import Duplicates, Format, Option, Reader, Writer, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import SourceLike, folder_path, open_sources
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
@@ -45,7 +46,7 @@ _SHARD = re.compile(
     r"(?:\.(?:gz|zst|bz2))?$"
 )
 _ZLIB = "gzip"
-"""What reads the streams that TensorFlow calls ZLIB: it tells them apart from those of gzip."""
+"""Codec for TensorFlow's ZLIB streams: pyarrow tells them apart from gzip."""
 _SPLITS = {"train": "train", "train_t": "train_t", "train.transpose": "train_t", "test": "test"}
 
 
@@ -57,60 +58,48 @@ class _Shard(NamedTuple):
 
 
 def shard_split(path: str) -> str | None:
-    """Return the split that the name of a shard tells: train, train_t or test; None where it is called otherwise."""
+    """Return the split in the name of a shard: train, train_t, test, or None."""
     found = _SHARD.search(os.path.basename(path))
     return None if found is None else _SPLITS[found[1]]
 
 
+@shared
 @dataclass
 class Alx(Reader):
-    """Store the shards of a web graph of ALX as a bundle of ``train``, ``test`` and ``truth``.
+    """Store the shards of a web graph of ALX as a bundle.
 
-    A row is a page and its columns the pages that it links to, numbered together. The rows of ``test`` are no rows of
-    ``train``: a part of their links is given, the rest is the ``truth`` to be found. Where the transposed shards are
-    there too they are compared with ``train``. All checksums are checked.
+    The bundle has ``train``, ``test`` and ``truth``. A row is a page, and its columns the pages it links to, numbered
+    together. The rows of ``test`` are not rows of ``train``: part of their links is given, the rest is the held-out
+    ``truth``. Transposed shards, if present, are compared with ``train``. All checksums are verified.
 
     Parameters
     ----------
     src
-        The folder of the shards, or the shards: files or a glob pattern. What they are is told by their names, such as
-        ``train.tfr-00000-of-00010``, ``train.transpose.tfr-...``, ``test.tfr-...`` or
-        ``web_graph-train.tfrecord-...``.
-    dst
-        The folder to create.
-    duplicates
-        What becomes of a link that comes twice: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
-        ``"max"``.
+        Folder of the shards, or the shards: files or a glob pattern. Their names tell the split, such as
+        ``train.tfr-00000-of-00010``, ``train.transpose.tfr-...``, ``test.tfr-...`` or ``web_graph-train.tfrecord-...``.
+    %(dst)s
+    %(duplicates)s
     partial
-        Take what shards there are, though their names tell of others.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+        Accept that shards are missing.
+    %(storing)s
 
     Returns
     -------
     Bundle
-        What ``sp.open(dst)`` does: int64 matrices ``src, dst`` of ones, of one shape, for the splits that are there.
+        ``sp.open(dst)``: the stored int64 matrices ``src, dst`` of ones, of one shape, for the splits that exist.
 
     Raises
     ------
     IngestError
-        If a frame is damaged or cut off, holds no such message, a shard is missing, or the transposed links are others:
-        with the shard and the offset of the frame in bytes.
-    DuplicateError
-        If a link comes twice and ``duplicates`` is ``"error"``.
+        If a frame is damaged or truncated, or holds another message, a shard is missing, or the transposed links
+        differ: with the shard and the byte offset of the frame.
+    %(duplicate_error)s
     NotFoundError
-        If there is no such file or folder, or no shard in it.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If a file or folder is missing, or the folder has no shard.
+    %(exists)s
     StorageError
         If the disk is too small.
-    InvalidValueError
-        If an argument is not one of those above.
+    %(invalid)s
 
     Examples
     --------
@@ -124,7 +113,7 @@ class Alx(Reader):
 
     _: KW_ONLY
     duplicates: Duplicates = "first"
-    partial: Annotated[bool, Option("Take what shards there are, though others are missing.")] = False
+    partial: Annotated[bool, Option("Accept that shards are missing.")] = False
 
     examples: ClassVar[str] = "sparrow ingest alx web_graph/de_dense/1.0.0 web.sparrow"
 
@@ -159,10 +148,10 @@ class Alx(Reader):
         return os.fspath(self.dst)
 
     def _check(self, split: str, shards: Sequence[_Shard]) -> None:
-        """Raise ``IngestError`` where shards of a split are missing or come twice."""
+        """Raise ``IngestError`` if shards of a split are missing or repeated."""
         if len({shard.total for shard in shards}) > 1:
             told = ", ".join(sorted({str(shard.total) for shard in shards}))
-            raise IngestError(f"the shards of {split} say that there are {told} of them: give those of one graph",
+            raise IngestError(f"shards of {split} must agree on their number, got {told}: pass those of one graph",
                               shards[0].path)  # fmt: skip
         for one, other in pairwise(shards):
             if one.number == other.number:
@@ -173,8 +162,8 @@ class Alx(Reader):
                 r"\d+(?=-of-\d)", lambda found: f"{missing[0]:0{len(found[0])}}", os.path.basename(shards[0].path)
             )
             raise IngestError(
-                f"{len(missing)} of the {shards[0].total} shards of {split} are missing, the first is {first}: say "
-                "partial=True to do without",
+                f"{len(missing)} of the {shards[0].total} shards of {split} are missing, the first is {first}: pass "
+                "partial=True to read the others",
                 shards[0].path,
             )
 
@@ -186,21 +175,21 @@ def _found(src: SourceLike) -> list[_Shard]:
         if (folder := folder_path(each)) is not None:
             shards = [os.path.join(folder, name) for name in get_filesystem(folder).names(folder) if shard_split(name)]
             if not shards:
-                raise NotFoundError(f"the folder {folder!r} holds no shard, such as train.tfr-00000-of-00010")
+                raise NotFoundError(f"folder {folder!r} has no shard such as train.tfr-00000-of-00010")
             paths += shards
         else:
             paths += [source.path for source in open_sources(each) if source.path is not None]
     if not paths:
-        raise InvalidValueError(f"src={src!r}: give the shards as files, or their folder")
+        raise InvalidValueError(f"src must be the shards, or their folder, got {src!r}")
     out = []
     for path in paths:
         found = _SHARD.search(os.path.basename(path))
         if found is None:
-            raise IngestError("the name tells no split: shards are called train.tfr-..., train.transpose.tfr-... or "
+            raise IngestError("the name of a shard must be train.tfr-..., train.transpose.tfr-... or "
                               "test.tfr-...", path)  # fmt: skip
         number, count = int(found[2] or found[4] or 0), int(found[3] or found[5] or 1)
         if number >= count or count > 10**6:
-            raise IngestError(f"there is no shard {number} of {count}", path)
+            raise IngestError(f"the number of a shard must be below their count, got {number} of {count}", path)
         out.append(_Shard(_SPLITS[found[1]], number, count, path))
     return sorted(out)
 
@@ -210,13 +199,13 @@ class _Frames(NamedTuple):
 
     path: str
     offset: int
-    """The byte of the shard at which they begin."""
+    """Byte of the shard at which they begin."""
     data: NDArray[np.uint8]
 
 
 @dataclass
 class _Reading:
-    """Reads shards, and keeps what is to be known of all."""
+    """Reader of shards, with counters over all of them."""
 
     folder: storage.Folder
     options: Alx
@@ -224,7 +213,7 @@ class _Reading:
     largest: int = -1
     links: int = 0
     hash: int = 0
-    """Of the links of ``train``, whatever their order."""
+    """Order-independent hash of the links of ``train``."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, member: str, paths: Sequence[str], which: int) -> WrittenFiles:
@@ -251,15 +240,14 @@ class _Reading:
             )
 
     def compare(self, paths: Sequence[str]) -> None:
-        """Raise ``IngestError`` where the transposed shards hold other links."""
+        """Raise ``IngestError`` if the transposed shards hold other links."""
         with closing(self._frames(paths)) as items:
             for frames in items:
                 dst, src = self._links(frames, 1)
                 self._count(src, dst, -1)
         if self.links or self.hash:
             raise IngestError(
-                "the transposed shards hold other links than those of train: leave them out if they belong to another "
-                "graph",
+                "the transposed shards hold other links than train: omit them if they belong to another graph",
                 paths[0],
             )
 
@@ -279,9 +267,9 @@ class _Reading:
         count, _, largest, status, at = kernels.parse(frames.data, which, src, dst)
         if status != kernels.GOOD:
             problem = {
-                kernels.BAD_CHECKSUM: "is damaged: its checksum is another",
-                kernels.BAD_MESSAGE: "holds no Example of lists of integers",
-                kernels.BAD_ROW: "has not one integer in row_tag",
+                kernels.BAD_CHECKSUM: "is damaged: its checksum differs",
+                kernels.BAD_MESSAGE: "is not an Example of lists of integers",
+                kernels.BAD_ROW: "must have one integer in row_tag",
                 kernels.NEGATIVE: "holds a negative id",
             }[status]
             raise IngestError(f"the frame at byte {frames.offset + at} {problem}", frames.path)
@@ -305,7 +293,7 @@ class _Reading:
 
 
 def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
-    """Return the file, and what is read of it where it is packed: a shard begins with its first length."""
+    """Return the file and its decompressed stream; a shard begins with a length."""
     from sparrow.kernels.parse import tfrecords as kernels
 
     raw = stack.enter_context(get_filesystem(path).open(path, sequential=True))
@@ -330,21 +318,19 @@ def _cut(path: str, file: Any) -> Iterator[_Frames]:
         try:
             found = file.read(want)
         except (OSError, pa.ArrowException) as error:
-            raise IngestError(f"cannot be read behind byte {offset}: {error}", path) from error
+            raise IngestError(f"cannot be read after byte {offset}: {error}", path) from error
         data = np.concatenate([carry, np.frombuffer(found, np.uint8)])
         end, size, status = kernels.split_frames(data)
         if end:
             yield _Frames(path, offset, data[:end].copy())
         if status != kernels.GOOD:
-            raise IngestError(
-                f"the frame at byte {offset + end} is damaged: the checksum of its length is another", path
-            )
+            raise IngestError(f"the frame at byte {offset + end} is damaged: the checksum of its length differs", path)
         carry, offset = data[end:].copy(), offset + end
         if not found:
             if len(carry):
                 raise IngestError(f"the file ends within the frame at byte {offset}", path)
             return
-        # Of a frame that is longer more is read, but never on the word of its length alone.
+        # Read more of a longer frame, but never as much as its unchecked length claims.
         want = max(tuning().tfrecord_block_bytes, min(size - len(carry), len(carry)))
 
 
@@ -353,7 +339,7 @@ def _cut(path: str, file: Any) -> Iterator[_Frames]:
 
 @dataclass
 class AlxWriter(Writer):
-    """Write a bundle of ``train``, ``test`` and ``truth``, or one matrix as ``train``, as a folder of shards."""
+    """Write a bundle of ``train``, ``test``, ``truth``, or a matrix, as shards."""
 
     _: KW_ONLY
     shards: Annotated[int, Option("alx: how many files each split has.", least=1)] = 1
@@ -364,26 +350,24 @@ class AlxWriter(Writer):
         """Write the shards and return the number of messages."""
         members = dict(self.source) if isinstance(self.source, Bundle) else {"train": self.source}
         if "train" not in members or set(members) > {"train", "test", "truth"}:
-            raise UnsupportedError(
-                f"shards are written of train, test and truth, and this bundle holds {', '.join(members)}"
-            )
+            raise UnsupportedError(f"alx needs a bundle of train, test and truth, got {', '.join(members)}")
         if self.dst == "-":
-            raise UnsupportedError("shards are a folder, which is not written to standard output: give a name")
+            raise UnsupportedError("alx is a folder and cannot be written to standard output")
         if not 1 <= self.shards <= 99_999:
-            raise InvalidValueError(f"shards={self.shards}: give a number from 1 to 99999")
+            raise InvalidValueError(f"shards must be from 1 to 99999, got {self.shards}")
         for name, tensor in members.items():
             if tensor.ndim != 2 or tensor.shape != members["train"].shape or tensor.shape[0] != tensor.shape[1]:
-                raise UnsupportedError(f"{name} is no square matrix of the shape of train, but {tensor.shape}")
+                raise UnsupportedError(f"{name} must be square and of the shape of train, got {tensor.shape}")
             if tensor.fill_value != 0:
-                raise UnsupportedError(f"links have no fill but 0, and {name} has {tensor.fill_value}")
+                raise UnsupportedError(f"alx needs fill 0, {name} has {tensor.fill_value}")
             if tensor.dtype.kind == "c":
-                raise UnsupportedError(f"links have no weights, and those of {name} are {tensor.dtype}: write A != 0")
+                raise UnsupportedError(f"alx has no weights, {name} has {tensor.dtype} values: write A != 0")
         files = get_filesystem(self.dst)
         if files.is_remote:
-            raise UnsupportedError(f"{self.dst!r}: shards are a folder, which is written on this machine: copy it then")
+            raise UnsupportedError(f"alx is written to a local folder, got {self.dst!r}: copy it afterwards")
         target = full_path(self.dst)
         if os.path.isdir(target) and not all(map(shard_split, os.listdir(target))):
-            raise ExistsError(f"{self.dst!r} holds other files than shards: choose another name")
+            raise ExistsError(f"{self.dst!r} holds files other than shards: choose another name")
         staged = files.stage(target)
         try:
             train = members["train"]
@@ -416,13 +400,13 @@ class AlxWriter(Writer):
 
 
 def _rows(tensor: Tensor) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield the rows that have links, and these."""
+    """Yield the rows that have links, and their links."""
     held: list[NDArray[np.int64]] = []
     row = -1
     for batch in tensor.to_batches():
         src, dst, values = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
         if (values != 1).any():
-            raise UnsupportedError("links have no weights, and these are not all 1: write A != 0")
+            raise UnsupportedError("alx has no weights, but the values are not all 1: write A != 0")
         starts = np.flatnonzero(np.diff(src, prepend=-1))
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(src)], strict=True):
             if int(src[start]) != row:
@@ -448,4 +432,17 @@ def _both(test: Tensor | None, truth: Tensor | None) -> Iterator[Any]:
         yield row, tuple(lists)
 
 
-FORMATS = (Format("alx", "Web graphs of ALX: shards of TFRecord files.", reader=Alx, writer=AlxWriter),)
+def _detect(sample: Sample) -> str | None:
+    names = [sample.src] if sample.folder is None else get_filesystem(sample.src).names(sample.src)
+    return "names are those of the shards of ALX's web graphs" if any(map(shard_split, names)) else None
+
+
+FORMATS = (
+    Format(
+        "alx",
+        "Web graphs of ALX: shards of TFRecord files.",
+        reader=Alx,
+        writer=AlxWriter,
+        detectors={Stage.PATH: _detect},
+    ),
+)

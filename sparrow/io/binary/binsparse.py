@@ -1,6 +1,6 @@
-"""Tensors in HDF5 as the Binary Sparse Format Specification 0.1 lays them out: a descriptor in JSON and named arrays.
+"""Tensors in HDF5 by the Binary Sparse Format Specification 0.1.
 
-B. Brock et al., Binary Sparse Format Specification, 2024.
+B. Brock et al., Binary Sparse Format Specification, 2024. A descriptor in JSON, and named arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from sparrow.core.schema import Schema, check_dims, check_dtype, check_shape
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.interop.binsparse import descriptor_of, format_of
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.binary import hdf5
 from sparrow.io.tuning import tuning
 from sparrow.runtime.progress import bar
@@ -31,59 +32,48 @@ _STRUCTURES: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "skew_symmetric": lambda values: -values,
     "hermitian": np.conj,
 }
-"""What stands on the other side of the diagonal."""
+"""Values on the other side of the diagonal, by structure."""
 
 
+@shared
 @dataclass
 class Binsparse(Reader):
     """Store a tensor of a binsparse file in HDF5.
 
-    All predefined formats of the specification are read, tensors of one sparse level, values that are all one (``iso``)
-    and matrices of which a triangle is stored. It is streamed, never loaded, and takes the extra ``hdf5``.
+    All predefined formats of the specification are read, tensors of one sparse level, values that are all equal
+    (``iso``) and matrices stored as a triangle. The tensor is streamed. Needs the extra ``hdf5``.
 
     Parameters
     ----------
     src
         The file.
-    dst
-        The folder to create.
+    %(dst)s
     group
-        The group that holds the tensor; by default the file itself, or the one group that has a descriptor.
+        Group that holds the tensor; by default the file itself, or the only group with a descriptor.
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
-    duplicates
-        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
-        ``"max"``.
+    %(duplicates)s
     dtype
         Type of the values; that of the file by default.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does.
+        ``sp.open(dst)``: the stored tensor.
 
     Raises
     ------
     IngestError
-        If the file is damaged, has no descriptor or one of another version or of a format that is not read, arrays do
-        not go together, or a value does not fit ``dtype``.
+        If the file is damaged, has no descriptor or one of another version or format, arrays contradict each other, or
+        a value does not fit ``dtype``.
     MissingDependencyError
         If h5py is not installed.
-    DuplicateError
-        If a cell comes twice and ``duplicates`` is ``"error"``.
-    NotFoundError
-        If there is no such file.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+    %(duplicate_error)s
+    %(not_found)s
+    %(exists)s
     InvalidValueError, ShapeError
-        If an argument is not one of those above.
+        If an argument has none of the values above.
 
     Examples
     --------
@@ -97,7 +87,7 @@ class Binsparse(Reader):
     """
 
     _: KW_ONLY
-    group: Annotated[str | None, Option("The group that holds the tensor.", metavar="PATH")] = None
+    group: Annotated[str | None, Option("Group that holds the tensor.", metavar="PATH")] = None
     dims: Annotated[Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B", parse=parse_names)] = (
         None
     )
@@ -115,8 +105,8 @@ class Binsparse(Reader):
             path = (there[0] if len(there) == 1 else "/") if self.group is None else self.group
             group = hdf5.get_member(file, path, name)
             if group is None or _NAME not in group.attrs:
-                told = ", ".join(map(repr, there)) or "no group has one"
-                raise IngestError(f"{path!r} has no attribute 'binsparse' that describes a tensor: {told}", name)
+                described = ", ".join(map(repr, there)) or "no group"
+                raise IngestError(f"{path!r} must have an attribute 'binsparse', which {described} has", name)
             tensor, fill = _tensor(group, name)
             usual = [f"d{dim}" for dim in range(len(tensor.shape))]
             return hdf5.store_matrix(
@@ -141,7 +131,7 @@ def find_descriptors(file: Any) -> list[str]:
 
 
 def _tensor(group: Any, name: str) -> tuple[hdf5.StoredMatrix, Any]:
-    """Return the tensor that a group holds, and its fill."""
+    """Return the tensor in a group, and its fill value."""
     text = group.attrs[_NAME]
     try:
         found = json.loads(text)[_NAME]
@@ -150,10 +140,10 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.StoredMatrix, Any]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise IngestError(f"the descriptor of {group.name!r} cannot be read: {error!r}", name) from None
     if not version.startswith("0."):
-        raise IngestError(f"this is binsparse {version}, and 0.1 is read", name)
+        raise IngestError(f"binsparse version must be 0.1, got {version}", name)
     values = _Values(hdf5.get_group(group.file, group.name, name, "values")["values"], kind, found, group, name)
     if (count := found.get("number_of_stored_values", len(values))) != len(values):
-        raise IngestError(f"{group.name!r} holds {len(values)} values, and its descriptor tells {count!r:.30}", name)
+        raise IngestError(f"{group.name!r} must have {count!r:.30} values by its descriptor, got {len(values)}", name)
     order, levels = _levels(found, len(shape), name)
     if levels == [("sparse", len(shape))]:
         tensor = _coordinates(group, values, shape, order, name)
@@ -170,14 +160,14 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.StoredMatrix, Any]:
     if "structure" in found:
         tensor = tensor._replace(pieces=_mirrored(tensor, str(found["structure"]), name))
     fill = 0
-    if found.get("fill") and levels != [("dense", len(shape))]:  # where all cells are told it says nothing
+    if found.get("fill") and levels != [("dense", len(shape))]:  # of no use if all elements are stored
         hdf5.get_group(group.file, group.name, name, "fill_value")
         fill = _Values(group["fill_value"], kind.removeprefix("iso[").rstrip("]"), {}, group, name)[0:1][0]
     return tensor._replace(dtype=values.dtype), fill
 
 
 def _levels(found: dict[str, Any], ndim: int, name: str) -> tuple[Sequence[int], list[tuple[str, int]]]:
-    """Return which dimension each level walks, and of each level its kind and how many dimensions it has."""
+    """Return the order of dimensions, and kind and rank of each level."""
     levels = []
     try:
         order, level = format_of(found, ndim)
@@ -193,7 +183,7 @@ def _levels(found: dict[str, Any], ndim: int, name: str) -> tuple[Sequence[int],
 
 
 class _Values:
-    """Values as they are meant: complex numbers in pairs, booleans in bytes, one for all."""
+    """Values as declared: complex numbers in pairs, booleans in bytes, one for all."""
 
     def __init__(self, array: Any, kind: str, found: dict[str, Any], group: Any, name: str) -> None:
         self.name, self._array = array.name, array
@@ -201,12 +191,12 @@ class _Values:
         plain = kind.removeprefix("iso[").rstrip("]")
         self._pairs = plain.startswith("complex[") and array.dtype.kind != "c"
         if array.ndim != 1 or (self._pairs and array.dtype.kind != "f") or (self._iso and not array.size):
-            raise IngestError(f"{array.name!r} is no list of values {kind}", name)
+            raise IngestError(f"{array.name!r} must be a list of {kind} values", name)
         read = np.result_type(array.dtype, np.complex64) if self._pairs else array.dtype
         try:
             self.dtype = np.dtype(bool) if plain == "bint8" else check_dtype(read)
         except UnsupportedError:
-            raise IngestError(f"{array.name!r} holds {array.dtype}, which are no values of tensors", name) from None
+            raise IngestError(f"{array.name!r} must be numbers or booleans, got {array.dtype}", name) from None
         self._length = len(array) // (2 if self._pairs else 1)
         if self._iso:
             counts = [group[member] for member in ("indices_1", "indices_0") if member in group]
@@ -237,7 +227,7 @@ def _coordinates(
     hdf5.get_group(group.file, group.name, name, *members)
     arrays = [group[member] for member in members]
     if any(array.ndim != 1 or array.dtype.kind not in "iu" or len(array) != len(values) for array in arrays):
-        raise IngestError(f"the coordinates in {group.name!r} are not {len(values)} integers for each dimension", name)
+        raise IngestError(f"the coordinates in {group.name!r} must be {len(values)} integers per dimension", name)
     for array in arrays:
         hdf5.check_unpacked_size(array, name)
 
@@ -254,7 +244,7 @@ def _coordinates(
 
 def _dense(values: _Values, shape: tuple[int, ...], order: Sequence[int], name: str) -> hdf5.StoredMatrix:
     if len(values) != math.prod(shape):
-        raise IngestError(f"{values.name!r} holds {len(values)} values, and {math.prod(shape)} are due", name)
+        raise IngestError(f"{values.name!r} must have {math.prod(shape)} values, got {len(values)}", name)
     sizes = [shape[dim] for dim in order]
 
     def pieces() -> hdf5.ElementChunks:
@@ -269,33 +259,33 @@ def _dense(values: _Values, shape: tuple[int, ...], order: Sequence[int], name: 
 
 
 def _mirrored(tensor: hdf5.StoredMatrix, structure: str, name: str) -> hdf5.ElementChunks:
-    """Yield the entries of a matrix and those that its structure says."""
+    """Yield the elements of a matrix, and those implied by its structure."""
     kind, _, side = structure.rpartition("_")
     square = len(tensor.shape) == 2 and tensor.shape[0] == tensor.shape[1]
     signed = kind != "skew_symmetric" or tensor.dtype.kind not in "ub"
     if kind not in _STRUCTURES or side not in ("lower", "upper") or not square or not signed:
-        raise IngestError(f"there is no structure {structure!r} of {tensor.dtype} of shape {tensor.shape}", name)
+        raise IngestError(f"structure {structure!r} does not apply to {tensor.dtype} of shape {tensor.shape}", name)
     for row, col, values in tensor.pieces:
         away = row != col
         if ((row < col) if side == "lower" else (row > col)).any():
-            raise IngestError(f"an entry is on the other side of the diagonal than {structure!r} tells", name)
+            raise IngestError(f"an element is on the wrong side of the diagonal for {structure!r}", name)
         other = _STRUCTURES[kind](values[away])
         yield np.append(row, col[away]), np.append(col, row[away]), np.append(values, other)
 
 
 @dataclass
 class BinsparseWriter(Writer):
-    """Write the entries of a tensor as binsparse in HDF5: vectors CVEC, matrices COOR, others one sparse level."""
+    """Write a tensor as binsparse in HDF5: CVEC, COOR, or one sparse level."""
 
     text: ClassVar[bool] = False
 
     def write(self) -> int:
-        """Write the file and return the number of entries."""
+        """Write the file and return the number of elements."""
         tensor = self.tensor
         if self.dst == "-":
-            raise UnsupportedError("HDF5 is not written to standard output: give a name")
+            raise UnsupportedError("HDF5 cannot be written to standard output")
         if not tensor.ndim:
-            raise UnsupportedError("binsparse files hold tensors of one dimension and more: use npy")
+            raise UnsupportedError("binsparse needs at least 1 dimension: use npy")
         schema, count = Schema(tensor.shape, tensor.dims, tensor.dtype, tensor.fill_value), tensor.nnz
         descriptor = descriptor_of(schema, count, "sparrow")
         kinds = descriptor[_NAME]["data_types"]
@@ -319,4 +309,21 @@ class BinsparseWriter(Writer):
         return count
 
 
-FORMATS = (Format("binsparse", "Tensors by binsparse (HDF5).", Binsparse, BinsparseWriter, (".h5", ".hdf5")),)
+def _detect(sample: Sample) -> str | None:
+    if not sample.head.startswith(hdf5.HDF5_MAGIC):
+        return None
+    with hdf5.open_file(sample.name) as (_, file):
+        return "HDF5 with an attribute binsparse, the descriptor of its arrays" if find_descriptors(file) else None
+
+
+FORMATS = (
+    Format(
+        "binsparse",
+        "Binary Sparse Format (HDF5).",
+        Binsparse,
+        BinsparseWriter,
+        (".h5", ".hdf5"),
+        signatures={hdf5.HDF5_MAGIC: ("HDF5", "sparrow ingest {file} DST detects the layout and reads it")},
+        detectors={Stage.SIGNATURE: _detect},
+    ),
+)

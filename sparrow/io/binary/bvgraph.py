@@ -1,6 +1,7 @@
-"""WebGraph's compressed graphs, BVGraph: their properties, and their lists piece by piece.
+"""Decoder of WebGraph's compressed graphs: properties and successor lists.
 
-The offsets that Java reads beside the graph are not needed to read it from end to end.
+P. Boldi and S. Vigna, The WebGraph Framework I: Compression Techniques, 2004. Offsets are not needed to read a graph
+from end to end.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class GraphProperties:
-    """What the file NAME.properties tells."""
+    """Contents of a file NAME.properties."""
 
     graph: str
-    """The file of bits."""
+    """Path of the bit stream."""
     nodes: int
     arcs: int
     window: int
     shortest: int
-    """The length of the shortest interval, 0 where there are none."""
+    """Length of the shortest interval, 0 without intervals."""
     k: int
     codes: tuple[int, ...]
 
 
 def _pairs(text: str) -> dict[str, tuple[int, str]]:
-    """Return the values of a .properties file by key, with their lines, as Java reads them."""
+    """Return the values of a .properties file by key, with their lines, as Java does."""
     told: dict[str, tuple[int, str]] = {}
     held, first = "", 0
     lines = re.split(r"\r\n|\r|\n", text)
@@ -74,18 +75,18 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def read_properties(base: str) -> GraphProperties:
-    """Read NAME.properties.
+    """Return the contents of NAME.properties.
 
     Raises
     ------
     NotFoundError
-        If there is no such file.
+        If the file does not exist.
     IngestError
-        If it is not that of a BVGraph, or of one that is coded in a way not known.
+        If it is not of a BVGraph, or the coding is unknown.
     """
     name = base + ".properties"
     if not get_filesystem(name).exists(name):
-        raise NotFoundError(f"there is no file {name!r}, without which the bits of {base}.graph say nothing")
+        raise NotFoundError(f"there is no file {name!r}, which is needed to decode {base}.graph")
     with get_filesystem(name).open(name, sequential=True) as file:
         text = file.read(1 << 20).decode("latin-1")
     told = _pairs(text)
@@ -94,21 +95,21 @@ def read_properties(base: str) -> GraphProperties:
     if kind not in _CLASSES:
         below = told.get("underlyinggraph")
         way = f": read its graph {below[1]!r}" if below else ""
-        raise IngestError(f"graphclass={kind} is no BVGraph{way}", name, at)
+        raise IngestError(f"graphclass must be BVGraph, got {kind}{way}", name, at)
 
     def number_of(key: str, usual: int | None = None, least: int = 0) -> int:
         if key not in told and usual is not None:
             return usual
         line, value = told.get(key, (1, ""))
         if not (value.isascii() and value.isdigit() and len(value) < 20 and int(value) >= least):
-            problem = f"{key} is no number" if key in told else f"there is no {key}"
+            problem = f"{key} must be an integer" if key in told else f"{key} is missing"
             raise IngestError(problem, name, line if key in told else None, value or None)
         return int(value)
 
     if number_of("version", 0) > 0:
-        raise IngestError(f"version={told['version'][1]} of BVGraph is not known", name, told["version"][0])
+        raise IngestError(f"version={told['version'][1]} of BVGraph is unknown", name, told["version"][0])
     if told.get("endianness", (0, "big"))[1].lower() not in ("big", "be", ""):
-        raise IngestError("bits in little-endian order are not read: convert the graph", name, told["endianness"][0])
+        raise IngestError("little-endian bit order is not supported: convert the graph", name, told["endianness"][0])
     codes = dict(_USUAL)
     line, flags = told.get("compressionflags", (1, ""))
     for flag in flags.replace(",", "|").split("|"):
@@ -116,11 +117,11 @@ def read_properties(base: str) -> GraphProperties:
             continue
         part, _, code = flag.rpartition("_")
         if part not in (*_PARTS, "OFFSETS") or code not in _CODES:
-            raise IngestError("the compression flag is not known", name, line, flag)
+            raise IngestError("the compression flag is unknown", name, line, flag)
         codes[part] = code
     k = number_of("zetak", 3, 1)
     if k > 60:
-        raise IngestError("zetak is beyond 60", name, told["zetak"][0], told["zetak"][1])
+        raise IngestError("zetak must be at most 60", name, told["zetak"][0], told["zetak"][1])
     return GraphProperties(
         base + ".graph",
         number_of("nodes"),
@@ -133,18 +134,18 @@ def read_properties(base: str) -> GraphProperties:
 
 
 class ListChunk(NamedTuple):
-    """The lists of nodes that follow one another."""
+    """Successor lists of consecutive nodes."""
 
     node: int
-    """The first of them."""
+    """First of them."""
     degrees: NDArray[np.int64]
     links: NDArray[np.int64]
     advance: int
-    """Bytes of the file read since the piece before."""
+    """Bytes of the file read since the previous chunk."""
 
 
 class _Bits:
-    """The bits of a file, some at a time."""
+    """Bits of a file, read in chunks."""
 
     def __init__(self, file: Any) -> None:
         from sparrow.kernels.parse.bvgraph import PADDING
@@ -154,7 +155,7 @@ class _Bits:
         self.at = self.end = self.before = 0
 
     def more(self) -> int:
-        """Read further bytes behind those not yet used, and return how many there were."""
+        """Read further bytes behind those not yet used, and return their number."""
         used = self.at >> 3
         held = self.end // 8 - used
         size = tuning().bvgraph_block_bytes
@@ -173,21 +174,21 @@ class _Bits:
 
 
 def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
-    """Yield the lists of a graph, as many at a time as keep memory bounded.
+    """Yield the lists of a graph, in chunks that keep memory bounded.
 
     Raises
     ------
     IngestError
-        If the file ends too early, or holds no such lists: with the node and the bit.
+        If the file is truncated or damaged: with the node and the bit.
     TooLargeError
-        If one list, or those that others refer to, pass the memory limit.
+        If one list, or those that others refer to, exceed the memory limit.
     """
     from sparrow.kernels.parse import bvgraph as kernels
 
     files = get_filesystem(told.graph)
     size = files.size(told.graph)
     if told.nodes > 8 * size:
-        raise IngestError(f"{size} bytes hold no {told.nodes} lists: the file is cut off, or .properties belong to "
+        raise IngestError(f"{size} bytes cannot hold {told.nodes} lists: the file is truncated, or .properties are of "
                           "another graph", told.graph)  # fmt: skip
     sizes, codes = np.array([told.window, told.shortest, told.k], np.int64), np.array(told.codes, np.int64)
     node = arcs = advance = 0
@@ -218,11 +219,11 @@ def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
                 got = bits.more()
                 advance += got
                 if not got:
-                    raise IngestError(f"the file ends within the list of node {node} of {told.nodes}", told.graph)
+                    raise IngestError(f"the file ends in the list of node {node} of {told.nodes}", told.graph)
             elif status == kernels.BAD:
                 raise IngestError(
-                    f"the list of node {node} at bit {8 * bits.before + bits.at} is none of ascending nodes: the file "
-                    "is damaged, or its .properties belong to another",
+                    f"the list of node {node} at bit {8 * bits.before + bits.at} is not ascending: the file "
+                    "is damaged, or its .properties belong to another graph",
                     told.graph,
                 )
             elif status == kernels.ROOM and wanted and lists == known:
@@ -231,8 +232,8 @@ def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
         if bits.more() or len(left) > 64 or left.any():
             raise IngestError(
                 f"the lists end at bit {8 * bits.before + bits.at}, before the file does: it is damaged, or its "
-                ".properties belong to another",
+                ".properties belong to another graph",
                 told.graph,
             )
     if arcs != told.arcs:
-        raise IngestError(f"the lists hold {arcs} arcs, and the .properties tell {told.arcs}", told.graph)
+        raise IngestError(f"expected {told.arcs} arcs by the .properties, got {arcs}", told.graph)

@@ -1,4 +1,4 @@
-"""Annotated matrices of AnnData: observations x variables, in HDF5.
+"""Annotated matrices of AnnData in HDF5: observations x variables.
 
 I. Virshup et al., anndata: Access and store annotated data matrices, 2024.
 """
@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.binary import hdf5
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
@@ -23,59 +24,48 @@ from sparrow.runtime.progress import bar
 __all__ = ["FORMATS", "H5ad", "H5adWriter"]
 
 
+@shared
 @dataclass
 class H5ad(Reader):
-    """Store a matrix of an .h5ad file of AnnData, observations x variables, with their names as labels.
+    """Store a matrix of an .h5ad file of AnnData, with its names as labels.
 
-    The matrix may be in the file by rows, by columns or dense; it is streamed, never loaded. It takes the extra
-    ``hdf5``.
+    The matrix may be stored by rows, by columns or dense; it is streamed. Needs the extra ``hdf5``.
 
     Parameters
     ----------
     src
         The file.
-    dst
-        The folder to create.
+    %(dst)s
     matrix
-        Which matrix: ``"X"``, ``"layers/counts"``, ``"raw/X"``, ``"obsp/distances"``, ``"obsm/X_pca"``, ...
+        Path of the matrix: ``"X"``, ``"layers/counts"``, ``"raw/X"``, ``"obsp/distances"``, ``"obsm/X_pca"``, ...
     labels
-        False leaves the names out: where two are the same they are no labels.
+        False ignores the names; repeated names cannot be labels.
     dims
         Names of the dimensions, ``obs, var`` by default, ``obs, component`` of a matrix in ``obsm``.
-    duplicates
-        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
-        ``"max"``.
+    %(duplicates)s
     dtype
         Type of the values; that of the file by default.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does.
+        ``sp.open(dst)``: the stored matrix.
 
     Raises
     ------
     IngestError
-        If the file is damaged, none of AnnData, or has no such matrix, names repeat, or a value does not fit ``dtype``.
+        If the file is damaged, not one of AnnData, or lacks the matrix, names repeat, or a value does not fit
+        ``dtype``.
     MissingDependencyError
         If h5py is not installed.
-    DuplicateError
-        If a cell comes twice and ``duplicates`` is ``"error"``.
-    NotFoundError
-        If there is no such file.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+    %(duplicate_error)s
+    %(not_found)s
+    %(exists)s
     TooLargeError
-        If the names take too much of the memory limit.
+        If the names exceed their share of the memory limit.
     InvalidValueError, ShapeError
-        If an argument is not one of those above.
+        If an argument has none of the values above.
 
     Examples
     --------
@@ -89,8 +79,8 @@ class H5ad(Reader):
     """
 
     _: KW_ONLY
-    matrix: Annotated[str, Option("Which matrix, such as layers/counts.", metavar="PATH")] = "X"
-    labels: Annotated[bool, Option("Take names as labels.", flag="--labels/--numbers")] = True
+    matrix: Annotated[str, Option("Path of the matrix, such as layers/counts.", metavar="PATH")] = "X"
+    labels: Annotated[bool, Option("Use names as labels.", flag="--labels/--numbers")] = True
     dims: Annotated[Sequence[str] | None, Option("Names. [default: obs,var]", metavar="A,B", parse=parse_names)] = None
     duplicates: Duplicates = "sum"
     dtype: DType = None
@@ -104,11 +94,13 @@ class H5ad(Reader):
         with hdf5.open_file(self.src) as (name, file):
             path = self.matrix.strip("/")
             found = hdf5.get_member(file, path, name)
-            if found is None or getattr(found, "shape", ()) is None:  # written where there is none
+            if found is None or getattr(found, "shape", ()) is None:  # an empty placeholder
                 groups = ("layers", "obsp", "varp", "obsm", "varm")
                 there = [f"{group}/{key}" for group in groups for key in file.get(group, ())]
                 there = ["X"] * ("X" in file and file["X"] != found) + ["raw/X"] * ("raw/X" in file) + there
-                told = f": say matrix={there[0]!r}, of {', '.join(there)}" if there else ": this is no file of AnnData"
+                told = (
+                    f": pass matrix={there[0]!r}, of {', '.join(there)}" if there else ": this is not a file of AnnData"
+                )
                 raise IngestError(f"there is no matrix {self.matrix!r}{told}", name)
             matrix = _matrix(found, name)
             sides = _sides(path)
@@ -118,7 +110,7 @@ class H5ad(Reader):
             labels = {}
             for axis, side in enumerate(sides if self.labels else ()):
                 if side and (names := _names(file, side, name)) is not None:
-                    way = "say labels=False to do without names"
+                    way = "pass labels=False to ignore names"
                     labels[axis] = hdf5.check_unique_labels(names, matrix.shape[axis], f"names of {side}", way, name)
             return hdf5.store_matrix(
                 self.dst,
@@ -135,7 +127,7 @@ class H5ad(Reader):
 
 
 def _sides(path: str) -> tuple[str, str]:
-    """Return the groups that name the rows and columns of a matrix, none where they have no names."""
+    """Return the groups that name rows and columns, empty for those without names."""
     if path.startswith(("obsp/", "varp/")):
         return path[:3], path[:3]
     if path.startswith(("obsm/", "varm/")):
@@ -144,26 +136,26 @@ def _sides(path: str) -> tuple[str, str]:
 
 
 def _matrix(found: Any, name: str) -> hdf5.StoredMatrix:
-    """Return the matrix that a group or dataset is."""
+    """Return the matrix in a group or dataset."""
     if not hasattr(found, "keys"):
         return hdf5.read_dense(found, name)
     attributes = dict(found.attrs)
     kind = _text(attributes.get("encoding-type", attributes.get("h5sparse_format", "")))
     shape: Any = attributes.get("shape", attributes.get("h5sparse_shape"))
     if kind not in ("csr_matrix", "csc_matrix", "csr", "csc"):
-        inside = f": say matrix={found.name.strip('/') + '/X'!r}" if "X" in found else ""
+        inside = f": pass matrix={found.name.strip('/') + '/X'!r}" if "X" in found else ""
         raise IngestError(
-            f"{found.name!r} is no matrix of AnnData, but {repr(kind) if kind else 'a group'}{inside}", name
+            f"{found.name!r} must be a matrix of AnnData, got {repr(kind) if kind else 'a group'}{inside}", name
         )
     if np.shape(shape) != (2,):
-        raise IngestError(f"{found.name!r} has no attribute 'shape' of two sizes", name)
+        raise IngestError(f"{found.name!r} must have an attribute 'shape' of two sizes", name)
     hdf5.get_group(found.file, found.name, name, "data", "indices", "indptr")
     height, width = map(int, np.asarray(shape).tolist())
     return hdf5.read_compressed(found, (height, width), kind[:3] == "csr", name)
 
 
 def _names(file: Any, side: str, name: str) -> pa.Array | None:
-    """Return the names of observations or variables; None where there are none."""
+    """Return the names of observations or variables; None if missing."""
     found = hdf5.get_member(file, side, name)
     if found is None:
         return None
@@ -183,27 +175,25 @@ def _text(value: Any) -> str:
 
 @dataclass
 class H5adWriter(Writer):
-    """Write a matrix as the ``X`` of an .h5ad file, by rows, and labels as the names of observations and variables."""
+    """Write a matrix as the ``X`` of an .h5ad file, by rows, with labels as names."""
 
     text: ClassVar[bool] = False
     writes_labels: ClassVar[bool] = True
 
     def write(self) -> int:
-        """Write the file and return the number of entries."""
+        """Write the file and return the number of elements."""
         tensor = self.tensor
         if self.dst == "-":
-            raise UnsupportedError("an .h5ad file is not written to standard output: give a name")
+            raise UnsupportedError("h5ad cannot be written to standard output")
         if tensor.ndim != 2 or tensor.dtype.kind == "c":
-            raise UnsupportedError(
-                f"AnnData holds matrices of real numbers, and this tensor is {tensor.shape} {tensor.dtype}: use parquet"
-            )
+            raise UnsupportedError(f"h5ad needs a real matrix, got {tensor.dtype} of shape {tensor.shape}: use parquet")
         if tensor.fill_value != 0:
-            raise UnsupportedError(f"AnnData has no fill but 0, and this tensor has {tensor.fill_value}: use npz")
+            raise UnsupportedError(f"h5ad needs fill 0, the tensor has {tensor.fill_value}: use npz")
         height, width = tensor.shape
         wide = np.dtype(np.int32 if max(width, tensor.nnz) < 2**31 else np.int64)
         with (
             self.sink() as sink,
-            memory.reserve(2 * 8 * (height + 1), "where the rows begin"),
+            memory.reserve(2 * 8 * (height + 1), "row pointers"),
             hdf5.create_file(sink) as file,
             bar("exporting", tensor.nnz, "entries") as advance,
         ):
@@ -251,6 +241,20 @@ class H5adWriter(Writer):
             names[start:stop] = [str(text) for text in texts]
 
 
+def _detect(sample: Sample) -> str | None:
+    if not sample.head.startswith(hdf5.HDF5_MAGIC):
+        return None
+    with hdf5.open_file(sample.name) as (_, file):
+        return "HDF5 with obs or X, as AnnData writes it" if "X" in file or "obs" in file else None
+
+
 FORMATS = (
-    Format("h5ad", "Annotated matrices of AnnData (HDF5).", reader=H5ad, writer=H5adWriter, suffixes=(".h5ad",)),
+    Format(
+        "h5ad",
+        "Annotated matrices of AnnData (HDF5).",
+        reader=H5ad,
+        writer=H5adWriter,
+        suffixes=(".h5ad",),
+        detectors={Stage.SIGNATURE: _detect},
+    ),
 )

@@ -1,4 +1,4 @@
-"""Matrices in HDF5 files, read and written piece by piece: what 10x, AnnData and binsparse share."""
+"""Matrices in HDF5 files, streamed: what 10x Genomics, AnnData, binsparse share."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
+    "HDF5_MAGIC",
     "ElementChunks",
     "StoredMatrix",
     "append_rows",
@@ -42,23 +43,24 @@ __all__ = [
     "read_indices",
     "read_labels",
     "store_matrix",
-]  # fmt: skip
+    "unknown_layout",
+]
 
 _CHUNK_ELEMENTS = 1 << 16
 """Shape of the chunks of datasets that are written, a property of the file."""
 
-MAGIC = b"\x89HDF\r\n\x1a\n"
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _HEAP = b"GCOL\x01\x00\x00\x00"
-"""What a collection of texts and other values of any length begins with."""
+"""Signature of a heap of texts and other values of any length."""
 _OBJECT = struct.Struct("<H6xQ")
-"""The number and the size of one of them."""
+"""Number and size of an object in it."""
 
 ElementChunks: TypeAlias = Iterator[tuple[NDArray[Any], ...]]
-"""Entries, piece by piece: coordinates by dimension, then values."""
+"""Elements, chunk by chunk: coordinates by dimension, then values."""
 
 
 class StoredMatrix(NamedTuple):
-    """A matrix in a file, or a tensor of any number of dimensions."""
+    """Matrix in a file, or a tensor of any number of dimensions."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -68,20 +70,20 @@ class StoredMatrix(NamedTuple):
 
 @contextmanager
 def open_file(src: Any) -> Iterator[tuple[str, Any]]:
-    """Open a file; what h5py raises of it within the block becomes an ``IngestError``."""
+    """Open an HDF5 file; errors of h5py within the block become ``IngestError``."""
     try:
         import h5py
     except ModuleNotFoundError as error:
-        raise MissingDependencyError("HDF5 files are read with h5py: pip install 'sparrow-tensor[hdf5]'") from error
+        raise MissingDependencyError("reading HDF5 needs h5py: pip install 'sparrow-tensor[hdf5]'") from error
     sources = open_sources(src)
     if len(sources) > 1 or sources[0].path is None or sources[0].size is None:
-        raise InvalidValueError(f"src={src!r}: give the name of one HDF5 file")
+        raise InvalidValueError(f"src must be one HDF5 file, got {src!r}")
     name = sources[0].name
     files = get_filesystem(name)
     with files.open(name, size=sources[0].size) as start:
-        if not (begins := start.read(16)).startswith(MAGIC):
+        if not (begins := start.read(16)).startswith(HDF5_MAGIC):
             reject_compressed(begins, name)
-            raise IngestError("this is no HDF5 file", name)
+            raise IngestError("this is not an HDF5 file", name)
     try:
         with files.local_copy(name) as near:
             _check_heaps(near, name)
@@ -98,12 +100,12 @@ def open_file(src: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check_heaps(path: str, name: str) -> None:
-    """Refuse a heap of texts whose free room is smaller than a header: at none the HDF5 library goes round for ever.
+    """Reject heaps without room for a header, on which the HDF5 library loops.
 
     Section III.E, "Disk Format: Level 1E - Global Heap", of the HDF5 File Format Specification.
     """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if len(data) < 16 or data[14 if data[8] < 2 else 10] != 8:  # lengths of other sizes are seldom
+        if len(data) < 16 or data[14 if data[8] < 2 else 10] != 8:  # lengths of other sizes are rare
             return
         at, told = data.find(_HEAP), _OBJECT.unpack_from
         while at >= 0 and at + 16 <= len(data):
@@ -111,23 +113,34 @@ def _check_heaps(path: str, name: str) -> None:
             place = at + 16
             while place + 16 <= end:
                 number, size = told(data, place)
-                if number == 0 and size < 16:  # its own header is a part of it
+                if number == 0 and size < 16:  # the size includes its own header
                     raise IngestError(f"the HDF5 file cannot be read: the heap of texts at byte {at} is damaged", name)
                 place += 16 + -(-size // 8) * 8 if number else size
             at = data.find(_HEAP, at + 8)
 
 
+def unknown_layout(name: str) -> IngestError:
+    """Return the error about an HDF5 file whose layout no format knows."""
+    with open_file(name) as (_, file):
+        members = ", ".join(map(repr, file)) or "nothing"
+    return IngestError(
+        f"this is HDF5 with {members}, not a file of AnnData, 10x Genomics or binsparse: read its arrays with h5py and "
+        "pass them to sp.from_coords",
+        name,
+    )
+
+
 def create_file(sink: Any) -> Any:
-    """Return the HDF5 file that is written to a sink."""
+    """Return an HDF5 file that is written to a sink."""
     try:
         import h5py
     except ModuleNotFoundError as error:
-        raise MissingDependencyError("HDF5 is written with h5py: pip install 'sparrow-tensor[hdf5]'") from error
+        raise MissingDependencyError("writing HDF5 needs h5py: pip install 'sparrow-tensor[hdf5]'") from error
     return h5py.File(sink.name if isinstance(sink.name, str) else sink, "w")
 
 
 def create_resizable(group: Any, name: str, dtype: Any) -> Any:
-    """Return a new dataset that :func:`append_rows` makes longer."""
+    """Return a new empty dataset for :func:`append_rows`."""
     return group.create_dataset(
         name,
         (0,),
@@ -141,19 +154,18 @@ def create_resizable(group: Any, name: str, dtype: Any) -> Any:
 
 
 def append_rows(array: Any, part: NDArray[Any]) -> None:
-    """Write what comes next in a dataset."""
+    """Append to a dataset."""
     array.resize((len(array) + len(part),))
     array[len(array) - len(part) :] = part
 
 
 def get_member(group: Any, path: str, name: str) -> Any:
-    """Return what is at a path of a group, None where nothing is.
+    """Return the member of a group at a path, None if it does not exist.
 
     Raises
     ------
     IngestError
-        If it is a link to another file, which may be anybody's, or its bytes are in one. What a dataset is a view of
-        may be such a link as well.
+        If it is a link to another file, which could be anybody's, a view of other datasets, or stored in other files.
     """
     found = group.get(path)
     if found is None:
@@ -166,20 +178,20 @@ def get_member(group: Any, path: str, name: str) -> Any:
 
 
 def get_group(file: Any, path: str, name: str, *members: str) -> Any:
-    """Return a group that has these members.
+    """Return a group that has certain members.
 
     Raises
     ------
     IngestError
-        If there is none, or it leads to other files.
+        If it is missing, or leads to other files.
     """
     found = get_member(file, path, name)
     if found is None:
         there = ", ".join(map(repr, file))
-        raise IngestError(f"there is no {path!r} in the file: it holds {there or 'nothing'}", name)
+        raise IngestError(f"the file has no {path!r}, only {there or 'nothing'}", name)
     for member in members:
         if not hasattr(found, "keys") or get_member(found, member, name) is None:
-            raise IngestError(f"{path!r} holds no {member!r}", name)
+            raise IngestError(f"{path!r} has no {member!r}", name)
     return found
 
 
@@ -192,35 +204,37 @@ def read_compressed(
     values: Any = None,
     lines: Any = None,
 ) -> StoredMatrix:
-    """Return a matrix that is in a group as ``data``, ``indices`` and ``indptr``.
+    """Return a compressed matrix, stored as ``data``, ``indices`` and ``indptr``.
 
     Parameters
     ----------
     group, shape, by_rows, name
-        Where, how large, whether ``indptr`` is of rows, and what the file is called.
+        Group, shape, whether ``indptr`` is of rows, and name of the file.
     members
-        What the three are called.
+        Names of the three datasets.
     values
-        What gives the values instead of the dataset.
+        Values, instead of the dataset.
     lines
-        The dataset of the rows (or columns) that there are, where ``indptr`` is of these alone.
+        Dataset of the rows (or columns) that ``indptr`` is of, if not all.
 
     Raises
     ------
     IngestError
-        If the arrays do not go together.
+        If the arrays contradict each other.
     """
     data, indices, indptr = (group[member] for member in members)
     data = data if values is None else values
     outer, inner = shape if by_rows else shape[::-1]
     if min(shape) < 0 or any(array.ndim != 1 for array in (data, indices, indptr)) or len(data) != len(indices):
-        raise IngestError(f"{group.name!r} holds no compressed matrix: data and indices are not two lists", name)
+        raise IngestError(
+            f"{group.name!r} is not a compressed matrix: data and indices must be 1-D and of equal length", name
+        )
     count = outer if lines is None else len(lines)
     for array in (indices, indptr):
         if array.dtype.kind not in "iu":
-            raise IngestError(f"{array.name!r} holds {array.dtype}, and integers are due", name)
+            raise IngestError(f"{array.name!r} must be integers, got {array.dtype}", name)
     if len(indptr) != count + 1:
-        raise IngestError(f"{members[2]} of {group.name!r} has {len(indptr)} integers, and {count + 1} are due", name)
+        raise IngestError(f"{members[2]} of {group.name!r} must have {count + 1} integers, got {len(indptr)}", name)
     for array in (group[member] for member in members):
         check_unpacked_size(array, name)
 
@@ -230,7 +244,7 @@ def read_compressed(
         for first in range(0, count, rows):
             bounds = indptr[first : first + rows + 1].astype(np.int64)
             if bounds[0] != done or (np.diff(bounds) < 0).any() or bounds[-1] > len(data):
-                raise IngestError(f"{members[2]} of {group.name!r} does not ascend from 0 to {len(data)}", name)
+                raise IngestError(f"{members[2]} of {group.name!r} must ascend from 0 to {len(data)}", name)
             own = np.arange(first, first + len(bounds) - 1)
             if lines is not None:
                 own = read_indices(lines, first, first + len(own), outer, name)
@@ -241,24 +255,26 @@ def read_compressed(
                 yield (outermost, other, data[start:stop]) if by_rows else (other, outermost, data[start:stop])
             done = int(bounds[-1])
         if done != len(data):
-            raise IngestError(f"{members[2]} of {group.name!r} does not ascend from 0 to {len(data)}", name)
+            raise IngestError(f"{members[2]} of {group.name!r} must ascend from 0 to {len(data)}", name)
 
     return StoredMatrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), pieces())
 
 
 def read_indices(array: Any, start: int, stop: int, size: int, name: str) -> NDArray[np.int64]:
-    """Return a stretch of a dataset of coordinates, or raise ``IngestError`` where one is none of the dimension."""
+    """Return a slice of a dataset of coordinates; raise if one is out of range."""
     found: NDArray[np.int64] = array[start:stop].astype(np.int64)
     if (wrong := (found < 0) | (found >= size)).any():
         at = int(np.argmax(wrong))
-        raise IngestError(f"index {at + start} of {array.parent.name!r} is none of {size}", name, token=str(found[at]))
+        raise IngestError(
+            f"index {at + start} of {array.parent.name!r} must be from 0 to {size - 1}", name, token=str(found[at])
+        )
     return found
 
 
 def read_dense(array: Any, name: str) -> StoredMatrix:
-    """Return a matrix that is in a dataset cell by cell."""
+    """Return a dense matrix."""
     if array.ndim != 2:
-        raise IngestError(f"{array.name!r} has {array.ndim} dimensions, and a matrix two", name)
+        raise IngestError(f"{array.name!r} must have 2 dimensions, got {array.ndim}", name)
     size = check_unpacked_size(array, name)
 
     def pieces() -> ElementChunks:
@@ -276,7 +292,7 @@ def read_dense(array: Any, name: str) -> StoredMatrix:
 
 
 def check_unpacked_size(array: Any, name: str) -> int:
-    """Return the bytes of a dataset, or raise ``IngestError`` where they are far more than are stored."""
+    """Return the bytes of a dataset; raise for a decompression bomb."""
     size = int(array.size * array.dtype.itemsize)
     if size > tuning().bomb_min_bytes and size > tuning().hdf5_bomb_ratio * max(array.id.get_storage_size(), 1):
         raise IngestError(f"{array.name!r} unpacks to {tuning().hdf5_bomb_ratio} times its size and more", name)
@@ -287,47 +303,47 @@ def _dtype(array: Any, name: str) -> np.dtype[Any]:
     try:
         return check_dtype(array.dtype)
     except UnsupportedError:
-        raise IngestError(f"{array.name!r} holds {array.dtype}, which are no values of tensors", name) from None
+        raise IngestError(f"{array.name!r} must be numbers or booleans, got {array.dtype}", name) from None
 
 
 def read_labels(array: Any, name: str) -> pa.Array:
     """Return a dataset of texts or integers as labels."""
     if hasattr(array, "keys") and "codes" in array:
-        return _of_categories(get_group(array.file, array.name, name, "categories", "codes"), name)
-    if hasattr(array, "keys"):  # texts of which some may be missing
+        return _decode_categories(get_group(array.file, array.name, name, "categories", "codes"), name)
+    if hasattr(array, "keys"):  # nullable texts
         mask = get_member(array, "mask", name)
         if mask is not None and mask[:].any():
-            raise IngestError(f"names in {array.name!r} are missing: say labels=False to do without", name)
+            raise IngestError(f"names in {array.name!r} are missing: pass labels=False to ignore them", name)
         array = get_group(array.file, array.name, name, "values")["values"]
     if array.ndim != 1:
-        raise IngestError(f"{array.name!r} is no list of names", name)
+        raise IngestError(f"{array.name!r} must be a list of names", name)
     check_unpacked_size(array, name)
     check_label_memory(len(array), 8 * len(array))
-    if array.dtype.kind in "iu" and "categories" in array.attrs:  # as anndata wrote them before 0.8
+    if array.dtype.kind in "iu" and "categories" in array.attrs:  # anndata before 0.8
         try:
             known = array.file[array.attrs["categories"]]
             sound = known.dtype.kind not in "iu" and known.name.startswith(array.parent.name)
         except (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError):
             sound = False
         if not sound:
-            raise IngestError(f"the names that {array.name!r} numbers are damaged: say labels=False", name)
-        return _taken(read_labels(known, name), array, name)
+            raise IngestError(f"the categories of {array.name!r} are damaged: pass labels=False to ignore them", name)
+        return _take_labels(read_labels(known, name), array, name)
     if array.dtype.kind in "iu":
         return pa.array(array[:].astype(np.int64))
     try:
         labels = pa.array(array[:].tolist(), pa.binary()).cast(pa.string())
     except pa.ArrowException:
-        raise IngestError(f"the names in {array.name!r} are no UTF-8", name) from None
+        raise IngestError(f"the names in {array.name!r} are not UTF-8", name) from None
     check_label_memory(len(labels), labels.nbytes)
     return labels
 
 
-def _of_categories(group: Any, name: str) -> pa.Array:
-    """Return the names that are told by their numbers among those that there are."""
-    return _taken(read_labels(group["categories"], name), group["codes"], name)
+def _decode_categories(group: Any, name: str) -> pa.Array:
+    """Return labels that are encoded as categories."""
+    return _take_labels(read_labels(group["categories"], name), group["codes"], name)
 
 
-def _taken(known: pa.Array, codes: Any, name: str) -> pa.Array:
+def _take_labels(known: pa.Array, codes: Any, name: str) -> pa.Array:
     check_unpacked_size(codes, name)
     numbers = read_indices(codes, 0, len(codes), len(known), name)
     labels = known.take(pa.array(numbers))
@@ -336,7 +352,7 @@ def _taken(known: pa.Array, codes: Any, name: str) -> pa.Array:
 
 
 def check_unique_labels(labels: pa.Array, size: int, what: str, way: str, name: str) -> pa.Array:
-    """Return labels that are as many as the dimension is long, and all different.
+    """Return labels, one per coordinate of a dimension and all different.
 
     Raises
     ------
@@ -344,9 +360,9 @@ def check_unique_labels(labels: pa.Array, size: int, what: str, way: str, name: 
         If they are not, with the way out.
     """
     if len(labels) != size:
-        raise IngestError(f"there are {len(labels)} {what}, and the dimension has the size {size}", name)
+        raise IngestError(f"expected {size} {what}, the size of the dimension, got {len(labels)}", name)
     if (twice := find_duplicate_label(labels)) is not None:
-        raise IngestError(f"two {what} are called the same: {way}", name, token=str(twice))
+        raise IngestError(f"two {what} have the same name: {way}", name, token=str(twice))
     return labels
 
 
@@ -367,7 +383,7 @@ def store_matrix(
     """Store a matrix, and return its folder."""
     kind = matrix.dtype if dtype is None else dtype
     if matrix.dtype.kind == "c" and kind.kind != "c":
-        raise InvalidValueError(f"dtype={kind}: the values are complex; leave dtype out, or give complex64")
+        raise InvalidValueError(f"dtype={kind} cannot hold complex values: omit dtype, or pass complex64")
 
     def rows_of(piece: tuple[NDArray[Any], ...]) -> Rows:
         *coords, given = piece

@@ -1,4 +1,4 @@
-"""Arrays in .npy files, as NumPy writes them."""
+"""Dense arrays in .npy files of NumPy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from sparrow.core.schema import Schema, check_dims, check_dtype, is_fill
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, StorageError, UnsupportedError
 from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
 from sparrow.io.base.magic import reject_compressed
-from sparrow.io.base.registry import DType, Format, Option, Reader, Writer, parse_names, parse_number
+from sparrow.io.base.registry import DType, Format, Option, Reader, Writer, parse_names, parse_number, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import open_sources
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block
@@ -28,46 +29,40 @@ from sparrow.storage.fs.filesystem import get_filesystem
 __all__ = ["FORMATS", "Npy", "NpyWriter"]
 
 
+@shared
 @dataclass
 class Npy(Reader):
-    """Store a dense array of a .npy file: the cells that differ from the fill. It may be larger than memory.
+    """Store the elements of a dense .npy array that differ from the fill value.
+
+    The array may be larger than memory.
 
     Parameters
     ----------
     src
-        A file that ``np.save`` wrote, of numbers, in the order of C or of Fortran.
-    dst
-        The folder to create.
+        File of ``np.save``, of numbers, in C or Fortran order.
+    %(dst)s
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
     fill_value
-        The value of absent cells.
+        Value of the elements that are not stored.
     dtype
         Type of the values; that of the array by default.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does.
+        ``sp.open(dst)``: the stored tensor.
 
     Raises
     ------
     IngestError
-        If the file is none of an array, is cut off or longer than it tells, holds objects or fields, or a value does
-        not fit ``dtype``.
-    NotFoundError
-        If there is no such file.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If the file is not an array, is truncated or too long, holds objects or fields, or a value does not fit
+        ``dtype``.
+    %(not_found)s
+    %(exists)s
     InvalidValueError, ShapeError
-        If an argument is not one of those above.
+        If an argument has none of the values above.
 
     Examples
     --------
@@ -81,7 +76,9 @@ class Npy(Reader):
     dims: Annotated[
         Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=parse_names)
     ] = None
-    fill_value: Annotated[Any, Option("The value of absent cells.", metavar="NUMBER", parse=parse_number)] = 0
+    fill_value: Annotated[
+        Any, Option("Value of the elements that are not stored.", metavar="NUMBER", parse=parse_number)
+    ] = 0
     dtype: DType = None
 
     accepts_many: ClassVar[bool] = False
@@ -91,12 +88,12 @@ class Npy(Reader):
         """Store the array and return its folder."""
         sources = open_sources(self.src)
         if len(sources) > 1 or sources[0].size is None:
-            raise InvalidValueError(f"src={self.src!r}: give the name of one .npy file")
+            raise InvalidValueError(f"src must be one .npy file, got {self.src!r}")
         name, size = sources[0].name, sources[0].size
         head = _header(name, size)
         dtype = check_dtype(head.dtype if self.dtype is None else self.dtype)
         if head.dtype.kind == "c" and dtype.kind != "c":
-            raise InvalidValueError(f"dtype={dtype}: the values are complex; leave dtype out, or give complex64")
+            raise InvalidValueError(f"dtype={dtype} cannot hold complex values: omit dtype, or pass complex64")
         schema = Schema(head.shape, check_dims(self.dims, len(head.shape)), dtype, self.fill_value)
 
         def rows_of(block: tuple[int, NDArray[Any]]) -> Rows:
@@ -150,13 +147,13 @@ class Npy(Reader):
 
 
 class _Head(NamedTuple):
-    """What the beginning of a file tells."""
+    """Header of a .npy file."""
 
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype[Any]
     start: int
-    """The byte at which the values begin."""
+    """Byte at which the values begin."""
 
 
 def _header(name: str, size: int) -> _Head:
@@ -166,51 +163,51 @@ def _header(name: str, size: int) -> _Head:
             file.seek(0)
             version = np.lib.format.read_magic(file)
             reading = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-            if version == (3, 0):  # as 2, in UTF-8: names of fields, which no array here has
+            if version == (3, 0):  # version 2 with names of fields in UTF-8, which are rejected anyway
                 version = (2, 0)
             if version not in reading:
-                raise IngestError(f"the version {version} of the format is not known", name)
+                raise IngestError(f"version {version} of the format is unknown", name)
             shape, fortran, dtype = reading[version](file)
             start = file.tell()
     except SparrowError:
         raise
     except OSError as error:
         raise IngestError(f"cannot be read: {error}", name) from error
-    except Exception as error:  # whatever a damaged header makes NumPy and its parser raise
+    except Exception as error:  # NumPy and its parser raise anything on a damaged header
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise IngestError(f"this is no .npy file of an array: {reason}", name) from error
+        raise IngestError(f"this is not a .npy file of an array: {reason}", name) from error
     try:
         check_dtype(dtype)
     except UnsupportedError:
-        raise IngestError(f"the array holds {dtype}, no numbers of a type that tensors have", name) from None
+        raise IngestError(f"values must be numbers or booleans, got {dtype}", name) from None
     count = math.prod(shape)
     if any(n < 0 for n in shape) or start + count * dtype.itemsize != size:
-        problem = f"an array of {shape} {dtype} takes {start + count * dtype.itemsize} bytes, and the file has {size}"
+        problem = f"the file must have {start + count * dtype.itemsize} bytes for {dtype} of shape {shape}, got {size}"
         raise IngestError(problem, name)
     return _Head(shape, bool(fortran) and len(shape) > 1, dtype, start)
 
 
 def _blocks(name: str, head: _Head) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield values in the order of the file, each time with the number of those before them."""
+    """Yield values in the order of the file, each with the number of those before."""
     count, done = math.prod(head.shape), 0
     with get_filesystem(name).open(name, sequential=True) as file:
         file.seek(head.start)
         while done < count:
             values = np.empty(min(tuning().npy_block_bytes // head.dtype.itemsize, count - done), head.dtype)
             if file.readinto(values.view(np.uint8).data) != values.nbytes:
-                raise IngestError(f"the file ends early, after {done} values of {count}", name)
+                raise IngestError(f"the file ends after {done} values of {count}", name)
             yield done, values
             done += len(values)
 
 
 @dataclass
 class NpyWriter(Writer):
-    """Write all cells as a dense array, streamed."""
+    """Write a tensor as a dense array, streamed."""
 
     text: ClassVar[bool] = False
 
     def write(self) -> int:
-        """Write the file and return the number of entries."""
+        """Write the file and return the number of stored elements."""
         tensor = self.tensor
         shape, dtype, fill = tensor.shape, tensor.dtype, tensor.fill_value
         count = math.prod(shape)
@@ -219,11 +216,11 @@ class NpyWriter(Writer):
             free = shutil.disk_usage(disk).free
             if count * dtype.itemsize > free:
                 raise StorageError(
-                    f"a dense array of {shape} {dtype} takes {count * dtype.itemsize} bytes, and {free} are free: "
-                    "write the entries alone, for example as npz or parquet"
+                    f"a dense {dtype} array of shape {shape} needs {count * dtype.itemsize} bytes, {free} are free: "
+                    "write the stored elements only, as npz or parquet"
                 )
         rows = 0
-        with self.sink() as file, bar("exporting", count, "cells") as advance:
+        with self.sink() as file, bar("exporting", count, "elements") as advance:
             head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, head)
             done = 0
@@ -252,4 +249,21 @@ class NpyWriter(Writer):
         return rows
 
 
-FORMATS = (Format("npy", "Dense arrays of NumPy.", reader=Npy, writer=NpyWriter, suffixes=(".npy",)),)
+_SIGNATURE = b"\x93NUMPY"
+
+
+def _detect(sample: Sample) -> str | None:
+    return "it begins with the signature of NumPy's .npy files" if sample.head.startswith(_SIGNATURE) else None
+
+
+FORMATS = (
+    Format(
+        "npy",
+        "Dense arrays of NumPy.",
+        reader=Npy,
+        writer=NpyWriter,
+        suffixes=(".npy",),
+        signatures={_SIGNATURE: ("a NumPy array", "sparrow ingest npy {file} DST")},
+        detectors={Stage.SIGNATURE: _detect},
+    ),
+)

@@ -1,4 +1,4 @@
-"""Sparse arrays in .npz files, as SciPy and pydata/sparse write them."""
+"""Sparse arrays in .npz files of SciPy and pydata/sparse."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from sparrow.errors import (
 )
 from sparrow.interop.conversion import from_object
 from sparrow.io.base.coo_writer import cast_checked
-from sparrow.io.base.registry import Format, Option, Reader, Writer, parse_names
+from sparrow.io.base.registry import Format, Option, Reader, Writer, parse_names, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.kernels.coo import Block
 from sparrow.runtime import settings
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -30,47 +31,40 @@ from sparrow.tensor.display import human_bytes
 __all__ = ["FORMATS", "Npz", "NpzWriter"]
 
 _SPARSE = {"format", "fill_value"}
-"""Arrays of which each sparse one that is read has some."""
+"""Names of arrays, one of which every sparse file has."""
 
 
+@shared
 @dataclass
 class Npz(Reader):
-    """Store a sparse array of a .npz file; the array itself must fit in memory.
+    """Store a sparse array of a .npz file, which must fit in memory.
 
     Parameters
     ----------
     src
-        A file that ``scipy.sparse.save_npz`` wrote (csr, csc, coo, bsr, dia; entries for one cell mean their sum), or
-        ``sparse.save_npz`` of pydata/sparse (COO, GCXS; with a fill value).
-    dst
-        The folder to create.
+        File of ``scipy.sparse.save_npz`` (csr, csc, coo, bsr, dia; duplicates are summed), or ``sparse.save_npz`` of
+        pydata/sparse (COO, GCXS; with a fill value).
+    %(dst)s
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does: a stored tensor of the array's shape, dtype and fill.
+        ``sp.open(dst)``: the stored tensor, with shape, dtype and fill value of the array.
 
     Raises
     ------
     InvalidValueError
         If the name does not end in ``.npz``.
     IngestError
-        If the file is damaged, or holds no sparse array.
+        If the file is damaged, or not a sparse array.
     TooLargeError
-        If its arrays pass the memory limit.
+        If its arrays exceed the memory limit.
     FileNotFoundError
-        If there is no such file.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If the file does not exist.
+    %(exists)s
 
     Examples
     --------
@@ -91,11 +85,11 @@ class Npz(Reader):
     def read(self) -> str:
         """Store the array and return its folder."""
         if not isinstance(self.src, str | os.PathLike):
-            raise InvalidValueError(f"src={self.src!r}: give the name of one .npz file")
+            raise InvalidValueError(f"src must be one .npz file, got {self.src!r}")
         name = os.fspath(self.src)
         files = get_filesystem(name)
         if not name.endswith(".npz"):
-            raise InvalidValueError(f"{name!r} does not end in .npz: sparrow ingest --list tells what is read")
+            raise InvalidValueError(f"{name!r} must end in .npz: sparrow ingest --list shows all formats")
         with files.local_copy(name) as near:
             schema, block = _array(near, name, self.dims)
         storage.save(
@@ -111,7 +105,7 @@ class Npz(Reader):
 
 
 def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
-    """Return what a file holds, that is here under another name; nothing in it is trusted before it was looked at."""
+    """Return the array of a local copy of a file; nothing in it is trusted."""
     limit = settings.current().memory_limit
     try:
         with zipfile.ZipFile(near) as archive:
@@ -120,7 +114,7 @@ def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Bl
         if size > limit:
             raise TooLargeError(
                 f"{name} unpacks to {human_bytes(size)}, more than the memory limit of {human_bytes(limit)}: "
-                "raise it with sp.config(memory_limit=...) if the file is meant to"
+                "raise it with sp.config(memory_limit=...) if this is intended"
             )
         if arrays and not _SPARSE & {*arrays}:
             raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {_way(name, arrays)}")
@@ -129,7 +123,7 @@ def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Bl
         if unfit is not None:
             cell = tuple(int(column[unfit]) for column in block.coords)
             way = f"sp.asarray(scipy.sparse.load_npz({name!r}).astype('float64')).save(DST)"
-            raise IngestError(f"the value at {cell} is beyond 2^63 - 1, where stored integers end: {way}", name,
+            raise IngestError(f"the value at {cell} exceeds 2^63 - 1, the largest stored integer: {way}", name,
                               token=str(block.values[unfit]))  # fmt: skip
         return schema, block
     except (FileNotFoundError, IsADirectoryError, PermissionError, TooLargeError, ShapeError):
@@ -139,11 +133,11 @@ def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Bl
             raise
         cause = error.__cause__ if isinstance(error, InvalidValueError) and error.__cause__ is not None else error
         reason = " ".join(str(cause).split()).replace(near, name) or type(cause).__name__
-        raise IngestError(f"this is no sparse array of SciPy or pydata/sparse: {reason}", name) from error
+        raise IngestError(f"this is not a sparse array of SciPy or pydata/sparse: {reason}", name) from error
 
 
 def _way(name: str, arrays: Sequence[str]) -> str:
-    """Return how arrays of others are stored: parts of a sparse one by their names, or one that is dense."""
+    """Return code that stores other arrays: parts of a sparse one, or a dense one."""
     for array in arrays:
         first, part, _ = array.rpartition("data")
         for kind, parts, form in (("csr", ("indices", "indptr"), "{}, {}"), ("coo", ("row", "col"), "({}, {})")):
@@ -158,19 +152,33 @@ def _way(name: str, arrays: Sequence[str]) -> str:
 
 @dataclass
 class NpzWriter(Writer):
-    """Write a tensor as SciPy does where it can hold it, else as pydata/sparse does; made in memory."""
+    """Write a tensor as SciPy does if it can hold it, else as pydata/sparse does."""
 
     text: ClassVar[bool] = False
 
     def write(self) -> int:
-        """Write the file and return the number of entries."""
+        """Write the file and return the number of elements."""
         tensor = self.tensor
         if self.dst == "-":
-            raise UnsupportedError("a .npz file is not written to standard output: give a name")
+            raise UnsupportedError("npz cannot be written to standard output")
         tensor.to_npz(self.dst)
         return tensor.nnz
 
 
+def _detect(sample: Sample) -> str | None:
+    is_archive = sample.head.startswith(b"PK\x03\x04")
+    if is_archive and (sample.name.endswith(".npz") or b".npy" in sample.head[:80]):
+        return "a zip archive of .npy arrays"
+    return None
+
+
 FORMATS = (
-    Format("npz", "Sparse arrays of SciPy and pydata/sparse.", reader=Npz, writer=NpzWriter, suffixes=(".npz",)),
+    Format(
+        "npz",
+        "Sparse arrays of SciPy and pydata/sparse.",
+        reader=Npz,
+        writer=NpzWriter,
+        suffixes=(".npz",),
+        detectors={Stage.SIGNATURE: _detect},
+    ),
 )

@@ -1,4 +1,4 @@
-"""Counts of 10x Genomics: a folder of a matrix, barcodes and features, or one HDF5 file. Features are the rows."""
+"""Counts of 10x Genomics, features x barcodes: a folder of files, or HDF5."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pyarrow as pa
 from sparrow.core.schema import check_dtype
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.io.base.coo_writer import check_label_memory
-from sparrow.io.base.registry import DType, Format, Option, Reader
+from sparrow.io.base.registry import DType, Format, Option, Reader, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import folder_path, open_sources, read_blocks
 from sparrow.io.binary import hdf5
 from sparrow.io.text.mtx import MatrixMarket
@@ -26,53 +27,44 @@ _MATRIX = re.compile(r"(.*)matrix\.mtx(?:\.(?:gz|zst|bz2))?")
 _PACKED = ("", ".gz", ".zst", ".bz2")
 
 
+@shared
 @dataclass
 class Tenx(Reader):
-    r"""Store the counts of a 10x Genomics experiment, features x barcodes, with their names as labels.
+    r"""Store the counts of a 10x Genomics experiment, features x barcodes.
 
     Parameters
     ----------
     src
-        The folder with ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (``genes.tsv`` in older ones,
-        ``peaks.bed`` of open chromatin, whose rows are called ``chr1:10-20``), each packed or not, and all with one
-        beginning of their names or none; or an HDF5 file, of which the old and the new layout are known. HDF5 takes the
-        extra ``hdf5``.
-    dst
-        The folder to create.
+        Folder with ``matrix.mtx``, ``barcodes.tsv`` and ``features.tsv`` (``genes.tsv`` in older ones, ``peaks.bed`` of
+        open chromatin, whose rows are labelled ``chr1:10-20``), each compressed or not, and all with a common prefix or
+        none; or an HDF5 file, of the old or the new layout. HDF5 needs the extra ``hdf5``.
+    %(dst)s
     features
-        ``"id"`` or ``"name"`` of the features as labels: several may have one name.
+        ``"id"`` or ``"name"`` of the features as labels; names may repeat.
     genome
-        Which of several genomes of an old HDF5 file.
+        Genome to read from an old HDF5 file of several.
     dtype
         Type of the values; int64, or that of the HDF5 file, by default.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does: a stored matrix ``feature, barcode``.
+        ``sp.open(dst)``: the stored matrix ``feature, barcode``.
 
     Raises
     ------
     IngestError
-        If a file is damaged, names are missing or too many or repeat, or a value does not fit ``dtype``: with file,
-        line and token of text.
+        If a file is damaged, names are missing, too many or repeated, or a value does not fit ``dtype``: for text with
+        file, line and token.
     MissingDependencyError
         If h5py is not installed, for HDF5.
     NotFoundError
-        If there is no such file or folder, or a file of it is missing.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If a file or folder is missing.
+    %(exists)s
     TooLargeError
-        If the names take too much of the memory limit.
-    InvalidValueError
-        If an argument is not one of those above.
+        If the names exceed their share of the memory limit.
+    %(invalid)s
 
     Examples
     --------
@@ -91,8 +83,8 @@ class Tenx(Reader):
     """
 
     _: KW_ONLY
-    features: Annotated[Literal["id", "name"], Option("What features are called by.")] = "id"
-    genome: Annotated[str | None, Option("Which genome of an old HDF5 file.")] = None
+    features: Annotated[Literal["id", "name"], Option("Labels of the features.")] = "id"
+    genome: Annotated[str | None, Option("Genome to read from an old HDF5 file.")] = None
     dtype: DType = None
 
     accepts_many: ClassVar[bool] = False
@@ -106,7 +98,7 @@ class Tenx(Reader):
             group = _group(file, self.genome, name)
             shape = group["shape"][:].tolist()
             if len(shape) != 2:
-                raise IngestError(f"the shape {shape} is none of a matrix", name)
+                raise IngestError(f"the shape must have 2 sizes, got {shape}", name)
             matrix = hdf5.read_compressed(group, (int(shape[0]), int(shape[1])), False, name)
             if "features" in group:
                 features = hdf5.get_group(group, "features", name, self.features)[self.features]
@@ -139,8 +131,8 @@ class Tenx(Reader):
                 for name in get_filesystem(folder).names(folder)
                 if find_matrix(os.path.join(folder, name)) is not None
             ]
-            way = f": give one of {', '.join(os.path.join(folder, name) for name in several)}" if several else ""
-            raise NotFoundError(f"the folder {folder!r} holds no matrix.mtx, or several{way}")
+            way = f": pass one of {', '.join(os.path.join(folder, name) for name in several)}" if several else ""
+            raise NotFoundError(f"folder {folder!r} must hold one matrix.mtx{way}")
         found = _MATRIX.fullmatch(os.path.basename(matrix))
         assert found is not None
         beside = os.path.join(folder, found[1])
@@ -151,20 +143,20 @@ class Tenx(Reader):
         return _Counts(self, matrix).read()
 
     def labels_of(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
-        """Return the names of features and barcodes, which must be as many as the matrix has."""
+        """Return the names of features and barcodes, checked against the shape."""
         (features, names), (barcodes, others) = self._names[0], self._names[1]
         return {
             0: self._unique(names, shape[0], features),
-            1: hdf5.check_unique_labels(others, shape[1], "barcodes", "each is a cell", barcodes),
+            1: hdf5.check_unique_labels(others, shape[1], "barcodes", "a barcode is one cell", barcodes),
         }
 
     def _unique(self, labels: pa.Array, size: int, file: str) -> pa.Array:
-        way = "say features='id'" if self.features == "name" else "each is a row"
+        way = "pass features='id'" if self.features == "name" else "a feature is one row"
         return hdf5.check_unique_labels(labels, size, "features", way, file)
 
 
 class _Counts(MatrixMarket):
-    """The matrix of a folder."""
+    """Matrix Market reader of the matrix in a folder."""
 
     format: ClassVar[str] = "tenx"
 
@@ -180,7 +172,7 @@ class _Counts(MatrixMarket):
 
 
 def find_matrix(folder: str) -> str | None:
-    """Return the one matrix in a folder; None where there is none, or several."""
+    """Return the only matrix in a folder; None if there is none, or several."""
     found = [name for name in get_filesystem(folder).names(folder) if _MATRIX.fullmatch(name)]
     return os.path.join(folder, found[0]) if len(found) == 1 else None
 
@@ -190,11 +182,11 @@ def _beside(beginning: str, *names: str) -> str:
         for packed in _PACKED:
             if get_filesystem(beginning).exists(beginning + name + packed):
                 return beginning + name + packed
-    raise NotFoundError(f"there is no file {beginning + names[0]!r}, packed or not, which names the matrix")
+    raise NotFoundError(f"there is no file {beginning + names[0]!r}, compressed or not, with the labels of the matrix")
 
 
 def _names(path: str, column: int | None) -> pa.Array:
-    """Return a column of lines parted by tabs, or the stretches of chromosomes that the lines tell."""
+    """Return a column of tab-separated lines, or chromosome ranges."""
     found: list[str] = []
     size = 0
     with closing(read_blocks(open_sources(path))) as text:
@@ -205,10 +197,10 @@ def _names(path: str, column: int | None) -> pa.Array:
                 if not line.strip() or (column is None and line.startswith("#")):
                     continue
                 if len(cells) <= (2 if column is None else column):
-                    problem = "no chromosome, begin and end" if column is None else "no name behind its id"
-                    raise IngestError(f"the line has {problem}", path, number, line[:80])
+                    problem = "a chromosome, begin and end" if column is None else "an id and a name"
+                    raise IngestError(f"the line must have {problem}", path, number, line[:80])
                 cell = "{}:{}-{}".format(*cells) if column is None else cells[column]
-                if len(cell) > 1 and cell[0] == cell[-1] == '"':  # as R writes texts
+                if len(cell) > 1 and cell[0] == cell[-1] == '"':  # R quotes texts
                     cell = cell[1:-1].replace('""', '"')
                 found.append(cell)
                 size += len(cell)
@@ -221,16 +213,38 @@ def _group(file: Any, genome: str | None, name: str) -> Any:
     parts = ("data", "indices", "indptr", "shape", "barcodes")
     if "matrix" in file:
         if genome is not None:
-            raise InvalidValueError(f"genome={genome!r}: the file has one matrix of all genomes")
+            raise InvalidValueError(f"genome must be omitted, the file has one matrix of all genomes, got {genome!r}")
         return hdf5.get_group(file, "matrix", name, *parts)
     genomes = [key for key in file if hasattr(file[key], "keys") and "indptr" in file[key]]
     if genome is None and len(genomes) != 1:
         if not genomes:
             raise IngestError(
-                f"this is no file of 10x Genomics: it holds {', '.join(map(repr, file)) or 'nothing'}", name
+                f"this is not a file of 10x Genomics: it holds {', '.join(map(repr, file)) or 'nothing'}", name
             )
-        raise IngestError(f"there are several genomes: say genome={genomes[0]!r}, or another of {genomes}", name)
+        raise IngestError(f"the file has several genomes: pass genome={genomes[0]!r}, or another of {genomes}", name)
     return hdf5.get_group(file, genome or genomes[0], name, *parts, "genes", "gene_names")
 
 
-FORMATS = (Format("tenx", "Counts of 10x Genomics: folders and HDF5.", reader=Tenx, suffixes=(".h5",)),)
+def _detect_folder(sample: Sample) -> str | None:
+    has_matrix = sample.folder is not None and find_matrix(sample.folder) is not None
+    return "the folder holds a matrix.mtx" if has_matrix else None
+
+
+def _detect_hdf5(sample: Sample) -> str | None:
+    if not sample.head.startswith(hdf5.HDF5_MAGIC):
+        return None
+    with hdf5.open_file(sample.name) as (_, file):
+        if "matrix" in file or any(hasattr(file[key], "keys") and "indptr" in file[key] for key in file):
+            return "HDF5 with a matrix by columns, as 10x Genomics writes it"
+    return None
+
+
+FORMATS = (
+    Format(
+        "tenx",
+        "Counts of 10x Genomics: folders and HDF5.",
+        reader=Tenx,
+        suffixes=(".h5",),
+        detectors={Stage.PATH: _detect_folder, Stage.SIGNATURE: _detect_hdf5},
+    ),
+)

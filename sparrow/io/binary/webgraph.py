@@ -1,4 +1,4 @@
-"""Graphs of the WebGraph framework: compressed as BVGraph, or as text, ASCIIGraph."""
+"""Graphs of the WebGraph framework: compressed (BVGraph) or text (ASCIIGraph)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,11 +18,11 @@ from sparrow import storage
 from sparrow.core.schema import Schema
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.coo_writer import write_coo
-from sparrow.io.base.registry import Duplicates, Format, Reader, Writer
+from sparrow.io.base.registry import Duplicates, Format, Reader, Writer, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import Source, TextBlock, open_source, read_blocks
 from sparrow.io.binary import bvgraph
-from sparrow.io.text.adjacency import parse_neighbor_lists
-from sparrow.io.text.number_lines import HeaderReader
+from sparrow.io.text.number_lines import HeaderReader, neighbor_lists_in, parse_neighbor_lists
 from sparrow.io.tuning import tuning
 from sparrow.relations.base import as_numpy
 from sparrow.runtime.progress import bar
@@ -34,7 +36,7 @@ _VALUES = np.dtype(np.int64)
 
 
 def bvgraph_basename(name: str) -> str | None:
-    """Return the common part of the names of a BVGraph's files, of which ``name`` is one or that part; None if none."""
+    """Return the basename of a BVGraph that ``name`` is, or a file of it, or None."""
     for suffix in (".graph", ".properties", ".offsets"):
         if name.endswith(suffix) and _is_file(name.removesuffix(suffix) + ".properties"):
             return name.removesuffix(suffix)
@@ -46,52 +48,41 @@ def _is_file(name: str) -> bool:
     return files.exists(name) and not files.is_folder(name)
 
 
+@shared
 @dataclass
 class WebGraph(Reader):
-    r"""Store a graph of the WebGraph framework as a square tensor ``src, dst`` of ones.
+    r"""Store a graph of the WebGraph framework as a square tensor ``src, dst``.
 
-    A compressed graph (BVGraph) is a file NAME.graph beside NAME.properties; all its codes, references and intervals
-    are known, and offsets are not needed. Text (ASCIIGraph) is the number of nodes, then a line of successors for each
-    node, numbered from 0; an empty line is a node without any. Lists of arcs are ``edges``.
+    Its values are ones. A compressed graph (BVGraph) is a file NAME.graph beside NAME.properties; all codes,
+    references and intervals are supported, offsets are not needed. Text (ASCIIGraph) is the number of nodes, then a
+    line of successors per node, numbered from 0; an empty line is a node without successors. Lists of arcs are read by
+    ``edges``.
 
     Parameters
     ----------
     src
-        NAME, NAME.graph or NAME.properties of a compressed graph; or a file of text, ``"-"`` for standard input. Text
-        may be packed by gzip, zstd or bz2, which is told from the content.
-    dst
-        The folder to create.
-    duplicates
-        What becomes of a successor that comes twice in a list of text: ``"error"``, ``"sum"``, ``"last"``, ``"first"``,
-        ``"min"`` or ``"max"``.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+        NAME, NAME.graph or NAME.properties of a compressed graph; or a text file, ``"-"`` for standard input. gzip,
+        zstd and bz2 of text are detected from the content.
+    %(dst)s
+    %(duplicates)s
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does: int64, with a row and a column for each node.
+        ``sp.open(dst)``: the stored tensor, int64, with a row and a column per node.
 
     Raises
     ------
     IngestError
-        If the text holds anything else, has fewer or more lists than nodes, or a successor is none of the nodes: with
-        line and token. If a compressed graph is damaged: with node and bit.
-    DuplicateError
-        If a successor comes twice and ``duplicates`` is ``"error"``.
-    NotFoundError
-        If there is no such file.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If text is malformed, the number of lists differs from that of nodes, or a successor is not a node: with line
+        and token. If a compressed graph is damaged: with node and bit.
+    %(duplicate_error)s
+    %(not_found)s
+    %(exists)s
     TooLargeError
-        If one list passes the memory limit.
-    InvalidValueError
-        If an argument is not one of those above.
+        If one list exceeds the memory limit.
+    %(invalid)s
 
     Examples
     --------
@@ -126,7 +117,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
         if source.path is not None and source.name.endswith(".graph"):
             missing = source.name.removesuffix(".graph") + ".properties"
             raise IngestError(
-                f"a compressed graph needs {missing!r} beside it, and there is none. If this is text, a METIS graph: "
+                f"a compressed graph needs {missing!r} beside it, which is missing. If this is text of METIS: "
                 f"sparrow ingest metis {source.name} DST",
                 source.name,
             )
@@ -134,8 +125,8 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
             lines = HeaderReader(text)
             head = lines.peek()
             if head is None:
-                raise IngestError("the file is empty: the number of nodes comes first", source.name)
-            (nodes,) = head.sizes(1, "the number of nodes, which comes first", source.name)
+                raise IngestError("the file is empty: the first line must be the number of nodes", source.name)
+            (nodes,) = head.sizes(1, "the number of nodes in the first line", source.name)
             lines.skip()
             read = 0
 
@@ -202,32 +193,30 @@ def _listed(block: TextBlock, nodes: int) -> Rows:
         at = int(np.argmax(wrong))
         line = block.first_line + int(found.lines[at])
         if src[at] >= nodes:
-            raise IngestError(f"there are more lists than the {nodes} nodes", block.source.name, line)
-        problem = f"the successor is none of the {nodes} nodes, which count from 0"
+            raise IngestError(f"expected {nodes} lists, one per node, got more", block.source.name, line)
+        problem = f"the successor must be one of the nodes 0 to {nodes - 1}"
         raise IngestError(problem, block.source.name, line, str(found.numbers[at]))
     return Rows((src, found.numbers), None)
 
 
 def _whole(read: int, nodes: int, source: Source) -> None:
     if read < nodes:
-        raise IngestError(
-            f"there are {max(read, 0)} lists and {nodes} nodes: each has a line, be it empty", source.name
-        )
+        raise IngestError(f"expected {nodes} lists, a line per node, empty or not, got {max(read, 0)}", source.name)
 
 
 @dataclass
 class AsciiGraphWriter(Writer):
-    """Write a square matrix of ones as ASCIIGraph: the number of nodes, then a line of successors for each node."""
+    """Write a square matrix of ones as ASCIIGraph."""
 
     def write(self) -> int:
         """Write the file and return the number of arcs."""
         tensor = self.tensor
         if tensor.ndim != 2 or tensor.shape[0] != tensor.shape[1]:
-            raise UnsupportedError(f"a graph is a square matrix, and this tensor has the shape {tensor.shape}: use csv")
+            raise UnsupportedError(f"webgraph needs a square matrix, got shape {tensor.shape}: use csv")
         if tensor.fill_value != 0:
-            raise UnsupportedError(f"a graph has no fill but 0, and this tensor has {tensor.fill_value}: use npz")
+            raise UnsupportedError(f"webgraph needs fill 0, the tensor has {tensor.fill_value}: use npz")
         if tensor.dtype.kind == "c":
-            raise UnsupportedError(f"an ASCIIGraph has no weights, and these are {tensor.dtype}: use csv, or A != 0")
+            raise UnsupportedError(f"an ASCIIGraph has no weights, the values are {tensor.dtype}: use csv, or A != 0")
         nodes, node, arcs = tensor.shape[0], 0, 0
         pending: list[pa.Array] = []
         with self.sink() as file, bar("exporting", tensor.nnz, "entries") as advance:
@@ -236,10 +225,10 @@ class AsciiGraphWriter(Writer):
                 src, dst, values = batch.columns
                 if (as_numpy(values) != 1).any():
                     raise UnsupportedError(
-                        "an ASCIIGraph has no weights, and these are not all 1: use edges, or A != 0"
+                        "an ASCIIGraph has no weights, but the values are not all 1: use edges, or A != 0"
                     )
                 at, count = src.to_numpy(), batch.num_rows
-                # The list of the last node may go on in the next batch.
+                # The list of the last node may continue in the next batch.
                 last = int(at[-1])
                 ends = int(np.searchsorted(at, last))
                 if last > node:
@@ -256,7 +245,7 @@ class AsciiGraphWriter(Writer):
 
 
 def _write_lists(file: Any, first: int, stop: int, src: Any, texts: pa.Array) -> None:
-    """Write the lines of the nodes from ``first`` to before ``stop``."""
+    """Write the lines of the nodes from ``first`` to ``stop``, exclusive."""
     own = np.unique(src)
     starts = np.searchsorted(src, own)
     lists = pa.ListArray.from_arrays(pa.array(np.append(starts, len(src)), pa.int32()), texts)
@@ -275,6 +264,22 @@ def _write_empty(file: Any, count: int) -> None:
         count -= most
 
 
+def _detect_path(sample: Sample) -> str | None:
+    return "a .properties file of a compressed graph is beside it" if bvgraph_basename(sample.src) is not None else None
+
+
+def _detect_lists(sample: Sample) -> str | None:
+    if ".graph-txt" in Path(sample.name).suffixes:
+        return "the name ends in .graph-txt"
+    if (found := neighbor_lists_in(sample)) is None or (nodes := found[0]) is None:
+        return None
+    lists = found[1]
+    ascending = all(a < b for each in lists for a, b in pairwise(each))
+    if len({len(each) for each in lists}) > 1 and ascending and max(map(max, filter(None, lists))) < nodes:
+        return "a line with the number of nodes, then ascending lists of different lengths"
+    return None
+
+
 FORMATS = (
     Format(
         "webgraph",
@@ -282,5 +287,6 @@ FORMATS = (
         reader=WebGraph,
         writer=AsciiGraphWriter,
         suffixes=(".graph-txt",),
+        detectors={Stage.PATH: _detect_path, Stage.LISTS: _detect_lists},
     ),
 )

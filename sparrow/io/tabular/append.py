@@ -101,8 +101,8 @@ def read_appended(
     dims = dict(zip(own.coords, kinds, strict=True))
     texts = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is not None and is_string_type(kind))
     numbers = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is None or pa.types.is_integer(kind))
-    assert own.query.form is not None
-    form = replace(own.query.form, columns=[], texts=texts, integers=numbers)
+    assert own.spec.csv is not None
+    form = replace(own.spec.csv, columns=[], texts=texts, integers=numbers)
     read: list[str] = []
 
     def noted(names: Sequence[str]) -> list[str]:
@@ -114,13 +114,13 @@ def read_appended(
         read[:] = [called[name] for name in pick([*called])]
         return read.copy()
 
-    table = open_table([source.path or "-" for source in sources], ReadSpec([], form, own.format, pick=noted))
+    table = open_table([source.path or "-" for source in sources], ReadSpec([], form, own.format, choose=noted))
     try:
         found = _gathered(table.batches(lambda _: None), table.name)
         found = pa.table({name: pa.nulls(0) for name in read}) if found is None else found
         return found.rename_columns([dims.get(name, name) for name in found.column_names])
     except IngestError as error:
-        said = re.search(r"say (\w+)", error.problem)
+        said = re.search(r"pass (\w+)=", error.problem)
         if said is not None and said[1] not in _READING:
             error.problem += ", to sp.ingest.columns(src, path, coords=...), and append the tensor that it stores"
         raise
@@ -141,7 +141,7 @@ def _sources(src: str | os.PathLike[str], folder: str | None, told: bool) -> lis
         end = ends[-2] if ends[-1] in _COMPRESSED and len(ends) > 1 else ends[-1]
         if end not in _TABLES and not told:
             raise UnsupportedError(
-                f"{source.name!r} is no .csv, .tsv, .jsonl, .parquet or .arrow: say format='csv' or another if it is "
+                f"{source.name!r} is no .csv, .tsv, .jsonl, .parquet or .arrow: pass format='csv' or another if it is "
                 "one, else ingest it, or read it as a frame, and append that"
             )
     return sources

@@ -177,7 +177,7 @@ def _cut(first: TextBlock, text: Iterator[TextBlock], form: CsvOptions, advance:
 def _unclosed(block: TextBlock) -> NoReturn:
     token = block.text(0, 200).split("\n", 1)[0]
     raise IngestError(
-        "a quote that opens here is never closed: say quotes=False if quotes are characters like others",
+        "a quote that opens here is never closed: pass quotes=False if quotes are characters like others",
         block.source.name,
         block.first_line,
         token,
@@ -251,7 +251,7 @@ class _Parser:
                 row, token = late
                 raise LateTextError(
                     field.name,
-                    f"column {field.name!r} begins with a zero, after numbers that do not: say text=[{field.name!r}] "
+                    f"column {field.name!r} begins with a zero, after numbers that do not: pass text=[{field.name!r}] "
                     "to take it as text",
                     block.source.name,
                     self._line(block, row),
@@ -333,12 +333,12 @@ class _Parser:
         text = text.replace(column[0], "", 1)
         name = self._names[int(column[1])]
         if "invalid UTF8" in text:
-            problem = f"column {name!r} is no UTF-8: say encoding='latin-1' or another"
+            problem = f"column {name!r} is no UTF-8: pass encoding='latin-1' or another"
             return MalformedTextError(problem, block.source.name, line)
-        hint = f"say text=[{name!r}] to take the column as text"
+        hint = f"pass text=[{name!r}] to take the column as text"
         problem = f"column {name!r}: {text}; the first rows settle the type of a column: "
         if name not in self._form.coords:
-            problem += "say dtype='float64' for later values with decimals"
+            problem += "pass dtype='float64' for later values with decimals"
             return MalformedTextError(problem, block.source.name, line)
         return LateTextError(name, problem + hint, block.source.name, line)
 

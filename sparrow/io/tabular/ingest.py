@@ -1,14 +1,14 @@
-"""The rows of a table as they are stored: numbers for texts and ids, sorted, one tensor or a bundle of several."""
+"""Rows of tables to stored tensors: labels, ids, values, one tensor or a bundle."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,62 +21,93 @@ from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, cast_checked, write_coo
 from sparrow.io.tabular.delimited import LateTextError
-from sparrow.io.tabular.readers import TableBatch
+from sparrow.io.tabular.readers import ReadSpec, TableBatch
 from sparrow.kernels.coo import Duplicates
 from sparrow.sorting import Rows
-
-if TYPE_CHECKING:
-    from sparrow.io.tabular.options import Columns
 
 __all__ = ["IMAGINARY_COLUMN", "TableIngest", "WideIdsError", "is_label_type"]
 
 IMAGINARY_COLUMN = "value_im"
-"""The column of the imaginary halves of the values in the column ``value``, as exports write it."""
+"""Column of the imaginary parts of the column ``value``, in exported files."""
+
+
+class TableOptions(Protocol):
+    """Checked options of a table: columns and rules, as :class:`sparrow.io.tabular.options.Columns` has them."""
+
+    coords: Sequence[str]
+    value: str | Sequence[str] | None
+    duplicates: Literal["error", "sum", "last", "first", "min", "max", "mean", "count"]
+    fill_value: Any
+    ids: Mapping[str, str] | None
+    index_base: Literal[0, 1]
+    nulls: Literal["error", "drop"]
+    profile: Literal["fast", "small"]
+    dim_names: tuple[str, ...]
+    value_columns: tuple[str, ...]
+    """Columns of values to read."""
+    members: tuple[str, ...] | None
+    """Names of the tensors of a bundle."""
+    mean: bool
+    """Whether values given for one element become their mean."""
+    given_dtype: np.dtype[Any] | None
+    sizes: tuple[int | None, ...]
+    relabelled: tuple[bool, ...]
+    fixed_labels: list[pa.Array | None]
+    """Labels that the coordinates of a dimension must be among."""
+    wide_columns: set[str]
+    """Columns of integers beyond coordinates, read as texts."""
+
+    @property
+    def spec(self) -> ReadSpec:
+        """Columns and options to read."""
+
+    def is_bounded(self, dim: int) -> bool:
+        """Return whether the shape bounds the integers of a dimension."""
 
 
 class WideIdsError(LateTextError):
-    """Integers to be numbered anew that are no coordinates, such as hashes: they are read again as texts."""
+    """Integers beyond coordinates, such as hashes: they are read again as texts."""
 
 
 @dataclass
 class TableIngest:
-    """Stores the rows of a table as a tensor, or as the tensors of a bundle: one for each of several values."""
+    """Writer of the rows of a table: a tensor, or a bundle of one per value."""
 
     folder: storage.Folder
-    options: Columns
+    options: TableOptions
     name: str
 
     def run(self, batches: Iterator[TableBatch]) -> int:
-        """Store the rows, and return how many there are."""
+        """Store the rows, and return their number."""
         self._count = 0
-        batches = map(self._chosen, batches)
+        batches = map(self._prepare, batches)
         first = next(batches, None)
         fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coords]
         self._texts = [is_label_type(field.type) for field in fields] or [False] * len(self.options.coords)
-        self._dtypes = [self._value_dtype(first, name) for name in self.options.counted or (None,)]
+        self._dtypes = [self._value_dtype(first, name) for name in self.options.value_columns or (None,)]
         items = batches if first is None else chain([first], batches)
-        self._labels: list[pa.Array | None] = list(self.options.others)
+        self._labels: list[pa.Array | None] = list(self.options.fixed_labels)
         known = [
             DistinctIds() if anew and not text else None
-            for anew, text in zip(self.options.anew, self._texts, strict=True)
+            for anew, text in zip(self.options.relabelled, self._texts, strict=True)
         ]
         if self.options.members is not None:
             self._bundle(items, known)
             return self._count
         if any(self._texts):
-            written = self._named(items, known)
+            written = self._write_labelled(items, known)
         else:
             written = self._write(self.folder, items, lambda batch: self._rows(batch, known), self._dtypes[0], known)
         self._numbered(written.ids)
         self._create(self.folder, self.options.value, written.files, self._shape(written.maxima), self._dtypes[0])
         return self._count
 
-    def placed(self, error: DuplicateError, batches: Iterator[TableBatch]) -> DuplicateError:
-        """Return the error about a cell that is given twice with the rows that do, which are looked for."""
+    def locate_duplicate(self, error: DuplicateError, batches: Iterator[TableBatch]) -> DuplicateError:
+        """Return the error about a repeated element with its rows, which are searched."""
         assert error.cell is not None
         found: list[tuple[TableBatch, int]] = []
-        for batch in map(self._chosen, batches):
-            found += [(batch, int(at)) for at in np.flatnonzero(self._giving(batch, error.cell))[:2]]
+        for batch in map(self._prepare, batches):
+            found += [(batch, int(at)) for at in np.flatnonzero(self._rows_of_element(batch, error.cell))[:2]]
             if len(found) > 1:
                 break
         else:
@@ -91,8 +122,8 @@ class TableIngest:
             problem = f"{batch.source}{'' if line is None else f', line {line}'}: {problem}"
         return DuplicateError(problem, error.cell)
 
-    def _giving(self, batch: TableBatch, cell: Sequence[int]) -> NDArray[np.bool_]:
-        """Return which rows of a batch give a cell, told by labels where there are some and else by coordinates."""
+    def _rows_of_element(self, batch: TableBatch, cell: Sequence[int]) -> NDArray[np.bool_]:
+        """Return the rows of a batch that hold an element, by labels or coordinates."""
         giving = np.ones(batch.data.num_rows, bool)
         for dim, (name, labels) in enumerate(zip(self.options.coords, self._labels, strict=True)):
             array = batch.data.column(name)
@@ -104,16 +135,16 @@ class TableIngest:
         return giving
 
     def _bundle(self, items: Iterator[TableBatch], known: list[DistinctIds | None]) -> None:
-        """Put the rows aside with all of their values, and store one value after the other."""
+        """Queue the rows with all values, then store one value after the other."""
         members = self.options.members
         assert members is not None
-        names = self._interning()
+        names = self._label_encoders()
         with closing(SpillQueue()) as shelf:
             for batch in items:
                 coords = self._coords(batch, known, names)
                 if len(coords[0]):
                     shelf.add(Rows(coords, self._records(batch)))
-            ranks = self._sorted_texts(names)
+            ranks = self._rank_labels(names)
             numbers = [None if each is None else each.finish() for each in known]
             self._numbered(numbers)
 
@@ -139,14 +170,14 @@ class TableIngest:
         storage.write_bundle(self.folder, dict.fromkeys(members), {"format": "columns"})
 
     def _records(self, batch: TableBatch) -> NDArray[Any]:
-        """Return the values of each row side by side, and which of them there are."""
-        names = self.options.counted
+        """Return the values of each row side by side, with a mask of those given."""
+        names = self.options.value_columns
         fields: list[tuple[str, Any]] = []
         for at, dtype in enumerate(self._dtypes):
             fields += [(f"value{at}", np.complex128 if self.options.mean else dtype), (f"there{at}", np.bool_)]
         out = np.zeros(batch.data.num_rows, fields)
         for at, (name, dtype) in enumerate(zip(names, self._dtypes, strict=True)):
-            chosen = self._without_nulls(batch, [name]) if self.options.nulls == "drop" else batch
+            chosen = self._drop_nulls(batch, [name]) if self.options.nulls == "drop" else batch
             there = np.asarray(batch.data.column(name).is_valid()) if chosen is not batch else slice(None)
             out[f"value{at}"][there] = self._values(chosen, name, dtype)
             out[f"there{at}"][there] = True
@@ -170,7 +201,7 @@ class TableIngest:
     ) -> None:
         storage.create(
             folder,
-            Schema(shape, self.options.names, dtype, self.options.fill_value),
+            Schema(shape, self.options.dim_names, dtype, self.options.fill_value),
             files,
             labels={dim: labels for dim, labels in enumerate(self._labels) if labels is not None},
             profile=self.options.profile,
@@ -178,19 +209,21 @@ class TableIngest:
             extra={"sources": [self.name], "coords": list(self.options.coords), "value": value},
         )
 
-    def _chosen(self, batch: TableBatch) -> TableBatch:
-        """Return a batch without the rows that are dropped for nulls, and coordinates of the kinds asked for."""
+    def _prepare(self, batch: TableBatch) -> TableBatch:
+        """Return a batch without dropped rows, with coordinates of the kinds asked for."""
         self._count = max(self._count, batch.row - 1 + batch.data.num_rows)
         if self.options.nulls == "drop":
-            several = self.options.members is not None  # a row without one of them may have others
-            batch = self._without_nulls(batch, self.options.coords if several else batch.data.schema.names)
+            several = self.options.members is not None  # a row without one value may have others
+            batch = self._drop_nulls(batch, self.options.coords if several else batch.data.schema.names)
         for name, column in zip(batch.data.schema.names, batch.data.columns, strict=True):
             if batch.line_of is not None and pa.types.is_binary(column.type):
                 texts = [b"" if text is None else text for text in column.to_pylist()]
                 wrong = [text.decode(errors="replace").encode() != text for text in texts]
-                raise self._wrong(batch, name, column, pa.array(wrong), "no UTF-8: say encoding='latin-1' or another")
+                raise self._error_at(
+                    batch, name, column, pa.array(wrong), "not UTF-8: pass encoding='latin-1' or another"
+                )
         wanted = dict(self.options.ids or {})
-        for name, labels in zip(self.options.coords, self.options.others, strict=True):
+        for name, labels in zip(self.options.coords, self.options.fixed_labels, strict=True):
             if labels is not None:
                 wanted[name] = "str" if is_label_type(labels.type) else "int"
         for name, kind in wanted.items():
@@ -202,13 +235,13 @@ class TableIngest:
             except pa.ArrowException:
                 plain = _as_text(column).cast(pa.string())
                 wrong = pc.invert(pc.match_substring_regex(plain, r"^[-+]?\d{1,18}$"))
-                raise self._wrong(batch, name, plain, wrong, "no integer") from None
+                raise self._error_at(batch, name, plain, wrong, "not an integer") from None
             place = batch.data.schema.get_field_index(name)
             batch = batch._replace(data=batch.data.set_column(place, name, column))
         return batch
 
-    def _without_nulls(self, batch: TableBatch, names: Sequence[str]) -> TableBatch:
-        """Return the rows of a batch that have a value in all of some columns; the very batch where all have."""
+    def _drop_nulls(self, batch: TableBatch, names: Sequence[str]) -> TableBatch:
+        """Return the rows without nulls in some columns; the batch itself if all are."""
         columns = [batch.data.column(name) for name in names]
         if not any(column.null_count for column in columns):
             return batch
@@ -224,28 +257,28 @@ class TableIngest:
             return largest + 1 if given is None else given
         if given is not None and given != len(labels):
             raise ShapeError(
-                f"column {self.options.coords[dim]!r} has {len(labels)} labels, shape says {given}: "
-                "give None for the size of a dimension with labels"
+                f"column {self.options.coords[dim]!r} has {len(labels)} labels, but shape has {given}: "
+                "pass None for the size of a dimension with labels"
             )
         return len(labels)
 
     def _is_complex(self, batch: TableBatch) -> bool:
-        """Return whether there is a column of the imaginary halves of the values."""
+        """Return whether a column holds the imaginary parts of the values."""
         columns, own = batch.data.schema.names, self.options.coords
         return self.options.value == "value" and IMAGINARY_COLUMN in columns and IMAGINARY_COLUMN not in own
 
     def _value_dtype(self, first: TableBatch | None, name: str | None) -> np.dtype[Any]:
         if first is not None and name is not None and self._is_complex(first):
-            given = self.options.given
+            given = self.options.given_dtype
             if self.options.mean or (given is not None and given.kind != "c"):
                 what = "duplicates='mean'" if self.options.mean else f"dtype={given}"
                 raise InvalidValueError(
-                    f"{what}: the values are complex, for there is a column {IMAGINARY_COLUMN!r}: rename it"
+                    f"{what} excludes complex values: rename the column {IMAGINARY_COLUMN!r} if it is unrelated"
                 )
             narrow = all(first.data.schema.field(half).type == pa.float32() for half in (name, IMAGINARY_COLUMN))
             return given or np.dtype(np.complex64 if narrow else np.complex128)
-        if self.options.given is not None:
-            return self.options.given
+        if self.options.given_dtype is not None:
+            return self.options.given_dtype
         if name is None:
             return np.dtype(np.int64)
         if first is None or self.options.mean:
@@ -256,27 +289,27 @@ class TableIngest:
         if pa.types.is_decimal(kind) or pa.types.is_null(kind):
             return np.dtype(np.float64)
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            line, token = self._first_text(first, name)
-            way = "name another, or none to say which cells there are"
-            form, plain = self.options.query.form, (token or "").strip()
+            line, token = self._first_non_number(first, name)
+            way = "pass another value=, or none"
+            form, plain = self.options.spec.csv, (token or "").strip()
             ways = []
             if form is not None and form.decimal == "." and re.fullmatch(r"[-+]?\d+,\d+", plain):
-                ways.append("say decimal=',' if a comma stands before the fraction")
+                ways.append("pass decimal=',' if the comma is the decimal separator")
             if re.fullmatch(r"[-+]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", plain):
-                ways.append("take out of the numbers what parts thousands")
+                ways.append("remove the separators of thousands")
             way = ", or ".join(ways) or way
             if plain == name and form is not None and form.header:
-                way = "the line of names comes again; give the files one by one"
-            problem = f"the column {name!r} holds {kind}, and values are numbers: {way}"
+                way = "the header line is repeated, read the files one by one"
+            problem = f"values must be numbers, column {name!r} holds {kind}: {way}"
             raise IngestError(problem, first.source, line, token)
         return check_dtype(kind.to_pandas_dtype())
 
-    def _first_text(self, batch: TableBatch, name: str) -> tuple[int | None, str | None]:
-        """Return line and text of the first value that is no number, where there are lines."""
+    def _first_non_number(self, batch: TableBatch, name: str) -> tuple[int | None, str | None]:
+        """Return line and text of the first value that is not a number."""
         column = batch.data.column(name)
         if batch.line_of is None or not pa.types.is_string(column.type):
             return None, None
-        form = self.options.query.form
+        form = self.options.spec.csv
         point = r"\." if form is None else re.escape(form.decimal)
         number = rf"(?i)^\s*([-+]?(\d+{point}?\d*|{point}\d+)(e[-+]?\d+)?|[-+]?(inf|infinity)|nan)?\s*$"
         wrong = pc.invert(pc.match_substring_regex(column, number))
@@ -284,8 +317,8 @@ class TableIngest:
         return batch.where(at)[1], column[at].as_py()
 
     def _check_names(self, batch: TableBatch) -> None:
-        """Raise ``IngestError`` where the line of names comes again, as of files put one behind another."""
-        form = self.options.query.form
+        """Raise ``IngestError`` if the header line occurs again, as in joined files."""
+        form = self.options.spec.csv
         if batch.line_of is None or form is None or not form.header or not all(self._texts):
             return
         again = np.ones(batch.data.num_rows, bool)
@@ -295,8 +328,8 @@ class TableIngest:
                 return
             again &= pc.equal(_as_text(column), name).fill_null(False).to_numpy(zero_copy_only=False)
         if again.any():
-            what = "the name of its column: the line of names comes again; give the files one by one"
-            raise self._wrong(batch, name, batch.data.column(name), pa.array(again), what)
+            what = "the name of its column: the header line is repeated, read the files one by one"
+            raise self._error_at(batch, name, batch.data.column(name), pa.array(again), what)
 
     def _write(
         self,
@@ -312,9 +345,9 @@ class TableIngest:
             folder,
             items,
             rows_of,
-            dims=self.options.names,
+            dims=self.options.dim_names,
             dtype=dtype,
-            weighted=bool(self.options.counted),
+            weighted=bool(self.options.value_columns),
             duplicates=rule,
             mean=self.options.mean,
             fill_value=Schema((), (), dtype, self.options.fill_value).fill_value,
@@ -326,15 +359,15 @@ class TableIngest:
     def _describe(self, cell: tuple[int, ...]) -> str:
         return str(tuple(c if names is None else names[c].as_py() for c, names in zip(cell, self._labels, strict=True)))
 
-    def _named(self, items: Iterator[TableBatch], known: list[DistinctIds | None]) -> WrittenFiles:
-        """Give texts numbers as they come, put rows aside, and take them again with the places of sorted texts."""
-        names = self._interning()
+    def _write_labelled(self, items: Iterator[TableBatch], known: list[DistinctIds | None]) -> WrittenFiles:
+        """Encode texts as they come, queue rows, and rank the codes once all are known."""
+        names = self._label_encoders()
         with closing(SpillQueue()) as shelf:
             for batch in items:
                 rows = self._rows(batch, known, names)
                 if rows.size:
                     shelf.add(rows)
-            ranks = self._sorted_texts(names)
+            ranks = self._rank_labels(names)
 
             def rows_of(rows: Rows) -> Rows:
                 coords = (c if rank is None else rank[c] for c, rank in zip(rows.coords, ranks, strict=True))
@@ -342,29 +375,29 @@ class TableIngest:
 
             return self._write(self.folder, shelf, rows_of, self._dtypes[0], known)
 
-    def _interning(self) -> list[LabelEncoder | None]:
-        """Return what gives texts numbers, for the dimensions that have texts."""
+    def _label_encoders(self) -> list[LabelEncoder | None]:
+        """Return the encoders of the dimensions of texts."""
         names = [LabelEncoder() if text else None for text in self._texts]
         for each, labels in zip(names, self._labels, strict=True):
             if each is not None and labels is not None:
-                each.codes(labels)  # so that the number of a label is its place
+                each.codes(labels)  # so that the code of a label is its position
         return names
 
-    def _sorted_texts(self, names: Sequence[LabelEncoder | None]) -> list[NDArray[np.int32] | None]:
-        """Take the texts as labels, and return the places of their numbers in order."""
+    def _rank_labels(self, names: Sequence[LabelEncoder | None]) -> list[NDArray[np.int32] | None]:
+        """Take the texts as labels, and return the rank of each code."""
         ranks: list[NDArray[np.int32] | None] = [None] * len(names)
         for dim, each in enumerate(names):
             if each is not None and self._labels[dim] is None:
                 labels, rank = each.finish()
-                found = _as_integers(labels) if self.options.coords[dim] in self.options.wide else None
+                found = _as_integers(labels) if self.options.coords[dim] in self.options.wide_columns else None
                 self._labels[dim], ranks[dim] = (labels, rank) if found is None else (found[0], found[1][rank])
         return ranks
 
     def _rows(
         self, batch: TableBatch, known: list[DistinctIds | None], names: Sequence[LabelEncoder | None] = ()
     ) -> Rows:
-        """Return the rows of a batch, texts as numbers."""
-        coords, counted = self._coords(batch, known, names), self.options.counted
+        """Return the rows of a batch, with codes for texts."""
+        coords, counted = self._coords(batch, known, names), self.options.value_columns
         return Rows(coords, self._values(batch, counted[0], self._dtypes[0]) if counted else None)
 
     def _coords(
@@ -376,8 +409,8 @@ class TableIngest:
             array = batch.data.column(name)
             if is_label_type(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
                 raise IngestError(
-                    f"the column {name!r} holds {array.type} from row {batch.row} on, and "
-                    f"{'texts' if self._texts[dim] else 'numbers'} before: give it one type",
+                    f"column {name!r} holds {array.type} from row {batch.row} on, but "
+                    f"{'texts' if self._texts[dim] else 'numbers'} before: it must have one type",
                     batch.source,
                 )
             self._check_nulls(batch, name, array)
@@ -385,15 +418,15 @@ class TableIngest:
                 codes = cast("LabelEncoder", names[dim]).codes(_as_text(array))
                 labels = self._labels[dim]
                 if labels is not None and len(codes) and int(codes.max()) >= len(labels):
-                    raise self._wrong(
-                        batch, name, array, pa.array(codes >= len(labels)), "none of the labels there are"
+                    raise self._error_at(
+                        batch, name, array, pa.array(codes >= len(labels)), "not one of the labels of labels_of"
                     )
                 coords.append(codes)
                 continue
             if (labels := self._labels[dim]) is not None:
                 places = pc.index_in(array.cast(labels.type), labels)
                 if places.null_count:
-                    raise self._wrong(batch, name, array, places.is_null(), "none of the labels there are")
+                    raise self._error_at(batch, name, array, places.is_null(), "not one of the labels of labels_of")
                 coords.append(places.to_numpy().astype(np.int64))
                 continue
             column = self._integers(batch, name, array, dim)
@@ -405,7 +438,7 @@ class TableIngest:
 
     def _check_nulls(self, batch: TableBatch, name: str, array: pa.Array) -> None:
         if array.null_count:
-            raise self._wrong(batch, name, array, array.is_null(), "a null: say nulls='drop' to do without such rows")
+            raise self._error_at(batch, name, array, array.is_null(), "null: pass nulls='drop' to skip such rows")
 
     def _integers(self, batch: TableBatch, name: str, array: pa.Array, dim: int) -> NDArray[np.int64]:
         """Return a column of coordinates as int64."""
@@ -420,33 +453,33 @@ class TableIngest:
                 array = array.cast(pa.int64())
             except pa.ArrowInvalid:
                 whole = np.array([value == int(value) and abs(value) < 2**63 for value in array.to_pylist()], bool)
-                raise self._wrong(batch, name, array, pa.array(~whole), "no whole number in int64") from None
+                raise self._error_at(batch, name, array, pa.array(~whole), "not an integer in int64") from None
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise IngestError(
-                f"the column {name!r} holds {str(kind)[:80]}, and coordinates are integers, texts or dates",
+                f"coordinates must be integers, texts or dates, column {name!r} holds {str(kind)[:80]}",
                 batch.source,
             )
         given: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-        if self.options.anew[dim] and len(given) and (given.min() < 0 or given.max() >= MAX_DIMENSION_SIZE):
-            problem = "negative, or beyond 2^63 - 2, and the source cannot be read again: give a file or a table"
+        if self.options.relabelled[dim] and len(given) and (given.min() < 0 or given.max() >= MAX_DIMENSION_SIZE):
+            problem = "negative or beyond 2^63 - 2, and the source cannot be read again: pass a file or a table"
             wrong = pa.array((given < 0) | (given >= MAX_DIMENSION_SIZE))
-            raise WideIdsError(name, *self._wrong(batch, name, array, wrong, problem).args)
+            raise WideIdsError(name, *self._error_at(batch, name, array, wrong, problem).args)
         if given.dtype.kind == "f":
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2**53))
             if wrong.any():
-                problem = f"no whole number below 2^53: say ids={{{name!r}: 'str'}} if these are names"
-                raise self._wrong(batch, name, array, pa.array(wrong), problem)
-        size = self.options.sizes[dim] if self.options.bounded(dim) else None
-        base = 0 if self.options.anew[dim] else self.options.index_base
+                problem = f"not an integer below 2^53: pass ids={{{name!r}: 'str'}} if these are names"
+                raise self._error_at(batch, name, array, pa.array(wrong), problem)
+        size = self.options.sizes[dim] if self.options.is_bounded(dim) else None
+        base = 0 if self.options.relabelled[dim] else self.options.index_base
         limit = MAX_DIMENSION_SIZE if size is None else size + base
         if len(given):
             if int(given.min()) < base:
-                what = f"negative: coordinates count from 0, and relabel={name!r} numbers any integers"
-                what = what if not base else "below 1: say index_base=0"
-                raise self._wrong(batch, name, array, pa.array(given < base), what)
+                what = f"negative: coordinates start at 0; relabel={name!r} numbers any integers"
+                what = what if not base else "below 1: pass index_base=0"
+                raise self._error_at(batch, name, array, pa.array(given < base), what)
             if int(given.max()) >= limit:
-                problem = "beyond 2^63 - 2" if size is None else f"out of range for the size {size} that shape gives"
-                raise self._wrong(batch, name, array, pa.array(given >= limit), problem)
+                problem = "beyond 2^63 - 2" if size is None else f"out of range for the size {size}"
+                raise self._error_at(batch, name, array, pa.array(given >= limit), problem)
         whole = given.astype(np.int64, copy=False)
         return whole - base if base else whole
 
@@ -472,15 +505,15 @@ class TableIngest:
         if not len(given):
             return np.zeros(0, dtype)
         if given.dtype.kind not in "biuf":
-            raise IngestError(f"the column {name!r} holds {array.type}, and values are numbers", batch.source)
+            raise IngestError(f"values must be numbers, column {name!r} holds {array.type}", batch.source)
         values, unfit = cast_checked(given, dtype)
         if unfit is not None:
             mask = pa.array(np.arange(len(given)) == unfit)
-            raise self._wrong(batch, name, array, mask, f"beyond what {dtype} holds: say dtype='float64'")
+            raise self._error_at(batch, name, array, mask, f"out of range for {dtype}: pass dtype='float64'")
         return values + 1j if self.options.mean else values
 
-    def _wrong(self, batch: TableBatch, name: str, array: pa.Array, where: pa.Array, problem: str) -> IngestError:
-        """Return the error about the first element that ``where`` marks."""
+    def _error_at(self, batch: TableBatch, name: str, array: pa.Array, where: pa.Array, problem: str) -> IngestError:
+        """Return the error about the first element in a mask."""
         at = pc.index(where, True).as_py()
         found = array[at].as_py()
         token = None if found is None else str(found)
@@ -489,7 +522,7 @@ class TableIngest:
 
 
 def _as_integers(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int32]] | None:
-    """Return texts as integers, ascending, and the place of each text among them; None where they are not all some."""
+    """Return texts as ascending integers with the rank of each; None if not integers."""
     for kind in (pa.int64(), pa.uint64()):
         try:
             found = texts.cast(kind).to_numpy()
@@ -506,7 +539,7 @@ def _as_integers(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int32]] | None:
 
 
 def is_label_type(kind: pa.DataType) -> bool:
-    """Return whether a column of such a type gives labels: texts, dates and times."""
+    """Return whether a column of a type holds labels: texts, dates and times."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return is_string_type(kind) or bool(pa.types.is_temporal(kind))

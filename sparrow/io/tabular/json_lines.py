@@ -206,7 +206,7 @@ def _slowly(
                 problem = f"column {column!r} holds {kind or 'one type'} in the lines above, and something else here"
                 text = str(value)[:80]
                 if column in form.coords and isinstance(value, str):
-                    problem += f": say text=[{column!r}]"
+                    problem += f": pass text=[{column!r}]"
                     raise LateTextError(column, problem, name, number, text) from None
                 raise IngestError(problem, name, number, text) from None
             values.append(value)
@@ -217,7 +217,7 @@ def _slowly(
             texts = [isinstance(value, str) for value in columns[column]]
             if any(texts) and column not in types:
                 at = texts.index(True)
-                problem = f"column {column!r} holds texts and numbers: say text=[{column!r}]"
+                problem = f"column {column!r} holds texts and numbers: pass text=[{column!r}]"
                 raise LateTextError(column, problem, name, numbers[at], str(columns[column][at])[:80]) from None
         problem = f"a column holds several types: {' '.join(str(error).split())[:200]}"
         raise IngestError(problem, name, block.first_line) from error

@@ -1,4 +1,4 @@
-"""Documents to counts of their terms."""
+"""Text documents to a matrix of term counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparrow import storage
 from sparrow.core.schema import Schema
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.io.base.coo_writer import LabelEncoder, SpillQueue, write_coo
-from sparrow.io.base.registry import Format, Option, Reader
+from sparrow.io.base.registry import Format, Option, Reader, shared
 from sparrow.io.base.source import (
     Source,
     SourceLike,
@@ -39,55 +39,48 @@ _DIMS = ("document", "term")
 _VALUES = np.dtype(np.int64)
 
 
+@shared
 @dataclass
 class Text(Reader):
-    r"""Store how often each term is in each document, as a matrix ``document, term`` whose labels are the terms.
+    r"""Count the terms of documents: a matrix ``document, term`` labelled by terms.
 
-    In a folder each file is a document, called by its path; in one file each line is, blank ones too.
+    In a folder each file is a document, labelled by its path; in a file each line is, blank ones too.
 
     Parameters
     ----------
     src
-        A folder, which is read with those in it, a file, a glob pattern, ``"-"`` for standard input, or a list of
-        these. gzip, zstd and bz2 are told from the content.
-    dst
-        The folder to create.
+        Folder, with its subfolders, file, glob pattern, ``"-"`` for standard input, or a list of these. gzip, zstd and
+        bz2 are detected from the content.
+    %(dst)s
     documents
-        ``"file"`` or ``"line"``; by default a line where there is one file, and a file where there are several.
+        ``"file"`` or ``"line"``; by default lines of a single file, and files otherwise.
     pattern
-        A regular expression of the terms; by default words of two characters and more, as scikit-learn has it.
+        Regular expression of a term; by default words of two or more characters, as in scikit-learn.
     lower
-        Whether terms are taken in small letters.
+        Convert the text to lower case.
     vocabulary
-        A file of the terms that are counted, a term in each line, perhaps with its number; others are left out. By
-        default all, sorted.
+        File of the terms to count, one per line, optionally with its number; other terms are ignored. By default all
+        terms, sorted.
     encoding
-        How the text is written where that is not UTF-8, such as ``"latin-1"``.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+        Encoding of the text, such as ``"latin-1"``.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does: int64 counts.
+        ``sp.open(dst)``: the stored counts, int64.
 
     Raises
     ------
     IngestError
-        If a file is no text of the encoding: with the line.
+        If a file is not text in the encoding: with the line.
     NotFoundError
-        If a file is missing or there is none in the folder.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If a file is missing or the folder has none.
+    %(exists)s
     TooLargeError
-        If the terms take too much of the memory limit.
+        If the terms exceed their share of the memory limit.
     InvalidValueError
-        If the pattern is none, or an argument is not one of those above.
+        If the pattern is not a regular expression, or an argument has none of the values above.
 
     Examples
     --------
@@ -100,22 +93,22 @@ class Text(Reader):
     >>> counts[0].sel(term="no")
     np.int64(2)
 
-    Weights by how rare a term is are an expression:
+    TF-IDF weights are an expression:
 
-    >>> rare = np.log(counts.shape[0] / (counts != 0).sum(axis=0).to_numpy()) + 1
-    >>> weighted = counts * rare
+    >>> idf = np.log(counts.shape[0] / (counts != 0).sum(axis=0).to_numpy()) + 1
+    >>> weighted = counts * idf
     >>> round(float(weighted[0].sel(term="gain")), 3)
     1.693
     """
 
     _: KW_ONLY
-    documents: Annotated[Literal["file", "line"] | None, Option("What a document is. [default: by the source]")] = None
-    pattern: Annotated[str, Option("A regular expression of the terms.")] = r"\b\w\w+\b"
-    lower: Annotated[bool, Option("Take terms in small letters.", flag="--lower/--as-written")] = True
-    read_vocabulary: Annotated[SourceLike | None, Option("The terms that are counted.", metavar="FILE", parse=str)] = (
-        None
-    )
-    encoding: Annotated[str, Option("How the text is written.")] = "utf-8"
+    documents: Annotated[
+        Literal["file", "line"] | None, Option("Unit of a document. [default: line of one file, else file]")
+    ] = None
+    pattern: Annotated[str, Option("Regular expression of a term.")] = r"\b\w\w+\b"
+    lower: Annotated[bool, Option("Convert text to lower case.", flag="--lower/--as-written")] = True
+    vocabulary: Annotated[SourceLike | None, Option("File of the terms to count.", metavar="FILE", parse=str)] = None
+    encoding: Annotated[str, Option("Encoding of the text.")] = "utf-8"
 
     examples: ClassVar[str] = "sparrow ingest text 20_newsgroups news.sparrow"
 
@@ -124,7 +117,7 @@ class Text(Reader):
         try:
             self._terms = re.compile(self.pattern)
         except re.error as error:
-            raise InvalidValueError(f"pattern={self.pattern!r} is no regular expression: {error}") from None
+            raise InvalidValueError(f"pattern must be a regular expression, got {self.pattern!r}: {error}") from None
         check_encoding(self.encoding)
 
     def read(self) -> str:
@@ -134,14 +127,14 @@ class Text(Reader):
         known = None if self.vocabulary is None else read_vocabulary(open_sources(self.vocabulary)[0])
         names, count = LabelEncoder(), 0
         if known is not None:
-            names.codes(known)  # so that the number of a term is its place
+            names.codes(known)  # so that the code of a term is its position
         with storage.stage_folder(self.dst, self.overwrite) as folder, closing(SpillQueue()) as shelf:
             with bar("reading documents", total_size(sources)) as advance, closing(read_blocks(sources)) as text:
                 before: Source | None = None
                 for block in text:
                     if before is not block.source and not by_line:
                         while count < len(sources) and sources[count] is not block.source:
-                            count += 1  # those that hold nothing
+                            count += 1  # empty files
                     before = block.source
                     found, lines = self._found(block)
                     codes = names.codes(pa.array(found, pa.string()))
@@ -185,12 +178,12 @@ class Text(Reader):
         return os.fspath(self.dst)
 
     def _sources(self) -> tuple[list[Source], list[str] | None]:
-        """Return the files, and what they are called where there are several or a folder."""
+        """Return the files, and their names if they label documents."""
         root = folder_path(self.src)
         if root is not None:
             paths = sorted(path for path in _below(root) if not os.path.basename(path).startswith("."))
             if not paths:
-                raise NotFoundError(f"there is no file in the folder {root!r}")
+                raise NotFoundError(f"folder {root!r} has no files")
             return open_sources(paths), [os.path.relpath(path, root) for path in paths]
         sources = open_sources(self.src)
         several = len(sources) > 1 or self.documents == "file"
@@ -198,13 +191,13 @@ class Text(Reader):
         return sources, called if several and len(set(called)) == len(called) else None
 
     def _found(self, block: TextBlock) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the terms of a block, and the line of each, counted from 0."""
+        """Return the terms of a block, and the line of each, from 0."""
         data = bytes(block.data)
         try:
             text = data.decode(self.encoding)
         except UnicodeDecodeError as error:
             line = block.line_at(error.start)
-            raise IngestError(f"the text is not in {self.encoding}: say encoding=", block.source.name, line) from None
+            raise IngestError(f"the text is not {self.encoding}: pass its encoding=", block.source.name, line) from None
         text = text.lower() if self.lower else text
         whole = self._terms.groups == 0
         terms: list[str] = []
@@ -217,11 +210,11 @@ class Text(Reader):
 
 
 def _below(root: str) -> Iterable[str]:
-    """Return the files in a folder and in those below it."""
+    """Return the files of a folder and its subfolders."""
     files = get_filesystem(root)
     if files.is_remote:
         return files.glob(f"{root}/**")
     return (os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names)
 
 
-FORMATS = (Format("text", "Documents, to counts of their terms.", reader=Text),)
+FORMATS = (Format("text", "Term counts of documents.", reader=Text),)

@@ -1,6 +1,6 @@
-"""Lines of edge lists: what parts their columns, whether ids are names, whether there are weights.
+"""Parser of edge lists: separators, kinds of ids, presence of weights.
 
-The first block with an edge settles what the lines hold; those that differ from it further down are errors.
+The first block with an edge decides what the lines hold; a line that differs from it further down is an error.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,26 +21,59 @@ from numpy.typing import NDArray
 
 from sparrow.errors import IngestError
 from sparrow.io.base.coo_writer import cast_checked, misfit_message
-from sparrow.io.base.magic import reject_non_edges, split_words
+from sparrow.io.base.magic import NTRIPLES_COMMAND, quote_file, split_words
 from sparrow.io.base.source import Source, TextBlock, read_blocks
 from sparrow.io.text.number_lines import find_line
 from sparrow.io.tuning import tuning
 
-__all__ = ["EdgeParser", "ParsedEdges"]
+__all__ = ["EdgeParser", "ParsedEdges", "reject_non_edges"]
 
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
 _SHAPE = re.compile(rb"(?m)^# shape: (\d{1,19}) (\d{1,19})[ \t\r]*$")
 _KONECT = re.compile(rb"%[ \t]*(sym|bip)\b[^\n]*\n(?:%[ \t]*\d+[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*\n)?")
-"""A header of KONECT about edges both ways or between two kinds of vertices, and how many there are of each."""
+"""Header of KONECT on undirected edges or two kinds of vertices, and the number of each kind."""
 _SNAP = re.compile(rb"(?im)\A(?:#[^\n]*\n|[ \t\r]*\n)*?#[ \t]*undirected graph\b")
-"""A header of SNAP about edges both ways, which stand in the file once: it is the first line, or soon follows."""
-_OF_TABLES = ": of a table with other columns sparrow ingest columns takes those that are named"
-_DISGUISES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
-"""Control characters that stand for what parts columns, in ids that may hold it."""
+"""Header of SNAP on undirected edges, which are in the file once."""
+_OF_TABLES = ": sparrow ingest columns reads tables with other columns"
+_ESCAPES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
+"""Control characters that stand for separators within ids."""
+
+
+_ARROW = re.compile("<?[-=]+>|--|[\u2192\u2194]")
+"""Marks that some write between the ends of an edge."""
+
+_GRAPHS = (
+    (
+        "a DIMACS graph",
+        r"(c\b.*\n)*p\s+(sp|edge|col|max|min)\s+\d+\s+\d+$",
+        "grep '^[ae] ' {file} | cut -d ' ' -f 2- | sparrow ingest edges - DST",
+    ),
+    ("a Pajek graph", r"\*(vertices|network)\b", "convert it with networkx.write_edgelist(networkx.read_pajek(...))"),
+    (
+        "DOT",
+        r"(strict\s+)?(di)?graph\b[^\[\n]*\{",
+        "convert it with networkx.write_edgelist(networkx.nx_pydot.read_dot(...))",
+    ),
+    ("GML", r"(graph\s*\[|creator\s+\")", "convert it with networkx.write_edgelist(networkx.read_gml(...))"),
+    (
+        "a Rutherford-Boeing matrix",
+        r".*\n[\d ]+\n[rcipq][suhzr][ae]\s+\d+\s+\d+\s+\d+",
+        "scipy.io.hb_read(...) reads it: sp.asarray(...).save(DST)",
+    ),
+    ("GDF", r"nodedef>", "sed '1,/^edgedef>/d' {file} | cut -d , -f 1,2 | sparrow ingest edges - DST"),
+    ("UCINET's DL", r"dl\s+n\s*=", "convert it with igraph.Graph.Read_DL(...).write_edgelist(...)"),
+    (
+        "an adjacency list of networkx",
+        r"#.*\n#\s*GMT .*\n#",
+        "convert it with networkx.write_edgelist(networkx.read_adjlist(...)) or read_multiline_adjlist",
+    ),
+    ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES_COMMAND),
+)
+"""Graph formats that are not read: name, first lines, and the way to read them."""
 
 
 class ParsedEdges(NamedTuple):
-    """What a block of text held: ids, or the positions of their texts."""
+    """Edges of a block: ids, or the bounds of their texts."""
 
     block: TextBlock
     src: NDArray[np.int64]
@@ -55,42 +89,42 @@ class ParsedEdges(NamedTuple):
 
 @dataclass
 class EdgeParser:
-    """The lines of edge lists, and what they were found to hold."""
+    """Parser of the lines of edge lists, and what it has found about them."""
 
     sources: list[Source]
     ids: str
     """``"int"``, ``"str"``, or ``"auto"`` until :meth:`probe` knows."""
     given: np.dtype[Any] | None
-    """The type that values are to have."""
+    """Type of the values, if given."""
     header: bool
     delimiter: str | None
     of_vertices: bool
-    """Whether ids are numbers of vertices that are listed elsewhere."""
+    """Whether ids refer to a file of vertices."""
     as_text: bool = False
     """Whether ids are names."""
     weighted: int = -1
-    """1 with weights, 0 without, -1 as long as no edge was seen."""
+    """1 with weights, 0 without, -1 before the first edge."""
     nodes: int = 0
-    """What a line above the edges says that there are."""
+    """Number of vertices declared in a comment."""
     shape: tuple[int, int] | None = None
-    """What a line above the edges says that the sizes are."""
+    """Shape declared in a comment."""
     undirected: str | None = None
-    """How a header says that edges go both ways."""
+    """Header that declares undirected edges."""
     bipartite: tuple[int, int] | None = None
-    """How many vertices of two kinds there are where a header says that edges go between them; 0 if not told."""
+    """Numbers of vertices of two kinds declared in a header; 0 if unknown."""
     count: int = 0
-    """The edges so far."""
-    passed_over: bool = False
+    """Number of edges so far."""
+    ignored_columns: bool = False
     """Whether there are columns after the third."""
     _counting: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the values."""
+        """Type of the values."""
         return self.given if self.given is not None else np.dtype(np.float64 if self.weighted == 1 else np.int64)
 
     def blocks(self) -> Generator[TextBlock]:
-        """Yield the blocks of all sources, a header line of each blanked out."""
+        """Yield the blocks of all sources, with header lines blanked out."""
         from sparrow.kernels.parse.edge_lines import first_data_line
 
         skip = False
@@ -107,7 +141,7 @@ class EdgeParser:
                 yield block
 
     def _take_header(self, text: bytes) -> None:
-        """Take what the comments at the begin of a file say of its edges."""
+        """Take what the comments at the begin of a file declare."""
         if told := _NODES.search(text):
             self.nodes = max(self.nodes, int(told[1]))
         if (told := _SHAPE.search(text)) and max(map(int, told.groups())) < 2**63:
@@ -122,20 +156,20 @@ class EdgeParser:
             self.undirected = "# Undirected graph"
 
     def _parted(self, block: TextBlock) -> TextBlock:
-        """Return a block whose columns are parted by commas; what would part them otherwise is put in disguise."""
+        """Return a block with commas between columns, and other separators escaped."""
         parted = self.delimiter
         if parted is None:
             return block
         text = bytes(block.data)
-        for _, disguise in _DISGUISES:
-            if (at := text.find(disguise)) >= 0:
+        for _, escape in _ESCAPES:
+            if (at := text.find(escape)) >= 0:
                 raise IngestError("the text holds a control character", block.source.name, block.line_at(at))
         text = b"\n".join(line if line.lstrip()[:1] in (b"#", b"%") else _plain(line, parted.encode())
                           for line in text.split(b"\n"))  # fmt: skip
         return replace(block, data=np.frombuffer(bytearray(text), np.uint8))
 
     def probe(self, text: Iterator[TextBlock]) -> tuple[list[TextBlock], ParsedEdges | None]:
-        """Take blocks up to the first with an edge, and settle from it what ids are and whether there are weights."""
+        """Take blocks up to the first edge, which decides on ids and weights."""
         from sparrow.kernels.parse import edge_lines as kernels
 
         self.as_text = self.ids == "str"
@@ -157,8 +191,8 @@ class EdgeParser:
                 if parsed.at < end and below.status == kernels.GOOD and len(below.src):
                     line = block.text(first, end - 1).strip()
                     raise IngestError(
-                        "the first line is no edge of integer ids, all that follow are: "
-                        "say header=True to skip it, or ids='str' if ids are names",
+                        "the first line is not an edge of integer ids, the others are: "
+                        "pass header=True to skip it, or ids='str' if ids are names",
                         block.source.name,
                         block.line_at(first),
                         line,
@@ -172,7 +206,7 @@ class EdgeParser:
         return taken, None
 
     def parsed(self, block: TextBlock) -> ParsedEdges:
-        """Parse a block, values in the dtype, or raise for the first line that is wrong."""
+        """Parse a block, with values in the dtype; raise for the first bad line."""
         from sparrow.kernels.parse import edge_lines as kernels
 
         if self.as_text:
@@ -184,15 +218,15 @@ class EdgeParser:
         with self._counting:
             self.count += len(parsed.src)
         if parsed.columns > kernels.FOURTH:
-            self.passed_over = True
+            self.ignored_columns = True
         return parsed
 
     def names(self, labels: pa.Array, rank: NDArray[np.int32]) -> tuple[pa.Array, NDArray[np.int32]]:
-        """Return names as they were in the text, sorted, and the positions among them, for those of the blocks."""
+        """Return the names, unescaped and sorted, and the rank of each code."""
         if self.delimiter is None:
             return labels, rank
-        for plain, disguise in _DISGUISES:
-            labels = pc.replace_substring(labels, disguise.decode(), plain.decode())
+        for plain, escape in _ESCAPES:
+            labels = pc.replace_substring(labels, escape.decode(), plain.decode())
         order = pc.array_sort_indices(labels)
         places = np.empty(len(labels), np.int32)
         places[order.to_numpy()] = np.arange(len(labels), dtype=np.int32)
@@ -241,27 +275,27 @@ class EdgeParser:
         first, end = kernels.first_data_line(block.data)
         line = block.line_text(at)
         headed = self.header or block.first_line > 1 or not first <= at < end
-        named = "" if headed else ": say header=True if the first line is no edge"
+        named = "" if headed else ": pass header=True if the first line is not an edge"
         problem = {
-            kernels.BAD_ID: "the id is no integer: say ids='str' to take ids as names"
+            kernels.BAD_ID: "the id must be an integer: pass ids='str' to take ids as names"
             if not self.of_vertices
-            else "the id is no integer, which ids of vertices= must be",
-            kernels.PADDED: "the id begins with a zero: say ids='str' to take ids as names, or ids='int' as numbers",
-            kernels.LARGE_ID: "the id is beyond 2^63 - 1: say ids='str' to take ids as names",
-            kernels.NEGATIVE: "the id is negative: say ids='str' to take ids as names",
+            else "the id must be an integer, as in vertices=",
+            kernels.PADDED: "the id begins with a zero: pass ids='str' to take ids as names, or ids='int' as numbers",
+            kernels.LARGE_ID: "the id is beyond 2^63 - 1: pass ids='str' to take ids as names",
+            kernels.NEGATIVE: "the id is negative: pass ids='str' to take ids as names",
             kernels.ONE_COLUMN: f"an edge needs two ids{named}",
-            kernels.BAD_WEIGHT: "the weight is no integer: leave dtype= out to read numbers as float64"
+            kernels.BAD_WEIGHT: "the weight must be an integer: omit dtype= to read float64"
             if whole
-            else f"the weight is no number{_OF_TABLES if len(split_words(line, ',')) > 3 else named}",
-            kernels.LARGE_WEIGHT: "the weight does not fit int64: leave dtype= out to read numbers as float64",
-            kernels.MIXED: "there is a weight here, and none in the lines above: give all lines one, or none"
+            else f"the weight must be a number{_OF_TABLES if len(split_words(line, ',')) > 3 else named}",
+            kernels.LARGE_WEIGHT: "the weight does not fit int64: omit dtype= to read float64",
+            kernels.MIXED: "the line has a weight, unlike those above: give all lines one, or none"
             if parsed.weighted == 0
-            else "there is no weight here, unlike in the lines above: give all lines one, or none",
+            else "the line has no weight, unlike those above: give all lines one, or none",
         }[code]
         if code == kernels.BAD_WEIGHT and re.match(r"\{['\"]", token or ""):
             file = "FILE" if block.source.path is None else shlex.quote(block.source.name)
             way = f"sed -E 's/\\{{.weight.[:] ?([^,}}]*)}}/\\1/' {file} | sparrow ingest edges - DST"
-            problem = f"what edges hold is written as dictionaries; where that is a weight: {way}"
+            problem = f"attributes of edges are dictionaries; to read their weight: {way}"
         if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
             token = line
             if (
@@ -269,20 +303,128 @@ class EdgeParser:
                 and self.delimiter is None
                 and (parted := re.search(r"\w(::|[;|]|[-=]+>)\w", token))
             ):
-                problem = f"an edge needs two ids: say delimiter={parted[1]!r} if it parts them"
+                problem = f"an edge needs two ids: pass delimiter={parted[1]!r} if it separates them"
         return IngestError(problem, block.source.name, block.line_at(at), token)
 
 
 def _plain(line: bytes, delimiter: bytes) -> bytes:
+    """Return a line with commas between columns, its other separators escaped."""
     ends = line.endswith(b"\r")
     cells = [cell.strip() for cell in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
-    for plain, disguise in _DISGUISES:
-        cells = [cell.replace(plain, disguise) for cell in cells]
+    for plain, escape in _ESCAPES:
+        cells = [cell.replace(plain, escape) for cell in cells]
     return b",".join(cells) + b"\r" * ends
 
 
 def _without(block: TextBlock, start: int, end: int) -> TextBlock:
-    """Return a block with a line, that ends before ``end``, blanked out."""
+    """Return a block with the line that ends before ``end`` blanked out."""
     data = block.data.copy()
     data[start : end - 1] = 32
     return replace(block, data=data)
+
+
+# -- text that is not an edge list -------------------------------------------------------------------
+
+
+def reject_non_edges(text: str, name: str) -> None:
+    """Raise ``IngestError`` for text that is not an edge list, with a way to read it.
+
+    Parameters
+    ----------
+    text
+        First lines, whole.
+    name
+        Name of the file.
+    """
+    lines = [
+        line.strip() for line in text.split("\n", tuning().detection_lines)[: tuning().detection_lines] if line.strip()
+    ]
+    if not lines:
+        return
+    file = quote_file(name)
+    suffixes = Path(name).suffixes
+    if lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
+        raise IngestError(f"this is a Matrix Market file, whose ids count from 1: sparrow ingest mtx {file} DST", name)
+    data = [line.split("#", 1)[0] for line in lines if line[0] not in "#%"]
+    cells = [split_words(line, ",") for line in data]
+    if not cells or not cells[0]:
+        return
+    for kind, pattern, way in _GRAPHS:
+        if re.match(pattern, "\n".join(lines), re.IGNORECASE | re.MULTILINE):
+            raise IngestError(f"this is {kind}, not an edge list: {way.format(file=file)}", name, token=lines[0][:80])
+    arrow = cells[0][1] if len(cells[0]) > 2 and _ARROW.fullmatch(cells[0][1]) else None
+    if arrow and all(row[1:2] == [arrow] and row[2:3] != ["{}"] for row in cells):
+        way = f"sed 's/[[:blank:]]*{arrow}[[:blank:]]*/ /' {file} | sparrow ingest edges - DST"
+        raise IngestError(f"edges are written with {arrow!r} between their ids: {way}", name)
+    if lines[0][0] in "{[<":
+        kind, way = "JSON", f"sparrow ingest columns {file} DST --coords A,B"
+        if lines[0][0] == "<":
+            kind, way = "HTML or XML", "write two columns, one edge per line"
+        elif lines[0][0] == "[":
+            way = f"jq -c '.[]' {file} | sparrow ingest columns - DST --format json --coords A,B"
+        raise IngestError(f"this is {kind}, not an edge list: {way}", name, token=lines[0][:80])
+    if all(token[0] == token[-1] == '"' and len(token) > 2 for row in cells for token in row[:2]):
+        raise IngestError(
+            "these are quoted names, not an edge list; sparrow ingest columns reads them if they hold blanks or "
+            f"commas, else: tr -d '\"' < {file} | sparrow ingest edges - DST",
+            name,
+        )
+    if "#" in lines and _is_tgf(cells, sum(line[0] not in "#%" for line in lines[: lines.index("#")])):
+        way = f"sed '1,/^#/d' {file} | sparrow ingest edges - DST"
+        raise IngestError(f"this is a graph in TGF, with vertices before its edges: {way}", name)
+    if ".tns" in suffixes:
+        count = len(cells[-1]) - 1  # the first lines may be sizes
+        raise IngestError(
+            f"this is a tensor of {count} dimensions (.tns), whose coordinates count from 1: "
+            f"sparrow ingest tns {file} DST",
+            name,
+        )
+    if all(re.fullmatch(r"\d+:\S+", token) for row in cells for token in row[1:]) and any(
+        len(row) > 1 for row in cells
+    ):
+        kind = "libffm" if all(token.count(":") == 2 for row in cells for token in row[1:]) else "libsvm"
+        raise IngestError(f"this is {kind} text, not an edge list: sparrow ingest {kind} {file} DST", name)
+    _reject_ragged(data, cells, file, name)
+
+
+def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
+    """Return whether ``count`` rows name vertices, and later rows connect them."""
+    vertices = {row[0] for row in rows[:count] if row and row[0].isdigit()}
+    named = not any(
+        token.isdigit() for row in rows[:count] for token in row[1:2]
+    )  # it would be the other end of an edge
+    return named and len(vertices) == count > 1 and all(row and {*row[:2]} <= vertices for row in rows[count:])
+
+
+def _reject_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: str, name: str) -> None:
+    """Raise ``IngestError`` for lines whose lengths are not those of edges."""
+    counts = sorted({len(row) for row in cells})
+    begins = len(cells[0]) == 1 and cells[0][0].isdigit()
+    metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
+    extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis  # columns behind the weight
+    if len(counts) == 1 or extras or any(row[2:3] and row[2][0] == "{" for row in cells):
+        return
+    whole = all(token.isdigit() for row in cells for token in row)
+    tabs = {line.count("\t") for line in lines}
+    if len(tabs) == 1 and 0 not in tabs and not whole:
+        triples = f"if they are triples, sparrow ingest triples {file} DST; else " if tabs == {2} else ""
+        coords = ",".join(f"c{k}" for k in range(max(tabs) + 1))
+        way = f"{triples}sparrow ingest columns {file} DST --no-header --coords {coords}"
+        raise IngestError(f"columns are separated by tabs and hold blanks: {way}", name)
+    if counts[-1] < 4 and not begins and not metis:
+        return
+    kind = "neighbor lists, one line per vertex"
+    way = f". As an edge list: awk '{{for (i=2; i<=NF; i++) print $1, $i}}' {file} | sparrow ingest edges - DST"
+    if whole and begins:
+        kind, way = (
+            "neighbor lists below a line with the number of vertices",
+            f": sparrow ingest webgraph {file} DST",
+        )
+    elif whole and metis:
+        kind, way = (
+            "a METIS graph, whose lines are the neighbors of vertices 1, 2, ...",
+            f": sparrow ingest metis {file} DST",
+        )
+    raise IngestError(
+        f"lines have {counts[0]} to {counts[-1]} columns, not an edge list: this looks like {kind}{way}", name
+    )

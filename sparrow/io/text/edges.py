@@ -1,12 +1,14 @@
-"""Edge lists to a stored square tensor: SNAP, KONECT, Common Crawl, CSV of two or three columns.
+"""Edge lists to and from square tensors: SNAP, KONECT, Common Crawl, columns.
 
-Ids that are integers are the coordinates. Ids that are texts are numbered as they come and put
-aside; once all are known, in sorted order, the edges are read again and sorted.
+Integer ids are the coordinates. Text ids are encoded in order of appearance and queued, on disk if need be; once all
+are known the codes are replaced by the ranks of the sorted texts.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import threading
 import warnings
@@ -24,12 +26,14 @@ from sparrow import storage
 from sparrow.core.schema import Schema, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, parse_shape
+from sparrow.io.base.magic import split_words
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, parse_shape, shared
+from sparrow.io.base.sample import Sample, Stage, is_number
 from sparrow.io.base.source import SourceLike, TextBlock, open_sources, total_size
-from sparrow.io.tabular.readers import TableWriter
-from sparrow.io.text.edge_parser import EdgeParser, ParsedEdges
+from sparrow.io.tabular.writers import TableWriter
+from sparrow.io.text.edge_parser import EdgeParser, ParsedEdges, reject_non_edges
 from sparrow.io.text.number_lines import find_line
-from sparrow.io.text.vertices import read_vertex_names
+from sparrow.io.text.vocabulary import read_vertex_names
 from sparrow.io.tuning import tuning
 from sparrow.runtime import progress, settings
 from sparrow.runtime.progress import bar
@@ -42,89 +46,73 @@ __all__ = ["FORMATS", "Edges", "EdgesWriter"]
 _DIMS = ("src", "dst")
 
 _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
-"""In seconds since 1970."""
+"""Seconds since 1970."""
 
 
+@shared
 @dataclass
 class Edges(Reader):
-    r"""Store an edge list as a square tensor with dimensions ``src, dst`` and fill 0.
+    r"""Store an edge list as a square tensor ``src, dst`` with fill 0.
 
-    Lines hold two ids, parted by tabs, blanks or a comma in any mix, then perhaps a weight. Lines
-    that begin with ``#`` or ``%`` and blank lines are passed over, and so is a third column ``{}``,
-    which is no weight, and a fourth column. Without weights each edge counts 1. Edges of weight 0
-    are not stored.
+    Lines hold two ids, separated by tabs, blanks or a comma in any mix, then an optional weight. Comments (``#``,
+    ``%``), blank lines, a third column ``{}`` and columns after the third are ignored. Without weights each edge counts
+    1. Edges of weight 0 are not stored.
 
     Parameters
     ----------
-    src
-        A path, a glob pattern, ``"-"`` for standard input, or a list of these. gzip, zstd and bz2
-        are told from the content.
-    dst
-        The folder to create.
+    %(src)s
+    %(dst)s
     vertices
-        Files with one line for each vertex: its id and its name, more columns are passed over. The
-        names become the labels of both dimensions, and every id of an edge must be among them.
+        Files with a vertex per line: id and name, further columns are ignored. The names become the labels of both
+        dimensions, and every id of an edge must be among them.
     ids
-        ``"int"``: ids are coordinates, counted from 0. ``"str"``: ids are names; the distinct ones,
-        sorted, become the labels of both dimensions, and the position of a name its coordinate.
-        ``"auto"``: names if the first block of text (4 MB) holds an id that is no integer or begins with
-        a zero, as ``007``; such an id further down is an error.
+        ``"int"``: ids are coordinates, from 0. ``"str"``: ids are names; sorted, they become the labels of both
+        dimensions. ``"auto"``: names if the first block of text (4 MB) has an id that is not an integer or begins with
+        a zero, such as ``007``; further down such an id is an error.
     relabel
-        Number the ids that occur from 0 in ascending order; the labels of both dimensions are the
-        original ids.
+        Number the ids that occur from 0, ascending; the labels of both dimensions are the original ids.
     self_loops
-        ``"keep"`` or ``"drop"`` edges from a vertex to itself. Their vertices count in both cases.
+        ``"keep"`` or ``"drop"`` edges from a vertex to itself. Their vertices count in either case.
     directed
-        False stores each edge in both directions, a loop once. Of a file that says above its edges that they
-        are undirected (``% sym``, as KONECT has it, ``# Undirected graph``, as SNAP has it) and is read without, a
-        note says so.
+        False stores each edge in both directions, a loop once. A file whose header declares undirected edges (``%
+        sym`` of KONECT, ``# Undirected graph`` of SNAP) is stored as it stands, and a note says so.
     duplicates
-        What becomes of an edge that comes twice, after mirroring: ``"error"``, ``"sum"``,
-        ``"last"``, ``"first"``, ``"min"`` or ``"max"``. Weights that look like times, in seconds or milliseconds
-        since 1970, are not summed: such an edge is an error, unless ``dtype`` says that they are numbers.
+        Rule for edges given more than once, after mirroring: ``"error"``, ``"sum"``, ``"last"``, ``"first"``,
+        ``"min"`` or ``"max"``. Weights that look like timestamps, in seconds or milliseconds since 1970, are not
+        summed: a repeated edge is an error then, unless ``dtype`` declares them numbers.
     dtype
-        Type of the values; float64 with weights and int64 without by default.
+        Type of the values; by default float64 with weights and int64 without.
     header
-        Skip the first line of each file that is no comment.
+        Skip the first line of each file that is not a comment.
     delimiter
-        What parts columns, where that is one thing and nothing else: a tab, a semicolon, several characters. Ids may
-        then hold blanks and commas.
+        The only separator of columns: a tab, a semicolon, or several characters. Ids may then hold blanks and commas.
     shape
-        The sizes (m, n), beyond which no id may be; by default they follow from the ids. A line ``# Nodes: N`` above
-        the edges, as SNAP has it, makes them N at least, and ``# shape: M N``, as exported files have it, M and N. Of a
-        file of KONECT with two kinds of vertices (``% bip``) that is read without, a note says which sizes they have.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+        Sizes (m, n) that bound the ids; by default they follow from the ids. A line ``# Nodes: N`` of SNAP makes them
+        at least N, ``# shape: M N`` of exported files M and N. For KONECT files of two kinds of vertices (``% bip``) a
+        note gives the sizes.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does: a stored tensor of shape (n, n), n the largest id + 1 or, where there are
-        labels, their number; or of ``shape``.
+        ``sp.open(dst)``: the stored tensor of shape (n, n), with n the largest id + 1 or the number of labels; or of
+        ``shape``.
 
     Raises
     ------
     IngestError
-        If a line is no edge, only some lines have a weight, an id is negative or beyond 2^63 - 2,
-        no integer where integers were expected or beyond the vertices, or a weight does not fit
-        ``dtype``: with file, line and token.
+        If a line is not an edge, only some lines have a weight, an id is negative, beyond 2^63 - 2, not an integer
+        where integers are expected or not among the vertices, or a weight does not fit ``dtype``: with file, line and
+        token.
     DuplicateError
-        If an edge comes twice and ``duplicates`` is ``"error"``, or times would be summed.
-    NotFoundError
-        If a file is missing or a pattern matches none.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If an edge is given more than once and ``duplicates`` is ``"error"``, or timestamps would be summed.
+    %(not_found)s
+    %(exists)s
     StorageError
         If the disk is too small.
     TooLargeError
-        If the labels take too much of the memory limit.
-    InvalidValueError
-        If an argument is not one of those above.
+        If the labels exceed their share of the memory limit.
+    %(invalid)s
 
     Examples
     --------
@@ -137,20 +125,18 @@ class Edges(Reader):
     """
 
     _: KW_ONLY
-    vertices: Annotated[
-        SourceLike | None, Option("A file that lists the vertices: number and name.", metavar="FILE", parse=str)
-    ] = None
-    ids: Annotated[Literal["auto", "int", "str"], Option("What vertices are called by.")] = "auto"
-    relabel: Annotated[bool, Option("Number the vertices anew, without gaps.")] = False
-    self_loops: Annotated[Literal["keep", "drop"], Option("Links from a vertex to itself.")] = "keep"
-    directed: Annotated[bool, Option("Undirected stores each edge both ways.", flag="--directed/--undirected")] = True
+    vertices: Annotated[SourceLike | None, Option("File of vertices: id and name.", metavar="FILE", parse=str)] = None
+    ids: Annotated[Literal["auto", "int", "str"], Option("Kind of ids.")] = "auto"
+    relabel: Annotated[bool, Option("Number the ids that occur, without gaps.")] = False
+    self_loops: Annotated[Literal["keep", "drop"], Option("Edges from a vertex to itself.")] = "keep"
+    directed: Annotated[
+        bool, Option("Undirected stores each edge in both directions.", flag="--directed/--undirected")
+    ] = True
     duplicates: Duplicates = "sum"
     dtype: DType = None
     header: Annotated[bool, Option("Skip a first line of column names.")] = False
-    delimiter: Annotated[str | None, Option("What parts columns. [default: blanks, tabs or a comma]")] = None
-    shape: Annotated[
-        Sequence[int] | None, Option("Sizes, beyond which no id may be.", metavar="M,N", parse=parse_shape)
-    ] = None
+    delimiter: Annotated[str | None, Option("Separator of columns. [default: blanks, tabs or a comma]")] = None
+    shape: Annotated[Sequence[int] | None, Option("Sizes that bound the ids.", metavar="M,N", parse=parse_shape)] = None
 
     examples: ClassVar[str] = """\
 sparrow ingest edges wiki-Vote.txt.gz votes.sparrow
@@ -162,16 +148,18 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         if self.delimiter is not None:
             self.delimiter = self.delimiter.replace("\\t", "\t")
             if not self.delimiter.isascii() or not self.delimiter or set(self.delimiter) & set("\r\n#%"):
-                raise InvalidValueError(f"delimiter={self.delimiter!r}: use ASCII characters, no line ends, # or %")
+                raise InvalidValueError(f"delimiter must be ASCII without line ends, # or %, got {self.delimiter!r}")
         if self.shape is not None:
             self.shape = check_shape(self.shape)
             if len(self.shape) != 2 or self.vertices is not None or self.ids == "str" or self.relabel:
-                raise InvalidValueError(f"shape={self.shape}: give two sizes, for ids that are numbers")
+                raise InvalidValueError(
+                    f"shape must be two sizes, for integer ids that keep their numbers, got {self.shape}"
+                )
             if not self.directed and self.shape[0] != self.shape[1]:
-                raise InvalidValueError(f"shape={self.shape}: undirected edges make a square matrix")
+                raise InvalidValueError(f"shape must be square with directed=False, got {self.shape}")
         if self.vertices is not None:
             if self.ids == "str" or self.relabel:
-                raise InvalidValueError("vertices= names integer ids: leave out ids='str' and relabel=True")
+                raise InvalidValueError("vertices= names integer ids: it excludes ids='str' and relabel=True")
             self.ids = "int"
 
     def read(self) -> str:
@@ -187,26 +175,28 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             except DuplicateError as error:
                 raise ingest.summed(error) from None
         if not lines.count:
-            warnings.warn(f"{', '.join(source.name for source in sources)}: there is no edge", stacklevel=2)
+            warnings.warn(f"{', '.join(source.name for source in sources)}: there are no edges", stacklevel=2)
         if lines.undirected and self.directed:
-            way = "directed=False stores both directions"
+            way = "pass directed=False to store both directions"
             progress.write_note(
-                f"{sources[0].name}: edges are undirected ({lines.undirected}), and each is stored as it stands: {way}"
+                f"{sources[0].name}: edges are undirected ({lines.undirected}) and stored in one direction: {way}"
             )
         if lines.bipartite is not None and self.shape is None:
             m, n = (size + 1 if size else letter for size, letter in zip(lines.bipartite, "mn", strict=True))
-            way = f"shape=({m}, {n}) gives each a size of its own, sp.ingest.columns labels of its own"
-            progress.write_note(f"{sources[0].name}: two kinds of vertices (% bip) share one square of ids: {way}")
+            way = f"shape=({m}, {n}) separates their sizes, sp.ingest.columns their labels"
+            progress.write_note(
+                f"{sources[0].name}: two kinds of vertices (% bip) share the ids of a square matrix: {way}"
+            )
         if ingest.sizes is not None:
-            told = f"the first line, {ingest.sizes}, looks like sizes and the number of edges that follow"
-            progress.write_note(f"{sources[0].name}: {told}, and is stored as an edge: header=True passes it over")
-        if lines.passed_over:
-            progress.write_note(f"{sources[0].name}: the columns after the third (timestamps?) were passed over")
+            told = f"the first line, {ingest.sizes}, looks like sizes and a number of edges"
+            progress.write_note(f"{sources[0].name}: {told}, but is stored as an edge: pass header=True to skip it")
+        if lines.ignored_columns:
+            progress.write_note(f"{sources[0].name}: columns after the third (timestamps?) are ignored")
         return os.fspath(self.dst)
 
 
 def _are_times(values: NDArray[Any] | None) -> bool:
-    """Return whether weights are all whole numbers that are times between 2000 and 2100, in (milli)seconds."""
+    """Return whether weights look like timestamps: integers of 2000 to 2100."""
     if values is None or not len(values):
         return False
     low, high = float(values.min()), float(values.max())
@@ -223,11 +213,11 @@ class _Ingest:
     """The names of the vertices where they were given."""
     stack: ExitStack
     sizes: str | None = None
-    """The first edge, where it may be none."""
+    """The first edge, if it may be a header of sizes."""
     _times: bool = False
-    """Whether the weights look like times, which are not summed."""
+    """Whether the weights look like timestamps."""
     _largest: tuple[int, int] = (-1, -1)
-    """Of each end."""
+    """Largest id of each end."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> None:
@@ -244,7 +234,7 @@ class _Ingest:
             for block in chain(start, text):
                 yield block
                 advance(block.advance)
-            reading.close()  # so that the bar of what follows shows
+            reading.close()  # so that the next progress bar shows
 
         if self.lines.as_text:
             written, labels = self._named(counted())
@@ -285,12 +275,12 @@ class _Ingest:
         return (n, n)
 
     def summed(self, error: DuplicateError) -> DuplicateError:
-        """Return what to say of an edge that comes twice: of times that they are not summed."""
+        """Return the error about a repeated edge, which differs for timestamps."""
         if not self._times:
             return error
         return DuplicateError(
-            f"{self.lines.sources[0].name}: {str(error).partition(':')[0]}, and the third column looks like times, "
-            "which nobody adds up: say duplicates='last', 'first', 'min' or 'max', or dtype='float64' if they "
+            f"{self.lines.sources[0].name}: {str(error).partition(':')[0]}; the third column looks like timestamps, "
+            "which are not summed: pass duplicates='last', 'first', 'min' or 'max', or dtype='float64' if they "
             "are weights"
         )
 
@@ -325,7 +315,7 @@ class _Ingest:
         if ascending or spilled <= memory_budget():
             spilled = 0
         check_disk_space(self.folder, expected // 2, spilled)
-        if settings.current().show_progress():  # what it says is worth counting
+        if settings.current().show_progress():  # the estimate counts distinct weights
             sample = np.empty(0) if parsed.values is None else parsed.values[:10_000]
             varied = len(np.unique(sample)) > len(sample) // 2
             stored = int(expected * (tuning().edge_bytes + (tuning().weight_bytes if varied else 0)))
@@ -334,10 +324,10 @@ class _Ingest:
             free = "" if disk is None else f", {shutil.disk_usage(disk).free:,} are free"
             progress.write_line(f"edges: about {stored:,} bytes on disk{sorting}{free}")
 
-    # Integer ids ----------------------------------------------------------------------------------
+    # integer ids ----------------------------------------------------------------------------------
 
     def _rows_of(self, known: DistinctIds | None) -> Any:
-        """Return what turns a block of text into rows."""
+        """Return the function that turns a block of text into rows."""
         limit = 2**63 - 1 if self.labels is None else len(self.labels)
         shape = self.options.shape
         gaps = None if self.labels is None or not self.labels.null_count else np.asarray(self.labels.is_null())
@@ -353,7 +343,7 @@ class _Ingest:
                     i = int(np.argmax(outside))
                     at, _ = find_line(parsed.block, i)
                     token = str(src[i] if src[i] >= shape[0] else dst[i])
-                    raise IngestError(f"the id is beyond shape={tuple(shape)}", parsed.block.source.name, at, token)
+                    raise IngestError(f"the id exceeds shape={tuple(shape)}", parsed.block.source.name, at, token)
                 if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
                     raise self._beyond(parsed, absent, limit)
                 with self._lock:
@@ -365,22 +355,22 @@ class _Ingest:
         return rows_of
 
     def _beyond(self, parsed: ParsedEdges, wrong: NDArray[np.bool_], limit: int) -> IngestError:
-        """Return the error about the first edge that ``wrong`` marks: an id of it cannot be."""
+        """Return the error about the first edge in a mask, whose id is unknown."""
         i = int(np.argmax(wrong))
         line, _ = find_line(parsed.block, i)
         ends = int(parsed.src[i]), int(parsed.dst[i])
         beyond = [end for end in ends if end >= limit]
         if beyond and self.labels is None:
-            problem = "the id is beyond the largest dimension, 2^63 - 1: say relabel=True, or ids='str'"
+            problem = "the id is beyond the largest dimension, 2^63 - 1: pass relabel=True or ids='str'"
         elif beyond:
-            problem = f"the id is beyond the {limit} vertices of vertices="
+            problem = f"the id must be below the number of vertices, {limit}"
         else:
             beyond = [end for end in ends if not cast("pa.Array", self.labels)[end].is_valid]
-            problem = "the id is none of vertices="
+            problem = "the id is not in vertices="
         return IngestError(problem, parsed.block.source.name, line, str(beyond[0]))
 
     def _shaped(self, src: NDArray[np.int64], dst: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
-        """Return rows with loops dropped and edges mirrored as asked; the order of the input is kept."""
+        """Return rows without loops and with mirrored edges, as asked, in order."""
         rows = Rows((src, dst), values)
         if self.options.self_loops == "drop":
             proper = src != dst
@@ -394,7 +384,7 @@ class _Ingest:
             rows = Rows(mirrored, None if rows.values is None else np.repeat(rows.values, 2)[kept])
         return rows
 
-    # Ids that are names ---------------------------------------------------------------------------
+    # ids that are names ---------------------------------------------------------------------------
 
     def _named(self, text: Iterable[TextBlock]) -> tuple[WrittenFiles, pa.Array]:
         names = LabelEncoder()
@@ -408,11 +398,11 @@ class _Ingest:
                 shelf.add(Rows((src.astype(np.int32), dst.astype(np.int32)), each.values))
         self.labels, rank = self.lines.names(*names.finish())
         if self.options.shape is not None:
-            problem = f"shape={self.options.shape}: the ids are names, such as {self.labels[0].as_py()!r}"
+            problem = f"shape needs integer ids, got {self.labels[0].as_py()!r}"
             raise InvalidValueError(problem)
         if self.options.ids == "auto":
             name = self.lines.sources[0].name
-            progress.write_note(f"{name}: the ids are names, which become labels: say ids='str' or 'int'")
+            progress.write_note(f"{name}: the ids are names, which become labels: pass ids='str' or 'int' to decide")
 
         def rows_of(rows: Rows) -> Rows:
             return self._shaped(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)
@@ -422,13 +412,13 @@ class _Ingest:
 
 @dataclass
 class EdgesWriter(TableWriter):
-    """Write a matrix as an edge list: comments on its shape and columns, then columns parted by tabs, True as 1."""
+    """Write a matrix as an edge list: comments on shape and columns, tabs, True as 1."""
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
     structure: ClassVar[tuple[str, str]] = (
         r"[\s,\"]|^[#%]|^$",
-        "blanks, commas and quotes part columns, and # and % begin comments",
+        "blanks, commas and quotes separate columns, and # and % begin comments",
     )
     called: ClassVar[str] = "an edge list"
     comment: ClassVar[str] = "# "
@@ -437,25 +427,81 @@ class EdgesWriter(TableWriter):
         """Raise ``UnsupportedError`` for what an edge list cannot hold."""
         tensor = self.tensor
         if tensor.ndim != 2:
-            raise UnsupportedError(f"an edge list has two dimensions, this tensor {tensor.ndim}: use csv or parquet")
+            raise UnsupportedError(f"an edge list needs 2 dimensions, the tensor has {tensor.ndim}: use csv or parquet")
         if tensor.dtype.kind == "c":
-            raise UnsupportedError(f"an edge has one number, and these are {tensor.dtype}: use csv or parquet")
+            raise UnsupportedError(f"an edge list cannot hold {tensor.dtype} values: use csv or parquet")
         if tensor.fill_value != 0:
-            raise UnsupportedError(f"an edge list has no fill but 0, and this tensor has {tensor.fill_value}: use csv")
+            raise UnsupportedError(f"an edge list needs fill 0, the tensor has {tensor.fill_value}: use csv")
         super().check()
 
     def schema(self) -> pa.Schema:
-        """Return the columns as they are written: True is 1."""
+        """Return the columns as written: True is 1."""
         schema = super().schema()
         return schema.set(2, schema.field(2).with_type(pa.int8())) if self.tensor.dtype.kind == "b" else schema
 
     @contextmanager
     def batches(self, file: Any, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
-        """Return what writes batches of a schema to a file, within a block."""
+        """Open a writer of record batches to a file."""
         if not self.named:
             file.write("# shape: {} {}\n".format(*self.tensor.shape).encode())
         with super().batches(file, schema) as write:
             yield write
+
+
+def _detect_header(sample: Sample) -> str | None:
+    if re.match(r"%[ \t]*(sym|asym|bip)\b", sample.text):
+        return "the first line is a header of KONECT"
+    if not sample.data and re.search(r"(?m)^# [^\t\n]+\t[^\t\n]+\tvalue\r?$", sample.text):
+        return "a comment names two columns and value, as in exported files without edges"
+    return None
+
+
+def _detect_lines(sample: Sample) -> str | None:
+    """Accept lines of two ids and perhaps a weight; raise with the command that reads other lines."""
+    data, name, file = sample.data, sample.name, sample.file
+    reject_non_edges(sample.text, name)
+    cells = [row for line in data if (row := split_words(line.split("#")[0], ","))]
+    tabs = {line.count("\t") for line in data}
+    if len(tabs) == 1 and min(tabs) > 1 and any(" " in line for line in data):
+        cells = [line.split("\t") for line in data]
+    counts = {len(row) for row in cells}
+    width = min(counts, default=0)
+    if width < 2:
+        raise _one_column(data, name)
+    if width > 3 and all(is_number(token) for row in cells for token in row):
+        coords = ",".join(f"c{k}" for k in range(width - 1))
+        raise IngestError(
+            f"lines of {width} numbers may be coordinates counted from 1 and a value: sparrow ingest tns {file} DST; "
+            f"or a table without names: sparrow ingest columns {file} DST --no-header --coords {coords} "
+            f"--value c{width - 1}",
+            name,
+        )
+    if width >= 3 and not any(is_number(row[2]) or row[2][:1] == "{" for row in cells):
+        coords = ",".join(f"c{k}" for k in range(width))
+        are_triples = counts == {3} and not any("," in line for line in data)
+        triples = f": sparrow ingest triples {file} DST; else" if are_triples else ""
+        delimiter = "" if all("\t" in line or "," in line for line in data) else " --delimiter ' '"
+        raise IngestError(
+            f"lines of {width} names are not edges with a weight, perhaps triples{triples}: sparrow ingest columns "
+            f"{file} DST --no-header{delimiter} --coords {coords}",
+            name,
+        )
+    if len(data) == 1 and "," in data[0] and not any(map(is_number, cells[0])):
+        problem = "one line of names may be the header of an empty table, or an edge: name its format"
+        raise IngestError(problem, name, token=data[0][:80])
+    ids = "names" if any(not token.isdigit() for row in cells for token in row[:2]) else "numbers"
+    return f"lines begin with two ids that are {ids}"
+
+
+def _one_column(data: list[str], name: str) -> IngestError:
+    """Return the error about lines of which one has one column."""
+    for delimiter in ";|":
+        count = data[0].count(delimiter)
+        if 0 < count < 3 and all(line.count(delimiter) == count for line in data):
+            command = f"sparrow ingest edges {shlex.quote(name)} DST --delimiter '{delimiter}'"
+            return IngestError(f"columns are separated by {delimiter!r}: {command}", name)
+    odd = next(line for line in data if len(split_words(line.split("#")[0], ",")) < 2)
+    return IngestError("a line has one column, which no format has", name, token=odd[:80])
 
 
 FORMATS = (
@@ -465,5 +511,6 @@ FORMATS = (
         reader=Edges,
         writer=EdgesWriter,
         suffixes=(".edges", ".txt"),
+        detectors={Stage.HEADER: _detect_header, Stage.FALLBACK: _detect_lines},
     ),
 )

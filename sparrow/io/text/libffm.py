@@ -1,4 +1,4 @@
-"""libffm text: samples of features that belong to fields.
+"""libffm text to and from a bundle: samples of features that belong to fields.
 
 Y. Juan, Y. Zhuang, W.-S. Chin and C.-J. Lin, Field-aware Factorization Machines for CTR Prediction, 2016.
 """
@@ -6,6 +6,7 @@ Y. Juan, Y. Zhuang, W.-S. Chin and C.-J. Lin, Field-aware Factorization Machines
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -22,9 +23,10 @@ from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
 from sparrow.io.base.magic import split_words
-from sparrow.io.base.registry import DType, Duplicates, Format, Reader, Writer
+from sparrow.io.base.registry import DType, Duplicates, Format, Reader, Writer, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock, open_sources, read_blocks, total_size
-from sparrow.io.text.libsvm_labels import label_texts
+from sparrow.io.text.libsvm import feature_tokens, label_texts
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.tensor import Tensor
@@ -35,50 +37,34 @@ __all__ = ["FORMATS", "Libffm", "LibffmWriter"]
 _DIMS = ("row", "field", "col")
 
 
+@shared
 @dataclass
 class Libffm(Reader):
-    r"""Store libffm text as a bundle: ``X`` (row, field, col), and the labels ``y`` (row).
+    r"""Store libffm text as a bundle of ``X`` (row, field, col) and ``y`` (row).
 
-    Lines hold a label, then ``field:index:value`` for each feature. Fields and indices are coordinates, counted from 0.
-    What follows a ``#`` and blank lines are passed over. Zeros are not stored.
+    Lines hold a label, then ``field:index:value`` for each feature. Fields and indices are coordinates, from 0. Text
+    after a ``#`` and blank lines are ignored. Zeros are not stored.
 
     Parameters
     ----------
-    src
-        A path, a glob pattern, ``"-"`` for standard input, or a list of these. gzip, zstd and bz2 are told from the
-        content.
-    dst
-        The folder to create.
-    duplicates
-        What becomes of several values of one feature in a line: ``"error"``, ``"sum"``, ``"last"``, ``"first"``,
-        ``"min"`` or ``"max"``.
+    %(src)s
+    %(dst)s
+    %(duplicates)s
     dtype
         Type of the values of ``X``; float64 by default.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Bundle
-        What ``sp.open(dst)`` does.
+        ``sp.open(dst)``: the stored ``X`` and ``y``.
 
     Raises
     ------
     IngestError
-        If a line holds anything else, or a value does not fit ``dtype``: with file, line and token.
-    DuplicateError
-        If a feature comes twice in a line and ``duplicates`` is ``"error"``.
-    NotFoundError
-        If a file is missing or a pattern matches none.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
-    InvalidValueError
-        If an argument is not one of those above.
+        If a line is malformed, or a value does not fit ``dtype``: with file, line and token.
+    %(duplicate_error)s
+    %(store_errors)s
 
     Examples
     --------
@@ -141,7 +127,7 @@ class Libffm(Reader):
 
 
 class _Samples:
-    """The samples of a text, as they are read."""
+    """Samples of a text, parsed block by block on several threads."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
@@ -168,12 +154,12 @@ class _Samples:
         lines, count, hards, status, at = kernels.parse_fields(block.data, labels, rows, pairs, values, hard)
         if status != kernels.GOOD:
             problem = {
-                kernels.BAD_LABEL: "the label is no number",
-                kernels.BAD_INTEGER: "a field and an index are integers, in field:index:value",
-                kernels.NO_COLON: "a feature is field:index:value",
-                kernels.BAD_VALUE: "the value is no number",
-                kernels.NEGATIVE: "a field or an index is negative",
-                kernels.LARGE: "a field or an index is beyond 2^63 - 1",
+                kernels.BAD_LABEL: "the label must be a number",
+                kernels.BAD_INTEGER: "a feature must be field:index:value, with an integer field and index",
+                kernels.NO_COLON: "a feature must be field:index:value",
+                kernels.BAD_VALUE: "the value must be a number",
+                kernels.NEGATIVE: "a field or index is negative",
+                kernels.LARGE: "a field or index is beyond 2^63 - 1",
             }[status]
             raise IngestError(problem, block.source.name, block.line_at(at), split_words(block.text(at, at + 1000))[0])
         for k, start in hard[: 2 * hards].reshape(-1, 2).tolist():
@@ -189,7 +175,7 @@ class _Samples:
         largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
         if max(largest) >= MAX_DIMENSION_SIZE:
             at = int(np.argmax(np.maximum(field, col) >= MAX_DIMENSION_SIZE))
-            raise _wrong(block, at, "a field or an index is beyond 2^63 - 2, the largest coordinate")
+            raise _wrong(block, at, "a field or index is beyond 2^63 - 2, the largest coordinate")
         own = np.flatnonzero(labels[:lines])
         with self._lock:
             self.largest = (max(self.largest[0], largest[0]), max(self.largest[1], largest[1]))
@@ -208,18 +194,16 @@ def _wrong(block: TextBlock, number: int, problem: str) -> IngestError:
 
 @dataclass
 class LibffmWriter(Writer):
-    """Write a bundle of ``X`` (row, field, col) and ``y`` as lines ``label field:index:value ...``."""
+    """Write a bundle of ``X`` and ``y`` as lines ``label field:index:value ...``."""
 
     def write(self) -> int:
         """Write the file and return the number of rows."""
         found: Mapping[str, Tensor] = self.source if isinstance(self.source, Bundle) else {}
         if set(found) < {"X", "y"} or found["X"].ndim != 3 or found["y"].ndim != 1 or found["X"].dtype.kind == "c":
-            raise UnsupportedError(
-                "libffm is written of a bundle with X (row, field, col) and y, as sp.ingest.libffm makes"
-            )
+            raise UnsupportedError("libffm needs a bundle of X (row, field, col) and y, as sp.ingest.libffm returns")
         X, y = found["X"], found["y"]
         if X.fill_value != 0:
-            raise UnsupportedError(f"libffm leaves out zeros, and the absent cells of X are {X.fill_value}")
+            raise UnsupportedError(f"libffm needs fill 0, X has {X.fill_value}")
         labels = label_texts(y, X.shape[0], "y").to_pylist()
         row, line = -1, ""
         with self.sink() as file, bar("exporting", X.nnz, "entries") as advance:
@@ -251,8 +235,22 @@ class LibffmWriter(Writer):
         return len(labels)
 
 
+_TRIPLE = re.compile(r"\d+:\d+:[^:\s]+")
+
+
+def _detect(sample: Sample) -> str | None:
+    tokens = feature_tokens(sample)
+    is_ffm = bool(tokens) and all(map(_TRIPLE.fullmatch, tokens))
+    return "lines are a label and field:index:value triples" if is_ffm else None
+
+
 FORMATS = (
     Format(
-        "libffm", "libffm text: fields and features.", reader=Libffm, writer=LibffmWriter, suffixes=(".ffm", ".libffm")
+        "libffm",
+        "libffm text: fields and features.",
+        reader=Libffm,
+        writer=LibffmWriter,
+        suffixes=(".ffm", ".libffm"),
+        detectors={Stage.LINES: _detect},
     ),
 )

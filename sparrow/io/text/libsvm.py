@@ -1,12 +1,11 @@
-"""libsvm (svmlight) text to a bundle of stored tensors: ``X``, ``y`` and, where it occurs, ``qid``.
+"""libsvm (svmlight) text to and from a bundle of ``X``, ``y`` and ``qid``.
 
-Blocks of text are parsed on several threads and come back in order. Rows never span blocks, so the
-entries arrive sorted and go straight to the writers: memory is bounded by a few blocks. Two things
-are known only at the end of the input and cost a second pass where they turn out the rare way:
+Blocks of text are parsed on several threads and come back in order. Rows never span blocks, so elements arrive sorted
+and go straight to the writers: memory is bounded by a few blocks. Two facts are known only at the end of the input:
 
-* ``index_base="auto"``: once the first block holds no index 0 the base is taken to be 1; where a 0
-  comes later, the files written so far are written again, one column further.
-* Whether there are several labels in a row: label texts go to a temporary file as they come.
+* ``index_base="auto"``: after a first block without index 0 the base is assumed to be 1; if a 0 comes later, the files
+  written so far are rewritten, one column further.
+* Whether rows have several labels: label texts go to a temporary file as they come.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ import operator
 import os
 import re
 import shutil
+import tempfile
 import warnings
-from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, NamedTuple, cast
@@ -31,9 +31,9 @@ from sparrow import storage
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
 from sparrow.io.base.coo_writer import MAX_STORED_INTEGER, cast_checked, find_unrepresentable, misfit_message
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer
+from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, shared
+from sparrow.io.base.sample import Sample, Stage, is_number
 from sparrow.io.base.source import Source, TextBlock, open_sources, read_blocks, total_size
-from sparrow.io.text.libsvm_labels import LabelSpill, booleans_as_integers, join_per_row, label_texts, multilabel_texts
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.runtime import memory, progress, settings
@@ -48,62 +48,52 @@ from sparrow.tensor.bundle import Bundle
 if TYPE_CHECKING:
     from sparrow.kernels.parse.libsvm import Parsed
 
-__all__ = ["FORMATS", "Libsvm", "LibsvmWriter"]
+__all__ = ["FORMATS", "Libsvm", "LibsvmWriter", "feature_tokens", "label_texts"]
 
 
+_LABEL = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+"""Labels that are numbers."""
+
+
+@shared
 @dataclass
 class Libsvm(Reader):
     r"""Store libsvm text as a bundle.
 
-    The bundle holds ``X`` (rows x features, dimensions ``row, col``), ``y`` (the labels, one
-    dimension ``row``, float64) and, where ``qid:`` occurs, ``qid`` (``row``, int64). Where a row has
-    several labels (``1,2``) ``y`` is bool, rows x labels (``row, label``), and the sorted label texts
-    name its columns. Zeros are not stored. Blank lines and lines of comment only are no rows; a line
-    with nothing but a label is an empty one.
+    The bundle holds ``X`` (rows x features, dimensions ``row, col``), ``y`` (labels, dimension ``row``, float64) and,
+    if ``qid:`` occurs, ``qid`` (``row``, int64). If rows have several labels (``1,2``), ``y`` is bool, rows x labels
+    (``row, label``), with the sorted label texts as labels of its columns. Zeros are not stored. Blank lines and lines
+    of comment only are not rows; a line with only a label is an empty one.
 
     Parameters
     ----------
-    src
-        A path, a glob pattern, ``"-"`` for standard input, or a list of these: their rows follow one
-        another. gzip, zstd and bz2 are told from the content.
-    dst
-        The folder to create.
+    %(src)s
+    %(dst)s
     index_base
-        What the first feature's index is: 0, 1, or ``"auto"``, which is 0 if any index of the whole
-        input is 0, else 1; it is said on standard error and recorded with ``X``.
+        Index of the first feature: 0, 1, or ``"auto"``, which is 0 if any index of the input is 0, else 1; it is
+        printed to standard error and recorded with ``X``.
     n_features
-        The number of columns; the default is what the largest index needs.
+        Number of columns; by default it follows from the largest index.
     dtype
         Type of the values of ``X``.
-    duplicates
-        What becomes of an index that comes twice in a row: ``"error"``, ``"sum"``, ``"last"``,
-        ``"first"``, ``"min"`` or ``"max"``.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(duplicates)s
+    %(storing)s
 
     Returns
     -------
     Bundle
-        What ``sp.open(dst)`` does: a mapping of ``"X"``, ``"y"`` and, where it occurs, ``"qid"`` to stored tensors.
+        ``sp.open(dst)``: the stored ``"X"``, ``"y"`` and, if it occurs, ``"qid"``.
 
     Raises
     ------
     IngestError
-        If the text is no libsvm text, an index is out of range, or a value does not fit ``dtype``:
-        with file, line and token.
-    NotFoundError
-        If a file is missing or a pattern matches none.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If the text is not libsvm text, an index is out of range, or a value does not fit ``dtype``: with file, line and
+        token.
+    %(not_found)s
+    %(exists)s
     StorageError
         If the disk is too small.
-    InvalidValueError
-        If an argument is not one of those above.
+    %(invalid)s
 
     Examples
     --------
@@ -116,8 +106,10 @@ class Libsvm(Reader):
     """
 
     _: KW_ONLY
-    index_base: Annotated[Literal["auto", 0, 1], Option("The first index; auto: 0 if any index is 0, else 1.")] = "auto"
-    n_features: Annotated[int | None, Option("Columns of X. [default: the largest index]", least=0)] = None
+    index_base: Annotated[
+        Literal["auto", 0, 1], Option("Index of the first feature; auto: 0 if any index is 0, else 1.")
+    ] = "auto"
+    n_features: Annotated[int | None, Option("Number of columns of X. [default: the largest index]", least=0)] = None
     dtype: DType = "float64"
     duplicates: Duplicates = "error"
 
@@ -138,11 +130,11 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
         self.kind = check_dtype("float64" if self.dtype is None else self.dtype)
 
     def _no_width(self) -> InvalidValueError:
-        return InvalidValueError(f"n_features={self.n_features!r}: use a whole number from 0 to 2^63 - 1")
+        return InvalidValueError(f"n_features must be an integer from 0 to 2^63 - 1, got {self.n_features!r}")
 
     @property
     def limit(self) -> int:
-        """The largest index allowed, for base 1 while the base is open."""
+        """The largest index allowed; for base 1 as long as the base is open."""
         width = MAX_DIMENSION_SIZE if self.n_features is None else self.n_features
         return width - 1 if self.base == 0 else width
 
@@ -155,19 +147,70 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
                 ingest.take(piece, total_size(sources))
             if ingest.labels_alone and self.n_features is None:
                 raise IngestError(
-                    "lines are numbers parted by commas, and none has a feature index:value: sparrow ingest columns "
-                    "reads CSV; say n_features= for rows of several labels alone",
+                    "lines are numbers separated by commas, without a feature index:value: sparrow ingest columns "
+                    "reads CSV; pass n_features= if rows have several labels and no features",
                     sources[0].name,
                 )
             ingest.finish()
         if not ingest.rows:
-            warnings.warn(f"{', '.join(source.name for source in sources)}: there is no row", stacklevel=2)
+            warnings.warn(f"{', '.join(source.name for source in sources)}: there are no rows", stacklevel=2)
         progress.write_note(ingest.summary())
         return os.fspath(self.dst)
 
 
+class _LabelSpill:
+    """Label texts of all rows, in an unnamed temporary file."""
+
+    _SCHEMA = pa.schema([pa.field("label", pa.string())])
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - close() does
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        self._writer = pa.ipc.new_stream(self._file, self._SCHEMA, options=options)
+
+    def write(self, texts: pa.Array) -> None:
+        """Append the label texts of the next rows."""
+        with self._writing():
+            self._writer.write_batch(pa.record_batch([texts], schema=self._SCHEMA))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(f"cannot write labels to the temporary folder {self._folder!r}: {error}") from error
+
+    def batches(self) -> Iterator[pa.Array]:
+        """Yield the texts that were written, a batch of rows at a time."""
+        with self._writing():
+            self._writer.close()
+            self._file.seek(0)
+        waiting: list[pa.Array] = []
+        with pa.ipc.open_stream(self._file) as reader:
+            for batch in reader:
+                waiting.append(batch.column(0))
+                if sum(texts.nbytes for texts in waiting) >= tuning().label_batch_bytes:
+                    yield pa.concat_arrays(waiting)
+                    waiting = []
+        if waiting:
+            yield pa.concat_arrays(waiting)
+
+    def distinct(self) -> pa.Array:
+        """Return the sorted distinct labels."""
+        names = pa.array([], pa.string())
+        for texts in self.batches():
+            names = pc.unique(pa.concat_arrays([names, pc.list_flatten(pc.split_pattern(texts, ","))]))
+        names = names.filter(pc.not_equal(names, ""))
+        return names.take(pc.sort_indices(names))
+
+    def close(self) -> None:
+        """Release the disk space."""
+        self._file.close()
+
+
 class _Place(NamedTuple):
-    """Where something stands: for an error that only the end of the input decides."""
+    """Position of a token, for errors that only the end of the input decides."""
 
     file: str
     line: int
@@ -176,19 +219,19 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True)
 class _Piece:
-    """What a block of text held; r rows, e entries sorted by row and column."""
+    """Parsed block of r rows and e elements, sorted by row and column."""
 
     rows: NDArray[Any]
     """Shape (e,), counted from 0 in the block."""
     indices: NDArray[Any]
-    """Shape (e,), as written."""
+    """Shape (e,), as in the text."""
     values: NDArray[Any]
     labels: NDArray[np.float64]
     """Shape (r,)."""
     texts: pa.Array
-    """Shape (r,): label texts, ``""`` for a row without."""
+    """Shape (r,): label texts, ``""`` for a row without label."""
     qids: NDArray[np.int64] | None
-    """Shape (r,), None where no row has one."""
+    """Shape (r,), None if no row has one."""
     smallest: int
     largest: int
     several: bool
@@ -220,7 +263,7 @@ def _pieces(sources: list[Source], options: Libsvm) -> Generator[_Piece]:
 
 
 def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
-    """Sort, reduce and cast what a block held, or raise for its first bad token."""
+    """Sort, reduce and cast the elements of a block; raise for a bad token."""
     values, unfit = _cast(parsed, options.kind, block)
     indices = parsed.indices.astype(np.int32) if parsed.largest < 2**31 else parsed.indices
     entries = Block((parsed.rows[:unfit], indices[:unfit]), values[:unfit])
@@ -229,7 +272,7 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
         try:
             entries = canonicalize(entries, shape, 0, options.duplicates)
         except DuplicateError:
-            problem = "the index comes twice in its row: say duplicates='sum', 'last', 'first', 'min' or 'max'"
+            problem = "the index is repeated in its row: pass duplicates='sum', 'last', 'first', 'min' or 'max'"
             raise _error_at(block, parsed, _first_repeat(entries), problem) from None
     elif parsed.zeros or options.kind != np.float64:
         kept = entries.values != 0
@@ -271,7 +314,7 @@ def _place(block: TextBlock, at: int) -> _Place | None:
 
 
 def _error_at(block: TextBlock, parsed: Parsed, entry: int, problem: str) -> IngestError:
-    """Return the error about an entry, counted in the order of the text."""
+    """Return the error about an element, counted in the order of the text."""
     row = parsed.rows[entry]
     start = int(parsed.at[row])
     line = bytes(block.data[start:]).split(b"\n", 1)[0].split(b"#", 1)[0]
@@ -281,7 +324,7 @@ def _error_at(block: TextBlock, parsed: Parsed, entry: int, problem: str) -> Ing
 
 
 def _first_repeat(entries: Block) -> int:
-    """Return the first entry whose cell has come before."""
+    """Return the position of the first repeated element."""
     rows, indices = entries.coords
     order = np.lexsort((indices, rows))
     again = (rows[order[1:]] == rows[order[:-1]]) & (indices[order[1:]] == indices[order[:-1]])
@@ -289,11 +332,11 @@ def _first_repeat(entries: Block) -> int:
 
 
 def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArray[Any], int | None]:
-    """Return the values in a dtype, and the first entry whose value it does not hold."""
+    """Return the values in a dtype, and the first element that it cannot hold."""
     values, unfit = cast_checked(parsed.values, dtype)
     if dtype.kind not in "iu" or not len(parsed.exact):
         return values, unfit
-    # Whole numbers that a float does not hold are read again from the text.
+    # Integers that a float does not hold are parsed again from the text.
     info = np.iinfo(dtype)
     wrong = find_unrepresentable(parsed.values, values)
     for entry, start, stop in parsed.exact:
@@ -317,16 +360,16 @@ def _problem(code: int, parsed: Parsed, options: Libsvm) -> str:
     from sparrow.kernels.parse import libsvm as kernels
 
     if code == kernels.BEYOND and options.n_features is not None:
-        return f"the index is beyond n_features={options.n_features}"
+        return f"the index exceeds n_features={options.n_features}"
     return {
-        kernels.BAD_LABEL: "a label must be a number, or several with commas and no blanks between them",
+        kernels.BAD_LABEL: "a label must be a number, or numbers separated by commas without blanks",
         kernels.BAD_QID: "'qid:' must be followed by an integer",
         kernels.QID_RANGE: "the qid is beyond 2^63 - 1",
-        kernels.LATE_QID: "'qid:' must stand before the features, once",
+        kernels.LATE_QID: "'qid:' must come once, before the features",
         kernels.NO_COLON: "a feature must be index:value",
         kernels.BAD_INDEX: "the index must be an integer",
         kernels.NEGATIVE: "the index is negative",
-        kernels.BELOW: "the index is below index_base=1: say index_base=0 if indices count from 0",
+        kernels.BELOW: "the index is below index_base=1: pass index_base=0 if indices count from 0",
         kernels.BEYOND: "the index is beyond the largest, 2^63 - 1 columns",
         kernels.INDEX_RANGE: "the index is beyond 2^63 - 1",
         kernels.BAD_VALUE: "the value must be a number",
@@ -334,13 +377,13 @@ def _problem(code: int, parsed: Parsed, options: Libsvm) -> str:
 
 
 class _Ingest:
-    """Takes parsed blocks in order and writes the members of the bundle."""
+    """Writer of the members of the bundle, which takes parsed blocks in order."""
 
     def __init__(self, folder: storage.Folder, options: Libsvm, stack: ExitStack) -> None:
         self._folder = folder
         self._options = options
         self._stack = stack
-        self._texts = stack.enter_context(closing(LabelSpill(settings.current().temp_directory)))
+        self._texts = stack.enter_context(closing(_LabelSpill(settings.current().temp_directory)))
         self._base = options.base
         self.rows = 0
         self._entries = 0
@@ -360,7 +403,7 @@ class _Ingest:
         return self._stack.enter_context(writer)
 
     def take(self, piece: _Piece, size: int | None) -> None:
-        """Write a block; ``size`` is that of the whole input, if it is known."""
+        """Write a block; ``size`` is the size of the whole input, if known."""
         if self.rows == 0 and size is not None:
             self._check_disk(piece, size)
         self._settle_base(piece)
@@ -385,7 +428,7 @@ class _Ingest:
         emit("io.libsvm_block", rows=count)
 
     def _settle_base(self, piece: _Piece) -> None:
-        """Decide the base, or change the mind about it."""
+        """Decide the base, or revise it."""
         if self._options.base is not None or piece.largest < 0:
             return
         self._at_limit = self._at_limit or piece.at_limit
@@ -396,11 +439,11 @@ class _Ingest:
             self._base = 0 if piece.smallest == 0 else 1
         if self._base == 0 and self._at_limit is not None:
             what = "2^63 - 1 columns" if self._options.n_features is None else f"n_features={self._options.n_features}"
-            raise IngestError(f"the index is beyond {what}: indices count from 0, for the input has an index 0",
+            raise IngestError(f"the index exceeds {what}: indices count from 0, since the input has an index 0",
                               *self._at_limit)  # fmt: skip
 
     def _check_disk(self, piece: _Piece, size: int) -> None:
-        """Scale what the first block needs to the whole input: say so, or raise if the disk is clearly too small."""
+        """Estimate the output from the first block; raise if the disk is too small."""
         sample = piece.values[:10_000]
         varied = len(np.unique(sample)) > len(sample) // 2
         each = tuning().edge_bytes + (0.8 * self._options.kind.itemsize if varied else 0)
@@ -412,7 +455,7 @@ class _Ingest:
         if tuning().disk_margin * need > free:
             raise StorageError(
                 f"the input of {size:,} bytes needs about {need:,} bytes on disk, and {free:,} are free "
-                f"at {disk!r}: free some space, or store it elsewhere"
+                f"at {disk!r}: free space, or store it elsewhere"
             )
         progress.write_line(f"libsvm: about {need:,} bytes on disk, {free:,} are free")
 
@@ -422,7 +465,7 @@ class _Ingest:
         return self._several and self._largest < 0
 
     def finish(self) -> None:
-        """Write what is left, and the bundle last."""
+        """Write the remaining members, and the bundle last."""
         if not self._several and self._unlabelled is not None:
             raise IngestError("a row must start with a label: a number", *self._unlabelled)
         self._base = 1 if self._base is None else self._base
@@ -451,7 +494,7 @@ class _Ingest:
         )
 
     def _finish_labels(self) -> None:
-        """Write ``y`` for several labels a row, from the texts."""
+        """Write ``y`` of several labels per row, from the texts."""
         self._y.abort()
         names = self._texts.distinct()
         y = self._writer("y", ("row", "label"), np.dtype(np.bool_))
@@ -469,7 +512,7 @@ class _Ingest:
         self._create("y", schema, y.finish(), labels={1: names})
 
     def _shift(self, files: list[storage.DataFile]) -> list[storage.DataFile]:
-        """Return all files of ``X``, those written for base 1 written again for base 0."""
+        """Return all files of ``X``; those written for base 1 are rewritten for base 0."""
         if not self._shifted:
             return files
         again = self._writer("X", ("row", "col"), self._options.kind)
@@ -484,7 +527,7 @@ class _Ingest:
         return again.finish() + files
 
     def summary(self) -> str:
-        """Return a line that says what was stored."""
+        """Return one line on what was stored."""
         base = "" if self._options.base is not None else " (auto)"
         return (
             f"libsvm: {self.rows:,} rows, {self._width:,} columns, {self._entries:,} entries, "
@@ -493,7 +536,7 @@ class _Ingest:
 
 
 def _nonzero(values: NDArray[Any], offset: int) -> Block:
-    """Return the values that are not 0 as entries of one dimension."""
+    """Return the nonzero values as elements of one dimension."""
     rows = np.flatnonzero(values)
     return Block((rows + offset,), values[rows])
 
@@ -503,10 +546,10 @@ def _nonzero(values: NDArray[Any], offset: int) -> Block:
 
 @dataclass
 class LibsvmWriter(Writer):
-    """Write a bundle of ``X`` and ``y`` as lines ``label index:value ...``, one for each row."""
+    """Write a bundle of ``X`` and ``y`` as lines ``label index:value ...``."""
 
     _: KW_ONLY
-    index_base: Annotated[Literal[0, 1], Option("libsvm: the number of the first column.")] = 1
+    index_base: Annotated[Literal[0, 1], Option("libsvm: index of the first feature.")] = 1
 
     def write(self) -> int:
         """Write the file and return the number of rows."""
@@ -521,22 +564,20 @@ class _Samples:
     def __init__(self, source: Tensor | Bundle, index_base: int) -> None:
         found: Mapping[str, Tensor] = source if isinstance(source, Bundle) else {}
         if "X" not in found or "y" not in found or found["X"].ndim != 2 or found["X"].dtype.kind == "c":
-            raise UnsupportedError(
-                "libsvm is written of a bundle with a matrix X and labels y, such as sp.ingest.libsvm makes"
-            )
+            raise UnsupportedError("libsvm needs a bundle of a matrix X and labels y, as sp.ingest.libsvm returns")
         self.X = found["X"]
         if self.X.fill_value != 0:
-            raise UnsupportedError(f"libsvm leaves out zeros, and the absent cells of X are {self.X.fill_value}")
+            raise UnsupportedError(f"libsvm needs fill 0, X has {self.X.fill_value}")
         self._base = index_base
         rows, y = self.X.shape[0], found["y"]
-        self._heads = multilabel_texts(y, rows) if y.ndim == 2 else label_texts(y, rows, "y")
+        self._heads = _multilabel_texts(y, rows) if y.ndim == 2 else label_texts(y, rows, "y")
         if "qid" in found:
             if found["qid"].dtype.kind not in "iu":
-                raise UnsupportedError(f"numbers of queries are integers, and qid is {found['qid'].dtype}")
+                raise UnsupportedError(f"qid must be integers, got {found['qid'].dtype}")
             numbers = label_texts(found["qid"], rows, "qid")
             self._heads = pc.binary_join_element_wise(self._heads, numbers, " qid:")
         if others := sorted(set(found) - {"X", "y", "qid"}):
-            progress.write_note(f"libsvm holds X, y and qid: without {', '.join(others)}")
+            progress.write_note(f"libsvm holds X, y and qid: {', '.join(others)} not written")
 
     def write(self, file: BinaryIO, advance: Callable[[int], None]) -> int:
         """Write the lines and return their number."""
@@ -544,7 +585,7 @@ class _Samples:
         held: list[pa.RecordBatch] = []
         for batch in self.X.to_batches():
             rows = batch.column(0).to_numpy()
-            cut = int(np.searchsorted(rows, rows[-1], "left"))  # the last row may go on in the next batch
+            cut = int(np.searchsorted(rows, rows[-1], "left"))  # the last row may continue in the next batch
             held.append(batch.slice(0, cut))
             if cut:
                 done = self._lines(file, held, done, int(rows[-1]))
@@ -554,24 +595,89 @@ class _Samples:
         return self._lines(file, held, done, self.X.shape[0])
 
     def _lines(self, file: BinaryIO, batches: list[pa.RecordBatch], start: int, stop: int) -> int:
-        """Write the rows from ``start`` up to ``stop``, whose entries are in the batches, and return ``stop``."""
+        """Write the rows from ``start`` to ``stop`` and return ``stop``."""
         rows = np.concatenate([batch.column(0).to_numpy() for batch in batches] or [np.zeros(0, np.int64)])
         tokens = [
             pc.binary_join_element_wise(
                 pc.add(batch.column(1).cast(pa.int64()), self._base).cast(pa.string()),
-                booleans_as_integers(batch.column(2)).cast(pa.string()),
+                _booleans_as_integers(batch.column(2)).cast(pa.string()),
                 ":",
             )
             for batch in batches
         ]
         texts = pa.concat_arrays(tokens) if tokens else pa.array([], pa.string())
-        lines = join_per_row(rows, texts, start, stop, " ")
+        lines = _join_per_row(rows, texts, start, stop, " ")
         heads = self._heads.slice(start, stop - start)
         text = pc.binary_join_element_wise(heads, lines, " ").to_pylist()
         if text:
-            nothing = f"{self._base}:0"  # a blank line would be no row
+            nothing = f"{self._base}:0"  # a blank line would not be a row
             file.write("\n".join(line.strip() or nothing for line in text).encode() + b"\n")
         return stop
+
+
+def label_texts(y: Tensor, rows: int, name: str) -> pa.Array:
+    """Return the label of each row as text.
+
+    Raises
+    ------
+    UnsupportedError
+        If labels are not real numbers, one per row.
+    """
+    if y.shape != (rows,) or y.dtype.kind == "c":
+        raise UnsupportedError(f"{name} must be real numbers of shape ({rows},), got {y.dtype} of shape {y.shape}")
+    return _booleans_as_integers(pa.array(y.to_numpy())).cast(pa.string())
+
+
+def _multilabel_texts(y: Tensor, rows: int) -> pa.Array:
+    """Return the labels of each row as text, joined by commas.
+
+    Raises
+    ------
+    UnsupportedError
+        If ``y`` holds values other than ones, or a label is not a number.
+    """
+    entries = y.to_arrow()
+    if y.shape[0] != rows or y.fill_value != 0 or y.dtype.kind == "c" or (entries.column(2).to_numpy() != 1).any():
+        raise UnsupportedError(
+            f"y must hold ones for the labels of each of {rows} rows, got {y.dtype} of shape {y.shape}"
+        )
+    names = y.labels(1)
+    which = entries.column(1).combine_chunks()
+    texts = (which if names is None else names.take(which)).cast(pa.string())
+    wrong = pc.index(pc.match_substring_regex(texts, _LABEL), False).as_py()
+    if wrong >= 0:
+        raise UnsupportedError(f"labels in libsvm text must be numbers, got {texts[wrong].as_py()!r}: number them")
+    return _join_per_row(entries.column(0).to_numpy(), texts, 0, rows, ",")
+
+
+def _booleans_as_integers(values: pa.Array) -> pa.Array:
+    """Return booleans as 0 and 1, other values as they are."""
+    return values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+
+
+def _join_per_row(rows: NDArray[Any], texts: pa.Array, start: int, stop: int, separator: str) -> pa.Array:
+    """Return the joined texts of the rows ``start`` to ``stop``."""
+    offsets = np.searchsorted(rows, np.arange(start, stop + 1))
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), texts), separator)
+
+
+_PAIR = re.compile(r"(\d+|qid):\S+")
+
+
+def feature_tokens(sample: Sample) -> list[str]:
+    """Return the tokens behind the labels, if lines begin with labels or features."""
+    if not sample.rows or not sample.rows[0]:
+        return []
+    first = sample.rows[0][0]
+    is_label = all(map(is_number, first.strip(",").split(","))) or _PAIR.fullmatch(first) is not None
+    return [token for row in sample.rows for token in row[1:]] if is_label else []
+
+
+def _detect(sample: Sample) -> str | None:
+    tokens = feature_tokens(sample)
+    pairs = sum(_PAIR.fullmatch(token) is not None for token in tokens)
+    # The reader will name the token that is not a pair.
+    return "lines are a label and index:value pairs" if tokens and 2 * pairs >= len(tokens) else None
 
 
 FORMATS = (
@@ -581,5 +687,6 @@ FORMATS = (
         reader=Libsvm,
         writer=LibsvmWriter,
         suffixes=(".libsvm", ".svm"),
+        detectors={Stage.LINES: _detect},
     ),
 )

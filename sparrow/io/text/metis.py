@@ -1,4 +1,4 @@
-"""Graphs as METIS and the DIMACS challenges have them: the neighbours of each vertex, counted from 1, in a line.
+"""METIS graphs: one line per vertex, with its neighbors, counted from 1.
 
 G. Karypis and V. Kumar, METIS: A Software Package for Partitioning Unstructured Graphs, 1998, section 4.1.
 """
@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,10 +21,10 @@ from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import IngestError
 from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
 from sparrow.io.base.magic import split_words
-from sparrow.io.base.registry import DType, Duplicates, Format, Reader
+from sparrow.io.base.registry import DType, Duplicates, Format, Reader, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
-from sparrow.io.text.adjacency import parse_neighbor_lists
-from sparrow.io.text.number_lines import HeaderLine, HeaderReader
+from sparrow.io.text.number_lines import HeaderLine, HeaderReader, neighbor_lists_in, parse_neighbor_lists
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 
@@ -33,51 +34,36 @@ _DIMS = ("src", "dst")
 _COMMENT = "%"
 
 
+@shared
 @dataclass
 class Metis(Reader):
-    r"""Store a METIS graph as a square tensor ``src, dst``, each edge in both directions, as the file has it.
+    r"""Store a METIS graph as a square tensor ``src, dst``, edges both ways.
 
-    The first line tells the number of vertices and of edges, then what the lines hold: sizes and weights of vertices,
-    and weights of edges. A blank line is a vertex without neighbours; lines that begin with ``%`` are comments.
+    The first line gives the numbers of vertices and edges, then what the lines hold: sizes and weights of vertices, and
+    weights of edges. A blank line is a vertex without neighbors; lines that begin with ``%`` are comments.
 
     Parameters
     ----------
-    src
-        The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
-    dst
-        The folder to create.
-    duplicates
-        What becomes of a neighbour that comes twice in a line: ``"error"``, ``"sum"``, ``"last"``, ``"first"``,
-        ``"min"`` or ``"max"``.
+    %(src_file)s
+    %(dst)s
+    %(duplicates)s
     dtype
         Type of the values; int64 by default.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Tensor or Bundle
-        What ``sp.open(dst)`` does: the graph, ones or the weights of its edges. Where vertices have weights or sizes, a
-        bundle of ``graph`` and ``vertices``: a row for each vertex, its size first if it has one, then its weights.
+        ``sp.open(dst)``: the stored graph: ones, or the weights of edges. If vertices have weights or sizes, a bundle
+        of ``graph`` and ``vertices``: a row per vertex, with its size first if it has one, then its weights.
 
     Raises
     ------
     IngestError
-        If the lines are not those that the first one tells, the number of edges is another one, or a neighbour is none
-        of the vertices: with file, line and token.
-    DuplicateError
-        If a neighbour comes twice and ``duplicates`` is ``"error"``.
-    NotFoundError
-        If there is no such file.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
-    InvalidValueError
-        If an argument is not one of those above.
+        If lines contradict the first one, the number of edges differs, or a neighbor is not a vertex: with file, line
+        and token.
+    %(duplicate_error)s
+    %(store_errors)s
 
     Examples
     --------
@@ -108,7 +94,7 @@ class Metis(Reader):
                 lines.skip()
                 line = lines.peek()
             if line is None:
-                raise IngestError("the file is empty: a line of the numbers of vertices and edges comes first", name)
+                raise IngestError("the file is empty: the first line must give the numbers of vertices and edges", name)
             head = _head(line, name)
             lines.skip()
             lists = _Lists(head, dtype)
@@ -156,31 +142,31 @@ class Metis(Reader):
 
 
 class _Head(NamedTuple):
-    """What the first line tells."""
+    """First line of a METIS graph."""
 
     vertices: int
     edges: int
     weighted: bool
     """Whether edges have weights."""
     first: int
-    """How many sizes and weights of a vertex stand before its neighbours."""
+    """Number of sizes and weights of a vertex before its neighbors."""
 
 
 def _head(line: HeaderLine, name: str) -> _Head:
     tokens = split_words(line.text)
     kind = tokens[2] if len(tokens) > 2 else "0"
     if not 2 <= len(tokens) <= 4 or not set(kind) <= {"0", "1"} or len(kind) > 3:
-        raise line.error("this is no line of a METIS graph: vertices, edges, then perhaps fmt and ncon", name)
-    sizes = line.sizes(len(tokens), "a line of the numbers of vertices and edges, fmt and ncon", name)
+        raise line.error("the first line of a METIS graph must be vertices, edges and optionally fmt and ncon", name)
+    sizes = line.sizes(len(tokens), "the numbers of vertices and edges, fmt and ncon", name)
     sized, weighed, weighted = (digit == "1" for digit in kind.zfill(3))
     constraints = sizes[3] if len(tokens) == 4 else int(weighed)
     if constraints > 1000 or (weighed and not constraints) or (len(tokens) == 4 and constraints > 1 and not weighed):
-        raise line.error("fmt and ncon, the number of weights of a vertex, do not agree", name)
+        raise line.error("fmt and ncon, the number of weights per vertex, contradict each other", name)
     return _Head(sizes[0], sizes[1], weighted, sized + (constraints if weighed else 0))
 
 
 class _Lists:
-    """The lists of a file, counted."""
+    """Neighbor lists of a file, counted."""
 
     def __init__(self, head: _Head, dtype: np.dtype[Any]) -> None:
         self.head, self._dtype = head, dtype
@@ -197,7 +183,7 @@ class _Lists:
             self._lists += block.lines - comments
 
     def rows(self, item: tuple[TextBlock, int]) -> Rows:
-        """Return the entries of a block."""
+        """Return the elements of a block."""
         block, before = item
         vertices = self.head.vertices
         found = parse_neighbor_lists(self._cut(block, before), _COMMENT, self.head.first, self.head.weighted)
@@ -206,7 +192,7 @@ class _Lists:
         if wrong.any():
             at = int(np.argmax(wrong))
             line = _line_of(block, int(found.lines[at]))
-            problem = f"the neighbour is none of the {vertices} vertices, which count from 1"
+            problem = f"the neighbor must be one of the vertices 1 to {vertices}"
             raise IngestError(problem, block.source.name, line, str(found.numbers[at]))
         values = None
         if found.weights is not None:
@@ -228,7 +214,7 @@ class _Lists:
         stop, lists = 0, before
         for number, line in enumerate(bytes(block.data).split(b"\n")[:-1], block.first_line):
             if lists == self.head.vertices and line.strip() and line[:1] != _COMMENT.encode():
-                problem = f"there are more lines than the {self.head.vertices} vertices"
+                problem = f"expected {self.head.vertices} lines, one per vertex, got more"
                 raise IngestError(problem, block.source.name, number, line.decode(errors="backslashreplace")[:80])
             if lists < self.head.vertices:
                 stop += len(line) + 1
@@ -236,26 +222,25 @@ class _Lists:
         return replace(block, data=block.data[:stop])
 
     def check(self, name: str) -> None:
-        """Raise ``IngestError`` where lists or edges are missing or too many."""
+        """Raise ``IngestError`` if lists or edges are missing or too many."""
         if self._lists < self.head.vertices:
-            problem = f"there are {self._lists} lines, and {self.head.vertices} vertices by the first line"
+            problem = f"expected {self.head.vertices} lines, one per vertex, got {self._lists}"
             raise IngestError(problem, name)
         if self._found != 2 * self.head.edges:
             raise IngestError(
-                f"there are {self._found} neighbours, and {self.head.edges} edges by the first line, each of which "
-                "stands in two lines",
+                f"expected {2 * self.head.edges} neighbors, two per edge of the first line, got {self._found}",
                 name,
             )
 
 
 def _line_of(block: TextBlock, entry: int) -> int:
-    """Return the number of the line of a list, counted from 0 in the block."""
+    """Return the line number of a list, counted from 0 in the block."""
     for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
         if line[:1] != _COMMENT.encode():
             if entry == 0:
                 return number
             entry -= 1
-    raise AssertionError("there are fewer lists in the block")
+    raise AssertionError("the block has fewer lists")
 
 
 def _cells(before: int, heads: NDArray[np.int64]) -> Rows:
@@ -263,4 +248,20 @@ def _cells(before: int, heads: NDArray[np.int64]) -> Rows:
     return Rows((vertex + before, weight), heads.reshape(-1))
 
 
-FORMATS = (Format("metis", "Graphs of METIS: neighbours, line by line.", reader=Metis, suffixes=(".graph", ".metis")),)
+def _detect(sample: Sample) -> str | None:
+    is_named = bool({".graph", ".metis"} & set(Path(sample.name).suffixes))
+    first = sample.text.split("\n", 1)[0]
+    if is_named and len(split_words(first)) > 1 and neighbor_lists_in(sample) is not None:
+        return "text whose name ends in .graph or .metis"
+    return None
+
+
+FORMATS = (
+    Format(
+        "metis",
+        "METIS graphs: neighbor lists.",
+        reader=Metis,
+        suffixes=(".graph", ".metis"),
+        detectors={Stage.LISTS: _detect},
+    ),
+)

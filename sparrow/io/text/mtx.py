@@ -1,4 +1,4 @@
-"""Matrix Market files, as NIST defines them: coordinates or whole columns, with their symmetries.
+"""Matrix Market files, coordinate and array layouts, with their symmetries.
 
 R. F. Boisvert, R. Pozo and K. A. Remington, The Matrix Market Exchange Formats: Initial Design, NISTIR 5935, 1996.
 """
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.magic import split_words
-from sparrow.io.base.registry import Format, Option, parse_names
+from sparrow.io.base.registry import Format, Option, parse_names, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock
 from sparrow.io.text.number_lines import (
     ElementParser,
@@ -37,53 +38,41 @@ _TYPES = {"real": "f8", "double": "f8", "complex": "c16", "integer": "i8", "unsi
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 
+@shared
 @dataclass
 class MatrixMarket(NumberLinesReader):
     r"""Store a Matrix Market file as a matrix with fill 0.
 
-    Both layouts are read (``coordinate`` and ``array``), all fields (``real``, ``integer``, ``unsigned-integer``,
-    ``complex``, ``pattern``, whose entries count 1) and symmetries (``general``, ``symmetric``, ``skew-symmetric``,
-    ``Hermitian``): what the file leaves out for symmetry is stored as well. Zeros are not stored.
+    Both layouts (``coordinate``, ``array``), all fields (``real``, ``integer``, ``unsigned-integer``, ``complex``,
+    ``pattern``, whose elements are 1) and all symmetries (``general``, ``symmetric``, ``skew-symmetric``,
+    ``Hermitian``) are read: elements that the file omits for symmetry are stored as well. Zeros are not stored.
 
     Parameters
     ----------
-    src
-        The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
-    dst
-        The folder to create.
-    duplicates
-        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
-        ``"max"``.
+    %(src_file)s
+    %(dst)s
+    %(duplicates)s
     dtype
         Type of the values; by default float64, complex128, int64 or uint64 by the field, and int64 for patterns.
     dims
         Names of the dimensions, ``row, col`` by default.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does: a stored matrix of the shape that the file tells.
+        ``sp.open(dst)``: the stored matrix, of the shape given by the file.
 
     Raises
     ------
     IngestError
-        If the banner is none, a line holds anything else than it should, an index is beyond the sizes, the number of
-        entries is another one than the file tells, or a value does not fit ``dtype``: with file, line and token.
-    DuplicateError
-        If a cell comes twice and ``duplicates`` is ``"error"``.
-    NotFoundError
-        If there is no such file.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If banner or lines are malformed, an index exceeds the sizes, the number of elements differs from the file's,
+        or a value does not fit ``dtype``: with file, line and token.
+    %(duplicate_error)s
+    %(not_found)s
+    %(exists)s
     InvalidValueError, ShapeError
-        If an argument is not one of those above.
+        If an argument has none of the values above.
 
     Examples
     --------
@@ -104,15 +93,15 @@ class MatrixMarket(NumberLinesReader):
     examples: ClassVar[str] = "sparrow ingest mtx west0479.mtx west.sparrow"
 
     def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
-        """Take banner and line of sizes off."""
+        """Parse the banner and the line of sizes."""
         dims = check_dims(("row", "col") if self.dims is None else self.dims, 2)
         matrix = _header(lines, name)
         dtype = matrix.layout.dtype if self.dtype is None else check_dtype(self.dtype)
         if matrix.layout.dtype.kind == "c" and dtype.kind != "c":
-            raise InvalidValueError(f"dtype={dtype}: the values are complex; leave dtype out, or give complex64")
+            raise InvalidValueError(f"dtype={dtype} cannot hold complex values: omit dtype, or pass complex64")
         if matrix.strict and dtype.kind in "bu":
             raise InvalidValueError(
-                f"dtype={dtype}: a skew-symmetric matrix has negatives: give a signed type, as int64"
+                f"dtype={dtype} cannot hold the negatives of a skew-symmetric matrix: pass a signed one, such as int64"
             )
         if matrix.layout.values == 1 and dtype.kind in "fc":  # integers beyond int64 are read as floats
             matrix = replace(matrix, layout=replace(matrix.layout, dtype=np.dtype(np.float64)))
@@ -121,17 +110,17 @@ class MatrixMarket(NumberLinesReader):
 
 @dataclass(frozen=True, slots=True)
 class _Matrix:
-    """What banner and size line tell."""
+    """Facts of the banner and the line of sizes."""
 
     shape: tuple[int, int]
     entries: int
-    """The lines of entries in the file."""
+    """Number of elements in the file."""
     layout: LineLayout
     symmetry: str
 
     @property
     def strict(self) -> int:
-        """1 where the diagonal is left out."""
+        """1 if the diagonal is omitted."""
         return int(self.symmetry == "skew-symmetric")
 
 
@@ -140,27 +129,27 @@ def _header(lines: HeaderReader, name: str) -> _Matrix:
     said = [] if banner is None else split_words(banner.text.lower())
     if banner is None or not said or said[0] not in _BANNERS:
         token = None if banner is None else banner.text[:80]
-        raise IngestError("a Matrix Market file begins with %%MatrixMarket matrix coordinate ...", name, 1, token)
+        raise IngestError("a Matrix Market file must begin with %%MatrixMarket matrix coordinate ...", name, 1, token)
     lines.skip()
     if len(said) != 5 or said[1] != "matrix":
-        raise banner.error("the banner is to say %%MatrixMarket matrix LAYOUT FIELD SYMMETRY", name)
+        raise banner.error("the banner must be %%MatrixMarket matrix LAYOUT FIELD SYMMETRY", name)
     _, _, layout, field, symmetry = said
     for word, known in ((layout, ("coordinate", "array")), (field, (*_TYPES,)), (symmetry, _SYMMETRIES)):
         if word not in known:
-            raise banner.error(f"{word!r} in the banner: there are {', '.join(known)}", name)
+            raise banner.error(f"the banner must have one of {', '.join(known)}, got {word!r}", name)
     array = layout == "array"
     if array and field == "pattern":
-        raise banner.error("there is no array of field pattern", name)
+        raise banner.error("layout array and field pattern exclude each other", name)
     if field == "pattern" and symmetry == "skew-symmetric":
-        raise banner.error("a pattern has no sign to be skew-symmetric by", name)
+        raise banner.error("field pattern and symmetry skew-symmetric exclude each other", name)
     size = lines.peek_data()
     if size is None:
         raise IngestError("the file ends before the line of sizes", name)
-    what = "the line of sizes: rows, columns" + ("" if array else ", entries")
+    what = "the line of sizes: rows, columns" + ("" if array else ", elements")
     rows, cols, *entries = size.sizes(2 if array else 3, what, name)
     lines.skip()
     if symmetry != "general" and rows != cols:
-        raise size.error(f"a matrix of {rows} x {cols} is not {symmetry}", name)
+        raise size.error(f"a {symmetry} matrix must be square, got {rows} x {cols}", name)
     values = {"pattern": 0, "complex": 2}.get(field, 1)
     strict = symmetry == "skew-symmetric"
     if array:
@@ -169,20 +158,20 @@ def _header(lines: HeaderReader, name: str) -> _Matrix:
 
 
 class _Entries(ElementParser):
-    """The entries of a file, mirrored where it leaves them out."""
+    """Parser of the elements of a file, mirrored where the file omits them."""
 
     def __init__(self, matrix: _Matrix, dtype: np.dtype[Any], name: str) -> None:
         super().__init__(matrix.layout, dtype, name)
         self._matrix = matrix
 
     def add(self, count: int) -> None:
-        """Count entries, as long as there are not too many."""
+        """Count elements; raise if there are too many."""
         super().add(count)
         if self.found > (told := self._matrix.entries):
-            raise IngestError(f"there are more than the {told} entries that the line of sizes tells", self.name)
+            raise IngestError(f"expected {told} elements by the line of sizes, got more", self.name)
 
     def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, Any]]:
-        """Yield blocks; those of arrays, whose entries are known by their number, with that of the first and parsed."""
+        """Yield blocks; those of arrays parsed, with the position of their first value."""
         for block in text:
             if self.layout.coords:
                 yield block, None
@@ -193,7 +182,7 @@ class _Entries(ElementParser):
             yield block, (first, values)
 
     def rows(self, item: tuple[TextBlock, Any]) -> Rows:
-        """Return the entries of a block."""
+        """Return the elements of a block."""
         block, numbered = item
         if numbered is None:
             parsed = parse_lines(block, self.layout)
@@ -204,13 +193,13 @@ class _Entries(ElementParser):
                 values = cast_lines(block, self.layout, values, self.dtype)
         else:
             first, values = numbered
-            kept = np.flatnonzero(values)  # zeros are most of many an array
+            kept = np.flatnonzero(values)  # arrays are often mostly zeros
             row, col = self._places(first + kept)
             values = cast_lines(block, self.layout, values, self.dtype)[kept]
         return self._mirrored(row, col, values)
 
     def _places(self, number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return row and column of values by their number: whole columns, or what is below the diagonal of each."""
+        """Return row and column of values by position, in columns or lower triangles."""
         rows, strict = self._matrix.shape[0], self._matrix.strict
         if self._matrix.symmetry == "general":
             return number % max(rows, 1), number // max(rows, 1)
@@ -227,17 +216,17 @@ class _Entries(ElementParser):
         if values is not None:
             other = values[away]
             if symmetry == "skew-symmetric" and other.dtype.kind == "i" and (other == np.iinfo(other.dtype).min).any():
-                raise IngestError(f"a value has no negative in {other.dtype}: say dtype='float64'", self.name)
+                raise IngestError(f"a value has no negative in {other.dtype}: pass dtype='float64'", self.name)
             with np.errstate(over="ignore"):
                 other = -other if symmetry == "skew-symmetric" else np.conj(other) if symmetry == "hermitian" else other
             values = np.concatenate([values, other])
         return Rows((np.concatenate([row, col[away]]), np.concatenate([col, row[away]])), values)
 
     def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape, or raise where entries are missing."""
+        """Return the shape; raise if elements are missing."""
         if self.found != self._matrix.entries:
             raise IngestError(
-                f"there are {self.found} entries, not the {self._matrix.entries} of the line of sizes: is it cut off?",
+                f"expected {self._matrix.entries} elements by the line of sizes, got {self.found}: is it truncated?",
                 self.name,
             )
         return self._matrix.shape
@@ -245,22 +234,36 @@ class _Entries(ElementParser):
 
 @dataclass
 class MatrixMarketWriter(NumberLinesWriter):
-    """Write the entries of a matrix as Matrix Market, layout ``coordinate``, symmetry ``general``."""
+    """Write a matrix as Matrix Market, ``coordinate`` and ``general``."""
 
     called: ClassVar[str] = "Matrix Market"
 
     def head(self) -> list[str]:
-        """Return banner and line of sizes."""
+        """Return the banner and the line of sizes."""
         tensor = self.tensor
         if tensor.ndim != 2:
-            raise UnsupportedError(f"Matrix Market has two dimensions, this tensor {tensor.ndim}: use tns or csv")
+            raise UnsupportedError(f"Matrix Market needs 2 dimensions, the tensor has {tensor.ndim}: use tns or csv")
         fields = {"f": "real", "c": "complex", "i": "integer", "u": "unsigned-integer", "b": "pattern"}
         rows, cols = tensor.shape
         return [f"%%MatrixMarket matrix coordinate {fields[tensor.dtype.kind]} general", f"{rows} {cols} {self.count}"]
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """Return what stands in the lines: of True nothing but its place."""
+        """Return the columns of the lines; of booleans the coordinates only."""
         return super().columns(batch)[: 2 if self.tensor.dtype.kind == "b" else None]
 
 
-FORMATS = (Format("mtx", "Matrix Market.", reader=MatrixMarket, writer=MatrixMarketWriter, suffixes=(".mtx", ".mm")),)
+def _detect(sample: Sample) -> str | None:
+    is_banner = bool(sample.lines) and sample.lines[0].lower().startswith(_BANNERS)
+    return "the first line is a banner %%MatrixMarket" if is_banner else None
+
+
+FORMATS = (
+    Format(
+        "mtx",
+        "Matrix Market.",
+        reader=MatrixMarket,
+        writer=MatrixMarketWriter,
+        suffixes=(".mtx", ".mm"),
+        detectors={Stage.HEADER: _detect},
+    ),
+)

@@ -1,4 +1,4 @@
-"""Text of numbers, line by line: what the readers of matrices and tensors in text share."""
+"""Text of numbers, line by line: base of readers of matrices and graphs."""
 
 from __future__ import annotations
 
@@ -22,27 +22,22 @@ from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, Reader, Writer
+from sparrow.io.base.sample import Sample
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
+from sparrow.io.tuning import tuning
 from sparrow.relations.base import as_arrow, as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 
 __all__ = [
-    "ElementParser",
-    "HeaderLine",
-    "HeaderReader",
-    "LineLayout",
-    "NumberLinesReader",
-    "NumberLinesWriter",
-    "cast_lines",
-    "check_coords",
-    "find_line",
-    "parse_lines",
-]
+    "ElementParser", "HeaderLine", "HeaderReader", "LineLayout", "NeighborLists", "NumberLinesReader",
+    "NumberLinesWriter", "cast_lines", "check_coords", "find_line", "neighbor_lists_in", "parse_lines",
+    "parse_neighbor_lists",
+]  # fmt: skip
 
 
 class HeaderLine(NamedTuple):
-    """A line of a header."""
+    """Line of a header."""
 
     number: int
     text: str
@@ -52,23 +47,23 @@ class HeaderLine(NamedTuple):
         return IngestError(problem, name, self.number, self.text[:80])
 
     def sizes(self, count: int, what: str, name: str) -> tuple[int, ...]:
-        """Return the line as numbers that are not negative, ``count`` of them.
+        """Return the ``count`` non-negative numbers of the line.
 
         Raises
         ------
         IngestError
-            If it is anything else.
+            If the line is anything else.
         """
         tokens = split_words(self.text)
         if not all(token.isascii() and token.isdigit() for token in tokens) or len(tokens) != count:
-            raise self.error(f"this is not {what}", name)
+            raise self.error(f"expected {what}", name)
         if any(len(token.lstrip("0")) > 19 or int(token[-19:]) >= 2**63 for token in tokens):
             raise self.error("the number is beyond 2^63 - 1", name)
         return tuple(int(token.lstrip("0") or "0") for token in tokens)
 
 
 class HeaderReader:
-    """Blocks of text of which the first lines are taken one by one."""
+    """Blocks of text whose first lines are taken one by one."""
 
     def __init__(self, blocks: Iterator[TextBlock]) -> None:
         self._blocks = blocks
@@ -77,7 +72,7 @@ class HeaderReader:
         self._number = 0
 
     def peek(self) -> HeaderLine | None:
-        """Return the next line, which stays; None at the end."""
+        """Return the next line without taking it; None at the end."""
         while self._block is None or self._at >= len(self._block.data):
             self._block, self._at = next(self._blocks, None), 0
             if self._block is None:
@@ -88,13 +83,13 @@ class HeaderReader:
         return HeaderLine(self._number, self._block.text(self._at, self._at + length).strip())
 
     def skip(self) -> None:
-        """Pass over the line that :meth:`peek` returned."""
+        """Take the line that :meth:`peek` returned."""
         assert self._block is not None
         self._at += int(np.argmax(self._block.data[self._at :] == 10)) + 1
         self._number += 1
 
     def peek_data(self) -> HeaderLine | None:
-        """Return the next line that is neither blank nor a comment; those before it are passed over."""
+        """Return the next line that is neither blank nor a comment; skip those before."""
         while (line := self.peek()) is not None and (not line.text or line.text[0] in "%#"):
             self.skip()
         return line
@@ -115,35 +110,35 @@ class HeaderReader:
 
 @dataclass(frozen=True, slots=True)
 class LineLayout:
-    """What stands in a line."""
+    """Columns of a line."""
 
     coords: int
     values: int
-    """0, 1, or 2 for complex numbers."""
+    """Numbers per value: 0, 1, or 2 if complex."""
     dtype: np.dtype[Any]
-    """The type of values as they are read: int64, uint64, float64 or complex128."""
+    """Type in which values are parsed: int64, uint64, float64 or complex128."""
     base: int = 1
-    """What coordinates count from."""
+    """Number of the first coordinate."""
 
 
 class ParsedLines(NamedTuple):
-    """What stands in the n lines of a block."""
+    """Contents of the n lines of a block."""
 
     coords: NDArray[np.int64]
     """Shape (k, n), counted from 0."""
     values: NDArray[Any] | None
     """Shape (n,)."""
     extents: NDArray[np.int64]
-    """Shape (k, 2): the smallest and the largest coordinate as they are written."""
+    """Shape (k, 2): the smallest and the largest coordinate in the text."""
 
 
 def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
-    """Return what stands in the lines of a block.
+    """Parse the lines of a block.
 
     Raises
     ------
     IngestError
-        If a line holds anything else: with file, line and token.
+        If a line does not fit the layout: with file, line and token.
     """
     from sparrow.kernels.parse import number_lines as kernels
 
@@ -162,10 +157,10 @@ def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
         raise _error(block, layout, status, at)
     read = hard[: 2 * hards].reshape(-1, 2)
     if layout.dtype.kind == "u":
-        integers.reshape(-1)[read[:, 0]] = 0  # beyond int64, and not yet read
+        integers.reshape(-1)[read[:, 0]] = 0  # beyond int64, parsed below
         if (negative := integers[:count, 0] < 0).any():
             number, text = find_line(block, int(np.argmax(negative)))
-            raise IngestError("the value is negative, in a file of unsigned integers", block.source.name, number, text)
+            raise IngestError("the value is negative, but the field is unsigned", block.source.name, number, text)
     numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if whole else floats
     for k, start in read.tolist():
         numbers[divmod(k, v)] = _read(block, layout, start)
@@ -175,7 +170,7 @@ def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
 
 
 _FORTRAN = re.compile(rb"(?<=[0-9.])[dD](?=[+-]?[0-9])")
-"""What Fortran writes before the exponent of a double."""
+"""Exponent marker of doubles in Fortran."""
 
 
 def _plain_exponents(block: TextBlock) -> NDArray[np.uint8]:
@@ -189,23 +184,24 @@ def _read(block: TextBlock, layout: LineLayout, start: int) -> Any:
     number = int(token)
     if layout.dtype.kind == "u" and 0 <= number < 2**64:
         return np.uint64(number)
-    problem = f"the value does not fit {layout.dtype}: say dtype='float64'"
+    problem = f"the value does not fit {layout.dtype}: pass dtype='float64'"
     raise IngestError(problem, block.source.name, block.line_at(start), token)
 
 
 def _error(block: TextBlock, layout: LineLayout, status: int, at: int) -> IngestError:
     from sparrow.kernels.parse import number_lines as kernels
 
-    wanted = f"are {layout.coords} coordinates" if layout.coords else ""
-    if layout.values:
-        wanted += " and " if wanted else "is " if layout.values == 1 else "are "
-        wanted += "a value" if layout.values == 1 else "two numbers for a value"
+    value = "a value" if layout.values == 1 else "two numbers for a value"
+    parts = [f"{layout.coords} coordinates"] * (layout.coords > 0) + [value] * (layout.values > 0)
+    expected = f"expected {' and '.join(parts)}"
     problem = {
-        kernels.BAD_COORDINATE: "the coordinate is no integer",
+        kernels.BAD_COORDINATE: "the coordinate must be an integer",
         kernels.LARGE: "the coordinate is beyond 2^63 - 1",
-        kernels.BAD_VALUE: "the value is no integer" if layout.dtype.kind in "iu" else "the value is no number",
-        kernels.TOO_FEW: f"the line ends too early: there {wanted} in each",
-        kernels.TOO_MANY: f"the line goes on: there {wanted} in each",
+        kernels.BAD_VALUE: "the value must be an integer"
+        if layout.dtype.kind in "iu"
+        else "the value must be a number",
+        kernels.TOO_FEW: f"the line is too short: {expected}",
+        kernels.TOO_MANY: f"the line is too long: {expected}",
     }[status]
     token = (split_words(block.text(at, at + 1000)) or [""])[0]
     if status == kernels.TOO_FEW:
@@ -214,12 +210,12 @@ def _error(block: TextBlock, layout: LineLayout, status: int, at: int) -> Ingest
 
 
 def cast_lines(block: TextBlock, layout: LineLayout, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the values of the lines of a block in a type.
+    """Return the values of the lines of a block in a dtype.
 
     Raises
     ------
     IngestError
-        If one does not fit it, or no file: with file, line and token.
+        If a value does not fit: with file, line and token.
     """
     cast, unfit = cast_checked(values, dtype)
     if unfit is not None:
@@ -230,27 +226,95 @@ def cast_lines(block: TextBlock, layout: LineLayout, values: NDArray[Any], dtype
 
 
 def find_line(block: TextBlock, entry: int) -> tuple[int, str]:
-    """Return the number and the text of the line of an entry, counted from 0 in the block."""
+    """Return the number and the text of the line of an element, counted from 0."""
     for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
         text = line.strip()
         if text and text[0] not in b"#%":
             if entry == 0:
                 return number, text.decode(errors="backslashreplace")
             entry -= 1
-    raise AssertionError("there are fewer entries in the block")
+    raise AssertionError("the block has fewer elements")
+
+
+class NeighborLists(NamedTuple):
+    """Neighbor lists in the lines of a block."""
+
+    lines: NDArray[np.int64]
+    """List of each neighbor, counted from 0."""
+    numbers: NDArray[np.int64]
+    weights: NDArray[np.int64] | None
+    heads: NDArray[np.int64]
+    """Numbers before the neighbors, a row per list."""
+    lists: int
+
+
+def parse_neighbor_lists(block: TextBlock, comment: str = "", first: int = 0, weighted: bool = False) -> NeighborLists:
+    """Return the neighbor lists in the lines of a block; blank lines are empty.
+
+    Parameters
+    ----------
+    block
+        Whole lines.
+    comment
+        Character that begins lines to ignore.
+    first
+        Count of numbers before the neighbors.
+    weighted
+        Whether a weight follows each neighbor.
+
+    Raises
+    ------
+    IngestError
+        If a token is not an integer, or is missing: with file, line and token.
+    """
+    from sparrow.kernels.parse import adjacency_lines as kernels
+
+    most = kernels.count_numbers(block.data)
+    lines, numbers = np.empty(most, np.int64), np.empty(most, np.int64)
+    weights = np.empty(most if weighted else 0, np.int64)
+    heads = np.empty((block.lines if first else 0, first), np.int64)
+    sign = ord(comment) if comment else -1
+    count, lists, status, at = kernels.parse_lists(block.data, sign, first, weighted, lines, numbers, weights, heads)
+    if status != kernels.GOOD:
+        problem = {
+            kernels.BAD_NUMBER: "the neighbor must be an integer",
+            kernels.LARGE: "the number is beyond 2^63 - 1",
+            kernels.NO_WEIGHT: "the last neighbor of the line has no weight",
+            kernels.TOO_FEW: f"the line is too short: expected {first} numbers before the neighbors",
+        }[status]
+        token = split_words(block.text(at, at + 80))[0] if status < kernels.NO_WEIGHT else None
+        raise IngestError(problem, block.source.name, block.line_at(at), token)
+    return NeighborLists(lines[:count], numbers[:count], weights[:count] if weighted else None, heads[:lists], lists)
+
+
+def neighbor_lists_in(sample: Sample) -> tuple[int | None, list[list[int]]] | None:
+    """Return the number in the first line, if it is one alone, and the numbers in each line below it.
+
+    None if a line below the first holds anything but numbers.
+    """
+    limit = tuning().detection_lines
+    first, *rest = sample.text.split("\n", limit)[:limit] or [""]
+    rows = [split_words(line) for line in rest if line[:1] != "%"]
+    if not all(re.fullmatch("[0-9]+", token) for row in rows for token in row):
+        return None
+    lists = [[int(token) for token in row] for row in rows]
+    if lists and not lists[-1]:  # the line end of the last line
+        lists = lists[:-1]
+    count = first.strip()
+    return (int(count) if re.fullmatch("[0-9]{1,18}", count) else None), lists
 
 
 class ElementParser(ABC):
-    """The entries of a file as they are read, block by block, and counted.
+    """Parser of the elements of a file, block by block, on several threads.
 
     Parameters
     ----------
     layout
-        What stands in a line.
+        Columns of a line.
     dtype
-        The type of the values that are stored.
+        Type of the stored values.
     name
-        What it is called.
+        Name of the file.
     """
 
     def __init__(self, layout: LineLayout, dtype: np.dtype[Any], name: str) -> None:
@@ -259,27 +323,27 @@ class ElementParser(ABC):
         self._lock = threading.Lock()
 
     def add(self, count: int) -> None:
-        """Count entries, whichever thread has read them."""
+        """Count elements."""
         with self._lock:
             self.found += count
 
     def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, Any]]:
-        """Yield blocks, each with what of it has to be known in the order of the file."""
+        """Yield blocks, each with what depends on their order in the file."""
         for block in text:
             yield block, None
 
     @abstractmethod
     def rows(self, item: tuple[TextBlock, Any]) -> Rows:
-        """Return the entries of a block."""
+        """Return the elements of a block."""
 
     @abstractmethod
     def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape, or raise where entries are missing or too many."""
+        """Return the shape; raise if elements are missing or too many."""
 
 
 @dataclass
 class NumberLinesReader(Reader):
-    """Store a file of lines of numbers, after a header or none."""
+    """Base of readers of lines of numbers below a header."""
 
     _: KW_ONLY
     duplicates: Duplicates = "sum"
@@ -290,10 +354,10 @@ class NumberLinesReader(Reader):
 
     @abstractmethod
     def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
-        """Take the header off; return the entries, the names of the dimensions, and what history is to tell."""
+        """Parse the header: return the parser, the dimensions, and facts for the history."""
 
     def labels(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
-        """Return the labels by dimension: there are none in the file."""
+        """Return the labels by dimension; none by default."""
         return {}
 
     def read(self) -> str:
@@ -338,50 +402,50 @@ class NumberLinesReader(Reader):
 
 
 def check_coords(block: TextBlock, parsed: ParsedLines, base: int, shape: Sequence[int | None], hint: str = "") -> None:
-    """Raise ``IngestError`` for the first entry below the index base, with a hint, or beyond the shape."""
+    """Raise ``IngestError`` for the first coordinate out of bounds."""
     for k, ((low, high), size) in enumerate(zip(parsed.extents.tolist(), shape, strict=True)):
         most = 2**63 - 2 + base if size is None else size - 1 + base
         if low <= high and (low < base or high > most):
-            column = parsed.coords[k] + base  # an index that left int64 comes back
+            column = parsed.coords[k] + base  # wraps back if base 1 overflowed int64
             entry = int(np.argmax((column < base) | (column > most)))
             number, text = find_line(block, entry)
             if column[entry] < base:
-                problem = f"the coordinate is below {base}, from which they count{hint}"
+                problem = f"the coordinate must be at least {base}{hint}"
             else:
-                problem = f"the coordinate is beyond the size {size} of dimension {k}"
+                problem = f"the coordinate exceeds the size {size} of dimension {k}"
             raise IngestError(problem, block.source.name, number, split_words(text)[k])
 
 
 @dataclass
 class NumberLinesWriter(Writer):
-    """Write entries as lines of numbers, parted by blanks, coordinates counted from 1."""
+    """Base of writers of lines of numbers, with coordinates from 1."""
 
     called: ClassVar[str]
 
     @cached_property
     def count(self) -> int:
-        """The number of entries; of a view of an expression it takes computing it."""
+        """Number of elements; computing it may evaluate an expression."""
         return self.tensor.nnz
 
     @abstractmethod
     def head(self) -> list[str]:
-        """Return the lines before the entries, or raise ``UnsupportedError`` for what the format cannot hold."""
+        """Return the header; raise ``UnsupportedError`` for other tensors."""
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """Return what stands in the lines: True as 1."""
+        """Return the columns of the lines: True as 1."""
         coords = [as_arrow(as_numpy(column).astype(np.int64) + 1) for column in batch.columns[: self.tensor.ndim]]
         values = batch.columns[self.tensor.ndim :]
         narrow = {pa.bool_(): pa.int8(), pa.float16(): pa.float32()}
         return [*coords, *(column.cast(narrow.get(column.type, column.type)) for column in values)]
 
     def write(self) -> int:
-        """Write the file and return the number of entries."""
+        """Write the file and return the number of elements."""
         from pyarrow import csv
 
         tensor = self.tensor
         if tensor.fill_value != 0:
             raise UnsupportedError(
-                f"{self.called} has no fill but 0, and this tensor has {tensor.fill_value}: use npz, or A.refill(0)"
+                f"{self.called} needs fill 0, the tensor has {tensor.fill_value}: use npz, or A.refill(0)"
             )
         head = self.head()
         options = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")

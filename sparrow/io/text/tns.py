@@ -1,4 +1,4 @@
-"""Tensors in text, one entry a line: FROSTT's form, and those of the Tensor Toolbox and of ParTI, which tell sizes.
+"""Tensors in text, an element per line: FROSTT, Tensor Toolbox, ParTI.
 
 S. Smith et al., FROSTT: The Formidable Repository of Open Sparse Tensors and Tools, 2017.
 """
@@ -15,7 +15,8 @@ import numpy as np
 from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.magic import split_words
-from sparrow.io.base.registry import Format, Option, parse_names, parse_shape
+from sparrow.io.base.registry import Format, Option, parse_names, parse_shape, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock
 from sparrow.io.text.number_lines import (
     ElementParser,
@@ -32,60 +33,47 @@ from sparrow.sorting import Rows
 __all__ = ["FORMATS", "Tns", "TnsWriter"]
 
 
+@shared
 @dataclass
 class Tns(NumberLinesReader):
-    r"""Store a tensor of any number of dimensions from lines of coordinates and a value, with fill 0.
+    r"""Store lines of coordinates and a value as a tensor of any rank, with fill 0.
 
-    Lines hold a coordinate for each dimension, then the value, parted by blanks. Lines that begin with ``#`` and blank
-    lines are passed over. Sizes may stand first: the number of dimensions and a line of sizes, or ``sptensor``, these
-    and the number of entries. Without them a dimension is as large as its largest coordinate. Zeros are not stored.
+    Lines hold a coordinate per dimension, then the value, separated by blanks. Lines that begin with ``#`` and blank
+    lines are ignored. Sizes may come first: the number of dimensions and a line of sizes, or ``sptensor``, these and
+    the number of elements. Without them the size of a dimension is its largest coordinate. Zeros are not stored.
 
     Parameters
     ----------
-    src
-        The file, ``"-"`` for standard input. gzip, zstd and bz2 are told from the content.
-    dst
-        The folder to create.
-    duplicates
-        What becomes of several values for one cell: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
-        ``"max"``.
+    %(src_file)s
+    %(dst)s
+    %(duplicates)s
     dtype
         Type of the values; float64 by default, int64 without values.
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
     shape
-        The sizes, None for those that follow from the file.
+        Sizes, with None for those that follow from the file.
     index_base
-        What coordinates count from.
+        Number of the first coordinate, 1 or 0.
     values
-        False where lines hold coordinates alone: each entry counts 1.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+        False if lines hold coordinates only: each element is 1.
+    %(storing)s
 
     Returns
     -------
     Tensor
-        What ``sp.open(dst)`` does.
+        ``sp.open(dst)``: the stored tensor.
 
     Raises
     ------
     IngestError
-        If a line holds anything else than its coordinates and value, a coordinate is below ``index_base`` or beyond the
-        sizes, the number of entries is another one than the file tells, or a value does not fit ``dtype``: with file,
-        line and token.
-    DuplicateError
-        If a cell comes twice and ``duplicates`` is ``"error"``.
-    NotFoundError
-        If there is no such file.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If a line is malformed, a coordinate is below ``index_base`` or exceeds the sizes, the number of elements
+        differs from the file's, or a value does not fit ``dtype``: with file, line and token.
+    %(duplicate_error)s
+    %(not_found)s
+    %(exists)s
     InvalidValueError, ShapeError
-        If an argument is not one of those above, or there are not as many as dimensions.
+        If an argument has none of the values above, or does not fit the number of dimensions.
 
     Examples
     --------
@@ -102,26 +90,27 @@ class Tns(NumberLinesReader):
         Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=parse_names)
     ] = None
     shape: Annotated[
-        Sequence[int | None] | None, Option("Sizes, ? for what fits.", metavar="M,N,...", parse=parse_shape)
+        Sequence[int | None] | None,
+        Option("Sizes, ? for those that follow from the file.", metavar="M,N,...", parse=parse_shape),
     ] = None
-    index_base: Annotated[Literal[0, 1], Option("What coordinates count from.")] = 1
+    index_base: Annotated[Literal[0, 1], Option("Number of the first coordinate.")] = 1
     values: Annotated[bool, Option("Whether a value follows the coordinates.", flag="--values/--no-values")] = True
 
     format: ClassVar[str] = "tns"
     examples: ClassVar[str] = "sparrow ingest tns nell-2.tns.gz nell.sparrow --dims entity,relation,object"
 
     def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
-        """Take the lines of sizes off, if there are any."""
+        """Parse the lines of sizes, if any."""
         head = _header(lines, name, self.values)
         return _Entries(self, head, name), check_dims(self.dims, head.ndim), {"index_base": self.index_base}
 
 
 _SIZES = re.compile(r"# sizes:((?: \d+)+)$")
-"""The comment by which exported files tell their shape."""
+"""Comment with the shape, in exported files."""
 
 
 class _Head(NamedTuple):
-    """What the lines before the entries tell, and the first of these."""
+    """Facts of the lines before the elements."""
 
     ndim: int
     shape: tuple[int, ...] | None
@@ -137,18 +126,20 @@ def _header(lines: HeaderReader, name: str, values: bool) -> _Head:
     if line is None and told is not None:
         return _Head(len(told), told, None)
     if line is None:
-        raise IngestError("there is no entry and no size in the file", name)
+        raise IngestError("the file has neither elements nor sizes", name)
     toolbox = line.text == "sptensor"
     if toolbox:
         lines.skip()
         line = lines.peek_data()
     if line is None or len(split_words(line.text)) > 1 or (line.text == "1" and not (toolbox or values)):
         if toolbox:
-            raise IngestError("after sptensor comes the number of dimensions", name)
+            raise IngestError("the line after sptensor must be the number of dimensions", name)
         assert line is not None
         ndim = len(split_words(line.text.split("#")[0])) - values
         if ndim < 1:
-            raise line.error("there is no coordinate beside the value: say values=False if there are no values", name)
+            raise line.error(
+                "a line needs a coordinate before its value: pass values=False if lines have no values", name
+            )
         return _Head(ndim, told if told is not None and len(told) == ndim else None, None)
     (ndim,) = line.sizes(1, "the number of dimensions", name)
     lines.skip()
@@ -161,19 +152,19 @@ def _header(lines: HeaderReader, name: str, values: bool) -> _Head:
         return _Head(ndim, shape, None)
     line = lines.peek_data()
     if line is None:
-        raise IngestError("the file ends before the number of entries", name)
-    (entries,) = line.sizes(1, "the number of entries", name)
+        raise IngestError("the file ends before the number of elements", name)
+    (entries,) = line.sizes(1, "the number of elements", name)
     lines.skip()
     return _Head(ndim, shape, entries)
 
 
 class _Entries(ElementParser):
-    """The entries of a file."""
+    """Parser of the elements of a file."""
 
     def __init__(self, options: Tns, head: _Head, name: str) -> None:
         given = None if options.dtype is None else check_dtype(options.dtype)
         if given is not None and given.kind == "c" and options.values:
-            raise InvalidValueError(f"dtype={given}: the lines hold one number each for their values")
+            raise InvalidValueError(f"dtype must be real, the lines hold one number per value, got {given}")
         whole = not options.values or (given is not None and given.kind in "iu")
         read = np.dtype("f8" if not whole else "u8" if given is not None and given.kind == "u" else "i8")
         layout = LineLayout(head.ndim, int(options.values), read, options.index_base)
@@ -182,16 +173,16 @@ class _Entries(ElementParser):
         self._shape: list[int | None] = list(head.shape or (None,) * head.ndim)
         if options.shape is not None:
             if len(options.shape) != head.ndim:
-                raise InvalidValueError(f"shape={tuple(options.shape)}: the tensor has {head.ndim} dimensions")
+                raise InvalidValueError(f"shape must have {head.ndim} sizes, got {tuple(options.shape)}")
             told = zip(self._shape, options.shape, strict=True)
             self._shape = [size if wanted is None else wanted for size, wanted in told]
 
     def rows(self, item: tuple[TextBlock, Any]) -> Rows:
-        """Return the entries of a block."""
+        """Return the elements of a block."""
         block, _ = item
         parsed = parse_lines(block, self.layout)
         values = parsed.values
-        hint = ": say index_base=0 if they count from 0" if self.layout.base else ""
+        hint = ": pass index_base=0 if they count from 0" if self.layout.base else ""
         check_coords(block, parsed, self.layout.base, self._shape, hint)
         self.add(parsed.coords.shape[1])
         if values is not None:
@@ -199,15 +190,15 @@ class _Entries(ElementParser):
         return Rows(tuple(parsed.coords), values)
 
     def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape, or raise where entries are missing or too many."""
+        """Return the shape; raise if elements are missing or too many."""
         if self._told not in (None, self.found):
-            raise IngestError(f"there are {self.found} entries, and {self._told} by the lines before them", self.name)
+            raise IngestError(f"expected {self._told} elements by the header, got {self.found}", self.name)
         return tuple(top + 1 if size is None else size for size, top in zip(self._shape, maxima, strict=True))
 
 
 @dataclass
 class TnsWriter(NumberLinesWriter):
-    """Write the entries as lines of coordinates, counted from 1, and a value: FROSTT's form, sizes in a comment."""
+    """Write lines of coordinates, from 1, and a value, with sizes in a comment."""
 
     called: ClassVar[str] = "a .tns file"
 
@@ -215,9 +206,30 @@ class TnsWriter(NumberLinesWriter):
         """Return a comment of the sizes."""
         tensor = self.tensor
         if not tensor.ndim or tensor.dtype.kind == "c":
-            what = f"values are {tensor.dtype}" if tensor.ndim else "there is no dimension"
-            raise UnsupportedError(f"a .tns file has coordinates and one number in each line, and {what}: use csv")
+            what = f"values are {tensor.dtype}" if tensor.ndim else "the tensor has no dimension"
+            raise UnsupportedError(f"a .tns file needs dimensions and real values, but {what}: use csv")
         return [f"# sizes: {' '.join(map(str, tensor.shape))}"]
 
 
-FORMATS = (Format("tns", "Tensors in text, as FROSTT has them.", reader=Tns, writer=TnsWriter, suffixes=(".tns",)),)
+def _detect(sample: Sample) -> str | None:
+    data = sample.data
+    sizes = re.search(r"(?m)^# sizes:((?: \d+)+)\s*$", sample.text)
+    if sizes is not None and (not data or len(split_words(data[0])) == len(split_words(sizes[1])) + 1):
+        return "a comment gives the sizes, as exported files do"
+    if data and data[0] == "sptensor":
+        return "the first line is sptensor"
+    if data and ".tns" in sample.name.rsplit("/", 1)[-1]:
+        return "the name ends in .tns"
+    return None
+
+
+FORMATS = (
+    Format(
+        "tns",
+        "Tensors in text (FROSTT).",
+        reader=Tns,
+        writer=TnsWriter,
+        suffixes=(".tns",),
+        detectors={Stage.HEADER: _detect},
+    ),
+)

@@ -1,4 +1,4 @@
-"""Knowledge graphs as text: a head, a relation and a tail in each line, by names or numbers."""
+"""Knowledge graphs as text: a head, a relation and a tail per line."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dims
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.io.base.coo_writer import LabelEncoder, SpillQueue, WrittenFiles, write_coo
 from sparrow.io.base.magic import NTRIPLES_COMMAND
-from sparrow.io.base.registry import Duplicates, Format, Option, Reader, parse_names
+from sparrow.io.base.registry import Duplicates, Format, Option, Reader, parse_names, shared
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import Source, SourceLike, TextBlock, folder_path, open_sources, read_blocks, total_size
+from sparrow.io.text.number_lines import neighbor_lists_in
 from sparrow.io.text.vocabulary import read_vocabulary
 from sparrow.runtime import settings
 from sparrow.runtime.progress import bar
@@ -45,67 +47,58 @@ _VOCABULARIES = {
 }
 
 
+@shared
 @dataclass
 class Triples(Reader):
-    r"""Store triples of a knowledge graph as a tensor ``head, relation, tail`` of ones.
+    r"""Store knowledge-graph triples as a tensor ``head, relation, tail`` of ones.
 
-    Heads and tails have one numbering. Lines hold three names or numbers, parted by a tab, or else by blanks. Their
-    count may stand first. Several files, or a folder of ``train``, ``valid`` and ``test``, become a bundle of tensors
+    Heads and tails share their ids. Lines hold three names or numbers, separated by a tab, or else by blanks. Their
+    count may come first. Several files, or a folder of ``train``, ``valid`` and ``test``, become a bundle of tensors
     with one vocabulary.
 
     Parameters
     ----------
     src
-        A file, ``"-"`` for standard input, several files, or a folder. gzip, zstd and bz2 are told from the content.
-    dst
-        The folder to create.
+        File, ``"-"`` for standard input, several files, or a folder. gzip, zstd and bz2 are detected from the content.
+    %(dst)s
     order
-        ``"hrt"``: head, relation, tail; ``"htr"``: head, tail, relation. ``"auto"`` is the latter where the first line
-        is a count, as OpenKE writes it.
+        ``"hrt"``: head, relation, tail; ``"htr"``: head, tail, relation. ``"auto"`` is the latter if the first line is
+        a count, as OpenKE writes it.
     ids
-        ``"int"``: numbers are coordinates, counted from 0. ``"str"``: names, which become labels. ``"auto"``: numbers
-        if the first lines (4 MB) of the first file hold nothing else.
+        ``"int"``: numbers are coordinates, from 0. ``"str"``: names, which become labels. ``"auto"``: numbers if the
+        first lines (4 MB) of the first file hold nothing else.
     entities
-        The vocabulary of heads and tails, a file that names the numbers, or numbers the names: a name in each line, or
-        a name and its number. In a folder ``entity2id.txt``, ``entities.dict`` and the like are found. Without, names
-        are sorted.
+        Vocabulary file of heads and tails: a name per line, or a name and its number. In a folder ``entity2id.txt``,
+        ``entities.dict`` and the like are found. Without one names are sorted.
     relations
-        The vocabulary of relations, likewise.
+        Vocabulary file of relations, likewise.
     duplicates
-        What becomes of a triple that comes twice: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or
-        ``"max"``.
+        Rule for triples given more than once: ``"error"``, ``"sum"``, ``"last"``, ``"first"``, ``"min"`` or ``"max"``.
     dims
         Names of the dimensions, ``head, relation, tail`` by default.
     header
         Skip the first line of each file.
-    overwrite
-        Replace what is at ``dst``.
-    if_exists
-        Where a tensor or bundle is at ``dst`` already: ``"error"``, ``"open"`` to open it and read nothing, or
-        ``"replace"``, which is ``overwrite=True``.
-    profile
-        ``"fast"`` or ``"small"``.
+    %(storing)s
 
     Returns
     -------
     Tensor or Bundle
-        What ``sp.open(dst)`` does: int64; of several files a bundle of tensors of one shape, called as the files are.
+        ``sp.open(dst)``: the stored tensor, int64; for several files a bundle of tensors of one shape, named after the
+        files.
 
     Raises
     ------
     IngestError
-        If a line is no triple, there are more or fewer than the count says, or a name is none of the vocabulary: with
-        file, line and token.
-    DuplicateError
-        If a triple comes twice and ``duplicates`` is ``"error"``.
+        If a line is not a triple, the count of the first line is wrong, or a name is not in the vocabulary: with file,
+        line and token.
+    %(duplicate_error)s
     NotFoundError
-        If a file is missing, or there are no triples in the folder.
-    ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If a file is missing, or the folder has no triples.
+    %(exists)s
     TooLargeError
-        If the names take too much of the memory limit.
+        If the names exceed their share of the memory limit.
     InvalidValueError, ShapeError
-        If an argument is not one of those above.
+        If an argument has none of the values above.
 
     Examples
     --------
@@ -118,12 +111,12 @@ class Triples(Reader):
     """
 
     _: KW_ONLY
-    order: Annotated[Literal["auto", "hrt", "htr"], Option("What stands where in a line.")] = "auto"
+    order: Annotated[Literal["auto", "hrt", "htr"], Option("Order of the columns.")] = "auto"
     ids: Annotated[Literal["auto", "int", "str"], Option("Numbers or names.")] = "auto"
-    entities: Annotated[SourceLike | None, Option("The vocabulary of heads and tails.", metavar="FILE", parse=str)] = (
+    entities: Annotated[SourceLike | None, Option("Vocabulary file of heads and tails.", metavar="FILE", parse=str)] = (
         None
     )
-    relations: Annotated[SourceLike | None, Option("The vocabulary of relations.", metavar="FILE", parse=str)] = None
+    relations: Annotated[SourceLike | None, Option("Vocabulary file of relations.", metavar="FILE", parse=str)] = None
     duplicates: Duplicates = "sum"
     dims: Annotated[
         Sequence[str] | None, Option("Names. [default: head,relation,tail]", metavar="A,B,C", parse=parse_names)
@@ -165,12 +158,12 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
         return os.fspath(self.dst)
 
     def _sources(self) -> dict[str, Source]:
-        """Return the files by the names of their tensors; ``""`` where there is one alone."""
+        """Return the files by the names of their tensors; ``""`` for a single one."""
         folder = folder_path(self.src)
         if folder is not None:
             found = find_splits(folder)
             if not found:
-                raise NotFoundError(f"the folder {folder!r} holds no train.txt, valid.txt or test.txt: name the files")
+                raise NotFoundError(f"folder {folder!r} has no train.txt, valid.txt or test.txt: name the files")
             for name, called in _VOCABULARIES.items():
                 there = [path for each in called if get_filesystem(folder).exists(path := os.path.join(folder, each))]
                 if getattr(self, name) is None and there:
@@ -181,7 +174,7 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
             return {"": sources[0]}
         names = [_called(source.name) or Path(source.name).name.split(".")[0] for source in sources]
         if len(set(names)) < len(names):
-            raise InvalidValueError(f"two of the files are called alike: {', '.join(names)}")
+            raise InvalidValueError(f"names of the files must differ, got {', '.join(names)}")
         storage.check_member_names(names)
         return dict(zip(names, sources, strict=True))
 
@@ -192,7 +185,7 @@ def _called(path: str) -> str | None:
 
 
 def find_splits(folder: str) -> dict[str, str]:
-    """Return the files of train, valid and test in a folder; none where train is missing, or two are called alike."""
+    """Return the files of train, valid and test in a folder; none if ambiguous."""
     files = get_filesystem(folder)
     named = [(_called(name), os.path.join(folder, name)) for name in files.names(folder)]
     found = [(name, path) for name, path in named if name is not None and not files.is_folder(path)]
@@ -203,7 +196,7 @@ def find_splits(folder: str) -> dict[str, str]:
 
 
 class _Found(NamedTuple):
-    """The tokens of a block: where they begin and end, shape (n, 3), and the numbers that they are."""
+    """Tokens of a block: bounds of shape (n, 3), and the numbers if they are some."""
 
     block: TextBlock
     starts: NDArray[np.int64]
@@ -213,7 +206,7 @@ class _Found(NamedTuple):
 
 @dataclass
 class _Reading:
-    """Reads files that share their vocabularies."""
+    """Reader of files that share their vocabularies."""
 
     options: Triples
     dims: tuple[str, ...]
@@ -221,14 +214,14 @@ class _Reading:
     relations: pa.Array | None
     stack: ExitStack
     largest: list[int] = field(default_factory=lambda: [-1, -1])
-    """Of entities and relations."""
+    """Largest id of entities and of relations."""
     _named: bool | None = None
     _names: list[LabelEncoder] = field(default_factory=list)
     _ranks: list[NDArray[np.int32] | None] = field(default_factory=lambda: [None, None])
     _words: list[pa.Array | None] = field(default_factory=list)
 
     def shelf(self, source: Source, advance: Callable[[int], Any]) -> SpillQueue:
-        """Put the triples of a file aside."""
+        """Queue the triples of a file."""
         shelf = self.stack.enter_context(closing(SpillQueue()))
         count = 0
         with closing(read_blocks(source)) as text:
@@ -245,7 +238,7 @@ class _Reading:
             if self.options.header:
                 first = _below(first)
             elif _HEADER.fullmatch(line.strip()) or (self.options.ids != "str" and _over_numbers(line, below)):
-                problem = "the first line names columns: say header=True to skip it"
+                problem = "the first line names columns: pass header=True to skip it"
                 raise IngestError(problem, source.name, first.line_at(int(np.argmax(first.data > 32))), line.strip())
             self._settle(first, delimiter)
 
@@ -263,11 +256,11 @@ class _Reading:
                     shelf.add(self._rows(each, swapped))
                     count += len(each.starts)
         if told not in (None, count):
-            raise IngestError(f"there are {count} triples, and {told} by the first line", source.name)
+            raise IngestError(f"expected {told} triples by the first line, got {count}", source.name)
         return shelf
 
     def _settle(self, block: TextBlock, delimiter: int) -> None:
-        """Settle whether the tokens are names."""
+        """Decide whether the tokens are names."""
         if self._named is not None:
             return
         self._named = False
@@ -277,7 +270,7 @@ class _Reading:
             self._names = [LabelEncoder(), LabelEncoder()]
             for names, known in zip(self._names, (self.entities, self.relations), strict=True):
                 if known is not None:
-                    names.codes(known)  # so that the number of a name is its place
+                    names.codes(known)  # so that the code of a name is its position
 
     def _find(self, block: TextBlock, delimiter: int, probing: bool = False) -> _Found:
         from sparrow.kernels.parse import tokens as kernels
@@ -285,12 +278,12 @@ class _Reading:
         starts, ends = np.empty((block.lines, 3), np.int64), np.empty((block.lines, 3), np.int64)
         count, status, at = kernels.split_tokens(block.data, delimiter, starts, ends)
         if status != kernels.GOOD:
-            problem = "the line ends too early" if status == kernels.TOO_FEW else "the line goes on"
+            problem = "too few columns" if status == kernels.TOO_FEW else "too many columns"
             line = block.line_text(at)
             way = ""
             if line.endswith(" .") and line[0] in "<_":
                 way = f"; this looks like N-Triples: {NTRIPLES_COMMAND.format(file=shlex.quote(block.source.name))}"
-            raise IngestError(f"{problem}: a triple is a head, a relation and a tail{way}", block.source.name,
+            raise IngestError(f"{problem}: a triple must be a head, a relation and a tail{way}", block.source.name,
                               block.line_at(at), line)  # fmt: skip
         starts, ends = starts[:count], ends[:count]
         if self._named and not probing:
@@ -303,7 +296,7 @@ class _Reading:
         if probing:
             return _Found(block, starts, ends, None)
         start, end = int(starts.reshape(-1)[read]), int(ends.reshape(-1)[read])
-        problem = "this is no number from 0 to 2^63 - 1: say ids='str' if these are names"
+        problem = "the id must be an integer from 0 to 2^63 - 1: pass ids='str' if ids are names"
         raise IngestError(problem, block.source.name, block.line_at(start), block.text(start, end))
 
     def _rows(self, found: _Found, swapped: bool) -> Rows:
@@ -321,19 +314,19 @@ class _Reading:
                 at = int(starts[np.argmax(codes >= limit)])
                 token = found.block.text(at, int(ends[np.argmax(codes >= limit)]))
                 what = "relations" if which else "entities"
-                problem = f"this is none of the {limit} {what} of the vocabulary"
+                problem = f"the id is not one of the {limit} {what} of the vocabulary"
                 if known is None:
-                    problem = "the number is beyond 2^63 - 2, the largest coordinate"
+                    problem = "the id is beyond 2^63 - 2, the largest coordinate"
                 elif found.numbers is not None:
-                    other, place = ("hrt", "in the middle") if swapped else ("htr", "last")
-                    problem += f": say order={other!r} if the relation stands {place}"
+                    other, place = ("hrt", "second") if swapped else ("htr", "last")
+                    problem += f": pass order={other!r} if the relation comes {place}"
                 raise IngestError(problem, found.block.source.name, found.block.line_at(at), token)
             self.largest[which] = max(self.largest[which], int(codes.max(initial=-1)))
             out.append(codes.astype(np.int32) if found.numbers is None else codes)
         return Rows(tuple(out), None)
 
     def finish(self) -> dict[int, pa.Array]:
-        """Return the labels by dimension, all triples being known."""
+        """Return the labels by dimension, once all triples are known."""
         words = [self.entities, self.relations]
         for which, names in enumerate(self._names):
             if words[which] is None:
@@ -374,13 +367,13 @@ class _Reading:
 
 
 def _over_numbers(line: str, below: Sequence[str]) -> bool:
-    """Return whether a line holds no number, and the next nothing else."""
+    """Return whether a line has no number, and the next one nothing else."""
     following = "".join(below).split()
     return bool(following) and all(map(str.isdigit, following)) and not any(map(str.isdigit, line.split()))
 
 
 def _below(block: TextBlock) -> TextBlock:
-    """Return a block with its first line that is not blank blanked out."""
+    """Return a block with its first non-blank line blanked out."""
     data = block.data.copy()
     start = int(np.argmax((data != 10) & (data != 13) & (data != 32) & (data != 9)))
     end = start + int(np.argmax(data[start:] == 10))
@@ -388,4 +381,24 @@ def _below(block: TextBlock) -> TextBlock:
     return replace(block, data=data)
 
 
-FORMATS = (Format("triples", "Knowledge graphs: head, relation, tail.", reader=Triples),)
+def _detect_folder(sample: Sample) -> str | None:
+    has_splits = sample.folder is not None and bool(find_splits(sample.src))
+    return "the folder holds train, valid and test" if has_splits else None
+
+
+def _detect_lists(sample: Sample) -> str | None:
+    if (found := neighbor_lists_in(sample)) is None or found[0] is None:
+        return None
+    if found[1] and all(len(each) == 3 for each in found[1]):
+        return "a line with a count, then lines of three numbers"
+    return None
+
+
+FORMATS = (
+    Format(
+        "triples",
+        "Knowledge graphs: head, relation, tail.",
+        reader=Triples,
+        detectors={Stage.PATH: _detect_folder, Stage.LISTS: _detect_lists},
+    ),
+)

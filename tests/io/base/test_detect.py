@@ -87,13 +87,13 @@ REFUSED = [
     ),
     ("a.tsv", b"head\trel\ttail\nx\ty\tz\n", "perhaps triples: .* --no-header --coords c0,c1,c2"),
     ("a.txt", b"1 2 3 4.5\n2 3 4 5\n", "sparrow ingest tns .*; or a table without names"),
-    ("a.txt", b"# only\n", "comments alone"),
-    ("a.csv", b"d0,value\n", "one line of names may be the head of an empty table"),
+    ("a.txt", b"# only\n", "comments only"),
+    ("a.csv", b"d0,value\n", "one line of names may be the header of an empty table"),
     ("a.txt", b"", "the file is empty"),
     ("a.txt", b"one\ntwo\n", "one column"),
     ("a.txt", b", # nothing else\n", "one column"),
     ("a.txt", b"1 2\n3\n", "one column.*'3'"),
-    ("a.txt", b"1;2;3\n2;3;4\n", "parted by ';': sparrow ingest edges .* DST --delimiter ';'"),
+    ("a.txt", b"1;2;3\n2;3;4\n", "separated by ';': sparrow ingest edges .* DST --delimiter ';'"),
     ("a.csv", b"a,r,b\nb,r,c\n", "perhaps triples: sparrow ingest columns"),
     ("a.gr", b"c roads\np sp 3 2\na 1 2 5\na 2 3 6\n", "DIMACS graph.*cut"),
     ("a.net", b'*Vertices 2\n1 "a"\n2 "b"\n*Edges\n1 2\n', "Pajek"),
@@ -106,7 +106,7 @@ REFUSED = [
     ("a.tsv", b"Oslo\tlies far up in the\tnorth\nRome\tis\tnice\n", "if they are triples, sparrow .* c0,c1,c2"),
     ("a.tsv", b"New York\tis\tgreat\nRome\tlies in\tItaly\n", "lines of 3 names .* sparrow ingest triples"),
     ("a.csv", b"u,when,r\n1,2020-01-02 10:00:00,3\n", "'u', 'when', 'r'.* --coords u,when --value r"),
-    ("a.json", b'{"a": ' + b"[" * 100_000 + b"}\n", "this is JSON, but no object in each line"),
+    ("a.json", b'{"a": ' + b"[" * 100_000 + b"}\n", "this is JSON, but not an object in each line"),
     ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(300), "HDF5"),
 ]
 
@@ -140,9 +140,9 @@ def test_binary_files(tmp_path: Path) -> None:
     assert detect_format(str(tmp_path / "shards")).format == "alx"
     assert detect_format(str(tmp_path / "shards" / "train.tfr-00000-of-00002")).format == "alx"
     pq.write_table(pa.table({"i": [0], "v": [1.0]}), tmp_path / "a.parquet")
-    with pytest.raises(IngestError, match="this is Parquet: say which are coordinates"):
+    with pytest.raises(IngestError, match="this is Parquet: name the columns of coordinates"):
         detect_format(str(tmp_path / "a.parquet"))
-    with pytest.raises(InvalidValueError, match="standard input cannot be looked at"):
+    with pytest.raises(InvalidValueError, match="the format of standard input cannot be detected"):
         detect_format("-")
     with pytest.raises(NotFoundError):
         detect_format(str(tmp_path / "nothing"))

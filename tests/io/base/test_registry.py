@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -77,7 +79,7 @@ class Cells(Reader):
     def read(self) -> str:
         lines = [line.replace("=", " ").split() for line in Path(str(self.src)).read_text().splitlines()]
         if any(len(line) != 3 for line in lines):
-            raise InvalidValueError("a line is no cell: say skip=False, order='column', names=['a b'] or offset=1")
+            raise InvalidValueError("a line is no cell: pass skip=False, order='column', names=['a b'] or offset=1")
         table = np.array(lines, float).reshape(-1, 3)
         coords = table[:, [0, 1] if self.order == "row" else [1, 0]].astype(int).T
         tensor = sp.from_coords(coords, table[:, 2] + self.offset, dims=self.names)
@@ -123,13 +125,13 @@ def test_a_format_of_ones_own_in_python(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text().startswith("0 2 := 5")
     sp.export(made, tmp_path / "out.cells.zst")
     assert (tmp_path / "out.cells.zst").read_bytes().startswith(b"\x28\xb5\x2f\xfd")
-    with pytest.raises(InvalidValueError, match="order='up': use 'row' or 'column'"):
+    with pytest.raises(InvalidValueError, match="order must be 'row' or 'column', got 'up'"):
         sp.ingest.cells(tmp_path / "a.cells", tmp_path / "c.sparrow", order="up")
     with pytest.raises(TypeError, match=r"cells\(\) got an unexpected keyword argument 'ordr'"):
         sp.ingest.cells(tmp_path / "a.cells", tmp_path / "c.sparrow", ordr="row")
-    with pytest.raises(InvalidValueError, match="'labels' is no option of the format 'cells': it has 'sign'"):
+    with pytest.raises(InvalidValueError, match="'labels' is not an option of format 'cells': it has 'sign'"):
         sp.export(made, tmp_path / "c.cells", labels=False)
-    with pytest.raises(InvalidValueError, match="a format 'cells' already"):
+    with pytest.raises(InvalidValueError, match="a format 'cells' already exists"):
         register(Format("cells", "Again."))
 
 
@@ -155,7 +157,64 @@ def test_a_format_of_ones_own_on_the_command_line(cli: Any, tmp_path: Path) -> N
     assert cli("ingest", "cells", tmp_path / "a.cells", target, "--names", "i,,j").code == 2
     (tmp_path / "bad.cells").write_text("0 2\n")
     told = cli("ingest", "cells", tmp_path / "bad.cells", tmp_path / "bad.sparrow").err
-    assert "say --no-skip, --order column, names=['a b'] or --offset 1" in told
+    assert "pass --no-skip, --order column, names=['a b'] or --offset 1" in told
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from sparrow.io.base.registry import Format, Reader
+from sparrow.io.base.sample import Stage
+
+@dataclass
+class Dots(Reader):
+    def read(self):
+        raise NotImplementedError
+
+def detect(sample):
+    return "it begins with dots" if sample.lines and sample.lines[0].startswith("..") else None
+
+FORMATS = (
+    Format("dots", "Dots.", reader=Dots, signatures={b"DOTS": ("a file of dots", "sparrow ingest dots {file} DST")},
+           detectors={Stage.HEADER: detect}),
+    Format("edges", "Not the built-in one.", reader=Dots),
+)
+"""
+
+USE = """
+import sys, warnings
+import sparrow as sp
+from sparrow.io.base.detect import detect_format
+from sparrow.io.base.registry import formats
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    formats()
+assert sorted(str(each.message).partition(" of ")[0] for each in caught) == [
+    "file format 'broken'", "file format 'edges'"
+], [str(each.message) for each in caught]
+assert formats()["edges"].summary != "Not the built-in one."
+assert "dots" in sp.ingest.__all__
+assert detect_format("a.txt") == ("dots", "it begins with dots")
+try:
+    sp.ingest.edges("b.txt", "b.sparrow")
+except sp.errors.IngestError as error:
+    assert "this is a file of dots, not text: sparrow ingest dots b.txt DST" in str(error), error
+else:
+    raise AssertionError
+"""
+
+
+def test_entry_points_add_formats(tmp_path: Path) -> None:
+    """A package adds formats by an entry point; one that fails to load is ignored with a warning."""
+    (tmp_path / "dots.py").write_text(PLUGIN)
+    info = tmp_path / "dots-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dots\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[sparrow.formats]\ndots = dots\nbroken = dots:missing\n")
+    (tmp_path / "a.txt").write_text("..\n")
+    (tmp_path / "b.txt").write_text("DOTS\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    subprocess.run([sys.executable, "-c", USE], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, check=True)
 
 
 # -- the formats there are -------------------------------------------------------------------------
@@ -204,29 +263,31 @@ def test_the_options_that_people_rely_on(name: str) -> None:
 def test_choices_are_checked_and_may_be_texts(tmp_path: Path) -> None:
     (tmp_path / "a.svm").write_text("1 1:1\n")
     assert sp.ingest.libsvm(tmp_path / "a.svm", tmp_path / "a.sparrow", index_base="1")["X"].shape == (1, 1)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValueError, match="index_base=2: use 'auto', 0 or 1"):
+    with pytest.raises(InvalidValueError, match="index_base must be 'auto', 0 or 1, got 2"):
         sp.ingest.libsvm(tmp_path / "a.svm", tmp_path / "b.sparrow", index_base=2)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValueError, match="ids=None: use 'auto', 'int' or 'str'"):
+    with pytest.raises(InvalidValueError, match="ids must be 'auto', 'int' or 'str', got None"):
         sp.ingest.edges(tmp_path / "a.svm", tmp_path / "b.sparrow", ids=None)  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_exported_is_told_with_the_formats_there_are(tmp_path: Path) -> None:
     A = sp.eye(3)
     there = ", ".join(repr(each.name) for each in formats().values() if each.writer is not None)
-    with pytest.raises(InvalidValueError, match=f"'A.xyz' tells no format: say format=, one of {there}"):
+    with pytest.raises(InvalidValueError, match=f"'A.xyz' is unknown: pass format=, one of {there}"):
         sp.export(A, "A.xyz")
-    with pytest.raises(InvalidValueError, match="format='columns': use one of 'parquet'"):
+    with pytest.raises(InvalidValueError, match="format must be one of 'parquet'"):
         sp.export(A, "A", "columns")
-    with pytest.raises(InvalidValueError, match="'index_base' is no option of the format 'csv': it has 'labels'"):
+    with pytest.raises(InvalidValueError, match="'index_base' is not an option of format 'csv': it has 'labels'"):
         sp.export(A, tmp_path / "A.csv", index_base=0)
-    with pytest.raises(InvalidValueError, match="'labels' is no option of the format 'npz': it has none"):
+    with pytest.raises(InvalidValueError, match="'labels' is not an option of format 'npz': it has none"):
         sp.export(A, tmp_path / "A.npz", labels=False)
     (tmp_path / "a.svm").write_text("1 1:1\n")
     bundle = sp.ingest.libsvm(tmp_path / "a.svm", tmp_path / "a.sparrow")
-    with pytest.raises(UnsupportedError, match="tensor by tensor: it holds 'X', 'y'"):
+    with pytest.raises(UnsupportedError, match="got a bundle: export its members 'X', 'y'"):
         sp.export(bundle, tmp_path / "a.csv")
 
 
 def test_no_such_format() -> None:
-    with pytest.raises(AttributeError, match=f"no attribute 'edgs': there are {', '.join(sorted(sp.ingest.__all__))}"):
+    with pytest.raises(
+        AttributeError, match=f"no attribute 'edgs': formats are {', '.join(sorted(sp.ingest.__all__))}"
+    ):
         _ = sp.ingest.edgs

@@ -190,7 +190,7 @@ def test_names(tmp_path: Path) -> None:
     [
         ("missing.txt", NotFoundError, "no file 'missing.txt'"),
         ("*.missing", NotFoundError, "no file matches"),
-        ([], InvalidValueError, "no files"),
+        ([], InvalidValueError, "got an empty list"),
         (["-", "-"], InvalidValueError, "once only"),
         (".", IngestError, "folder"),
     ],

@@ -188,13 +188,13 @@ def test_damage_is_told_with_shard_and_offset(tmp_path: Path) -> None:
         with pytest.raises(IngestError, match=f"the file ends within the frame at byte {second}"):
             store(whole[: second + at + 1 if at + 1 < len(frames[1]) else second + at])
     for message, problem in [
-        (b"\xff\xff", "holds no Example"),
-        (b"", "not one integer in row_tag"),
-        (example({"col_tag": [1]}), "not one integer in row_tag"),
-        (example({"row_tag": [1, 2]}), "not one integer in row_tag"),
+        (b"\xff\xff", "not an Example"),
+        (b"", "must have one integer in row_tag"),
+        (example({"col_tag": [1]}), "must have one integer in row_tag"),
+        (example({"row_tag": [1, 2]}), "must have one integer in row_tag"),
         (example({"row_tag": [1], "col_tag": [-1]}), "a negative id"),
         (example({"row_tag": [2**63 - 1]}), "beyond 2\\^63 - 2"),
-        (part(1, part(1, part(1, b"row_tag") + part(2, part(1, part(1, b"x"))))), "holds no Example"),
+        (part(1, part(1, part(1, b"row_tag") + part(2, part(1, part(1, b"x"))))), "not an Example"),
     ]:
         with pytest.raises(IngestError, match=problem):
             store(frames[0] + frame(message))
@@ -222,7 +222,7 @@ def test_shards_as_tensorflow_packs_them(tmp_path: Path, name: str) -> None:
             found = sp.ingest.alx(tmp_path, tmp_path / "A.sparrow", overwrite=True)["train"]
             assert found.to_numpy().tolist() == ([[0, 1, 1], [0, 0, 0], [0, 0, 0]] if data else [])
     (tmp_path / name).write_bytes(zlib.compress(frame(example({"row_tag": [0]})))[:-7])
-    with pytest.raises(IngestError, match="cannot be read behind byte 0"):
+    with pytest.raises(IngestError, match="cannot be read after byte 0"):
         sp.ingest.alx(tmp_path, tmp_path / "A.sparrow", overwrite=True)
 
 
@@ -242,10 +242,10 @@ def test_shards_that_do_not_go_together(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="hold other links"):
         sp.ingest.alx(tmp_path, tmp_path / "A.sparrow", overwrite=True)
     (tmp_path / "a.bin").write_bytes(one)
-    with pytest.raises(IngestError, match="the name tells no split"):
+    with pytest.raises(IngestError, match="the name of a shard must be"):
         sp.ingest.alx(tmp_path / "a.bin", tmp_path / "A.sparrow", overwrite=True)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(NotFoundError, match="holds no shard"):
+    with pytest.raises(NotFoundError, match="has no shard"):
         sp.ingest.alx(tmp_path / "empty", tmp_path / "A.sparrow", overwrite=True)
 
 
@@ -254,7 +254,7 @@ def test_what_shards_do_not_hold_is_refused(tmp_path: Path) -> None:
     for bad, problem in [
         (eye * 2, "no weights"),
         (eye.astype("complex64"), "no weights"),
-        (sp.asarray(np.ones((2, 3))), "no square matrix"),
+        (sp.asarray(np.ones((2, 3))), "must be square"),
         (sp.Bundle({"X": eye}), "of train, test and truth"),
     ]:
         with pytest.raises(UnsupportedError, match=problem):
@@ -262,7 +262,7 @@ def test_what_shards_do_not_hold_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(ExistsError, match="holds other files"):
+    with pytest.raises(ExistsError, match="holds files other than shards"):
         sp.export(eye, tmp_path / "mine", format="alx", overwrite=True)
     sp.export(eye, tmp_path / "out", format="alx")
     sp.export(eye, tmp_path / "out", format="alx", overwrite=True, shards=2)

@@ -150,14 +150,14 @@ def test_folders(tmp_path: Path, beginning: str, packed: bool) -> None:
     assert (A.dims, A.dtype) == (("feature", "barcode"), np.int32)
     np.testing.assert_array_equal(A.to_numpy(), dense)
     assert A.labels("feature").to_pylist() == ["E0", "E1", "E2", "E3"]
-    with pytest.raises(IngestError, match="two features are called the same: say features='id'") as found:
+    with pytest.raises(IngestError, match="two features have the same name: pass features='id'") as found:
         sp.ingest.tenx(folder, tmp_path / "B.sparrow", features="name")
     assert found.value.token == "name0"
-    with pytest.raises(NotFoundError, match=r"holds no matrix\.mtx, or several: give one of .*/counts"):
+    with pytest.raises(NotFoundError, match=r"must hold one matrix\.mtx: pass one of .*/counts"):
         sp.ingest.tenx(tmp_path, tmp_path / "B.sparrow")
     path = next(path for path in folder.iterdir() if "barcodes" in path.name)
     path.write_bytes(b"only one\n")
-    with pytest.raises(IngestError, match="there are 1 barcodes, and the dimension has the size 3"):
+    with pytest.raises(IngestError, match="expected 3 barcodes, the size of the dimension, got 1"):
         sp.ingest.tenx(folder, tmp_path / "B.sparrow")
     path.unlink()
     with pytest.raises(NotFoundError, match=r"there is no file .*barcodes\.tsv"):
@@ -173,7 +173,7 @@ def test_folders_of_peaks(tmp_path: Path) -> None:
     found = sp.ingest.tenx(folder, tmp_path / "A.sparrow", features="name")
     assert found.labels("feature").to_pylist() == ["chr1:5-10", "chr2:7-90"]
     (folder / "peaks.bed").write_text("chr1\t5\n")
-    with pytest.raises(IngestError, match="no chromosome, begin and end") as caught:
+    with pytest.raises(IngestError, match="must have a chromosome, begin and end") as caught:
         sp.ingest.tenx(folder, tmp_path / "B.sparrow")
     assert caught.value.line == 1
 
@@ -188,7 +188,7 @@ def test_old_files_of_several_genomes(tmp_path: Path) -> None:
             group["barcodes"] = np.array([b"A", b"B", b"C"])
             group["genes"] = np.array([f"E{i}".encode() for i in range(4)])
             group["gene_names"] = np.array([f"n{i}".encode() for i in range(4)])
-    with pytest.raises(IngestError, match="several genomes: say genome='hg19'"):
+    with pytest.raises(IngestError, match="several genomes: pass genome='hg19'"):
         sp.ingest.tenx(tmp_path / "old.h5", tmp_path / "A.sparrow")
     A = sp.ingest.tenx(tmp_path / "old.h5", tmp_path / "A.sparrow", genome="mm10", features="name")
     np.testing.assert_array_equal(A.to_numpy(), dense)
@@ -218,16 +218,16 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         file.create_group("var").attrs["_index"] = "n"
         file["var/n"] = np.array([b"a"] * 5)
 
-    attempt(lambda file: None, "there is no matrix 'layers/a': say matrix='X', of X", matrix="layers/a")
-    attempt(bad_index, "index 0 of '/X' is none of 5")
-    attempt(bad_pointer, "does not ascend")
-    attempt(same_names, "two names of var are called the same: say labels=False")
-    attempt(lambda file: file["X"].attrs.update({"shape": (9, 5)}), "10 are due")
-    attempt(lambda file: file["X"].attrs.update({"encoding-type": "other"}), "no matrix of AnnData, but 'other'")
-    attempt(lambda file: file["X"].attrs.pop("shape"), "'/X' has no attribute 'shape' of two sizes")
+    attempt(lambda file: None, "there is no matrix 'layers/a': pass matrix='X', of X", matrix="layers/a")
+    attempt(bad_index, "index 0 of '/X' must be from 0 to 4")
+    attempt(bad_pointer, "must ascend")
+    attempt(same_names, "two names of var have the same name: pass labels=False")
+    attempt(lambda file: file["X"].attrs.update({"shape": (9, 5)}), "must have 10 integers")
+    attempt(lambda file: file["X"].attrs.update({"encoding-type": "other"}), "must be a matrix of AnnData, got 'other'")
+    attempt(lambda file: file["X"].attrs.pop("shape"), "'/X' must have an attribute 'shape' of two sizes")
     attempt(
         lambda file: file.move("X", "raw/X"),
-        "'/raw' is no matrix of AnnData, but a group: say matrix='raw/X'",
+        "'/raw' is no matrix of AnnData, but a group: pass matrix='raw/X'",
         matrix="raw",
     )
 
@@ -235,7 +235,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         file.move("X", "layers/counts")
         file["X"] = h5py.Empty("f4")
 
-    attempt(nothing, "there is no matrix 'X': say matrix='layers/counts', of layers/counts")
+    attempt(nothing, "there is no matrix 'X': pass matrix='layers/counts', of layers/counts")
     (tmp_path / "a.h5ad").write_text("text")
     with pytest.raises(IngestError, match="this is no HDF5 file"):
         sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
@@ -306,7 +306,7 @@ def test_names_by_their_numbers_and_tables_beside_the_matrix(tmp_path: Path) -> 
         file["obs/n/codes"] = np.array([2, 0, 1], "i1")
         file.create_group("var").attrs["_index"] = "n"
         file["var/n/values"], file["var/n/mask"] = np.array([b"a", b"b"]), np.array([False, True])
-    with pytest.raises(IngestError, match="names in '/var/n' are missing: say labels=False"):
+    with pytest.raises(IngestError, match="names in '/var/n' are missing: pass labels=False"):
         sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
     found = sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow", matrix="obsm/X_pca")
     assert (found.shape, found.dims) == ((3, 4), ("obs", "component"))
@@ -326,7 +326,7 @@ def test_names_by_their_numbers_as_old_files_have_them(tmp_path: Path) -> None:
     assert found.labels("var").to_pylist() == ["q", "p"]
     with h5py.File(tmp_path / "a.h5ad", "a") as file:
         file["obs/n"].attrs["categories"] = file["obs/n"].ref
-    with pytest.raises(IngestError, match="names that '/obs/n' numbers are damaged"):
+    with pytest.raises(IngestError, match="the categories of '/obs/n' are damaged"):
         sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "B.sparrow")
 
 

@@ -47,17 +47,17 @@ def test_options(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([[0, 300]]))
     A = sp.ingest.npy(tmp_path / "a.npy", tmp_path / "A.sparrow", dims=("x", "y"), dtype="float32")
     assert (A.dims, A.dtype) == (("x", "y"), np.float32)
-    with pytest.raises(IngestError, match=r"the value at \(0, 1\) does not fit the type int8"):
+    with pytest.raises(IngestError, match=r"the value at \(0, 1\) does not fit int8"):
         sp.ingest.npy(tmp_path / "a.npy", tmp_path / "B.sparrow", dtype="int8")
     np.save(tmp_path / "a.npy", np.array([1j]))
-    with pytest.raises(InvalidValueError, match="the values are complex"):
+    with pytest.raises(InvalidValueError, match="cannot hold complex values"):
         sp.ingest.npy(tmp_path / "a.npy", tmp_path / "B.sparrow", dtype="int8")
 
 
 def test_what_is_no_array_of_numbers(tmp_path: Path) -> None:
     for array in (np.array(["a"]), np.array([None]), np.zeros(2, [("a", int)]), np.array([], "M8[s]")):
         np.save(tmp_path / "a.npy", array)
-        with pytest.raises(IngestError, match="no numbers of a type"):
+        with pytest.raises(IngestError, match="must be numbers or booleans"):
             sp.ingest.npy(tmp_path / "a.npy", tmp_path / "A.sparrow")
 
 
@@ -90,13 +90,13 @@ def test_a_scipy_file_whose_pointers_descend_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", format=np.array(b"csr"), **arrays)
     with pytest.raises(IngestError, match=r"indptr|index pointer") as caught:
         sp.ingest.npz(tmp_path / "a.npz", tmp_path / "a.sparrow")
-    assert str(caught.value).count("no sparse array of SciPy") == 1
+    assert str(caught.value).count("not a sparse array of SciPy") == 1
 
 
 def test_what_else_is_told_of_arrays(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.eye(2))
     (tmp_path / "b.npy").write_bytes(gzip.compress((tmp_path / "a.npy").read_bytes()))
-    with pytest.raises(IngestError, match=r"gzip -dc \S+ > \S+/b\.npy\.unpacked, and read that"):
+    with pytest.raises(IngestError, match=r"gzip -dc \S+ > \S+/b\.npy\.unpacked and read that"):
         sp.ingest.npy(tmp_path / "b.npy", tmp_path / "b.sparrow")
     np.savez(tmp_path / "d.npz", x=np.eye(2), y=np.eye(3))
     with pytest.raises(IngestError, match=r"it holds 'x', 'y': sp\.asarray\(numpy\.load\(\S+\['x'\]\)\.save\(DST\)"):

@@ -245,16 +245,16 @@ def test_damage_is_an_error_or_another_graph(tmp_path_factory: pytest.TempPathFa
     ("text", "problem", "line", "token"),
     [
         ("", "the file is empty", None, None),
-        ("x\n", "this is not the number of nodes", 1, "x"),
-        ("2 3\n", "this is not the number of nodes", 1, "2 3"),
-        ("2\n0 2\n\n", "the successor is none of the 2 nodes", 2, "2"),
-        ("2\n\n0 -1\n", "the successor is none of the 2 nodes", 3, "-1"),
-        ("2\n0 b\n\n", "this is no integer", 2, "b"),
-        ("2\n0 1.5\n\n", "this is no integer", 2, "1.5"),
+        ("x\n", "expected the number of nodes", 1, "x"),
+        ("2 3\n", "expected the number of nodes", 1, "2 3"),
+        ("2\n0 2\n\n", "the successor must be one of the nodes 0 to 1", 2, "2"),
+        ("2\n\n0 -1\n", "the successor must be one of the nodes 0 to 1", 3, "-1"),
+        ("2\n0 b\n\n", "must be an integer", 2, "b"),
+        ("2\n0 1.5\n\n", "must be an integer", 2, "1.5"),
         (f"2\n0 {2**63}\n\n", "beyond 2\\^63 - 1", 2, str(2**63)),
-        ("3\n0\n1\n", "there are 2 lists and 3 nodes", None, None),
-        ("3\n", "there are 0 lists and 3 nodes", None, None),
-        ("1\n0\n0\n", "more lists than the 1 nodes", 3, None),
+        ("3\n0\n1\n", "expected 3 lists, a line per node, empty or not, got 2", None, None),
+        ("3\n", "expected 3 lists, a line per node, empty or not, got 0", None, None),
+        ("1\n0\n0\n", "expected 1 lists, one per node, got more", 3, None),
     ],
 )
 def test_what_is_wrong_in_text_is_named(
@@ -286,12 +286,16 @@ def test_what_is_wrong_in_properties_is_named(tmp_path: Path) -> None:
     bits, told = encoded([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
     path = store(tmp_path, bits, told)
     for old, new, problem in [
-        ("graphclass=it.unimi.dsi.webgraph.BVGraph", "graphclass=it.unimi.dsi.webgraph.EFGraph", "is no BVGraph"),
-        ("version=0", "version=1", "version=1 of BVGraph is not known"),
-        ("compressionflags=", "compressionflags=RESIDUALS_PI", "the compression flag is not known"),
-        ("nodes=2\n", "", "there is no nodes"),
-        ("nodes=2", "nodes=3", "the file ends within|is none of ascending|2 arcs|end at bit|3 lists"),
-        ("arcs=2", "arcs=3", "the lists hold 2 arcs, and the .properties tell 3"),
+        (
+            "graphclass=it.unimi.dsi.webgraph.BVGraph",
+            "graphclass=it.unimi.dsi.webgraph.EFGraph",
+            "must be BVGraph, got",
+        ),
+        ("version=0", "version=1", "version=1 of BVGraph is unknown"),
+        ("compressionflags=", "compressionflags=RESIDUALS_PI", "the compression flag is unknown"),
+        ("nodes=2\n", "", "nodes is missing"),
+        ("nodes=2", "nodes=3", "the file ends in|is not ascending|2 arcs|end at bit|3 lists"),
+        ("arcs=2", "arcs=3", "expected 3 arcs by the .properties, got 2"),
     ]:
         (tmp_path / "g.properties").write_text(told.replace(old, new))
         with pytest.raises(IngestError, match=problem):
@@ -313,7 +317,7 @@ def test_what_a_graph_does_not_hold_is_refused(tmp_path: Path) -> None:
         (sp.from_coords([[0], [1]], [2**63 - 1], shape=(2, 2)), "no weights"),
         (sp.asarray(np.eye(2) + 0j), "no weights"),
         (sp.asarray(np.ones((2, 3))), "square"),
-        (sp.asarray(np.eye(2)).refill(1), "no fill but 0"),
+        (sp.asarray(np.eye(2)).refill(1), "needs fill 0"),
     ]:
         with pytest.raises(UnsupportedError, match=problem):
             sp.export(bad, tmp_path / "b.graph-txt")

@@ -323,12 +323,12 @@ def test_shape(ingest: Any, schema: Any) -> None:
     assert schema().shape == (1, 9)
     with pytest.raises(
         IngestError,
-        match=r"t.csv, line 2: row 1: column 'j' is out of range for the size 2 that shape gives \(at '2'\)",
+        match=r"t.csv, line 2: row 1: column 'j' is out of range for the size 2 \(at '2'\)",
     ):
         ingest(text, coords=["i", "j"], shape=(5, 2))
-    with pytest.raises(ShapeError, match="column 'i' has 1 labels, shape says 4"):
+    with pytest.raises(ShapeError, match="column 'i' has 1 labels, but shape has 4"):
         ingest("i,j\na,2\n", coords=["i", "j"], shape=(4, 9))
-    with pytest.raises(ShapeError, match="1 sizes for 2 columns"):
+    with pytest.raises(ShapeError, match="shape must have 2 sizes"):
         ingest(text, coords=["i", "j"], shape=(4,))
 
 
@@ -380,7 +380,7 @@ def test_an_arrow_stream_on_standard_input(tmp_path: Path, piped: Callable[[byte
 def test_decimals_that_come_late(tmp_path: Path, ingest: Any) -> None:
     rows = "".join(f"{i},1\n" for i in range(600_000))
     (tmp_path / "late.csv").write_text(f"i,v\n{rows}600000,1.5\n")
-    with pytest.raises(IngestError, match=r"late.csv, line 600002: .*'1.5'; .* say dtype='float64'"):
+    with pytest.raises(IngestError, match=r"late.csv, line 600002: .*'1.5'; .* pass dtype='float64'"):
         ingest(tmp_path / "late.csv", coords=["i"], value="v")
     assert ingest(tmp_path / "late.csv", coords=["i"], value="v", dtype="float64")[(600_000,)] == 1.5
 
@@ -406,9 +406,9 @@ def test_an_empty_table(ingest: Any, schema: Any) -> None:
     table = pa.table({"i": pa.array([], pa.int64()), "s": pa.array([], pa.string()), "v": pa.array([], pa.float32())})
     assert ingest(table, coords=["i", "s"], value="v") == {}
     assert schema().shape == (0, 0)
-    with pytest.warns(UserWarning, match=r"t\.csv: there is no row"):
+    with pytest.warns(UserWarning, match=r"t\.csv: there are no rows"):
         assert ingest("i,v\n", coords=["i"], value="v") == {}
-    with pytest.warns(UserWarning, match=r"t\.csv: there is no row"):
+    with pytest.warns(UserWarning, match=r"t\.csv: there are no rows"):
         assert ingest("i,v\n", coords=["i"], value="v", shape=(7,)) == {}
     assert schema().shape == (7,)
 
@@ -419,18 +419,18 @@ def test_an_empty_table(ingest: Any, schema: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "token", "message"),
     [
-        ("i,j,v\n1,2,3\n,2,3\n", None, "row 2: column 'i' is a null"),
-        ("i,j,v\n1,2,3\n1,3,\n", None, "row 2: column 'v' is a null"),
+        ("i,j,v\n1,2,3\n,2,3\n", None, "row 2: column 'i' is null"),
+        ("i,j,v\n1,2,3\n1,3,\n", None, "row 2: column 'v' is null"),
         ("i,j,v\n1,2,3\n1,-3,4\n", "-3", "row 2: column 'j' is negative"),
-        ("i,j,v\n1,2,3\n1,3.5,4\n", "3.5", "row 2: column 'j' is no whole number"),
+        ("i,j,v\n1,2,3\n1,3.5,4\n", "3.5", "row 2: column 'j' is not an integer"),
         (
             "i,j,v\n1,2,3\n1,99999999999999999999,4\n",
             "1e+20",
-            "row 2: column 'j' is no whole number below 2^53: say ids={'j': 'str'}",
+            "row 2: column 'j' is not an integer below 2^53: pass ids={'j': 'str'}",
         ),
         ("i,j,v\n1,2,3\n9223372036854775807,2,4\n", "9223372036854775807", "row 2: column 'i' is beyond 2^63 - 2"),
-        ("i,j,v\n1,2,x\n", "x", "the column 'v' holds string, and values are numbers"),
-        ("i,j,v\n1,true,3\n", None, "the column 'j' holds bool, and coordinates are integers, texts or dates"),
+        ("i,j,v\n1,2,x\n", "x", "values must be numbers, column 'v' holds string"),
+        ("i,j,v\n1,true,3\n", None, "coordinates must be integers, texts or dates, column 'j' holds bool"),
         ("i,j,w\n1,2,3\n", None, "there is no column 'v': the columns are 'i', 'j', 'w'"),
         ("i,j,v,j\n1,2,3,4\n", None, "there are 2 columns 'j'"),
         ("i,j,v\n1,2\n", None, "cannot be read after row 0: CSV parse error: Expected 3 columns, got 2: 1,2"),
@@ -455,7 +455,7 @@ def test_values_must_fit(ingest: Any, dtype: str, value: float, fits: bool) -> N
     if fits:
         assert ingest(table, coords=["i"], value="v", dtype=dtype) == {(0,): 1, (1,): value}
     else:
-        with pytest.raises(IngestError, match=f"row 2: column 'v' is beyond what {dtype} holds"):
+        with pytest.raises(IngestError, match=f"row 2: column 'v' is out of range for {dtype}"):
             ingest(table, coords=["i"], value="v", dtype=dtype)
 
 
@@ -469,7 +469,7 @@ def test_the_row_counts_through_batches(ingest: Any) -> None:
 def test_a_column_must_keep_its_kind(tmp_path: Path, ingest: Any) -> None:
     pq.write_table(pa.table({"i": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"i": ["x"]}), tmp_path / "b.parquet")
-    with pytest.raises(IngestError, match=r"b.parquet: the column 'i' holds string from row 1 on, and numbers before"):
+    with pytest.raises(IngestError, match=r"b.parquet: column 'i' holds string from row 1 on, but numbers before"):
         ingest([tmp_path / "a.parquet", tmp_path / "b.parquet"], coords=["i"])
 
 
@@ -509,7 +509,7 @@ def test_bad_arguments(tmp_path: Path, options: Any) -> None:
 
 
 def test_no_table(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="a int is no table"):
+    with pytest.raises(UnsupportedError, match=r"src must be a path.* got int"):
         columns(5, tmp_path / "t.sparrow", coords=["i"])
     with pytest.raises(NotFoundError):
         columns(tmp_path / "none.csv", tmp_path / "t.sparrow", coords=["i"])
@@ -579,7 +579,7 @@ def test_quotes_among_tabs_are_characters(ingest: Any) -> None:
     assert ingest(text, coords=["a", "b"]) == {('"Foo', "x"): 1, ("bar", 'y"'): 1}
     assert ingest('a\tb\n"Fo o"\tx\n', coords=["a", "b"], quotes=True) == {("Fo o", "x"): 1}
     assert ingest('a,b\n"Foo,x\n', coords=["a", "b"], quotes=False) == {('"Foo', "x"): 1}
-    with pytest.raises(IngestError, match="never closed: say quotes=False") as caught:
+    with pytest.raises(IngestError, match="never closed: pass quotes=False") as caught:
         ingest(text.replace('y"', "y"), coords=["a", "b"], quotes=True)
     assert caught.value.line == 2
 
@@ -601,14 +601,14 @@ def test_ids_that_begin_with_zeros_are_texts(ingest: Any, capsys: pytest.Capture
 @tune("io", block_bytes=16)
 def test_texts_that_look_like_numbers_at_first(ingest: Any) -> None:
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "x7,3\n"
-    with pytest.raises(IngestError, match=r"invalid value 'x7'; .*say text=\['u'\]") as caught:
+    with pytest.raises(IngestError, match=r"invalid value 'x7'; .*pass text=\['u'\]") as caught:
         ingest(text, coords=["u", "i"], ids={"u": "int"})
     assert caught.value.line == 22
     assert ("x7", 3) in ingest(text, coords=["u", "i"])  # read again
     found = ingest(text, coords=["u", "i"], text="u")
     assert ("x7", 3) in found
     assert ("19", 19) in found
-    with pytest.raises(InvalidValueError, match="text names 'v'"):
+    with pytest.raises(InvalidValueError, match=r"text must name columns .* got 'v'"):
         ingest(text, coords=["u", "i"], text=["v"])
 
 
@@ -619,7 +619,7 @@ def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
         writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
         writer.start()
         stack.callback(writer.join)
-        with pytest.raises(IngestError, match=r"invalid value 'x7'; .*say text=\['u'\]") as caught:
+        with pytest.raises(IngestError, match=r"invalid value 'x7'; .*pass text=\['u'\]") as caught:
             columns(tmp_path / "pipe", tmp_path / "t.sparrow", coords=["u"], duplicates="sum")
     assert caught.value.line == 3_000_002
 
@@ -640,7 +640,7 @@ def test_what_parts_columns(ingest: Any, block: int) -> None:
         with pytest.raises(IngestError, match="0x1f") as caught:
             ingest("1::a\n2::\x1f\n", coords=["c0", "c1"], header=False, delimiter="::")
         assert caught.value.line == 2
-        with pytest.raises(InvalidValueError, match="in quotes one character"):
+        with pytest.raises(InvalidValueError, match="a delimiter of one character"):
             ingest("1::a\n", coords=["c0"], delimiter="::", quotes=True)
 
 
@@ -650,7 +650,7 @@ def test_other_encodings(ingest: Any) -> None:
     with pytest.raises(IngestError, match="not in ascii") as caught:
         ingest(data, coords=["ort"], value="n", encoding="ascii")
     assert caught.value.line == 2
-    with pytest.raises(InvalidValueError, match="none that ASCII is a part of"):
+    with pytest.raises(InvalidValueError, match="a superset of ASCII"):
         ingest(data, coords=["ort"], encoding="utf-16")
 
 
@@ -672,16 +672,16 @@ def test_one_cell_more_than_names(ingest: Any, tmp_path: Path, text: str) -> Non
 def test_commas_before_fractions(ingest: Any) -> None:
     text = "a;v\n1;3,5\n2;-4,25\n3;7\n"
     assert ingest(text, coords=["a"], value="v", delimiter=";", decimal=",") == {(1,): 3.5, (2,): -4.25, (3,): 7}
-    with pytest.raises(IngestError, match="say decimal=',' if a comma stands") as caught:
+    with pytest.raises(IngestError, match="pass decimal=',' if the comma is") as caught:
         ingest(text, coords=["a"], value="v", delimiter=";")
     assert (caught.value.line, caught.value.token) == (2, "3,5")
-    with pytest.raises(InvalidValueError, match="can mean one thing only"):
+    with pytest.raises(InvalidValueError, match="decimal must differ from delimiter"):
         ingest("a,v\n1,2\n", coords=["a"], delimiter=",", decimal=",")
     for token, point, told in (
-        ("1.000,5", ",", "values are numbers: take out of the numbers what parts thousands"),
-        ("1,000", ".", "before the fraction, or take out of the numbers what parts thousands"),
-        ("4,25", ".", "before the fraction (at"),
-        ("0x1F", ",", "name another, or none"),
+        ("1.000,5", ",", "values must be numbers, column 'v' holds string: remove the separators of thousands"),
+        ("1,000", ".", "decimal separator, or remove the separators of thousands"),
+        ("4,25", ".", "decimal separator (at"),
+        ("0x1F", ",", "pass another value=, or none"),
     ):
         first = "3,5" if point == "," else "inf"
         with pytest.raises(IngestError, match=re.escape(told)) as caught:
@@ -703,17 +703,17 @@ def test_means_and_counts(ingest: Any, schema: Any) -> None:
     counts = {(row["i"], row["j"]): row["count"] for row in rows}
     assert ingest(frame, coords=["i", "j"], value="v", duplicates="count") == counts
     assert schema().dtype == np.int64
-    with pytest.raises(InvalidValueError, match="gives floats"):
+    with pytest.raises(InvalidValueError, match="a float dtype"):
         ingest(frame, coords=["i", "j"], value="v", duplicates="mean", dtype="int64")
 
 
 def test_rows_with_nulls(ingest: Any) -> None:
     text = "i,v\n1,2\n,3\n4,\n5,6\nx,7\n"
-    with pytest.raises(IngestError, match="is a null: say nulls='drop'") as caught:
+    with pytest.raises(IngestError, match="is null: pass nulls='drop'") as caught:
         ingest(text[:18], coords=["i"], value="v")
     assert caught.value.line == 3
     assert ingest(text[:18] + "8,6\n", coords=["i"], value="v", nulls="drop") == {(1,): 2, (5,): 6, (8,): 6}
-    with pytest.raises(IngestError, match="row 5: column 'i' is no integer") as caught:
+    with pytest.raises(IngestError, match="row 5: column 'i' is not an integer") as caught:
         ingest(pa.table({"i": ["1", None, "4", "5", "x"]}), coords=["i"], nulls="drop", ids={"i": "int"})
     assert caught.value.token == "x"
 
@@ -721,7 +721,7 @@ def test_rows_with_nulls(ingest: Any) -> None:
 def test_a_column_of_values_that_nobody_asked_for_is_told(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with sp.config(progress=True):
         assert ingest("i,value\n1,5\n", coords=["i"]) == {(1,): 1}
-        assert "the column 'value' was not read: say value='value'" in capsys.readouterr().err
+        assert "the column 'value' was not read: pass value='value'" in capsys.readouterr().err
         assert ingest("i,value\n1,5\n", coords=["i"], value="value") == {(1,): 5}
         assert ingest("i,value\n1,5\n", coords=["i"], duplicates="count") == {(1,): 1}
         assert "was not read" not in capsys.readouterr().err
@@ -730,7 +730,7 @@ def test_a_column_of_values_that_nobody_asked_for_is_told(ingest: Any, capsys: p
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 def test_an_empty_field_is_a_null_and_no_label(ingest: Any, delimiter: str) -> None:
     text = "user,item,v\nann,x,1\n,x,2\nNA,null,3\nbob,,4\n".replace(",", delimiter)
-    with pytest.raises(IngestError, match="row 2: column 'user' is a null: say nulls='drop'") as caught:
+    with pytest.raises(IngestError, match="row 2: column 'user' is null: pass nulls='drop'") as caught:
         ingest(text, coords=["user", "item"], value="v")
     assert caught.value.line == 3
     kept = {("ann", "x"): 1, ("NA", "null"): 3}
@@ -745,11 +745,11 @@ def test_coordinates_of_another_kind(ingest: Any) -> None:
     table = pa.table({"i": [1, 2], "j": ["5", "7"]})
     assert ingest(table, coords=["i", "j"], ids={"i": "str", "j": "int"}) == {("1", 5): 1, ("2", 7): 1}
     assert ingest("i,j\n1,2\n3,3\n", coords=["i", "j"], index_base=1) == {(0, 1): 1, (2, 2): 1}
-    with pytest.raises(IngestError, match="below 1: say index_base=0") as caught:
+    with pytest.raises(IngestError, match="below 1: pass index_base=0") as caught:
         ingest("i\n1\n0\n", coords=["i"], index_base=1)
     assert caught.value.line == 3
     for bad in ({"k": "str"}, {"i": "float"}):
-        with pytest.raises(InvalidValueError, match="a column of coords is str or int"):
+        with pytest.raises(InvalidValueError, match="ids must map columns of coords to 'str' or 'int'"):
             ingest(table, coords=["i"], ids=bad)
 
 
@@ -761,10 +761,12 @@ def test_labels_of_another_tensor(ingest: Any, tmp_path: Path, schema: Any) -> N
     assert ingest(text, **how) == {("zoe", 2001, 6): 2, ("ann", 2001, 0): 3}
     assert schema().shape == (2, 2, 8)
     for bad, token in (("eve,2001,6,2", "eve"), ("ann,2000,6,2", "2000"), ("ann,1999,8,2", "8")):
-        with pytest.raises(IngestError, match=r"none of the labels there are|out of range for the size 8") as caught:
+        with pytest.raises(
+            IngestError, match=r"not one of the labels of labels_of|out of range for the size 8"
+        ) as caught:
             ingest(f"u,y,item,v\nann,1999,0,1\n{bad}\n", **how)
         assert (caught.value.line, caught.value.token) == (3, token)
-    with pytest.raises(InvalidValueError, match="and none of"):
+    with pytest.raises(InvalidValueError, match="labels_of must have one of the dimensions"):
         ingest(text, coords=["u"], labels_of=other)
 
 
@@ -781,7 +783,7 @@ def test_json_lines(ingest: Any, block: int) -> None:
         for bad, problem in [("{", r"no JSON; by lines: jq -c '\.' .*sparrow ingest columns - DST"),
                              ("[", r"no JSON; by lines: jq -c '\.\[\]'"), ("[1]", r"holds an object .*jq -c '\.\[\]'"),
                              ('{"item": {}}', "something else here"),
-                             ('{"user": "a"}', "is a null")]:  # fmt: skip
+                             ('{"user": "a"}', "is null")]:  # fmt: skip
             with pytest.raises(IngestError, match=problem) as caught:
                 ingest(f"{text}\n{bad}\n", coords=["user", "item"])
             assert caught.value.line == text.count("\n") + 2
@@ -796,7 +798,7 @@ def test_members_within_members_of_json_lines(ingest: Any, block: int) -> None:
         assert ingest(text, **names) == {(f"u{k}", k, k + 1): 1.5 for k in range(1, 6)}
         slow = text + json.dumps(lines[0] | {"user": {"id": 7, "at": {"x": 9}}}) + "\n"  # pyarrow refuses the number
         assert ("7", 9, 2) in ingest(slow, **names)
-        with pytest.raises(IngestError, match=r"column 'user\.at\.x' is a null"):
+        with pytest.raises(IngestError, match=r"column 'user\.at\.x' is null"):
             ingest(text + '{"user": {"id": "u", "at": null}, "a.b": 1, "stars": 1}\n', **names)
 
 
@@ -813,7 +815,7 @@ def test_members_within_columns(ingest: Any, tmp_path: Path) -> None:
         with pytest.raises(IngestError, match=r"no column 'user\.at\.y': the columns are 'user', .*'user\.at\.x'"):
             ingest(src, coords=["user.at.y"])
     holes = pa.Table.from_pylist([*lines, {"user": None, "a.b": 1, "stars": 1.0}])
-    with pytest.raises(IngestError, match=r"row 6: column 'user\.id' is a null"):
+    with pytest.raises(IngestError, match=r"row 6: column 'user\.id' is null"):
         ingest(holes, **names)
 
 
@@ -836,7 +838,7 @@ def test_a_line_that_is_no_object(tmp_path: Path, line: str) -> None:
 
 def test_bytes_of_another_encoding_in_json_lines(ingest: Any, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes('{"u": "a"}\n{"u": "Käse"}\n'.encode("latin-1"))
-    with pytest.raises(IngestError, match="no UTF-8; if it is Latin-1: iconv") as caught:
+    with pytest.raises(IngestError, match="not UTF-8; if it is Latin-1: iconv") as caught:
         sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"])
     assert caught.value.line == 2
     assert ingest('\ufeff{"u": "a", "v": 3}\n', coords=["u"], value="v") == {("a",): 3}
@@ -982,13 +984,13 @@ def test_folders_that_do_not_tell(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.csv").write_text("user,stars\n3,4.5\n")
     files = [tmp_path / "year=2026" / "a.csv", tmp_path / "year=__HIVE_DEFAULT_PARTITION__" / "a.csv"]
-    with pytest.raises(IngestError, match=r"row 1: column 'year' is a null"):
+    with pytest.raises(IngestError, match=r"row 1: column 'year' is null"):
         columns(files, tmp_path / "t", coords=["year", "user"], value="stars")
     found = columns(files, tmp_path / "t", coords=["year", "user"], value="stars", nulls="drop")
     assert cells(found) == {(2026, 3): 4.5}
     with pytest.raises(IngestError, match="no column 'year'"):
         columns([files[0], tmp_path / "other" / "a.csv"], tmp_path / "u", coords=["year", "user"], value="stars")
-    with pytest.raises(IngestError, match="folders tell all columns"):
+    with pytest.raises(IngestError, match="all columns are in the names of folders"):
         columns(files[0], tmp_path / "u", coords=["year"])
 
 
@@ -1033,7 +1035,7 @@ def test_several_values_are_a_bundle(
 
 def test_several_values_of_text_at_once(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user,item,stars,price\nann,3,4,1.5\nbob,1,,2.5\nann,1,5,0.5\n")
-    with pytest.raises(IngestError, match=r"row 2: column 'stars' is a null"):
+    with pytest.raises(IngestError, match=r"row 2: column 'stars' is null"):
         columns(tmp_path / "a.csv", tmp_path / "t", coords=["user", "item"], value=["price", "stars"])
     assert not (tmp_path / "t").exists()
     bundle = sp.ingest.columns(
@@ -1051,10 +1053,10 @@ def test_several_values_of_text_at_once(tmp_path: Path) -> None:
     ("options", "problem"),
     [
         ({"value": []}, "at least one"),
-        ({"value": ["a", "A"]}, "one tensor only"),
+        ({"value": ["a", "A"]}, "distinct columns"),
         ({"value": ["a", "_b"]}, "cannot name a tensor"),
-        ({"value": ["a", "b"], "duplicates": "count"}, "looks at no values"),
-        ({"value": ["a", "b"], "duplicates": "mean", "dtype": "int64"}, "gives floats"),
+        ({"value": ["a", "b"], "duplicates": "count"}, "ignores values"),
+        ({"value": ["a", "b"], "duplicates": "mean", "dtype": "int64"}, "a float dtype"),
     ],
 )
 def test_values_that_make_no_bundle(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
@@ -1068,12 +1070,12 @@ def test_a_second_line_of_names_is_refused_with_its_line(tmp_path: Path) -> None
     whole.write_text("user,film,stars\n1,7,4\nuser,film,stars\n2,8,3\n")
     with pytest.raises(
         IngestError,
-        match=r"both.csv, line 3: the column 'stars' holds string.*line of names comes again.*\(at 'stars'\)",
+        match=r"both.csv, line 3: .*column 'stars' holds string.*header line is repeated.*\(at 'stars'\)",
     ):
         sp.ingest.columns(whole, tmp_path / "a.sparrow", value="stars", **options)
     for text in ("user,film\nann,7\nuser,film\nbob,8\n", "user,film\n1,7\nuser,film\n2,8\n"):
         whole.write_text(text)
-        with pytest.raises(IngestError, match=r"both.csv, line 3: .*the line of names comes again"):
+        with pytest.raises(IngestError, match=r"both.csv, line 3: .*the header line is repeated"):
             sp.ingest.columns(whole, tmp_path / "a.sparrow", **options)
     whole.write_text("user,film\nann,film\nuser,7\n")  # names that are labels
     assert sp.ingest.columns(whole, tmp_path / "a.sparrow", **options).nnz == 2
@@ -1082,9 +1084,9 @@ def test_a_second_line_of_names_is_refused_with_its_line(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"user,film\nann,1\n\xe9,2\n", r"line 3: .*'user' is no UTF-8: say encoding='latin-1'.*xe9"),
-        (b"user;film\n1;2\n", r"no column 'user'.*; say delimiter=';'"),
-        (b'[{"user": 1, "film": 2}]\n', r"no object in each line: jq -c '\.\[\]'"),
+        (b"user,film\nann,1\n\xe9,2\n", r"line 3: .*'user' is not UTF-8: pass encoding='latin-1'.*xe9"),
+        (b"user;film\n1;2\n", r"no column 'user'.*; pass delimiter=';'"),
+        (b'[{"user": 1, "film": 2}]\n', r"not an object in each line: jq -c '\.\[\]'"),
     ],
 )
 def test_the_way_out_is_told(tmp_path: Path, text: bytes, problem: str) -> None:
@@ -1140,13 +1142,13 @@ def test_hashes_beyond_int64(late: bool, tmp_path: Path) -> None:
 def test_ids_that_are_no_coordinates_are_told_where_they_stay(ingest: Any, tmp_path: Path) -> None:
     assert ingest("id\n-5\nx\n", coords=["id"], relabel=True) == {("-5",): 1, ("x",): 1}  # not all are integers
     with pytest.raises(
-        IngestError, match="column 'id' is negative: coordinates count from 0, and relabel='id' numbers"
+        IngestError, match="column 'id' is negative: coordinates start at 0; relabel='id' numbers"
     ) as caught:
         ingest("id\n3\n-5\n", coords=["id"])
     assert (caught.value.line, caught.value.token) == (3, "-5")
     batch = pa.record_batch({"id": [1, -3]})
     stream = pa.RecordBatchReader.from_batches(batch.schema, iter([batch]))
-    with pytest.raises(IngestError, match=r"row 2: column 'id' is negative, .* give a file or a table"):
+    with pytest.raises(IngestError, match=r"row 2: column 'id' is negative or beyond .* pass a file or a table"):
         ingest(stream, coords=["id"], relabel=True)
 
 
@@ -1158,7 +1160,7 @@ def test_a_folder_of_partitions_is_its_files(tmp_path: Path) -> None:
     (tmp_path / "log" / "year=2026" / "_SUCCESS").touch()
     a = sp.ingest.columns(tmp_path / "log", tmp_path / "t", coords=["month", "user"])
     assert a.to_polars(labels=True).rows() == [(1, "ann", 1), (1, "bob", 1), (2, "ann", 1)]
-    with pytest.raises(IngestError, match=r"this is a folder: give its files"):
+    with pytest.raises(IngestError, match=r"this is a folder: pass its files"):
         sp.ingest.columns(tmp_path / "log" / "year=2026" / "month=1", tmp_path / "u", coords=["user"])
 
 

@@ -41,11 +41,11 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, seed: int, rows: int
 @pytest.mark.parametrize(
     ("text", "problem", "token"),
     [
-        ("1 0:1:2\nx 0:1:2\n", "the label is no number", "x"),
-        ("1 0:1:2\n1 0:1\n", "a feature is field:index:value", "0:1"),
-        ("1 0:1:2\n1 0:1:2:3\n", "a feature is field:index:value", "0:1:2:3"),
-        ("1 0:1:2\n1 a:1:2\n", "are integers", "a:1:2"),
-        ("1 0:1:2\n1 0:1:b\n", "the value is no number", "0:1:b"),
+        ("1 0:1:2\nx 0:1:2\n", "the label must be a number", "x"),
+        ("1 0:1:2\n1 0:1\n", "a feature must be field:index:value", "0:1"),
+        ("1 0:1:2\n1 0:1:2:3\n", "a feature must be field:index:value", "0:1:2:3"),
+        ("1 0:1:2\n1 a:1:2\n", "an integer field and index", "a:1:2"),
+        ("1 0:1:2\n1 0:1:b\n", "the value must be a number", "0:1:b"),
         ("1 0:1:2\n1 0:-1:2\n", "is negative", "0:-1:2"),
         (f"1 0:1:2\n1 0:{2**63}:2\n", "beyond 2\\^63 - 1", f"0:{2**63}:2"),
         (f"1 0:1:2\n1 0:{2**63 - 1}:2\n", "the largest coordinate", f"0:{2**63 - 1}:2"),
@@ -65,7 +65,7 @@ def test_duplicates_and_what_is_not_written(tmp_path: Path) -> None:
         sp.ingest.libffm(tmp_path / "a.ffm", tmp_path / "A.sparrow")
     found = sp.ingest.libffm(tmp_path / "a.ffm", tmp_path / "A.sparrow", duplicates="sum", dtype="int32")
     assert (found["X"].dtype, found["X"][0, 0, 1]) == (np.int32, 5)
-    with pytest.raises(UnsupportedError, match="is written of a bundle"):
+    with pytest.raises(UnsupportedError, match="needs a bundle"):
         sp.export(sp.eye(2), tmp_path / "b.ffm")
 
 

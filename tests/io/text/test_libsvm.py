@@ -143,7 +143,7 @@ def test_real_files(shared: Path, tmp_path: Path, name: str, shape: tuple[int, i
 
 def test_ranking_with_repeated_indices(shared: Path, tmp_path: Path) -> None:
     paths = [shared / "qid-ranking" / name for name in ("train.txt", "test.txt")]
-    with pytest.raises(IngestError, match="twice in its row") as caught:
+    with pytest.raises(IngestError, match="repeated in its row") as caught:
         libsvm(paths, tmp_path / "out")
     assert caught.value.line == 1
     assert caught.value.token == "17:0.369905"
@@ -300,7 +300,7 @@ def files(draw: st.DrawFn) -> list[str]:
     return [end.join(file) + draw(st.sampled_from(["", end])) for file in found]
 
 
-@pytest.mark.filterwarnings("ignore:.*there is no row")
+@pytest.mark.filterwarnings("ignore:.*there are no rows")
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     files(),
@@ -346,7 +346,7 @@ def test_carriage_returns_only(tmp_path: Path) -> None:
     ("text", "n_features", "width"), [("", None, 0), ("", 7, 7), ("\n# nothing\n", 3, 3), ("1\n2\n", None, 0)]
 )
 def test_without_entries(tmp_path: Path, text: str, n_features: int | None, width: int) -> None:
-    with pytest.warns(UserWarning, match="there is no row") if "1" not in text else nullcontext():
+    with pytest.warns(UserWarning, match="there are no rows") if "1" not in text else nullcontext():
         bundle = ingest(tmp_path, text, n_features=n_features)
     rows = text.count("1") + text.count("2")
     assert bundle["X"].shape == (rows, width)
@@ -426,7 +426,7 @@ def test_a_fixed_width(tmp_path: Path) -> None:
     ],
 )
 def test_an_index_beyond_the_width(tmp_path: Path, text: str, options: dict[str, Any], line: int, token: str) -> None:
-    with pytest.raises(IngestError, match="beyond n_features=9") as caught:
+    with pytest.raises(IngestError, match="exceeds n_features=9") as caught:
         ingest(tmp_path, text, **options)
     assert (caught.value.line, caught.value.token) == (line, token)
 
@@ -456,7 +456,7 @@ def test_integers_are_exact(tmp_path: Path) -> None:
      ("float16", "4:65520"), ("int32", "4:1e400")],
 )  # fmt: skip
 def test_values_that_do_not_fit(tmp_path: Path, dtype: str, token: str) -> None:
-    with pytest.raises(IngestError, match=f"does not fit the type {dtype}") as caught:
+    with pytest.raises(IngestError, match=f"does not fit {dtype}") as caught:
         ingest(tmp_path, f"1 1:1\n\n1,2 qid:3 1:1 2:1 {token} 5:1 # 1:1\n1 4:300.5\n", dtype=dtype)
     assert (caught.value.line, caught.value.token) == (3, token)
 
@@ -506,8 +506,8 @@ BAD = [
     ("1 qid:99999999999999999999 1:2", "qid is beyond", "qid:99999999999999999999"),
     ("1 1:2 qid:3", "before the features", "qid:3"),
     ("1 qid:3 qid:4", "before the features", "qid:4"),
-    ("1 3:1 5:1 3:2", "twice in its row", "3:2"),
-    ("1 3:1 3:2 1:x", "twice in its row", "3:2"),
+    ("1 3:1 5:1 3:2", "repeated in its row", "3:2"),
+    ("1 3:1 3:2 1:x", "repeated in its row", "3:2"),
     ("1 \x01 1:2", "index:value", "\x01"),
     ("caf\xe9 1:2", "a label must be", "café"),
 ]

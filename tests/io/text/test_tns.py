@@ -77,21 +77,21 @@ def test_real_files(
 @pytest.mark.parametrize(
     ("text", "problem", "line", "token"),
     [
-        ("", "no entry and no size", None, None),
-        ("# nothing\n", "no entry and no size", None, None),
-        ("1 1 2.5\n# \u00e9\u00e9\u00e9\n1 2\n", "ends too early: there are 2 coordinates and a value", 3, "1 2"),
-        ("1 1 2.5\n1 2\n", "ends too early: there are 2 coordinates and a value", 2, "1 2"),
-        ("1 1 2.5\n1 2 3 4\n", "the line goes on", 2, "4"),
-        ("1 1 2.5\n1 x 3\n", "the coordinate is no integer", 2, "x"),
-        ("1 1 2.5\n1 1 three\n", "the value is no number", 2, "three"),
-        ("1 1 2.5\n1 1 1.#INF\n", "the value is no number", 2, "1.#INF"),
-        ("1 1 2.5\n# note\n0 1 3\n", "below 1, from which they count: say index_base=0", 3, "0"),
-        ("2\n3 3\n4 1 1\n", "beyond the size 3 of dimension 0", 3, "4"),
+        ("", "neither elements nor sizes", None, None),
+        ("# nothing\n", "neither elements nor sizes", None, None),
+        ("1 1 2.5\n# \u00e9\u00e9\u00e9\n1 2\n", "too short: expected 2 coordinates and a value", 3, "1 2"),
+        ("1 1 2.5\n1 2\n", "too short: expected 2 coordinates and a value", 2, "1 2"),
+        ("1 1 2.5\n1 2 3 4\n", "the line is too long", 2, "4"),
+        ("1 1 2.5\n1 x 3\n", "the coordinate must be an integer", 2, "x"),
+        ("1 1 2.5\n1 1 three\n", "the value must be a number", 2, "three"),
+        ("1 1 2.5\n1 1 1.#INF\n", "the value must be a number", 2, "1.#INF"),
+        ("1 1 2.5\n# note\n0 1 3\n", "must be at least 1: pass index_base=0", 3, "0"),
+        ("2\n3 3\n4 1 1\n", "exceeds the size 3 of dimension 0", 3, "4"),
         ("2\n3 3 3\n4 1 1\n", "a line of 2 sizes", 2, "3 3 3"),
         ("2\n", "ends before the line of sizes", None, None),
-        ("sptensor\n", "after sptensor comes the number of dimensions", None, None),
-        ("sptensor\n2\n3 3\n", "ends before the number of entries", None, None),
-        ("sptensor\n2\n3 3\n2\n1 1 1\n", "1 entries, and 2 by the lines before", None, None),
+        ("sptensor\n", "after sptensor must be the number of dimensions", None, None),
+        ("sptensor\n2\n3 3\n", "ends before the number of elements", None, None),
+        ("sptensor\n2\n3 3\n2\n1 1 1\n", "expected 2 elements by the header, got 1", None, None),
         (f"1 {2**63} 1\n", "beyond 2\\^63 - 1", 1, str(2**63)),
     ],
 )
@@ -113,11 +113,11 @@ def test_options(tmp_path: Path) -> None:
     with pytest.raises(DuplicateError, match=r"\(1, 1\), counted from 1"):
         sp.ingest.tns(tmp_path / "A.tns", tmp_path / "B.sparrow", duplicates="error")
     (tmp_path / "B.tns").write_text("1 1 7\n")
-    with pytest.raises(InvalidValueError, match="names 2 files: give one"):
+    with pytest.raises(InvalidValueError, match="must be one file, got 2"):
         sp.ingest.tns(str(tmp_path / "*.tns"), tmp_path / "B.sparrow")
-    with pytest.raises(InvalidValueError, match="has 2 dimensions"):
+    with pytest.raises(InvalidValueError, match="must have 2 sizes"):
         sp.ingest.tns(tmp_path / "A.tns", tmp_path / "B.sparrow", shape=(1, 2, 3))
-    with pytest.raises(InvalidValueError, match="one number each"):
+    with pytest.raises(InvalidValueError, match="one number per value"):
         sp.ingest.tns(tmp_path / "A.tns", tmp_path / "B.sparrow", dtype="complex64")
     with pytest.raises(UnsupportedError, match="values are complex128"):
         sp.export(sp.asarray([1j]), tmp_path / "C.tns")
