@@ -176,7 +176,7 @@ from sparrow.functions.reductions import (
     sum,
     var,
 )
-from sparrow.functions.sampled import sddmm
+from sparrow.functions.sddmm import sddmm
 from sparrow.functions.searching import searchsorted, where
 from sparrow.functions.sets import isin, unique_all, unique_counts, unique_inverse, unique_values
 from sparrow.functions.sorting import argsort, diff, sort

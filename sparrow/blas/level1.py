@@ -9,7 +9,7 @@ import numpy as np
 from sparrow.blas.operands import as_vector, check_scalar, conjugate, scale, shared, zeros_of
 from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, ShapeError
-from sparrow.functions.labels import meet
+from sparrow.functions.labels import can_align
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
 
 def _vectors(x: Any, y: Any) -> tuple[Any, Any]:
     one, other = as_vector(x, "x"), as_vector(y, "y")
-    if not meet(one, other):
+    if not can_align(one, other):
         raise ShapeError(f"x and y must have equal length, got {one.shape[0]} and {other.shape[0]}")
     return one, other
 

@@ -24,7 +24,7 @@ from sparrow.blas.operands import (
     zeros_of,
 )
 from sparrow.errors import ShapeError
-from sparrow.functions.labels import at_labels
+from sparrow.functions.labels import align_to_axis
 from sparrow.functions.views import as_tensor
 
 __all__ = ["gemv", "ger", "gerc", "hemv", "symv", "trsv"]
@@ -230,7 +230,7 @@ def trsv(A: Any, x: Any, lower: bool = False, trans: int = 0, diag: bool = False
 def solve_triangular(A: Any, right: Any, lower: bool, trans: int, diag: bool, routine: str) -> Any:
     """Solve a triangular system for a vector or matrix; errors name ``routine``."""
     A = as_tensor(as_triangular(A, "A", routine))
-    right = at_labels(right, A, int(bool(trans)), "the right-hand side", routine)
+    right = align_to_axis(right, A, int(bool(trans)), "the right-hand side", routine)
     if A.shape[0] != right.shape[0]:
         raise ShapeError(f"{routine}: right-hand side must have {A.shape[0]} rows, got {right.shape[0]}")
     from sparrow.linalg.direct import solve_triangle

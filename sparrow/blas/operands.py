@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.elementwise import factor
+from sparrow.functions.elementwise import as_factor
 from sparrow.functions.generation import zeros_like
-from sparrow.functions.labels import at_labels, check_space, meet, shown, space_axis
+from sparrow.functions.labels import align_to_axis, can_align, check_same_labels, find_labelled_axis, to_labelled_tensor
 from sparrow.plan import axis_labels
 from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor
@@ -34,7 +34,7 @@ shared = SharedText(
     """,
     alpha="""
     alpha
-        Scalar factor. With 0 the other factors of the product are not read.
+        Scalar as_factor. With 0 the other factors of the product are not read.
     """,
     beta_y="""
     beta, y
@@ -106,7 +106,7 @@ shared = SharedText(
 
 
 def check_scalar(value: Any, name: str) -> Any:
-    """Return a scalar factor; raise ``InvalidValueError`` for anything else."""
+    """Return a scalar as_factor; raise ``InvalidValueError`` for anything else."""
     try:
         found = np.asarray(value)
     except ValueError:  # a ragged list
@@ -118,7 +118,7 @@ def check_scalar(value: Any, name: str) -> Any:
 
 def as_vector(x: Any, name: str) -> Any:
     """Return a 1-D operand; a matrix of one row or column is squeezed."""
-    found = factor(x, name)
+    found = as_factor(x, name)
     if found.ndim == 2 and 1 in found.shape:
         return found[0] if found.shape[0] == 1 else found[:, 0]
     if found.ndim != 1:
@@ -128,7 +128,7 @@ def as_vector(x: Any, name: str) -> Any:
 
 def as_matrix(A: Any, name: str) -> Any:
     """Return a 2-D operand."""
-    found = factor(A, name)
+    found = as_factor(A, name)
     if found.ndim != 2:
         raise ShapeError(f"{name} must be a matrix, got shape {found.shape}: take a slice")
     return found
@@ -155,20 +155,20 @@ def as_triangular(A: Any, name: str, routine: str) -> Any:
 def as_symmetric(alpha: Any, A: Any, name: str, routine: str) -> Any:
     """Return a square matrix with equal labels on both axes; zeros if ``alpha`` is 0."""
     found = as_square(A, name)
-    check_space(found, name)
+    check_same_labels(found, name)
     return zeros_of(found) if alpha == 0 and isinstance(found, Tensor) else as_triangular(found, name, routine)
 
 
 def align(x: Any, A: Any) -> Any:
     """Return a vector or matrix aligned with the labels of a symmetric matrix."""
-    return at_labels(x, A, space_axis(A))
+    return align_to_axis(x, A, find_labelled_axis(A))
 
 
 def zeros_of(x: Any) -> Any:
     """Return zeros of the shape, dtype and labels of an operand, without reading it."""
     if not isinstance(x, Tensor):
         return np.zeros_like(x)
-    return shown(zeros_like(x).__sparrow_scan__(), axis_labels(x.__sparrow_scan__()))
+    return to_labelled_tensor(zeros_like(x).__sparrow_scan__(), axis_labels(x.__sparrow_scan__()))
 
 
 def conjugate(x: Any) -> Any:
@@ -210,7 +210,7 @@ def scale(alpha: Any, product: Any) -> Any:
 
 def multiply(alpha: Any, left: Any, right: Any) -> Any:
     """Return ``left @ right``; zeros, without reading the factors, if ``alpha`` is 0."""
-    if meet(left, right, 1):
+    if can_align(left, right, 1):
         return left @ right if alpha != 0 else zeros_of(left[:, :0]) @ zeros_of(right[:0])
     if right.ndim == 1:
         raise ShapeError(f"x must have length {left.shape[1]}, got {right.shape[0]}: op(A) has shape {left.shape}")
@@ -245,9 +245,9 @@ def add_scaled(product: Any, beta: Any, y: Any, name: str, left: Any = None, rig
     if beta == 0:
         return product
     if not isinstance(product, Tensor):
-        other = at_labels(other, left, 0, name, "adding")
+        other = align_to_axis(other, left, 0, name, "adding")
         if other.ndim == 2:
-            other = at_labels(other.T, right, 1, name, "adding").T
-    if not all(meet(other, product, axis, axis) for axis in range(product.ndim)):
+            other = align_to_axis(other.T, right, 1, name, "adding").T
+    if not all(can_align(other, product, axis, axis) for axis in range(product.ndim)):
         raise ShapeError(f"{name} must have the shape of the product, {product.shape}, got {other.shape}")
     return product + scale(beta, other)

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from sparrow import engines
 from sparrow.core.schema import check_dtype
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.elementwise import factor
-from sparrow.functions.labels import shown
+from sparrow.functions.elementwise import as_factor
+from sparrow.functions.labels import to_labelled_tensor
 from sparrow.functions.views import as_tensor
 from sparrow.plan import DenseContraction, Semiring, align_contraction, as_semiring, axis_labels, normalize_axis
 from sparrow.plan.contraction_path import Path, optimal_path, surviving_indices
@@ -24,7 +24,7 @@ from sparrow.plan.estimates import Estimate, estimate_operand
 from sparrow.plan.semirings import for_dtypes
 from sparrow.relations.base import MemoryHandle
 from sparrow.tensor import Tensor
-from sparrow.tensor.products import Engine, contracted, every_cell, together
+from sparrow.tensor.products import Engine, as_dense_contraction, as_explicit_scan, contract
 
 __all__ = ["einsum", "einsum_path", "tensordot"]
 
@@ -171,12 +171,12 @@ def _step(
         a, b = (_with_all_cells(a), b) if np.size(a) <= np.size(b) else (a, _with_all_cells(b))
     number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
     letters = [number[letter] for letter in one], [number[letter] for letter in other]
-    return contracted((a, b), letters, [number[letter] for letter in out], semiring=semiring, free=free, **options)
+    return contract((a, b), letters, [number[letter] for letter in out], semiring=semiring, free=free, **options)
 
 
 def _with_all_cells(array: Any) -> Tensor:
     """Return an array as a tensor in which each cell is an entry, 0 too."""
-    relation: Any = every_cell(np.asarray(array)).relation
+    relation: Any = as_explicit_scan(np.asarray(array)).relation
     return Tensor(MemoryHandle(relation))
 
 
@@ -184,7 +184,7 @@ def _together(terms: _Terms, given: Sequence[Any]) -> DenseContraction | None:
     """Return an einsum of one tensor and several arrays as one step, None where it is none."""
     number = {letter: k for k, letter in enumerate(dict.fromkeys(letter for own in terms.inputs for letter in own))}
     letters = [[number[letter] for letter in own] for own in terms.inputs]
-    return together(given, letters, [number[letter] for letter in terms.output]) if len(given) > 2 else None
+    return as_dense_contraction(given, letters, [number[letter] for letter in terms.output]) if len(given) > 2 else None
 
 
 def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, Any]) -> Any:
@@ -283,7 +283,7 @@ def tensordot(
     (array([[6, 0],
            [0, 6]]), np.int64(13))
     """
-    one, other = factor(x1, "tensordot: x1"), factor(x2, "tensordot: x2")
+    one, other = as_factor(x1, "tensordot: x1"), as_factor(x2, "tensordot: x2")
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(one.ndim, other.ndim):
             raise ShapeError(
@@ -308,7 +308,7 @@ def tensordot(
         across[b] = own[a]
     gone = {own[a] for a, _ in pairs}
     out = [letter for letter in (*own, *across) if letter not in gone]
-    return contracted((one, other), (own, across), out, semiring=as_semiring("plus_times"))
+    return contract((one, other), (own, across), out, semiring=as_semiring("plus_times"))
 
 
 def _numbered(which: str, operand: Any, axes: Sequence[int | str]) -> list[int]:
@@ -334,7 +334,7 @@ def _separate(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]
 
 
 def _factors(operands: Sequence[Any]) -> list[Any]:
-    return [factor(each, f"einsum: operand {number}") for number, each in enumerate(operands, 1)]
+    return [as_factor(each, f"einsum: operand {number}") for number, each in enumerate(operands, 1)]
 
 
 def _letters(numbers: Any) -> str:
@@ -411,7 +411,7 @@ def _at_same_labels(inputs: Sequence[Sequence[str]], given: list[Any], dots: Seq
     ]
     found = align_contraction(scans, letters)
     return [
-        each if now is before else shown(now, axis_labels(now))
+        each if now is before else to_labelled_tensor(now, axis_labels(now))
         for each, before, now in zip(given, scans, found, strict=True)
     ]
 

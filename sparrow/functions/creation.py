@@ -21,7 +21,7 @@ from sparrow.errors import (
     SharingError,
     UnsupportedError,
 )
-from sparrow.functions.generation import in_memory
+from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import check_labels, from_coordinates, from_object, from_table
 from sparrow.runtime.validation import check_flag
@@ -192,7 +192,7 @@ def from_coords(
     np.float64(3.0)
     """
     schema, block = from_coordinates(coords, values, _sized(shape, dims, labels), dims, duplicates, fill_value)
-    return in_memory(schema, block, _labelled(schema, labels))
+    return tensor_from_block(schema, block, _labelled(schema, labels))
 
 
 def _sized(shape: Any, dims: Sequence[str] | None, labels: Mapping[str, Any] | None) -> Any:
@@ -310,7 +310,7 @@ def asarray(
         except (TypeError, ValueError) as error:
             raise UnsupportedError(f"{obj!r} does not become {kind}: {error}") from None
     schema, block, found_labels = from_object(obj, coords, value, shape, dims, duplicates)
-    tensor = in_memory(schema, block, {**found_labels, **_labelled(schema, labels)})
+    tensor = tensor_from_block(schema, block, {**found_labels, **_labelled(schema, labels)})
     return tensor if kind is None else tensor.astype(kind).compute()
 
 
@@ -400,4 +400,4 @@ def from_relation(
     >>> sp.from_relation(rel, coords=["j"], value="v").to_numpy()
     array([3, 6])
     """
-    return in_memory(*from_table(rel, coords, value, shape, dims, duplicates))
+    return tensor_from_block(*from_table(rel, coords, value, shape, dims, duplicates))

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparrow.core.schema import as_integer
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, SingularError, UnsupportedError
-from sparrow.functions.elementwise import operand
-from sparrow.functions.labels import at_labels
+from sparrow.functions.elementwise import as_operand
+from sparrow.functions.labels import align_to_axis
 from sparrow.plan import normalize_axis
 from sparrow.runtime.docs import SharedText
 from sparrow.runtime.validation import check_flag
@@ -66,7 +66,7 @@ _shared = SharedText(
 
 def _call_on_matrices(function: Callable[..., _R], x: Any, *args: Any, square: bool = False, **options: Any) -> _R:
     """Call NumPy's function on dense matrices after checking their shape."""
-    found = operand(x)
+    found = as_operand(x)
     shape = np.shape(found)
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
         raise ShapeError(f"{function.__name__}: x must be {'square ' * square}matrices, got shape {shape}")
@@ -166,7 +166,7 @@ def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) 
     >>> sp.linalg.cross(sp.asarray([1, 0, 0]), sp.asarray([0, 2, 0]))
     array([0, 0, 2])
     """
-    one, other, along = operand(x1), operand(x2), as_integer(axis, "axis")
+    one, other, along = as_operand(x1), as_operand(x2), as_integer(axis, "axis")
     for name, shape in (("x1", np.shape(one)), ("x2", np.shape(other))):
         try:
             size = shape[normalize_axis(along, len(shape))]
@@ -385,7 +385,7 @@ def matrix_rank(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = No
     >>> int(sp.linalg.matrix_rank(sp.asarray([[4.0, 0.0], [2.0, 0.0]])))
     1
     """
-    rtol, shape = _check_tolerance(rtol, "matrix_rank"), np.shape(operand(x))
+    rtol, shape = _check_tolerance(rtol, "matrix_rank"), np.shape(as_operand(x))
     if 0 in shape[-2:] and len(shape) > 1:
         return np.zeros(shape[:-2], int)[()]
     return _call_on_matrices(np.linalg.matrix_rank, x, rtol=rtol)
@@ -422,7 +422,7 @@ def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> 
     array([[0.25],
            [0.  ]])
     """
-    found: Any = operand(x)
+    found: Any = as_operand(x)
     if np.ndim(found) and found.dtype.kind in "biu":  # NumPy has no machine epsilon for integers
         found = found.astype(np.float64)
     return _call_on_matrices(np.linalg.pinv, found, rtol=_check_tolerance(rtol, "pinv"))
@@ -539,7 +539,7 @@ def solve(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> NDArray[Any]:
     >>> sp.linalg.solve(sp.asarray([[4.0, 1.0], [0.0, 3.0]]), [5.0, 3.0])
     array([1., 1.])
     """
-    right = at_labels(operand(x2), x1, 0, "x2", "solve") if np.ndim(x1) == 2 else operand(x2)
+    right = align_to_axis(as_operand(x2), x1, 0, "x2", "solve") if np.ndim(x1) == 2 else as_operand(x2)
     shape, own = np.shape(x1), np.shape(right)
     if len(shape) > 1 and shape[-2] == shape[-1] and own[-1 if len(own) == 1 else -2 :][:1] != shape[-2:-1]:
         raise ShapeError(f"solve: x2 must have {shape[-2]} rows, one per row of x1 of shape {shape}, got shape {own}")

@@ -19,13 +19,76 @@ from sparrow.runtime.validation import check_unmasked
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
-    "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "conj", "copysign",
-    "cos", "cosh", "divide", "equal", "exp", "expm1", "factor", "floor", "floor_divide", "greater", "greater_equal",
-    "hypot", "imag", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log1p", "log2", "log10", "logaddexp",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply", "named_operand",
-    "negative", "nextafter", "not_equal", "operand", "positive", "pow", "real", "reciprocal", "remainder", "round",
-    "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "as_factor",
+    "as_named_operand",
+    "as_operand",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "ceil",
+    "clip",
+    "conj",
+    "copysign",
+    "cos",
+    "cosh",
+    "divide",
+    "equal",
+    "exp",
+    "expm1",
+    "floor",
+    "floor_divide",
+    "greater",
+    "greater_equal",
+    "hypot",
+    "imag",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "nextafter",
+    "not_equal",
+    "positive",
+    "pow",
+    "real",
+    "reciprocal",
+    "remainder",
+    "round",
+    "sign",
+    "signbit",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "subtract",
+    "tan",
+    "tanh",
+    "trunc",
 ]  # fmt: skip
 
 
@@ -44,7 +107,7 @@ class OfTwo(Protocol):
     def __call__(self, x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> Any: ...
 
 
-def factor(obj: Any, what: str) -> Any:
+def as_factor(obj: Any, what: str) -> Any:
     """Return an operand of a product as a tensor or an array: tables of pandas are their cells, as in ``A @ df``.
 
     Parameters
@@ -60,12 +123,12 @@ def factor(obj: Any, what: str) -> Any:
         If it is neither, or cells of it are masked.
     """
     check_unmasked(obj)
-    found = named_operand(np.asarray(obj) if hasattr(type(obj), "iloc") else obj, what)
+    found = as_named_operand(np.asarray(obj) if hasattr(type(obj), "iloc") else obj, what)
     return found if isinstance(found, Tensor) else np.asarray(found)
 
 
-def named_operand(obj: Any, what: str) -> Any:
-    """Return what :func:`operand` does; of what is none the error says which argument it is.
+def as_named_operand(obj: Any, what: str) -> Any:
+    """Return what :func:`as_operand` does; of what is none the error says which argument it is.
 
     Raises
     ------
@@ -73,7 +136,7 @@ def named_operand(obj: Any, what: str) -> Any:
         If it is none.
     """
     try:
-        return operand(obj)
+        return as_operand(obj)
     except (InvalidValueError, UnsupportedError) as error:
         if isinstance(error, InvalidValueError) and not isinstance(obj, str):
             raise  # it says which of its numbers are wrong
@@ -81,7 +144,7 @@ def named_operand(obj: Any, what: str) -> Any:
         raise UnsupportedError(f"{what} is {given}: use tensors and arrays of numbers") from error
 
 
-def operand(obj: Any) -> Tensor | NDArray[Any] | complex | np.generic:
+def as_operand(obj: Any) -> Tensor | NDArray[Any] | complex | np.generic:
     """Return what is given for a tensor: tensors, arrays and numbers as they are, lists as arrays, others as tensors.
 
     Parameters
@@ -163,7 +226,7 @@ Examples
 
 def _of_one(name: str, function: Callable[..., Any], what: str, first: str, shown: str) -> OfOne:
     def call(x: Tensor | ArrayLike, /) -> Any:
-        return function(operand(x))
+        return function(as_operand(x))
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = _DOC_OF_ONE.format(name=name, what=what, first=first, shown=shown)
@@ -172,7 +235,7 @@ def _of_one(name: str, function: Callable[..., Any], what: str, first: str, show
 
 def _of_two(name: str, function: Callable[..., Any], what: str, first: str, second: str, shown: str) -> OfTwo:
     def call(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> Any:
-        return function(operand(x1), operand(x2))
+        return function(as_operand(x1), as_operand(x2))
 
     call.__name__ = call.__qualname__ = name
     but = "; in a product of arrays one of fill 0 gives 0" if function is np.multiply else ""
@@ -404,7 +467,7 @@ def clip(x: Tensor | ArrayLike, /, min: Any = None, max: Any = None) -> Any:
     >>> sp.clip(sp.asarray([[0, -5, 7]]), -1, 2).to_numpy()
     array([[ 0, -1,  2]])
     """
-    cells, low, high = operand(x), *(None if limit is None else operand(limit) for limit in (min, max))
+    cells, low, high = as_operand(x), *(None if limit is None else as_operand(limit) for limit in (min, max))
     if any(isinstance(one, Tensor) for one in (cells, low, high)):
         return as_tensor(cells).clip(low, high)
     return np.clip(cells, low, high)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow.core.schema import as_integer, as_integers, check_dtype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.elementwise import operand
+from sparrow.functions.elementwise import as_operand
 from sparrow.functions.inspection import check_device
 from sparrow.functions.manipulation import roll
 from sparrow.functions.views import as_tensor
@@ -148,14 +148,14 @@ def _resolve_axes(x: Any, axes: Any) -> list[int]:
 
 def _transform_axis(function: Callable[..., Any], x: Any, n: int | None, axis: int | str, norm: str) -> NDArray[Any]:
     lengths = [] if n is None else [as_integer(n, "n")]
-    given = operand(x)
+    given = as_operand(x)
     (along,) = _resolve_axes(given, (axis,))
     return _transform(function, given, lengths, n=n, axis=along, norm=norm)
 
 
 def _transform_axes(function: Callable[..., Any], x: Any, s: Any, axes: Any, norm: str) -> NDArray[Any]:
     lengths = None if s is None else as_integers(s, "s")
-    given = operand(x)
+    given = as_operand(x)
     last = None if lengths is None else range(-len(lengths), 0)
     along = last if axes is None else _resolve_axes(given, axes)
     return _transform(function, given, lengths or [], s=lengths, axes=along, norm=norm)

@@ -22,8 +22,19 @@ from sparrow.runtime import memory
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "arange", "empty", "empty_like", "eye", "full", "full_like", "in_memory", "linspace", "meshgrid",
-    "ones", "ones_like", "zeros", "zeros_like",
+    "arange",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "tensor_from_block",
+    "zeros",
+    "zeros_like",
 ]  # fmt: skip
 
 
@@ -70,7 +81,7 @@ def zeros(
     check_device(device)
     sizes = check_shape(shape)
     schema = Schema(sizes, normalize_dims(dims), _or_float(dtype), stype=check_stype(stype, len(sizes)))
-    return in_memory(schema, concat_blocks([], schema.ndim, schema.dtype))
+    return tensor_from_block(schema, concat_blocks([], schema.ndim, schema.dtype))
 
 
 def empty(
@@ -188,7 +199,7 @@ def full(
         raise InvalidValueError(f"fill_value={fill_value!r} is no number")
     kind = check_dtype(given.dtype if dtype is None else dtype)
     schema = Schema(check_shape(shape), normalize_dims(dims), kind, check_fill(fill_value, kind))
-    return in_memory(schema, concat_blocks([], schema.ndim, kind))
+    return tensor_from_block(schema, concat_blocks([], schema.ndim, kind))
 
 
 def zeros_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
@@ -322,7 +333,7 @@ def full_like(tensor: Any, fill_value: Any, dtype: DTypeLike | None = None, *, d
     like = full(tensor.shape, fill_value, tensor.dtype if dtype is None else dtype, tensor.dims, device=device)
     schema = like.__sparrow_scan__().schema
     stype = "dense" if tensor.stype in COMPRESSED and not schema.has_zero_fill else tensor.stype
-    return in_memory(replace(schema, stype=stype), concat_blocks([], schema.ndim, schema.dtype))
+    return tensor_from_block(replace(schema, stype=stype), concat_blocks([], schema.ndim, schema.dtype))
 
 
 def eye(
@@ -374,11 +385,11 @@ def eye(
     count = max(min(height - row, width - column), 0)
     memory.check(count * schema.element_bytes(), f"the {count} entries of the diagonal")
     if not count:
-        return in_memory(schema, concat_blocks([], 2, schema.dtype))
+        return tensor_from_block(schema, concat_blocks([], 2, schema.dtype))
     coords = tuple(
         np.arange(at, at + count, dtype=schema.coordinate_dtype(dim)) for dim, at in enumerate((row, column))
     )
-    return in_memory(schema, Block(coords, np.ones(count, schema.dtype)))
+    return tensor_from_block(schema, Block(coords, np.ones(count, schema.dtype)))
 
 
 def arange(
@@ -535,7 +546,7 @@ def _or_float(dtype: DTypeLike | None) -> np.dtype[Any]:
     return check_dtype("float64" if dtype is None else dtype)
 
 
-def in_memory(schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> Tensor:
+def tensor_from_block(schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> Tensor:
     """Return the tensor of entries in memory.
 
     Parameters

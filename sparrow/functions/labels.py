@@ -6,14 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 from sparrow.errors import InvalidValueError, LabelError
-from sparrow.functions.generation import in_memory
+from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.coo import concat_blocks
 from sparrow.plan import Cast, Join, Labels, Scan, align_by_name, axis_labels, fit_to_target, make_map
 from sparrow.runtime.settings import JOINS
 from sparrow.tensor import Tensor
 
-__all__ = ["align", "apart", "at_labels", "check_space", "is_labelled", "meet", "shown", "space_axis"]
+__all__ = [
+    "align",
+    "align_to_axis",
+    "can_align",
+    "check_same_labels",
+    "describe_label_mismatch",
+    "find_labelled_axis",
+    "is_labelled",
+    "to_labelled_tensor",
+]
 
 
 def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
@@ -56,17 +65,17 @@ def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
     given = [as_tensor(tensor) for tensor in tensors]
     scans = [tensor.__sparrow_scan__() for tensor in given]
     return tuple(
-        tensor if now is before else shown(now, names)
+        tensor if now is before else to_labelled_tensor(now, names)
         for tensor, before, (now, names) in zip(given, scans, align_by_name(scans, join), strict=True)
     )
 
 
-def shown(scan: Scan, names: Labels) -> Tensor:
+def to_labelled_tensor(scan: Scan, names: Labels) -> Tensor:
     """Return what a scan shows as a tensor with labels."""
     return Tensor(make_map(Cast(scan.schema.dtype), [scan]).with_labels(names))
 
 
-def at_labels(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> Any:
+def align_to_axis(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> Any:
     """Return what goes along an axis of a matrix in the order of the labels that this has.
 
     Parameters
@@ -94,14 +103,14 @@ def at_labels(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> 
     if wanted.equals(names[0]):
         return given
     schema = replace(scan.schema, shape=(wanted.length, *scan.schema.shape[1:]))
-    target = in_memory(schema, concat_blocks([], schema.ndim, schema.dtype), {0: wanted.array()})
+    target = tensor_from_block(schema, concat_blocks([], schema.ndim, schema.dtype), {0: wanted.array()})
     placed, more = fit_to_target(scan, target.__sparrow_scan__())
     if more and what:
         raise LabelError(
             f"{what}: {name} has the label {more[0][0].as_py()!r}, and none of the {('rows', 'columns')[axis]} of A, "
             f"{A.dims[axis]!r}, has: leave it out with sel(), or give an array, which goes by position"
         )
-    return shown(placed.then(placed.view.then((slice(wanted.length),))), {**names, 0: wanted})
+    return to_labelled_tensor(placed.then(placed.view.then((slice(wanted.length),))), {**names, 0: wanted})
 
 
 def is_labelled(given: Any, axis: int) -> bool:
@@ -109,12 +118,12 @@ def is_labelled(given: Any, axis: int) -> bool:
     return isinstance(given, Tensor) and axis in axis_labels(given.__sparrow_scan__())
 
 
-def meet(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
+def can_align(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
     """Return whether two axes go together: of one size, or both with labels, by which they are aligned."""
     return one.shape[axis] == other.shape[and_axis] or (is_labelled(one, axis) and is_labelled(other, and_axis))
 
 
-def check_space(A: Any, what: str) -> None:
+def check_same_labels(A: Any, what: str) -> None:
     """Check that a matrix maps a space to itself: rows and columns have the same labels, if both have some.
 
     Raises
@@ -126,10 +135,10 @@ def check_space(A: Any, what: str) -> None:
         return
     names = axis_labels(A.__sparrow_scan__())
     if not names[0].equals(names[1]):
-        raise LabelError(f"{what}: rows and columns are to be the same, but {apart(A)}")
+        raise LabelError(f"{what}: rows and columns are to be the same, but {describe_label_mismatch(A)}")
 
 
-def apart(A: Any) -> str:
+def describe_label_mismatch(A: Any) -> str:
     """Return in which way labels of rows and columns differ, and the way out."""
     import pyarrow.compute as pc
 
@@ -142,6 +151,6 @@ def apart(A: Any) -> str:
     return f"{begin} in order: A.sel({{{rows!r}: A.labels({columns!r})}}) takes the rows in the order of the columns"
 
 
-def space_axis(A: Any) -> int:
+def find_labelled_axis(A: Any) -> int:
     """Return the axis that has the labels of both, of a matrix that maps a space to itself."""
     return int(is_labelled(A, 1) and not is_labelled(A, 0))

@@ -13,17 +13,12 @@ from sparrow import engines, plan
 from sparrow.core.schema import as_integer, as_integers, check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import einsum
+from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis
 from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
-from sparrow.tensor.products import contracted
-
-_COPY_BYTES = 64
-"""About what one of many copies that are joined takes."""
-
-_LONG = 2**20
-"""The length from which a diagonal of matrices in a stack is found among the entries instead of cell by cell."""
+from sparrow.tensor.products import contract
 
 __all__ = [
     "concat", "diagonal", "kron", "nonzero", "repeat", "reshape", "roll", "split", "stack", "tile", "tril", "triu",
@@ -348,7 +343,7 @@ def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int |
         height, width = matrices.shape[-2:]
         top, left = max(-right, 0), max(right, 0)
         length = max(min(height - top, width - left), 0)
-        if length > _LONG and matrices.fill_value == 0:  # by entries, not by cells
+        if length > tuning().diagonal_gather_max_length and matrices.fill_value == 0:  # by entries, not by cells
             square = matrices[..., top : top + length, left : left + length]
             axes = list(range(tensor.ndim - 1))
             return einsum(square, [*axes, axes[-1]], axes)  # type: ignore[no-any-return]
@@ -394,7 +389,7 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
     if any(n < 0 for n in counts):
         raise InvalidValueError(f"a tensor cannot be laid side by side {counts} times")
     what = f"{max(counts, default=0)} copies of a tensor side by side"
-    memory.check(_COPY_BYTES * max(counts, default=0), what, "broadcast along a new axis instead")
+    memory.check(tuning().tile_copy_bytes * max(counts, default=0), what, "broadcast along a new axis instead")
     for axis, n in enumerate(counts):
         if n == 0:
             tensor = split(tensor, [0], axis)[0]
@@ -545,5 +540,5 @@ def kron(a: Any, b: Any) -> Tensor:
     ndim = max(one.ndim for one in pair)
     left, right = (one.reshape(*(1,) * (ndim - one.ndim), *one.shape) if one.ndim < ndim else one for one in pair)
     letters = tuple(range(0, 2 * ndim, 2)), tuple(range(1, 2 * ndim, 2))
-    product = contracted((left, right), letters, range(2 * ndim), semiring=PLUS_TIMES)
+    product = contract((left, right), letters, range(2 * ndim), semiring=PLUS_TIMES)
     return reshape(as_tensor(product), tuple(n * m for n, m in zip(left.shape, right.shape, strict=True)))

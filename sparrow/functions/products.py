@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sparrow.core.schema import as_integer
 from sparrow.errors import AxisError, InvalidValueError, ShapeError
 from sparrow.functions.contraction import einsum
-from sparrow.functions.elementwise import named_operand
+from sparrow.functions.elementwise import as_named_operand
 from sparrow.functions.generation import eye
 from sparrow.functions.labels import is_labelled
 from sparrow.functions.reductions import sum as total
@@ -116,7 +116,7 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str
     >>> sp.vecdot(A, [1, 10, 100]).to_numpy()
     array([  20,  -97])
     """
-    one, other = (named_operand(each, f"vecdot: {name}") for each, name in ((x1, "x1"), (x2, "x2")))
+    one, other = (as_named_operand(each, f"vecdot: {name}") for each, name in ((x1, "x1"), (x2, "x2")))
     dims = [each.dims if isinstance(each, Tensor) else () for each in (one, other)]
     behind = axis
     if isinstance(axis, str):

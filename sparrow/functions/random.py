@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from sparrow.core.schema import Schema, as_integer, check_dtype, check_shape, normalize_dims
 from sparrow.errors import InvalidValueError
-from sparrow.functions.generation import in_memory
+from sparrow.functions.generation import tensor_from_block
 from sparrow.kernels.coo import Block, canonicalize, concat_blocks
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
@@ -90,7 +90,7 @@ def random(
     place = _by_rows if distribution == "powerlaw" and schema.ndim else _anywhere
     coords = place(rng, schema.shape, count)
     columns = tuple(column.astype(schema.coordinate_dtype(dim), copy=False) for dim, column in enumerate(coords))
-    return in_memory(schema, Block(columns, _values(rng, count, schema.dtype)))
+    return tensor_from_block(schema, Block(columns, _values(rng, count, schema.dtype)))
 
 
 def _number(schema: Schema, nnz: int | None, density: float | None) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from sparrow import engines
 from sparrow.core.schema import check_dtype
 from sparrow.errors import ShapeError, UnsupportedError
-from sparrow.functions.elementwise import operand
+from sparrow.functions.elementwise import as_operand
 from sparrow.functions.views import as_tensor
 from sparrow.plan import make_accumulate, normalize_axis
 from sparrow.runtime.docs import SharedText, document_as
@@ -59,7 +59,7 @@ _shared = SharedText(
 
 def _reduce(name: str, x: Any, where: Where = "all", **options: Any) -> Any:
     """Reduce a tensor by its method, and an array or a number by NumPy's function of that name."""
-    found = operand(x)
+    found = as_operand(x)
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     if isinstance(found, Tensor):
         return getattr(found, name)(where=where, **options)
@@ -126,7 +126,7 @@ def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> An
     (np.int64(3), array([1, 2]))
     """
     axes: Any = tuple(axis) if isinstance(axis, list) else axis
-    return np.count_nonzero(operand(x), axis=axes, keepdims=keepdims)
+    return np.count_nonzero(as_operand(x), axis=axes, keepdims=keepdims)
 
 
 @_shared

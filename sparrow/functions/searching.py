@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.elementwise import operand
+from sparrow.functions.elementwise import as_operand
 from sparrow.functions.views import as_tensor
 from sparrow.tensor import Tensor
 
@@ -54,7 +54,7 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         raise InvalidValueError(f"side={side!r} must be 'left' or 'right'")
-    vector, values = as_tensor(x1), np.asarray(operand(x2))
+    vector, values = as_tensor(x1), np.asarray(as_operand(x2))
     if vector.ndim != 1:
         raise ShapeError(f"searchsorted looks at a vector, not at a tensor of shape {vector.shape}")
     if sorter is not None:

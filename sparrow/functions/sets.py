@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow.errors import NumberRangeError
-from sparrow.functions.elementwise import operand
+from sparrow.functions.elementwise import as_operand
 from sparrow.functions.views import as_tensor
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag
@@ -218,7 +218,7 @@ def isin(x1: Any, x2: Tensor | ArrayLike, /, *, assume_unique: bool = False, inv
     >>> sp.isin(sp.asarray([[0, 2, 0], [3, 0, 5]]), [2, 3]).nnz
     2
     """
-    cells, among = operand(x1), operand(x2)
+    cells, among = as_operand(x1), as_operand(x2)
     values = np.unique(unique_values(among) if isinstance(among, Tensor) else np.asarray(among))
     function = IsIn(values, check_flag("invert", invert))
     return cells._cells(function, cells) if isinstance(cells, Tensor) else function(cells)

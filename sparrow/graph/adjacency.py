@@ -18,7 +18,7 @@ from sparrow import engines
 from sparrow.core.schema import Schema
 from sparrow.errors import UnsupportedError
 from sparrow.functions.elementwise import isnan, logical_not, logical_or, not_equal
-from sparrow.functions.generation import in_memory
+from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.searching import where
 from sparrow.graph.tuning import tuning
 from sparrow.kernels.coo import Block
@@ -146,7 +146,7 @@ class Adjacency:
         schema = Schema(self._tensor.shape, self._tensor.dims, np.dtype(np.bool_))
         labels = {axis: names for axis in (0, 1) if (names := self._tensor.labels(axis)) is not None}
         block = Block((rows, cols), np.ones(len(cols), np.bool_))
-        return in_memory(schema, block, labels)
+        return tensor_from_block(schema, block, labels)
 
     def degrees(self) -> NDArray[np.int64]:
         """Return the out-degree of each node."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sparrow.core.labels import label_positions
 from sparrow.core.schema import Schema, check_array, is_fill
 from sparrow.errors import IndexingError, LabelError, ShapeError
-from sparrow.functions.generation import in_memory
-from sparrow.functions.labels import apart
+from sparrow.functions.generation import tensor_from_block
+from sparrow.functions.labels import describe_label_mismatch
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.coo import Block
 from sparrow.runtime import memory
@@ -99,7 +99,9 @@ def check_graph(A: Any) -> Tensor:
         )
     rows, columns = (tensor.labels(axis) for axis in (0, 1))
     if rows is not None and columns is not None and not rows.equals(columns):
-        raise LabelError(f"rows and columns of a graph must have the same labels, but {apart(tensor)}")
+        raise LabelError(
+            f"rows and columns of a graph must have the same labels, but {describe_label_mismatch(tensor)}"
+        )
     return tensor
 
 
@@ -186,7 +188,7 @@ def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
     kept = np.flatnonzero(~is_fill(values, schema.fill_value))
     labels = node_labels(A)
     block = Block((kept.astype(schema.coordinate_dtype(0)),), values[kept])
-    return in_memory(schema, block, None if labels is None else {0: labels})
+    return tensor_from_block(schema, block, None if labels is None else {0: labels})
 
 
 def per_group(A: Tensor, groups: NDArray[Any]) -> Tensor:

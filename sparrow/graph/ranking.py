@@ -13,7 +13,7 @@ from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, Unsu
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_and, logical_not
 from sparrow.functions.generation import eye
-from sparrow.functions.labels import at_labels, space_axis
+from sparrow.functions.labels import align_to_axis, find_labelled_axis
 from sparrow.graph.adjacency import Adjacency, edge_mask, edge_weights, fits_in_memory, undirected_edge_mask
 from sparrow.graph.nodes import check_graph, node_labels, node_positions, per_node, reserve_per_node, shared
 from sparrow.runtime import events, progress
@@ -272,9 +272,9 @@ def _pair_mask(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
         events.emit("graph.all_pairs")
         return eye(A.shape[0], dtype=np.bool_), True
     if isinstance(pairs, Tensor):
-        axis = space_axis(A)
-        turned = at_labels(pairs, A, axis, "pairs", "common neighbors").T
-        asked = at_labels(turned, A, axis, "pairs", "common neighbors").T
+        axis = find_labelled_axis(A)
+        turned = align_to_axis(pairs, A, axis, "pairs", "common neighbors").T
+        asked = align_to_axis(turned, A, axis, "pairs", "common neighbors").T
         if asked.shape != A.shape:
             raise ShapeError(f"pairs has shape {pairs.shape}, expected {A.shape}")
         mask: Tensor = logical_and(edge_mask(asked), logical_not(eye(A.shape[0], dtype=np.bool_)))

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from sparrow.core.schema import as_integers
 from sparrow.errors import AxisError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import tensordot
-from sparrow.functions.elementwise import operand
+from sparrow.functions.elementwise import as_operand
 from sparrow.functions.manipulation import diagonal as any_diagonal
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.views import as_tensor, matrix_transpose
@@ -90,7 +90,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     >>> float(sp.linalg.matrix_norm(A)), float(sp.linalg.matrix_norm(A, ord=1))
     (5.0, 4.0)
     """
-    given: Any = operand(x)
+    given: Any = as_operand(x)
     if np.ndim(given) < 2:
         raise AxisError(f"matrix_norm requires at least two dimensions, got shape {np.shape(given)}")
     if isinstance(given, Tensor) and (ord in (2, -2, "nuc") or (ord in (1, np.inf) and _is_empty(given))):
@@ -146,7 +146,7 @@ def norm(
         from sparrow.linalg.operators import unwrap_tensor  # imports SciPy's solvers
 
         x = unwrap_tensor(x)
-    found: Any = operand(x)
+    found: Any = as_operand(x)
     if not isinstance(found, Tensor):
         along: Any = axis
         return np.linalg.norm(found, ord, along, keepdims)  # type: ignore[arg-type]
@@ -268,7 +268,7 @@ def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdim
     >>> sp.linalg.vector_norm(sp.asarray([[0.0, 3.0], [-4.0, 0.0]]), axis=1).to_numpy()
     array([3., 4.])
     """
-    found: Any = operand(x)
+    found: Any = as_operand(x)
     if isinstance(found, Tensor):
         return found.norm(ord, axis, keepdims=keepdims)
     along: Any = axis

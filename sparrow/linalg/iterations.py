@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.labels import at_labels, check_space, space_axis
+from sparrow.functions.labels import align_to_axis, check_same_labels, find_labelled_axis
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.jit import warmup
 from sparrow.linalg.operators import Operator, align_vectors, check_square, to_numeric_array, unwrap_tensor
@@ -82,7 +82,7 @@ def pagerank(
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
     check_square(graph, "pagerank")
-    check_space(graph, "pagerank")
+    check_same_labels(graph, "pagerank")
     from sparrow.kernels.graph.pagerank import finish_iteration
 
     operator = A if isinstance(A, Operator) else Operator(graph, persist=True)
@@ -164,7 +164,7 @@ def power_iteration(
     """
     matrix = as_tensor(unwrap_tensor(A))
     check_square(matrix, "power_iteration")
-    check_space(matrix, "power_iteration")
+    check_same_labels(matrix, "power_iteration")
     check_integer("max_iter", max_iter, 1)
     check_number("tol", tol)
     check_seed(seed)
@@ -173,7 +173,9 @@ def power_iteration(
     if v0 is None:
         start = np.random.default_rng(seed).standard_normal(n)
     else:
-        start = align_vectors(v0, "v0", matrix, space_axis(matrix), "power_iteration", several=False).reshape(-1)
+        start = align_vectors(v0, "v0", matrix, find_labelled_axis(matrix), "power_iteration", several=False).reshape(
+            -1
+        )
     vector = start.astype(np.result_type(operator.dtype, start.dtype))
     if n and not vector.any():
         raise InvalidValueError("v0 must not be all 0: omit it for a random initial vector")
@@ -208,7 +210,7 @@ def _distribution(given: ArrayLike | Mapping[Any, float] | None, graph: Tensor, 
                 raise ShapeError(f"{name}: node must be from 0 to {n - 1}, got {node!r}")
         weights = sum_weights(given, list(given), n, name)
     else:
-        weights = _real_array(at_labels(given, graph, space_axis(graph), name, "pagerank"), name)
+        weights = _real_array(align_to_axis(given, graph, find_labelled_axis(graph), name, "pagerank"), name)
     if weights.shape != (n,):
         raise ShapeError(f"{name} has shape {weights.shape}, expected ({n},): one weight per node")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 from sparrow.core.schema import check_array
 from sparrow.engines import explain
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
-from sparrow.functions.labels import at_labels
+from sparrow.functions.labels import align_to_axis
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.jit.warmup import as_readonly
@@ -170,7 +170,7 @@ def align_vectors(given: Any, name: str, A: Any, axis: int, function: str, sever
     if is_foreign_sparse(given):
         found = given
     else:
-        found = to_numeric_array(at_labels(given, unwrap_tensor(A), axis, name, function), name)
+        found = to_numeric_array(align_to_axis(given, unwrap_tensor(A), axis, name, function), name)
     size, side = A.shape[axis], ("row", "column")[axis]
     if found.ndim not in (1, 2) or found.shape[0] != size:
         raise ShapeError(
@@ -375,7 +375,7 @@ class _LabelledOperator(LinearOperator):  # type: ignore[misc]
         """Return a factor as an array with one value per row (axis 0) or column (1)."""
         if _is_scipy_operand(x):
             return x
-        found = x if isinstance(x, np.ndarray) else to_numeric_array(at_labels(x, self._tensor, axis), "x")
+        found = x if isinstance(x, np.ndarray) else to_numeric_array(align_to_axis(x, self._tensor, axis), "x")
         if found.ndim not in (1, 2) or found.shape[0] != self.shape[axis]:
             side = ("row", "column")[axis]
             raise ShapeError(

@@ -12,7 +12,7 @@ import scipy.sparse.linalg as scipy_linalg
 
 from sparrow.core.schema import as_integer
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, SingularError
-from sparrow.functions.labels import at_labels, check_space, is_labelled, space_axis
+from sparrow.functions.labels import align_to_axis, check_same_labels, find_labelled_axis, is_labelled
 from sparrow.functions.views import as_tensor
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import check_options, to_scipy_csc, translated_errors
@@ -76,7 +76,7 @@ def _call_scipy(
     if square:
         check_square(operator, name)
     if name in _SPACE_FUNCTIONS:
-        check_space(unwrap_tensor(operator), name)
+        check_same_labels(unwrap_tensor(operator), name)
     args = _check_args(name, operator, args, options)
     options = {option: _check_option(name, operator, option, value, options) for option, value in options.items()}
     with (
@@ -92,7 +92,7 @@ def _check_args(name: str, A: Any, args: tuple[Any, ...], options: dict[str, Any
     if name in ("eigsh", "svds"):
         return (_check_count(name, A, args[0], options),)
     argument = _BLOCK_ARGUMENTS.get(name, "b")
-    axis = space_axis(unwrap_tensor(A)) if name in _SPACE_FUNCTIONS else 0
+    axis = find_labelled_axis(unwrap_tensor(A)) if name in _SPACE_FUNCTIONS else 0
     side = align_vectors(args[0], argument, A, axis, name, several=name in _BLOCK_ARGUMENTS)
     if name == "lobpcg" and (side.ndim == 1 or not side.shape[1]):
         raise ShapeError(f"lobpcg: X must have one guess per column, got shape {side.shape}: pass x[:, None] for one")
@@ -125,7 +125,7 @@ def _check_option(name: str, A: Any, option: str, value: Any, options: dict[str,
     """Return a validated option for SciPy, tensors as operators or arrays."""
     if value is None:
         return None
-    axis = space_axis(unwrap_tensor(A)) if name in _SPACE_FUNCTIONS else 1
+    axis = find_labelled_axis(unwrap_tensor(A)) if name in _SPACE_FUNCTIONS else 1
     if option in _MATRIX_OPTIONS:
         return _check_matrix_option(name, A, option, value, axis)
     if option in _ROUND_OPTIONS:
@@ -152,8 +152,8 @@ def _check_matrix_option(name: str, A: Any, option: str, value: Any, axis: int) 
     tensor, of = unwrap_tensor(value), unwrap_tensor(A)
     if not isinstance(tensor, Tensor):
         return value
-    transposed = at_labels(tensor, of, axis, option, name).T
-    aligned = at_labels(transposed, of, axis if name in _SPACE_FUNCTIONS else 0, option, name).T
+    transposed = align_to_axis(tensor, of, axis, option, name).T
+    aligned = align_to_axis(transposed, of, axis if name in _SPACE_FUNCTIONS else 0, option, name).T
     is_aligned = isinstance(value, Operator) and not (is_labelled(tensor, 0) or is_labelled(tensor, 1))
     return value if is_aligned else Operator(aligned, persist=True)
 

@@ -18,7 +18,7 @@ from sparrow.models.als_data import check_matrix
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_integer, check_seed
 from sparrow.tensor import Tensor
-from sparrow.tensor.base import labelled
+from sparrow.tensor.base import read_labels
 
 __all__ = ["HeldOut", "HeldOutEntries", "Split", "hold_out", "hold_out_entries", "min_links", "split"]
 
@@ -244,7 +244,7 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
         raise InvalidValueError(f"share={share!r} of {block.count} entries leaves nothing to train or to test with")
     tested = np.zeros(block.count, bool)
     tested[np.random.default_rng(seed).permutation(block.count)[:count]] = True
-    names = labelled(scan)
+    names = read_labels(scan)
 
     def part(mask: NDArray[np.bool_]) -> Tensor:
         at = np.flatnonzero(mask)

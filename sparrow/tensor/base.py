@@ -1,7 +1,7 @@
-"""What every tensor is made of: a base, which is files, memory or an expression, and a view of it.
+"""Base class of tensors: a source (files, memory or an expression) and a view of it.
 
-A live tensor shares a handle with its base and all views of it: a commit through any of them shows
-in all. A pinned tensor (a view through a list or mask, or an opened version) keeps one relation.
+A tensor of a handle is live: it follows the commits of that handle. A tensor of a relation or of an expression is
+read-only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.plan import Node, Scan, axis_by_name, axis_labels, normalize_axis
 from sparrow.relations.base import Handle, MemoryHandle, MemoryRelation, Relation
 
-__all__ = ["Base", "as_scan", "counted_masks", "labelled"]
+__all__ = ["Base", "as_scan", "read_labels", "resolve_masks"]
 
 
 class Base:
-    """A base and a view of it. What can be done with them is in the classes that derive from this one."""
+    """A source and a view of it. Subclasses add the operations."""
 
     __slots__ = ("_counted", "_fitted", "_handle", "_source", "_stype", "_taken")
 
@@ -34,7 +34,7 @@ class Base:
         self._handle: Handle | None = None
         self._source: Relation | Node | None = None
         given: Any = source
-        if hasattr(given, "commit"):  # looking at a class of protocols takes longer than all the rest
+        if hasattr(given, "commit"):  # isinstance of a protocol takes longer than everything else here
             self._handle = given
             base = given.current.schema
         else:
@@ -50,22 +50,21 @@ class Base:
         self._fitted = (view, base.with_view(view, self._stype))
 
     def _of(self, step: Node) -> Self:
-        """Return the tensor of an expression."""
         return type(self)(step)
 
     def _taken_in(self, obj: Any) -> Any:
-        """Return a sparse array of another library as a tensor in memory, and anything else as it is."""
+        """Convert a sparse array of another library to a tensor in memory; return anything else as it is."""
         if isinstance(obj, Base) or not is_foreign_sparse(obj):
             return obj
         return type(self)(MemoryHandle(MemoryRelation(*from_object(obj))))
 
     @property
     def _base(self) -> Relation | Node:
-        """The relation in force, or the expression."""
+        """The current relation of the handle, or the expression."""
         return self._source if self._handle is None else self._handle.current  # type: ignore[return-value]
 
     def _through(self, base: Schema) -> tuple[View, Schema]:
-        """Return the view, as it was taken or refitted to another shape of the base, and what it shows."""
+        """Return the view, refitted if the base was resized, and the schema it shows."""
         found = self._fitted
         if found[0].base_shape != base.shape:
             view = _refit(self._taken, base.dims, base.shape)
@@ -80,51 +79,51 @@ class Base:
     def _schema(self) -> Schema:
         try:
             return self._through(self._base.schema)[1]
-        except ShapeError:  # a view that a resize cut off still says what it was
+        except ShapeError:  # a view that a resize cut off keeps its shape
             return self._base.schema.with_view(self._taken, self._stype)
 
     def __sparrow_scan__(self) -> Scan:
-        """Return the plan of reading this tensor, pinned to the relation in force."""
+        """Return the scan of this tensor, pinned to the current relation."""
         base = self._base
         return Scan(base, *self._through(base.schema))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of cells along each dimension."""
+        """Sizes of the dimensions."""
         return self._schema.shape
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return self._schema.ndim
 
     @property
     def size(self) -> int:
-        """The number of cells, absent ones included."""
+        """Number of elements, absent ones included."""
         return self._schema.size
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The names of the dimensions."""
+        """Names of the dimensions."""
         return self._schema.dims
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the values."""
+        """NumPy dtype of the values."""
         return self._schema.dtype
 
     @property
     def fill_value(self) -> Any:
-        """The value of absent cells, a NumPy scalar."""
+        """Value of absent elements, a NumPy scalar."""
         return self._schema.fill_value
 
     def labels(self, dim: str | int) -> pa.Array | None:
-        r"""Return the labels of a dimension, position = index, or None where it has none.
+        r"""Return the labels of a dimension in the order of positions, or None.
 
         Parameters
         ----------
         dim
-            The name of the dimension, or its number.
+            Name or number of the dimension.
 
         Returns
         -------
@@ -133,9 +132,9 @@ class Base:
         Raises
         ------
         LabelError, IndexingError
-            If there is no dimension of this name, or number.
+            If there is no dimension of this name or number.
         UnsupportedError
-            If it is neither a name nor a number.
+            If ``dim`` is neither a name nor a number.
 
         Examples
         --------
@@ -150,15 +149,15 @@ class Base:
         return None if found is None else found.array()
 
     def _axis(self, dim: str | int) -> int:
-        """Return the number of a dimension."""
+        """Return the number of a dimension given by name or number."""
         if isinstance(dim, str) and dim not in self.dims:
-            raise LabelError(f"no dimension {dim!r}: there are {', '.join(map(repr, self.dims))}")
+            raise LabelError(f"no dimension {dim!r}: dimensions are {', '.join(map(repr, self.dims))}")
         return self.dims.index(dim) if isinstance(dim, str) else normalize_axis(dim, self.ndim)
 
     def _numbers(self, axes: Iterable[Any]) -> tuple[Any, ...]:
-        """Return axes with those that are given by name as numbers."""
+        """Return axes with names replaced by numbers."""
         if not isinstance(axes, Iterable):
-            raise ShapeError(f"{axes!r} is no order of {self.ndim} dimensions: name each by its number, once")
+            raise ShapeError(f"an order must name each of the {self.ndim} dimensions once, got {axes!r}")
         return tuple(axis_by_name(axis, self.dims) if isinstance(axis, str) else axis for axis in axes)
 
     @property
@@ -167,14 +166,14 @@ class Base:
         return isinstance(self._source, Node)
 
 
-def labelled(scan: Scan) -> dict[int, pa.Array]:
-    """Return the labels of the axes of a scan that have some. Reads."""
+def read_labels(scan: Scan) -> dict[int, pa.Array]:
+    """Return the labels of a scan by axis. Does I/O."""
     found = axis_labels(scan)
     return {axis: names.array() for axis, names in found.items()} if found else {}
 
 
 def as_scan(obj: Any) -> Scan:
-    """Return the scan of a tensor, or of what :func:`sparrow.asarray` takes, in memory."""
+    """Return the scan of a tensor, or of anything :func:`sparrow.asarray` accepts, in memory."""
     if isinstance(obj, Base):
         return obj.__sparrow_scan__()
     relation = MemoryRelation(*from_object(obj))
@@ -182,11 +181,11 @@ def as_scan(obj: Any) -> Scan:
 
 
 _PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
-"""What stands between brackets most of the time."""
+"""Types of the parts of most indices, which need no resolving."""
 
 
-def counted_masks(key: Any) -> Any:
-    """Return a key with sparse masks replaced by the positions where they hold: the one index that reads."""
+def resolve_masks(key: Any) -> Any:
+    """Replace the sparse masks of an index by the positions where they are True. Does I/O."""
     parts = key if isinstance(key, tuple) else (key,)
     if not any(type(part) not in _PLAIN and (isinstance(part, Base) or is_foreign_sparse(part)) for part in parts):
         return key
@@ -200,7 +199,7 @@ def counted_masks(key: Any) -> Any:
             out.append(np.asarray(part))
             continue
         if scan.schema.dtype != bool:
-            raise IndexingError(f"a tensor of {scan.schema.dtype} is no index: use a mask of booleans")
+            raise IndexingError(f"a tensor index must be boolean or integer, got {scan.schema.dtype}")
         if scan.schema.fill_value or not scan.schema.ndim:
             out.append(np.asarray(part))
         else:
@@ -209,12 +208,12 @@ def counted_masks(key: Any) -> Any:
 
 
 def _refit(view: View, names: tuple[str, ...], shape: tuple[int, ...]) -> View:
-    """Return a view taken before its base got another shape: the whole stays the whole, others keep their cells.
+    """Return a view taken before the base was resized, fitted to the new shape.
 
     Raises
     ------
     ShapeError
-        If some of the cells are no more.
+        If some of its elements no longer exist.
     """
     if view.base_shape == shape:
         return view
@@ -231,7 +230,7 @@ def _refit(view: View, names: tuple[str, ...], shape: tuple[int, ...]) -> View:
     for dim, top in tops:
         if top >= shape[dim]:
             raise ShapeError(
-                f"this view was taken when the tensor had the shape {view.base_shape} and shows cells up to coordinate "
-                f"{top} of dimension {names[dim]!r}; the tensor was resized to {shape} since: take the view again"
+                f"this view shows elements up to coordinate {top} of dimension {names[dim]!r}, but the tensor was "
+                f"resized from {view.base_shape} to {shape}: take the view again"
             )
     return replace(view, base_shape=shape)

@@ -1,4 +1,4 @@
-"""A folder of tensors that belong together."""
+"""Bundles: named tensors stored in one folder."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["Bundle"]
 
 
 class Bundle(Mapping[str, Tensor]):
-    r"""Tensors that belong together, by name: a folder, opened like a mapping, or what is to become one.
+    r"""Named tensors that belong together: a stored folder, or a mapping to be saved as one.
 
-    ``sp.open("a9a")["X"]`` is a tensor of a bundle. One of tensors in hand can be stored by :meth:`save`, and given to
-    :func:`sparrow.export`, which writes ``X`` and ``y`` as libsvm.
+    ``sp.open("a9a")["X"]`` is a tensor of a stored bundle. :meth:`save` stores a bundle in memory, and
+    :func:`sparrow.export` writes one of ``X`` and ``y`` as libsvm.
 
     Parameters
     ----------
     tensors
-        Tensors by their names, or what :func:`sparrow.asarray` takes.
+        Tensors by name, or anything :func:`sparrow.asarray` accepts.
 
     Raises
     ------
     InvalidValueError
-        If there are none.
+        If there is none.
 
     Examples
     --------
@@ -47,11 +47,11 @@ class Bundle(Mapping[str, Tensor]):
     """
 
     path: str | None
-    """The folder, None where the tensors are in hand."""
+    """The folder, or None for a bundle in memory."""
 
     def __init__(self, tensors: Mapping[str, Any]) -> None:
         if not hasattr(tensors, "keys") or not len(tensors):
-            raise InvalidValueError("a bundle holds at least one tensor: give them by name, as in {'X': X, 'y': y}")
+            raise InvalidValueError("a bundle requires at least one tensor by name, such as {'X': X, 'y': y}")
         self.path = None
         self._members: dict[str, str] = {}
         self._version: int | None = None
@@ -60,7 +60,7 @@ class Bundle(Mapping[str, Tensor]):
 
     @classmethod
     def _stored(cls, path: str, members: Mapping[str, str], version: int | None = None) -> Self:
-        """Return what a folder holds: the folders of the tensors by their names, each opened at a version."""
+        """Return the bundle of a folder: the paths of its tensors by name, each opened at a version."""
         bundle = cls.__new__(cls)
         bundle.path, bundle._members, bundle._version = path, dict(members), version
         bundle._opened, bundle._names = {}, tuple(members)
@@ -68,7 +68,9 @@ class Bundle(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._names:
-            raise LabelError(f"{self.path or 'the bundle'} has no tensor {name!r}: it holds {', '.join(self._names)}")
+            raise LabelError(
+                f"{self.path or 'the bundle'} has no tensor {name!r}: its tensors are {', '.join(self._names)}"
+            )
         if name not in self._opened:
             self._opened[name] = Tensor(storage.open(self._members[name], self._version))
         return self._opened[name]
@@ -89,29 +91,30 @@ class Bundle(Mapping[str, Tensor]):
         profile: Literal["fast", "small"] = "fast",
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
-        """Store all tensors in one folder, in one atomic step, and return the stored bundle.
+        """Store all tensors in one folder, in one atomic step.
 
         Parameters
         ----------
         path
-            A folder that does not exist yet.
+            Folder to create.
         overwrite
-            Replace a tensor or bundle that stands there.
+            Replace an existing tensor or bundle.
         profile
             "fast" to read, or "small" on disk.
         storage_options
-            Options of an object store, as :func:`sparrow.open` takes them.
+            Options of an object store, see :func:`sparrow.open`.
 
         Returns
         -------
         Bundle
+            The stored bundle.
 
         Raises
         ------
         ExistsError
             If ``path`` exists and ``overwrite`` is False.
         InvalidValueError
-            If a name does not begin with a letter or digit, or holds a slash.
+            If a name does not begin with a letter or digit, or contains a slash.
 
         Examples
         --------

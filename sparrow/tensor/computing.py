@@ -1,4 +1,4 @@
-"""From expressions to tensors in memory: one, one laid out for repeated products, or several at once."""
+"""Evaluation of tensors: compute, persist, and compute of several in one pass."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any, Self
 from sparrow import engines
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.relations.csr import CSRRelation
-from sparrow.tensor.base import Base, labelled
+from sparrow.tensor.base import Base, read_labels
 from sparrow.tensor.products import Engine
 
-__all__ = ["Computing", "compute"]
+__all__ = ["ComputeMethods", "compute"]
 
 
-class Computing(Base):
-    """Tensors as what is computed."""
+class ComputeMethods(Base):
+    """Evaluation into memory."""
 
     __slots__ = ()
 
     def compute(self, engine: Engine = "auto") -> Self:
-        """Return the tensor in memory, as a base of its own.
+        """Evaluate into a tensor in memory, independent of its operands.
 
         Parameters
         ----------
         engine
-            "stream", "duckdb", "cupy" on a GPU, or "auto" for that of the settings.
+            "stream", "duckdb", "cupy" (on a GPU), or "auto" for the configured engine.
 
         Returns
         -------
@@ -33,11 +33,11 @@ class Computing(Base):
         Raises
         ------
         TooLargeError
-            If its entries would pass the memory limit.
+            If the stored elements would exceed the memory limit.
         InvalidValueError
-            If there is no such engine.
+            If the engine is unknown.
         MissingDependencyError
-            If the engine is "cupy" and there is no CuPy, or no GPU.
+            If the engine is "cupy" and CuPy or a GPU is missing.
 
         Examples
         --------
@@ -48,14 +48,14 @@ class Computing(Base):
         """
         scan = self.__sparrow_scan__()
         block = engines.evaluate(scan, engine)
-        return type(self)(MemoryHandle(MemoryRelation(scan.schema, block, labelled(scan))))
+        return type(self)(MemoryHandle(MemoryRelation(scan.schema, block, read_labels(scan))))
 
     def persist(self) -> Self:
-        """Return the tensor in memory, laid out for repeated products; otherwise as :meth:`compute` does.
+        """Evaluate into memory, laid out for repeated products; see :meth:`compute`.
 
-        A matrix keeps where each of its rows begins, so that ``A @ x`` reads columns and values alone and threads share
-        the rows; ``A.T @ x`` lays the entries out by columns when first asked for, which takes their memory once more.
-        Contiguous rows ``A[i:j]`` are used as they lie. The bits of a product do not depend on the number of threads.
+        A matrix is kept as CSR, so that ``A @ x`` reads columns and values only and threads share the rows. The first
+        ``A.T @ x`` adds the CSC layout, which takes the same memory again. Contiguous rows ``A[i:j]`` are used in
+        place. The bits of a product do not depend on the number of threads.
 
         Returns
         -------
@@ -64,7 +64,7 @@ class Computing(Base):
         Raises
         ------
         TooLargeError
-            If its entries would pass the memory limit.
+            If the stored elements would exceed the memory limit.
 
         Examples
         --------
@@ -74,34 +74,34 @@ class Computing(Base):
         (array([ 20., 403.]), array([21., 10., 28.]))
         """
         scan = self.__sparrow_scan__()
-        relation = CSRRelation(scan.schema, engines.evaluate(scan, own=False), labelled(scan))
+        relation = CSRRelation(scan.schema, engines.evaluate(scan, own=False), read_labels(scan))
         if scan.schema.ndim == 2:
             relation.rows(0)
         return type(self)(MemoryHandle(relation))
 
 
 def compute(*expressions: Any, engine: Engine = "auto") -> tuple[Any, ...]:
-    """Return several tensors in memory, computed together: what they share is read and computed once.
+    """Evaluate several tensors together: shared inputs are read and computed once.
 
-    Shared are the files and expressions that occur in several of them or several times in one, as long as the memory
-    for it allows (an eighth of the limit), and the scan under reductions of one tensor over the same axes.
+    Files and sub-expressions that occur more than once are shared as long as memory allows (an eighth of the limit),
+    and so is the scan of reductions of one tensor over the same axes.
 
     Parameters
     ----------
     *expressions
-        Tensors; whatever else is given, such as the scalar of a reduction over all axes, is returned as it is.
+        Tensors; other objects, such as the scalar of a reduction over all axes, are returned as they are.
     engine
-        As of :meth:`sparrow.Tensor.compute`.
+        See :meth:`sparrow.Tensor.compute`.
 
     Returns
     -------
     tuple
-        A tensor in memory for each tensor, in the order given.
+        A tensor in memory for each tensor, in the given order.
 
     Raises
     ------
     TooLargeError
-        If the entries of one of them would pass the memory limit.
+        If the stored elements of a result would exceed the memory limit.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def compute(*expressions: Any, engine: Engine = "auto") -> tuple[Any, ...]:
     tensors = [tensor for tensor in expressions if isinstance(tensor, Base)]
     scans = [tensor.__sparrow_scan__() for tensor in tensors]
     done = iter(
-        type(tensor)(MemoryHandle(MemoryRelation(scan.schema, block, labelled(scan))))
+        type(tensor)(MemoryHandle(MemoryRelation(scan.schema, block, read_labels(scan))))
         for tensor, scan, block in zip(tensors, scans, engines.evaluate_many(scans, engine), strict=True)
     )
     return tuple(next(done) if isinstance(each, Base) else each for each in expressions)

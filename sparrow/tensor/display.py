@@ -1,6 +1,6 @@
-"""How tensors and tables look: repr, HTML and terminal text, from plain values. Nothing here reads.
+"""Text and HTML representations of tensors and tables, from plain values.
 
-Sizes in bytes are decimal, as settings take them: 1 MB is 10^6.
+Sizes in bytes are decimal, as in settings: 1 MB is 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["html", "html_table", "human_bytes", "human_count", "one_line", "tabl
 
 
 def human_bytes(n: int) -> str:
-    """Return a size in three digits.
+    """Return a size in bytes with three digits.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def human_bytes(n: int) -> str:
 
 
 def human_count(n: int) -> str:
-    """Return a count: in full up to six digits, then in three digits.
+    """Return a count: in full up to six digits, then with three digits.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def _shape(shape: Sequence[int], dims: Sequence[str]) -> str:
     return ", ".join(f"{name}: {n}" for name, n in zip(dims, shape, strict=True))
 
 
-def _where(where: str | None, version: int | None, lazy: bool) -> str:
+def _location(where: str | None, version: int | None, lazy: bool) -> str:
     if lazy:
         return "lazy"
     if version is not None:
@@ -71,15 +71,15 @@ def one_line(
     shape, dims
         Sizes and names of the dimensions.
     dtype, stype
-        Value type and storage type.
+        Dtype and storage type.
     nnz
-        The number of entries, None while unknown.
+        Number of stored elements, None if unknown.
     where
-        The path of a stored tensor; its last part is shown.
+        Path of a stored tensor; its last part is shown.
     version
-        The version of a stored tensor.
+        Version of a stored tensor.
     lazy
-        Whether the entries are those of an expression, not computed yet.
+        Whether it is an expression.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def one_line(
     """
     name = "" if where is None else f"{PurePath(where).name} "
     count = "?" if nnz is None else nnz
-    return f"<Tensor {name}({_shape(shape, dims)}) {dtype} nnz={count} {stype} {_where(where, version, lazy)}>"
+    return f"<Tensor {name}({_shape(shape, dims)}) {dtype} nnz={count} {stype} {_location(where, version, lazy)}>"
 
 
 def html(
@@ -107,18 +107,18 @@ def html(
     picture: str | None = None,
     labelled: Sequence[str] = (),
 ) -> str:
-    """Return a tensor as a small HTML table, the parameters being those of :func:`one_line`.
+    """Return a tensor as a small HTML table; see :func:`one_line` for the other parameters.
 
     Parameters
     ----------
     nbytes
         Bytes of the data files or of the arrays.
     fill_value
-        The value of absent cells.
+        Value of absent elements.
     picture
-        The address of a picture of where the entries are.
+        URL of a picture of the stored elements.
     labelled
-        The dimensions that have labels.
+        Dimensions that have labels.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def html(
         ("shape", f"({_shape(shape, dims)})"),
         ("values", f"{dtype}, {fill_value} where nothing is stored"),
         ("entries", f"{'?' if nnz is None else format(nnz, ',')} of {human_count(size)} cells"),
-        ("storage", f"{stype}, {_where(where, version, lazy)}"),
+        ("storage", f"{stype}, {_location(where, version, lazy)}"),
     ]
     if labelled:
         rows.insert(1, ("labels", f"of {', '.join(labelled)}"))
@@ -151,24 +151,23 @@ def html(
 
 
 def table(rows: Iterable[Sequence[Any]], headers: Sequence[str], width: int = 80) -> str:
-    """Return a table as plain text without a final newline; columns of numbers are right-aligned.
+    """Return a table as plain text without a final newline; numbers are right-aligned.
 
     Parameters
     ----------
     rows
-        One sequence of values a row; None shows as nothing.
+        Sequences of values; None is shown as an empty cell.
     headers
-        The names of the columns.
+        Names of the columns.
     width
-        The columns that the text may take; longer cells are cut with an ellipsis.
+        Maximal number of characters in a line; longer texts are cut.
 
     Examples
     --------
-    >>> print(table([("alpha", 1), ("b", 20)], ("name", "links")))
-    name   links
-    -----  -----
-    alpha      1
-    b         20
+    >>> print(table([("cnr-2000", 3216152)], ("name", "links")))
+    name        links
+    --------  -------
+    cnr-2000  3216152
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -195,7 +194,7 @@ def table(rows: Iterable[Sequence[Any]], headers: Sequence[str], width: int = 80
 
 
 def html_table(rows: Iterable[Sequence[Any]], headers: Sequence[str]) -> str:
-    """Return a table as HTML; the parameters are those of :func:`table`.
+    """Return a table as HTML; see :func:`table`.
 
     Examples
     --------
@@ -219,5 +218,5 @@ def _cell(value: Any) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text without characters that would move the cursor."""
+    """Replace characters that would move the cursor."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,4 +1,4 @@
-"""Writing to live tensors: one edit of many writes, resizing, appending, and what is said of many small commits."""
+"""Edits of live tensors: many writes in one commit, resize, append, and warnings about small commits."""
 
 from __future__ import annotations
 
@@ -21,33 +21,27 @@ from sparrow.kernels.coo import Block, Duplicates, canonicalize, concat_blocks
 from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.base import Edit, Growth, Handle, Relation
 from sparrow.runtime import memory
-from sparrow.tensor.assignment import assignment, check_kind, placed, placement
+from sparrow.runtime.events import emit
+from sparrow.tensor.assignment import align_value, assignment_edit, check_kind, put_edit
+from sparrow.tensor.tuning import tuning
 
-__all__ = ["Editor", "append", "check_appended", "commit", "grow", "resizing"]
+__all__ = ["Editor", "append", "check_append_schema", "commit", "grow", "resize_edit"]
 
-_SMALL_COMMITS = 100
-_LISTED = 1024
-_PARTS = 20
-"""Of the free memory, one part for the entries of one piece of an append; sorting holds them several times."""
-
-_REWRITTEN = 100, 1 << 18
-"""Entries that were written for each that was brought, and in each append, from which on many appends are warned of."""
-
-_single: WeakKeyDictionary[Handle, int] = WeakKeyDictionary()
-_appended: WeakKeyDictionary[Handle, tuple[int, int, int]] = WeakKeyDictionary()
-"""Of each handle how many appends there were, and the entries that they brought and wrote."""
+_single_element_commits: WeakKeyDictionary[Handle, int] = WeakKeyDictionary()
+_append_stats: WeakKeyDictionary[Handle, tuple[int, int, int]] = WeakKeyDictionary()
+"""Number of appends of a handle, of elements appended and of elements written."""
 
 
 def commit(handle: Handle, edit: Edit, level: int = 3) -> None:
-    """Commit an edit; the hundredth of a single cell warns, ``level`` calls up."""
+    """Commit an edit; repeated commits of a single element warn, ``level`` calls up."""
     handle.commit(edit)
-    cells = max(sum(box.size for box in edit.clear), 0 if edit.upsert is None else edit.upsert.count)
-    if cells == 1:
-        count = _single[handle] = _single.get(handle, 0) + 1
-        if count == _SMALL_COMMITS:
+    elements = max(sum(box.size for box in edit.clear), 0 if edit.upsert is None else edit.upsert.count)
+    if elements == 1:
+        count = _single_element_commits[handle] = _single_element_commits.get(handle, 0) + 1
+        if count == tuning().small_commits_before_warning:
             warnings.warn(
-                f"{count} commits of a single cell each: every one rewrites the file, or in memory the arrays, that "
-                "hold the cell. Write many cells at once with A.put(coords, values), or many times in one commit "
+                f"{count} commits of a single element each: every one rewrites the file, or in memory the arrays, that "
+                "hold the element. Write many elements at once with A.put(coords, values), or many times in one commit "
                 "with 'with A.edit() as e: e[...] = v'",
                 PerformanceWarning,
                 stacklevel=level,
@@ -55,18 +49,17 @@ def commit(handle: Handle, edit: Edit, level: int = 3) -> None:
 
 
 class Editor:
-    """Writes gathered by ``with A.edit() as e`` and committed together when the block ends well.
+    """Writes collected by ``with A.edit() as e`` and committed together at the end of the block.
 
-    Later writes win over earlier ones. Nothing is visible before the end of the block, and nothing is
-    written where it raises. Values are read when they are given: ``e[0] = A[1]`` takes the row as it was
-    before the block.
+    Later writes win over earlier ones. Nothing is visible before the end of the block, and nothing is written if it
+    raises. Values are read when they are assigned: ``e[0] = A[1]`` takes the row as it was before the block.
     """
 
-    def __init__(self, handle: Handle, view: View, schema: Schema, counted: Callable[[Any], Any]) -> None:
+    def __init__(self, handle: Handle, view: View, schema: Schema, resolve: Callable[[Any], Any]) -> None:
         self._handle = handle
         self._view = view
         self._names = schema.dims
-        self._counted = counted
+        self._resolve = resolve
         self._base = handle.current.schema
         self._cleared: dict[Box, None] = {}
         self._blocks: list[Block] = []
@@ -85,43 +78,43 @@ class Editor:
         with self._room:
             if kind is not None:
                 return
-            edit = self._folded()
+            edit = self._merge()
             if not edit.clear and edit.upsert is None:
                 return
             shape = self._handle.current.schema.shape
             if shape != self._base.shape:
                 raise ShapeError(
-                    f"the tensor was resized from {self._base.shape} to {shape} during the edit: nothing was written"
+                    f"the tensor was resized from {self._base.shape} to {shape} during the edit: nothing is written"
                 )
             commit(self._handle, edit)
 
     def __getitem__(self, key: Any) -> Any:
-        raise UnsupportedError("an edit only writes: read from the tensor, which shows the state before the edit")
+        raise UnsupportedError("an edit cannot be read: read from the tensor, which shows the state before the edit")
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write cells, as ``A[key] = value`` does."""
+        """Write elements as ``A[key] = value`` does."""
         self._check_open()
-        view = self._view.then(self._counted(key), "paired", self._names)
-        self._add(assignment(self._base, view, placed(self._handle.current, view, value)))
+        view = self._view.then(self._resolve(key), "paired", self._names)
+        self._add(assignment_edit(self._base, view, align_value(self._handle.current, view, value)))
 
     def put(self, coords: Any, values: Any) -> None:
-        """Write cells by coordinate, as ``A.put(coords, values)`` does."""
+        """Write elements by coordinate as ``A.put(coords, values)`` does."""
         self._check_open()
-        self._add(placement(self._base, self._view, coords, values, self._names))
+        self._add(put_edit(self._base, self._view, coords, values, self._names))
 
     def _check_open(self) -> None:
         if not self._open:
-            raise InvalidValueError("the edit is over: writes belong into its block, 'with A.edit() as e: ...'")
+            raise InvalidValueError("the edit is not open: write inside its block, 'with A.edit() as e: ...'")
 
     def _add(self, step: Edit) -> None:
-        """Take in a write: what it clears drops earlier entries, what it writes comes after them."""
+        """Add a write: what it clears removes earlier elements, what it writes comes after them."""
         upsert = step.upsert
         assert upsert is not None
         for box in step.clear:
             if upsert.count == box.size:
                 continue
-            if box.size <= max(_LISTED, 4 * upsert.count):
-                upsert = self._filled(box, upsert)
+            if box.size <= max(tuning().clear_box_max_elements, 4 * upsert.count):
+                upsert = self._fill_box(box, upsert)
                 continue
             if self._blocks:
                 before = concat_blocks(self._blocks, self._base.ndim, self._base.dtype)
@@ -134,16 +127,16 @@ class Editor:
             self._count += upsert.count
             self._blocks.append(upsert)
 
-    def _filled(self, box: Box, upsert: Block) -> Block:
-        """Return entries with the other cells of a box listed as fill."""
+    def _fill_box(self, box: Box, upsert: Block) -> Block:
+        """Return a block extended by the other elements of a box, as explicit fill."""
         grid = np.meshgrid(*(np.arange(r.start, r.stop, r.step) for r in box.ranges), indexing="ij")
         fill = np.full(box.size, self._base.fill_value, self._base.dtype)
         blocks = [Block(tuple(column.reshape(-1) for column in grid), fill), upsert]
         both = concat_blocks(blocks, self._base.ndim, self._base.dtype)
         return canonicalize(both, self._base.shape, None, "last", keep_fill=True)
 
-    def _folded(self) -> Edit:
-        """Return the one edit that does what all writes did in turn."""
+    def _merge(self) -> Edit:
+        """Return one edit that is equivalent to all writes in turn."""
         upsert = None
         if self._count:
             upsert = concat_blocks(self._blocks, self._base.ndim, self._base.dtype)
@@ -152,64 +145,76 @@ class Editor:
 
 
 def append(
-    handle: Handle, view: View, parts: Callable[[], Iterator[Block]], existing: Duplicates, level: int = 3
+    handle: Handle, view: View, blocks: Callable[[], Iterator[Block]], existing: Duplicates, level: int = 3
 ) -> None:
-    """Add entries, given in the coordinates of a view, in one commit; what is stored is streamed piece by piece.
+    """Append stored elements in one commit; a stored tensor streams them batch by batch.
 
     Parameters
     ----------
-    parts
-        Begins the entries: blocks that hold no cell twice, without fill.
+    handle
+        Handle of the tensor.
+    view
+        View whose coordinates the elements have.
+    blocks
+        Opens an iterator of blocks without duplicates and without fill.
+    existing
+        Rule for elements that exist already.
+    level
+        Stack level of warnings.
     """
     base = handle.current.schema
 
-    def pieces() -> Iterator[Edit]:
-        return _pieces(base, view, parts(), existing)
+    def batches() -> Iterator[Edit]:
+        return _batch_edits(base, view, blocks(), existing)
 
     if not isinstance(handle, storage.StoredHandle):
-        blocks = list(parts())
-        if blocks:
-            commit(handle, _piece(base, view, blocks, existing), level + 1)
+        found = list(blocks())
+        if found:
+            commit(handle, _batch_edit(base, view, found, existing), level + 1)
         return
     before = handle.current
-    first = list(itertools.islice(found := pieces(), 2))
+    first = list(itertools.islice(opened := batches(), 2))
     if len(first) < 2:
         for one in first:
             commit(handle, one, level + 1)
             _count_append(handle, before, 0 if one.upsert is None else one.upsert.count, level + 1)
         return
-    del first, found
-    handle.append(pieces, view.box())
+    del first, opened
+    emit("tensor.append_in_batches")
+    handle.append(batches, view.box())
 
 
-def _count_append(handle: storage.StoredHandle, before: storage.Snapshot, entries: int, level: int) -> None:
-    """Warn where a hundred appends wrote far more of what was there than they brought."""
-    then, now = set(before.active.paths), handle.current.active
-    wrote = sum(n for name, n in zip(now.paths, now.rows.tolist(), strict=True) if name not in then)
-    count, brought, written = _appended.get(handle, (0, 0, 0))
-    count, brought, written = count + 1, brought + entries, written + wrote
-    _appended[handle] = (count, brought, written) if count < _SMALL_COMMITS else (0, 0, 0)
-    if count == _SMALL_COMMITS and written > max(_REWRITTEN[0] * brought, _REWRITTEN[1] * count):
+def _count_append(handle: storage.StoredHandle, before: storage.Snapshot, elements: int, level: int) -> None:
+    """Warn if a hundred appends rewrote far more elements than they appended."""
+    old, new = set(before.active.paths), handle.current.active
+    rows = sum(n for name, n in zip(new.paths, new.rows.tolist(), strict=True) if name not in old)
+    count, appended, written = _append_stats.get(handle, (0, 0, 0))
+    count, appended, written = count + 1, appended + elements, written + rows
+    limits = tuning()
+    last = limits.small_commits_before_warning
+    _append_stats[handle] = (count, appended, written) if count < last else (0, 0, 0)
+    most = max(limits.append_rewrite_ratio * appended, limits.append_rewrite_min_elements * count)
+    if count == last and written > most:
         first = handle.current.schema.dims[0]
         warnings.warn(
-            f"{count} appends brought {brought:,} entries and wrote {written:,}: to change cells that are there, or "
-            "append_runs=0, has the files in between written anew. Append more at a time, or have a dimension before "
-            f"{first!r} that grows with the appends, such as the day: what is new is written alone, and "
-            "A.sum(axis=0) adds it up",
+            f"{count} appends added {appended:,} elements and wrote {written:,}: changing existing elements, or "
+            "append_runs=0, rewrites the files that hold them. Append more at a time, or add a dimension before "
+            f"{first!r} that grows with the appends, such as the day: then only new files are written, and "
+            "A.sum(axis=0) adds the days up",
             PerformanceWarning,
             stacklevel=level,
         )
 
 
 def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> None:
-    """Add the entries of a scan by label, in one commit; labels that are new make dimensions longer."""
-    before, brought = handle.current, 0
+    """Append the elements of a scan by label in one commit; new labels make dimensions longer."""
+    before, appended = handle.current, 0
 
-    def counted(edits: Iterator[Edit]) -> Iterator[Edit]:
-        nonlocal brought
-        brought = 0
+    def count(edits: Iterator[Edit]) -> Iterator[Edit]:
+        nonlocal appended
+        appended = 0
         for edit in edits:
-            brought += 0 if edit.upsert is None else edit.upsert.count
+            appended += 0 if edit.upsert is None else edit.upsert.count
             yield edit
 
     def growth(relation: Relation) -> Growth:
@@ -218,9 +223,9 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> No
         target = Scan(relation, whole, old)
         found, more = fit_to_target(scan, target)
         schema = replace(old, shape=found.schema.shape)
-        check_appended(found.schema, old, {axis: len(labels) for axis, labels in more.items()})
+        check_append_schema(found.schema, old, {axis: len(labels) for axis, labels in more.items()})
         keys = relation.label_keys
-        labels: dict[Any, pa.Array] = {}  # dimensions of one vocabulary keep having the same object
+        labels: dict[Any, pa.Array] = {}  # dimensions that share a vocabulary keep sharing one object
         for axis, new in more.items():
             if keys[axis] not in labels:
                 before = axis_labels(target)[axis].array()
@@ -228,45 +233,51 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> No
         return Growth(
             {axis: labels[keys[axis]] for axis in more},
             schema.shape,
-            lambda: counted(_pieces(schema, View.identity(schema.shape), engines.iter_sorted_blocks(found), existing)),
+            lambda: count(
+                _batch_edits(schema, View.identity(schema.shape), engines.iter_sorted_blocks(found), existing)
+            ),
             {axis: old.shape[axis] for axis in more},
         )
 
     handle.grow(growth)
     if isinstance(handle, storage.StoredHandle) and isinstance(before, storage.Snapshot):
-        _count_append(handle, before, brought, level + 1)
+        _count_append(handle, before, appended, level + 1)
 
 
-def check_appended(other: Schema, target: Schema, more: Mapping[int, int]) -> None:
-    """Raise an error where a tensor cannot be appended to another that grows by some cells along axes."""
+def check_append_schema(other: Schema, target: Schema, more: Mapping[int, int]) -> None:
+    """Check that a tensor can be appended to another that grows by ``more`` along axes.
+
+    Raises
+    ------
+    ShapeError, UnsupportedError, InvalidValueError
+        If the shape, the kind of values or the fill value does not match.
+    """
     shape = tuple(n + more.get(axis, 0) for axis, n in enumerate(target.shape))
     if other.shape != shape:
-        raise ShapeError(f"append: the shapes must be equal, got {target.shape} and {other.shape}; see resize()")
+        raise ShapeError(f"append: shape must be {target.shape}, got {other.shape}; see resize()")
     check_kind(other.dtype, target.dtype)
     if not is_fill(np.asarray([other.fill_value]), target.fill_value)[0]:
-        raise InvalidValueError(
-            f"append: the fill values must be equal, got {target.fill_value} and {other.fill_value}"
-        )
+        raise InvalidValueError(f"append: fill value must be {target.fill_value}, got {other.fill_value}; see refill()")
 
 
-def _pieces(base: Schema, view: View, parts: Iterator[Block], existing: Duplicates) -> Iterator[Edit]:
-    """Yield entries as edits small enough for memory."""
-    most = max(memory.share(_PARTS) // base.element_bytes(wide=True), 1)
-    waiting: list[Block] = []
+def _batch_edits(base: Schema, view: View, blocks: Iterator[Block], existing: Duplicates) -> Iterator[Edit]:
+    """Yield edits of batches that fit in memory."""
+    max_rows = max(memory.share(tuning().append_memory_parts) // base.element_bytes(wide=True), 1)
+    batch: list[Block] = []
     rows = 0
-    for part in parts:
-        for start in range(0, part.count, most):
-            piece = part.take(slice(start, start + most))
-            if rows and rows + piece.count > most:
-                yield _piece(base, view, waiting, existing)
-                waiting, rows = [], 0
-            waiting.append(piece)
-            rows += piece.count
+    for block in blocks:
+        for start in range(0, block.count, max_rows):
+            part = block.take(slice(start, start + max_rows))
+            if rows and rows + part.count > max_rows:
+                yield _batch_edit(base, view, batch, existing)
+                batch, rows = [], 0
+            batch.append(part)
+            rows += part.count
     if rows:
-        yield _piece(base, view, waiting, existing)
+        yield _batch_edit(base, view, batch, existing)
 
 
-def _piece(base: Schema, view: View, blocks: list[Block], existing: Duplicates) -> Edit:
+def _batch_edit(base: Schema, view: View, blocks: list[Block], existing: Duplicates) -> Edit:
     block = concat_blocks(blocks, view.ndim, base.dtype)
     coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
     with np.errstate(all="ignore"):
@@ -274,25 +285,25 @@ def _piece(base: Schema, view: View, blocks: list[Block], existing: Duplicates) 
     return Edit("append", upsert=canonicalize(Block(coords, values), base.shape, base.fill_value), existing=existing)
 
 
-def resizing(base: Schema, labelled: Callable[[int], bool], shape: Any) -> Edit:
-    """Return the edit that gives a tensor another shape; entries outside go.
+def resize_edit(base: Schema, labelled: Callable[[int], bool], shape: Any) -> Edit:
+    """Return the edit that changes the shape; elements outside are removed.
 
     Raises
     ------
     ShapeError
         If the number of dimensions differs, or a size is not allowed.
     UnsupportedError
-        If a dimension with labels is to grow.
+        If a dimension with labels would grow.
     """
     wanted = check_shape(tuple(shape) if isinstance(shape, np.ndarray) else shape)
     if len(wanted) != base.ndim:
-        raise ShapeError(f"resize keeps the number of dimensions: the shape is {base.shape}, got {wanted}")
+        raise ShapeError(f"resize: shape must have {base.ndim} dimensions, like {base.shape}, got {wanted}")
     boxes: list[Box] = []
     for dim, (old, new) in enumerate(zip(base.shape, wanted, strict=True)):
         if new > old and labelled(dim):
             raise UnsupportedError(
-                f"dimension {base.dims[dim]!r} has a label for each of its {old} cells, so it cannot grow to {new}: "
-                f"append() what has new labels, or take them away first with set_labels({base.dims[dim]!r}, None)"
+                f"dimension {base.dims[dim]!r} has {old} labels and cannot grow to {new}: append() elements with new "
+                f"labels, or remove the labels first with set_labels({base.dims[dim]!r}, None)"
             )
         if new < old:
             ranges = [range(n) for n in base.shape]

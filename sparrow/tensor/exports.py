@@ -1,4 +1,4 @@
-"""Out of sparrow: entries as what other libraries hold."""
+"""Conversions of tensors to arrays and containers of other libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparrow.plan import Scan
 from sparrow.relations.base import MemoryRelation, arrow_schema, labelled_table
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag
-from sparrow.tensor.base import Base, labelled
+from sparrow.tensor.base import Base, read_labels
 
 if TYPE_CHECKING:
     import os
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     import sparse
     import torch
 
-__all__ = ["Exports"]
+__all__ = ["ExportMethods"]
 
 
-class Exports(Base):
-    """What other libraries take tensors as."""
+class ExportMethods(Base):
+    """Conversions to other libraries, and the protocols by which they convert."""
 
     __slots__ = ()
 
     def to_numpy(self) -> NDArray[Any]:
-        """Return all cells as a NumPy array.
+        """Return all elements as a dense NumPy array.
 
         Returns
         -------
@@ -51,9 +51,9 @@ class Exports(Base):
         Raises
         ------
         TooLargeError
-            If the array would pass the memory limit.
+            If the array would exceed the memory limit.
         UnsupportedError
-            If there are more than 64 dimensions, which no array has.
+            If there are more than 64 dimensions.
 
         Examples
         --------
@@ -68,7 +68,7 @@ class Exports(Base):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise SharingError("a sparse tensor has no dense array to share: copy=False is not possible")
+            raise SharingError("copy=False is not possible: a sparse tensor has no dense memory to share")
         if dtype is None and is_called_by_operator(sys._getframe(1)):
             return wrap_operand(self)
         dense = interchange.implicit_dense_array(
@@ -88,16 +88,16 @@ class Exports(Base):
         copy: bool | None = None,
     ) -> Any:
         if copy is False:
-            raise SharingError("a sparse tensor has no dense array to share: copy=False is not possible")
+            raise SharingError("copy=False is not possible: a sparse tensor has no dense memory to share")
         return np.asarray(self).__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def to_scipy(self, format: str = "csr") -> scipy.sparse.sparray:
-        """Return a SciPy sparse array, the fill being 0.
+        """Return a SciPy sparse array; requires fill value 0.
 
         Parameters
         ----------
         format
-            "coo", "csr" or "dok" of one dimension; of two also "csc", "bsr", "dia" and "lil"; "coo" of any number.
+            "coo" for any number of dimensions; "csr" and "dok" for one or two; "csc", "bsr", "dia" and "lil" for two.
 
         Returns
         -------
@@ -106,9 +106,9 @@ class Exports(Base):
         Raises
         ------
         UnsupportedError
-            If the fill is not 0, or SciPy has no such values or no such format of as many dimensions.
+            If the fill value is not 0, or SciPy does not support the dtype or the format.
         TooLargeError
-            If the pointers to rows or columns, or the diagonals, would pass the memory limit.
+            If row or column pointers, or diagonals, would exceed the memory limit.
 
         Examples
         --------
@@ -132,13 +132,13 @@ class Exports(Base):
     @overload
     def to_format(self, format: str) -> Any: ...
     def to_format(self, format: str) -> Any:
-        """Return the arrays of a format: a container of :mod:`sparrow.formats`, or a NumPy array for "dense".
+        """Return the arrays of a storage format: a container of :mod:`sparrow.formats`.
 
         Parameters
         ----------
         format
-            "coo", which keeps the fill, "csr", "csc", "row_sparse" or "dense". In the compressed ones every cell that
-            is not 0 is stored.
+            "coo", which keeps the fill value; "csr", "csc" or "row_sparse", which store every non-zero element; or
+            "dense" for a NumPy array.
 
         Returns
         -------
@@ -147,9 +147,9 @@ class Exports(Base):
         Raises
         ------
         InvalidValueError, ShapeError
-            If there is no such format, or it is not for as many dimensions.
+            If the format is unknown, or does not support the number of dimensions.
         TooLargeError
-            If the arrays would pass the memory limit.
+            If the arrays would exceed the memory limit.
 
         Examples
         --------
@@ -165,12 +165,14 @@ class Exports(Base):
         return formats.from_entries(format, scan.schema, engines.evaluate(scan))
 
     def to_arrow(self, labels: bool = False) -> pa.Table:
-        """Return the entries as an Arrow table: a column for each dimension, then ``value``; sorted.
+        """Return the stored elements as a sorted Arrow table.
+
+        It has a column for each dimension, then ``value``.
 
         Parameters
         ----------
         labels
-            Labels instead of coordinates, where a dimension has some.
+            Return labels instead of coordinates for dimensions that have some.
 
         Returns
         -------
@@ -179,7 +181,7 @@ class Exports(Base):
         Raises
         ------
         TooLargeError
-            If the entries would pass the memory limit.
+            If the stored elements would exceed the memory limit.
 
         Examples
         --------
@@ -188,16 +190,16 @@ class Exports(Base):
         [{'i': 0, 'j': 1, 'value': 5}, {'i': 2, 'j': 0, 'value': 6}]
         """
         scan = self.__sparrow_scan__()
-        names = labelled(scan) if check_flag("labels", labels) else {}
+        names = read_labels(scan) if check_flag("labels", labels) else {}
         return labelled_table(scan.schema, engines.evaluate(scan), names)
 
     def to_batches(self, labels: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield the entries as Arrow record batches, sorted by the dimensions, without holding all of them.
+        """Yield the stored elements as sorted Arrow record batches, streamed.
 
         Parameters
         ----------
         labels
-            As of :meth:`to_arrow`.
+            Return labels instead of coordinates for dimensions that have some.
 
         Yields
         ------
@@ -211,7 +213,7 @@ class Exports(Base):
         [3]
         """
         scan = self.__sparrow_scan__()
-        names = labelled(scan) if check_flag("labels", labels) else {}
+        names = read_labels(scan) if check_flag("labels", labels) else {}
         for block in engines.iter_sorted_blocks(scan):
             yield from labelled_table(scan.schema, block, names).to_batches()
 
@@ -224,16 +226,18 @@ class Exports(Base):
     @overload
     def to_polars(self, lazy: Literal[True], labels: bool = False) -> polars.LazyFrame: ...
     def to_polars(self, lazy: bool = False, labels: bool = False) -> polars.DataFrame | polars.LazyFrame:
-        """Return the entries as a Polars frame: a column for each dimension, then ``value``.
+        """Return the stored elements as a Polars frame.
+
+        It has a column for each dimension, then ``value``.
 
         Parameters
         ----------
         lazy
-            Return a lazy frame of the entries as they are now, which reads when it is collected: only the columns that
-            the query uses, and of files and expressions only the parts that its ranges of coordinates meet. Larger
-            than memory with the streaming engine; the rows come in no particular order.
+            Return a lazy frame of the current elements. Collecting it reads only the columns that the query uses, and
+            only the chunks that its coordinate ranges meet; the streaming engine handles more than memory. Rows come in
+            no particular order.
         labels
-            As of :meth:`to_arrow`.
+            Return labels instead of coordinates for dimensions that have some.
 
         Returns
         -------
@@ -242,7 +246,7 @@ class Exports(Base):
         Raises
         ------
         TooLargeError
-            If the entries would pass the memory limit, unless ``lazy``.
+            If the stored elements would exceed the memory limit, unless ``lazy``.
 
         Examples
         --------
@@ -255,18 +259,20 @@ class Exports(Base):
 
         if check_flag("lazy", lazy):
             scan = self.__sparrow_scan__()
-            return lazy_frame(scan, labelled(scan) if check_flag("labels", labels) else {})
+            return lazy_frame(scan, read_labels(scan) if check_flag("labels", labels) else {})
         frame = polars.from_arrow(self.to_arrow(labels))
         assert isinstance(frame, polars.DataFrame)
         return frame
 
     def to_pandas(self, labels: bool = True) -> pandas.DataFrame:
-        """Return the entries as a pandas frame: a column for each dimension, then ``value``; sorted.
+        """Return the stored elements as a sorted pandas frame.
+
+        It has a column for each dimension, then ``value``.
 
         Parameters
         ----------
         labels
-            As of :meth:`to_arrow`.
+            Return labels instead of coordinates for dimensions that have some.
 
         Returns
         -------
@@ -277,7 +283,7 @@ class Exports(Base):
         MissingDependencyError
             If pandas is not installed.
         TooLargeError
-            If the entries would pass the memory limit.
+            If the stored elements would exceed the memory limit.
 
         Examples
         --------
@@ -295,12 +301,12 @@ class Exports(Base):
             raise MissingDependencyError("to_pandas() needs pandas: pip install pandas") from error
 
     def to_torch(self, layout: Literal["coo", "csr"] = "coo") -> torch.Tensor:
-        """Return a sparse PyTorch tensor on the CPU; ``.to("cuda")`` takes it to a GPU.
+        """Return a sparse PyTorch tensor on the CPU; ``.to("cuda")`` moves it to a GPU.
 
         Parameters
         ----------
         layout
-            "coo" for any number of dimensions (PyTorch keeps its coordinates as int64), coalesced; or "csr" for two.
+            "coo" for any number of dimensions, coalesced, with int64 coordinates; "csr" for two.
 
         Returns
         -------
@@ -311,9 +317,9 @@ class Exports(Base):
         MissingDependencyError
             If PyTorch is not installed.
         UnsupportedError
-            If the fill is not 0.
+            If the fill value is not 0.
         ShapeError
-            If "csr" is asked for and there are not two dimensions.
+            If "csr" is asked of other than two dimensions.
 
         Examples
         --------
@@ -325,7 +331,7 @@ class Exports(Base):
         return tensor
 
     def to_cupy(self, format: Literal["csr", "csc", "coo"] = "csr") -> cupyx.scipy.sparse.spmatrix:
-        """Return a matrix of ``cupyx.scipy.sparse``, in the memory of the current GPU.
+        """Return a matrix of ``cupyx.scipy.sparse`` in the memory of the current GPU.
 
         Parameters
         ----------
@@ -341,7 +347,7 @@ class Exports(Base):
         MissingDependencyError
             If CuPy is not installed.
         UnsupportedError
-            If the fill is not 0, there are not two dimensions, or CuPy has no such format or values.
+            If the fill value is not 0, the tensor is not a matrix, or CuPy does not support the format or the dtype.
 
         Examples
         --------
@@ -349,11 +355,14 @@ class Exports(Base):
         >>> sp.eye(3).to_cupy("csc")  # doctest: +SKIP
         """
         if self.ndim != 2 or format not in ("csr", "csc", "coo"):
-            raise UnsupportedError(f"CuPy has no {format!r} of {self.ndim} dimensions: csr, csc and coo of two")
+            raise UnsupportedError(
+                f"to_cupy: expected a matrix and format 'csr', 'csc' or 'coo', got {self.ndim} dimensions and "
+                f"{format!r}"
+            )
         return interchange.cupy_array(self.to_scipy(format), format)
 
     def to_pydata_sparse(self) -> sparse.COO:
-        """Return a ``sparse.COO`` of pydata/sparse, with the fill value.
+        """Return a ``sparse.COO`` of pydata/sparse with the same fill value.
 
         Returns
         -------
@@ -374,16 +383,16 @@ class Exports(Base):
         return interchange.pydata_array(scan.schema, engines.evaluate(scan))
 
     def to_npz(self, path: str | os.PathLike[str], compressed: bool = True) -> None:
-        """Write the entries to a .npz file, which ``sp.asarray(path)`` reads; what was there is replaced at the end.
+        """Write the stored elements to a .npz file, replacing an existing one at the end.
 
-        ``scipy.sparse.load_npz`` reads it where the fill is 0: as CSR, or as COO where there are more rows than
-        entries or not two dimensions. ``sparse.load_npz`` of pydata/sparse reads what SciPy cannot hold: another fill,
-        float16, no dimensions. Names and labels are not kept.
+        ``sp.asarray(path)`` reads it. So does ``scipy.sparse.load_npz`` if the fill value is 0, as CSR, or as COO if
+        there are more rows than stored elements or not two dimensions. ``sparse.load_npz`` of pydata/sparse reads what
+        SciPy does not support: another fill value, float16, no dimensions. Names and labels are dropped.
 
         Parameters
         ----------
         path
-            The file, by its full name.
+            Full name of the file.
         compressed
             Compress the arrays.
 
@@ -408,19 +417,19 @@ class Exports(Base):
 
 
 def _scipy_array(scan: Scan, format: str) -> scipy.sparse.sparray:
-    """Return the entries of a scan as a SciPy sparse array; raises ``UnsupportedError`` where SciPy has none such."""
+    """Return the stored elements of a scan as a SciPy sparse array."""
     schema = scan.schema
     check_scipy(schema)
     known = {1: ("coo", "csr", "dok"), 2: ("coo", "csr", "csc", "bsr", "dia", "dok", "lil")}.get(schema.ndim, ("coo",))
     if format not in known:
         names = ", ".join(map(repr, known))
-        raise UnsupportedError(f"SciPy has no {format!r} of {schema.ndim} dimensions: there are {names}")
+        raise UnsupportedError(f"to_scipy: format of {schema.ndim} dimensions must be one of {names}, got {format!r}")
     through = "coo" if schema.ndim != 2 or format in ("coo", "dok") else "csc" if format == "csc" else "csr"
-    held = isinstance(scan.source, MemoryRelation) and scan.view.is_identity
-    block = engines.evaluate(scan, own=not held)
-    if held:
-        memory.check(block.nbytes, f"the arrays of the entries of shape {schema.shape}", "take a smaller view")
-    array = scipy_array(through, schema, block, own=not held)
+    in_memory = isinstance(scan.source, MemoryRelation) and scan.view.is_identity
+    block = engines.evaluate(scan, own=not in_memory)
+    if in_memory:
+        memory.check(block.nbytes, f"the stored elements of shape {schema.shape}", "take a smaller view")
+    array = scipy_array(through, schema, block, own=not in_memory)
     if format == "dia":
         rows, columns = array.nonzero()
         width = int(columns.max(initial=-1)) + 1

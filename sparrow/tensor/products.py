@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sparrow import engines
 from sparrow.core.indexing import View
-from sparrow.core.schema import Schema, check_dtype
+from sparrow.core.schema import Schema, check_array, check_dtype
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.coo import Block
@@ -32,7 +32,7 @@ from sparrow.relations.base import MemoryRelation
 from sparrow.runtime.validation import check_flag, check_unmasked
 from sparrow.tensor.base import Base, as_scan
 
-__all__ = ["Engine", "contracted", "every_cell", "matmul", "together"]
+__all__ = ["Engine", "LinearOperatorMethods", "as_dense_contraction", "as_explicit_scan", "contract", "matmul"]
 
 Engine = Literal["auto", "cupy", "duckdb", "stream"]
 
@@ -117,9 +117,106 @@ def matmul(
         nodes: Any = (each.__sparrow_scan__() if isinstance(each, Base) else Dense(each) for each in (left, right))
         return engines.evaluate_dense(MatMulDense(*nodes), engine)
     left, right, letters, out = _lettered(left, right)
-    return contracted(
+    return contract(
         (left, right), letters, out, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
     )
+
+
+class LinearOperatorMethods(Base):
+    """Products of a matrix with dense vectors and matrices, under SciPy's names.
+
+    ``scipy.sparse.linalg`` accepts objects with ``shape`` and ``matvec``, so that ``aslinearoperator(A)``,
+    ``eigsh(A)``, ``svds(A)`` and ``cg(A, b)`` stream a tensor.
+    """
+
+    __slots__ = ()
+
+    def matvec(self, x: ArrayLike) -> NDArray[Any]:
+        """Return the product of a matrix and a vector: ``A @ x``.
+
+        Parameters
+        ----------
+        x
+            Vector of length n, or matrix of shape (n, 1), for a tensor of shape (m, n).
+
+        Returns
+        -------
+        ndarray
+            With as many dimensions as ``x``.
+
+        Raises
+        ------
+        ShapeError
+            If the tensor is not a matrix, or the sizes differ.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0, 2], [3, 0], [0, 0]]).matvec([10, 1])
+        array([ 2, 30,  0])
+        """
+        return self._multiply(check_array(x, "x"), self)
+
+    def rmatvec(self, x: ArrayLike) -> NDArray[Any]:
+        """Return the product of the conjugate transpose and a vector: ``A.conj().T @ x``.
+
+        Parameters
+        ----------
+        x
+            Vector of length m, or matrix of shape (m, 1), for a tensor of shape (m, n).
+
+        Returns
+        -------
+        ndarray
+            With as many dimensions as ``x``.
+
+        Raises
+        ------
+        ShapeError
+            If the tensor is not a matrix, or the sizes differ.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0, 2], [3, 0], [0, 0]]).rmatvec([1, 10, 5])
+        array([30,  2])
+        """
+        tensor: Any = self
+        if self.dtype.kind == "c":  # conj(A^T conj(x)) reads the matrix as it is stored
+            return self._multiply(np.conj(check_array(x, "x")), tensor.T).conj()
+        return self._multiply(check_array(x, "x"), tensor.T)
+
+    def rmatmat(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the product of the conjugate transpose and a matrix: ``A.conj().T @ X``.
+
+        Parameters
+        ----------
+        X
+            Matrix of shape (m, k), for a tensor of shape (m, n).
+
+        Returns
+        -------
+        ndarray
+
+        Raises
+        ------
+        ShapeError
+            If the tensor is not a matrix, or the sizes differ.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> sp.asarray([[0, 2], [3, 0]]).rmatmat([[1, 0], [0, 1]])
+        array([[0, 3],
+               [2, 0]])
+        """
+        return self.rmatvec(X)
+
+    def _multiply(self, x: NDArray[Any], matrix: Any) -> NDArray[Any]:
+        if self.ndim != 2:
+            raise ShapeError(f"matvec: the tensor must be a matrix, got shape {self.shape}")
+        found: NDArray[Any] = matmul(matrix, x)
+        return found
 
 
 def _factor(tensor: Base, obj: Any) -> Any:
@@ -173,7 +270,7 @@ def _before(count: int) -> list[str]:
     return [f"b{k}" for k in range(count, 0, -1)]
 
 
-def contracted(
+def contract(
     operands: tuple[Any, Any],
     letters: tuple[Sequence[int], Sequence[int]],
     out: Sequence[int],
@@ -214,11 +311,11 @@ def contracted(
         raise InvalidValueError("complement=True needs mask=: without one every cell is computed")
     tensor = next(each for each in operands if isinstance(each, Base))
     if semiring.plain and mask is stype is None:
-        plain = _plain(operands, letters, out) or together(operands, letters, out)
+        plain = _plain(operands, letters, out) or as_dense_contraction(operands, letters, out)
         if plain is not None:
             return engines.evaluate_dense(plain, engine)
     arrays = any(isinstance(each, np.ndarray) for each in operands)
-    sides = [each.__sparrow_scan__() if isinstance(each, Base) else every_cell(each) for each in operands]
+    sides = [each.__sparrow_scan__() if isinstance(each, Base) else as_explicit_scan(each) for each in operands]
     if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
         sides = [_every_fill(side) if arrays or not out else side for side in sides]
     left, right = align_contraction(sides, letters)
@@ -234,8 +331,10 @@ def contracted(
     return found.to_numpy() if array and stype is None else found
 
 
-def together(operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]) -> DenseContraction | None:
-    """Return the product of one tensor and arrays as one node, None if it is not: ``make_dense_contraction``.
+def as_dense_contraction(
+    operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]
+) -> DenseContraction | None:
+    """Return the product of one tensor and arrays as one node, None if there is none.
 
     A scalar is the product of tensors that have no letter left, which makes no array of others.
     """
@@ -303,7 +402,7 @@ def _every_fill(scan: Scan) -> Scan:
     return Scan(stored, View.identity(stored.schema.shape), stored.schema)
 
 
-def every_cell(array: NDArray[Any]) -> Scan:
+def as_explicit_scan(array: NDArray[Any]) -> Scan:
     """Return an array as a scan in which each cell is an entry, 0 too."""
     check_dtype(array.dtype)
     schema = Schema(array.shape, (), array.dtype, stype="dense")

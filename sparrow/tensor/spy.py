@@ -1,4 +1,4 @@
-"""Pictures of where the entries are, drawn by Matplotlib where it is installed."""
+"""Density pictures of stored elements, drawn by Matplotlib."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def can_draw() -> bool:
 
 def _figure(width: float, height: float) -> Any:
     if not can_draw():
-        raise MissingDependencyError("pictures need Matplotlib: pip install 'sparrow-tensor[notebook]'")
+        raise MissingDependencyError("pictures require Matplotlib: pip install 'sparrow-tensor[notebook]'")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -39,31 +39,37 @@ def _figure(width: float, height: float) -> Any:
 
 
 @cache
-def _shown() -> type[Any]:
-    """Return Matplotlib axes of which a notebook shows the picture, as of no others without pyplot."""
+def _notebook_axes() -> type[Any]:
+    """Return a class of Matplotlib axes that notebooks render as a picture without pyplot."""
     from matplotlib.axes import Axes
 
-    class Shown(Axes):
+    class NotebookAxes(Axes):
         def _repr_png_(self) -> bytes:
             return png(self, 100)
 
-    Shown.__name__ = Axes.__name__  # what it says it is
-    return Shown
+    NotebookAxes.__name__ = Axes.__name__
+    return NotebookAxes
 
 
 def draw(found: DensityMap, names: Sequence[str], title: str, axes: Any = None, frame: bool = True) -> Any:
-    """Return Matplotlib axes that show a density map: darker where more entries fall into a cell of the grid.
+    """Draw a density map: darker where a bin of the grid has more stored elements.
 
     Parameters
     ----------
+    found
+        The density map.
     names
-        The names of the axes down and across.
+        Names of the vertical and the horizontal axis.
     title
-        A line below the picture, where the axes are new.
+        Caption below the picture, for new axes.
     axes
-        Axes to draw into; new ones by default.
+        Matplotlib axes to draw into; new ones by default.
     frame
-        Draw ticks and the bar of colours.
+        Draw ticks and the color bar.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
 
     Raises
     ------
@@ -73,17 +79,17 @@ def draw(found: DensityMap, names: Sequence[str], title: str, axes: Any = None, 
     height, width = found.counts.shape
     if axes is None:
         ratio = min(max(height / width, 0.3), 1.3)
-        axes = _figure(5.6, max(4.8 * ratio, 1.6)).add_subplot(axes_class=_shown())
+        axes = _figure(5.6, max(4.8 * ratio, 1.6)).add_subplot(axes_class=_notebook_axes())
         axes.figure.supxlabel(title, fontsize=10)
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    colours = LinearSegmentedColormap.from_list("sparrow", [_LOW, "#4292c6", _HIGH]).with_extremes(bad="white")
+    colors = LinearSegmentedColormap.from_list("sparrow", [_LOW, "#4292c6", _HIGH]).with_extremes(bad="white")
     counts = np.ma.masked_equal(found.counts, 0)
     most = float(found.counts.max(initial=1.0))
     down, across = found.extent
     image = axes.imshow(
-        counts, cmap=colours, norm=LogNorm(1.0 if most > 1 else 0.1, most), interpolation="nearest", aspect="auto",
+        counts, cmap=colors, norm=LogNorm(1.0 if most > 1 else 0.1, most), interpolation="nearest", aspect="auto",
         extent=(-0.5, max(across, 1) - 0.5, max(down, 1) - 0.5, -0.5),
     )  # fmt: skip
     if frame:
@@ -96,7 +102,7 @@ def draw(found: DensityMap, names: Sequence[str], title: str, axes: Any = None, 
             ticks.set_major_formatter(FuncFormatter(lambda at, _: f"{at:,.0f}"))
         if most > 1:
             bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
-            bar.set_label("entries per cell of the picture" + (", estimated" if found.sampled else ""), fontsize=8)
+            bar.set_label("elements per pixel" + (", estimated" if found.sampled else ""), fontsize=8)
     else:
         axes.set_xticks([])
         axes.set_yticks([])

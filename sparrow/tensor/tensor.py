@@ -1,6 +1,6 @@
-"""Tensor: what people hold. Thin: what it is, how it looks and how it is indexed; the rest is in what it derives from.
+"""Tensor, the public class: attributes, representation, indexing, views and pickling.
 
-Arithmetic and sums are in operators and reductions, other libraries in exports, writes in writing, files in stored.
+Operators and reductions, writing, storage and conversions are in its base classes.
 """
 
 from __future__ import annotations
@@ -27,26 +27,24 @@ from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import display
-from sparrow.tensor import spy as pictures
-from sparrow.tensor.actions import Actions
-from sparrow.tensor.arraylike import ArrayMethods
-from sparrow.tensor.base import counted_masks, labelled
-from sparrow.tensor.exports import Exports
-from sparrow.tensor.products import Engine
-from sparrow.tensor.stored import Stored
+from sparrow.tensor import spy as spy_plot
+from sparrow.tensor.array_methods import ArrayMethods
+from sparrow.tensor.base import read_labels, resolve_masks
+from sparrow.tensor.exports import ExportMethods
+from sparrow.tensor.products import Engine, LinearOperatorMethods
+from sparrow.tensor.storage import StorageMethods
 
 __all__ = ["Tensor"]
 
 Part: TypeAlias = "slice | EllipsisType | list[Any] | NDArray[Any] | Tensor | None"
-"""What stands between the brackets and leaves a tensor, whatever the number of dimensions."""
+"""Index that gives a tensor, whatever the number of dimensions."""
 
 
-class Tensor(ArrayMethods, Actions, Exports, Stored):
-    """A sparse array: a view of entries that are stored or in memory.
+class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods):
+    """Sparse array: a view of elements that are stored, in memory, or the result of an expression.
 
-    Made by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing.
-    Indexing is NumPy's and lazy: it reads nothing, except that one cell is read at once and
-    that a sparse mask is counted.
+    Created by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing. Indexing
+    is NumPy's and lazy: only a single element is read at once, and a sparse mask is evaluated.
 
     Examples
     --------
@@ -62,22 +60,22 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
 
     __slots__ = ()
 
-    # -- what it is -----------------------------------------------------------------------------
+    # -- attributes -----------------------------------------------------------------------------
 
     @property
     def stype(self) -> str:
-        """The storage type: "coo", "csr", "csc", "row_sparse" or "dense"; see :mod:`sparrow.core.storage_types`."""
+        """Storage type: "coo", "csr", "csc", "row_sparse" or "dense"; see :mod:`sparrow.core.storage_types`."""
         return self._schema.stype
 
     @property
     def version(self) -> int | None:
-        """The version of a stored tensor, None in memory."""
+        """Version of a stored tensor, None in memory."""
         base = self._base
         return None if isinstance(base, Node) else base.version
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the base's data files, or of its arrays in memory."""
+        """Bytes of the data files of the base, or of its arrays in memory."""
         base = self._base
         if not isinstance(base, Node):
             return base.nbytes
@@ -86,12 +84,12 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
 
     @property
     def path(self) -> str | None:
-        """Where the tensor is stored, None in memory."""
+        """Path of a stored tensor, None in memory."""
         return self._handle.path if self._handle is not None else None
 
     @property
     def nnz(self) -> int:
-        """The number of cells that differ from fill. Of a base this is known; a view is counted once a version."""
+        """Number of elements that differ from the fill value; a view is counted once per version."""
         known = self._known_nnz()
         if known is None:
             scan = self.__sparrow_scan__()
@@ -115,12 +113,12 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
 
     @property
     def density(self) -> float:
-        """The share of cells that differ from fill, nnz / size; NaN where there are no cells."""
+        """Share of elements that differ from the fill value, nnz / size; NaN without elements."""
         return self.nnz / self.size if self.size else math.nan
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise UnsupportedError("a tensor without dimensions has no length")
+            raise UnsupportedError("len() of a tensor without dimensions")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -129,7 +127,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise InvalidValueError(
-                f"the truth of a tensor of shape {self.shape} is ambiguous: compare nnz, or read one cell"
+                f"the truth value of a tensor of shape {self.shape} is ambiguous: use any(), all() or nnz"
             )
         return bool(self.to_numpy().reshape(-1)[0])
 
@@ -144,12 +142,16 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
 
     def __index__(self) -> int:
         if self.ndim or self.dtype.kind not in "iu":
-            raise UnsupportedError(f"a tensor of shape {self.shape} and type {self.dtype} is no index")
+            raise UnsupportedError(
+                f"an index must be an integer scalar, got a tensor of shape {self.shape} and dtype {self.dtype}"
+            )
         return int(self.item())
 
     def __format__(self, format_spec: str) -> str:
         if format_spec and self.ndim:
-            raise UnsupportedError(f"a tensor of shape {self.shape} has no format {format_spec!r}: one cell has")
+            raise UnsupportedError(
+                f"format {format_spec!r} requires a single element, got a tensor of shape {self.shape}"
+            )
         return format(self.item(), format_spec) if format_spec else repr(self)
 
     def __repr__(self) -> str:
@@ -159,12 +161,12 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         )
 
     def _repr_html_(self) -> str:
-        """Return shape, entries and bytes as a small table, with a picture of at most 96 row groups."""
+        """Return a small HTML table, with a density picture sampled from at most 96 row groups."""
         picture = None
-        if self.ndim and self.size and not self._is_lazy and pictures.can_draw():
-            with contextlib.suppress(StorageError):  # a tensor whose files are gone can still be named
+        if self.ndim and self.size and not self._is_lazy and spy_plot.can_draw():
+            with contextlib.suppress(StorageError):  # show the table even if the files are gone
                 found = self._density((0, self.ndim - 1), 120, sample=True)
-                picture = pictures.data_url(found, (self.dims[0], self.dims[-1]))
+                picture = spy_plot.data_url(found, (self.dims[0], self.dims[-1]))
         nbytes = None if self._is_lazy else self.nbytes
         named = [self.dims[axis] for axis in sorted(axis_labels(self.__sparrow_scan__()))]
         return display.html(
@@ -177,30 +179,32 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         return engines.density(flat.__sparrow_scan__(), axes if self.ndim > 1 else (0, 1), bins, sample)
 
     def spy(self, axes: tuple[int, int] = (0, -1), bins: int = 400, ax: Any = None, sample: bool = False) -> Any:
-        """Draw where the entries are: a density map over two axes, by one scan. Needs Matplotlib.
+        """Plot the positions of stored elements as a density map. Requires Matplotlib.
+
+        One scan counts them; axes other than the two are summed.
 
         Parameters
         ----------
         axes
-            The axes down and across; entries of all others are added up.
+            Vertical and horizontal axis.
         bins
-            Cells of the picture along each axis.
+            Number of bins along each axis.
         ax
             Matplotlib axes to draw into; new ones by default.
         sample
-            Read at most 96 row groups, evenly spread, and estimate the rest.
+            Read at most 96 row groups, evenly spaced, and estimate the rest.
 
         Returns
         -------
         matplotlib.axes.Axes
-            New ones are a picture where a notebook shows them.
+            A notebook renders new ones as a picture.
 
         Raises
         ------
         MissingDependencyError
             If Matplotlib is not installed.
         ShapeError
-            If the tensor has no such axes.
+            If there are no such axes.
 
         Examples
         --------
@@ -217,7 +221,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         found = self._density((down, across), bins, sample)
         names = (self.dims[down], self.dims[across]) if self.ndim > 1 else ("", self.dims[0])
         title = f"{self.nnz:,} entries of {display.human_count(self.size)} cells"
-        return pictures.draw(found, names, title, ax)
+        return spy_plot.draw(found, names, title, ax)
 
     # -- views ----------------------------------------------------------------------------------
 
@@ -228,45 +232,45 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
     def __getitem__(self, key: SupportsIndex | tuple[Any, ...]) -> Any: ...
 
     def __getitem__(self, key: Part | SupportsIndex | tuple[Any, ...]) -> Any:
-        """Return the view that NumPy's indexing rules give; one cell is read at once."""
+        """Return a view, by NumPy's indexing rules; a single element is read at once."""
         return self._index(key, "paired")
 
     @property
     def oindex(self) -> _Indexer:
-        """Indexing that crosses lists, each in its place: ``A.oindex[[0, 2], [1, 3]]`` has shape (2, 2)."""
+        """Orthogonal indexing: lists cross, ``A.oindex[[0, 2], [1, 3]]`` has shape (2, 2)."""
         return _Indexer(self, "orthogonal")
 
     @property
     def vindex(self) -> _Indexer:
-        """Indexing that pairs lists and puts their axes first."""
+        """Pointwise indexing: lists pair up, and their axes come first."""
         return _Indexer(self, "pointwise")
 
     @property
     def T(self) -> Tensor:
-        """The view with its axes reversed."""
+        """View with the axes reversed."""
         return self.transpose()
 
     @property
     def mT(self) -> Tensor:
-        """The view with its last two axes exchanged."""
+        """View with the last two axes exchanged."""
         if self.ndim < 2:
-            raise ShapeError(f"mT exchanges the last two axes, and a tensor of shape {self.shape} has not two")
+            raise ShapeError(f"mT requires at least 2 dimensions, got shape {self.shape}")
         return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
     @property
     def device(self) -> str:
-        """Where the cells are, as the array API standard asks: "cpu"."""
+        """Device of the array API standard, always "cpu"."""
         return "cpu"
 
     def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
-        """Return the tensor itself: there is one device, and :meth:`to_cupy` leaves it.
+        """Return the tensor itself: "cpu" is the only device. See :meth:`to_cupy` for a GPU.
 
         Parameters
         ----------
         device
             "cpu".
         stream
-            None: there are no streams on it.
+            None.
 
         Returns
         -------
@@ -275,7 +279,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         Raises
         ------
         InvalidValueError
-            If another device, or a stream, is asked for.
+            If another device, or a stream, is passed.
 
         Examples
         --------
@@ -285,21 +289,21 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         True
         """
         if device != "cpu" or stream is not None:
-            raise InvalidValueError(f"device={device!r}, stream={stream!r}: tensors are on 'cpu'")
+            raise InvalidValueError(f"device must be 'cpu' and stream None, got device={device!r}, stream={stream!r}")
         return self
 
     def transpose(
         self, *order: int | str | Sequence[int | str] | None, axes: Sequence[int | str] | None = None
     ) -> Tensor:
-        """Return the view with its axes in another order.
+        """Return a view with the axes in another order.
 
         Parameters
         ----------
         *order
-            For each axis of the result, which of the tensor's it is, by number or name, one by one or as a tuple;
-            reversed by default.
+            Axes of the tensor in the order of the result, by number or name, as arguments or as a tuple; reversed by
+            default.
         axes
-            The same by SciPy's name.
+            The same, under SciPy's name.
 
         Returns
         -------
@@ -308,7 +312,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         Raises
         ------
         ShapeError
-            If each axis is not named once.
+            If the order does not name each axis once.
 
         Examples
         --------
@@ -327,16 +331,16 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
     def reshape(
         self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
     ) -> Tensor:
-        """Return the cells in another shape of as many cells, in row-major order, lazily.
+        """Return the elements in another shape of the same size, lazily.
 
         Parameters
         ----------
         *shape
-            The sizes, one by one or as a tuple; one may be -1, for what is left.
+            Sizes, as arguments or as a tuple; one may be -1 and is inferred.
         order
-            "F" to take and put the cells in column-major order; "A" is "C".
+            "C" for row-major, "F" for column-major order; "A" is "C".
         copy
-            False to refuse what is not the tensor itself; any other result is read-only anyhow.
+            False to raise unless the shape is unchanged. Results are read-only in any case.
 
         Returns
         -------
@@ -345,9 +349,9 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         Raises
         ------
         ShapeError
-            If the number of cells differs.
+            If the size differs.
         InvalidValueError
-            If there is no such order, or ``copy`` is False and the shape is another.
+            If ``order`` is unknown, or ``copy`` is False and the shape changes.
 
         Examples
         --------
@@ -359,7 +363,7 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         """
         sizes = as_integers(shape[0] if len(shape) == 1 else shape, "shape")
         if order not in ("C", "F", "A"):
-            raise InvalidValueError(f"order={order!r} must be 'C', 'F' or 'A'")
+            raise InvalidValueError(f"order must be 'C', 'F' or 'A', got {order!r}")
         if order == "F":
             return self.transpose().reshape(sizes[::-1], copy=copy).transpose()
         scan = self.__sparrow_scan__()
@@ -367,17 +371,17 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         if sizes.count(-1) == 1:
             rest = math.prod(n for n in sizes if n != -1)
             if not rest or own.size % rest:
-                raise ShapeError(f"cannot reshape {own.shape} of {own.size} cells into {tuple(sizes)}")
+                raise ShapeError(f"cannot reshape {own.shape} of size {own.size} into {tuple(sizes)}")
             sizes[sizes.index(-1)] = own.size // rest
         wanted = check_shape(tuple(sizes))
         if wanted == own.shape:
             return self
         if copy is not None and not check_flag("copy", copy):
-            raise InvalidValueError(f"copy=False: cells of shape {own.shape} in shape {wanted} are no view")
+            raise InvalidValueError(f"copy=False: a reshape from {own.shape} to {wanted} is not a view")
         return self._of(make_reshape(scan, wanted))
 
     def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
-        """Return the tensor of a view of the base, which ``derive`` would make of a base of this shape."""
+        """Return the tensor of a view of the base; ``derive`` makes the same view of a base of this shape."""
         stype = self._stype
         if stype in COMPRESSED:
             stype = resolve_stype(operation, [stype], infer_view(stype, derive(View.identity(self.shape))))
@@ -385,26 +389,26 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         return Tensor(self._handle if live and self._handle is not None else self._base, view, stype)
 
     def _index(self, key: Any, mode: Mode) -> Any:
-        key = counted_masks(key)
+        key = resolve_masks(key)
         view = self._view.then(key, mode, self.dims)
         if view.ndim == 0 and not _has_ellipsis(key):
             return engines.evaluate_element(self._base, view)
         return self._with(view, lambda whole: whole.then(key, mode), "indexing")
 
-    # -- computing ------------------------------------------------------------------------------
+    # -- storage type, fill value, plan ---------------------------------------------------------
 
     def asformat(self, stype: str) -> Tensor:
-        """Return the tensor with another storage type, lazily (see :mod:`sparrow.core.storage_types`).
+        """Return the tensor with another storage type, lazily.
 
-        A tensor that has it is returned as it is. Another shows the entries as they are now and is read-only:
-        ``compute()`` gives one to write to.
+        A tensor that has the storage type is returned as it is; otherwise the result shows the current elements and is
+        read-only: ``compute()`` makes a writable one. See :mod:`sparrow.core.storage_types`.
 
         Parameters
         ----------
         stype
-            "coo", "csr", "csc", "row_sparse" or "dense". The last keeps its fill and stays lazy too: an array is
-            made by :meth:`to_numpy`. The compressed ones have fill 0: of a tensor of another fill every cell that
-            is not 0 becomes an entry.
+            "coo", "csr", "csc", "row_sparse" or "dense". "dense" keeps the fill value and stays lazy; :meth:`to_numpy`
+            makes an array. The compressed types have fill 0, so that for another fill value every non-zero element is
+            stored.
 
         Returns
         -------
@@ -413,11 +417,11 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         Raises
         ------
         InvalidValueError
-            If there is no such storage type.
+            If the storage type is unknown.
         ShapeError
-            If "csr" or "csc" is asked for and there are not two dimensions, or "row_sparse" and there are fewer.
+            If "csr" or "csc" is asked of other than two dimensions, or "row_sparse" of fewer.
         TooLargeError
-            If cells of a fill that is not 0 would pass the memory limit as entries.
+            If the elements of a non-zero fill would exceed the memory limit once stored.
 
         Examples
         --------
@@ -434,14 +438,14 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         return Tensor(self._base, self._view, stype)
 
     def refill(self, value: Any) -> Tensor:
-        """Return the same cells with another fill value, lazily: those of the old one become entries.
+        """Return the same elements with another fill value, lazily; those of the old one are stored.
 
-        So tensors of different fills can be joined. A tensor that has this fill is returned as it is.
+        Use it to concatenate tensors of different fill values. A tensor that has the fill value is returned as it is.
 
         Parameters
         ----------
         value
-            The value that absent cells are to have.
+            New value of absent elements.
 
         Returns
         -------
@@ -450,9 +454,9 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         Raises
         ------
         InvalidValueError
-            If it is no number, or none that the type can hold.
+            If it is not a number that the dtype can hold.
         TooLargeError
-            If as many entries as there are cells would pass the memory limit.
+            If storing all elements would exceed the memory limit.
 
         Examples
         --------
@@ -500,13 +504,11 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         return engines.explain(self.__sparrow_scan__(), check_flag("analyze", analyze), engine)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        """Return the functions of the array API standard that work on tensors: the module ``sparrow``."""
+        """Return the array API namespace of tensors, the module ``sparrow``."""
         namespace = importlib.import_module("sparrow")
         versions = ("2021.12", "2022.12", "2023.12", namespace.__array_api_version__, "2025.12")
         if api_version not in (None, *versions):
-            raise InvalidValueError(
-                f"api_version={api_version!r}: of the array API standard there are {', '.join(versions)}"
-            )
+            raise InvalidValueError(f"api_version must be one of {', '.join(versions)}, got {api_version!r}")
         return namespace
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -519,11 +521,11 @@ class Tensor(ArrayMethods, Actions, Exports, Stored):
         if isinstance(base, storage.Snapshot):
             return _reopen, (base.path, base.version, self._view, self._stype, True)
         scan = self.__sparrow_scan__()
-        return _rebuild, (scan.schema, engines.evaluate(scan), labelled(scan), None, self._stype)
+        return _rebuild, (scan.schema, engines.evaluate(scan), read_labels(scan), None, self._stype)
 
 
-class _Lost(Tensor):
-    """A tensor that could not be opened where it was sent: whatever is asked of it raises why."""
+class _UnopenedTensor(Tensor):
+    """Tensor that could not be opened where it was unpickled: any use raises the error."""
 
     __slots__ = ("_error",)
 
@@ -539,8 +541,8 @@ class _Lost(Tensor):
 def _reopen(path: str, version: int, view: View, stype: str, pinned: bool = False) -> Tensor:
     """Open a tensor that was pickled.
 
-    A worker of ``multiprocessing`` takes an ``OSError`` in what it is sent for the end of all work: nobody hears of it,
-    and its parent waits for ever. So it is raised when the tensor is used.
+    A worker of ``multiprocessing`` treats an ``OSError`` while unpickling as the end of its input, and its parent waits
+    forever. There the error is raised when the tensor is used.
     """
     from multiprocessing import parent_process
 
@@ -549,7 +551,7 @@ def _reopen(path: str, version: int, view: View, stype: str, pinned: bool = Fals
     except StorageError as error:
         if parent_process() is None:
             raise
-        return _Lost(error)
+        return _UnopenedTensor(error)
     return Tensor(handle.current if pinned else handle, view, stype)
 
 
@@ -558,7 +560,7 @@ def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: Vi
 
 
 class _Indexer:
-    """``A.oindex`` and ``A.vindex``."""
+    """Implementation of ``A.oindex`` and ``A.vindex``."""
 
     __slots__ = ("_mode", "_tensor")
 

@@ -1,4 +1,4 @@
-"""What tensors offer to write with. What a write means is in assignment, how it is committed in editing."""
+"""Write methods of tensors: assignment, put, edit, append and resize."""
 
 from __future__ import annotations
 
@@ -24,49 +24,49 @@ from sparrow.kernels.coo import Duplicates, check_duplicates
 from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.base import Handle, MemoryRelation
 from sparrow.tensor import editor
-from sparrow.tensor.assignment import assignment, placed, placement
-from sparrow.tensor.base import Base, counted_masks
+from sparrow.tensor.assignment import align_value, assignment_edit, put_edit
+from sparrow.tensor.base import Base, resolve_masks
 
-__all__ = ["Writing"]
+__all__ = ["WriteMethods"]
 
 
-class Writing(Base):
-    """Writes to live tensors: each is one atomic commit that the base and all views of it show."""
+class WriteMethods(Base):
+    """Writes to live tensors: each is one atomic commit that the base and all its views show."""
 
     __slots__ = ()
     _read_path: ClassVar[Callable[..., Any]]
-    """Returns what a path names as a table or a tensor; the readers of files, which are above, say how."""
+    """Reads a path as a table or a tensor; set by the layer that reads files."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write cells in one atomic commit; a value that equals fill removes the entry.
+        """Write elements in one atomic commit; an element equal to the fill value is removed.
 
-        The files that hold the cells are rewritten, whatever the number of cells in each.
+        Every file that holds one of the elements is rewritten.
         """
         handle = self._writable()
-        key = counted_masks(key)
+        key = resolve_masks(key)
         view = self._view.then(key, "paired", self.dims)
-        editor.commit(handle, assignment(handle.current.schema, view, placed(handle.current, view, value)))
+        editor.commit(handle, assignment_edit(handle.current.schema, view, align_value(handle.current, view, value)))
 
     def put(self, coords: ArrayLike, values: ArrayLike) -> None:
-        """Write cells by coordinate in one atomic commit; of equal coordinates the last wins.
+        """Write elements by coordinate in one atomic commit; of equal coordinates the last wins.
 
-        What a call costs: every file that holds one of the cells is read and written anew, 32 to 128 MB
-        each, and one version is added to the log. A cell costs as much as a million cells of the
-        same files, so write many at once, here or with :meth:`edit`. In memory the arrays are copied.
+        The cost of a call: every file that holds one of the elements is read and rewritten, 32 to 128 MB each, and the
+        log gains a version. One element costs as much as a million elements of the same files, so write many at once,
+        here or with :meth:`edit`. In memory the arrays are copied.
 
         Parameters
         ----------
         coords
-            Shape (ndim, n), counted from 0, negative from the end.
+            Shape (ndim, n), counted from 0; negative from the end.
         values
-            A scalar or shape (n,). A value that equals fill removes the entry.
+            Scalar or shape (n,). An element equal to the fill value is removed.
 
         Raises
         ------
         ShapeError
-            If ``coords`` is not (ndim, n), or ``values`` neither a scalar nor (n,).
+            If ``coords`` is not (ndim, n), or ``values`` is neither a scalar nor (n,).
         IndexingError
-            If a coordinate is no integer, or out of range.
+            If a coordinate is not an integer, or out of range.
         UnsupportedError, InvalidValueError
             If the dtype cannot hold the values.
         ReadOnlyError
@@ -82,17 +82,17 @@ class Writing(Base):
                [0, 0, 7]])
         """
         handle = self._writable()
-        editor.commit(handle, placement(self._base.schema, self._view, coords, values, self.dims))
+        editor.commit(handle, put_edit(self._base.schema, self._view, coords, values, self.dims))
 
     def edit(self) -> editor.Editor:
-        """Gather many writes into one atomic commit, made when the block ends well.
+        """Collect many writes into one atomic commit at the end of a ``with`` block.
 
         Later writes win over earlier ones; an exception in the block discards all of them.
 
         Returns
         -------
         Editor
-            A context manager to write to as to the tensor: items, ``put``.
+            Context manager that is written to as the tensor is: by index and with ``put``.
 
         Raises
         ------
@@ -111,49 +111,48 @@ class Writing(Base):
         array([[1, 7, 1],
                [0, 8, 9]])
         """
-        return editor.Editor(self._writable(), self._view, self._schema, counted_masks)
+        return editor.Editor(self._writable(), self._view, self._schema, resolve_masks)
 
     def append(self, other: Any, duplicates: str = "error", value: str | None = None, **reading: Any) -> None:
-        """Add the entries of ``other`` in one atomic commit: by label where both have some, else by position.
+        """Add the stored elements of ``other`` in one atomic commit, by label or by position.
 
-        Labels that a dimension does not have yet make it longer, in the same commit; a label has one coordinate
-        whoever else is appending. A tensor that is appended to a stored one is streamed and may be larger than memory.
-        Many small appends write what is new and little more: entries between those that are there stand beside their
-        files until there are as many of them (``sp.config(append_runs=)``, ``compact``). Only those that change cells
-        which are there have the files written anew that hold them, and cost more the more is stored: where a hundred
-        wrote a hundred times what they brought, a ``PerformanceWarning`` says so.
+        Where both have labels they are matched by label, and new labels make the dimension longer in the same commit; a
+        label has one coordinate, whoever else appends at the same time. An appended tensor is streamed to a stored one
+        and may be larger than memory. Small appends write new runs beside the sorted files, which are merged once they
+        are as large (``sp.config(append_runs=)``, :meth:`compact`). Appends that change existing elements rewrite the
+        files that hold them; a ``PerformanceWarning`` reports it if a hundred appends wrote a hundred times the
+        elements they brought.
 
         Parameters
         ----------
         other
-            A tensor, or anything :func:`sparrow.asarray` takes, of the same shape where it has no labels. Or a table,
-            or the path of one: a file, a pattern or a folder of what :func:`sparrow.ingest.columns` reads, ``"-"`` for
-            standard input, or a stored tensor. Columns are taken by the names of the dimensions, and the values are in
-            the column ``value``, or in the one that is left.
+            Tensor, or anything :func:`sparrow.asarray` accepts, of the same shape if it has no labels. Or a table, or
+            the path of one: a file, a glob or a folder that :func:`sparrow.ingest.columns` reads, ``"-"`` for standard
+            input, or a stored tensor. Columns are matched to dimensions by name; values are in the column ``value``, or
+            in the remaining one.
         duplicates
-            What becomes of a cell that both have, or a table twice: "error", "sum", "last" (the new), "first" (the
-            old), "min", "max". Values that equal the fill are no entries, so they leave a cell of this tensor as it
-            is: it is cleared by ``put``, or ``A[i, j] = 0``.
+            Rule for an element that both have, or a table twice: "error", "sum", "last" (the new one), "first" (the old
+            one), "min", "max". Elements of ``other`` equal to the fill value are not stored, so they change nothing;
+            remove an element with ``put`` or ``A[i, j] = 0``.
         value
-            The column of a table that has the values, and others than it and the dimensions are passed over.
+            Column of a table that has the values; columns other than this and the dimensions are ignored.
         **reading
-            How files are read, as :func:`sparrow.ingest.columns` says it: ``header``, ``delimiter``, ``quotes``,
-            ``comment``, ``encoding``, ``decimal`` and ``format``; ``coords`` are the columns of the dimensions, in
-            their order, where they are not called the same.
+            Options of reading files, see :func:`sparrow.ingest.columns`: ``header``, ``delimiter``, ``quotes``,
+            ``comment``, ``encoding``, ``decimal`` and ``format``; ``coords`` names the columns of the dimensions, in
+            their order, if these are named otherwise.
 
         Raises
         ------
         DuplicateError
-            If both have a cell and ``duplicates`` is "error", or a table has one twice.
+            If both have an element and ``duplicates`` is "error", or a table has one twice.
         ShapeError
             If the shapes differ.
         IndexingError
-            If a coordinate of a table lies beyond the shape.
+            If a coordinate of a table is out of range.
         LabelError
-            If a column is missing, names of dimensions or types of labels do not fit, or new labels are for a view.
+            If a column is missing, dimension names or label types do not match, or a view would gain labels.
         InvalidValueError
-            If the fill values differ, there is no such rule for duplicates or option of reading, or what is appended is
-            no file.
+            If the fill values differ, the rule or a reading option is unknown, or the path is not a file.
         ReadOnlyError
             If the tensor is a copy, an expression or an opened version.
 
@@ -173,31 +172,33 @@ class Writing(Base):
         """
         rule = check_duplicates(duplicates)
         handle = self._writable()
-        scan = self._given(other, rule, value, reading)
+        scan = self._appended_scan(other, rule, value, reading)
         found, more = fit_to_target(scan, self.__sparrow_scan__())
         if not more:
-            editor.check_appended(found.schema, self._schema, {})
+            editor.check_append_schema(found.schema, self._schema, {})
             try:
                 editor.append(handle, self._view, lambda: engines.iter_sorted_blocks(found), rule)
             except DuplicateError as error:
-                raise error.by_label(_told(handle)) from None
+                raise error.by_label(_latest_labels(handle)) from None
             return
         if not self._view.is_identity:
             dim, labels = next((self.dims[axis], labels) for axis, labels in more.items())
             raise LabelError(
-                f"append: dimension {dim!r} has no label {labels[0].as_py()!r}, and a view does not grow: append to "
-                "the tensor that it was taken from"
+                f"append: dimension {dim!r} has no label {labels[0].as_py()!r}, and a view cannot grow: append to the "
+                "tensor it was taken from"
             )
         try:
             editor.grow(handle, scan, rule)
-        except DuplicateError as error:  # a cell that is there has labels that were
-            raise error.by_label(_told(handle)) from None
+        except DuplicateError as error:
+            raise error.by_label(_latest_labels(handle)) from None
 
-    def _given(self, other: Any, duplicates: Duplicates, value: str | None, reading: Mapping[str, Any]) -> Scan:
-        """Return what is to be appended as a scan; columns of a table are taken by the names of the dimensions."""
+    def _appended_scan(self, other: Any, duplicates: Duplicates, value: str | None, reading: Mapping[str, Any]) -> Scan:
+        """Return what is to be appended as a scan; table columns are matched to dimensions by name."""
         is_path = isinstance(other, str | os.PathLike) and not os.fspath(other).endswith(".npz")
         if reading and not is_path:
-            raise InvalidValueError(f"append: {', '.join(reading)}: only tables in files are read with options")
+            raise InvalidValueError(
+                f"append: options {', '.join(reading)} require a path of a table, got {type(other).__name__}"
+            )
         if isinstance(other, Base):
             return other.__sparrow_scan__()
         kinds = {axis: names.array().type for axis, names in axis_labels(self.__sparrow_scan__()).items()}
@@ -218,23 +219,22 @@ class Writing(Base):
         return Scan(relation, View.identity(relation.schema.shape), relation.schema)
 
     def resize(self, *shape: int | Sequence[int]) -> None:
-        """Change the shape in one atomic commit: new cells are fill, entries outside the new shape go.
+        """Change the shape in one atomic commit: new elements are absent, those outside are removed.
 
-        The number of dimensions stays. Every tensor that is the whole of this one takes the new shape;
-        views of parts keep their cells, and raise ``ShapeError`` where some are no more. Growing writes
-        no data.
+        The number of dimensions stays. Tensors that show the whole base take the new shape; views of parts keep their
+        elements, and raise ``ShapeError`` if some no longer exist. Growing writes no data.
 
         Parameters
         ----------
         *shape
-            The new shape, as a tuple or as integers.
+            New shape, as a tuple or as integers.
 
         Raises
         ------
         ShapeError
-            If the number of dimensions differs, or a size is negative or past 2^63 - 1.
+            If the number of dimensions differs, or a size is negative or exceeds 2^63 - 1.
         UnsupportedError
-            If this is a view, or a dimension with labels is to grow.
+            If this is a view, or a dimension with labels would grow.
         ReadOnlyError
             If the tensor is a copy, an expression or an opened version.
 
@@ -252,22 +252,21 @@ class Writing(Base):
             raise UnsupportedError("a view cannot be resized: resize the tensor it was taken from")
         wanted = shape[0] if len(shape) == 1 else shape
         base = handle.current
-        editor.commit(handle, editor.resizing(base.schema, lambda dim: base.labels(dim) is not None, wanted))
+        editor.commit(handle, editor.resize_edit(base.schema, lambda dim: base.labels(dim) is not None, wanted))
 
     def _writable(self) -> Handle:
         if self._handle is None or self._taken.points or getattr(self._handle, "read_only", False):
             raise ReadOnlyError(
-                "this tensor is read-only: a view through a list or mask and asformat(...) are copies, an expression "
-                "is no place to write to, and an opened version stays as it was; write to the tensor it came from, or "
-                "compute() first"
+                "this tensor is read-only: views through lists or masks, results of asformat() and expressions are "
+                "copies, and an opened version never changes; write to the tensor it came from, or compute() first"
             )
         return self._handle
 
 
-def _told(handle: Handle) -> list[Any]:
-    """Return the labels of all dimensions, None of those without, as an error tells them.
+def _latest_labels(handle: Handle) -> list[Any]:
+    """Return the labels of all dimensions of the latest version, for an error message.
 
-    Those of the latest version: a cell that another writer has brought may have labels that this one has not seen.
+    Another writer may have added the labels of the duplicate since the handle was read.
     """
     current = handle.current if handle.path is None else storage.open(handle.path).current
     found = [current.labels(dim) for dim in range(current.schema.ndim)]

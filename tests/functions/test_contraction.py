@@ -18,9 +18,9 @@ from sparrow.engines.stream.product import chain, matmul
 from sparrow.engines.stream.product.layouts import Held
 from sparrow.engines.stream.product.matmul import Multiplication
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.functions import sampled
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import memory
+from sparrow.testing import tune
 
 SIZES = dict(zip("ijklmn", (4, 5, 3, 6, 2, 4), strict=True))
 
@@ -373,14 +373,13 @@ def test_products_at_the_entries_of_a_tensor(seed: int, sizes: tuple[int, int, i
 @pytest.mark.parametrize("depth", [1, 5, 8, 19])
 def test_products_at_many_entries(depth: int, kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_fallback, "suffices", lambda count: False)
-    monkeypatch.setattr(sampled, "_AT_ONCE", 100)
     rng = np.random.default_rng(depth)
     m, n = 37, 53
     S, X, Y = (
         np.where(rng.random(shape) < 0.4, rng.integers(0, 2, shape) - 2 * rng.integers(0, 2, shape), 0).astype(kind)
         for shape in ((m, n), (m, depth), (depth, n))
     )
-    with sp.config(threads=threads):
+    with sp.config(threads=threads), tune("functions", sddmm_batch_elements=100):
         found = sp.sddmm(sp.asarray(S), X, Y)
     assert found.dtype == kind
     np.testing.assert_array_equal(found.to_numpy(), S * (X @ Y))
@@ -412,8 +411,8 @@ def test_products_at_entries_in_pieces_with_labels_and_errors(monkeypatch: pytes
     monkeypatch.setattr(numpy_fallback, "suffices", lambda count: True)
     whole = sp.sddmm(S, X, Y)
     monkeypatch.setattr(numpy_fallback, "suffices", lambda count: False)
-    monkeypatch.setattr(sampled, "_AT_ONCE", 1)
-    pieces = sp.sddmm(S, X, Y)
+    with tune("functions", sddmm_batch_elements=1):
+        pieces = sp.sddmm(S, X, Y)
     assert pieces.to_numpy().tolist() == whole.to_numpy().tolist() == (S.to_numpy() * (X @ Y)).tolist()
     assert whole.sel(d0="b", d1="x") == 86
     with pytest.raises(ShapeError, match=r"\(M, N\), \(M, K\) and \(K, N\)"):

@@ -15,7 +15,7 @@ import sparrow as sp
 from sparrow.errors import ShapeError, SparrowError
 from sparrow.functions import elementwise
 
-NAMES = [name for name in elementwise.__all__ if name not in ("factor", "named_operand", "operand")]
+NAMES = [name for name in elementwise.__all__ if name not in ("as_factor", "as_named_operand", "as_operand")]
 
 
 def test_tensors_stay_tensors_and_arrays_arrays() -> None:

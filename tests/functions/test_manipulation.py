@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow.engines.stream import operator as derived
 from sparrow.errors import ReadOnlyError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.functions import manipulation
+from sparrow.testing import strategy
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]
@@ -234,7 +233,7 @@ def test_pieces_of_few_cells_in_dimensions_of_many() -> None:
 @pytest.mark.parametrize("offset", [-2, 0, 1, 9])
 def test_long_diagonals_of_stacks_cost_what_their_entries_do(offset: int) -> None:
     dense = np.arange(120).reshape(3, 4, 2, 5) % 3
-    with patch.object(manipulation, "_LONG", -1):
+    with strategy("diagonal_by_einsum"):
         found = sp.diagonal(sp.asarray(dense), offset=offset, axis1=1, axis2=3)
     np.testing.assert_array_equal(found.to_numpy(), np.diagonal(dense, offset, 1, 3))
     n = 2**40

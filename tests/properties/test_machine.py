@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import sparrow as sp
 from sparrow import storage
 from sparrow.errors import DuplicateError, ShapeError
-from sparrow.tensor import editor
+from sparrow.testing import tune
 from tests.core.indexing.test_view import keys, valid
 
 Array = np.ndarray[Any, Any]
@@ -231,10 +232,10 @@ def run(machine: type[Machine], examples: int, steps: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make edits keep boxes as boxes, and appends stream piece by piece, at the size of the test."""
-    monkeypatch.setattr(editor, "_LISTED", 2)
-    monkeypatch.setattr(editor, "_PARTS", 3 * 10**6)
+def small_batches() -> Iterator[None]:
+    """Let edits clear boxes and appends stream in batches at the size of the test."""
+    with tune("tensor", clear_box_max_elements=2, append_memory_parts=3 * 10**6):
+        yield
 
 
 def test_in_memory() -> None:

@@ -18,7 +18,7 @@ import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
 from sparrow.relations.base import Edit
-from sparrow.tensor import editor
+from sparrow.testing import tune
 from tests.storage.helpers import entries
 
 LABELS = 20_000
@@ -96,11 +96,7 @@ def test_entries_at_one_end_are_written_seldom(tmp_path: Path, backward: bool) -
 
 @pytest.mark.parametrize("front", [False, True])
 @pytest.mark.parametrize("named", [False, True])
-def test_appends_that_write_everything_anew_are_warned_of(
-    tmp_path: Path, named: bool, front: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(editor, "_SMALL_COMMITS", 8)
-    monkeypatch.setattr(editor, "_REWRITTEN", (100, 2_000))
+def test_appends_that_write_everything_anew_are_warned_of(tmp_path: Path, named: bool, front: bool) -> None:
     users = [f"u{k:04}" for k in range(2_000)]
     labels = {"user": users} if named else {}
     shape, dims = ((300, 2_000), ["item", "user"]) if front else ((2_000, 300), ["user", "item"])
@@ -113,7 +109,8 @@ def test_appends_that_write_everything_anew_are_warned_of(
         sizes=storage.Sizes(group_rows=64),
     )
     a = sp.Tensor(stored)
-    with warnings.catch_warnings(record=True) as found, sp.config(append_runs=0):
+    limits = tune("tensor", small_commits_before_warning=8, append_rewrite_min_elements=2_000)
+    with limits, warnings.catch_warnings(record=True) as found, sp.config(append_runs=0):
         warnings.simplefilter("always")
         for k in range(9):
             columns = {"user": [f"v{k}a", f"v{k}b"] if named else [1_003 + k, 1_900 + k], "item": [k, 200 + k]}
@@ -123,7 +120,7 @@ def test_appends_that_write_everything_anew_are_warned_of(
         return
     assert [warning.category for warning in found] == [errors.PerformanceWarning]
     assert f"before {dims[0]!r} that grows" in str(found[0].message)
-    assert "8 appends brought 16 entries and wrote 16,0" in str(found[0].message)
+    assert "8 appends added 16 elements and wrote 16,0" in str(found[0].message)
     assert found[0].filename == __file__
 
 

@@ -360,7 +360,7 @@ def test_what_cupy_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
         assert np.array_equal(out.toarray(), dense)
     with pytest.raises(UnsupportedError, match="not int64"):
         sp.asarray(dense.astype(int)).to_cupy()
-    with pytest.raises(UnsupportedError, match="of 3 dimensions"):
+    with pytest.raises(UnsupportedError, match="got 3 dimensions"):
         sp.asarray(np.ones((2, 2, 2))).to_cupy()
 
     class Narrow(scipy.sparse.coo_matrix):  # type: ignore[misc]

@@ -34,6 +34,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.relations.base import MemoryRelation
+from sparrow.testing import strategy
 from tests.engines.toy import Toy
 
 Cells = dict[tuple[Any, ...], float]
@@ -596,9 +597,9 @@ def test_appends_go_by_label(ann_bob: sp.Tensor) -> None:
     assert ann_bob.to_numpy()[2].tolist() == [1, 6, 0]
     ann_bob.append(np.ones((3, 3), int), duplicates="first")  # without labels by position
     assert ann_bob.nnz == 9
-    with pytest.raises(ShapeError, match=r"\(3, 3\) and \(2, 2\)"):
+    with pytest.raises(ShapeError, match=r"must be \(3, 3\), got \(2, 2\)"):
         ann_bob.append(np.ones((2, 2), int), duplicates="first")
-    with pytest.raises(LabelError, match="no label 'yan', and a view does not grow"):
+    with pytest.raises(LabelError, match="no label 'yan', and a view cannot grow"):
         ann_bob[1:].append(labelled([[1]], user=["yan"], item=["x"]))
     with pytest.raises(LabelError, match="int64 and string"):
         ann_bob.append(labelled([[1]], user=[4], item=["x"]))
@@ -809,7 +810,7 @@ def test_files_are_appended_as_they_are_told_to_be_read(ann_bob: sp.Tensor, tmp_
     ):
         with pytest.raises((InvalidValueError, ShapeError), match=problem):
             ann_bob.append(tmp_path / path, **options)
-    with pytest.raises(InvalidValueError, match="append: header: only tables in files"):
+    with pytest.raises(InvalidValueError, match="append: options header require a path of a table"):
         ann_bob.append(ann_bob, header=False)
 
 
@@ -891,7 +892,7 @@ def test_labels_are_taken_away(ann_bob: sp.Tensor) -> None:
     before = ann_bob.to_numpy().tolist()
     ann_bob.set_labels("user", None)
     assert (ann_bob.labels("user"), names(ann_bob, "item")) == (None, ["x", "y"])
-    with pytest.raises(UnsupportedError, match=r"'item' has a label .* append\(\) .*set_labels\('item', None\)"):
+    with pytest.raises(UnsupportedError, match=r"'item' has 2 labels .* append\(\) .*set_labels\('item', None\)"):
         ann_bob.resize(2, 3)
     ann_bob.set_labels(["user", "item"], None)
     ann_bob.resize(2, 3)
@@ -1010,15 +1011,13 @@ def test_concurrent_appends_of_new_labels(tmp_path: Path, kind: str) -> None:
     assert found.verify() == []
 
 
-def test_an_append_that_grows_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sparrow.tensor import editor
-
-    monkeypatch.setattr(editor, "_PARTS", 10**7)
+def test_append_with_new_labels_streams(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     old, new = rng.integers(1, 9, (20, 5)), rng.integers(1, 9, (30, 5))
     items = list("abcde")
     a = labelled(old, user=[f"u{k:02}" for k in range(20)], item=items).save(tmp_path / "a.sparrow")
-    a.append(labelled(new, user=[f"u{k:02}" for k in range(10, 40)], item=items[::-1]), duplicates="sum")
+    with strategy("append_in_batches"):
+        a.append(labelled(new, user=[f"u{k:02}" for k in range(10, 40)], item=items[::-1]), duplicates="sum")
     expected = np.zeros((40, 5), int)
     expected[:20] = old
     expected[10:] += new[:, ::-1]

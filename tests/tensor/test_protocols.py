@@ -146,7 +146,7 @@ def test_solvers_take_tensors(make: Maker, dtype: Any) -> None:
 
 
 def test_a_vector_is_no_operator() -> None:
-    with pytest.raises(ShapeError, match="matrices"):
+    with pytest.raises(ShapeError, match="must be a matrix"):
         sp.asarray([1, 0]).matvec([1, 2])
 
 

@@ -548,7 +548,7 @@ def test_bad_arguments() -> None:
         (ShapeError, "twice", "sum", {"axis": (0, -2)}),
         (UnsupportedError, "one axis or None", "argmax", {"axis": (0, 1)}),
         (UnsupportedError, "integer", "sum", {"axis": 0.5}),
-        (AxisError, "no dimension 'row': there are 'd0', 'd1'", "sum", {"axis": "row"}),
+        (AxisError, "no dimension 'row': ", "sum", {"axis": "row"}),
         (InvalidValueError, "'all' or 'stored'", "sum", {"where": "some"}),
         (InvalidValueError, "no reduction 'median'", "median", {}),
         (InvalidValueError, "ord must be .*, got nan", "norm", {"ord": np.nan}),

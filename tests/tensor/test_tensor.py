@@ -119,7 +119,7 @@ def test_views_are_live_and_copies_are_not(make: Maker) -> None:
     assert sibling.to_numpy().tolist() == [3, 0, 0]
     assert (A.nnz, view.nnz, sibling.nnz) == (6, 2, 1)
     assert copy.to_numpy().tolist() == [[4, 0, 5], [2, 8, 0]]
-    with pytest.raises(ReadOnlyError, match="list or mask"):
+    with pytest.raises(ReadOnlyError, match="lists or masks"):
         copy[0, 0] = 1
     with pytest.raises(ValueError, match="read-only"):
         copy[0][0] = 1
@@ -189,7 +189,7 @@ def test_append(make: Maker) -> None:
     assert A.to_numpy().tolist() == [[1, 3], [0, 7]]
     A.append(sp.from_coords([[0], [0]], [9], shape=(2, 2)), duplicates="first")
     assert A[0, 0] == 1
-    with pytest.raises(ShapeError, match=r"\(2, 2\) and \(3,\)"):
+    with pytest.raises(ShapeError, match=r"must be \(2, 2\), got \(3,\)"):
         A.append([1, 2, 3])
 
 
@@ -283,7 +283,7 @@ def test_small_habits_of_arrays(make: Maker) -> None:
     assert bool(A[1:, 2:])
     with pytest.raises(ValueError, match="ambiguous"):
         bool(A)
-    with pytest.raises(TypeError, match="no length"):
+    with pytest.raises(TypeError, match=r"len\(\) of a tensor without dimensions"):
         len(A[0, 0, ...])
     with pytest.raises(ShapeError):
         A.transpose(0, 0)

@@ -1,4 +1,4 @@
-"""Names of tensors: of dimensions, and labels along them, given and looked up."""
+"""Dimension names and labels of tensors: selection by label, renaming, setting labels."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from sparrow.errors import LabelError, UnsupportedError
 from sparrow.interop.conversion import check_labels
 from sparrow.plan import Cast, axis_labels, make_map
 from sparrow.relations.base import Growth, Relation
-from sparrow.tensor.writing import Writing
+from sparrow.tensor.writing import WriteMethods
 
-__all__ = ["Naming"]
+__all__ = ["LabelMethods"]
 
 
-class Naming(Writing):
-    """Names that are given to dimensions and along them."""
+class LabelMethods(WriteMethods):
+    """Selection by name and label, and changes of names and labels."""
 
     __slots__ = ()
 
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
-        r"""Return the view at labels: ``A.sel(src="example.org")``; lists of labels cross, slices take their ends in.
+        r"""Return the view at labels: ``A.sel(src="example.org")``; lists cross, slices include their ends.
 
         Parameters
         ----------
         labels
-            Labels by dimension name, where a name is no Python identifier.
+            Labels by dimension name, for names that are not Python identifiers.
         **by_name
-            Labels by dimension name: one label drops the dimension, several keep it, in any sequence: a list, an
-            array of NumPy or Arrow such as ``labels()`` gives, a series of Polars or pandas. A set comes in the order
-            of the dimension; a slice goes from one label to another that is in it, of labels in ascending order. Dates
-            and times are labels as much as their texts.
+            Labels by dimension name. A single label drops the dimension; several keep it: a list, a NumPy or Arrow
+            array such as :meth:`labels` returns, a Polars or pandas series, in the given order; a set, in the order of
+            the dimension; or a slice from one label to another, inclusive, if the labels are ascending. Dates and times
+            may be given as text.
 
         Returns
         -------
         Tensor
-            A number where no dimension is left.
+            A scalar if no dimension is left.
 
         Raises
         ------
         LabelError
-            If a dimension or a label does not exist, or labels of a slice are in no order; of several labels the first
-            that are missing are named.
+            If a dimension or a label does not exist (the first missing labels are named), or a slice meets unsorted
+            labels.
         UnsupportedError
-            If ``labels`` is no mapping.
+            If ``labels`` is not a mapping.
 
         Examples
         --------
@@ -58,11 +58,11 @@ class Naming(Writing):
         >>> ratings.sel(user="ada").nnz, ratings.sel(user=["bob", "ada"])[:, 7].to_numpy()
         (1, array([3. , 4.5]))
         """
-        wanted = _by_dimension(labels, by_name, "sel takes labels by dimension name, such as sel(row='a')")
+        wanted = _by_dimension(labels, by_name, "sel: labels must be given by dimension name, such as sel(row='a')")
         key: list[Any] = [slice(None)] * self.ndim
         for name, label in wanted.items():
             if name not in self.dims:
-                raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, self.dims))}")
+                raise LabelError(f"no dimension {name!r}: dimensions are {', '.join(map(repr, self.dims))}")
             axis = self.dims.index(name)
             names = self.labels(name)
             if isinstance(label, slice):
@@ -75,19 +75,19 @@ class Naming(Writing):
         return tensor.oindex[tuple(key)]
 
     def isel(self, indexers: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
-        """Return the view at positions along dimensions given by name: ``A.isel(src=5)``; lists cross.
+        """Return the view at positions along named dimensions: ``A.isel(src=5)``; lists cross.
 
         Parameters
         ----------
         indexers
-            What stands between the brackets, by dimension name, where a name is no Python identifier.
+            Indices by dimension name, for names that are not Python identifiers.
         **by_name
-            The same: integers, slices, lists, masks.
+            Indices by dimension name: integers, slices, lists, masks.
 
         Returns
         -------
         Tensor
-            A number where no dimension is left.
+            A scalar if no dimension is left.
 
         Raises
         ------
@@ -104,22 +104,24 @@ class Naming(Writing):
         ([[5, 0], [0, 6]], np.int64(6))
         """
         key: list[Any] = [slice(None)] * self.ndim
-        wanted = _by_dimension(indexers, by_name, "isel takes positions by dimension name, such as isel(row=5)")
+        wanted = _by_dimension(
+            indexers, by_name, "isel: positions must be given by dimension name, such as isel(row=5)"
+        )
         for name, item in wanted.items():
             key[self._axis(name)] = item
         tensor: Any = self
         return tensor.oindex[tuple(key)]
 
     def rename(self, names: Mapping[str, str] | None = None, /, **by_name: str) -> Self:
-        """Return the tensor with other names of dimensions, lazily; labels stay with their dimensions.
+        """Return the tensor with renamed dimensions, lazily; labels stay with their dimensions.
 
-        Names say which dimensions belong together: those of operands are matched by them. So the links of both
-        directions are ``A + A.T.rename(src="dst", dst="src")``, where the second ``src`` stands for the first's.
+        Dimensions of operands are matched by name. So the edges in both directions are ``A + A.T.rename(src="dst",
+        dst="src")``, which gives the dimensions of the transpose the names of those they are to meet.
 
         Parameters
         ----------
         names
-            New names by old ones, where an old one is no Python identifier.
+            New names by old ones, for old names that are not Python identifiers.
         **by_name
             New names by old ones.
 
@@ -132,7 +134,7 @@ class Naming(Writing):
         LabelError
             If there is no dimension of such a name.
         InvalidValueError
-            If a new name is not allowed, or two dimensions would have one.
+            If a new name is not allowed, or two dimensions would share one.
 
         Examples
         --------
@@ -141,38 +143,38 @@ class Naming(Writing):
         >>> (web + web.T.rename(src="dst", dst="src")).nnz
         4
         """
-        wanted = _by_dimension(names, by_name, "rename takes new names by the old ones, such as rename(d0='row')")
+        wanted = _by_dimension(names, by_name, "rename: new names must be given by old name, such as rename(d0='row')")
         scan = self.__sparrow_scan__()
         old = scan.schema
         for name in wanted:
             if name not in old.dims:
-                raise LabelError(f"no dimension {name!r}: there are {', '.join(map(repr, old.dims))}")
+                raise LabelError(f"no dimension {name!r}: dimensions are {', '.join(map(repr, old.dims))}")
         schema = replace(old, dims=tuple(wanted.get(dim, dim) for dim in old.dims))
         if schema.dims == old.dims:
             return self
         return self._of(replace(make_map(Cast(old.dtype), [scan]), schema=schema).with_labels(axis_labels(scan)))
 
     def set_labels(self, dim: str | int | Sequence[str | int], labels: Any) -> None:
-        """Give a dimension labels in one atomic commit, in place of those that it has; None takes them away.
+        """Set or remove the labels of a dimension in one atomic commit.
 
         Parameters
         ----------
         dim
-            The dimension, by name or number; several for one vocabulary that they share, and that grows for all.
+            Dimension by name or number; several for one vocabulary that they share, and that grows for all of them.
         labels
-            A label for each cell along it, all different: texts, integers or dates; a list, an Arrow or NumPy array.
-            None for no labels.
+            One distinct label per position: strings, integers or dates, as a list, a NumPy or an Arrow array. None
+            removes them.
 
         Raises
         ------
         LabelError
             If there is no such dimension.
         ShapeError
-            If there are not as many labels as cells.
+            If the number of labels differs from the size.
         InvalidValueError
-            If two are equal, or one is null.
+            If labels repeat, or one is null.
         UnsupportedError
-            If they are of another type, or this is a view.
+            If their type is not supported, or this is a view.
         ReadOnlyError
             If the tensor is a copy, an expression or an opened version.
 
@@ -189,7 +191,9 @@ class Naming(Writing):
         """
         handle = self._writable()
         if not self._view.is_identity:
-            raise UnsupportedError("a view cannot be given labels: give them to the tensor that it was taken from")
+            raise UnsupportedError(
+                "set_labels: a view has no labels of its own: set those of the tensor it was taken from"
+            )
         several = list(dim) if isinstance(dim, Iterable) and not isinstance(dim, str) else [dim]
         axes = [self._axis(one) for one in several]
         found = check_labels(labels, self.dims[axes[0]]) if axes and labels is not None else None
@@ -203,8 +207,8 @@ class Naming(Writing):
         handle.grow(growth, "set labels")
 
 
-def _by_dimension(given: Any, by_name: dict[str, Any], said: str) -> dict[str, Any]:
-    """Return what is given for dimensions, as a mapping and by keywords."""
+def _by_dimension(given: Any, by_name: dict[str, Any], expected: str) -> dict[str, Any]:
+    """Return arguments by dimension, given as a mapping and as keywords."""
     if given is not None and not isinstance(given, Mapping):
-        raise UnsupportedError(f"{said}, got {given!r}")
+        raise UnsupportedError(f"{expected}, got {given!r}")
     return {**(given or {}), **by_name}

@@ -1,6 +1,6 @@
-"""Methods that arrays of NumPy have by the names of functions: what the function does, of the tensor.
+"""Methods of tensors under the names of NumPy's functions and ndarray methods.
 
-Of others, NumPy's, SciPy's and pydata/sparse's, the error says what does the same.
+They call NumPy's function, which dispatches to :mod:`sparrow.functions.numpy`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from sparrow.core.schema import as_integers
 from sparrow.errors import InvalidValueError, ShapeError
-from sparrow.tensor.computing import Computing
+from sparrow.tensor.computing import ComputeMethods
 from sparrow.tensor.operators import Operators
 
 __all__ = ["ArrayMethods"]
 
-_ELSEWHERE = {
+_ALTERNATIVES = {
     **dict.fromkeys(("toarray", "todense", "maybe_densify", "A"), "A.to_numpy()"),
     **{f"to{kind}": f"A.to_scipy({kind!r})" for kind in ("coo", "csr", "csc")},
     **{f"to{kind}": f"A.to_scipy().asformat({kind!r})" for kind in ("bsr", "dia", "dok", "lil")},
@@ -39,22 +39,22 @@ _ELSEWHERE = {
     "tobytes": "A.to_numpy().tobytes()",
     "to_scipy_sparse": "A.to_scipy()",
 }
-"""What other libraries name otherwise."""
+"""Attributes of NumPy, SciPy and pydata/sparse that tensors do not have, with what to use instead."""
 
 
-class ArrayMethods(Computing, Operators):
-    """Methods by the names of NumPy's functions."""
+class ArrayMethods(ComputeMethods, Operators):
+    """Methods under the names of NumPy's functions."""
 
     __slots__ = ()
 
     if not TYPE_CHECKING:  # a class that has this has every attribute, to a checker of types
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Say what does what an attribute of other libraries does; of any other Python's own error."""
-            if name not in _ELSEWHERE:
+            """Raise ``AttributeError``, with a hint for attributes of other libraries."""
+            if name not in _ALTERNATIVES:
                 object.__getattribute__(self, name)
-            said = f"{type(self).__name__!r} object has no attribute {name!r}: {_ELSEWHERE[name]}"
-            raise AttributeError(said, name=name, obj=self)
+            text = f"{type(self).__name__!r} object has no attribute {name!r}: use {_ALTERNATIVES[name]}"
+            raise AttributeError(text, name=name, obj=self)
 
     def conjugate(self) -> Self:
         """Return the complex conjugates, lazily: :meth:`conj`.
@@ -72,7 +72,7 @@ class ArrayMethods(Computing, Operators):
         return self.conj()
 
     def copy(self) -> Self:
-        """Return the tensor in memory as one of its own, which can be written to: :meth:`compute`.
+        """Return a writable copy in memory: :meth:`compute`.
 
         Returns
         -------
@@ -81,7 +81,7 @@ class ArrayMethods(Computing, Operators):
         Raises
         ------
         TooLargeError
-            If its entries would pass the memory limit.
+            If the stored elements would exceed the memory limit.
 
         Examples
         --------
@@ -95,14 +95,14 @@ class ArrayMethods(Computing, Operators):
         return self.compute()
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
-        """Return a diagonal, lazily, as :func:`sparrow.diagonal` does.
+        """Return a diagonal, or those of a stack of matrices, lazily: :func:`sparrow.diagonal`.
 
         Parameters
         ----------
         offset
-            How far it lies to the right of the main one, negative to the left.
+            Offset from the main diagonal, positive to the right.
         axis1, axis2
-            The axes that count the rows and the columns.
+            Axes of the rows and of the columns.
 
         Returns
         -------
@@ -122,14 +122,14 @@ class ArrayMethods(Computing, Operators):
         return np.diagonal(self, offset, axis1, axis2)  # type: ignore[call-overload,no-any-return]
 
     def dot(self, b: Self | ArrayLike, out: Any = None) -> Any:
-        """Return the sums of products over the last axis and the last but one of the other, as ``numpy.dot`` does.
+        """Return the dot product, as ``numpy.dot`` does.
 
         Parameters
         ----------
         b
-            A tensor, an array or a number.
+            Tensor, array or number.
         out
-            An array or a tensor of the result's shape to write to, which is returned then.
+            Array or tensor of the result's shape to write the result to.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class ArrayMethods(Computing, Operators):
         Raises
         ------
         ShapeError
-            If the sizes of the two axes differ.
+            If the sizes of the contracted axes differ.
 
         Examples
         --------
@@ -150,12 +150,12 @@ class ArrayMethods(Computing, Operators):
         return np.dot(self, b, out)  # type: ignore[call-overload]
 
     def item(self, *args: Any) -> Any:
-        """Return a cell as a Python number, as ``ndarray.item`` does.
+        """Return an element as a Python number, as ``ndarray.item`` does.
 
         Parameters
         ----------
         *args
-            The coordinates of the cell, or its position among all of them; none where there is one cell.
+            Coordinates of the element, or its flat position; may be omitted for a tensor of one element.
 
         Returns
         -------
@@ -164,11 +164,11 @@ class ArrayMethods(Computing, Operators):
         Raises
         ------
         InvalidValueError
-            If it has more cells, or none, and nothing says which.
+            If none are passed and the size is not 1.
         ShapeError
-            If there are too few or too many coordinates.
+            If the number of coordinates differs from the number of dimensions.
         IndexingError
-            If there is no such cell.
+            If a coordinate is out of range.
 
         Examples
         --------
@@ -178,21 +178,21 @@ class ArrayMethods(Computing, Operators):
         """
         at = args[0] if len(args) == 1 and isinstance(args[0], tuple) else args
         if at:
-            cells: Any = self.ravel() if len(at) == 1 else self
-            if len(at) != cells.ndim:
-                raise ShapeError(f"{len(at)} coordinates {at} for a cell of a tensor of shape {self.shape}")
-            return cells[(*as_integers(at, "a cell"),)].item()
+            elements: Any = self.ravel() if len(at) == 1 else self
+            if len(at) != elements.ndim:
+                raise ShapeError(f"item: expected {self.ndim} coordinates for shape {self.shape}, got {len(at)}: {at}")
+            return elements[(*as_integers(at, "item"),)].item()
         if self.size != 1:
-            raise InvalidValueError(f"a tensor of shape {self.shape} is not one number: read a cell of it")
+            raise InvalidValueError(f"item: coordinates are required for a tensor of shape {self.shape}")
         return np.asarray(self).item()
 
     def flatten(self, order: Literal["C", "F", "A"] = "C") -> Self:
-        """Return the cells as a vector, lazily: :meth:`ravel`.
+        """Return the elements as a vector, lazily: :meth:`ravel`.
 
         Parameters
         ----------
         order
-            "F" for column-major order.
+            "C" for row-major, "F" for column-major order.
 
         Returns
         -------
@@ -207,7 +207,7 @@ class ArrayMethods(Computing, Operators):
         return self.ravel(order)
 
     def nonzero(self) -> tuple[NDArray[np.int64], ...]:
-        """Return the coordinates of the cells that are not 0, an array for each dimension.
+        """Return the coordinates of the non-zero elements, one array per dimension.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class ArrayMethods(Computing, Operators):
         Raises
         ------
         TooLargeError
-            If they would pass the memory limit.
+            If they would exceed the memory limit.
 
         Examples
         --------
@@ -227,12 +227,12 @@ class ArrayMethods(Computing, Operators):
         return np.nonzero(self)  # type: ignore[arg-type]
 
     def ravel(self, order: Literal["C", "F", "A"] = "C") -> Self:
-        """Return the cells as a vector, lazily.
+        """Return the elements as a vector, lazily.
 
         Parameters
         ----------
         order
-            "F" for column-major order.
+            "C" for row-major, "F" for column-major order.
 
         Returns
         -------
@@ -247,12 +247,12 @@ class ArrayMethods(Computing, Operators):
         return np.ravel(self, order)  # type: ignore[call-overload,no-any-return]
 
     def squeeze(self, axis: int | str | Sequence[int | str] | None = None) -> Self:
-        """Return the view without axes of length 1, or without those given.
+        """Return a view without axes of length 1.
 
         Parameters
         ----------
         axis
-            The axes that go, all of length 1 by default.
+            Axes to remove, by default all of length 1.
 
         Returns
         -------
@@ -261,7 +261,7 @@ class ArrayMethods(Computing, Operators):
         Raises
         ------
         ShapeError
-            If there is no such axis, or it has another length.
+            If there is no such axis, or its length is not 1.
 
         Examples
         --------
@@ -272,12 +272,12 @@ class ArrayMethods(Computing, Operators):
         return np.squeeze(self, axis)  # type: ignore[call-overload,no-any-return]
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
-        """Return the view with two axes exchanged.
+        """Return a view with two axes exchanged.
 
         Parameters
         ----------
         axis1, axis2
-            Which.
+            The axes.
 
         Returns
         -------
@@ -297,14 +297,14 @@ class ArrayMethods(Computing, Operators):
         return np.swapaxes(self, axis1, axis2)  # type: ignore[call-overload,no-any-return]
 
     def take(self, indices: ArrayLike, axis: int | None = None) -> Self:
-        """Return the cells at positions along an axis, lazily; of all cells in row-major order by default.
+        """Return the elements at positions along an axis, lazily.
 
         Parameters
         ----------
         indices
-            Integers.
+            Integer positions.
         axis
-            Along which.
+            The axis; by default positions count all elements in row-major order.
 
         Returns
         -------
@@ -325,17 +325,17 @@ class ArrayMethods(Computing, Operators):
         return np.take(self, indices, axis)  # type: ignore[call-overload,no-any-return]
 
     def tolist(self) -> Any:
-        """Return all cells as nested lists of Python numbers.
+        """Return all elements as nested lists of Python numbers.
 
         Returns
         -------
         list
-            A number of a tensor without dimensions.
+            A number for a tensor without dimensions.
 
         Raises
         ------
         TooLargeError
-            If the array would pass the memory limit.
+            If the dense array would exceed the memory limit.
 
         Examples
         --------
@@ -351,14 +351,14 @@ class ArrayMethods(Computing, Operators):
         Parameters
         ----------
         offset, axis1, axis2
-            As of :meth:`diagonal`.
+            See :meth:`diagonal`.
         dtype
-            The type in which they are added up, NumPy's choice by default.
+            Type of the computation, NumPy's choice by default.
 
         Returns
         -------
         Tensor
-            A number of one matrix.
+            A scalar for one matrix.
 
         Raises
         ------

@@ -11,8 +11,9 @@ from sparrow import engines
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.core.storage_types import infer_function, resolve_stype
 from sparrow.errors import ShapeError, UnsupportedError
-from sparrow.functions.elementwise import factor
-from sparrow.functions.labels import meet
+from sparrow.functions.elementwise import as_factor
+from sparrow.functions.labels import can_align
+from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.coo import Block, accumulator_dtype, filter_block
 from sparrow.kernels.jit.warmup import as_readonly
@@ -21,15 +22,13 @@ from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor
-from sparrow.tensor.base import labelled
+from sparrow.tensor.base import read_labels
 from sparrow.tensor.products import matmul
 
 __all__ = ["sddmm"]
 
-_AT_ONCE = 1 << 16
-"""Entries that a thread multiplies at once."""
 _LANES = 8
-"""Products that the loop adds up side by side."""
+"""Partial sums of a row in the compiled loop, which the NumPy fallback adds in the same order."""
 
 
 def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
@@ -68,10 +67,10 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
            [60.,  0.]])
     """
     pattern = as_tensor(S)
-    left, right = factor(X, "sddmm: X"), factor(Y, "sddmm: Y")
+    left, right = as_factor(X, "sddmm: X"), as_factor(Y, "sddmm: Y")
     shapes = pattern.shape, left.shape, right.shape
     if {len(shape) for shape in shapes} != {2} or not (
-        meet(pattern, left) and meet(pattern, right, 1, 1) and meet(left, right, 1)
+        can_align(pattern, left) and can_align(pattern, right, 1, 1) and can_align(left, right, 1)
     ):
         raise ShapeError(f"sddmm takes shapes (M, N), (M, K) and (K, N), got {', '.join(map(str, shapes))}")
     if pattern.fill_value != 0:
@@ -94,7 +93,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
         "multiply", [pattern.stype, "dense"], infer_function("multiply", [pattern.stype, "dense"], True)
     )
     schema = Schema(pattern.shape, pattern.dims, dtype, 0, kind)
-    return Tensor(MemoryHandle(MemoryRelation(schema, found, labelled(scan))))
+    return Tensor(MemoryHandle(MemoryRelation(schema, found, read_labels(scan))))
 
 
 def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -116,14 +115,16 @@ def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dt
             arrays = (*map(as_readonly, (*block.coords, given)),)
             factors = as_readonly(rows), as_readonly(columns)
 
-            def multiplied(start: int) -> int:
-                part = slice(start, start + _AT_ONCE)
+            batch = tuning().sddmm_batch_elements
+
+            def multiply_batch(start: int) -> int:
+                part = slice(start, start + batch)
                 multiply(*(array[part] for array in arrays), *factors, out[part])
                 return len(out[part])
 
             with progress.bar("multiplying", block.count, "entries") as advance:
-                starts = list(range(0, block.count, _AT_ONCE))
-                for done in ordered_map(multiplied, starts, settings.current().threads):
+                starts = list(range(0, block.count, batch))
+                for done in ordered_map(multiply_batch, starts, settings.current().threads):
                     advance(done)
         return out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
 

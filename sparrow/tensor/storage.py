@@ -1,4 +1,4 @@
-"""What tensors offer as files: save, versions, sort orders, upkeep."""
+"""Methods of stored tensors: save, versions, sort orders and maintenance."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from sparrow import engines, storage
 from sparrow.core.indexing import check_permutation
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.runtime.validation import check_flag
-from sparrow.tensor.base import labelled
-from sparrow.tensor.naming import Naming
+from sparrow.tensor.base import read_labels
+from sparrow.tensor.labels import LabelMethods
 
 if TYPE_CHECKING:
     import os
 
-__all__ = ["Stored"]
+__all__ = ["StorageMethods"]
 
 
-class Stored(Naming):
-    """Tensors as files: to save one, and what a stored one has to offer."""
+class StorageMethods(LabelMethods):
+    """Saving a tensor, and the methods of stored ones."""
 
     __slots__ = ()
 
@@ -32,20 +32,22 @@ class Stored(Naming):
         profile: Literal["fast", "small"] = "fast",
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
-        """Store the tensor, in one atomic step, and return the stored one, which keeps the storage type.
+        """Store the tensor in one atomic step and return the stored tensor.
+
+        The storage type is kept.
 
         Parameters
         ----------
         path
-            A folder that does not exist yet, of this machine or of an object store (``s3://bucket/name``).
+            Folder to create, local or in an object store (``s3://bucket/name``).
         orders
             Further sort orders to keep, such as ``[(1, 0)]`` for fast column slices.
         overwrite
-            Replace a tensor or bundle that stands there.
+            Replace an existing tensor or bundle.
         profile
             "fast" to read, or "small" on disk.
         storage_options
-            Options of an object store, as :func:`sparrow.open` takes them.
+            Options of an object store, see :func:`sparrow.open`.
 
         Returns
         -------
@@ -72,26 +74,26 @@ class Stored(Naming):
             engines.iter_sorted_blocks(scan),
             profile=profile,
             overwrite=overwrite,
-            labels=labelled(scan),
+            labels=read_labels(scan),
             orders=[check_permutation(self._numbers(order), self.ndim) for order in self._listed(orders)],
             storage_options=storage_options,
         )
         return type(self)(handle)
 
     def _listed(self, orders: Any) -> Sequence[Any]:
-        """Return orders as a list, which one by itself is not."""
+        """Check that orders are a sequence of orders, not a single one."""
         found = list(orders) if isinstance(orders, Iterable) else [orders]
         if not all(isinstance(order, Iterable) for order in found):
-            raise ShapeError(f"orders={orders!r}: give a list of orders, such as [(1, 0)]")
+            raise ShapeError(f"orders must be a list of orders, such as [(1, 0)], got {orders!r}")
         return found
 
     def _stored(self) -> storage.StoredHandle:
         if not isinstance(self._handle, storage.StoredHandle):
-            raise UnsupportedError("this tensor is not a stored one: save(path) it, or open the tensor it came from")
+            raise UnsupportedError("this tensor is not stored: save(path) it, or open the tensor it came from")
         return self._handle
 
     def refresh(self) -> None:
-        """Take in the commits of other processes; in memory there is nothing to do.
+        """Show the latest commits of other processes; does nothing in memory.
 
         Raises
         ------
@@ -111,23 +113,23 @@ class Stored(Naming):
             self._handle.refresh()
 
     def history(self) -> list[dict[str, Any]]:
-        """Return the versions, newest first, up to that of the tensor.
+        """Return the versions up to that of the tensor, newest first.
 
         Returns
         -------
         list of dict
-            Of each ``version``, ``timestamp`` (UTC), ``operation``, ``nonce``, ``nnz`` and ``shape`` after it,
-            ``files_added`` and ``files_removed``.
+            For each its ``version``, ``timestamp`` (UTC), ``operation`` and ``nonce``, the resulting ``nnz`` and
+            ``shape``, and ``files_added`` and ``files_removed``.
 
         Raises
         ------
         UnsupportedError
-            If the tensor is not a stored one.
+            If the tensor is not stored.
 
         Examples
         --------
         >>> import sparrow as sp
-        >>> A = sp.eye(3).save("told.sparrow")
+        >>> A = sp.eye(3).save("changed.sparrow")
         >>> A[0, 1] = 5
         >>> [(commit["version"], commit["nnz"]) for commit in A.history()]
         [(1, 4), (0, 3)]
@@ -135,21 +137,21 @@ class Stored(Naming):
         return self._stored().history()
 
     def add_order(self, order: Sequence[int | str]) -> None:
-        """Keep the entries in a further sort order, such as ``(1, 0)`` for fast column slices.
+        """Keep a copy in another sort order, such as ``(1, 0)`` for fast column slices.
 
-        An order that is there and stale is built anew. Sorts under the memory limit.
+        An order that exists and is stale is rebuilt. Sorts within the memory limit.
 
         Parameters
         ----------
         order
-            The dimensions, by number or name, that to sort by first in front.
+            Dimensions by number or name, the primary sort key first.
 
         Raises
         ------
         ShapeError
             If ``order`` does not name each dimension once.
         UnsupportedError
-            If the tensor is not a stored one.
+            If the tensor is not stored.
         ReadOnlyError
             If this is an opened version.
 
@@ -169,19 +171,19 @@ class Stored(Naming):
         Parameters
         ----------
         order
-            Of which sort order; that of the dimensions by default.
+            Sort order of the files, the order of the dimensions by default.
 
         Returns
         -------
         list of FileRecord
-            Of each ``path``, ``rows``, ``bytes``, and the coordinates of its ``first`` and ``last`` entry.
+            For each its ``path``, ``rows`` and ``bytes``, and the coordinates of its ``first`` and ``last`` element.
 
         Raises
         ------
         ShapeError
             If ``order`` does not name each dimension once.
         UnsupportedError
-            If the tensor is not a stored one.
+            If the tensor is not stored.
 
         Examples
         --------
@@ -195,17 +197,17 @@ class Stored(Naming):
         )
 
     def verify(self) -> list[storage.Finding]:
-        """Read every file that this version references, and return what is wrong.
+        """Read every file of this version and return the defects found.
 
         Returns
         -------
         list of Finding
-            Of each the ``file`` and the ``problem``; empty when all is sound.
+            For each the ``file`` and the ``problem``; empty if there is none.
 
         Raises
         ------
         UnsupportedError
-            If the tensor is not a stored one.
+            If the tensor is not stored.
 
         Examples
         --------
@@ -217,21 +219,21 @@ class Stored(Naming):
         return self._stored().verify()
 
     def restore(self, version: int) -> None:
-        """Make a new version whose entries and shape are those of an old one, in one atomic commit.
+        """Commit a new version with the elements and the shape of an old one.
 
-        No data is written: the files of the old version are still there, unless :meth:`vacuum` deleted them.
+        No data is written: the files of the old version are referenced again, unless :meth:`vacuum` deleted them.
 
         Parameters
         ----------
         version
-            The number of the old one.
+            Number of the old version.
 
         Raises
         ------
         NotFoundError
-            If there is no such version, or its files are gone.
+            If there is no such version, or its files were deleted.
         UnsupportedError
-            If the tensor is in memory, which keeps no versions.
+            If the tensor is in memory and has no versions.
         ReadOnlyError
             If this is an opened version.
 
@@ -247,19 +249,19 @@ class Stored(Naming):
         self._stored().restore(version)
 
     def compact(self, profile: Literal["fast", "small"] | None = None) -> None:
-        """Rewrite small neighbouring files as full ones in one atomic commit; the entries stay as they are.
+        """Merge small files and append runs into full files in one atomic commit.
 
-        Sort orders are rebuilt. In memory there is nothing to do.
+        Elements do not change; sort orders are rebuilt. Does nothing in memory.
 
         Parameters
         ----------
         profile
-            "fast" to read or "small" on disk, for all files and later ones; by default they keep theirs.
+            "fast" to read or "small" on disk, for all files and later ones; unchanged by default.
 
         Raises
         ------
         InvalidValueError
-            If there is no such profile.
+            If the profile is unknown.
         ReadOnlyError
             If this is an expression or an opened version.
 
@@ -272,22 +274,22 @@ class Stored(Naming):
         (3, 1)
         """
         if profile not in (None, "fast", "small"):
-            raise InvalidValueError(f"profile={profile!r}: use 'fast' or 'small'")
+            raise InvalidValueError(f"profile must be 'fast' or 'small', got {profile!r}")
         handle = self._writable()
         if isinstance(handle, storage.StoredHandle):
             handle.compact(profile)
 
     def vacuum(self, older_than: str | timedelta = "7 days", dry_run: bool = False) -> list[str]:
-        """Delete files that no version younger than ``older_than`` uses, and return their paths.
+        """Delete files that no version younger than ``older_than`` references.
 
-        A horizon shorter than the longest write may take files that a live writer is about to commit.
+        A horizon shorter than the longest write may delete files that a live writer is about to commit.
 
         Parameters
         ----------
         older_than
-            The horizon: a length of time, or one in words.
+            The horizon: a duration, as a timedelta or in words.
         dry_run
-            Only say what would go.
+            Only return the paths.
 
         Returns
         -------
@@ -297,7 +299,7 @@ class Stored(Naming):
         Raises
         ------
         UnsupportedError
-            If the tensor is not a stored one.
+            If the tensor is not stored.
         ReadOnlyError
             If this is an opened version.
 

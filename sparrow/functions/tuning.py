@@ -1,0 +1,42 @@
+"""Tuning parameters of functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparrow.runtime.tuning import Tunable, parameter
+
+__all__ = ["FunctionsTuning", "tuning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionsTuning:
+    """Tuning parameters of functions."""
+
+    diagonal_gather_max_length: int = parameter(
+        1 << 20,
+        "elements",
+        "Diagonals of a stack up to this length are gathered by position, longer ones by an einsum.",
+    )
+    tile_copy_bytes: int = parameter(
+        64, "bytes", "Estimated memory of each of the copies that tile concatenates, checked against the limit."
+    )
+    sddmm_batch_elements: int = parameter(
+        1 << 16, "elements", "Stored elements that a thread of sddmm processes at a time; enough to hide its start."
+    )
+    einsum_single_pass_cost_ratio: float = parameter(
+        4,
+        "ratio",
+        "An einsum of one tensor and several arrays runs in a single pass up to this many times the multiplications of "
+        "its best path: it reads the tensor once and allocates no intermediate.",
+    )
+
+
+tuning = Tunable(
+    "functions",
+    FunctionsTuning(),
+    strategies={
+        "diagonal_by_einsum": {"diagonal_gather_max_length": -1},
+        "sddmm_small_batches": {"sddmm_batch_elements": 1},
+    },
+)
