@@ -195,6 +195,7 @@ from sparrow.functions.views import (
 )
 from sparrow.plan import Semiring
 from sparrow.runtime.settings import config
+from sparrow.runtime.versions import show_versions
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
@@ -222,11 +223,11 @@ __all__ = [
     "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum",
     "models", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
     "ones_like", "open", "optim", "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal",
-    "remainder", "repeat", "reshape", "result_type", "roll", "round", "sddmm", "searchsorted", "sign", "signbit", "sin",
-    "sinh", "sort", "split", "sql", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "take",
-    "take_along_axis", "tan", "tanh", "tensordot", "tile", "training", "tril", "triu", "trunc", "uint8", "uint16",
-    "uint32", "uint64", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack", "var",
-    "vecdot", "where", "zeros", "zeros_like",
+    "remainder", "repeat", "reshape", "result_type", "roll", "round", "sddmm", "searchsorted", "show_versions", "sign",
+    "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum",
+    "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "training", "tril", "triu", "trunc", "uint8",
+    "uint16", "uint32", "uint64", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack",
+    "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 __getattr__, _, _ = lazy_loader.attach(

@@ -1,7 +1,7 @@
-"""The command line: the verbs of the library. Data goes to standard output, everything else to standard error.
+"""Command line: data on stdout, everything else on stderr.
 
-Exit codes: 0 done, 1 a failure told in one line, 2 wrong usage, 130 interrupted. Libraries are
-imported inside the commands, so that help comes at once.
+Exit codes: 0 success, 1 failure reported in one line, 2 wrong usage, 130 interrupted. Libraries are imported inside the
+commands, so that ``--help`` is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verb ``als``: matrix factorisation of a stored tensor, evaluated or saved."""
+"""Command ``als``: matrix factorization of a stored tensor, evaluated or saved."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def als(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Factor a matrix (rows, items) by alternating least squares; say how well the factors recommend.
+    """Factor a matrix by alternating least squares, and evaluate the factors.
 
-    --evaluate leaves a tenth of the rows out of training, holds a quarter of their links out, recommends from the
-    others and writes Recall@20, Recall@50 and NDCG@100, beside those of recommending what is popular. --search tries
-    the weights 0.05,0.2,1 and 0.0001,0.001,0.01 where none are given. Without both it trains on all rows and writes
-    the loss.
+    --evaluate trains on nine tenths of the rows, holds out a quarter of the links of the others, recommends from the
+    rest and writes Recall@20, Recall@50 and NDCG@100, beside those of recommending popular items. --search tries the
+    weights 0.05,0.2,1 and 0.0001,0.001,0.01 where none are given. Without both it trains on all rows and writes the
+    loss.
 
     \b
     Examples:
@@ -84,14 +84,16 @@ def als(
 
     warmup.warn_compiling()
     weights = {
-        "regularization": _numbers("--regularization", regularization),
-        "unobserved_weight": _numbers("--unobserved-weight", unobserved_weight),
+        "regularization": _parse_numbers("--regularization", regularization),
+        "unobserved_weight": _parse_numbers("--unobserved-weight", unobserved_weight),
     }
     if checkpoint is not None and search and not evaluate and save is None:
-        raise typer.BadParameter("--checkpoint is for one fit and --search makes many: say --evaluate or --save too")
+        raise typer.BadParameter("--checkpoint is for one fit and --search makes many: add --evaluate or --save")
     for name, values in weights.items():
         if len(values) > 1 and not search:
-            raise typer.BadParameter(f"--{name.replace('_', '-')} has {len(values)} values: say --search, or give one")
+            raise typer.BadParameter(
+                f"--{name.replace('_', '-')} has {len(values)} values: add --search, or pass one value"
+            )
     if save is not None:
         check_absent(save, "choose another folder")
     links, kept = open_one(path), None
@@ -111,13 +113,13 @@ def als(
     report: dict[str, Any] = {"path": path, "shape": list(links.shape), "nnz": links.nnz}
     if search:
         grid = {name: values or _GRID[name] for name, values in weights.items()}
-        report["search"] = _searched(links, settings, grid, seed, as_json)
+        report["search"] = _search(links, settings, grid, seed, as_json)
         settings |= {name: report["search"][0][name] for name in grid}
     report["settings"] = settings
     if evaluate:
-        report["evaluation"] = _evaluated(links, settings, seed, _part(checkpoint, "evaluation"), as_json)
+        report["evaluation"] = _evaluate(links, settings, seed, _checkpoint_path(checkpoint, "evaluation"), as_json)
     if save is not None or not (evaluate or search):
-        model = _fitted(links, settings, _part(checkpoint, "all"))
+        model = _fit(links, settings, _checkpoint_path(checkpoint, "all"))
         report["loss"] = [float(loss) for loss in model.loss_]
         if not as_json:
             halves = zip(report["loss"][::2], report["loss"][1::2], strict=True)
@@ -130,57 +132,59 @@ def als(
         write_json(report)
 
 
-def _numbers(option: str, text: str | None) -> list[float]:
-    """Return the numbers of an option, separated by commas."""
+def _parse_numbers(option: str, text: str | None) -> list[float]:
+    """Return the comma-separated numbers of an option."""
     try:
         numbers = [] if text is None else [float(word) for word in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"{option} {text!r}: give a number, or several with commas between them") from None
+        raise typer.BadParameter(f"{option} must be a number or several separated by commas, got {text!r}") from None
     if not all(0 <= number < math.inf for number in numbers):
-        raise typer.BadParameter(f"{option} {text!r}: give finite numbers of at least 0")
+        raise typer.BadParameter(f"{option} must be finite and not negative, got {text!r}")
     return numbers
 
 
-def _part(checkpoint: str | None, name: str) -> str | None:
+def _checkpoint_path(checkpoint: str | None, name: str) -> str | None:
     return None if checkpoint is None else os.path.join(checkpoint, name)
 
 
-def _fitted(links: Tensor, settings: dict[str, Any], checkpoint: str | None) -> ALS:
+def _fit(links: Tensor, settings: dict[str, Any], checkpoint: str | None) -> ALS:
     from sparrow.models import ALS
 
     started = time.perf_counter()
     model = ALS(**settings, checkpoint=checkpoint).fit(links)
     epochs = "1 epoch" if settings["epochs"] == 1 else f"{settings['epochs']} epochs"
-    typer.echo(f"{links.nnz:,} entries, {epochs}, {time.perf_counter() - started:.1f} s", err=True)
+    typer.echo(f"{links.nnz:,} elements, {epochs}, {time.perf_counter() - started:.1f} s", err=True)
     return model
 
 
-def _searched(
+def _search(
     links: Tensor, settings: dict[str, Any], grid: dict[str, Any], seed: int, as_json: bool
 ) -> list[dict[str, Any]]:
-    """Write how well the settings do, the best first, and return it."""
+    """Write the scores of all settings, best first, and return them."""
     from sparrow.models import ALS, evaluation
 
     found = evaluation.search(links, ALS(**settings), grid, seed=seed)
     if not as_json:
-        write_table([[*(each[name] for name in grid), *_rounded(each)] for each in found], (*grid, *_FIGURES))
+        write_table([[*(each[name] for name in grid), *_format_figures(each)] for each in found], (*grid, *_FIGURES))
     return found
 
 
-def _evaluated(
+def _evaluate(
     links: Tensor, settings: dict[str, Any], seed: int, checkpoint: str | None, as_json: bool
 ) -> dict[str, Any]:
-    """Write how well the model and the baseline do, and return it."""
+    """Write the scores of the model and of the baseline, and return them."""
     from sparrow.models import evaluation
 
     parts = evaluation.split(links, seed)
     baseline = evaluation.evaluate(evaluation.Popularity().fit(parts.train), parts.test)
-    model = evaluation.evaluate(_fitted(parts.train, settings, checkpoint), parts.test, baseline=False)
+    model = evaluation.evaluate(_fit(parts.train, settings, checkpoint), parts.test, baseline=False)
     if not as_json:
-        write_table([("popularity", *_rounded(baseline)), ("als", *_rounded(model))], ("model", *_FIGURES))
-    typer.echo(f"{len(parts.test.rows):,} rows that training never saw{evaluation.beaten(model, baseline)}", err=True)
+        write_table(
+            [("popularity", *_format_figures(baseline)), ("als", *_format_figures(model))], ("model", *_FIGURES)
+        )
+    typer.echo(f"{len(parts.test.rows):,} held-out rows{evaluation.beaten(model, baseline)}", err=True)
     return {"rows": len(parts.test.rows), "popularity": baseline, "als": model}
 
 
-def _rounded(figures: dict[str, float]) -> list[str]:
+def _format_figures(figures: dict[str, float]) -> list[str]:
     return [f"{figures[name]:.4f}" for name in _FIGURES]

@@ -1,4 +1,4 @@
-"""The program: its verbs, its general options and how it ends."""
+"""The program: its commands, general options and exit codes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sparrow.cli import als, datasets, exporting, graphs, ingesting, reading, tr
 from sparrow.cli.arguments import QUERY_THREAD
 from sparrow.cli.spelling import Program
 from sparrow.io.base.registry import Format, formats
+from sparrow.runtime.events import emit
 
 __all__ = ["main", "program"]
 
@@ -31,25 +32,25 @@ VERBS = (
 
 
 class _Verbs(TyperGroup):
-    """The verbs in the order in which one meets them."""
+    """Commands in a fixed order, from first steps to maintenance."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=VERBS.index)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words; a shell may be named behind the options of completion, which go by the one that runs."""
+        """Parse arguments; completion options may be followed by the name of a shell."""
         if len(args) == 2 and args[0] in ("--show-completion", "--install-completion"):
             _complete(args[1], args[0] == "--install-completion")
         return super().parse_args(ctx, args)
 
 
 def _complete(shell: str, install: bool) -> NoReturn:
-    """Write the script that completes words in a shell, or have the shell read it, and exit."""
+    """Print or install the completion script of a shell, and exit."""
     from typer import completion
 
     shells: Any = completion.Shells  # type: ignore[attr-defined]
     if shell not in list(shells):
-        raise typer.BadParameter(f"{shell!r} is none of {', '.join(shells)}")
+        raise typer.BadParameter(f"shell must be one of {', '.join(shells)}, got {shell!r}")
     if install:
         _, path = completion.install(shell, "sparrow")  # type: ignore[attr-defined]
         typer.echo(f"{path} completes words from the next {shell} on")
@@ -98,7 +99,7 @@ def general(
 
 
 def program() -> typer.Typer:
-    """Return the program, with a command for each format there is now."""
+    """Return the program, with a command for each registered format."""
     app = Program(
         name="sparrow",
         cls=_Verbs,
@@ -115,7 +116,7 @@ def program() -> typer.Typer:
 
 @functools.lru_cache(maxsize=1)
 def _command(known: tuple[Format, ...]) -> Any:
-    """Return the program that there is with such formats, as it is called: made once, of hundreds of signatures."""
+    """Return the program for a set of formats, built once."""
     return typer.main.get_command(program())
 
 
@@ -125,36 +126,39 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     Parameters
     ----------
     args
-        The words after the program's name; those of the process by default.
+        Arguments after the program name; those of the process by default.
     """
     from sparrow.errors import SparrowError
 
-    with _ending() as ended, warnings.catch_warnings():
+    with _terminable() as ended, warnings.catch_warnings():
         warnings.filterwarnings("default", category=UserWarning)
-        warnings.showwarning = _warned
+        warnings.showwarning = _show_warning
         try:
+            emit("cli.run")
             _command(tuple(formats().values()))(args=None if args is None else list(args), prog_name="sparrow")
         except SystemExit as end:
             if end.code == 130:
-                _interrupted(ended)
+                _exit_interrupted(ended)
             raise
         except (SparrowError, OSError) as error:
-            _say(f"error: {_told(error)}")
+            _print_error(f"error: {_format_error(error)}")
             for text in getattr(error, "__notes__", ()):
                 print(text, file=sys.stderr)
         except MemoryError:
-            _say("error: out of memory: give --memory-limit less than the machine has, or take a smaller view")
+            _print_error(
+                "error: out of memory: set --memory-limit below the memory of the machine, or read a smaller part"
+            )
         except RuntimeError as error:
-            # A lock that is being taken when the signal comes cannot be given back: Python tells of that instead.
+            # A signal that arrives while a lock is taken makes Python raise the error of its release instead.
             if "Query interrupted" not in str(error) and not isinstance(error.__context__, KeyboardInterrupt):
                 raise
-            _interrupted(ended)
+            _exit_interrupted(ended)
     sys.exit(1)
 
 
 @contextmanager
-def _ending() -> Iterator[list[int]]:
-    """Make SIGTERM clean up as Ctrl-C does, and yield where it is noted down."""
+def _terminable() -> Iterator[list[int]]:
+    """Make SIGTERM clean up as Ctrl-C does; yield a list that records it."""
     ended: list[int] = []
 
     def end(number: int, frame: Any) -> None:
@@ -171,16 +175,16 @@ def _ending() -> Iterator[list[int]]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _interrupted(ended: list[int]) -> NoReturn:
-    """Say so and exit; at once where a query is still running, which the end of the process would wait for."""
-    _say("terminated" if ended else "interrupted")
+def _exit_interrupted(ended: list[int]) -> NoReturn:
+    """Report the interrupt and exit, at once if a query is still running."""
+    _print_error("terminated" if ended else "interrupted")
     code = 128 + (ended[0] if ended else signal.SIGINT)
     if any(thread.name == QUERY_THREAD for thread in threading.enumerate()):
         os._exit(code)
     sys.exit(code)
 
 
-def _warned(
+def _show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -188,11 +192,11 @@ def _warned(
     file: Any = None,
     line: str | None = None,
 ) -> None:
-    _say(f"warning: {message}")
+    _print_error(f"warning: {message}")
 
 
-def _told(error: Exception) -> str:
-    """Return an error in one line, but for commands to type, which stay lines."""
+def _format_error(error: Exception) -> str:
+    """Return an error in one line; indented commands in it stay lines."""
     from sparrow.errors import SparrowError
     from sparrow.storage.fs.local import DISK_FULL_ERRNOS
 
@@ -200,12 +204,12 @@ def _told(error: Exception) -> str:
         if error.filename is not None:
             return f"{error.filename}: {error.strerror}"
         return f"standard output: {error.strerror}" if error.errno in DISK_FULL_ERRNOS else error.strerror
-    parts = re.split(r"\n((?:  \S.*(?:\n|$))+)", str(error))  # every other one is commands, indented by two
-    told = [part.rstrip() if at % 2 else " ".join(part.split()) for at, part in enumerate(parts)]
-    return "\n".join(filter(None, told)) or type(error).__name__
+    parts = re.split(r"\n((?:  \S.*(?:\n|$))+)", str(error))  # odd parts are commands, indented by two
+    lines = [part.rstrip() if at % 2 else " ".join(part.split()) for at, part in enumerate(parts)]
+    return "\n".join(filter(None, lines)) or type(error).__name__
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     try:
         print(f"sparrow: {text}", file=sys.stderr)
     except OSError:

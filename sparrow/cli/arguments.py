@@ -1,4 +1,4 @@
-"""What the commands share: opening what PATH names, reading an index, writing results."""
+"""Shared parts of the commands: opening PATH, parsing an index, writing results."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
+from sparrow.runtime.events import emit
+
 if TYPE_CHECKING:
     from sparrow.tensor import Tensor
     from sparrow.tensor.bundle import Bundle
@@ -24,11 +26,11 @@ __all__ = [
     "Index",
     "StoredPath",
     "finite",
+    "format_shape",
     "interruptible",
     "open_all",
     "open_one",
     "parse_index",
-    "sizes_of",
     "write_json",
     "write_table",
 ]
@@ -36,7 +38,7 @@ __all__ = [
 T = TypeVar("T")
 
 QUERY_THREAD = "sparrow-query"
-"""The name of a thread that may still be in DuckDB when the program ends."""
+"""Name of a thread that may still be in DuckDB when the program ends."""
 
 StoredPath: TypeAlias = Annotated[str, typer.Argument(metavar="PATH", help="The folder of a stored tensor or bundle.")]
 Index: TypeAlias = Annotated[
@@ -50,19 +52,19 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Write JSON, for
 
 
 def finite(value: float | None) -> float | None:
-    """Return an option that is a number; raise ``typer.BadParameter`` of one that is NaN or infinite."""
+    """Return an option; raise ``typer.BadParameter`` for NaN and infinity."""
     if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is no finite number")
+        raise typer.BadParameter(f"must be finite, got {value}")
     return value
 
 
 def parse_index(text: str) -> Any:
-    """Return the index that a text spells, without evaluating anything.
+    """Parse an index without evaluating anything.
 
     Raises
     ------
     typer.BadParameter
-        If the text is no index.
+        If the text is not an index.
 
     Examples
     --------
@@ -73,23 +75,24 @@ def parse_index(text: str) -> Any:
         tree = ast.parse(f"_[{text}]", mode="eval").body
         if not isinstance(tree, ast.Subscript) or not isinstance(tree.value, ast.Name):
             raise ValueError(text)
-        return _index(tree.slice)
+        return _evaluate_index(tree.slice)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise typer.BadParameter(
-            f"{text!r} is no index: use integers, slices, '...', None and lists, such as '5:9, ...' or '[0, 2], ::-1'"
+            f"{text!r} is not an index: use integers, slices, '...', None and lists, such as '5:9, ...' or "
+            "'[0, 2], ::-1'"
         ) from None
 
 
-def _index(node: ast.expr) -> Any:
-    """Return the part of an index that a node spells; ``ValueError`` for anything but literals."""
+def _evaluate_index(node: ast.expr) -> Any:
+    """Return the value of a part of an index, which must be a literal."""
     if isinstance(node, ast.Tuple):
-        return tuple(_index(part) for part in node.elts)
+        return tuple(_evaluate_index(part) for part in node.elts)
     if isinstance(node, ast.List):
-        return [_index(part) for part in node.elts]
+        return [_evaluate_index(part) for part in node.elts]
     if isinstance(node, ast.Slice):
-        return slice(*(None if part is None else _index(part) for part in (node.lower, node.upper, node.step)))
+        return slice(*(None if part is None else _evaluate_index(part) for part in (node.lower, node.upper, node.step)))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        operand = _index(node.operand)
+        operand = _evaluate_index(node.operand)
         if type(operand) is int:
             return -operand
     if isinstance(node, ast.Constant) and (node.value in (None, ...) or type(node.value) in (int, bool)):
@@ -98,7 +101,7 @@ def _index(node: ast.expr) -> Any:
 
 
 def open_any(path: str, at: str | None = None) -> Tensor | Bundle:
-    """Return the tensor or bundle that PATH names, at the version or time that ``at`` tells."""
+    """Open the tensor or bundle at PATH, at a version or time."""
     import sparrow as sp
 
     found: Tensor | Bundle = sp.open(path, int(at) if at is not None and at.isdigit() else at)
@@ -106,7 +109,7 @@ def open_any(path: str, at: str | None = None) -> Tensor | Bundle:
 
 
 def open_one(path: str, at: str | None = None) -> Tensor:
-    """Return the tensor that PATH names, at the version or time that ``at`` tells.
+    """Open the tensor at PATH, at a version or time.
 
     Raises
     ------
@@ -124,7 +127,7 @@ def open_one(path: str, at: str | None = None) -> Tensor:
 
 
 def open_all(path: str) -> dict[str, Tensor]:
-    """Return the tensors that PATH names, by path: one, or the members of a bundle."""
+    """Open the tensors at PATH, by path: one, or the members of a bundle."""
     from sparrow.tensor import Tensor
 
     found = open_any(path)
@@ -133,22 +136,26 @@ def open_all(path: str) -> dict[str, Tensor]:
     return {os.path.join(path, name): found[name] for name in found}
 
 
-def sizes_of(dims: Iterable[str], shape: Iterable[int]) -> str:
-    """Return a shape as it is told.
+def format_shape(dims: Iterable[str], shape: Iterable[int]) -> str:
+    """Format a shape with dimension names.
 
     Examples
     --------
-    >>> sizes_of(("src", "dst"), (1000, 3))
+    >>> format_shape(("src", "dst"), (1000, 3))
     '(src: 1,000, dst: 3)'
     """
     return f"({', '.join(f'{name}: {size:,}' for name, size in zip(dims, shape, strict=True))})"
 
 
 def interruptible(work: Callable[[], T]) -> T:
-    """Return what ``work`` returns, run on a thread: Ctrl-C comes through while DuckDB is too busy to notice."""
+    """Run ``work`` on another thread, so that Ctrl-C works while DuckDB is busy."""
     from sparrow.runtime.thread_pool import DetachedTask
 
-    query = DetachedTask(work, QUERY_THREAD)
+    def run() -> T:
+        emit("cli.query")
+        return work()
+
+    query = DetachedTask(run, QUERY_THREAD)
     query.start()
     while not query.done:
         query.wait(60)
@@ -156,10 +163,10 @@ def interruptible(work: Callable[[], T]) -> T:
 
 
 def write_json(value: Any) -> None:
-    """Write a value as JSON on standard output.
+    """Write a value as JSON to standard output.
 
-    NumPy scalars become numbers, arrays lists, complex numbers pairs, times ISO 8601, bytes hexadecimal
-    digits, and the floats for which JSON has no word the texts ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
+    NumPy scalars become numbers, arrays lists, complex numbers pairs, times ISO 8601, bytes hexadecimal digits, and NaN
+    and infinities the strings ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
     """
     json.dump(_plain(value), sys.stdout, indent=2, allow_nan=False)
     sys.stdout.write("\n")
@@ -184,7 +191,7 @@ def _plain(value: Any) -> Any:
 
 
 def write_table(rows: Iterable[Sequence[Any]], headers: Sequence[str]) -> None:
-    """Write a table on standard output, no wider than a terminal; elsewhere nothing is cut."""
+    """Write a table to standard output, cut to the width of a terminal if it is one."""
     from sparrow.tensor.display import table
 
     width = max(os.get_terminal_size(sys.stdout.fileno()).columns, 40) if sys.stdout.isatty() else sys.maxsize

@@ -1,4 +1,4 @@
-"""The verb about data sets that others publish: ``datasets``."""
+"""Command ``datasets``: published data sets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["add_to"]
 
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command(short_help="Published data sets: where from, and what to fetch.")(datasets)
+    app.command(short_help="Published data sets: sources, licences, how to fetch them.")(datasets)
 
 
 def datasets(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, all that is known of it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Describe this data set.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List published data sets that ``sparrow ingest published NAME DST`` stores, or tell what is known of one.
+    """List published data sets, or describe one.
 
     \b
     Examples:
@@ -43,12 +43,12 @@ def datasets(
         return
     for key, value in about.items():
         if key not in ("fetch", "unpack", "family"):
-            typer.echo(f"{key:12}{_text(value)}")
+            typer.echo(f"{key:12}{_format(value)}")
     if "fetch" in about:
         typer.echo(published.way(name))
 
 
-def _text(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}={each!r}" for key, each in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""``sparrow demo``: two real data sets in, stored, sliced, queried and multiplied."""
+"""Command ``demo``: two real data sets, ingested, sliced, queried and multiplied."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ def run(folder: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     folder
-        Where the tensors go; tensors of the same names there are replaced.
+        Where the tensors are stored; tensors of the same names are replaced.
     """
     from rich.console import Console
 
     home = Path(folder)
     home.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, soft_wrap=True)
-    census, web = _store(console, home)
+    census, web = _ingest(console, home)
     _slice(console, home, web)
-    _ask(console, home, census)
+    _query(console, home, census)
     _multiply(console, web)
-    _leave(console, home)
+    _show_next_steps(console, home)
 
 
-def _store(console: Console, home: Path) -> tuple[Any, Tensor]:
-    _title(console, 1, "Files in, tensors out")
+def _ingest(console: Console, home: Path) -> tuple[Any, Tensor]:
+    _print_title(console, 1, "Ingest files as tensors")
     stored: list[Any] = []
     rows = []
     for name, what in (("a9a", "people x traits"), ("cnr-2000", "page x page")):
         about = sp.datasets.describe(name)
         source = sp.datasets.path(name)
         target = home / f"{name}.sparrow"
-        _code(console, f'sp.ingest.{about["format"]}("{source.name}", "{target}")')
+        _print_code(console, f'sp.ingest.{about["format"]}("{source.name}", "{target}")')
         opened, seconds = _timed(
             partial(getattr(sp.ingest, about["format"]), source, target, overwrite=True, **about["options"])
         )
@@ -76,45 +76,45 @@ def _store(console: Console, home: Path) -> tuple[Any, Tensor]:
             )
         )
     console.print()
-    _plain(console, table(rows, ("", "shape", "entries", "as text", "stored", "took")))
-    _plain(console, "(the first run on a machine compiles its loops, the next takes less)")
+    _print(console, table(rows, ("", "shape", "entries", "text", "stored", "time")))
+    _print(console, "(the first run on a machine also compiles kernels)")
     return stored[0], stored[1]
 
 
 def _slice(console: Console, home: Path, web: Tensor) -> None:
-    _title(console, 2, "A slice reads what it needs")
-    _code(console, f'web = sp.open("{home / "cnr-2000.sparrow"}")')
-    _code(console, "web[5:9]")
+    _print_title(console, 2, "A slice reads only the row groups it needs")
+    _print_code(console, f'web = sp.open("{home / "cnr-2000.sparrow"}")')
+    _print_code(console, "web[5:9]")
     part = web[5:9]
-    _plain(console, repr(part))
-    _code(console, "print(web[5:9].explain(analyze=True))")
-    _plain(console, part.explain(analyze=True))
+    _print(console, repr(part))
+    _print_code(console, "print(web[5:9].explain(analyze=True))")
+    _print(console, part.explain(analyze=True))
 
 
-def _ask(console: Console, home: Path, census: Any) -> None:
-    _title(console, 3, "A question in SQL: which traits go with a high income?")
+def _query(console: Console, home: Path, census: Any) -> None:
+    _print_title(console, 3, "SQL: which traits go with a high income?")
     names = home / "a9a-features.csv"
     shutil.copyfile(sp.datasets.path("a9a").with_name("features.csv"), names)
     query = QUESTION.format(names=str(names).replace("'", "''"))
     for line in query.split("\n"):
-        _code(console, line, prompt="sql> " if line.startswith("select") else "     ")
+        _print_code(console, line, prompt="sql> " if line.startswith("select") else "     ")
     relation = sp.sql(query, X=census["X"], y=census["y"])
-    _plain(console, table(relation.fetchall(), relation.columns))
+    _print(console, table(relation.fetchall(), relation.columns))
 
 
 def _multiply(console: Console, web: Tensor) -> None:
     import numpy as np
 
-    _title(console, 4, "Where does a random click lead? One product, two engines")
+    _print_title(console, 4, "A product on two engines: where do random clicks lead?")
     out = sp.matmul(web, np.ones(web.shape[1]))
     surfer = np.divide(1.0, out, out=np.zeros_like(out), where=out > 0)
-    _code(console, "out = web @ np.ones(web.shape[1])             # links on each page")
-    _code(console, "x = np.divide(1, out, out=np.zeros_like(out), where=out > 0)")
-    _code(console, "y = web.T @ x                                 # clicks that arrive")
+    _print_code(console, "out = web @ np.ones(web.shape[1])             # links on each page")
+    _print_code(console, "x = np.divide(1, out, out=np.zeros_like(out), where=out > 0)")
+    _print_code(console, "y = web.T @ x                                 # clicks that arrive")
     products, rows = [], []
     engines: dict[Literal["stream", "duckdb"], str] = {
-        "stream": "row groups through compiled loops",
-        "duckdb": "a join and a group by",
+        "stream": "row groups through compiled kernels",
+        "duckdb": "SQL: join and group by",
     }
     for engine, how in engines.items():
         times = []
@@ -124,27 +124,27 @@ def _multiply(console: Console, web: Tensor) -> None:
         products.append(product)
         rows.append((engine, how, f"{1000 * min(times):.0f} ms"))
     console.print()
-    _plain(console, table(rows, ("engine", "what it does", "best of 3")))
+    _print(console, table(rows, ("engine", "method", "best of 3")))
     difference = float(np.abs(products[0] - products[1]).max())
     top = np.argsort(-products[0], kind="stable")[:3]
     pages = ", ".join(f"{page} ({products[0][page]:,.0f})" for page in top.tolist())
     console.print()
-    _plain(console, f"The two differ by {difference:.1e} at most.")
-    _plain(console, f"Of one random click on every page, most end on page {pages}.")
+    _print(console, f"The results differ by at most {difference:.1e}.")
+    _print(console, f"One random click on every page: most arrive at page {pages}.")
 
 
-def _leave(console: Console, home: Path) -> None:
-    _title(console, 5, "Where it is, what next")
+def _show_next_steps(console: Console, home: Path) -> None:
+    _print_title(console, 5, "What to try next")
     census, web, named = (
         shlex.quote(text)
         for text in (f"{home}/a9a.sparrow", f"{home}/cnr-2000.sparrow", f"web={home}/cnr-2000.sparrow")
     )
-    _plain(console, f"Parquet and a Delta Lake log in {home}{os.sep}: any tool reads them.")
-    _code(console, f"sparrow info {census}", prompt="$ ")
-    _code(console, f"sparrow show {web} 324812 --head 5", prompt="$ ")
-    _code(console, 'sparrow sql "select dst, count(*) from web group by 1 order by 2 desc" \\', prompt="$ ")
-    _code(console, f"{named} --head 5", prompt="      ")
-    _code(console, f"sparrow verify {web}", prompt="$ ")
+    _print(console, f"The tensors are Delta tables in {home}{os.sep}, which other tools can read.")
+    _print_code(console, f"sparrow info {census}", prompt="$ ")
+    _print_code(console, f"sparrow show {web} 324812 --head 5", prompt="$ ")
+    _print_code(console, 'sparrow sql "select dst, count(*) from web group by 1 order by 2 desc" \\', prompt="$ ")
+    _print_code(console, f"{named} --head 5", prompt="      ")
+    _print_code(console, f"sparrow verify {web}", prompt="$ ")
 
 
 def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -153,16 +153,16 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.perf_counter() - started
 
 
-def _title(console: Console, number: int, text: str) -> None:
+def _print_title(console: Console, number: int, text: str) -> None:
     console.print()
     console.print(f"{number}  {text}", style="bold", markup=False)
 
 
-def _code(console: Console, text: str, prompt: str = ">>> ") -> None:
+def _print_code(console: Console, text: str, prompt: str = ">>> ") -> None:
     console.print(f"   {prompt}{text}", style="cyan", markup=False)
 
 
-def _plain(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     for line in text.split("\n"):
         indent = "   " + " " * (len(line) - len(line.lstrip()))
         wrapped = textwrap.wrap(line.strip(), 80, initial_indent=indent, subsequent_indent=indent + "  ")

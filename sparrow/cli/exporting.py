@@ -1,4 +1,4 @@
-"""``sparrow export PATH DST``: what is stored, as files that other programs read."""
+"""Command ``export``: stored tensors as files for other programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
     written = [each for each in formats().values() if each.writer is not None]
     names: Any = Literal[tuple(each.name for each in written)]
-    fixed: list[tuple[str, Any, Any]] = [
+    first: list[tuple[str, Any, Any]] = [
         ("context", typer.Context, inspect.Parameter.empty),
         ("path", StoredPath, inspect.Parameter.empty),
         (
@@ -42,7 +42,7 @@ def add_to(app: typer.Typer) -> None:
         ),
         (
             "format",
-            Annotated[names | None, typer.Option(help="Of the file. [default: what its name ends in]")],
+            Annotated[names | None, typer.Option(help="Format of the file. [default: by its suffix]")],
             None,
         ),
         (
@@ -52,19 +52,19 @@ def add_to(app: typer.Typer) -> None:
         ),
         ("at", At, None),
     ]
-    ends: list[tuple[str, Any, Any]] = [
-        ("overwrite", Annotated[bool, typer.Option("--overwrite", help="Replace what stands at DST.")], False),
+    last: list[tuple[str, Any, Any]] = [
+        ("overwrite", Annotated[bool, typer.Option("--overwrite", help="Replace an existing DST.")], False),
         ("as_json", AsJson, False),
         ("list", Annotated[bool, list_option("writer")], False),
     ]
 
-    def made(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    def keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
     parameters = [
-        *(made(*each) for each in fixed),
+        *(keyword(*each) for each in first),
         *map(parameter, _options()),
-        *(made(*each) for each in ends),
+        *(keyword(*each) for each in last),
     ]
     app.command("export", short_help="Write a tensor to Parquet, CSV, .npz, libsvm.")(
         command(_export, parameters, HELP)
@@ -72,7 +72,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _options() -> list[DeclaredOption]:
-    """Return the options of all formats; what several have is told once."""
+    """Return the options of all formats, each once."""
     every = (each for known in formats().values() if known.writer for each in options_of(known.writer))
     return list({each.name: each for each in every}.values())
 
@@ -99,7 +99,7 @@ def _export(
             raise typer.BadParameter(f"{path} is a bundle: --index takes a part of one tensor")
         source = source[parse_index(index)]
         if not isinstance(source, Tensor):
-            raise typer.BadParameter(f"{index!r} is one cell: ask for a part, such as '5:6'")
+            raise typer.BadParameter(f"{index!r} is one element: pass a slice, such as '5:6'")
     started = time.perf_counter()
     options = _options()
     rows = written(source, target, format, overwrite=overwrite, **given(context, options, words))
@@ -109,4 +109,4 @@ def _export(
     elif target != "-":
         typer.echo(f"{rows:,} rows to {target}, {seconds:.2f} s", err=True)
         if lost := unwritten_labels(source, target, format):
-            typer.echo(f"labels of {', '.join(lost)} are not in it: csv and parquet hold them", err=True)
+            typer.echo(f"labels of {', '.join(lost)} are not exported: csv and parquet contain them", err=True)

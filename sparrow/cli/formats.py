@@ -1,4 +1,4 @@
-"""Options of file formats on the command line, made of what :mod:`sparrow.io.base.registry` declares."""
+"""Command-line options made from the declarations of file formats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["command", "given", "list_option", "parameter"]
 
 
 def parameter(declared: DeclaredOption) -> inspect.Parameter:
-    """Return an option as typer takes the parameters of a function."""
+    """Return a declared option as a function parameter for typer."""
     option, default = declared.option, declared.default
     words: list[str] = [option.flag or _name(declared)] if _is_flag(declared) else []
     least: dict[str, Any] = {} if option.least is None else {"min": option.least}
@@ -41,40 +41,40 @@ def _is_flag(declared: DeclaredOption) -> bool:
 
 
 def _name(declared: DeclaredOption) -> str:
-    """Return how an option is spelled; one that is on unless said otherwise can be switched off."""
+    """Return the spelling of an option, with ``--no-`` if it is on by default."""
     name = declared.name.replace("_", "-")
     return f"--{name}/--no-{name}" if declared.default is True else f"--{name}"
 
 
 def command(run: Callable[..., None], parameters: Sequence[inspect.Parameter], help: str) -> Callable[..., None]:
-    """Return a function of these parameters, as typer makes commands of functions.
+    """Return a function with these parameters, from which typer makes a command.
 
     Parameters
     ----------
     run
-        What is called with all of them, by name.
+        Called with all parameters by name.
     parameters
-        The parameters, with annotations of typer.
+        Parameters with annotations of typer.
     help
-        What ``--help`` says.
+        Text of ``--help``.
     """
 
-    def called(**words: Any) -> None:
+    def invoke(**words: Any) -> None:
         run(**words)
 
-    vars(called)["__signature__"] = inspect.Signature(parameters)
-    called.__annotations__ = {each.name: each.annotation for each in parameters}
-    called.__doc__ = help
-    return called
+    vars(invoke)["__signature__"] = inspect.Signature(parameters)
+    invoke.__annotations__ = {each.name: each.annotation for each in parameters}
+    invoke.__doc__ = help
+    return invoke
 
 
 def given(context: typer.Context, options: Sequence[DeclaredOption], words: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that the command line gives, as values.
+    """Return the options given on the command line, as values.
 
     Raises
     ------
     typer.BadParameter
-        If a text is none of the values that there are.
+        If a value cannot be parsed.
     """
     out = {}
     for each in options:
@@ -90,9 +90,9 @@ def given(context: typer.Context, options: Sequence[DeclaredOption], words: dict
 
 
 def list_option(way: Literal["reader", "writer"]) -> Any:
-    """Return the option ``--list``, which writes the formats and ends."""
+    """Return the option ``--list``, which lists the formats and exits."""
 
-    def written(wanted: bool) -> None:
+    def show(wanted: bool) -> None:
         from sparrow.cli.arguments import write_table
 
         if wanted:
@@ -101,7 +101,7 @@ def list_option(way: Literal["reader", "writer"]) -> Any:
                 for each in formats().values()
                 if getattr(each, way) is not None
             ]
-            write_table(rows, ("format", "what", "names"))
+            write_table(rows, ("format", "content", "suffixes"))
             raise typer.Exit
 
-    return typer.Option("--list", callback=written, is_eager=True, help="Write the formats there are.")
+    return typer.Option("--list", callback=show, is_eager=True, help="List the formats and exit.")

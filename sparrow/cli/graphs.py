@@ -1,4 +1,4 @@
-"""The verbs of graphs: ``graph bfs``, ``graph triangles``, ..., and ``pagerank``."""
+"""Commands ``graph`` and ``pagerank``: algorithms on stored graphs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Out: TypeAlias = Annotated[
     str | None, typer.Option(metavar="DST", help="Store the result, a tensor of one dimension, instead.")
 ]
 Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
-MaxIter: TypeAlias = Annotated[int, typer.Option(min=1, metavar="N", help="The most rounds.")]
+MaxIter: TypeAlias = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of iterations.")]
 Tolerance: TypeAlias = Annotated[
-    float, typer.Option(min=0, callback=finite, help="Done when a round changes all of them together by less.")
+    float, typer.Option(min=0, callback=finite, help="Stop when an iteration changes the sum by less.")
 ]
 Source: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NODE", help="Where to begin: a label where there are labels, else a position.")
+    str, typer.Argument(metavar="NODE", help="Start node: its label if nodes have labels, else its position.")
 ]
 
 
@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     verbs = Program(
         name="graph",
-        short_help="Follow the links of a stored graph.",
+        short_help="Algorithms on a stored graph.",
         rich_markup_mode=None,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -40,7 +40,7 @@ def add_to(app: typer.Typer) -> None:
 
     @verbs.callback()
     def graph() -> None:
-        """Follow the links of a stored graph, a square matrix of links from rows to columns.
+        """Run algorithms on a stored graph: a square matrix, a link per entry.
 
         A line for each node, those with the largest numbers first, of bfs and paths for each that a way leads to;
         --out stores all of them.
@@ -53,15 +53,15 @@ def add_to(app: typer.Typer) -> None:
         """
 
     for name, command, short in (
-        ("degrees", degrees, "The links of each node."),
-        ("bfs", bfs, "How many links away each node is."),
-        ("paths", paths, "How far each node is, by the values of links."),
-        ("components", components, "Parts that hang together, and their sizes."),
-        ("triangles", triangles, "In how many triangles each node is."),
-        ("clustering", clustering, "How many of the neighbours are linked themselves."),
-        ("kcore", kcore, "The core number of each node."),
-        ("communities", communities, "Groups by label propagation, and their sizes."),
-        ("hits", hits, "How much each node is an authority, or a hub."),
+        ("degrees", degrees, "Degree of each node."),
+        ("bfs", bfs, "Number of links from a node to each other one."),
+        ("paths", paths, "Shortest path lengths by the values of links."),
+        ("components", components, "Connected components and their sizes."),
+        ("triangles", triangles, "Number of triangles of each node."),
+        ("clustering", clustering, "Clustering coefficient of each node."),
+        ("kcore", kcore, "Core number of each node."),
+        ("communities", communities, "Communities by label propagation, and their sizes."),
+        ("hits", hits, "Authority or hub score of each node."),
     ):
         verbs.command(name, short_help=short)(command)
     app.add_typer(verbs)
@@ -90,13 +90,13 @@ def degrees(
 def bfs(
     path: StoredPath,
     source: Source,
-    undirected: Annotated[bool, typer.Option("--undirected", help="Take links both ways.")] = False,
-    max_depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="Look no further than N links.")] = None,
+    undirected: Annotated[bool, typer.Option("--undirected", help="Ignore the direction of links.")] = False,
+    max_depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="Stop after N links.")] = None,
     out: Out = None,
     head: Head = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Say how many links away from a node the others are that a way leads to, the farthest first.
+    """Count the links from a node to every node it reaches, the farthest first.
 
     \b
     Example:
@@ -110,7 +110,7 @@ def bfs(
 
 
 def paths(path: StoredPath, source: Source, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
-    """Say how far from a node the others are that a way leads to, links being as long as their values.
+    """Measure the shortest paths from a node to every node it reaches.
 
     \b
     Example:
@@ -125,13 +125,13 @@ def paths(path: StoredPath, source: Source, out: Out = None, head: Head = 10, as
 def components(
     path: StoredPath,
     connection: Annotated[
-        Literal["weak", "strong"], typer.Option(help="Links whatever their direction, or ways there and back.")
+        Literal["weak", "strong"], typer.Option(help="Ignore directions, or require paths both ways.")
     ] = "weak",
     out: Out = None,
     head: Head = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Find the parts of a graph that hang together; write their sizes, the largest first.
+    """Find the connected components; write their sizes, the largest first.
 
     \b
     Example:
@@ -144,38 +144,38 @@ def components(
 
 
 def triangles(path: StoredPath, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
-    """Count the triangles that each node is in, links taken both ways.
+    """Count the triangles of each node, ignoring the direction of links.
 
     \b
     Example:
       sparrow graph triangles web.sparrow --head 3
     """
-    _of_each_node("triangles", path, out, head, as_json)
+    _write_per_node("triangles", path, out, head, as_json)
 
 
 def clustering(path: StoredPath, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
-    """Say which share of the pairs of each node's neighbours is linked.
+    """Compute the share of linked pairs among the neighbors of each node.
 
     \b
     Example:
       sparrow graph clustering web.sparrow --out clustering.sparrow
     """
-    _of_each_node("clustering", path, out, head, as_json)
+    _write_per_node("clustering", path, out, head, as_json)
 
 
 def kcore(path: StoredPath, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
-    """Say the core number of each node, links taken both ways.
+    """Compute the core number of each node, ignoring the direction of links.
 
     \b
     Example:
       sparrow graph kcore web.sparrow --head 3
     """
-    _of_each_node("kcore", path, out, head, as_json)
+    _write_per_node("kcore", path, out, head, as_json)
 
 
 def communities(
     path: StoredPath,
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Of the choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Seed of the random choices.")] = 0,
     out: Out = None,
     head: Head = 10,
     as_json: AsJson = False,
@@ -200,7 +200,7 @@ def hits(
     head: Head = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Say how much each node is an authority, which hubs link to; or a hub, which links to authorities.
+    """Compute authority scores, of nodes that hubs link to, or hub scores.
 
     \b
     Example:
@@ -215,7 +215,7 @@ def hits(
 def pagerank(
     path: StoredPath,
     damping: Annotated[
-        float, typer.Option(callback=finite, help="How likely one follows a link rather than jumps.")
+        float, typer.Option(callback=finite, help="Probability of following a link rather than jumping.")
     ] = 0.85,
     personalization: Annotated[
         str | None, typer.Option(metavar="NODE[,NODE...]", help="Jump to these nodes only.")
@@ -226,7 +226,7 @@ def pagerank(
     head: Head = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Say the PageRank of the nodes of a stored graph.
+    """Compute the PageRank of the nodes of a stored graph.
 
     \b
     Examples:
@@ -242,7 +242,7 @@ def pagerank(
 
 
 def _nodes(links: Tensor, words: list[str]) -> list[Any]:
-    """Return nodes as their graph names them: labels, numbers where labels are numbers or there are none."""
+    """Return nodes as their graph identifies them."""
     import pyarrow as pa
 
     from sparrow.graph.nodes import check_graph, node_labels
@@ -250,24 +250,24 @@ def _nodes(links: Tensor, words: list[str]) -> list[Any]:
     labels = node_labels(check_graph(links))
     if labels is not None and not pa.types.is_integer(labels.type):
         return list(words)
-    return [_number(text) for text in words]
+    return [_parse_node(text) for text in words]
 
 
-def _number(text: str) -> int:
+def _parse_node(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no node: nodes of this graph are numbers") from None
+        raise typer.BadParameter(f"{text!r} is not a node: nodes of this graph are numbers") from None
 
 
-def _of_each_node(name: str, path: str, out: str | None, head: int, as_json: bool) -> None:
+def _write_per_node(name: str, path: str, out: str | None, head: int, as_json: bool) -> None:
     from sparrow import graph
 
     find: Callable[[Tensor], Tensor] = getattr(graph, name)
     _write(find(open_one(path)), name, out, head, as_json)
 
 
-def _saved(found: Tensor, out: str, as_json: bool) -> None:
+def _save(found: Tensor, out: str, as_json: bool) -> None:
     stored = found.save(out)
     if as_json:
         write_json({"path": out, "shape": list(stored.shape), "nnz": stored.nnz})
@@ -276,11 +276,11 @@ def _saved(found: Tensor, out: str, as_json: bool) -> None:
 
 
 def _write(found: Tensor, name: str, out: str | None, head: int, as_json: bool, reached: bool = False) -> None:
-    """Store what is known of each node, or write the largest numbers, of all nodes or of those ``reached``."""
+    """Store a result per node, or write its largest values."""
     import numpy as np
 
     if out is not None:
-        _saved(found, out, as_json)
+        _save(found, out, as_json)
         return
     values = found.to_numpy()
     at = np.flatnonzero(values != found.fill_value) if reached else np.arange(len(values))
@@ -289,16 +289,16 @@ def _write(found: Tensor, name: str, out: str | None, head: int, as_json: bool, 
     rows = list(zip(_names(found, first), values[first].tolist(), strict=True))
     _write_rows(rows, (found.dims[0], name), as_json)
     if not as_json and len(rows) < len(at):
-        nodes = "nodes that a way leads to" if reached else "nodes"
+        nodes = "reachable nodes" if reached else "nodes"
         typer.echo(f"{len(rows):,} of {len(at):,} {nodes}; --head 0 writes all, --out DST stores them", err=True)
 
 
 def _write_groups(found: Tensor, name: str, out: str | None, head: int, as_json: bool) -> None:
-    """Store the group of each node, or write the largest groups, each by its first node."""
+    """Store the group of each node, or write the largest groups."""
     import numpy as np
 
     if out is not None:
-        _saved(found, out, as_json)
+        _save(found, out, as_json)
         return
     numbers, first, sizes = np.unique(found.to_numpy(), return_index=True, return_counts=True)
     order = np.argsort(-sizes, kind="stable")[: head or None]
@@ -309,7 +309,7 @@ def _write_groups(found: Tensor, name: str, out: str | None, head: int, as_json:
 
 
 def _names(found: Tensor, at: Any) -> list[Any]:
-    """Return the labels of nodes at some positions, or where there are none the positions."""
+    """Return the labels of nodes, or their positions if there are none."""
     labels = found.labels(0)
     names: list[Any] = at.tolist() if labels is None else labels.take(at).to_pylist()
     return names

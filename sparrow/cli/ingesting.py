@@ -1,4 +1,4 @@
-"""``sparrow ingest FORMAT SRC... DST``: a command for each format that has a reader, and for each recipe."""
+"""Command ``ingest``: a subcommand for each format and recipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sparrow.cli.arguments import AsJson, open_all, sizes_of, write_json
+from sparrow.cli.arguments import AsJson, format_shape, open_all, write_json
 from sparrow.cli.formats import command, given, list_option, parameter
 from sparrow.cli.spelling import Program
 from sparrow.errors import NotFoundError
@@ -24,11 +24,11 @@ __all__ = ["add_to"]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to the program: the formats, and the scripts of ``ingest/``, which take words of their own."""
+    """Add the commands to the program: formats and recipes."""
     ingest = Program(no_args_is_help=True, rich_markup_mode=None, callback=_ingest, cls=_Formats)
     for known in formats().values():
         if known.reader is not None:
-            ingest.command(known.name, short_help=known.summary)(_reading(known))
+            ingest.command(known.name, short_help=known.summary)(_command_for(known))
     own = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     for script in sorted(data_folder("ingest").iterdir(), key=lambda entry: entry.name):
         if script.name.endswith(".py"):
@@ -39,23 +39,23 @@ def add_to(app: typer.Typer) -> None:
 
 
 class _Formats(TyperGroup):
-    """Commands of which the first word may be left out: the file tells its format."""
+    """Subcommands whose name may be omitted: the format is then detected."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Put the format of a file before its name where no format is named."""
+        """Insert the detected format if none is named."""
         if self.get_command(ctx, args[0]) is None and (args[0] == "-" or not args[0].startswith("-")):
             try:
                 from sparrow.io.base.detect import detect_format
 
                 found = detect_format(args[0])
             except NotFoundError:
-                ctx.fail(f"there is no format and no file {args[0]!r}: sparrow ingest --list tells the formats")
+                ctx.fail(f"{args[0]!r} is neither a format nor a file: sparrow ingest --list shows the formats")
             typer.echo(f"{args[0]} is taken for {found.format}: {found.reason}", err=True)
             args = [found.format, *args]
         return super().resolve_command(ctx, args)
 
 
-def _sniff(file: str | None) -> None:
+def _detect(file: str | None) -> None:
     if file is not None:
         from sparrow.io.base.detect import detect_format
 
@@ -68,7 +68,7 @@ def _ingest(
     list: Annotated[bool, list_option("reader")] = False,
     sniff: Annotated[
         str | None,
-        typer.Option("--sniff", metavar="FILE", is_eager=True, callback=_sniff, help="Say what format a file has."),
+        typer.Option("--sniff", metavar="FILE", is_eager=True, callback=_detect, help="Detect the format of a file."),
     ] = None,
 ) -> None:
     """Store files as tensors, within the memory limit, whatever their size.
@@ -98,7 +98,7 @@ def _recipe(script: str, name: str) -> Callable[[typer.Context], None]:
     return run
 
 
-def _reading(format: Format) -> Callable[..., None]:
+def _command_for(format: Format) -> Callable[..., None]:
     """Return the command of a format."""
     reader = format.reader
     assert reader is not None
@@ -107,7 +107,7 @@ def _reading(format: Format) -> Callable[..., None]:
     fixed = {
         "context": typer.Context,
         "source": Annotated[kind, typer.Argument(metavar="SRC", help=files)],
-        "target": Annotated[str, typer.Argument(metavar="DST", help="The folder to make.")],
+        "target": Annotated[str, typer.Argument(metavar="DST", help="Folder to create.")],
     }
     parameters = [
         *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in fixed.items()),
@@ -125,7 +125,7 @@ def _reading(format: Format) -> Callable[..., None]:
 def _run(
     known: Format, /, *, context: typer.Context, source: str | list[str], target: str, as_json: bool, **words: Any
 ) -> None:
-    """Ingest, and say what was stored."""
+    """Ingest, and report what was stored."""
     from sparrow.tensor.display import human_bytes
 
     assert known.reader is not None
@@ -150,6 +150,6 @@ def _run(
         write_json({"path": target, "seconds": seconds, "tensors": members})
         return
     for path, tensor in stored.items():
-        sizes = sizes_of(tensor.dims, tensor.shape)
+        sizes = format_shape(tensor.dims, tensor.shape)
         print(f"{path}: {sizes} {tensor.dtype}, {tensor.nnz:,} entries in {human_bytes(tensor.nbytes)}")
     typer.echo(f"stored in {seconds:.1f} s", err=True)

@@ -1,4 +1,4 @@
-"""The verbs that read stored tensors: ``demo info show sql explain multiply``."""
+"""Commands that read stored tensors: ``demo info show sql explain multiply``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sparrow.cli.arguments import (
     At,
     Index,
     StoredPath,
+    format_shape,
     interruptible,
     open_all,
     open_one,
     parse_index,
-    sizes_of,
     write_json,
     write_table,
 )
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
+_CSV_BATCH_ROWS = 65_536
+
 Engine: TypeAlias = Literal[ENGINES]  # type: ignore[valid-type]
 Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
 
@@ -42,21 +44,21 @@ Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     for command, short in (
-        (demo, "Two real data sets, stored, sliced, queried, multiplied."),
-        (info, "What is stored: shape, entries, bytes, files, version."),
-        (show, "The entries of a tensor or of a part of it."),
+        (demo, "Store, slice, query and multiply two real data sets."),
+        (info, "Shape, entries, bytes, files and version of a tensor."),
+        (show, "Entries of a tensor or of a part of it."),
         (sql, "Query stored tensors in SQL."),
-        (explain, "How a part would be read, and what is skipped."),
-        (multiply, "A stored matrix times a dense vector or matrix."),
+        (explain, "Show how a part would be read and what is skipped."),
+        (multiply, "Multiply a stored matrix and a dense vector or matrix."),
     ):
-        # An index such as -1 or -5: is no option.
+        # An index such as -1 or -5: is not an option.
         app.command(short_help=short, context_settings={"ignore_unknown_options": command in (show, explain)})(command)
 
 
 def demo(
     folder: Annotated[str, typer.Argument(metavar="[FOLDER]", help="Where to store the tensors.")] = "sparrow-demo",
 ) -> None:
-    """Store two real data sets, slice them, query them in SQL and multiply them two ways.
+    """Store two real data sets, slice them, query and multiply them.
 
     \b
     Example:
@@ -68,7 +70,7 @@ def demo(
 
 
 def info(path: StoredPath, as_json: AsJson = False) -> None:
-    """Say what is stored: shape, values, entries, bytes, files, orders, version. Reads the log only.
+    """Show shape, entries, bytes, files, orders and version; reads the log only.
 
     \b
     Examples:
@@ -77,7 +79,7 @@ def info(path: StoredPath, as_json: AsJson = False) -> None:
     """
     from sparrow.tensor.display import human_bytes
 
-    facts = {where: _facts(tensor) for where, tensor in open_all(path).items()}
+    facts = {where: _describe(tensor) for where, tensor in open_all(path).items()}
     if as_json:
         write_json({"path": path, "tensors": [{"path": where, **fact} for where, fact in facts.items()]})
         return
@@ -87,7 +89,7 @@ def info(path: StoredPath, as_json: AsJson = False) -> None:
         per_entry = fact["bits_per_entry"]
         lines = {
             "path": where,
-            "shape": sizes_of(fact["dims"], fact["shape"]),
+            "shape": format_shape(fact["dims"], fact["shape"]),
             "values": f"{fact['dtype']}, {fact['fill_value']} where nothing is stored",
             "entries": f"{fact['nnz']:,}"
             + ("" if fact["density"] is None else f" ({fact['density']:.3g} of the cells)"),
@@ -101,7 +103,7 @@ def info(path: StoredPath, as_json: AsJson = False) -> None:
             print(f"{name:<11}{text}")
 
 
-def _facts(tensor: Tensor) -> dict[str, Any]:
+def _describe(tensor: Tensor) -> dict[str, Any]:
     relation = tensor.__sparrow_scan__().relation
     nnz, nbytes = tensor.nnz, tensor.nbytes
     return {
@@ -124,19 +126,17 @@ def _facts(tensor: Tensor) -> dict[str, Any]:
 def show(
     path: StoredPath,
     index: Index = "...",
-    sel: Annotated[
-        list[str] | None, typer.Option(metavar="DIM=LABEL", help="Only what has this label; may be given again.")
-    ] = None,
+    sel: Annotated[list[str] | None, typer.Option(metavar="DIM=LABEL", help="Select a label; may be repeated.")] = None,
     at: At = None,
     head: Head = 20,
-    dense: Annotated[bool, typer.Option("--dense", help="Write all cells, as NumPy does.")] = False,
+    dense: Annotated[bool, typer.Option("--dense", help="Write a dense array, as NumPy does.")] = False,
     png: Annotated[
         Path | None,
-        typer.Option("--png", metavar="FILE", help="Draw where the entries are into FILE. Needs Matplotlib."),
+        typer.Option("--png", metavar="FILE", help="Plot the positions of entries to FILE. Needs Matplotlib."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the entries of a tensor or of a part of it, with their coordinates in the tensor; or draw them.
+    """Write the entries of a tensor, or of a part of it; or draw them.
 
     A table has labels in place of coordinates where there are any, JSON has the numbers.
 
@@ -156,8 +156,8 @@ def show(
 
     tensor = open_one(path, at)
     if sel and index != "...":
-        raise typer.BadParameter("say INDEX or --sel, not both")
-    part = tensor.sel(_labels(sel)) if sel else tensor[parse_index(index)]
+        raise typer.BadParameter("pass INDEX or --sel, not both")
+    part = tensor.sel(_parse_labels(sel)) if sel else tensor[parse_index(index)]
     if not isinstance(part, Tensor):
         if as_json:
             write_json({"value": part})
@@ -179,7 +179,7 @@ def show(
         else:
             print(np.array2string(cells, max_line_width=80, threshold=2000))
         return
-    rows, more = _entries(part, head)
+    rows, more = _read_elements(part, head)
     if as_json:
         write_json([dict(zip((*tensor.dims, "value"), row, strict=True)) for row in rows])
     else:
@@ -193,19 +193,19 @@ def show(
         typer.echo(f"the first {head} of {part.nnz:,} entries; --head 0 writes all", err=True)
 
 
-def _labels(texts: list[str]) -> dict[str, Any]:
-    """Return labels by dimension; one that is named again has several, and keeps its column."""
+def _parse_labels(texts: list[str]) -> dict[str, Any]:
+    """Return labels by dimension; a list if a dimension is named several times."""
     found: dict[str, list[str]] = {}
     for text in texts:
         dim, equals, label = text.partition("=")
         if not (dim and equals):
-            raise typer.BadParameter(f"{text!r}: say DIM=LABEL", param_hint="--sel")
+            raise typer.BadParameter(f"must be DIM=LABEL, got {text!r}", param_hint="--sel")
         found.setdefault(dim, []).append(label)
     return {dim: labels if len(labels) > 1 else labels[0] for dim, labels in found.items()}
 
 
-def _entries(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
-    """Return entries with their coordinates in the base, and whether there are more."""
+def _read_elements(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool]:
+    """Return elements with their coordinates in the base, and whether there are more."""
     import numpy as np
 
     from sparrow.relations.base import as_numpy
@@ -232,7 +232,9 @@ def sql(
             help="A query in DuckDB's SQL, - for standard input, and the tensors that it names.",
         ),
     ] = None,
-    file: Annotated[str | None, typer.Option("--file", "-f", metavar="FILE", help="Where the query is.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", metavar="FILE", help="Read the query from a file.")
+    ] = None,
     at: At = None,
     head: Head = 50,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV, all rows.")] = False,
@@ -253,15 +255,15 @@ def sql(
 
     given = list(words or [])
     if file is None and not given:
-        raise typer.BadParameter("say QUERY, - for standard input, or -f FILE")
-    query = _query(given.pop(0) if file is None else file, file is not None)
+        raise typer.BadParameter("pass QUERY, - for standard input, or -f FILE")
+    query = _read_query(given.pop(0) if file is None else file, file is not None)
     named: dict[str, Any] = {}
     for text in given:
         name, equals, path = text.partition("=")
         if not (name and equals and path):
-            raise typer.BadParameter(f"{text!r}: say NAME=PATH")
+            raise typer.BadParameter(f"must be NAME=PATH, got {text!r}")
         if name in named:
-            raise typer.BadParameter(f"{text!r}: {name!r} is named already")
+            raise typer.BadParameter(f"{name!r} is given twice: {text!r}")
         named[name] = open_one(path, at)
     try:
         relation = sp.sql(query, **named)
@@ -280,15 +282,15 @@ def sql(
 _KEYWORD = re.compile(r"by keyword, as in sql\(query, .*?=A\)")
 
 
-def _query(text: str, is_file: bool) -> str:
-    """Return a query from a file, from standard input, or as it is."""
+def _read_query(text: str, is_file: bool) -> str:
+    """Return a query from a file, from standard input, or as given."""
     if text == "-":
         return sys.stdin.read()
     return Path(text).read_text(encoding="utf-8") if is_file else text
 
 
 def _write_rows(relation: duckdb.DuckDBPyRelation, head: int, how: Literal["json", "csv", "table"]) -> None:
-    relation = _zoned(relation)
+    relation = _zones_as_text(relation)
     names = relation.columns
     if how == "table":
         rows = interruptible((relation.limit(head + 1) if head else relation).fetchall)
@@ -296,18 +298,18 @@ def _write_rows(relation: duckdb.DuckDBPyRelation, head: int, how: Literal["json
         if head and len(rows) > head:
             typer.echo(f"the first {head} rows; --head 0 writes all", err=True)
     elif how == "json":
-        keys = _unlike(names)
+        keys = _make_unique(names)
         write_json([dict(zip(keys, row, strict=True)) for row in interruptible(relation.fetchall)])
     else:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
-        reader = interruptible(partial(relation.to_arrow_reader, 65_536))
+        reader = interruptible(partial(relation.to_arrow_reader, _CSV_BATCH_ROWS))
         while (batch := interruptible(partial(next, reader, None))) is not None:
             writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-def _zoned(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Return a relation with times that have a time zone as texts: DuckDB needs a further package to give them."""
+def _zones_as_text(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Cast times with a time zone to text, for which DuckDB needs no package."""
     from sparrow.runtime.duckdb_connection import quote_name
 
     zoned = ["TIME ZONE" in str(kind) for kind in relation.types]
@@ -320,8 +322,8 @@ def _zoned(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
     return relation.project(", ".join(columns))
 
 
-def _unlike(names: Sequence[str]) -> list[str]:
-    """Return names of which no two are alike: ``a, a`` becomes ``a, a_1``."""
+def _make_unique(names: Sequence[str]) -> list[str]:
+    """Make names unique: ``a, a`` becomes ``a, a_1``."""
     found: list[str] = []
     for name in names:
         key, number = name, 0
@@ -337,7 +339,7 @@ def explain(
     index: Index = "...",
     analyze: Annotated[bool, typer.Option("--analyze", help="Run it, and count rows and bytes.")] = False,
 ) -> None:
-    """Say how a part would be read: the predicate, files and row groups read and skipped.
+    """Show how a part would be read, and what is skipped.
 
     \b
     Example:
@@ -347,7 +349,7 @@ def explain(
 
     part = open_one(path)[parse_index(index)]
     if not isinstance(part, Tensor):
-        raise typer.BadParameter(f"{index!r} is one cell, which is read at once: ask for a part, such as '5:6'")
+        raise typer.BadParameter(f"{index!r} is one element, which is read at once: pass a slice, such as '5:6'")
     print(part.explain(analyze))
 
 
@@ -355,12 +357,12 @@ def multiply(
     path: StoredPath,
     vector: Annotated[str, typer.Option(metavar="FILE.npy|ones", help="A dense vector or matrix.")],
     transpose: Annotated[bool, typer.Option("--transpose", help="Multiply the transposed tensor.")] = False,
-    engine: Annotated[Engine, typer.Option(help="What multiplies; auto takes the better one.")] = "auto",
+    engine: Annotated[Engine, typer.Option(help="Engine; auto chooses the faster one.")] = "auto",
     out: Annotated[str | None, typer.Option(metavar="FILE.npy", help="Where to write the product.")] = None,
     head: Head = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Multiply a stored matrix and a dense vector or matrix, without loading the stored one.
+    """Multiply a stored matrix and a dense one, without loading the stored one.
 
     \b
     Examples:
@@ -378,8 +380,8 @@ def multiply(
     tensor = tensor.T if transpose else tensor
     width = tensor.shape[-1] if tensor.ndim else 1
     if vector == "ones":
-        memory.check(8 * width, f"--vector ones, {width:,} cells,", "multiply a part that has fewer columns")
-    x = np.ones(width) if vector == "ones" else _array(vector)
+        memory.check(8 * width, f"--vector ones, {width:,} values,", "multiply a part that has fewer columns")
+    x = np.ones(width) if vector == "ones" else _load_array(vector)
     started = time.perf_counter()
     y = np.asarray(sp.matmul(tensor, x, engine=engine))
     seconds = time.perf_counter() - started
@@ -391,11 +393,9 @@ def multiply(
         write_json(shown if out is not None else {**shown, "product": y})
     elif out is None:
         if y.ndim > 2:
-            raise UnsupportedError(
-                f"the product has the shape {y.shape}, of which there is no table: --out y.npy keeps it"
-            )
+            raise UnsupportedError(f"the product of shape {y.shape} cannot be shown as a table: --out y.npy writes it")
         rows = y[:head] if head and y.ndim else y
-        own = tensor.ndim == 2  # whose rows those of the product are; a vector has none
+        own = tensor.ndim == 2  # the product has the rows of a matrix
         names = _row_names(tensor if own else None, len(rows) if y.ndim else 1)
         first = tensor.dims[0] if own else "row"
         if y.ndim < 2:
@@ -406,17 +406,17 @@ def multiply(
                 (first, *(f"value {k}" for k in range(y.shape[1]))),
             )
         if y.ndim and head and len(y) > head:
-            typer.echo(f"the first {head} of {len(y):,}; --out y.npy keeps all", err=True)
+            typer.echo(f"the first {head} of {len(y):,}; --out y.npy writes all", err=True)
     typer.echo(f"shape {y.shape}, sum {y.sum():.10g}, {seconds:.3f} s", err=True)
 
 
 def _row_names(tensor: Tensor | None, count: int) -> list[Any]:
-    """Return the labels of the first rows of a product, or where there are none their positions."""
+    """Return the labels of the first rows of a product, or their positions."""
     labels = None if tensor is None else tensor.labels(0)
     return list(range(count)) if labels is None else labels[:count].to_pylist()
 
 
-def _array(path: str) -> Any:
+def _load_array(path: str) -> Any:
     import numpy as np
 
     from sparrow.errors import InvalidValueError
@@ -425,7 +425,7 @@ def _array(path: str) -> Any:
         found = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
         why = "it may be pickled, or something else" if "allow_pickle" in str(error) else error
-        raise InvalidValueError(f"{path} is no .npy file of numbers: {why}") from None
+        raise InvalidValueError(f"{path} is not a .npy file of numbers: {why}") from None
     if not isinstance(found, np.ndarray):
-        raise InvalidValueError(f"{path} holds several arrays: save the one that multiplies with numpy.save")
+        raise InvalidValueError(f"{path} holds several arrays: save the one to multiply with numpy.save")
     return found

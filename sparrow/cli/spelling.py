@@ -1,4 +1,4 @@
-"""Errors in the words of the command line: ``--overwrite`` where a function says ``overwrite=True``."""
+"""Error messages in the spelling of the command line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Program"]
 
 
 class _Command(TyperCommand):
-    """A command whose errors spell its own options."""
+    """Command whose errors name its options."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it."""
+        """Run the command."""
         flags = {
             option.name: (option.opts[0], option.secondary_opts[0] if option.secondary_opts else None)
             for option in self.params
@@ -28,37 +28,37 @@ class _Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except IngestError as error:
-            error.problem = _respelled(error.problem, flags)
+            error.problem = _respell(error.problem, flags)
             raise
         except SparrowError as error:
             if error.args and isinstance(error.args[0], str):
-                error.args = (_respelled(error.args[0], flags), *error.args[1:])
+                error.args = (_respell(error.args[0], flags), *error.args[1:])
             raise
 
 
 class Program(typer.Typer):
-    """A program, or a part of one, of commands that spell errors as they spell their options."""
+    """Program whose commands name their options in errors."""
 
     def command(self, name: str | None = None, **options: Any) -> Callable[..., Any]:
-        """Return what makes a command of a function."""
+        """Return a decorator that makes a command of a function."""
         return super().command(name, cls=_Command, **options)
 
 
-_OTHERS = {"version": "at"}
-"""Options that are called otherwise than the arguments that they give."""
+_RENAMED_OPTIONS = {"version": "at"}
+"""Options by the arguments they set, where the names differ."""
 _VERBS = {"add_order": "orders"} | {
     name: name for name in ("append", "compact", "history", "resize", "restore", "vacuum", "verify")
 }
-_WORD = r"(?<![^\s(])[a-z]+(?:_[a-z]+)+(?=[\s,:;)]|$)"
-"""An argument named by itself: with an underscore, which words of English have not."""
-_LIST = r"'[^']*'(?:(?:, | or )'[^']*')*"
+_ARGUMENT_NAME = r"(?<![^\s(])[a-z]+(?:_[a-z]+)+(?=[\s,:;)]|$)"
+"""An argument mentioned by itself: a word with an underscore."""
+_QUOTED_LIST = r"'[^']*'(?:(?:, | or )'[^']*')*"
 
 
-def _respelled(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
-    """Return a text with options, on and off, and verbs as the command line spells them."""
+def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
+    """Replace arguments and methods in a text by options and commands."""
 
-    def spelled(found: re.Match[str]) -> str:
-        name = found["name"] if found["name"] in flags else _OTHERS.get(found["name"], "")
+    def spell(found: re.Match[str]) -> str:
+        name = found["name"] if found["name"] in flags else _RENAMED_OPTIONS.get(found["name"], "")
         if name not in flags:
             return found[0]
         on, off = flags[name]
@@ -78,5 +78,5 @@ def _respelled(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     text = re.sub(
         r"\bsp\.(ingest|export)(?:\.(\w+))?\b", lambda found: " ".join(("sparrow", *filter(None, found.groups()))), text
     )
-    text = re.sub(_WORD, lambda found: flags[found[0]][0] if found[0] in flags else found[0], text)
-    return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{_LIST}|\w+|(?=[\s,:;)]|$))", spelled, text)
+    text = re.sub(_ARGUMENT_NAME, lambda found: flags[found[0]][0] if found[0] in flags else found[0], text)
+    return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{_QUOTED_LIST}|\w+|(?=[\s,:;)]|$))", spell, text)

@@ -1,4 +1,4 @@
-"""The verbs ``train`` and ``predict``: models of stored rows."""
+"""Commands ``train`` and ``predict``: models of stored rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-_BLOCK = 1 << 16
-"""Predictions that are written at a time."""
+_LINES_PER_WRITE = 1 << 16
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command(short_help="A linear model or factorization machine by gradient descent.")(train)
-    app.command(short_help="What a trained model says of rows.")(predict)
+    app.command(short_help="Predictions of a trained model.")(predict)
 
 
 def train(
@@ -61,7 +60,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands at --out.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on stored rows, streamed; write the loss of each epoch and how well the model does in the end.
+    """Train a model on stored rows; write the loss of each epoch and the scores.
 
     \b
     Examples:
@@ -74,13 +73,13 @@ def train(
 
     warmup.warn_compiling()
     if out is not None and not overwrite:
-        check_absent(out, "choose another folder, or say --overwrite")
+        check_absent(out, "choose another folder, or pass --overwrite")
     settings: dict[str, Any] = {
         "optimizer": optimizer, "lr": lr, "l1": l1, "l2": l2, "epochs": epochs, "batch_size": batch_size, "seed": seed,
-        "patience": patience, "checkpoint": checkpoint, "validation": _validation(validate),
+        "patience": patience, "checkpoint": checkpoint, "validation": _parse_validation(validate),
     }  # fmt: skip
-    made = _model(model, settings, loss, factors)
-    X, y = _rows(data, labels)
+    made = _make_model(model, settings, loss, factors)
+    X, y = _load_rows(data, labels)
     started = time.perf_counter()
     made.fit(X, y)
     took = time.perf_counter() - started
@@ -118,10 +117,10 @@ def train(
 def predict(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The folder of a model.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="A matrix, or a bundle with X, and y to compare with.")],
-    chances: Annotated[bool, typer.Option("--chances", help="The chance of each class, not the class.")] = False,
+    chances: Annotated[bool, typer.Option("--chances", help="Write class probabilities, not classes.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write what a model says of each row, one line each; how well it does, if there are labels, on standard error.
+    """Write the prediction of a model for each row, one per line.
 
     \b
     Examples:
@@ -133,42 +132,42 @@ def predict(
 
     found = load(model)
     given = open_any(data)
-    X, y = (given, None) if isinstance(given, Tensor) else _rows(data, None, wanted=False)
+    X, y = (given, None) if isinstance(given, Tensor) else _load_rows(data, None, require_labels=False)
     if chances and not hasattr(found, "predict_proba"):
-        raise typer.BadParameter(f"{model} gives no chances: it is {found!r}")
-    said: NDArray[Any] = found.predict_proba(X) if chances else found.predict(X)
+        raise typer.BadParameter(f"{model} has no class probabilities: it is {found!r}")
+    predicted: NDArray[Any] = found.predict_proba(X) if chances else found.predict(X)
     figures = None if y is None else found.evaluate(X, y)
     if as_json:
         names = {"classes": found.classes_} if chances else {}
-        write_json({"model": model, "data": data, **names, "predictions": said, "figures": figures})
+        write_json({"model": model, "data": data, **names, "predictions": predicted, "figures": figures})
         return
-    for start in range(0, len(said), _BLOCK):
-        block = said[start : start + _BLOCK].tolist()
-        sys.stdout.write("".join(f"{_text(each)}\n" for each in block))
+    for start in range(0, len(predicted), _LINES_PER_WRITE):
+        block = predicted[start : start + _LINES_PER_WRITE].tolist()
+        sys.stdout.write("".join(f"{_format(each)}\n" for each in block))
     if figures is not None:
         typer.echo(", ".join(f"{name} {value:.4f}" for name, value in figures.items()), err=True)
 
 
-def _text(value: Any) -> str:
+def _format(value: Any) -> str:
     return " ".join(f"{each:.6g}" for each in value) if isinstance(value, list) else f"{value}"
 
 
-def _validation(given: str | None) -> Any:
+def _parse_validation(given: str | None) -> Any:
     """Return a share, or a path."""
     if given is None or os.path.exists(given):
         return given
     try:
         return float(given)
     except ValueError:
-        raise typer.BadParameter(f"--validate {given!r}: name a bundle, or give a share such as 0.1") from None
+        raise typer.BadParameter(f"--validate must be a bundle or a share such as 0.1, got {given!r}") from None
 
 
-def _model(name: str, settings: dict[str, Any], loss: str | None, factors: int) -> Estimator:
+def _make_model(name: str, settings: dict[str, Any], loss: str | None, factors: int) -> Estimator:
     from sparrow.models import FactorizationMachine, LinearRegression, LogisticRegression
 
     allowed = {"linear": ("squared",), "logistic": ("logistic", "hinge"), "fm": ("squared", "logistic")}[name]
     if loss is not None and loss not in allowed:
-        raise typer.BadParameter(f"--loss {loss} with {name}: use {' or '.join(allowed)}")
+        raise typer.BadParameter(f"--loss of {name} must be {' or '.join(allowed)}, got {loss}")
     if name == "linear":
         return LinearRegression(**settings)
     if name == "logistic":
@@ -176,24 +175,24 @@ def _model(name: str, settings: dict[str, Any], loss: str | None, factors: int) 
     return FactorizationMachine(factors, loss or "squared", **settings)  # type: ignore[arg-type]
 
 
-def _rows(data: str, labels: str | None, wanted: bool = True) -> tuple[Any, Any]:
-    """Return the matrix and the labels that a command is given.
+def _load_rows(data: str, labels: str | None, require_labels: bool = True) -> tuple[Any, Any]:
+    """Return the matrix and the labels named by the arguments.
 
     Raises
     ------
     InvalidValueError
-        If there is no matrix, or there are no labels.
+        If there is no matrix, or no labels where they are required.
     """
     from sparrow.errors import InvalidValueError
     from sparrow.tensor import Tensor
 
     found = open_any(data)
     if isinstance(found, Tensor):
-        if labels is None and wanted:
-            raise InvalidValueError(f"{data} is a tensor without labels: name theirs with --labels, or a bundle")
+        if labels is None and require_labels:
+            raise InvalidValueError(f"{data} is a tensor without labels: pass --labels, or a bundle")
         return found, labels
     if "X" not in found:
-        raise InvalidValueError(f"{data} is a bundle of {', '.join(found)}: one with X is wanted")
-    if labels is None and "y" not in found and wanted:
-        raise InvalidValueError(f"{data} has no y: name the labels with --labels")
+        raise InvalidValueError(f"{data} must be a bundle with X, got one of {', '.join(found)}")
+    if labels is None and "y" not in found and require_labels:
+        raise InvalidValueError(f"{data} has no y: pass the labels with --labels")
     return found["X"], labels if labels is not None else found.get("y")

@@ -1,4 +1,4 @@
-"""The verbs of what is on disk: ``append resize files orders compact verify history restore vacuum``."""
+"""Maintenance commands: ``append``, ``compact``, ``vacuum`` and others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sparrow.cli.arguments import AsJson, StoredPath, open_all, open_one, sizes_of, write_json, write_table
+from sparrow.cli.arguments import AsJson, StoredPath, format_shape, open_all, open_one, write_json, write_table
 from sparrow.cli.formats import command, given, parameter
 from sparrow.io.tabular.append import reading_options
 
@@ -21,12 +21,12 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to the program."""
     app.command("append", short_help="Add the entries of a table or tensor.")(_append_command())
     for verb, short in (
-        (resize, "Make dimensions longer, or cut them."),
-        (files, "The data files: rows, bytes, first and last entry."),
-        (orders, "The sort orders of a tensor, or one more."),
+        (resize, "Grow or cut dimensions."),
+        (files, "Data files: rows, bytes, first and last entry."),
+        (orders, "List sort orders, or add one."),
         (compact, "Rewrite small files as full ones."),
-        (verify, "Read every file and say what is wrong."),
-        (history, "The versions of a tensor."),
+        (verify, "Read every file and report damage."),
+        (history, "Versions of a tensor."),
         (restore, "Make an old version the newest."),
         (vacuum, "Delete files that no recent version uses."),
     ):
@@ -45,10 +45,10 @@ Examples:
 
 
 def _append_command() -> Callable[..., None]:
-    """Return the command ``append``, whose options of files are those of ``ingest columns``."""
+    """Return the command ``append`` with the options of ``ingest columns``."""
     rule = Literal["error", "sum", "last", "first", "min", "max"]
     source = typer.Argument(metavar="SRC", help="A table, a folder or pattern of some, -, or a stored tensor.")
-    cells = typer.Option(help="What becomes of a cell that both have.")
+    cells = typer.Option(help="How to combine entries that both have.")
     column = typer.Option(metavar="NAME", help="The column of the values. [default: value, or the one left]")
     fixed: tuple[tuple[str, Any, Any], ...] = (
         ("context", typer.Context, inspect.Parameter.empty),
@@ -73,7 +73,7 @@ def _append(
     tensor.append(source, duplicates, value, **given(context, reading_options(), words))
     more = tensor.nnz - before
     entries = "entry" if more == 1 else "entries"
-    sizes = sizes_of(tensor.dims, tensor.shape)
+    sizes = format_shape(tensor.dims, tensor.shape)
     print(f"{path}: {more:,} {entries} more, now {tensor.nnz:,} in {sizes}, version {tensor.version}")
 
 
@@ -81,9 +81,9 @@ def resize(
     path: StoredPath,
     shape: Annotated[str, typer.Argument(metavar="SHAPE", help="The new sizes, such as 1000,1000.")],
 ) -> None:
-    """Change the shape in one commit: new cells hold nothing, entries beyond the new shape go.
+    """Change the shape in one commit; entries beyond the new shape are deleted.
 
-    Growing writes no data. Dimensions with labels grow by what is appended.
+    Growing writes no data. Dimensions with labels grow by appends.
 
     \b
     Example:
@@ -93,11 +93,11 @@ def resize(
     try:
         sizes = [int(size.replace("_", "")) for size in shape.strip("()").split(",") if size.strip()]
     except ValueError:
-        raise typer.BadParameter(f"{shape!r} is no shape: give {tensor.ndim} sizes, such as 1000,1000") from None
+        raise typer.BadParameter(f"{shape!r} is not a shape: pass {tensor.ndim} sizes, such as 1000,1000") from None
     before = tensor.nnz
     tensor.resize(sizes)
     gone = f" of {before:,}" if tensor.nnz < before else ""
-    print(f"{path}: {sizes_of(tensor.dims, tensor.shape)}, {tensor.nnz:,}{gone} entries, version {tensor.version}")
+    print(f"{path}: {format_shape(tensor.dims, tensor.shape)}, {tensor.nnz:,}{gone} entries, version {tensor.version}")
 
 
 def files(
@@ -107,9 +107,9 @@ def files(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the data files in their order: rows, bytes, coordinates of the first and last entry.
+    """List the data files: rows, bytes, first and last entry.
 
-    A table has the beginnings of their names in the folder, as long as they differ; JSON has whole paths.
+    A table has unique prefixes of the file names; JSON has full paths.
 
     \b
     Examples:
@@ -117,11 +117,11 @@ def files(
       sparrow files web.sparrow --order dst,src
     """
     tensor = open_one(path)
-    found = tensor.files(None if order is None else _order(order, tensor.dims))
+    found = tensor.files(None if order is None else _parse_order(order, tensor.dims))
     if as_json:
         write_json([dataclasses.asdict(file) for file in found])
         return
-    names = _short([os.path.relpath(file.path, tensor.path) for file in found])
+    names = _shorten([os.path.relpath(file.path, tensor.path) for file in found])
     rows = [
         (name, file.rows, file.bytes, ", ".join(map(str, file.first)), ", ".join(map(str, file.last)))
         for name, file in zip(names, found, strict=True)
@@ -129,8 +129,8 @@ def files(
     write_table(rows, ("file", "rows", "bytes", "first", "last"))
 
 
-def _short(names: list[str]) -> list[str]:
-    """Return the beginnings of the names of files that are hashes, long enough to differ."""
+def _shorten(names: list[str]) -> list[str]:
+    """Return unique prefixes of file names that are hashes."""
     for length in range(12, max(map(len, names), default=0), 4):
         cut = [name[: name.rfind("/") + 1 + length] for name in names]
         if len(set(cut)) == len(names):
@@ -145,7 +145,7 @@ def orders(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the sort orders in which a tensor is kept; the first is the one it was stored in.
+    """List the sort orders of a tensor; the first is the one it was stored in.
 
     \b
     Examples:
@@ -154,7 +154,7 @@ def orders(
     """
     tensor = open_one(path)
     if add is not None:
-        tensor.add_order(_order(add, tensor.dims))
+        tensor.add_order(_parse_order(add, tensor.dims))
     rows = []
     for order in tensor.__sparrow_scan__().relation.orders:
         files = tensor.files(order)
@@ -165,7 +165,7 @@ def orders(
     write_table([(", ".join(dims), files, nbytes) for dims, files, nbytes in rows], ("order", "files", "bytes"))
 
 
-def _order(text: str, dims: tuple[str, ...]) -> list[int]:
+def _parse_order(text: str, dims: tuple[str, ...]) -> list[int]:
     """Return the numbers of dimensions given by name or number."""
     out = []
     for word in (part.strip() for part in text.split(",")):
@@ -174,7 +174,7 @@ def _order(text: str, dims: tuple[str, ...]) -> list[int]:
         elif word.isdigit():
             out.append(int(word))
         else:
-            raise typer.BadParameter(f"{word!r} is no dimension: there are {', '.join(dims)}")
+            raise typer.BadParameter(f"{word!r} is not a dimension: there are {', '.join(dims)}")
     return out
 
 
@@ -184,7 +184,7 @@ def compact(
         Literal["fast", "small"] | None, typer.Option(help="Fast to read, or small on disk. [default: as it is]")
     ] = None,
 ) -> None:
-    """Rewrite small neighbouring files as full ones, in one commit; the entries stay as they are.
+    """Merge small adjacent files in one commit; the entries do not change.
 
     \b
     Examples:
@@ -206,7 +206,7 @@ def restore(
     path: StoredPath,
     version: Annotated[int, typer.Argument(metavar="VERSION", min=0, help="As history names it.")],
 ) -> None:
-    """Make a new version whose entries and shape are those of an old one. No data is written.
+    """Make a new version that equals an old one. No data is written.
 
     \b
     Example:
@@ -218,7 +218,7 @@ def restore(
 
 
 def verify(path: StoredPath, as_json: AsJson = False) -> None:
-    """Read every file and say what is wrong; exit code 1 if anything is.
+    """Read every file and report damage; exit code 1 if there is any.
 
     \b
     Example:
@@ -231,13 +231,13 @@ def verify(path: StoredPath, as_json: AsJson = False) -> None:
         for where, found in findings:
             print(f"{where}: {found}")
         if not findings:
-            typer.echo("sound", err=True)
+            typer.echo("no problems found", err=True)
     if findings:
         raise typer.Exit(1)
 
 
 def history(path: StoredPath, as_json: AsJson = False) -> None:
-    """Write the versions of a tensor, newest first.
+    """List the versions of a tensor, newest first.
 
     \b
     Example:
@@ -250,11 +250,11 @@ def history(path: StoredPath, as_json: AsJson = False) -> None:
     names = ["version", "timestamp", "operation", "nnz", "files_added", "files_removed"]
     if len({record["path"] for record in records}) > 1:
         names.insert(0, "path")
-    write_table([[_brief(record[name]) for name in names] for record in records], names)
+    write_table([[_format(record[name]) for name in names] for record in records], names)
 
 
-def _brief(value: Any) -> Any:
-    """Return a time without what nobody reads, and everything else as it is."""
+def _format(value: Any) -> Any:
+    """Format a time to the second; return other values as they are."""
     return value.strftime("%Y-%m-%d %H:%M:%S") if hasattr(value, "strftime") else value
 
 
@@ -267,7 +267,7 @@ def vacuum(
             help="Keep what younger versions use. Shorter than the longest write, this may take a live writer's files.",
         ),
     ] = "7 days",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, delete nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete files that no recent version uses, such as those of killed writers.

@@ -1,7 +1,7 @@
-"""Real data sets, those that come with sparrow and those to fetch, and generated ones of any size.
+"""Data sets: shipped ones, ones to fetch, and generated ones of any size.
 
-``sp.datasets.load("cnr-2000")`` is one that is here; of others ``load`` says what to fetch, and where to put it.
-``datasets/README.md`` tells where data comes from, its licences and whom to cite.
+``sp.datasets.load("cnr-2000")`` opens a shipped one; for the others ``load`` says what to fetch and where to put it.
+``datasets/README.md`` has sources, licences and citations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Generated data of any size, written as text: what ingest and products are tried on. The seed tells all of it."""
+"""Generators of large data sets as text, for trying out ingest and products.
+
+Determined by the seed.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,10 @@ from sparrow.storage.fs.filesystem import atomic_write, get_filesystem
 
 __all__ = ["powerlaw_libsvm", "powerlaw_tns", "rmat"]
 
-_ROWS = 1 << 18
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_CHUNK_ROWS = 1 << 18
+"""Rows drawn from one random generator; part of what a seed means."""
+_GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
+"""Multiplier of Fibonacci hashing, by which features get a sign."""
 
 
 def rmat(
@@ -35,24 +40,24 @@ def rmat(
     seed: int = 0,
     overwrite: bool = False,
 ) -> int:
-    """Write the edges of an R-MAT graph, as the Graph 500 benchmark takes them, for ``sp.ingest.edges``.
+    """Write the edges of an R-MAT graph, as in the Graph 500 benchmark.
 
     D. Chakrabarti, Y. Zhan and C. Faloutsos, R-MAT: A Recursive Model for Graph Mining, 2004.
 
     Parameters
     ----------
     dst
-        The file; compressed where its name ends in ``.gz``, ``.zst`` or ``.bz2``.
+        The file; compressed if its name ends in ``.gz``, ``.zst`` or ``.bz2``.
     scale
-        There are 2^scale vertices, 62 at most.
+        The graph has 2^scale vertices; at most 62.
     edges
-        How many edges, loops and repeated ones among them.
+        Number of edges, including loops and repeated ones.
     a, b, c
-        How likely an edge is in the upper left, upper right and lower left quarter of the matrix, and of each quarter.
+        Probabilities of the upper left, upper right and lower left quadrant of the matrix, and recursively of each.
     seed
-        The same seed, the same edges.
+        Seed of the random generator.
     overwrite
-        Replace a file that is there.
+        Replace an existing file.
 
     Returns
     -------
@@ -62,7 +67,7 @@ def rmat(
     Raises
     ------
     ExistsError
-        If there is a file and ``overwrite`` is not set.
+        If the file exists and ``overwrite`` is False.
     InvalidValueError
         If a number is out of range.
 
@@ -76,17 +81,17 @@ def rmat(
     """
     _check(scale=(scale, 0, 62), edges=(edges, 0, None))
     if min(a, b, c) < 0 or a + b + c > 1:
-        raise InvalidValueError(f"a={a}, b={b}, c={c}: these are probabilities, at most 1 in all")
+        raise InvalidValueError(f"a, b and c must be probabilities that sum to at most 1, got {a}, {b} and {c}")
 
     def blocks() -> Iterator[list[NDArray[Any]]]:
-        for rng, n in _chunks(edges, seed):
+        for rng, n in _seeded_chunks(edges, seed):
             src, dst = np.zeros(n, np.int64), np.zeros(n, np.int64)
             for _ in range(scale):
                 quarter = np.searchsorted(np.cumsum([a, b, c]), rng.random(n), "right")
                 src, dst = 2 * src + (quarter >> 1), 2 * dst + (quarter & 1)
             yield [src, dst]
 
-    return _write(dst, _lines(blocks(), "\t"), edges, overwrite)
+    return _write(dst, _to_csv(blocks(), "\t"), edges, overwrite)
 
 
 def powerlaw_libsvm(
@@ -99,22 +104,22 @@ def powerlaw_libsvm(
     seed: int = 0,
     overwrite: bool = False,
 ) -> int:
-    """Write samples in libsvm text: few features are in most rows, most are in few. Labels follow from them.
+    """Write labelled samples in libsvm format whose features follow a power law.
 
     Parameters
     ----------
     dst
-        The file; compressed where its name ends in ``.gz``, ``.zst`` or ``.bz2``.
+        The file; compressed if its name ends in ``.gz``, ``.zst`` or ``.bz2``.
     rows, features
-        How many there are.
+        Number of rows and of features.
     per_row
-        The mean number of features that are drawn for a row; those that are drawn twice count once.
+        Mean number of features drawn for a row; a feature drawn twice counts once.
     skew
-        The larger, the more frequent are the first features; 1 is uniform.
+        Exponent of the power law: the larger, the more frequent the first features; 1 is uniform.
     seed
-        The same seed, the same samples.
+        Seed of the random generator.
     overwrite
-        Replace a file that is there.
+        Replace an existing file.
 
     Returns
     -------
@@ -124,7 +129,7 @@ def powerlaw_libsvm(
     Raises
     ------
     ExistsError
-        If there is a file and ``overwrite`` is not set.
+        If the file exists and ``overwrite`` is False.
     InvalidValueError
         If a number is out of range.
 
@@ -136,20 +141,20 @@ def powerlaw_libsvm(
     >>> sp.ingest.libsvm("samples.svm", "samples.sparrow", index_base=1, n_features=1000)["X"].shape
     (100, 1000)
     """
-    _check(rows=(rows, 0, None), features=(features, 1, 2**53), per_row=(int(per_row), 0, _ROWS))
+    _check(rows=(rows, 0, None), features=(features, 1, 2**53), per_row=(int(per_row), 0, _CHUNK_ROWS))
 
     def texts() -> Iterator[tuple[int, bytes]]:
-        size = max(int(_ROWS / (per_row + 1)), 1)
-        for rng, n in _chunks(rows, seed, size):
+        size = max(int(_CHUNK_ROWS / (per_row + 1)), 1)
+        for rng, n in _seeded_chunks(rows, seed, size):
             lengths = rng.poisson(per_row, n)
             row = np.repeat(np.arange(n), lengths)
-            index = _skewed(rng, len(row), features, skew)
+            index = _draw_skewed(rng, len(row), features, skew)
             order = np.lexsort((index, row))
             row, index = row[order], index[order]
             kept = np.append(True, (row[1:] != row[:-1]) | (index[1:] != index[:-1]))[: len(row)]
             row, index = row[kept], index[kept]
             values = rng.integers(1, 1000, len(row)) / 1000
-            side = np.where((index.astype(np.uint64) * _MIX >> np.uint64(63)) != 0, values, -values)
+            side = np.where((index.astype(np.uint64) * _GOLDEN_RATIO >> np.uint64(63)) != 0, values, -values)
             label = np.where(np.bincount(row, side, n) >= 0, "+1", "-1")
             pairs = pc.binary_join_element_wise(
                 pa.array(index + 1).cast(pa.string()), pa.array(values).cast(pa.string()), ":"
@@ -170,22 +175,22 @@ def powerlaw_tns(
     seed: int = 0,
     overwrite: bool = False,
 ) -> int:
-    """Write entries of a tensor of any number of dimensions as FROSTT has them: some indices are far more frequent.
+    """Write a tensor in FROSTT format whose indices follow a power law.
 
     Parameters
     ----------
     dst
-        The file; compressed where its name ends in ``.gz``, ``.zst`` or ``.bz2``.
+        The file; compressed if its name ends in ``.gz``, ``.zst`` or ``.bz2``.
     shape
-        The sizes.
+        The shape, of any number of dimensions.
     nnz
-        How many lines; cells come more than once, and are summed when they are stored.
+        Number of lines; elements may repeat, and are summed when they are stored.
     skew
-        The larger, the more frequent are the first indices; 1 is uniform.
+        Exponent of the power law: the larger, the more frequent the first indices; 1 is uniform.
     seed
-        The same seed, the same entries.
+        Seed of the random generator.
     overwrite
-        Replace a file that is there.
+        Replace an existing file.
 
     Returns
     -------
@@ -195,7 +200,7 @@ def powerlaw_tns(
     Raises
     ------
     ExistsError
-        If there is a file and ``overwrite`` is not set.
+        If the file exists and ``overwrite`` is False.
     InvalidValueError
         If a number is out of range.
 
@@ -209,33 +214,35 @@ def powerlaw_tns(
     """
     _check(nnz=(nnz, 0, None), **{f"shape[{dim}]": (size, 1, 2**53) for dim, size in enumerate(shape)})
     if not len(shape):
-        raise InvalidValueError("shape=(): give at least one size")
+        raise InvalidValueError("shape must have at least one dimension, got ()")
 
     def blocks() -> Iterator[list[NDArray[Any]]]:
-        for rng, n in _chunks(nnz, seed):
-            yield [*(_skewed(rng, n, size, skew) + 1 for size in shape), rng.integers(1, 6, n)]
+        for rng, n in _seeded_chunks(nnz, seed):
+            yield [*(_draw_skewed(rng, n, size, skew) + 1 for size in shape), rng.integers(1, 6, n)]
 
-    return _write(dst, _lines(blocks(), " "), nnz, overwrite)
+    return _write(dst, _to_csv(blocks(), " "), nnz, overwrite)
 
 
-def _check(**given: tuple[Any, int, int | None]) -> None:
-    for name, (value, least, most) in given.items():
+def _check(**bounds: tuple[Any, int, int | None]) -> None:
+    for name, (value, least, most) in bounds.items():
         if as_integer(value, name) < least or (most is not None and value > most):
-            raise InvalidValueError(f"{name}={value}: give a number from {least}" + (f" to {most}" if most else ""))
+            raise InvalidValueError(
+                f"{name} must be at least {least}" + (f" and at most {most}" if most else "") + f", got {value}"
+            )
 
 
-def _chunks(count: int, seed: int, size: int = _ROWS) -> Iterator[tuple[np.random.Generator, int]]:
-    """Yield parts of a number, and a generator for each, whatever order they are taken in."""
+def _seeded_chunks(count: int, seed: int, size: int = _CHUNK_ROWS) -> Iterator[tuple[np.random.Generator, int]]:
+    """Yield a generator and a size for each chunk."""
     for k, start in enumerate(range(0, count, size)):
         yield np.random.default_rng([seed, k]), min(size, count - start)
 
 
-def _skewed(rng: np.random.Generator, n: int, size: int, skew: float) -> NDArray[np.int64]:
-    """Return numbers below a size, small ones more often."""
+def _draw_skewed(rng: np.random.Generator, n: int, size: int, skew: float) -> NDArray[np.int64]:
+    """Return integers below ``size`` that follow a power law."""
     return np.minimum((size * rng.random(n) ** skew).astype(np.int64), size - 1)
 
 
-def _lines(blocks: Iterable[list[NDArray[Any]]], delimiter: str) -> Iterator[tuple[int, bytes]]:
+def _to_csv(blocks: Iterable[list[NDArray[Any]]], delimiter: str) -> Iterator[tuple[int, bytes]]:
     from pyarrow import csv
 
     options = csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style="none")
@@ -246,7 +253,7 @@ def _lines(blocks: Iterable[list[NDArray[Any]]], delimiter: str) -> Iterator[tup
 
 
 def _write(dst: str | os.PathLike[str], texts: Iterable[tuple[int, bytes]], count: int, overwrite: bool) -> int:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     if not check_flag("overwrite", overwrite) and get_filesystem(dst).is_occupied(os.fspath(dst)):
         raise ExistsError(f"{os.fspath(dst)!r} exists: choose another name, or pass overwrite=True to replace it")
     with atomic_write(dst) as file, bar("generating", count, "rows") as advance, compressing(file, dst) as sink:

@@ -1,4 +1,4 @@
-"""Published data sets by name: those that come with sparrow, and those that people fetch."""
+"""Catalog of data sets: descriptions, loading, and what to fetch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 import shutil
 import tomllib
 from contextlib import suppress
-from functools import cache as remembered
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,12 @@ from sparrow.tensor.display import html_table, table
 
 __all__ = ["describe", "ingest", "load", "tabulated", "way"]
 
-_BLOCK = 1 << 22
+_HASH_BLOCK_BYTES = 1 << 22
 
 
-@remembered
+@cache
 def published() -> dict[str, dict[str, Any]]:
-    """Return the descriptions of the sets to fetch by name."""
+    """Return the descriptions of data sets to fetch, by name."""
     text = (data_folder("datasets") / "published.toml").read_text(encoding="utf-8")
     found: dict[str, Any] = tomllib.loads(text)
     families = found.pop("family")
@@ -37,7 +37,7 @@ def published() -> dict[str, dict[str, Any]]:
 
 
 def describe(name: str) -> dict[str, Any]:
-    """Return what is known of a data set.
+    """Return the description of a data set.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ def describe(name: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        Title, format, options, licence, source or citation; where known shape, nnz and sha256 of its file. Of one that
-        is to be fetched also ``fetch``, the addresses, ``files``, what has to be there, and ``unpack``.
+        Title, format, options, licence, source or citation; if known shape, nnz and sha256 of its file. For data sets
+        to fetch also ``fetch``, the addresses, ``files``, the files needed, and ``unpack``.
 
     Raises
     ------
     LabelError
-        If there is none of that name.
+        If the name is unknown.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def describe(name: str) -> dict[str, Any]:
 
 
 class Listing(list[dict[str, Any]]):
-    """Data sets as dicts, shown as a table."""
+    """List of data sets as dicts, rendered as a table."""
 
     HEADERS = ("name", "format", "shape", "entries", "where", "title")
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return what the table shows."""
+        """Return the rows of the table."""
         out: list[tuple[str, ...]] = []
         for each in self:
             shape = " x ".join(f"{size:,}" for size in each["shape"] or ())
@@ -93,18 +93,18 @@ class Listing(list[dict[str, Any]]):
 
 
 def tabulated(cache: str | os.PathLike[str] | None = None) -> Listing:
-    """Return the data sets there are, a list that shows as a table: those that come with sparrow, then those to fetch.
+    """Return the data sets, as a list that is rendered as a table.
 
     Parameters
     ----------
     cache
-        The folder that stored ones are kept in; the user's cache folder by default.
+        Folder of stored data sets; the cache folder of the user by default.
 
     Returns
     -------
     list of dict
-        Name, title, format, shape and nnz (None where not known), licence, and where it is: ``"here"``, in the
-        ``"cache"``, or to ``"fetch"``.
+        Name, title, format, shape and nnz (None if unknown), licence, and where it is: ``"here"``, in the ``"cache"``,
+        or to ``"fetch"``.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def tabulated(cache: str | os.PathLike[str] | None = None) -> Listing:
     home, out = cache_folder(cache), Listing()
     for name in (*names(), *sorted(published())):
         about = describe(name)
-        where = "here" if name in shipped() else "cache" if _place(name, home).exists() else "fetch"
+        where = "here" if name in shipped() else "cache" if _stored_path(name, home).exists() else "fetch"
         out.append(
             {"name": name, "title": about["title"], "format": about["format"], "shape": about.get("shape"),
              "nnz": about.get("nnz"), "licence": about["licence"], "where": where}
@@ -126,19 +126,19 @@ def tabulated(cache: str | os.PathLike[str] | None = None) -> Listing:
 def load(
     name: str, cache: str | os.PathLike[str] | None = None, files: str | os.PathLike[str] | None = None
 ) -> Tensor | Bundle:
-    """Return a data set as a stored tensor, or as a :class:`sparrow.Bundle` of them (libsvm: ``X`` and ``y``).
+    """Return a data set as a stored tensor or a :class:`sparrow.Bundle`.
 
-    What is returned stays as it was published and is read-only: ``save`` it elsewhere to write to it. Nothing is
-    fetched: where files are missing the error says which, from where, and where to put them.
+    The result is read-only; ``save`` it elsewhere to write to it. Nothing is downloaded: if files are missing, the
+    error says which ones, their addresses, and where to put them.
 
     Parameters
     ----------
     name
         One of :func:`list`.
     cache
-        The folder to keep it in; the user's cache folder by default.
+        Folder of stored data sets; the cache folder of the user by default.
     files
-        The folder that fetched files are in; ``files/NAME`` of the cache by default.
+        Folder of fetched files; ``files/NAME`` in the cache by default.
 
     Returns
     -------
@@ -147,11 +147,11 @@ def load(
     Raises
     ------
     LabelError
-        If there is none of that name.
+        If the name is unknown.
     NotFoundError
-        If it is to be fetched.
+        If files must be fetched first.
     IngestError
-        If a fetched file is not the one that was published.
+        If a fetched file is not the published one.
 
     Examples
     --------
@@ -169,10 +169,10 @@ def load(
         found = stored(name, home)
     else:
         describe(name)
-        found = _place(name, home)
+        found = _stored_path(name, home)
         if not found.exists():
-            _store(name, found, _folder(name, cache, files))
-    return _opened(found, version=0)
+            _store_in_cache(name, found, _files_folder(name, cache, files))
+    return _open(found, version=0)
 
 
 def ingest(
@@ -183,36 +183,36 @@ def ingest(
     overwrite: bool = False,
     profile: str = "fast",
 ) -> Tensor | Bundle:
-    """Store a data set where you want it, to be written to, by the reader and the options that its description tells.
+    """Store a data set at ``dst``, with the reader and options of its description.
 
     Parameters
     ----------
     name
         One of :func:`list`.
     dst
-        The folder to create.
+        Folder to create.
     files
-        The folder that fetched files are in, ``files/NAME`` of the user's cache folder by default; text packed or not.
+        Folder of fetched files, ``files/NAME`` in the cache folder of the user by default; text may be compressed.
     overwrite
-        Replace what is at ``dst``.
+        Replace an existing tensor or bundle.
     profile
         ``"fast"`` or ``"small"``.
 
     Returns
     -------
     Tensor or Bundle
-        What ``sp.open(dst)`` does.
+        What ``sp.open(dst)`` returns.
 
     Raises
     ------
     LabelError
-        If there is none of that name.
+        If the name is unknown.
     NotFoundError
         If a file is missing; the error says what to fetch.
     IngestError
-        If a file is not the one that was published.
+        If a file is not the published one.
     ExistsError
-        If something is at ``dst`` and ``overwrite`` is not set.
+        If ``dst`` exists and ``overwrite`` is False.
 
     Examples
     --------
@@ -224,47 +224,52 @@ def ingest(
     if name in shipped():
         read(name, dst, None, **options)
     else:
-        _read(name, dst, _folder(name, None, files), **options)
-    return _opened(dst)
+        _ingest(name, dst, _files_folder(name, None, files), **options)
+    return _open(dst)
 
 
-def _opened(path: str | os.PathLike[str], version: int | None = None) -> Tensor | Bundle:
+def _open(path: str | os.PathLike[str], version: int | None = None) -> Tensor | Bundle:
     if storage.is_bundle(path):
         return Bundle._stored(str(path), storage.open_bundle(path), version=version)
     return Tensor(storage.open(path, version))
 
 
-def _place(name: str, home: Path) -> Path:
+def _stored_path(name: str, home: Path) -> Path:
     return home / f"{name}.sparrow"
 
 
-def _folder(name: str, cache: str | os.PathLike[str] | None, files: str | os.PathLike[str] | None) -> Path:
-    """Return where fetched files are."""
+def _files_folder(name: str, cache: str | os.PathLike[str] | None, files: str | os.PathLike[str] | None) -> Path:
+    """Return the folder of fetched files."""
     return cache_folder(cache) / "files" / name if files is None else Path(files)
 
 
-def _store(name: str, target: Path, folder: Path) -> None:
-    """Store fetched files in the cache."""
-    _find(name, folder)
+def _store_in_cache(name: str, target: Path, folder: Path) -> None:
+    """Ingest fetched files into the cache."""
+    _locate_files(name, folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     with suppress(ExistsError):  # another process stored it meanwhile
-        _read(name, target, folder)
+        _ingest(name, target, folder)
 
 
-def _read(name: str, target: str | os.PathLike[str], folder: Path, **options: Any) -> None:
-    """Store fetched files with the reader that the description names."""
+def _ingest(name: str, target: str | os.PathLike[str], folder: Path, **options: Any) -> None:
+    """Ingest fetched files with the reader named in the description."""
     from sparrow import ingest
 
-    about, files = describe(name), _find(name, folder)
+    about, files = describe(name), _locate_files(name, folder)
     for file, digest in about.get("sha256", {}).items():
-        if files[file].name == file and _digest(files[file]) != digest:
-            raise IngestError(f"this is not the file that was published: its sha256 is not {digest}", str(files[file]))
+        if files[file].name == file and _hash_file(files[file]) != digest:
+            raise IngestError(
+                f"the file is not the file that was published: its sha256 must be {digest}", str(files[file])
+            )
     source = folder if about.get("whole") else files[about["files"][0]]
     getattr(ingest, about["format"])(source, target, **about.get("options", {}), **options)
 
 
-def _find(name: str, folder: Path) -> dict[str, Path]:
-    """Return where the files of a set are, by the names they were published under; they may be packed otherwise."""
+def _locate_files(name: str, folder: Path) -> dict[str, Path]:
+    """Return the paths of the files of a data set, by published name.
+
+    Their compression may differ.
+    """
     about, found = describe(name), dict[str, Path]()
     for file in about["files"]:
         plain = file.removesuffix(Path(file).suffix) if Path(file).suffix in COMPRESSION_SUFFIXES else file
@@ -278,34 +283,34 @@ def _find(name: str, folder: Path) -> dict[str, Path]:
     return found
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     found = hashlib.sha256()
     with open(path, "rb") as file, bar("checking the file", path.stat().st_size) as advance:
-        while block := file.read(_BLOCK):
+        while block := file.read(_HASH_BLOCK_BYTES):
             found.update(block)
             advance(len(block))
     return found.hexdigest()
 
 
 def way(name: str, files: str | os.PathLike[str] | None = None) -> str:
-    """Return what to fetch for a data set, and where to put it.
+    """Return instructions to fetch a data set.
 
     Parameters
     ----------
     name
-        One of :func:`list` that is to be fetched.
+        One of :func:`list` that is not shipped.
     files
-        The folder to put it in; ``files/NAME`` of the user's cache folder by default.
+        Folder to put it in; ``files/NAME`` in the cache folder of the user by default.
 
     Returns
     -------
     str
-        Lines for a shell, then page, licence and whom to cite.
+        Shell commands, then web page, licence and citation.
 
     Raises
     ------
     LabelError
-        If there is none of that name to fetch.
+        If the name is unknown, or the data set is shipped.
 
     Examples
     --------
@@ -319,7 +324,7 @@ def way(name: str, files: str | os.PathLike[str] | None = None) -> str:
     """
     if name in shipped():
         raise LabelError(f"the data set {name!r} comes with sparrow: there is nothing to fetch")
-    about, place = describe(name), shlex.quote(str(_folder(name, None, files)))
+    about, place = describe(name), shlex.quote(str(_files_folder(name, None, files)))
     lines = ["To fetch it:", f"  mkdir -p {place} && cd {place}"]
     lines += [f"  curl -fLO {shlex.quote(address)}" for address in about["fetch"]]
     lines += [f"  {command}" for command in about.get("unpack", [])]

@@ -1,13 +1,13 @@
-"""The small real data sets that come with sparrow; each is stored once, in a cache folder, when it is first loaded."""
+"""Shipped data sets, each ingested into a cache folder when it is first loaded."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import sys
 from contextlib import suppress
-from functools import cache as remembered
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -15,27 +15,27 @@ from typing import Any
 from sparrow.errors import ExistsError, LabelError
 from sparrow.runtime.resources import data_folder
 
-__all__ = ["cache_folder", "names", "path", "read", "shipped", "stored"]
+__all__ = ["cache_folder", "extract", "names", "path", "read", "shipped", "stored"]
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-@remembered
+@functools.cache
 def shipped() -> dict[str, dict[str, Any]]:
-    """Return the descriptions by name."""
+    """Return the descriptions of shipped data sets, by name."""
     found: dict[str, dict[str, Any]] = json.loads((data_folder("datasets") / "index.json").read_text(encoding="utf-8"))
     return found
 
 
 def names() -> list[str]:
-    """Return the names of the data sets that come with sparrow.
+    """Return the names of the shipped data sets.
 
     Returns
     -------
     list of str
-        Ascending.
+        Sorted.
 
     Examples
     --------
@@ -47,14 +47,14 @@ def names() -> list[str]:
 
 
 def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
-    """Return the file of a data set as it was published, to read it with other programs.
+    """Return the published file of a shipped data set, to be read by other programs.
 
     Parameters
     ----------
     name
         One of :func:`names`.
     cache
-        Where to unpack it if sparrow is installed in an archive; the user's cache folder by default.
+        Folder to extract it to if sparrow is installed in an archive; the cache folder of the user by default.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
     Raises
     ------
     LabelError
-        If there is none of that name.
+        If there is no such data set.
 
     Examples
     --------
@@ -73,11 +73,11 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
     """
     if name not in shipped():
         raise LabelError(f"no data set {name!r} comes with sparrow: there are {', '.join(names())}")
-    return _file(shipped()[name]["file"], cache)
+    return extract(data_folder("datasets"), shipped()[name]["file"], cache)
 
 
 def stored(name: str, cache: Path) -> Path:
-    """Return the stored form of a data set, which is made where it is not there."""
+    """Return the stored form of a data set, ingested if it does not exist."""
     found = cache / f"{name}-{shipped()[name]['sha256'][:8]}.sparrow"
     if not found.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -87,15 +87,16 @@ def stored(name: str, cache: Path) -> Path:
 
 
 def read(name: str, target: str | os.PathLike[str], cache: Path | None, **options: Any) -> None:
-    """Store a data set."""
+    """Ingest a shipped data set."""
     from sparrow import ingest
 
     about = shipped()[name]
-    getattr(ingest, about["format"])(_file(about["file"], cache), target, **about["options"], **options)
+    file = extract(data_folder("datasets"), about["file"], cache)
+    getattr(ingest, about["format"])(file, target, **about["options"], **options)
 
 
 def cache_folder(folder: str | os.PathLike[str] | None) -> Path:
-    """Return the folder for stored data sets."""
+    """Return the folder of stored data sets."""
     if folder is not None:
         return Path(folder)
     if sys.platform == "darwin":
@@ -103,18 +104,18 @@ def cache_folder(folder: str | os.PathLike[str] | None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparrow"
 
 
-def _file(relative: str, cache: str | os.PathLike[str] | None) -> Path:
-    """Return a file of the folder ``datasets`` as a real path, unpacked if need be."""
-    found: Traversable = data_folder("datasets")
+def extract(folder: Traversable, relative: str, cache: str | os.PathLike[str] | None) -> Path:
+    """Return a file as a real path, extracted from an archive if need be."""
+    found = folder
     for part in relative.split("/"):
         found = found / part
     if isinstance(found, Path):
         return found
-    unpacked = cache_folder(cache) / "published" / relative
-    if not unpacked.exists():
-        unpacked.parent.mkdir(parents=True, exist_ok=True)
-        partial = unpacked.with_name(f"{unpacked.name}.{os.getpid()}.tmp")
+    extracted = cache_folder(cache) / "published" / relative
+    if not extracted.exists():
+        extracted.parent.mkdir(parents=True, exist_ok=True)
+        partial = extracted.with_name(f"{extracted.name}.{os.getpid()}.tmp")
         with found.open("rb") as source, partial.open("wb") as target:
             shutil.copyfileobj(source, target)
-        partial.replace(unpacked)
-    return unpacked
+        partial.replace(extracted)
+    return extracted

@@ -1,4 +1,4 @@
-"""Bundles: folders of tensors that belong together, listed in a ``bundle.json`` that is written last."""
+"""Bundles: folders of tensors with a listing, ``bundle.json``, written last."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def write_bundle(
 
 
 def check_member_names(names: Iterable[str]) -> None:
-    """Raise ``InvalidValueError`` for names that cannot be folder names, or begin with ``_`` or ``.``."""
+    """Raise ``InvalidValueError`` for names that no member of a bundle can have."""
     for name in names:
         if not _MEMBER.fullmatch(name):
             raise InvalidValueError(
@@ -137,6 +137,9 @@ def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str]
 
 
 def bundle_info(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the recorded values: ``{"members": {name: {...}}, "extra": {...}}``; raises as :func:`open_bundle`."""
+    """Return the recorded values: ``{"members": {name: {...}}, "extra": {...}}``.
+
+    Raises as :func:`open_bundle`.
+    """
     listing = _read_listing(path)
     return {"members": listing["members"], "extra": listing.get("extra", {})}

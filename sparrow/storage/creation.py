@@ -1,4 +1,4 @@
-"""Creation of tensors: data files first, then version 0 of the log, then the folder becomes visible."""
+"""Creation of tensors: data files, version 0 of the log, then visibility."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = ["create", "stage_folder"]
 def stage_folder(
     path: str | os.PathLike[str], overwrite: bool = False, storage_options: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
-    """Yield a folder to write in that appears as ``path``, in one step, when the block succeeds.
+    """Yield a folder that appears as ``path`` when the block succeeds.
 
     Any error, including Ctrl-C, deletes the folder. What a killed process left is deleted when the same path is next
     created, and what it was about to replace is restored.
@@ -120,7 +120,9 @@ def create(
     order: Sequence[int] = (),
     built_from: str | None = None,
 ) -> None:
-    """Commit version 0 of a tensor whose files are in the folder already; one of several processes succeeds.
+    """Commit version 0 of a tensor whose files are in the folder already.
+
+    One of several processes succeeds.
 
     Data files that others left uncommitted are deleted afterwards, and so are those of a process that comes too late. A
     tensor to be replaced on an object store gets the new one as its next version, so that its readers go on.

@@ -88,7 +88,7 @@ class CommitTask:
 
 
 class StoredHandle:
-    """Shared state of the live tensors of one stored tensor: the snapshot they see, and commits.
+    """Snapshot and commits that the live tensors of one stored tensor share.
 
     Implements :class:`sparrow.relations.base.Handle`. Reads are thread-safe. Commits of one process to one path take
     turns; those of several processes race by compare-and-swap.
@@ -124,7 +124,7 @@ class StoredHandle:
         return self._read_only
 
     def _check_not_replaced(self) -> None:
-        """Check that the folder still contains the table that was opened, whose versions ours are."""
+        """Raise ``ConflictError`` if the folder contains another table by now."""
         if self._log.is_replaced():
             raise self._replaced_error()
 
@@ -378,7 +378,7 @@ class StoredHandle:
         return snapshot
 
     def _check_conflicts(self, latest: Snapshot, task: CommitTask) -> None:
-        """Raise ``ConflictError`` if a commit since the current version conflicts with a task."""
+        """Raise ``ConflictError`` if a later commit conflicts with a task."""
         base = self._snapshot
         way_out = "call refresh(), read again and repeat the write"
         for commit in self._log.commits(base.version + 1):
@@ -427,7 +427,7 @@ class StoredHandle:
         return out[::-1]
 
     def add_order(self, order: Sequence[int]) -> None:
-        """Build a derived sort order of the current version, or rebuild a stale one, within the memory limit.
+        """Build or rebuild a derived sort order, within the memory limit.
 
         Raises
         ------
@@ -443,14 +443,20 @@ class StoredHandle:
             self._snapshot.invalidate_orders()
 
     def vacuum(self, older_than: str | timedelta = "7 days", dry_run: bool = False) -> list[str]:
-        """Delete files that no version newer than the horizon uses; see :func:`sparrow.storage.vacuum.vacuum`."""
+        """Delete files that no version newer than the horizon uses.
+
+        See :func:`sparrow.storage.vacuum.vacuum`.
+        """
         if self._read_only:
             raise ReadOnlyError(f"{self.path!r} was opened at a version: open it without version= to vacuum")
         with self._path_lock.lock:
             return vacuum(self.path, older_than, dry_run)
 
     def verify(self) -> list[Finding]:
-        """Verify every file of the current version; see :func:`sparrow.storage.verify.verify`."""
+        """Verify every file of the current version.
+
+        See :func:`sparrow.storage.verify.verify`.
+        """
         return verify(self._snapshot)
 
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
@@ -471,7 +477,7 @@ def open(  # noqa: A001
     *,
     sizes: Sizes | None = None,
 ) -> StoredHandle:
-    """Open a stored tensor: the latest version for reading and writing, or an older one for reading.
+    """Open the latest version of a stored tensor, or an older one for reading.
 
     Parameters
     ----------
@@ -505,7 +511,9 @@ def open(  # noqa: A001
 
 
 def reopen(path: str, version: int) -> StoredHandle:
-    """Open a pickled handle read-only; in a forked process, where logs cannot be opened, return the inherited one.
+    """Open a pickled handle read-only.
+
+    In a forked process, where logs cannot be opened, return the inherited one.
 
     Raises
     ------

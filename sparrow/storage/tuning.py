@@ -1,4 +1,4 @@
-"""Tuning parameters of storage: file sizes, prefetching, caches, append runs and retries."""
+"""Tuning parameters of storage: file sizes, prefetching, caches and retries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["StorageTuning", "tuning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageTuning:
-    """Parameters of :mod:`sparrow.storage`. None of them changes results or the format on disk."""
+    """Parameters of :mod:`sparrow.storage`; none changes results or the format."""
 
     # -- data files
     file_bytes: int = parameter(64 << 20, "bytes", "A file ends at the first row group that reaches this size.")

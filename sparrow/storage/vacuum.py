@@ -98,7 +98,7 @@ def vacuum(path: str, older_than: str | timedelta = "7 days", dry_run: bool = Fa
 
 
 def _unused_files(path: str, prefix: str, horizon: float) -> Iterator[str]:
-    """Yield the data files and leftovers in the folder of one table that may be deleted."""
+    """Yield the data files and leftovers of a table that may be deleted."""
     log = Log.open(path)
     used = set(Snapshot(log).active.paths)
     version = log.version

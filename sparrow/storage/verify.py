@@ -61,7 +61,7 @@ class _Report:
 
 
 def verify(snapshot: Snapshot) -> list[Finding]:
-    """Check every file that a version references: data files, fresh derived orders, labels, and the log.
+    """Check every file that a version references.
 
     Every file is read completely. Checked are its hash (in the name), page checksums, number of rows, bounds in log and
     footer, sort order within and between files, uniqueness, coordinates against the shape, values against the
@@ -100,7 +100,10 @@ def verify(snapshot: Snapshot) -> list[Finding]:
 
 
 def _verify_log(snapshot: Snapshot, folder: str) -> list[Finding]:
-    """Check the entries of a log; the state they add up to was checked when it was opened."""
+    """Check the entries of a log.
+
+    The state they add up to was checked when it was opened.
+    """
     out: list[Finding] = []
     for version in itertools.count() if folder != snapshot.path else range(snapshot.version + 1):
         try:
@@ -112,7 +115,10 @@ def _verify_log(snapshot: Snapshot, folder: str) -> list[Finding]:
 
 
 def _verify_table(snapshot: Snapshot, table: FileTable) -> tuple[list[Finding], int | None]:
-    """Check the files of one order; also return the sum over its elements, None if some are unreadable."""
+    """Check the files of one order.
+
+    Also return the sum over its elements, None if some are unreadable.
+    """
     findings: list[Finding] = []
     content, complete = 0, True
     previous: tuple[tuple[int, ...], str] | None = None
@@ -225,7 +231,7 @@ def _find_problems(
     found: Footer,
     group: int,
 ) -> Iterator[str]:
-    """Yield what is wrong with the elements of a row group, each kind once with its first position."""
+    """Yield the problems of a row group, each kind once with its first position."""
     start = int(found.rows[:group].sum())
     if not block.count:
         return
@@ -321,7 +327,7 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
 
 
 def _hash_mismatch(path: str, sha: str) -> str | None:
-    """Return what is wrong with the bytes of a file, given its hash or the first digits of it, or None."""
+    """Return what is wrong with a file whose hash is known, or None."""
     try:
         found = hash_file(path)
     except OSError as error:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow.cli.arguments import parse_index
 
 EDGES = "# a small web\n0\t1\n0\t2\n1\t2\n2\t0\n4\t4\n"
@@ -86,7 +87,7 @@ def test_no_words_show_the_help(cli: Any) -> None:
         (["info", "{at}/absent.sparrow"], "absent.sparrow"),
         (["show", "{at}/web.sparrow", "99"], "index 99 is out of range"),
         (["show", "{at}/small.sparrow"], "small.sparrow/X"),
-        (["multiply", "{at}/web.sparrow", "--vector", "{at}/web.txt"], "no .npy file"),
+        (["multiply", "{at}/web.sparrow", "--vector", "{at}/web.txt"], "not a .npy file"),
         (["multiply", "{at}/web.sparrow", "--vector", "{at}/absent.npy"], "absent.npy"),
         (["sql", "select * from nobody"], "nobody"),
         (["ingest", "edges", "{at}/absent.txt", "{at}/new.sparrow"], "absent.txt"),
@@ -283,7 +284,7 @@ def test_an_index_is_read_as_numpy_would(text: str, index: Any) -> None:
 def test_what_is_no_index_is_refused(text: str) -> None:
     import typer
 
-    with pytest.raises(typer.BadParameter, match="is no index"):
+    with pytest.raises(typer.BadParameter, match="is not an index"):
         parse_index(text)
 
 
@@ -459,10 +460,10 @@ def test_what_multiply_cannot_do_is_told(cli: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([1, "x"], object), allow_pickle=True)
     np.save(tmp_path / "stack.npy", np.ones((2, 3, 2)))
     for tensor, vector, told in (
-        ("wide", "ones", "--vector ones, 1,099,511,627,776 cells, would take"),
+        ("wide", "ones", "--vector ones, 1,099,511,627,776 values, would take"),
         ("A", tmp_path / "several.npz", "several.npz holds several arrays"),
-        ("A", tmp_path / "objects.npy", "objects.npy is no .npy file of numbers: it may be pickled"),
-        ("A", tmp_path / "stack.npy", "shape (2, 2, 2), of which there is no table: --out y.npy keeps it"),
+        ("A", tmp_path / "objects.npy", "objects.npy is not a .npy file of numbers: it may be pickled"),
+        ("A", tmp_path / "stack.npy", "shape (2, 2, 2) cannot be shown as a table: --out y.npy writes it"),
     ):
         done = cli("multiply", tmp_path / tensor, "--vector", vector)
         assert done.code == 1
@@ -616,40 +617,33 @@ def test_an_interrupt_exits_130_in_one_line_and_leaves_nothing(tmp_path: Path) -
     assert not (tmp_path / "out.sparrow").exists()
 
 
-def test_an_interrupt_that_hits_a_lock_is_one(monkeypatch: pytest.MonkeyPatch, cli: Any) -> None:
-    def hit(*args: Any, **options: Any) -> None:
+def test_an_interrupt_that_hits_a_lock_is_one(cli: Any) -> None:
+    def hit() -> None:
         lock = threading.Lock()
         with lock:
             lock.release()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparrow.cli.app._command", lambda known: hit)
-    done = cli("files", "x")
+    with sparrow.testing.on("cli.run", hit):
+        done = cli("files", "x")
     assert (done.code, done.err) == (130, "sparrow: interrupted\n")
 
 
-# Says when the query is handed to DuckDB.
-TELLING = """
+# Prints a line when DuckDB begins the query.
+ANNOUNCING = """
 import sys
-from sparrow.cli import main, reading
+import sparrow.testing
+from sparrow.cli import main
 
-run = reading.interruptible
-
-def telling(work):
-    def begun():
-        print("running", flush=True)
-        return work()
-    return run(begun)
-
-reading.interruptible = telling
-main(sys.argv[1:])
+with sparrow.testing.on("cli.query", lambda: print("running", flush=True)):
+    main(sys.argv[1:])
 """
 
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_ends_a_long_query() -> None:
     query = "select sum(i * j) from range(1000000000000) t(i), range(1000000) u(j)"
-    command = [sys.executable, "-c", TELLING, "sql", query]
+    command = [sys.executable, "-c", ANNOUNCING, "sql", query]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "running\n"
@@ -795,7 +789,7 @@ def test_a_graph_grows_in_a_shell(cli: Any, tmp_path: Path) -> None:
     assert "(src: 1,000, dst: 1,000), 2 entries, version 1" in cli("resize", target, "1000,1_000").out
     assert "now 3 in (src: 1,000, dst: 1,000), version 2" in cli("append", target, tmp_path / "b.csv").out
     assert cli("resize", target, "3,3").out.endswith("(src: 3, dst: 3), 2 of 3 entries, version 3\n")
-    assert "is no shape: give 2 sizes" in cli("resize", target, "big").err
+    assert "is not a shape: pass 2 sizes" in cli("resize", target, "big").err
 
 
 def test_recipes_are_commands(cli: Any, tmp_path: Path) -> None:

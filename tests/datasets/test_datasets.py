@@ -11,6 +11,7 @@ import pytest
 
 import sparrow as sp
 from sparrow.datasets import published
+from sparrow.datasets.shipped import extract
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, LabelError, NotFoundError, ReadOnlyError
 from sparrow.io.base.registry import formats, options_of
 
@@ -61,13 +62,13 @@ def test_the_cache_folder_is_the_users(tmp_path: Path, monkeypatch: pytest.Monke
     assert [path.name.split("-")[0] for path in (tmp_path / "xdg" / "sparrow").iterdir()] == ["heart_scale"]
 
 
-def test_from_an_archive_the_file_is_unpacked(tmp_path: Path, shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_extracted_from_an_archive(tmp_path: Path, shipped: Path) -> None:
     archive = tmp_path / "installed.zip"
     with zipfile.ZipFile(archive, "w") as target:
         target.write(shipped / "heart_scale" / "heart_scale", "_datasets/heart_scale/heart_scale")
     with zipfile.ZipFile(archive) as source:
-        monkeypatch.setattr("sparrow.datasets.shipped.data_folder", lambda name: zipfile.Path(source, f"_{name}/"))
-        found = sp.datasets.path("heart_scale", cache=tmp_path / "cache")
+        folder = zipfile.Path(source, "_datasets/")
+        found = extract(folder, "heart_scale/heart_scale", tmp_path / "cache")
     assert found.is_relative_to(tmp_path / "cache")
     assert found.read_bytes() == (shipped / "heart_scale" / "heart_scale").read_bytes()
 
@@ -137,10 +138,9 @@ def test_fetched_files_are_stored_once(tmp_path: Path, monkeypatch: pytest.Monke
     folder.mkdir(parents=True)
     file = folder / "west0479.mtx"
     file.write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 3\n")
-    about = {name: dict(each) for name, each in published.published().items()}
-    about["west0479"]["sha256"] = {"west0479.mtx": hashlib.sha256(b"other").hexdigest()}
     with monkeypatch.context() as patch:
-        patch.setattr(published, "published", lambda: about)
+        digest = hashlib.sha256(b"other").hexdigest()
+        patch.setitem(published.published()["west0479"], "sha256", {"west0479.mtx": digest})
         with pytest.raises(IngestError, match="not the file that was published"):
             sp.datasets.load("west0479", cache=tmp_path)
     A = sp.datasets.load("west0479", cache=tmp_path)

@@ -1,4 +1,4 @@
-"""Append runs: sorted files beside the base files, merged with them on read (as in a log-structured merge tree).
+"""Append runs: sorted files beside the base files, merged on read.
 
 Base files are sorted and disjoint. An append that is spread over all their keys becomes a run: files sorted and
 disjoint among themselves, whose keys lie between those of the others. No element is in two files, so readers without a
@@ -62,7 +62,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class MergedChunk:
-    """Location of a merged chunk: the elements of some parts with keys in [start, stop); None is unbounded."""
+    """Location of a merged chunk: elements of some parts, in a range of keys."""
 
     parts: tuple[Part, ...]
     start: Key | None
@@ -74,7 +74,9 @@ class MergedChunk:
 
 
 class DecodedRuns:
-    """Cache of decoded row groups of runs, each of which is read for many chunks; thread-safe.
+    """Cache of decoded row groups of runs, each of which is read for many chunks.
+
+    Thread-safe.
 
     Parameters
     ----------
@@ -186,7 +188,10 @@ def merge_parts(ref: MergedChunk, read: Callable[[Part], Block], ndim: int, dtyp
 
 
 def _clip_to_box(block: Block, part: Part, box: Box) -> Block:
-    """Drop most elements of a part that lie outside a box; return the same block if none do."""
+    """Drop most elements of a part that lie outside a box.
+
+    Return the same block if none do.
+    """
     for dim, wanted in box.members:
         if dim == 0:
             column = block.coords[0]
@@ -224,7 +229,7 @@ def merge_blocks(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Bl
 
 
 def _insert_positions(large: Block, small: Block) -> NDArray[np.int64] | None:
-    """Return where elements of ``small`` go in ``large``, or None if keys exceed int64."""
+    """Return where ``small`` is inserted in ``large``, or None past int64."""
     if len(large.coords) < 2:
         return np.searchsorted(large.coords[0], small.coords[0]) if large.coords else None
     rest = [block.coords[1] for block in (large, small)]
@@ -239,7 +244,7 @@ def _insert_positions(large: Block, small: Block) -> NDArray[np.int64] | None:
 
 
 def isin_block(block: Block, wanted: Block) -> NDArray[np.bool_]:
-    """Return for each element of ``wanted`` whether a sorted block contains its position."""
+    """Return which elements of ``wanted`` a sorted block contains."""
     if not block.count or not wanted.count:
         return np.zeros(wanted.count, dtype=bool)
     keys = _flat_keys(block, wanted)
@@ -252,7 +257,7 @@ def isin_block(block: Block, wanted: Block) -> NDArray[np.bool_]:
 
 
 def _flat_keys(*blocks: Block) -> list[NDArray[np.int64]] | None:
-    """Return one sortable integer per element of non-empty blocks, or None if they exceed int64."""
+    """Return one sortable integer per element, or None past int64."""
     spans = [max(int(column.max()) for column in side) + 1 for side in zip(*(b.coords for b in blocks), strict=True)]
     if math.prod(spans) >= 2**63:
         return None

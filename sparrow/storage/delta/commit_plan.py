@@ -1,4 +1,4 @@
-"""Commit plans: the files that an edit, an append, a restore or a compaction adds and removes."""
+"""Commit plans: the files that a commit adds and removes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CommitPlan:
             delete_files(path, self.added)
 
     def fits(self, before: Snapshot, latest: Snapshot) -> bool:
-        """Return whether the plan can be committed on top of a later snapshot than it was made for.
+        """Return whether the plan can be committed on a later snapshot.
 
         It can if the files it removes are still there and no file was added within the keys of its own.
         """
@@ -113,7 +113,7 @@ def plan_edit(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> CommitPlan:
 
 
 def _plan_append(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) -> CommitPlan:
-    """Write appended elements: into the base files that they meet if these are small, else as an append run.
+    """Write appended elements into base files or as an append run.
 
     Elements that exist already are changed where they are: in base files, which become small ones, or in runs.
     """
@@ -181,7 +181,7 @@ def _find_existing(snapshot: Snapshot, table: FileTable, wanted: Block) -> NDArr
 def _runs_to_merge(
     snapshot: Snapshot, rows: int, meeting: Sequence[bool], bound: int
 ) -> tuple[tuple[FileTable, ...], int]:
-    """Return the runs that are merged with new elements into one, and its number of elements.
+    """Return the runs merged with new elements, and the resulting size.
 
     They are the runs whose elements change, and the runs that are at most about as large. So every element is written
     O(log n) times, and there are O(log n) runs.
@@ -199,7 +199,7 @@ def _runs_to_merge(
 def _write_run(
     snapshot: Snapshot, new: Block, changing: Edit | None, gone: Sequence[FileTable], rows: int, sizes: Sizes
 ) -> CommitPlan:
-    """Write new elements, merged with other runs of which ``changing`` changes some, as one run."""
+    """Write new elements, and those of other runs, as one run."""
     if not new.count and changing is None:
         return CommitPlan()
     everything = Box.everything(snapshot.schema.shape)
@@ -215,7 +215,7 @@ def _memory_part(block: Block) -> Part:
 
 
 def _rows_between(snapshot: Snapshot, upsert: Block) -> int:
-    """Return how many elements of base files are read to fold new elements and all runs."""
+    """Return how many base elements a fold of the new elements reads."""
     base, leading = snapshot.base, upsert.coords[0]
     lows = [int(leading[0]), *(int(run.low[:, 0].min()) for run in snapshot.runs)]
     highs = [int(leading[-1]), *(int(run.high[:, 0].max()) for run in snapshot.runs)]
@@ -223,7 +223,10 @@ def _rows_between(snapshot: Snapshot, upsert: Block) -> int:
 
 
 def fold_runs(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> CommitPlan:
-    """Merge runs, and elements that no file has, into the base files; files that they do not meet stay."""
+    """Merge runs, and elements that no file has, into the base files.
+
+    Files that they do not meet stay.
+    """
     if not snapshot.runs and more is None:
         return CommitPlan()
     base = snapshot.base
@@ -343,7 +346,7 @@ def _rewrite_files(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> CommitPlan:
 
 
 def plan_appends(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> CommitPlan:
-    """Write the files of several prepared edits, each on top of the one before, one edit in memory at a time."""
+    """Write the files of prepared edits, with one edit in memory at a time."""
     rest = iter(edits)
     first = list(itertools.islice(rest, 2))
     if len(first) < 2:
@@ -437,7 +440,9 @@ def plan_restore(snapshot: Snapshot, old: Snapshot) -> CommitPlan:
 
 
 def plan_compaction(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> CommitPlan:
-    """Merge adjacent files that are less than half full; rewrite all files if the profile changes.
+    """Merge adjacent files that are less than half full.
+
+    Rewrite all files if the profile changes.
 
     Runs are folded first, and labels in several files are merged into one.
     """
@@ -470,7 +475,10 @@ def _merge_small_files(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Co
 
 
 def _merge_label_files(snapshot: Snapshot) -> dict[int, str] | None:
-    """Write labels that are in several files as one; return the files of all dimensions, or None if nothing changes."""
+    """Write labels that are in several files as one.
+
+    Return the files of all dimensions, or None if nothing changes.
+    """
     arrays: dict[str, pa.Array] = {}
     several: dict[int, pa.Array] = {}
     for dim, name in snapshot.metadata.labels.items():
@@ -485,7 +493,7 @@ def _merge_label_files(snapshot: Snapshot) -> dict[int, str] | None:
 def _schema_with_metadata(
     snapshot: Snapshot, shape: tuple[int, ...], kinds: Iterable[np.dtype[np.generic]], profile: Profile
 ) -> pa.Schema:
-    """Return the columns of the files with the metadata of a snapshot, as the log stores them."""
+    """Return the columns of the files with updated metadata."""
     old = snapshot.schema
     schema = Schema(shape, old.dims, old.dtype, old.fill_value, old.stype)
     metadata = replace(snapshot.metadata, schema=schema, profile=profile)

@@ -23,7 +23,7 @@ __all__ = ["delta_table"]
 
 @contextmanager
 def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Iterator[pl.LazyFrame]:
-    """Yield one version of any Delta table as a lazy frame, for the length of a block that reads it.
+    """Yield one version of any Delta table as a lazy frame, in a block.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
 
 
 def _check_files(where: str, files: Mapping[str, int]) -> None:
-    """Raise ``CorruptionError`` for links, and for files whose size differs from the log.
+    """Raise ``CorruptionError`` for links and for files of a wrong size.
 
     Polars returns no rows and no error for a truncated file.
     """

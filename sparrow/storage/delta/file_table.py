@@ -1,4 +1,4 @@
-"""File table of a version: its data files with sizes and bounds from the log, base files and append runs."""
+"""File table: data files of a version with sizes and bounds from the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def select_row_groups(footer: Footer, box: Box) -> list[int]:
 
 
 class FileTable:
-    """Files of one sort order of a version, sorted by their keys; arrays have one row for each file.
+    """Files of one sort order of a version, sorted by their keys.
+
+    Arrays have one row for each file.
 
     Key ranges are disjoint, except between append runs. So the bounds of the dimensions suffice to sort files: where
     those of the leading dimension are equal, all elements agree in it and the next dimension decides.

@@ -1,4 +1,4 @@
-"""Entries of a Delta log, read without ``deltalake`` and verified by their checksums."""
+"""Entries of a Delta log, verified by their checksums."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def recorded_state(path: str, version: int) -> str | None:
 
 @contextmanager
 def entry_errors(name: str) -> Iterator[None]:
-    """Raise ``CorruptionError`` naming the entry of the log that cannot be parsed in the block."""
+    """Raise ``CorruptionError`` naming an entry that cannot be parsed."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration, OverflowError) as error:

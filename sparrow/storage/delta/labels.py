@@ -1,4 +1,4 @@
-"""Label files: one Parquet column each, named after the hash of its content, referenced in the log by a number.
+"""Label files: one Parquet column each, named by hash.
 
 Labels that an append adds get a file of their own, ``more-…``, which lists the files before it. Files with no more
 labels than follow them are rewritten together with these. So n labels are in O(log n) files, and each is written
@@ -55,7 +55,7 @@ class Vocabulary:
 
 
 def label_file_number(name: str) -> int:
-    """Return the number that identifies a label file in the log: the first 60 bits of the hash in its name."""
+    """Return the number of a label file in the log: 60 bits of its hash."""
     return int(name.rpartition("-")[2][:_NUMBER_DIGITS], 16)
 
 
@@ -70,7 +70,9 @@ def label_hash(name: str) -> str:
 
 
 def read_labels(folder: str, name: str, known: Iterable[Vocabulary] = ()) -> Vocabulary:
-    """Return labels by the last of their files; files that ``known`` vocabularies consist of are not read again.
+    """Return labels by the last of their files.
+
+    Files that ``known`` vocabularies consist of are not read again.
 
     Raises
     ------
@@ -142,7 +144,9 @@ def read_label_file(folder: str, name: str, check: bool = True) -> tuple[pa.Arra
 
 
 def write_labels(path: str, schema: Schema, labels: Mapping[int, pa.Array | pa.ChunkedArray]) -> dict[int, str]:
-    """Write labels and return the files relative to the folder; dimensions with the same array share a file.
+    """Write labels and return the files relative to the folder.
+
+    Dimensions with the same array share a file.
 
     Raises
     ------
@@ -166,7 +170,7 @@ def write_labels(path: str, schema: Schema, labels: Mapping[int, pa.Array | pa.C
 
 
 def append_labels(path: str, labels: pa.Array, stored: Vocabulary) -> str:
-    """Write the labels that follow the stored ones and return the file relative to the folder.
+    """Write the labels after the stored ones and return the file.
 
     Parameters
     ----------
@@ -199,7 +203,7 @@ def _write(path: str, table: pa.Table, named: Callable[[str], str]) -> str:
 
 
 def resolve_label_files(path: str, created: Mapping[int, str], changed: Sequence[int]) -> Mapping[int, str]:
-    """Return the label files of a version: as created, or as later commits changed them, by number."""
+    """Return the label files of a version by their numbers."""
     if not changed:
         return created
     folder = os.path.join(path, LABELS)

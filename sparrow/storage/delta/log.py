@@ -220,7 +220,10 @@ class Log:
         return False
 
     def has_bounds(self, ndim: int) -> bool:
-        """Return whether the log stores bounds of that many dimensions; older versions of sparrow stored fewer."""
+        """Return whether the log stores bounds of that many dimensions.
+
+        Older versions of sparrow stored fewer.
+        """
         most = int(self._table.metadata().configuration.get(_INDEXED_COLUMNS, "32"))
         return most < 0 or ndim <= most
 
@@ -251,7 +254,10 @@ class Log:
         return self._shape + tuple(created[len(self._shape) :])
 
     def labels(self, ndim: int) -> tuple[int, ...]:
-        """Return the number of the label file of each dimension, 0 for none; empty if labels are as created."""
+        """Return the number of the label file of each dimension, 0 for none.
+
+        Empty if labels are as created.
+        """
         if self._labels is None:
             self._labels = self._transactions(_LABELS_TRANSACTION, ndim)
         return self._labels
@@ -285,7 +291,9 @@ class Log:
             return pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
 
     def sizes(self) -> dict[str, int]:
-        """Return the files of the version with their sizes; those of other tools may be in subfolders.
+        """Return the files of the version with their sizes.
+
+        Those of other tools may be in subfolders.
 
         Raises
         ------
@@ -344,7 +352,7 @@ class Log:
 
     @contextmanager
     def locate_damage(self) -> Iterator[None]:
-        """Raise the error of a damaged entry, if there is one, in place of an error met in the block."""
+        """Raise the error of a damaged entry in place of one met in the block."""
         try:
             yield
         except SparrowError:
@@ -467,11 +475,11 @@ class Log:
             ) from error
 
     def has_landed(self, before: int, nonce: str) -> bool:
-        """Return whether a commit with this nonce is among those after version ``before``."""
+        """Return whether a commit with this nonce follows version ``before``."""
         return any(c.notes is not None and c.notes.get("nonce") == nonce for c in self.commits(before + 1))
 
     def commits(self, start: int = 0) -> list[Commit]:
-        """Return the commits from version ``start`` on, including those after the loaded version, oldest first."""
+        """Return the commits from version ``start`` to the newest, oldest first."""
         out: list[Commit] = []
         for found in read_commits(self.path, range(start, self.version + 1)):
             if found is None:
@@ -494,7 +502,7 @@ _first_pid: int | None = None
 
 
 def _check_not_forked() -> None:
-    """Raise ``StorageError`` in a forked child of a process that used logs: deltalake's threads are not inherited."""
+    """Raise ``StorageError`` in a forked child of a process that used logs."""
     global _first_pid
     _first_pid = os.getpid() if _first_pid is None else _first_pid
     if is_forked():
@@ -506,13 +514,16 @@ def _check_not_forked() -> None:
 
 
 def is_forked() -> bool:
-    """Return whether this process was forked from one that had used logs, and so cannot."""
+    """Return whether this process was forked from one that had used logs."""
     return _first_pid is not None and os.getpid() != _first_pid
 
 
 @contextmanager
 def _reading_log(path: str, version: int | None = None) -> Iterator[None]:
-    """Raise ``CorruptionError`` naming the entries that deltalake cannot read; of the newest version by default."""
+    """Raise ``CorruptionError`` naming the entries that deltalake cannot read.
+
+    Of the newest version by default.
+    """
     from deltalake.exceptions import TableNotFoundError
 
     try:

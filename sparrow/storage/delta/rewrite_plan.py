@@ -1,4 +1,4 @@
-"""Rewrite plans: which base files an edit keeps, drops and rewrites, and which elements it writes.
+"""Rewrite plans: which base files an edit keeps, drops and rewrites.
 
 An edit divides the key space into files and the gaps between them. Files that it changes and gaps that get elements
 form rewrites, runs of neighbors without a kept file in between, each streamed into new files. Files whose elements come
@@ -79,7 +79,7 @@ def prepare(edit: Edit, schema: Schema) -> Edit:
 
 @dataclass(frozen=True, slots=True)
 class WriteSet:
-    """Elements that an edit may have changed: disjoint ascending key ranges, and boxes."""
+    """Elements that an edit may have changed: key ranges and boxes."""
 
     ranges: tuple[tuple[Key, Key], ...] = ()
     boxes: tuple[Box, ...] = ()
@@ -126,7 +126,7 @@ class WriteSet:
 
 
 def _box_overlaps_keys(box: Box, first: Key, last: Key) -> bool:
-    """Return whether a box contains an element between two keys, both included, in key order."""
+    """Return whether a box has an element between two keys, both included."""
     rest = box.ranges
     if not all(map(len, rest)):
         return False
@@ -169,7 +169,7 @@ def _ranges_overlap(a: range, b: range) -> bool:
 
 @dataclass(slots=True)
 class Piece:
-    """A file, or a gap between files (``at`` is None), with its slice of the elements to write."""
+    """A file, or a gap between files, with its slice of the elements to write."""
 
     at: int | None
     start: int
@@ -195,7 +195,7 @@ def _key(block: Block, at: int) -> Key:
 
 
 def _position(block: Block, key: Key, start: int, stop: int, right: bool) -> int:
-    """Return where a key belongs among elements ``start`` to ``stop``: before equals, or after."""
+    """Return where a key belongs among elements ``start`` to ``stop``."""
     for dim, column in enumerate(block.coords):
         part = column[start:stop]
         low = start + int(np.searchsorted(part, key[dim], "left"))
@@ -230,7 +230,7 @@ def _split_upsert(snapshot: Snapshot, upsert: Block | None) -> tuple[list[int], 
 
 
 def count_rows_met(snapshot: Snapshot, upsert: Block) -> int:
-    """Return how many elements are in base files whose key ranges contain some of the new ones."""
+    """Return the rows of base files whose key ranges contain new elements."""
     starts, stops = map(np.array, _split_upsert(snapshot, upsert))
     return int(snapshot.base.rows[stops > starts].sum())
 
@@ -301,7 +301,7 @@ def _unchanged_files(changing: Sequence[bool], gap: int, step: int) -> Iterator[
 
 
 def _files_to_merge(table: FileTable, sizes: Sizes, added: int, neighbors: Iterable[int]) -> list[int]:
-    """Return the files that are rewritten with new elements beside them rather than kept.
+    """Return the files to rewrite with new elements beside them.
 
     A file is merged if it is small and has no more elements than it is written with. So appends at one end write every
     element O(log n) times, and leave O(log n) files.
@@ -337,7 +337,10 @@ def is_covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
 
 
 def _changes_file(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) -> bool:
-    """Return whether an edit changes elements of a file; reads only row groups that it meets."""
+    """Return whether an edit changes elements of a file.
+
+    Reads only row groups that it meets.
+    """
     table, at = snapshot.base, piece.at
     assert at is not None
     low, high = table.low[at].tolist(), table.high[at].tolist()
@@ -373,7 +376,7 @@ def _read(snapshot: Snapshot, at: int, group: int) -> Block:
 
 
 def _split_by_row_group(snapshot: Snapshot, upsert: Block | None, piece: Piece) -> list[tuple[int, int, int]]:
-    """Return (row group, start, stop): the slice of the elements to write for each row group of a file.
+    """Return (row group, start, stop) for the elements to write to a file.
 
     Bounds of row groups decide; a row group is read where they do not.
     """

@@ -63,7 +63,10 @@ class ScanProgress:
         self._lock = threading.Lock()
 
     def advance(self, at: int) -> None:
-        """Note that a row group is read now; if the scan is sequential, prefetch the next ones."""
+        """Note that a row group is read now.
+
+        If the scan is sequential, prefetch the next ones.
+        """
         with self._lock:
             limits = tuning()
             lag = limits.scan_parallel_groups
@@ -101,14 +104,19 @@ def order_folder(path: str, order: Sequence[int]) -> str:
 
 
 def check_not_link(path: str) -> str:
-    """Return the path of a folder in a tensor; raise ``CorruptionError`` if it is a link, which may lead anywhere."""
+    """Return the path of a folder in a tensor.
+
+    Raise ``CorruptionError`` if it is a link, which may lead anywhere.
+    """
     if get_filesystem(path).is_link(path):
         raise CorruptionError(f"{path!r} is a link, which may lead anywhere and is not followed")
     return path
 
 
 class Snapshot:
-    """One version of a stored tensor; implements :class:`sparrow.relations.base.Relation`, thread-safe.
+    """One version of a stored tensor.
+
+    Implements :class:`sparrow.relations.base.Relation`, thread-safe.
 
     Built from the log alone; footers are read when a scan needs row groups.
 
@@ -161,7 +169,7 @@ class Snapshot:
 
     @property
     def exact(self) -> bool:
-        """Whether chunks are row groups with exact counts: not where append runs are merged."""
+        """Whether chunks are row groups with exact counts, without append runs."""
         return not self.runs
 
     def set_tables(self, base: FileTable, runs: tuple[FileTable, ...]) -> None:
@@ -209,7 +217,7 @@ class Snapshot:
 
     @property
     def damaged(self) -> dict[tuple[int, ...], DamagedOrder]:
-        """Derived orders that are not scanned: their log is broken, or files are missing or truncated."""
+        """Derived orders that are not scanned because they are damaged."""
         self._derived()
         return self._damaged
 
@@ -337,7 +345,7 @@ class Snapshot:
         return self._groups(table, box)
 
     def split_runs(self, box: Box, order: tuple[int, ...] | None = None) -> tuple[list[Chunk], list[Chunk]]:
-        """Return the row groups of :meth:`chunks` without merging: those in order, and those of append runs.
+        """Return the row groups of :meth:`chunks` and of append runs, unmerged.
 
         If the runs outweigh the rest they are merged instead, and stay decoded.
         """
@@ -438,7 +446,10 @@ class Snapshot:
         return ParquetSource(tuple(paths), stored_columns(self.schema, tables[0].coordinate_dtypes))
 
     def files(self, order: Sequence[int] | None = None) -> list[FileRecord]:
-        """Return the data files of a sort order, then those of append runs; reads their footers."""
+        """Return the data files of a sort order, then those of append runs.
+
+        Reads their footers.
+        """
         tables = self._tables(order)
         for table in tables:
             table.prefetch_footers(range(len(table)))
@@ -451,7 +462,7 @@ class Snapshot:
 
 
 def _find_problem(path: str, nbytes: int) -> str | None:
-    """Return what is wrong with a file at first sight: missing, or another size than in the log."""
+    """Return what is wrong with a file at first sight, or None."""
     try:
         found = get_filesystem(path).size(path)
     except StorageError as error:

@@ -1,1 +1,1 @@
-"""File systems: local folders, object stores and web servers, behind one protocol."""
+"""File systems: local folders, object stores and web servers."""

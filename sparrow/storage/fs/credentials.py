@@ -74,13 +74,18 @@ _first_pid: int | None = None
 
 
 def provider_of(scheme: str) -> Provider:
-    """Return what the options of a URL scheme are called; empty strings for web servers."""
+    """Return what the options of a URL scheme are called.
+
+    Empty strings for web servers.
+    """
     return OBJECT_STORES.get(scheme, Provider("", ""))
 
 
 @contextmanager
 def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, str] | None) -> Iterator[None]:
-    """Keep options for a URL and everything below it; restore the former ones if the block fails.
+    """Keep options for a URL and everything below it.
+
+    Restore the former ones if the block fails.
 
     Without options, those of the settings are kept if none were passed for the URL before.
 
@@ -115,7 +120,7 @@ def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, str]
 
 
 def options_for(path: str) -> Mapping[str, str]:
-    """Return the options kept for a URL or for one above it, else those of the settings."""
+    """Return the options kept for a URL or above it, else those of the settings."""
     above = path.rstrip("/") if _options else ""
     while above and not above.endswith(":/"):
         if above in _options:
@@ -130,7 +135,7 @@ def environment_variables() -> tuple[str, ...]:
 
 
 def check_process() -> None:
-    """Raise ``StorageError`` in a forked child of a process that used stores: obstore's threads are not inherited."""
+    """Raise ``StorageError`` in a forked child of a process that used stores."""
     if _first_pid is not None and os.getpid() != _first_pid:
         raise StorageError(
             "this process was forked from one that had used object stores: start it by "

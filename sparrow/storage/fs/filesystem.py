@@ -1,4 +1,4 @@
-"""The file system of a path: schemes of URLs register themselves, paths without one are local."""
+"""Registry of file systems by URL scheme; other paths are local."""
 
 from __future__ import annotations
 

@@ -53,7 +53,10 @@ class WebSite(ObjectStore):
     def open(
         self, path: str, sequential: bool = False, size: int | None = None, immutable: bool = False
     ) -> pa.NativeFile:
-        """Open a file; if the server has no ranges, after fetching it into the temporary folder."""
+        """Open a file.
+
+        If the server has no ranges, after fetching it into the temporary folder.
+        """
         window = tuning().window_bytes
         response, has_ranges = self._request_first_byte(path)
         ranged = RemoteFile(self, path, window if sequential else 0, size, pinned_versions())

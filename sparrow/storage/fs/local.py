@@ -1,4 +1,4 @@
-"""Local file system: files and folders are written under a hidden name and renamed.
+"""Local file system: files are written under a hidden name and renamed.
 
 Processes that publish or recover folders side by side take ``flock`` on the parent folder itself. Lock files, such as
 those of the package ``filelock``, are not used: they would stay beside the tensors of the user, where every other
@@ -61,7 +61,10 @@ def write_error(error: OSError, where: str | os.PathLike[str]) -> StorageError:
 
 
 class LocalFileSystem:
-    """Files and folders of this machine; implements :class:`~sparrow.storage.fs.protocols.FileSystem`."""
+    """Files and folders of this machine.
+
+    Implements :class:`~sparrow.storage.fs.protocols.FileSystem`.
+    """
 
     is_remote = False
     prefetcher = None
@@ -101,7 +104,10 @@ class LocalFileSystem:
             return os.stat(path).st_mtime
 
     def fingerprint(self, path: str) -> Hashable:
-        """Return inode, size and modification time of a file; ``CorruptionError`` for a link."""
+        """Return inode, size and modification time of a file.
+
+        ``CorruptionError`` for a link.
+        """
         with _Raising("read", path):
             found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
@@ -230,7 +236,7 @@ class LocalFileSystem:
         return Path(path)
 
     def recover(self, path: str) -> None:
-        """Rename back the tensor at ``path``, or the bundle around it, that a killed process was replacing."""
+        """Rename back what a killed process was replacing at ``path`` or above."""
         path = full_path(path)
         emit("storage.recover", path=path)
         if not os.path.lexists(path):
@@ -244,7 +250,7 @@ class LocalFileSystem:
         return False
 
     def stage(self, path: str, replace: bool = False) -> str:
-        """Create a hidden folder beside ``path``, named after this process so that leftovers can be told."""
+        """Create a hidden folder beside ``path`` with the process id in its name."""
         parent, name = os.path.split(path)
         staged = _partial(parent, name)
         with _Raising("write", parent):
@@ -253,7 +259,9 @@ class LocalFileSystem:
         return staged
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
-        """Rename ``staged`` to ``path``; a folder that it replaces takes the name ``staged``.
+        """Rename ``staged`` to ``path``.
+
+        A folder that it replaces takes the name ``staged``.
 
         Where the kernel cannot swap two names, the old folder is renamed to :func:`backup_path` in between, from where
         :meth:`recover` brings it back. Readers who find nothing meanwhile wait for the lock.
@@ -291,7 +299,10 @@ LOCAL: FileSystem = LocalFileSystem()
 
 
 class _LocalFile:
-    """A file under a temporary name; implements :class:`~sparrow.storage.fs.protocols.NewFile`."""
+    """A file under a temporary name.
+
+    Implements :class:`~sparrow.storage.fs.protocols.NewFile`.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -383,7 +394,7 @@ def _delete(path: str) -> None:
 
 @contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Lock a folder against other processes that publish or recover in it, where the file system has locks."""
+    """Lock a folder against processes that publish or recover in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -405,7 +416,7 @@ def _exchange(a: str, b: str) -> bool:
 
 
 def backup_path(path: str) -> str:
-    """Return where the old folder is while ``path`` is replaced by renames: a fixed name, to be found after a kill."""
+    """Return the fixed name of the old folder while ``path`` is replaced."""
     parent, name = os.path.split(path)
     digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
     return os.path.join(parent, f".{name[:80]}.{digest}.partial.old")

@@ -1,4 +1,4 @@
-"""Object stores: files below a URL, put and read whole or by ranges, through ``obstore``.
+"""Object stores: files below a URL, through ``obstore``.
 
 Nothing is renamed. Data files carry the hash of their content in their names, and a new tensor becomes visible by
 version 0 of its log, put last and only if absent. A marker beside an unpublished tensor names its owner, so that what
@@ -61,7 +61,10 @@ _threads: Pool | None = None
 
 
 class ObjectStore:
-    """Files of a bucket; implements :class:`~sparrow.storage.fs.protocols.FileSystem`."""
+    """Files of a bucket.
+
+    Implements :class:`~sparrow.storage.fs.protocols.FileSystem`.
+    """
 
     is_remote = True
 
@@ -117,7 +120,10 @@ class ObjectStore:
         return self._call(what, path, function, *args, **kwargs)
 
     def _call(self, what: str, path: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Call a function of obstore, which retries transient failures itself; raise our errors."""
+        """Call a function of obstore, which retries transient failures itself.
+
+        Raise our errors.
+        """
         from obstore import exceptions
 
         check_process()
@@ -208,7 +214,10 @@ class ObjectStore:
         return sorted({name[start:].rstrip("/") for name in below} - {""})
 
     def glob(self, pattern: str) -> list[str]:
-        """List the files whose paths match a pattern, sorted; ``*`` does not match a slash, ``**`` does."""
+        """List the files whose paths match a pattern, sorted.
+
+        ``*`` does not match a slash, ``**`` does.
+        """
         plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
         folder = plain.rpartition("/")[0]
         paths = (f"{self._root}/{found['path']}" for found in self._iter_below(folder))
@@ -235,7 +244,7 @@ class ObjectStore:
         return max(times)
 
     def fingerprint(self, path: str) -> Hashable:
-        """Return a constant: names identify the content of files, and every range that is fetched is checked."""
+        """Return a constant: what is fetched is verified by checksums."""
         return ()
 
     def read(self, path: str) -> bytes:
@@ -289,7 +298,7 @@ class ObjectStore:
             yield local.name
 
     def fetch(self, piece: ByteRange, version: Version | None = None) -> tuple[bytes, Version]:
-        """Return the bytes of a range and their version, prefetched for ``version`` or fetched now.
+        """Return the bytes of a range and their version, prefetched or fetched now.
 
         A range of offset -1 is the tail of the file.
         """
@@ -339,7 +348,10 @@ class ObjectStore:
             self.prefetch_ranges([(path, -1, most) for path in paths])
 
     def prefetch_ranges(self, pieces: Sequence[ByteRange], version: Version | None = None) -> None:
-        """Fetch ranges in the background; the oldest ones are dropped if nobody reads them."""
+        """Fetch ranges in the background.
+
+        The oldest ones are dropped if nobody reads them.
+        """
         with self._guard:
             for piece in pieces:
                 if (piece, version) not in self._fetched:
@@ -365,7 +377,7 @@ class ObjectStore:
         """Do nothing: a folder is a prefix of names."""
 
     def create_file(self, folder: str) -> NewFile:
-        """Begin a file in the temporary folder of this machine, uploaded when it is complete."""
+        """Begin a file on this machine, uploaded when it is complete."""
         return Upload(self, folder)
 
     def put(self, path: str, data: bytes) -> bool:
@@ -427,7 +439,10 @@ class ObjectStore:
     # -- new tensors and bundles
 
     def is_occupied(self, path: str) -> bool:
-        """Return whether a tensor, a bundle or other files exist; unpublished tensors do not count."""
+        """Return whether a tensor, a bundle or other files exist.
+
+        Unpublished tensors do not count.
+        """
         names = self.names(path)
         if staging.is_visible(names):
             return True
@@ -470,7 +485,10 @@ class ObjectStore:
         return path
 
     def _is_abandoned(self, path: str, marker: str) -> bool:
-        """Return whether the owner of a marker has ended; on other machines its age decides."""
+        """Return whether the owner of a marker has ended.
+
+        On other machines its age decides.
+        """
         if (dead := staging.is_owner_dead(marker)) is not None:
             return dead
         try:
@@ -479,7 +497,7 @@ class ObjectStore:
             return True
 
     def is_replacement(self, staged: str) -> bool:
-        """Return whether a tensor exists that stays visible until the new one is committed to its log."""
+        """Return whether a visible tensor is replaced by a commit to its log."""
         return any(each.is_replacement and each.path == staged for each in staging.current.get())
 
     def publish(self, staged: str, path: str, replace: bool) -> None:

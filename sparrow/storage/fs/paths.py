@@ -1,4 +1,4 @@
-"""Paths of tensors: URLs without secrets, absolute paths that Delta logs can hold."""
+"""Paths of tensors: URLs without secrets, and absolute paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protocols of a file system: what storage needs of the place where tensors are stored.
+"""Protocols of a file system that stores tensors.
 
 A file appears whole or not at all and never changes afterwards. A new tensor becomes visible in one step: its data
 files first and version 0 of its log last. Local file systems rename a folder for that; object stores write in place.
@@ -32,7 +32,7 @@ class NewFile(Protocol):
 
 
 class Folder(Protocol):
-    """A folder as :func:`sparrow.storage.stage_folder` yields it: a ``Path``, or its like for a URL."""
+    """A ``Path``, or its like for a URL, as ``stage_folder`` yields it."""
 
     def __fspath__(self) -> str:
         """Return the path."""
@@ -61,7 +61,10 @@ class Reader(Protocol):
         """List the names in a folder, sorted; none if it does not exist."""
 
     def glob(self, pattern: str) -> list[str]:
-        """List the files whose paths match a pattern, sorted; ``*`` does not match a slash."""
+        """List the files whose paths match a pattern, sorted.
+
+        ``*`` does not match a slash.
+        """
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes."""
@@ -106,7 +109,7 @@ class Reader(Protocol):
         """
 
     def local_copy(self, path: str) -> AbstractContextManager[str]:
-        """Give a file a local path for the length of a block, for libraries that open files themselves."""
+        """Give a file a local path in a block, for libraries that open files."""
 
     def canonical_path(self, path: str) -> str:
         """Return the same string for all spellings of a path."""
@@ -129,7 +132,7 @@ class Writer(Protocol):
     """Writing and deleting files."""
 
     def local_disk(self, path: str) -> str | None:
-        """Return a folder on the disk that a new path would fill, None if space is unlimited."""
+        """Return a folder on the disk that a new path would fill, None if unlimited."""
 
     def make_folder(self, path: str) -> None:
         """Create a folder if it does not exist and the file system has folders."""
@@ -138,7 +141,10 @@ class Writer(Protocol):
         """Begin a file in a folder; its name is given at the end."""
 
     def put(self, path: str, data: bytes) -> bool:
-        """Write a small file atomically; return False and write nothing if the path exists."""
+        """Write a small file atomically.
+
+        Return False and write nothing if the path exists.
+        """
 
     def atomic_write(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Open a file that replaces ``path`` when the block succeeds."""
@@ -166,17 +172,20 @@ class Publisher(Protocol):
         """Return a folder to which names can be joined by ``/``."""
 
     def stage(self, path: str, replace: bool = False) -> str:
-        """Return the folder in which to write what :meth:`publish` makes visible at ``path``.
+        """Return the folder to write in, which :meth:`publish` makes visible.
 
         It may be ``path`` itself: a tensor is visible by its log and a bundle by its listing, both written last.
         Staged folders of killed processes are deleted.
         """
 
     def is_replacement(self, staged: str) -> bool:
-        """Return whether ``staged`` holds a tensor that the new one replaces by a commit to its log."""
+        """Return whether a tensor in ``staged`` is replaced by a commit to its log."""
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
-        """Make a staged folder visible at ``path``; raise ``ExistsError`` if it is taken and ``replace`` is False."""
+        """Make a staged folder visible at ``path``.
+
+        Raise ``ExistsError`` if it is taken and ``replace`` is False.
+        """
 
     def discard_staged(self, staged: str) -> None:
         """Delete what is left of a staged folder, whether published or not."""
@@ -187,7 +196,7 @@ class FileSystem(Reader, Writer, Publisher, Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether every read is a request to another machine, whose answer may differ from the one before."""
+        """Whether every read is a request to another machine."""
 
     @property
     def prefetcher(self) -> Prefetcher | None:

@@ -1,4 +1,4 @@
-"""Files of an object store: reading by ranges for pyarrow, uploading, and versions that tell replaced files apart."""
+"""Files of object stores: range reads, uploads and versions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class Version(NamedTuple):
     modified: datetime
 
     def differs(self, other: Version) -> bool:
-        """Return whether two versions are different files; entity tags decide where the server sends them."""
+        """Return whether two versions are different files.
+
+        Entity tags decide where the server sends them.
+        """
         if self.tag is not None and other.tag is not None:
             return self.size != other.size or self.tag != other.tag
         return self.size != other.size or self.modified != other.modified
@@ -70,7 +73,7 @@ def pin_file_versions() -> Iterator[None]:
 
 
 def pinned_versions() -> dict[str, Version]:
-    """Return the versions of the files read in this block, by path, for comparison and additions."""
+    """Return the versions of the files read in this block, by path."""
     found = _pinned.get()
     return {} if found is None else found
 
@@ -92,7 +95,7 @@ class RangeStore(Protocol):
 
 
 class RemoteFile(io.RawIOBase):
-    """A file of a store for pyarrow: each read is one request, whose bytes are kept until the next.
+    """A file of a store for pyarrow: each read is one request.
 
     Parameters
     ----------
@@ -200,7 +203,10 @@ class RemoteFile(io.RawIOBase):
 
 
 class Upload:
-    """A file spooled on this machine and uploaded at the end; a :class:`~sparrow.storage.fs.protocols.NewFile`."""
+    """A file spooled on this machine and uploaded at the end.
+
+    A :class:`~sparrow.storage.fs.protocols.NewFile`.
+    """
 
     def __init__(self, store: RangeStore, folder: str) -> None:
         self._store, self._folder = store, folder

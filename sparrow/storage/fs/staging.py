@@ -1,4 +1,4 @@
-"""Unpublished tensors on object stores: what this process has put, and the marker that names its owner."""
+"""Unpublished tensors on object stores, and the markers of their owners."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def new_marker() -> str:
 
 
 def is_owner_dead(marker: str) -> bool | None:
-    """Return whether the process that put a marker has ended, None if it is of another machine."""
+    """Return whether the owner of a marker has ended, None on other machines."""
     found = _MARKER.fullmatch(marker)
     assert found is not None
     return not is_process_alive(int(found["pid"])) if found["host"] == socket.gethostname()[:40] else None
@@ -82,7 +82,7 @@ def is_visible(names: Sequence[str]) -> bool:
 
 
 def deletion_rank(path: str) -> int:
-    """Return when a file is deleted: what makes a tensor visible first, the marker of its owner last."""
+    """Return when a file is deleted: log and listing first, the marker last."""
     name = path.rpartition("/")[2]
     if f"/{LOG}/" in path or name == LISTING:
         return 0

@@ -1,4 +1,4 @@
-"""System calls that change files, each announced by the event ``storage.file_operation`` before it is made.
+"""System calls that change files, each announced by an event.
 
 A listener that raises acts as a failing disk, or as a process killed at that point.
 """

@@ -29,7 +29,10 @@ _counters: ContextVar[tuple[Traffic, ...]] = ContextVar("sparrow_traffic", defau
 
 @contextmanager
 def count_traffic() -> Iterator[Traffic]:
-    """Count the requests of this thread and its workers in a block; reads of logs are not counted."""
+    """Count the requests of this thread and its workers in a block.
+
+    Reads of logs are not counted.
+    """
     traffic = Traffic()
     _counters.set((*_counters.get(), traffic))
     try:

@@ -1,4 +1,4 @@
-"""Arrow dataset of a remote tensor for SQL engines: row groups are pruned, checked and prefetched as in any scan.
+"""Arrow dataset of a remote tensor for SQL engines.
 
 DuckDB passes its filters. Those on coordinates skip row groups by their bounds before anything is fetched.
 """
@@ -26,7 +26,10 @@ __all__ = ["ChunkDataset", "ChunkSource"]
 
 
 class ChunkSource(Protocol):
-    """A relation whose chunks can be scanned again after some were pruned; a snapshot."""
+    """A relation whose chunks can be scanned again after some were pruned.
+
+    A snapshot.
+    """
 
     @property
     def schema(self) -> Schema:
@@ -43,7 +46,7 @@ class ChunkSource(Protocol):
 
 
 class ChunkDataset(ds.Dataset):  # type: ignore[misc]
-    """The stored elements that may lie in a box, as an Arrow dataset that can be scanned several times.
+    """Arrow dataset of the stored elements that may lie in a box.
 
     Parameters
     ----------
@@ -87,7 +90,7 @@ class ChunkDataset(ds.Dataset):  # type: ignore[misc]
             yield from arrow_table(self._source.schema, block).cast(self._schema).to_batches()
 
     def _prune(self, chunks: Sequence[Chunk], filter: pc.Expression) -> list[int]:
-        """Return the numbers of the chunks whose bounds satisfy a filter, evaluated by pyarrow."""
+        """Return the numbers of the chunks whose bounds may satisfy a filter."""
         bounds = []
         for chunk in chunks:
             known = pc.scalar(True)

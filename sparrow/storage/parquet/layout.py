@@ -84,7 +84,10 @@ _ENCODINGS: dict[str, tuple[Encoding, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Target sizes of files and row groups; the defaults are those of :mod:`sparrow.storage.tuning`."""
+    """Target sizes of files and row groups.
+
+    The defaults are those of :mod:`sparrow.storage.tuning`.
+    """
 
     file_bytes: int = field(default_factory=lambda: tuning().file_bytes)
     """A file ends at the first row group that reaches this size; a rewritten one may grow to twice as much."""
@@ -94,7 +97,7 @@ class Sizes:
     """Rows of a row group."""
 
     def is_small(self, nbytes: int, rows: int) -> bool:
-        """Return whether an append had better rewrite a file than put another one beside it."""
+        """Return whether an append had better rewrite a file of this size."""
         divisor = tuning().small_file_divisor
         return divisor * nbytes < self.file_bytes and divisor * rows < self.file_rows
 
@@ -105,7 +108,7 @@ class Sizes:
         return Sizes(max(self.file_bytes // divisor, 1), rows, self.group_rows)
 
     def for_total(self, nbytes: int, rows: int) -> Sizes:
-        """Return the sizes that divide a total into equal files of at most about twice the target."""
+        """Return sizes that divide a total into equal files near the target."""
         parts = max(-(-nbytes // (2 * self.file_bytes)), -(-rows // (2 * self.file_rows)), 1)
         return Sizes(
             max(self.file_bytes, 11 * nbytes // (10 * parts)),
@@ -132,7 +135,10 @@ def arrow_schema(
     coordinate_dtypes: Sequence[np.dtype[Any]],
     metadata: Mapping[str, str] | None = None,
 ) -> pa.Schema:
-    """Return the schema of data files; ``metadata`` is attached to the field ``value``."""
+    """Return the schema of data files.
+
+    ``metadata`` is attached to the field ``value``.
+    """
     fields = [
         pa.field(name, pa.from_numpy_dtype(kind), nullable=False)
         for name, kind in zip(dims, coordinate_dtypes, strict=True)
@@ -173,7 +179,7 @@ def decode_values(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDAr
 
 
 def stored_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -> tuple[StoredColumn, ...]:
-    """Return how the logical columns of a schema are stored, given the coordinate dtypes of the files.
+    """Return how the logical columns of a schema are stored in files.
 
     Examples
     --------
@@ -262,7 +268,7 @@ def parquet_options(
 
 
 def _choose_encoding(column: NDArray[Any], candidates: Sequence[Encoding], plain_bytes: int = 0) -> Encoding:
-    """Return the last candidate, in order of cost, that saves enough on the first page.
+    """Return the last candidate, by cost, that saves enough on the first page.
 
     ``plain_bytes`` is the size of the values of a row that are stored plain.
     """
@@ -337,7 +343,10 @@ class Metadata:
 
     @classmethod
     def from_json(cls, text: str, where: str) -> Metadata:
-        """Deserialize the output of :meth:`to_json`; ``where`` names the tensor in errors."""
+        """Deserialize the output of :meth:`to_json`.
+
+        ``where`` names the tensor in errors.
+        """
         try:
             data = json.loads(text)
             version = data["format_version"]
@@ -367,7 +376,7 @@ class Metadata:
 
 
 def _scalar_to_json(value: Any) -> Any:
-    """Return a NumPy scalar as JSON that keeps NaN, infinities and integers past 2^53."""
+    """Return a scalar as JSON that keeps NaN, infinities and large integers."""
     kind = np.asarray(value).dtype.kind
     if kind == "b":
         return bool(value)

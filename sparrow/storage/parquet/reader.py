@@ -140,7 +140,7 @@ def evict_footer(path: str) -> None:
 
 
 def footer_checksum(tail: bytes) -> int:
-    """Return the checksum of the footer at the end of ``tail``, or -1 if ``tail`` does not contain all of it."""
+    """Return the checksum of a footer, -1 if ``tail`` is only a part of it."""
     length = int.from_bytes(tail[-_TRAILER_BYTES:-4], "little") + _TRAILER_BYTES
     return zlib.crc32(tail[-length:]) if length <= len(tail) and tail[-4:] == b"PAR1" else -1
 
@@ -163,7 +163,10 @@ def _read_footer_bytes(path: str) -> tuple[bytes, int]:
 
 
 def _check_footer(path: str, tail: bytes) -> bool:
-    """Verify a footer by the name of its file; return whether that meant hashing the whole file."""
+    """Verify a footer by the name of its file.
+
+    Return whether that meant hashing the whole file.
+    """
     named = DATA_FILE.fullmatch(os.path.basename(path))
     if named is None:
         return False
@@ -216,7 +219,7 @@ def _load_footer(path: str, ndim: int, fingerprint: Hashable) -> Footer:
 
 
 def check_row_groups(path: str, ndim: int) -> None:
-    """Verify the checksums of all row groups of a file, for readers that do not do it themselves.
+    """Verify the row groups of a file, for readers that do not.
 
     Raises
     ------
@@ -261,7 +264,9 @@ def read_row_group(
     kinds: Sequence[Any] | None = None,
     dims: Sequence[int] | None = None,
 ) -> Block:
-    """Return the elements of a row group, without a copy if the dtypes agree; thread-safe.
+    """Return the elements of a row group, without a copy if the dtypes agree.
+
+    Thread-safe.
 
     Parameters
     ----------

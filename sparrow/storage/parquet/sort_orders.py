@@ -1,4 +1,4 @@
-"""Derived sort orders: the same elements in further files, sorted by other dimensions first."""
+"""Derived sort orders: the same elements, sorted by other dimensions first."""
 
 from __future__ import annotations
 

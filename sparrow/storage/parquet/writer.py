@@ -1,4 +1,4 @@
-"""Writer of sorted elements to Parquet files whose names carry the hash of their content."""
+"""Writer of sorted elements to Parquet files named after their content."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ class HashingFile:
         self._ended = self._ending = False
 
     def write(self, data: Any) -> int:
-        """Write the next bytes; ignored once discarded, since pyarrow closes its file when it is collected."""
+        """Write the next bytes.
+
+        Ignored once discarded, since pyarrow closes its file when it is collected.
+        """
         size = len(data)
         if self._ended:
             return size
@@ -120,7 +123,10 @@ class HashingFile:
         self._crc = 0
 
     def pieces(self) -> list[tuple[int, int, int]]:
-        """Return offset, length and CRC-32 of each piece; what is written from now on is the tail."""
+        """Return offset, length and CRC-32 of each piece.
+
+        What is written from now on is the tail.
+        """
         self._wait_pending(-1)
         self._ending = True
         return self._pieces
@@ -130,7 +136,10 @@ class HashingFile:
         return b"".join(self._tail)
 
     def _wait_pending(self, most: int) -> None:
-        """Wait until at most ``most`` bytes are pending; raise the error of a failed write."""
+        """Wait until at most ``most`` bytes are pending.
+
+        Raise the error of a failed write.
+        """
         while self._pending and (self._pending_bytes > most or self._pending[0][0].done()):
             done, size = self._pending.popleft()
             self._pending_bytes -= size
@@ -195,7 +204,7 @@ class _OpenFile:
 
 
 class TensorWriter:
-    """Write sorted blocks of elements to data files, in bounded memory, on a separate thread.
+    """Write sorted blocks to data files in bounded memory, on another thread.
 
     Parameters
     ----------
@@ -268,7 +277,9 @@ class TensorWriter:
             self.abort()
 
     def write(self, block: Block) -> None:
-        """Write a block; all blocks together are sorted by the order, unique and free of the fill value.
+        """Write a block.
+
+        All blocks together are sorted by the order, unique and free of the fill value.
 
         The arrays are read later, on another thread: do not change them. Errors may be raised here or by a later call.
 
@@ -300,7 +311,7 @@ class TensorWriter:
         self._waiting, self._waiting_rows = [rest], rest.count
 
     def _row_group_end(self, whole: Block, start: int) -> int:
-        """Return the end of a row group, moved back to a boundary of rows unless the last row is too long.
+        """Return the end of a row group, between two rows if one is near.
 
         Row slices then cover whole row groups, which need not be decoded twice.
         """
@@ -316,7 +327,7 @@ class TensorWriter:
         self._submit(self._close_file)
 
     def finish(self) -> list[DataFile]:
-        """Write the rest and return the files in order, durable and under their final names."""
+        """Write the rest and return the files in order, durable and named."""
         self.roll()
         self._wait()
         self._stop()
@@ -465,7 +476,7 @@ class TensorWriter:
 def _order_error(
     last: tuple[int, ...] | None, keys: Sequence[Any], order: Sequence[int], count: int
 ) -> DuplicateError | InvalidValueError:
-    """Return the error for elements that are not sorted or unique, naming the first one."""
+    """Return the error for the first element that is out of order or repeated."""
     previous = last
     for row in range(count):
         key = tuple(int(column[row]) for column in keys)

@@ -1,0 +1,81 @@
+"""Versions of sparrow and of what it runs on, for bug reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from typing import Any
+
+__all__ = ["OPTIONAL", "REQUIRED", "show_versions", "versions"]
+
+REQUIRED = (
+    *("pyarrow", "duckdb", "numpy", "scipy", "polars", "deltalake", "numba", "llvmlite", "threadpoolctl", "rich"),
+    *("lazy-loader", "typer"),
+)
+"""Packages that sparrow depends on."""
+
+OPTIONAL = (
+    *("matplotlib", "jupyter", "cupy-cuda12x", "torch", "sparse", "pandas", "scikit-learn", "h5py", "obstore"),
+    *("networkx",),
+)
+"""Packages that some functions use where they are installed."""
+
+
+def versions() -> dict[str, dict[str, Any]]:
+    """Return versions by section: ``system``, ``dependencies`` and ``optional``.
+
+    None if not installed.
+    """
+    package = sys.modules["sparrow"]  # loaded; an import would go against the layers
+    system = {
+        "sparrow": package.__version__,
+        "python": sys.version.replace("\n", " "),
+        "executable": sys.executable,
+        "machine": platform.platform(),
+        "processors": os.cpu_count(),
+        "byteorder": sys.byteorder,
+    }
+    return {"system": system, "dependencies": _installed(REQUIRED), "optional": _installed(OPTIONAL)}
+
+
+def _installed(names: Iterable[str]) -> dict[str, str | None]:
+    out: dict[str, str | None] = {}
+    for name in names:
+        try:
+            out[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            out[name] = None
+    return out
+
+
+def show_versions(as_json: bool = False) -> None:
+    """Print the versions of Python, the system, sparrow and its dependencies.
+
+    Include the output in bug reports. Nothing is imported for it.
+
+    Parameters
+    ----------
+    as_json
+        Print JSON instead of a table.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.show_versions()  # doctest: +ELLIPSIS
+    System:
+            sparrow: ...
+    """
+    found = versions()
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return
+    titles = {"system": "System", "dependencies": "Dependencies", "optional": "Optional dependencies"}
+    sections = (
+        "\n".join([f"{titles[section]}:", *(f"{name:>15}: {version}" for name, version in rows.items())])
+        for section, rows in found.items()
+    )
+    sys.stdout.write("\n\n".join(sections) + "\n")
