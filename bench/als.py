@@ -13,7 +13,7 @@ from harness import DATA, Row, alternate, fresh, in_process
 
 import sparrow as sp
 from sparrow.models import evaluation
-from sparrow.models.recommending import Recommender
+from sparrow.models.recommender import Recommender
 
 # The first fit compiles; the one of many links is what is measured.
 FIT = """

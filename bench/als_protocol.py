@@ -16,7 +16,7 @@ from harness import DATA
 
 import sparrow as sp
 from sparrow.models import evaluation
-from sparrow.models.recommending import Recommender
+from sparrow.models.recommender import Recommender
 
 Array = np.ndarray[Any, Any]
 

@@ -58,11 +58,7 @@ KNOWN_PATCHES: set[str] = {
     "kernels/test_elementwise.py",
     "kernels/test_folds.py",
     "kernels/test_rows.py",
-    "linalg/test_solvers.py",
     "models/test_als.py",
-    "models/test_als_checkpoints.py",
-    "models/test_linear.py",
-    "models/test_recommending.py",
     "plan/test_estimates.py",
     "plan/test_shared.py",
     "properties/test_machine.py",
@@ -129,13 +125,6 @@ KNOWN_CYCLES: list[set[str]] = [
     {
         "sparrow.io.tabular.ingest",
         "sparrow.io.tabular.options",
-    },
-    {
-        "sparrow.models",
-        "sparrow.models.estimator",
-        "sparrow.models.factorization",
-        "sparrow.models.linear",
-        "sparrow.models.saving",
     },
 ]
 """Import cycles that still exist: to be emptied."""

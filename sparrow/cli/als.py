@@ -80,7 +80,7 @@ def als(
     """
     from sparrow.kernels.jit import warmup
     from sparrow.models import ALS, evaluation
-    from sparrow.models.files import check_absent
+    from sparrow.models.parquet_files import check_absent
 
     warmup.warn_compiling()
     weights = {

@@ -69,7 +69,7 @@ def train(
       sparrow train fm ratings.sparrow --factors 16 --checkpoint kept --out model.sparrow
     """
     from sparrow.kernels.jit import warmup
-    from sparrow.models.files import check_absent
+    from sparrow.models.parquet_files import check_absent
 
     warmup.warn_compiling()
     if out is not None and not overwrite:

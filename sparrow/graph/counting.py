@@ -127,13 +127,13 @@ def _count_block(
     bounds = np.unique(np.searchsorted(reached, shares))
     bounds[0], bounds[-1] = 0, len(nodes)
 
-    def counted(lane: int) -> None:
+    def count(lane: int) -> None:
         for k in range(lane, len(bounds) - 1, len(lanes)):
             part = slice(bounds[k], bounds[k + 1])
             close(nodes[part], starts[part], stops[part], cols, *oriented, *lanes[lane])
             advance(int(reached[bounds[k + 1]] - reached[bounds[k]]))
 
-    for _ in ordered_map(counted, range(len(lanes)), len(lanes)):
+    for _ in ordered_map(count, range(len(lanes)), len(lanes)):
         pass
 
 

@@ -106,7 +106,7 @@ def check_graph(A: Any) -> Tensor:
 
 
 def _hint(A: Tensor) -> str:
-    """Return how to turn a 3-D tensor of typed edges into a graph."""
+    """Return a hint to turn a 3-D tensor of typed edges into a graph."""
     if A.ndim != 3:
         return ""
     kinds = [k for k in range(3) if len({size for axis, size in enumerate(A.shape) if axis != k}) == 1]

@@ -215,7 +215,7 @@ def common_neighbors(A: Tensor, pairs: Any = None) -> Tensor:
            [0, 0, 0, 0]])
     """
     A = check_graph(A)
-    both = _undirected(A)
+    both = _undirected_mask(A)
     mask, complement = _pair_mask(A, pairs)
     found: Tensor = matmul(both, both, semiring="plus_pair", mask=mask, complement=complement)
     return found
@@ -249,7 +249,7 @@ def adamic_adar(A: Tensor, pairs: Any = None) -> Tensor:
     np.float64(0.910239)
     """
     A = check_graph(A)
-    both = _undirected(A)
+    both = _undirected_mask(A)
     degrees = both.count(axis=1).to_numpy()
     score = np.zeros(len(degrees))
     score[degrees > 1] = 1 / np.log(degrees[degrees > 1])
@@ -258,7 +258,7 @@ def adamic_adar(A: Tensor, pairs: Any = None) -> Tensor:
     return found
 
 
-def _undirected(A: Tensor) -> Tensor:
+def _undirected_mask(A: Tensor) -> Tensor:
     """Return the symmetric edge mask, in memory where it fits, else lazily."""
     if not fits_in_memory(A, undirected=True):
         return undirected_edge_mask(A)

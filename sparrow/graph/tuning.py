@@ -20,7 +20,7 @@ class GraphTuning:
     read_edges: int = parameter(1 << 18, "edges", "Read size of spilled adjacency lists.")
     read_gap_edges: int = parameter(1 << 12, "edges", "Gap between two spilled lists that is read rather than skipped.")
     seek_ratio: int = parameter(
-        16, "nodes per active node", "At most one active node in so many: read the active lists only, not all."
+        16, "nodes per active node", "With n or more nodes per active node, only the active lists are read."
     )
     component_edge_bytes: int = parameter(
         64, "bytes", "Memory of one edge while SciPy finds components: its keys, its ends and a CSR matrix."

@@ -1,4 +1,4 @@
-"""Models fitted to tensors, row group by row group."""
+"""Models fitted to tensors that may be larger than memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sparrow.models.als import ALS
     from sparrow.models.factorization import FactorizationMachine
     from sparrow.models.linear import LinearRegression, LogisticRegression
-    from sparrow.models.saving import load
+    from sparrow.models.loading import load
 
 __all__ = ["ALS", "FactorizationMachine", "LinearRegression", "LogisticRegression", "evaluation", "load"]
 
@@ -22,6 +22,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "als": ["ALS"],
         "factorization": ["FactorizationMachine"],
         "linear": ["LinearRegression", "LogisticRegression"],
-        "saving": ["load"],
+        "loading": ["load"],
     },
 )

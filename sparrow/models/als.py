@@ -1,4 +1,4 @@
-"""Alternating least squares for implicit and explicit feedback."""
+"""Matrix factorization by alternating least squares (ALS)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from sparrow import engines
 from sparrow.engines.cupy import CuPy
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
-from sparrow.models.als_data import Links, check_matrix, whole_side
+from sparrow.models.als_data import SparseRatings, check_matrix, load_rows
+from sparrow.models.als_solvers import SOLVERS, Backend, CPUBackend, Objective, Solver, half_step, solve_rows
 from sparrow.models.biases import Biases
 from sparrow.models.checkpoints import Checkpoints
+from sparrow.models.factor_table import DTYPES, FactorTable, Precision, TableStatistics
 from sparrow.models.parameters import Parameters
-from sparrow.models.ranking import Factors
-from sparrow.models.recommending import Recommender, with_items_of
-from sparrow.models.solvers import SOLVERS, Equations, Place, Processor, Solver, half_step, solve_rows
-from sparrow.models.tables import DTYPES, FactorTable, Precision, Survey
+from sparrow.models.recommender import Recommender, align_items
+from sparrow.models.topk import Factors
+from sparrow.models.tuning import tuning
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.validation import check_choice, check_flag, check_integer, check_number
@@ -33,92 +34,86 @@ if TYPE_CHECKING:
 
 __all__ = ["ALS"]
 
-_STREAMED = 128_000_000
-"""Bytes of buffers for links that are read anew in every pass."""
-_OTHER = 300_000_000
-"""Bytes of a process that are neither tables nor links."""
-
 
 class ALS(Parameters, Recommender):
-    r"""Matrix factorisation by alternating least squares.
+    r"""Matrix factorization by alternating least squares.
 
-    For a matrix of links S with values y (users by items), finds W (users, d) and H (items, d) that minimise
+    For a sparse matrix of ratings S with values y, users by items, finds W (users, d) and H (items, d) that minimize
 
     .. math::
         \sum_S (y_{ui} - w_u \cdot h_i)^2 + \alpha \sum_{u,i} (w_u \cdot h_i)^2
         + \sum_u \lambda_u |w_u|^2 + \sum_i \lambda_i |h_i|^2,
 
-    the second sum over all cells (Mehta et al., ALX, 2021, equation 3; Hu, Koren and Volinsky 2008). An epoch solves
-    for all rows of W, then for all rows of H. Both passes read the links sorted, as a stored tensor with
-    ``orders=[(1, 0)]`` gives them; a matrix that lacks an order is sorted once, on disk where it is large. Links
-    that do not fit in memory are streamed, with the same result to the bit.
+    where the second sum is over all elements (Mehta et al., ALX, 2021, equation 3; Hu, Koren and Volinsky 2008). An
+    epoch solves for all rows of W, then for all rows of H. Both passes read the ratings sorted, as a stored tensor with
+    ``orders=[(1, 0)]`` provides them; a missing order is sorted once, on disk if it is large. Ratings that do not fit
+    in memory are streamed, with bit-identical results.
 
-    With ``biases`` ratings are :math:`\mu + b_u + b_i + w_u \cdot h_i`: :math:`\mu` is the mean of all entries, and the
-    biases of users and items are solved for with the factors, under the same regularisation (Koren, Bell and Volinsky
-    2009). Everything that the model offers knows them: they are columns of the factors, whose inner products
-    are the ratings.
+    With ``biases`` the model is :math:`\mu + b_u + b_i + w_u \cdot h_i`: :math:`\mu` is the mean rating, and the biases
+    of users and items are fitted with the factors, under the same regularization (Koren, Bell and Volinsky 2009). All
+    methods include them: they are columns of the factors, whose inner products are the predicted ratings.
 
-    Rows and columns without links get zeros. Factors are determined up to a rotation common to both tables, and the
-    fit makes use of that: it leaves them in the basis that suits its solvers.
+    Rows and columns without ratings get zeros. Factors are determined up to a rotation common to both tables; the fit
+    returns them in the basis that suits its solver.
 
     Parameters
     ----------
     factors
-        d, the number of factors.
+        Number of factors d.
     regularization
         :math:`\lambda`.
     unobserved_weight
-        :math:`\alpha`, the weight of cells without a link; 0 for explicit ratings.
+        :math:`\alpha`, the weight of elements without a rating; 0 for explicit ratings.
     frequency_scaling
-        :math:`\nu` from 0 to 1: :math:`\lambda_u = \lambda (|S_u| + \alpha n)^\nu` with n the number of items, and
-        for items likewise (Rendle et al. 2021). 0 is the paper's form; 1 that of its released code. To compare
-        different exponents keep the sum of all :math:`\lambda_u` the same.
+        :math:`\nu` from 0 to 1: :math:`\lambda_u = \lambda (|S_u| + \alpha n)^\nu` with n items, and likewise for items
+        (Rendle et al. 2021). 0 is the ALX paper's form, 1 that of its code. To compare exponents, keep the sum of all
+        :math:`\lambda_u` constant.
     epochs
-        How many times both tables are solved for.
+        Number of times both tables are solved for.
     solver
-        ``"cg"``: some steps of conjugate gradients from the factors before. ``"exact"``: Cholesky factors, of n x n
-        matrices for rows of n links and fewer than d (Woodbury's identity in the eigenbasis of the Gramian); in
-        float64 where the equations are badly conditioned, which is several times slower. ``"subspace"``: Newton's
-        method on some coordinates after the other (iALS++, Rendle et al. 2021).
+        ``"cg"``: a few steps of conjugate gradients from the previous factors. ``"exact"``: Cholesky factorization, of
+        n x n matrices for rows of n < d ratings (Woodbury's identity in the eigenbasis of the Gramian); ill-conditioned
+        equations use float64, which is several times slower. ``"subspace"``: Newton's method on blocks of coordinates
+        (iALS++, Rendle et al. 2021).
     dtype
-        How the tables are kept: ``"float32"``, or ``"bfloat16"`` or ``"float16"`` in half the memory. Equations are
-        always solved in float32 or better. What the tables lose by rounding ``loss_`` sees in part only.
+        Storage type of the tables: ``"float32"``, or ``"bfloat16"`` or ``"float16"`` in half the memory. Equations are
+        solved in float32 or better. ``loss_`` includes only part of the rounding of the tables.
     seed
-        The start is drawn from it.
+        Seed of the initial factors.
     cg_steps
         Steps of ``"cg"``.
     block
         Coordinates that ``"subspace"`` solves for at once.
     biases
-        Whether there are a mean and biases: for explicit ratings, ``unobserved_weight=0``.
+        Fit a mean and biases; requires explicit ratings, ``unobserved_weight=0``.
     init
-        The start: ``"uniform"`` in [0, 0.01), or ``"normal"`` with a standard deviation of 0.1 / sqrt(d). On graphs
-        the positive one was better by 0.03 in recall.
+        Initial factors: ``"uniform"`` in [0, 0.01), or ``"normal"`` with standard deviation 0.1 / sqrt(d). Positive
+        factors improved recall on graphs by 0.03.
     memory_map
-        A folder for the tables: ``user_factors.npy`` and ``item_factors.npy``, memory-mapped, in NumPy's format
-        (bfloat16 as its 16-bit words). None keeps them in memory.
+        Folder for memory-mapped tables ``user_factors.npy`` and ``item_factors.npy`` in NumPy's format (bfloat16 as
+        16-bit words). None keeps them in memory.
     checkpoint
-        A folder for a copy of the tables after each half step. A fit of the same data with the same settings goes on
-        from there, and gives the same bits as one that was never cut short; ``epochs`` may be another number.
+        Folder for a copy of the tables after each half step. A fit with the same data and settings resumes from it,
+        bit-identical to an uninterrupted one; ``epochs`` may differ.
     buffer
-        Bytes that links may take in memory, such as ``"128MB"``. If they fit, at 16 bytes a link, they are kept, else
-        streamed. By default what the memory limit leaves beside the tables, and 128 MB on the way when streamed.
-        A row is never cut, and row groups are read whole, so these are the least.
+        Memory for ratings, in bytes or as ``"128MB"``. If they fit, at 16 bytes a rating, they are kept, else streamed.
+        By default, what the memory limit leaves beside the tables, and 128 MB when streaming. A row is never split and
+        row groups are read whole, so these are the minimum.
     engine
-        Who solves: ``"stream"`` the processor, ``"cupy"`` a GPU (:doc:`/engines`), on which both tables stay for
-        the whole fit while links go there part by part; ``"auto"`` the GPU where ``sp.config(engine="cupy")`` says so.
-        What is found agrees to rounding. :meth:`fold_in` and recommendations are always the processor's.
+        Backend: ``"stream"`` solves on the CPU, ``"cupy"`` on a GPU (:doc:`/engines`), which holds both tables during
+        the fit while ratings are copied in parts. ``"auto"`` uses the GPU if ``sp.config(engine="cupy")`` is set.
+        Results agree to rounding. :meth:`fold_in` and recommendations run on the CPU.
 
     Attributes
     ----------
     user_factors, item_factors
-        W and H, shapes (users, d) and (items, d): float32, or float16 if ``dtype`` says so. bfloat16 tables are
-        copied to float32 each time. With ``biases`` they are copies in float32 of two columns more, of users
-        :math:`\mu + b_u` and 1, of items 1 and :math:`b_i`, so that ``user_factors @ item_factors.T`` are the ratings.
+        W and H, shapes (users, d) and (items, d): float32, or float16 if ``dtype`` is. bfloat16 tables are copied to
+        float32 on each access. With ``biases``, float32 copies with two more columns: :math:`\mu + b_u` and 1 for
+        users, 1 and :math:`b_i` for items, so ``user_factors @ item_factors.T`` are the predicted ratings.
     mean_, user_biases_, item_biases_
-        :math:`\mu`, and the biases, shapes (users,) and (items,), 0 where nothing was rated; with ``biases`` only.
+        :math:`\mu`, and biases of shapes (users,) and (items,), 0 for rows without ratings; with ``biases`` only.
     loss_
-        The objective after each half step, shape (2 * epochs,). With exact solves it never rises, but for rounding.
+        Objective after each half step, shape (2 * epochs,). With exact solves it never rises, up to rounding.
 
     Examples
     --------
@@ -152,7 +147,7 @@ class ALS(Parameters, Recommender):
         buffer: int | float | str | None = None,
         engine: Literal["auto", "stream", "cupy"] = "auto",
     ) -> None:
-        # As scikit-learn wants it: kept as given, checked by fit.
+        # scikit-learn requires parameters to be stored unchanged; fit validates them.
         self.factors = factors
         self.regularization = regularization
         self.unobserved_weight = unobserved_weight
@@ -170,16 +165,8 @@ class ALS(Parameters, Recommender):
         self.buffer = buffer
         self.engine: Literal["auto", "stream", "cupy"] = engine
 
-    # -- settings -------------------------------------------------------------------------------
-
-    def _checked(self) -> Equations:
-        """Return the equations of the settings.
-
-        Raises
-        ------
-        InvalidValueError
-            If a setting is outside what it may be.
-        """
+    def _check_params(self) -> Objective:
+        """Validate the parameters and return the objective."""
         for name in ("factors", "cg_steps", "block"):
             check_integer(name, getattr(self, name), 1)
         check_integer("epochs", self.epochs, 0)
@@ -192,74 +179,71 @@ class ALS(Parameters, Recommender):
             check_choice(name, getattr(self, name), allowed)
         for name in ("memory_map", "checkpoint"):
             if not isinstance(getattr(self, name), str | os.PathLike | None):
-                raise InvalidValueError(f"{name}={getattr(self, name)!r}: name a folder, or None")
+                raise InvalidValueError(f"{name} must be a folder or None, got {getattr(self, name)!r}")
         check_flag("biases", self.biases)
         if self.biases and self.unobserved_weight != 0:
             raise InvalidValueError(
-                f"biases=True is for explicit ratings: unobserved_weight={self.unobserved_weight:g} has absent cells "
-                "count as 0. Set unobserved_weight=0, or do without biases"
+                f"biases=True requires explicit ratings, unobserved_weight=0, got {self.unobserved_weight:g}: set "
+                "it to 0, or biases=False"
             )
         if self.regularization == 0 and self.unobserved_weight == 0:
             raise InvalidValueError(
-                "regularization=0 with unobserved_weight=0: rows with few links have no unique solution, raise one"
+                "regularization or unobserved_weight must be positive, got 0 for both: rows with few ratings have no "
+                "unique solution"
             )
-        return Equations(float(self.regularization), float(self.unobserved_weight), float(self.frequency_scaling))
+        return Objective(float(self.regularization), float(self.unobserved_weight), float(self.frequency_scaling))
 
-    def _place(self) -> Place:
-        """Return what solves half steps.
+    def _backend(self) -> Backend:
+        """Return the CPU or GPU backend.
 
         Raises
         ------
         MissingDependencyError
-            If that is a GPU, and there is no CuPy or no device.
+            If a GPU is requested without CuPy or a device.
         """
-        how = self.solver, int(self.cg_steps), int(self.block)
+        args = self.solver, int(self.cg_steps), int(self.block)
         engine = engines.engine_for(self.engine)
         if not isinstance(engine, CuPy):
-            return Processor(*how)
-        from sparrow.models.devices import OnDevice
+            return CPUBackend(*args)
+        from sparrow.models.devices import DeviceBackend
 
-        return OnDevice(engine.device(), *how)
-
-    # -- fitting --------------------------------------------------------------------------------
+        return DeviceBackend(engine.device(), *args)
 
     def fit(self, A: Any, y: None = None) -> ALS:
-        """Fit the factors to a matrix, and return the model.
+        """Fit the factors to a matrix of ratings.
 
         Parameters
         ----------
         A
-            Links, users by items: a tensor of two dimensions, stored, in memory or lazy, or what
-            :func:`sparrow.asarray` takes. The value of an entry is what its product of factors should be. Cells that
-            are 0 are no links, not even with explicit ratings. Read once if the links fit ``buffer``, else once a
-            half step.
+            Ratings, shape (users, items): a 2-D tensor (stored, in memory or lazy), or what :func:`sparrow.asarray`
+            accepts. 0 is no rating, even of explicit ratings. It is read once if the ratings fit ``buffer``, else once
+            per half step.
         y
-            Not looked at: for pipelines of scikit-learn.
+            Ignored; for scikit-learn pipelines.
 
         Returns
         -------
         ALS
-            The model itself.
+            The fitted model itself.
 
         Raises
         ------
         InvalidValueError
-            If a parameter is outside what it may be, a value is not finite in float32, or the checkpoint is of
-            another fit.
+            If a parameter is invalid, a value is not finite in float32, or the checkpoint belongs to another fit.
         CorruptionError
             If the checkpoint cannot be read.
         ShapeError
-            If ``A`` is no matrix.
+            If ``A`` is not a matrix.
         UnsupportedError
-            If it is complex, or its fill is not 0.
+            If it is complex, or its fill value is not 0.
         ConvergenceError
-            If numbers grow without bounds.
+            If the factors diverge.
         StorageError
-            If a folder cannot be written to.
+            If a folder cannot be written.
         TooLargeError
-            If the tables pass the memory limit and are not memory-mapped, or the memory of the GPU.
+            If the tables exceed the memory limit and are not memory-mapped, or exceed the memory of the GPU.
         MissingDependencyError
-            If ``engine="cupy"``, and there is no CuPy or no device.
+            If ``engine="cupy"`` and CuPy or a device is missing.
 
         Examples
         --------
@@ -272,104 +256,114 @@ class ALS(Parameters, Recommender):
         from sparrow.kernels.jit import warmup
 
         warmup.warn_compiling()
-        equations, place = self._checked(), self._place()
-        scan = _tensor(A).__sparrow_scan__()
+        objective, backend = self._check_params(), self._backend()
+        scan = _as_tensor(A).__sparrow_scan__()
         check_matrix(scan)
-        with _one_blas_thread():
-            users, items = self._tables(scan.schema.shape)
-            tables = 0 if self.memory_map is not None else users.stored.nbytes + items.stored.nbytes
-            with memory.reserve(tables, "the tables of factors") as room:
-                free = memory.share(1, least=_STREAMED, beside=_OTHER)
+        with _limit_blas_threads():
+            users, items = self._create_tables(scan.schema.shape)
+            table_bytes = 0 if self.memory_map is not None else users.raw.nbytes + items.raw.nbytes
+            with memory.reserve(table_bytes, "factor tables") as reservation:
+                stream_bytes = tuning().als_stream_bytes
+                free = memory.share(1, least=stream_bytes, beside=tuning().als_process_bytes)
                 budget = free if self.buffer is None else settings.parse_bytes(self.buffer)
-                streamed = _STREAMED if self.buffer is None else budget
+                buffers = stream_bytes if self.buffer is None else budget
                 pinned = Tensor(scan.source, scan.view)
                 digest = self.checkpoint is not None
-                links = Links(scan, pinned.T.__sparrow_scan__(), users.shape[1], budget, streamed, digest)
-                room.hold(tables + links.nbytes)
+                ratings = SparseRatings(scan, pinned.T.__sparrow_scan__(), users.shape[1], budget, buffers, digest)
+                reservation.hold(table_bytes + ratings.nbytes)
                 try:
-                    biases = Biases(links.rows, users, items) if self.biases else None
-                    losses = self._epochs(links, users, items, equations, biases, place)
+                    biases = Biases(ratings.rows, users, items) if self.biases else None
+                    losses = self._run_epochs(ratings, users, items, objective, biases, backend)
                 finally:
-                    links.close()
+                    ratings.close()
         self._users, self._items = users, items
         self._biases = biases
         self._training = pinned
-        self._surveyed: NDArray[np.float64] | None = None
+        self._item_gramian: NDArray[np.float64] | None = None
         self.loss_ = np.array(losses)
         self.n_features_in_ = items.shape[0]
         return self
 
-    def _tables(self, shape: tuple[int, ...]) -> tuple[FactorTable, FactorTable]:
+    def _create_tables(self, shape: tuple[int, ...]) -> tuple[FactorTable, FactorTable]:
         names = ("user_factors.npy", "item_factors.npy")
         width = self.factors + bool(self.biases)
         nbytes = sum(shape) * width * (4 if self.dtype == "float32" else 2)
         if self.memory_map is None:
-            remedy = "name a folder with memory_map=, take fewer factors or dtype='bfloat16'"
+            remedy = "set memory_map to a folder, or use fewer factors or dtype='bfloat16'"
             memory.check(nbytes, f"tables of {sum(shape)} rows and {self.factors} factors", remedy)
         paths = [None if self.memory_map is None else Path(self.memory_map) / name for name in names]
         users, items = (FactorTable(n, width, self.dtype, path) for n, path in zip(shape, paths, strict=True))
         return users, items
 
-    def _epochs(
+    def _run_epochs(
         self,
-        links: Links,
+        ratings: SparseRatings,
         users: FactorTable,
         items: FactorTable,
-        equations: Equations,
+        objective: Objective,
         biases: Biases | None,
-        place: Place,
+        backend: Backend,
     ) -> list[float]:
-        """Fill the tables; return the loss after each half step."""
+        """Fill the tables and return the loss after each half step."""
         losses: list[float] = []
-        tables: dict[str, NDArray[Any]] = {"0": users.stored, "1": items.stored}
+        tables: dict[str, NDArray[Any]] = {"0": users.raw, "1": items.raw}
         if biases is not None:
             tables |= {"2": biases.biases[0], "3": biases.biases[1]}
-        saved = None
+        checkpoints = None
         if self.checkpoint is not None:
-            saved = Checkpoints(self.checkpoint, self._identity(links))
-            losses = [float.fromhex(loss) for loss in saved.load(tables).get("losses", ())]
+            checkpoints = Checkpoints(self.checkpoint, self._identity(ratings))
+            losses = [float.fromhex(loss) for loss in checkpoints.load(tables).get("losses", ())]
             if len(losses) > 2 * self.epochs:
                 raise InvalidValueError(
-                    f"the checkpoint in {os.fspath(self.checkpoint)!r} has come to epochs={(len(losses) + 1) // 2} "
-                    f"already, beyond epochs={self.epochs}: ask for as many, or name another folder"
+                    f"epochs must be at least {(len(losses) + 1) // 2}, the epochs of the checkpoint in "
+                    f"{os.fspath(self.checkpoint)!r}, got {self.epochs}: raise it, or pass another folder"
                 )
         if not losses:
-            users.start((self.seed, 0), self.init, np.diff(links.rows.indptr) > 0)
-            items.start((self.seed, 1), self.init, np.diff(links.cols.indptr) > 0)
+            users.initialize((self.seed, 0), self.init, np.diff(ratings.rows.indptr) > 0)
+            items.initialize((self.seed, 1), self.init, np.diff(ratings.cols.indptr) > 0)
             if biases is not None:
-                biases.begin()
-        W, H = place.take(users, items)
-        sides = ((links.rows, W, H, links.cols), (links.cols, H, W, links.rows))
-        survey: Survey | None = None
+                biases.initialize()
+        W, H = backend.load_tables(users, items)
+        sides = ((ratings.rows, W, H, ratings.cols), (ratings.cols, H, W, ratings.rows))
+        statistics: TableStatistics | None = None
 
         def text() -> str:
             now = f"epoch {min(len(losses) // 2 + 1, self.epochs)} of {self.epochs}"
             return f"{now}, loss {losses[-1]:.6g}" if losses else now
 
-        with progress.bar(text, (2 * self.epochs - len(losses)) * links.count, "links") as advance:
+        with progress.bar(text, (2 * self.epochs - len(losses)) * ratings.count, "ratings") as advance:
 
-            def solve(which: int, survey: Survey, shift: NDArray[np.float32] | None = None) -> tuple[float, Survey]:
+            def solve(
+                which: int, statistics: TableStatistics, offsets: NDArray[np.float32] | None = None
+            ) -> tuple[float, TableStatistics]:
                 side, solved, fixed, _ = sides[which]
-                return half_step(side, fixed, survey, solved, equations, place, advance, shift)
+                return half_step(side, fixed, statistics, solved, objective, backend, advance, offsets)
 
             for step in range(len(losses), 2 * self.epochs):
                 _, solved, fixed, other = sides[step % 2]
-                if survey is None:
+                if statistics is None:
                     counts = np.diff(other.indptr)
-                    look = fixed.survey if biases is None else partial(biases.survey, 1 - step % 2, fixed)
-                    survey = look(lambda a, b: equations.ridge(counts[a:b], solved.shape[0]))  # noqa: B023
-                half = partial(solve, step % 2)
-                loss, survey = half(survey) if biases is None else biases.solve(step % 2, solved, survey, half)
+                    compute_statistics = (
+                        fixed.statistics if biases is None else partial(biases.statistics, 1 - step % 2, fixed)
+                    )
+                    statistics = compute_statistics(lambda a, b: objective.ridge(counts[a:b], solved.shape[0]))  # noqa: B023
+                run_half_step = partial(solve, step % 2)
+                loss, statistics = (
+                    run_half_step(statistics)
+                    if biases is None
+                    else biases.solve(step % 2, solved, statistics, run_half_step)
+                )
                 if not math.isfinite(loss):
-                    raise ConvergenceError(self._diverged(step))
+                    raise ConvergenceError(self._divergence_message(step))
                 losses.append(loss)
-                if saved is not None:
-                    place.bring()
-                    saved.save(tables, len(losses), {"losses": [loss.hex() for loss in losses]})
-        place.bring()
+                if checkpoints is not None:
+                    backend.sync_tables()
+                    checkpoints.save(tables, len(losses), {"losses": [loss.hex() for loss in losses]})
+        backend.sync_tables()
         return losses
 
-    def _identity(self, links: Links) -> dict[str, Any]:
+    def _identity(self, ratings: SparseRatings) -> dict[str, Any]:
+        """Return the settings and data that identify the fit in checkpoints."""
         names = [
             "factors", "regularization", "unobserved_weight", "frequency_scaling", "solver", "dtype", "seed", "init",
         ]  # fmt: skip
@@ -378,18 +372,16 @@ class ALS(Parameters, Recommender):
         if self.biases:
             given["biases"] = True
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
-        return {**plain, "data": [links.rows.rows, links.cols.rows, links.count, links.digest]}
+        return {**plain, "data": [ratings.rows.rows, ratings.cols.rows, ratings.count, ratings.digest]}
 
-    def _diverged(self, step: int) -> str:
-        where = f"the {('user', 'item')[step % 2]} factors of epoch {step // 2 + 1} are not finite"
+    def _divergence_message(self, step: int) -> str:
+        problem = f"the {('user', 'item')[step % 2]} factors of epoch {step // 2 + 1} are not finite"
         if self.dtype == "float16":
-            return f"{where}: dtype='float16' ends at 65504; use 'bfloat16' or 'float32', or raise regularization"
+            return f"{problem}: float16 overflows at 65504; use dtype='bfloat16' or 'float32', or raise regularization"
         return (
-            f"{where}: raise regularization (now {self.regularization:g}), lower unobserved_weight (now "
+            f"{problem}: raise regularization (now {self.regularization:g}), lower unobserved_weight (now "
             f"{self.unobserved_weight:g}) or scale the values down"
         )
-
-    # -- what is fitted -------------------------------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_items")
@@ -400,9 +392,9 @@ class ALS(Parameters, Recommender):
         return Tags(estimator_type=None, target_tags=TargetTags(required=False), input_tags=InputTags(sparse=True))
 
     def _check_fitted(self) -> None:
-        """Raise ``UnsupportedError`` unless :meth:`fit` was called."""
+        """Raise ``UnsupportedError`` unless the model is fitted."""
         if not self.__sklearn_is_fitted__():
-            raise UnsupportedError("the model is not fitted yet: call fit(A) first")
+            raise UnsupportedError("model must be fitted: call fit(A) first")
 
     def _factors(self) -> tuple[Factors, Factors]:
         self._check_fitted()
@@ -414,69 +406,67 @@ class ALS(Parameters, Recommender):
         return self._factors()[1] if self._biases is None else self._biases.candidates()
 
     @property
-    def _directions(self) -> slice:  # type: ignore[override]
+    def _similarity_columns(self) -> slice:  # type: ignore[override]
         return slice(None) if self._biases is None else slice(-2)
 
     @property
     def user_factors(self) -> NDArray[Any]:
-        """W, shape (users, d), and two columns of biases where there are some."""
+        """W, shape (users, d), with two more columns if there are biases."""
         self._check_fitted()
         return self._users.to_numpy() if self._biases is None else self._factors()[0][:]
 
     @property
     def item_factors(self) -> NDArray[Any]:
-        """H, shape (items, d), and two columns of biases where there are some."""
+        """H, shape (items, d), with two more columns if there are biases."""
         self._check_fitted()
         return self._items.to_numpy() if self._biases is None else self._factors()[1][:]
 
-    def _fitted_biases(self) -> Biases:
+    def _require_biases(self) -> Biases:
         self._check_fitted()
         if self._biases is None:
-            raise AttributeError(
-                "the model was fitted without a mean and biases: ALS(unobserved_weight=0, biases=True)"
-            )
+            raise AttributeError("model was fitted without biases: use ALS(unobserved_weight=0, biases=True)")
         return self._biases
 
     @property
     def mean_(self) -> float:
-        """The mean of the entries, of a model with biases."""
-        return self._fitted_biases().mean
+        """Mean rating, of a model with biases."""
+        return self._require_biases().mean
 
     @property
     def user_biases_(self) -> NDArray[np.float32]:
-        """The biases of users, shape (users,), of a model with biases."""
-        return self._fitted_biases().biases[0]
+        """Biases of users, shape (users,), of a model with biases."""
+        return self._require_biases().biases[0]
 
     @property
     def item_biases_(self) -> NDArray[np.float32]:
-        """The biases of items, shape (items,), of a model with biases."""
-        return self._fitted_biases().biases[1]
+        """Biases of items, shape (items,), of a model with biases."""
+        return self._require_biases().biases[1]
 
     def fold_in(self, rows: Any) -> NDArray[np.float32]:
-        """Return factors for rows that were not fitted: one exact solution each, in float64.
+        """Return the factors of new users: exact solutions in float64.
 
         Parameters
         ----------
         rows
-            The links of new users, shape (m, items): a tensor or what :func:`sparrow.asarray` takes. They are held
-            in memory. Items are found by label where these and the fitted matrix have some; others are left out.
+            Ratings of new users, shape (m, items): a tensor, or what :func:`sparrow.asarray` accepts. They are loaded
+            into memory. Items are aligned by label if both matrices have labels; unknown items are ignored.
 
         Returns
         -------
         numpy.ndarray
-            Shape (m, d), float32. A row without links gets zeros. With ``biases`` rows are like those of
+            Shape (m, d), float32, zeros for a row without ratings. With ``biases``, rows are like those of
             ``user_factors``.
 
         Raises
         ------
         ShapeError
-            If it has not as many columns as the fitted matrix.
+            If the number of columns differs from the fitted matrix.
         UnsupportedError
-            If the model is not fitted, or the rows are complex or of a fill that is not 0.
+            If the model is not fitted, or the rows are complex or their fill value is not 0.
         InvalidValueError
             If a value is not finite in float32.
         TooLargeError
-            If the links pass the memory limit.
+            If the ratings exceed the memory limit.
 
         Examples
         --------
@@ -487,28 +477,27 @@ class ALS(Parameters, Recommender):
         (1, 2)
         """
         self._check_fitted()
-        equations = self._checked()
-        given = _tensor(rows)
-        scan = (with_items_of(given, self._training) if given.ndim == 2 else given).__sparrow_scan__()
+        objective = self._check_params()
+        given = _as_tensor(rows)
+        scan = (align_items(given, self._training) if given.ndim == 2 else given).__sparrow_scan__()
         check_matrix(scan, self._items.shape[0])
-        with _one_blas_thread():
-            if self._surveyed is None:
-                self._surveyed = self._items.survey(lambda a, b: np.zeros(b - a), precise=True).gramian
-            side = whole_side(scan, self._items.shape[1])
-            shift = None if self._biases is None else self._biases.shift(0)
-            found = solve_rows(side, self._items, self._surveyed, equations, shift)
-        return found if self._biases is None else self._biases.folded(found)
+        with _limit_blas_threads():
+            if self._item_gramian is None:
+                self._item_gramian = self._items.statistics(lambda a, b: np.zeros(b - a), precise=True).gramian
+            side = load_rows(scan, self._items.shape[1])
+            offsets = None if self._biases is None else self._biases.offsets(0)
+            found = solve_rows(side, self._items, self._item_gramian, objective, offsets)
+        return found if self._biases is None else self._biases.append_bias_columns(found)
 
 
-def _tensor(obj: Any) -> Tensor:
-    """Return a tensor, or what :func:`sparrow.asarray` makes of an object."""
+def _as_tensor(obj: Any) -> Tensor:
     return obj if isinstance(obj, Tensor) else Tensor(MemoryRelation(*from_object(obj)))
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
-    """Hold BLAS at one thread: parts of the work have threads of their own."""
+def _limit_blas_threads() -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread: partitions run on threads of their own."""
     import scipy.linalg.cython_blas
-    import scipy.linalg.cython_lapack  # noqa: F401 - what is not loaded yet cannot be held
+    import scipy.linalg.cython_lapack  # noqa: F401 - only loaded libraries can be limited
     from threadpoolctl import threadpool_limits
 
     limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")

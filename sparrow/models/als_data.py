@@ -1,8 +1,8 @@
-"""Both ways through the links of a matrix: by rows and by columns, part by part, whole rows in each part.
+"""Sorted passes over the ratings of a matrix, by row and by column.
 
-Links that fit the budget are decoded once and kept. Others are read anew in every pass: from the files, where the
-tensor is stored in the order of the pass, else from a temporary file into which they were sorted once. Blocks of rows
-are cut by the numbers of links alone, so what is computed from them does not depend on which of the two happens.
+Ratings that fit the memory budget are decoded once and kept. Others are read again in every pass: from the files if the
+tensor is stored in the order of the pass, else from a spill file that they are sorted into once. Blocks of rows depend
+on the numbers of ratings alone, so results do not depend on the source.
 """
 
 from __future__ import annotations
@@ -21,217 +21,214 @@ from sparrow import engines
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.kernels.coo import Block
+from sparrow.models.tuning import tuning
 from sparrow.plan import Scan
 from sparrow.plan.estimates import max_nnz
 from sparrow.runtime import progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.spill import Segment, SpillFile
 
-__all__ = ["HEIGHT", "Links", "Part", "Side", "check_matrix", "room_for", "whole_side"]
+__all__ = ["RowBlocks", "RowPartition", "SparseRatings", "block_columns", "check_matrix", "load_rows", "to_float32"]
 
-HEIGHT = 64
-"""The most rows with links of a block."""
-_SPAN = 1 << 12
-"""The most rows of a block."""
-_BUFFER = 512 << 10
-"""Bytes of the rows of the fixed table that a block refers to: they stay in a core's cache."""
-_PART = (1 << 14, 1 << 18)
-"""The fewest and the most links of a part, unless a row has more."""
-_PART_ROWS = 1 << 14
+_NO_VALUES = np.empty(0, np.float32)
+Ratings = tuple[NDArray[Any], NDArray[np.float32]]
+"""Columns and values of ratings; values are empty if all are 1."""
 
 
-def room_for(factors: int) -> int:
-    """Return how many rows of the fixed table a block may refer to."""
-    return max(_BUFFER // (4 * factors), 64)
+def block_columns(factors: int) -> int:
+    """Return the number of rows of the fixed table that a block may refer to."""
+    return max(tuning().als_block_bytes // (4 * factors), 64)
 
 
 def check_matrix(scan: Scan, columns: int | None = None) -> None:
-    """Raise an error unless a scan is a matrix of real numbers with fill 0, of so many columns.
+    """Raise an error unless a scan is a real matrix with fill 0.
 
     Raises
     ------
     ShapeError
-        If it has not two dimensions, or not ``columns`` columns.
+        If it is not 2-D, or does not have ``columns`` columns.
     UnsupportedError
-        If its numbers are complex, or its fill is not 0.
+        If it is complex, or its fill value is not 0.
     """
     schema = scan.schema
     if schema.ndim != 2:
-        raise ShapeError(f"a model of rows and columns needs a matrix, not shape {schema.shape}")
+        raise ShapeError(f"ratings must be a matrix of users and items, got shape {schema.shape}")
     if columns is not None and schema.shape[1] != columns:
-        raise ShapeError(f"the rows have {schema.shape[1]} columns, the model was fitted to {columns}")
+        raise ShapeError(f"rows must have {columns} columns, as the fitted matrix, got {schema.shape[1]}")
     if schema.dtype.kind == "c":
-        raise UnsupportedError("ratings must be real: the tensor is complex; take its real part or its modulus")
+        raise UnsupportedError("ratings must be real, got a complex tensor: use its real part or magnitude")
     if schema.fill_value != 0:
-        raise UnsupportedError(f"absent cells must be 0, not {schema.fill_value}: subtract the fill first")
+        raise UnsupportedError(f"fill value of the ratings must be 0, got {schema.fill_value}: subtract it first")
+
+
+def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return values as float32; those out of range become infinite."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Consecutive rows with all their links."""
+class RowPartition:
+    """Consecutive rows with all their ratings, the unit of work of a thread."""
 
     first: int
-    """The number of the first row."""
+    """Number of the first row."""
     indptr: NDArray[np.int64]
-    """Where the links of each row begin, and the end; shape (rows + 1,), from 0."""
+    """Offsets of the ratings of each row, shape (rows + 1,), from 0."""
     cols: NDArray[Any]
-    """The column of each link, int32 or int64, shape (links,)."""
+    """Column of each rating, int32 or int64, shape (ratings,)."""
     values: NDArray[np.float32]
-    """The value of each link, shape (links,), or (0,) where all are 1."""
-    cuts: NDArray[np.int64]
-    """Where blocks of rows begin, and the end; shape (blocks + 1,), from 0."""
+    """Value of each rating, shape (ratings,), or (0,) if all are 1."""
+    block_starts: NDArray[np.int64]
+    """First row of each block, and the end; shape (blocks + 1,), from 0."""
     block: int
-    """The number of the first block."""
+    """Number of the first block."""
 
-    def less(self, shift: NDArray[np.float32]) -> Part:
-        """Return the part with a number taken off the values of each column, shape (columns,)."""
-        values = (self.values if len(self.values) else np.float32(1)) - shift[self.cols]
+    def subtract_columns(self, offsets: NDArray[np.float32]) -> RowPartition:
+        """Return the partition with an offset per column subtracted from the values."""
+        values = (self.values if len(self.values) else np.float32(1)) - offsets[self.cols]
         return replace(self, values=values)
 
 
-class _Source(Protocol):
-    """Links sorted by row, that are asked for in ascending ranges that cover them all."""
+class _RatingSource(Protocol):
+    """Ratings sorted by row, read in ascending ranges that cover all of them."""
 
-    def pieces(self, bounds: list[tuple[int, int]]) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
-        """Yield columns and values of the links of each range; no values where all are 1."""
+    def read(self, bounds: list[tuple[int, int]]) -> Iterator[Ratings]:
+        """Yield the ratings of each range [start, stop)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """Links in memory."""
+class _MemorySource:
+    """Ratings in memory."""
 
     cols: NDArray[Any]
     values: NDArray[np.float32]
 
-    def pieces(self, bounds: list[tuple[int, int]]) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
-        """Yield the links of each range, without a copy."""
+    def read(self, bounds: list[tuple[int, int]]) -> Iterator[Ratings]:
+        """Yield the ratings of each range, without a copy."""
         for start, stop in bounds:
             yield self.cols[start:stop], self.values[start:stop]
 
 
 @dataclass(frozen=True, slots=True)
-class _Spooled:
-    """Links in a temporary file, chunk after chunk."""
+class _SpilledSource:
+    """Ratings in a spill file, chunk after chunk."""
 
-    spool: SpillFile
+    spill: SpillFile
     starts: list[int]
     cols: list[Segment]
     values: list[Segment]
-    """The values of each chunk; nothing where all are 1."""
+    """Values of each chunk; empty if all are 1."""
 
-    def pieces(self, bounds: list[tuple[int, int]]) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
-        """Yield the links of each range, read ahead on threads."""
+    def read(self, bounds: list[tuple[int, int]]) -> Iterator[Ratings]:
+        """Yield the ratings of each range, read ahead on threads."""
 
-        def read(bound: tuple[int, int]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-            return self._read(self.cols, *bound), self._read(self.values, *bound) if self.values else _NOTHING
+        def read_range(bound: tuple[int, int]) -> Ratings:
+            return self._read(self.cols, *bound), self._read(self.values, *bound) if self.values else _NO_VALUES
 
-        yield from ordered_map(read, bounds, 2)
+        yield from ordered_map(read_range, bounds, 2)
 
     def _read(self, segments: list[Segment], start: int, stop: int) -> NDArray[Any]:
         at = max(bisect_right(self.starts, start) - 1, 0)
-        pieces = []
+        arrays = []
         while at < len(segments) and self.starts[at] < stop:
             begin = self.starts[at]
-            pieces.append(self.spool.read(segments[at], max(start - begin, 0), min(stop - begin, segments[at].count)))
+            arrays.append(self.spill.read(segments[at], max(start - begin, 0), min(stop - begin, segments[at].count)))
             at += 1
-        return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+        return np.concatenate(arrays) if arrays else np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
-class _Scanned:
-    """Links in the files of a tensor, decoded anew each time."""
+class _ScannedSource:
+    """Ratings in the files of a tensor, decoded again in each pass."""
 
     scan: Scan
     weighted: bool
 
-    def pieces(self, bounds: list[tuple[int, int]]) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
-        """Yield the links of each range, row groups decoded ahead on threads."""
+    def read(self, bounds: list[tuple[int, int]]) -> Iterator[Ratings]:
+        """Yield the ratings of each range; row groups are decoded ahead on threads."""
         blocks = engines.iter_sorted_blocks(self.scan)
-        held = [(np.empty(0, self.scan.schema.coordinate_dtype(1)), _NOTHING)]
-        begin = have = 0  # the links held are those from begin to have
+        buffered = [(np.empty(0, self.scan.schema.coordinate_dtype(1)), _NO_VALUES)]
+        begin = end = 0  # the buffer holds the ratings [begin, end)
         for start, stop in bounds:
-            while have < stop:
+            while end < stop:
                 block = next(blocks)
-                held.append((block.coords[1], single(block.values) if self.weighted else _NOTHING))
-                have += block.count
-            cols, values = (np.concatenate([piece[k] for piece in held]) for k in (0, 1))
-            held = [(cols[stop - begin :].copy(), values[stop - begin :].copy())]
+                buffered.append((block.coords[1], to_float32(block.values) if self.weighted else _NO_VALUES))
+                end += block.count
+            cols, values = (np.concatenate([arrays[k] for arrays in buffered]) for k in (0, 1))
+            buffered = [(cols[stop - begin :].copy(), values[stop - begin :].copy())]
             yield cols[start - begin : stop - begin], values[start - begin : stop - begin]
             begin = stop
 
 
-_NOTHING = np.empty(0, np.float32)
-
-
-def single(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Return numbers in float32, infinite where they are too large for it."""
-    with np.errstate(over="ignore"):
-        return values.astype(np.float32, copy=False)
-
-
-class Side:
-    """The links sorted by row, or by column, which are then the rows.
+class RowBlocks:
+    """Ratings sorted by row (or by column, which are then called rows), in blocks.
 
     Parameters
     ----------
     counts
-        The number of links of each row, shape (rows,).
+        Number of ratings of each row, shape (rows,).
     source
-        The links.
+        The ratings.
     factors
-        The number of factors, which says how large blocks are.
-    links
-        The most links of a part, unless one row has more.
+        Number of factors; it sets the size of blocks.
+    max_ratings
+        Ratings of a partition, unless one row has more.
     """
 
-    def __init__(self, counts: NDArray[np.int64], source: _Source, factors: int, links: int) -> None:
+    def __init__(self, counts: NDArray[np.int64], source: _RatingSource, factors: int, max_ratings: int) -> None:
         from sparrow.kernels.graph import adjacency as loops
 
+        sizes = tuning()
         self.indptr = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=self.indptr[1:])
         self._source = source
-        self.cuts = loops.row_block_bounds(self.indptr, HEIGHT, room_for(factors), _SPAN)
-        self._parts = loops.part_bounds(self.indptr, self.cuts, links, _PART_ROWS)
+        self.block_starts = loops.row_block_bounds(
+            self.indptr, sizes.als_block_rows, block_columns(factors), sizes.als_block_span_rows
+        )
+        self._partition_starts = loops.part_bounds(
+            self.indptr, self.block_starts, max_ratings, sizes.als_partition_rows
+        )
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """Number of rows."""
         return len(self.indptr) - 1
 
     @property
     def blocks(self) -> int:
-        """The number of blocks."""
-        return len(self.cuts) - 1
+        """Number of blocks."""
+        return len(self.block_starts) - 1
 
-    def parts(self) -> Iterator[Part]:
-        """Yield the parts in order."""
+    def partitions(self) -> Iterator[RowPartition]:
+        """Yield the partitions in order."""
         if not self.rows:
             return
-        edges = self.cuts[self._parts]
+        edges = self.block_starts[self._partition_starts]
         ends = self.indptr[edges].tolist()
         bounds = list(itertools.pairwise(ends))
-        for k, (cols, values) in enumerate(self._source.pieces(bounds)):
-            low, high = self._parts[k], self._parts[k + 1]
-            first, last = self.cuts[low], self.cuts[high]
+        for k, (cols, values) in enumerate(self._source.read(bounds)):
+            low, high = self._partition_starts[k], self._partition_starts[k + 1]
+            first, last = self.block_starts[low], self.block_starts[high]
             indptr = self.indptr[first : last + 1] - self.indptr[first]
-            yield Part(int(first), indptr, cols, values, self.cuts[low : high + 1] - first, int(low))
+            yield RowPartition(int(first), indptr, cols, values, self.block_starts[low : high + 1] - first, int(low))
 
 
-class Links:
-    """The links of a matrix, by rows and by columns.
+class SparseRatings:
+    """Ratings of a matrix, by rows and by columns.
 
     Parameters
     ----------
     scan, transposed
-        The matrix, and its transpose.
+        The matrix and its transpose.
     factors
-        The number of factors.
+        Number of factors.
     budget
-        Bytes that links may take in memory. If all fit, in both orders, they are kept.
+        Memory for the ratings, in bytes. If all fit, in both orders, they are kept.
     buffers
-        Bytes that they may take on the way, if not. At least a few row groups of the files, and the longest row.
+        Memory for streaming them otherwise. A few row groups, and the longest row, are the minimum.
     digest
-        Whether to find :attr:`digest`.
+        Whether to compute :attr:`digest`.
 
     Raises
     ------
@@ -239,103 +236,106 @@ class Links:
         If a value is not finite in float32.
     """
 
+    rows: RowBlocks
+    cols: RowBlocks
+    count: int
+    """Number of ratings."""
+    weighted: bool
+    """Whether a value differs from 1."""
+    in_memory: bool
+    """Whether the ratings are kept in memory."""
+    nbytes: int
+    """Memory of the ratings in both orders, or of the buffers."""
+    digest: str
+    """Hash of all ratings; empty unless requested."""
+
     def __init__(self, scan: Scan, transposed: Scan, factors: int, budget: int, buffers: int, digest: bool) -> None:
-        self._spool = SpillFile()
+        self._spill = SpillFile()
         try:
             self._read(scan, transposed, factors, budget, buffers, digest)
         except BaseException:
             self.close()
             raise
 
-    rows: Side
-    cols: Side
-    count: int
-    """The number of links."""
-    weighted: bool
-    """Whether some value is not 1."""
-    kept: bool
-    """Whether the links are in memory."""
-    nbytes: int
-    """Bytes of memory that they take, in both orders or on the way."""
-    digest: str
-    """What identifies the links: a hash of all of them, or nothing where none was asked for."""
-
     def close(self) -> None:
-        """Give the temporary file back."""
-        self._spool.close()
+        """Delete the spill file."""
+        self._spill.close()
 
     def _read(self, scan: Scan, transposed: Scan, factors: int, budget: int, buffers: int, digest: bool) -> None:
-        kinds = [scan.schema.coordinate_dtype(axis) for axis in (0, 1)]
-        most = max_nnz(scan, sorted_order(scan)) if scan.step is None else None
-        needed = None if most is None else most * (kinds[0].itemsize + kinds[1].itemsize + 8)
-        self.kept = needed is not None and needed <= budget
-        self.nbytes = needed if self.kept and needed is not None else buffers
-        census = _Census(scan, self._spool)
-        if self.kept:
-            census.hold(most or 0)
-        elif not _rereads(scan):
-            census.spill(weighted=True)
-        census.run(digest)
-        self.count, self.weighted, self.digest = census.count, census.weighted, census.digest
-        if self.kept:
-            size = min(max(self.count // (8 * settings.current().threads), _PART[0]), _PART[1])
+        dtypes = [scan.schema.coordinate_dtype(axis) for axis in (0, 1)]
+        bound = max_nnz(scan, sorted_order(scan)) if scan.step is None else None
+        needed = None if bound is None else bound * (dtypes[0].itemsize + dtypes[1].itemsize + 8)
+        self.in_memory = needed is not None and needed <= budget
+        self.nbytes = needed if self.in_memory and needed is not None else buffers
+        collector = _RatingCollector(scan, self._spill)
+        if self.in_memory:
+            collector.keep_in_memory(bound or 0)
+        elif not _is_rereadable(scan):
+            collector.spill(weighted=True)
+        collector.collect(digest)
+        self.count, self.weighted, self.digest = collector.count, collector.weighted, collector.digest
+        smallest, largest = tuning().als_partition_min_ratings, tuning().als_partition_max_ratings
+        if self.in_memory:
+            size = min(max(self.count // (8 * settings.current().threads), smallest), largest)
         else:
-            # Half of the buffers are for row groups being decoded, half for parts waiting, at work and being cut.
-            size = min(max(buffers // (2 * 8 * (settings.current().threads + 4)), _PART[0] // 8), _PART[1])
-        self.rows = Side(census.row_counts, census.source(), factors, size)
-        self.cols = Side(census.col_counts, self._turned(census, transposed), factors, size)
+            # Half of the buffers hold row groups being decoded, half partitions that wait, are solved or are cut.
+            size = min(max(buffers // (2 * 8 * (settings.current().threads + 4)), smallest // 8), largest)
+        self.rows = RowBlocks(collector.row_counts, collector.source(), factors, size)
+        self.cols = RowBlocks(collector.col_counts, self._by_columns(collector, transposed), factors, size)
 
-    def _turned(self, census: _Census, transposed: Scan) -> _Source:
-        """Return the links by columns."""
-        if self.kept:
+    def _by_columns(self, collector: _RatingCollector, transposed: Scan) -> _RatingSource:
+        if self.in_memory:
             from sparrow.kernels.graph import adjacency as loops
 
-            held = census.source()
-            assert isinstance(held, _Held)
+            source = collector.source()
+            assert isinstance(source, _MemorySource)
             rows = np.empty(self.count, transposed.schema.coordinate_dtype(1))
-            values = np.empty_like(held.values)
-            places = np.cumsum(census.col_counts) - census.col_counts
-            loops.transpose(self.rows.indptr, held.cols, held.values, self.weighted, places, rows, values)
-            return _Held(rows, values)
-        if _rereads(transposed):
-            return _Scanned(transposed, self.weighted)
-        turned = _Census(transposed, self._spool)
-        turned.spill(self.weighted)
-        turned.run(digest=False)
-        return turned.source()
+            values = np.empty_like(source.values)
+            places = np.cumsum(collector.col_counts) - collector.col_counts
+            loops.transpose(self.rows.indptr, source.cols, source.values, self.weighted, places, rows, values)
+            return _MemorySource(rows, values)
+        if _is_rereadable(transposed):
+            return _ScannedSource(transposed, self.weighted)
+        by_columns = _RatingCollector(transposed, self._spill)
+        by_columns.spill(self.weighted)
+        by_columns.collect(digest=False)
+        return by_columns.source()
 
 
-def _rereads(scan: Scan) -> bool:
-    """Return whether a scan can be read again and again in its order: files, not sums or sorts."""
+def _is_rereadable(scan: Scan) -> bool:
+    """Return whether each pass can read the files in order.
+
+    An expression, or a tensor without that order, cannot.
+    """
     return scan.step is None and scan.relation.version is not None and scan.view.preserves_order(sorted_order(scan))
 
 
-class _Census:
-    """Counts links by row and column, checks their values and puts them where they will be read from."""
+class _RatingCollector:
+    """Pass over the ratings that counts, checks and optionally stores them."""
 
-    def __init__(self, scan: Scan, spool: SpillFile) -> None:
+    def __init__(self, scan: Scan, spill: SpillFile) -> None:
         height, width = scan.schema.shape
-        self._scan, self._spool = scan, spool
+        self._scan, self._spill = scan, spill
         self.row_counts, self.col_counts = np.zeros(height, np.int64), np.zeros(width, np.int64)
         self.count, self.weighted, self.digest = 0, False, ""
-        self._held: tuple[NDArray[Any], NDArray[np.float32]] | None = None
-        self._spooled: _Spooled | None = None
-        self._valued = True
+        self._arrays: Ratings | None = None
+        self._spilled: _SpilledSource | None = None
+        self._spills_values = True
 
-    def hold(self, most: int) -> None:
-        """Keep the links in memory. What is not written to takes none."""
-        self._held = np.empty(most, self._scan.schema.coordinate_dtype(1)), np.empty(most, np.float32)
+    def keep_in_memory(self, bound: int) -> None:
+        """Keep up to ``bound`` ratings in memory; pages that are not written take none."""
+        self._arrays = np.empty(bound, self._scan.schema.coordinate_dtype(1)), np.empty(bound, np.float32)
 
     def spill(self, weighted: bool) -> None:
-        """Keep the links in a temporary file, their values where they are ``weighted``."""
-        self._spooled, self._valued = _Spooled(self._spool, [], [], []), weighted
+        """Write the ratings to the spill file, with their values if ``weighted``."""
+        self._spilled, self._spills_values = _SpilledSource(self._spill, [], [], []), weighted
 
-    def run(self, digest: bool) -> None:
-        """Read all links once."""
+    def collect(self, digest: bool) -> None:
+        """Read all ratings once."""
         hashes = [hashlib.blake2b(digest_size=16) for _ in range(3)] if digest else []
-        with progress.bar("counting links", None, "links") as advance:
+        with progress.bar("counting ratings", None, "ratings") as advance:
             for block in engines.iter_sorted_blocks(self._scan):
-                values = self._checked(block)
+                values = self._to_finite(block)
                 arrays: tuple[NDArray[Any], ...] = (
                     *(column.astype(np.int64, copy=False) for column in block.coords),
                     values,
@@ -346,20 +346,20 @@ class _Census:
                 advance(block.count)
         self.digest = "".join(found.hexdigest() for found in hashes)
 
-    def load(self, block: Block) -> None:
-        """Take in all links at once and keep them in memory."""
-        self.hold(block.count)
-        self._add(block, self._checked(block))
+    def collect_block(self, block: Block) -> None:
+        """Collect the only block, in memory."""
+        self.keep_in_memory(block.count)
+        self._add(block, self._to_finite(block))
 
-    def _checked(self, block: Block) -> NDArray[np.float32]:
-        values = single(block.values)
+    def _to_finite(self, block: Block) -> NDArray[np.float32]:
+        values = to_float32(block.values)
         finite = np.isfinite(values)
         if not finite.all():
             at = int(np.argmin(finite))
-            cell = tuple(int(column[at]) for column in block.coords)
+            position = tuple(int(column[at]) for column in block.coords)
             raise InvalidValueError(
-                f"the value {block.values[at]} at cell {cell} is not finite in float32: leave such cells out, or "
-                "scale the values down"
+                f"ratings must be finite in float32, got {block.values[at]} at {position}: remove it, or scale the "
+                "values down"
             )
         return values
 
@@ -371,34 +371,35 @@ class _Census:
         loops.count_edges(rows, cols, self.row_counts, self.col_counts)
         start, self.count = self.count, self.count + block.count
         self.weighted = self.weighted or bool((values != 1).any())
-        if self._held is not None:
-            self._held[0][start : self.count], self._held[1][start : self.count] = cols, values
-        if self._spooled is not None:
-            self._spooled.starts.append(start)
-            self._spooled.cols.append(self._spool.append(cols))
-            if self._valued:
-                self._spooled.values.append(self._spool.append(values))
+        if self._arrays is not None:
+            self._arrays[0][start : self.count], self._arrays[1][start : self.count] = cols, values
+        if self._spilled is not None:
+            self._spilled.starts.append(start)
+            self._spilled.cols.append(self._spill.append(cols))
+            if self._spills_values:
+                self._spilled.values.append(self._spill.append(values))
 
-    def source(self) -> _Source:
-        """Return where the links are now."""
-        if self._held is not None:
-            return _Held(self._held[0][: self.count], self._held[1][: self.count] if self.weighted else _NOTHING)
-        if self._spooled is not None:
-            values = self._spooled.values if self.weighted else []
-            return _Spooled(self._spool, self._spooled.starts, self._spooled.cols, values)
-        return _Scanned(self._scan, self.weighted)
+    def source(self) -> _RatingSource:
+        """Return the source of later passes."""
+        if self._arrays is not None:
+            cols, values = self._arrays
+            return _MemorySource(cols[: self.count], values[: self.count] if self.weighted else _NO_VALUES)
+        if self._spilled is not None:
+            segments = self._spilled.values if self.weighted else []
+            return _SpilledSource(self._spill, self._spilled.starts, self._spilled.cols, segments)
+        return _ScannedSource(self._scan, self.weighted)
 
 
-def whole_side(scan: Scan, factors: int) -> Side:
-    """Return the links of a matrix by rows, held in memory.
+def load_rows(scan: Scan, factors: int) -> RowBlocks:
+    """Return the ratings of a matrix by rows, in memory.
 
     Raises
     ------
     InvalidValueError
         If a value is not finite in float32.
     TooLargeError
-        If they pass the memory limit.
+        If they exceed the memory limit.
     """
-    census = _Census(scan, SpillFile())
-    census.load(engines.evaluate(scan))
-    return Side(census.row_counts, census.source(), factors, _PART[0])
+    collector = _RatingCollector(scan, SpillFile())
+    collector.collect_block(engines.evaluate(scan))
+    return RowBlocks(collector.row_counts, collector.source(), factors, tuning().als_partition_min_ratings)

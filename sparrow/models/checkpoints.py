@@ -1,4 +1,4 @@
-"""Fits that go on after a kill: a folder that holds all arrays as they were after some step."""
+"""Checkpoints of a fit: a folder with all arrays after the last step."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _STATE = "state.json"
 
 
 class Checkpoints:
-    """The folder of one fit.
+    """Checkpoint folder of one fit.
 
     Parameters
     ----------
     folder
-        Where it is. Made if it does not exist.
+        Path, created if missing.
     identity
-        What the fit is: settings and data. A folder of another fit is refused.
+        Settings and data of the fit, as JSON. A folder of another fit is rejected.
     """
 
     def __init__(self, folder: str | os.PathLike[str], identity: dict[str, Any]) -> None:
@@ -38,21 +38,21 @@ class Checkpoints:
         except OSError as error:
             raise StorageError(f"cannot write checkpoints to {os.fspath(folder)!r}: {error.strerror}") from error
 
-    def _steps(self) -> list[Path]:
-        """Return the complete checkpoints, the newest last."""
+    def _list_steps(self) -> list[Path]:
+        """Return the complete checkpoints, oldest first."""
         return sorted(found.parent for found in self._folder.glob(f"step-*/{_STATE}"))
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """Fill the arrays from the newest checkpoint; return what else was kept, nothing where there is none.
+        """Fill arrays from the newest checkpoint and return its metadata, or {}.
 
         Raises
         ------
         InvalidValueError
-            If the folder is that of another fit.
+            If the folder belongs to another fit.
         CorruptionError
             If the checkpoint cannot be read.
         """
-        steps = self._steps()
+        steps = self._list_steps()
         if not steps:
             return {}
         try:
@@ -61,7 +61,7 @@ class Checkpoints:
             if isinstance(error, InvalidValueError):
                 raise
             raise CorruptionError(
-                f"the checkpoint in {os.fspath(steps[-1])!r} cannot be read ({error}): remove it to begin anew"
+                f"checkpoint {os.fspath(steps[-1])!r} cannot be read ({error}): remove it to start over"
             ) from error
 
     def _read(self, step: Path, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
@@ -70,32 +70,32 @@ class Checkpoints:
         differs = [name for name in {**self._identity, **theirs} if theirs.get(name) != self._identity.get(name)]
         if differs:
             raise InvalidValueError(
-                f"the checkpoint in {os.fspath(self._folder)!r} is of a fit with other {', '.join(differs)}: name "
-                "another folder, or remove this one"
+                f"checkpoint {os.fspath(self._folder)!r} belongs to a fit with different {', '.join(differs)}: pass "
+                "another folder, or remove it"
             )
         for name, array in arrays.items():
             mode: Any = "r" if array.size else None
             array[...] = np.load(step / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
         return {name: value for name, value in state.items() if name != "identity"}
 
-    def save(self, arrays: Mapping[str, NDArray[Any]], number: int, rest: Mapping[str, Any]) -> None:
-        """Write a checkpoint beside the one before and then remove that: one of them is complete at any moment.
+    def save(self, arrays: Mapping[str, NDArray[Any]], number: int, metadata: Mapping[str, Any]) -> None:
+        """Write a checkpoint, then remove the previous one; one is complete at any time.
 
         Parameters
         ----------
         arrays
-            By name.
+            Arrays by name.
         number
-            How many steps were made.
-        rest
-            What else to keep, as JSON.
+            Number of completed steps.
+        metadata
+            Stored as JSON.
 
         Raises
         ------
         StorageError
             If it cannot be written.
         """
-        before = self._steps()
+        before = self._list_steps()
         target = self._folder / f"step-{number:06d}"
         hidden = self._folder / f".step-{number:06d}"
         try:
@@ -107,7 +107,7 @@ class Checkpoints:
                     np.save(file, array)
                     file.flush()
                     os.fsync(file.fileno())
-            state = {"identity": self._identity, **rest}
+            state = {"identity": self._identity, **metadata}
             with open(hidden / _STATE, "w", encoding="utf-8") as text:
                 json.dump(state, text)
                 text.flush()

@@ -1,4 +1,4 @@
-"""Half steps on a GPU: tables that stay there, and rows solved in batches."""
+"""Half steps on a GPU: tables stay on the device, rows are solved in batches."""
 
 from __future__ import annotations
 
@@ -13,95 +13,96 @@ from sparrow.engines.cupy import solves
 from sparrow.engines.cupy.device import Device
 from sparrow.engines.cupy.tiles import halved
 from sparrow.errors import TooLargeError
-from sparrow.models.als_data import Part
-from sparrow.models.solvers import Solver, Work
-from sparrow.models.tables import FactorTable, Survey, Table
+from sparrow.models.als_data import RowPartition
+from sparrow.models.als_solvers import PartitionSolver, Solver
+from sparrow.models.factor_table import FactorTable, Table, TableStatistics
+from sparrow.models.tuning import tuning
 from sparrow.runtime import settings
 
-__all__ = ["DeviceTable", "OnDevice"]
-
-_CHUNK = 1 << 16
-"""Rows of a table that are turned or multiplied at once."""
+__all__ = ["DeviceBackend", "DeviceTable"]
 
 
 class DeviceTable:
-    """A table of factors on a device, kept as the one in memory is, with a row of zeros at its end.
+    """Copy of a factor table on a device, with a row of zeros at its end.
 
     Parameters
     ----------
     device
-        Where it goes.
+        Device that holds it.
     table
-        What it is a copy of.
+        Table in memory.
     """
 
     def __init__(self, device: Device, table: FactorTable) -> None:
         self._device, self._table = device, table
         rows, d = self.shape = table.shape
-        self._array = device.xp.zeros((rows + 1, d), table.stored.dtype)
-        for first in range(0, rows, _CHUNK):
-            chunk = np.ascontiguousarray(table.stored[first : first + _CHUNK])
+        self._array = device.xp.zeros((rows + 1, d), table.raw.dtype)
+        step = tuning().device_chunk_rows
+        for first in range(0, rows, step):
+            chunk = np.ascontiguousarray(table.raw[first : first + step])
             self._array[first : first + len(chunk)] = device.put(chunk.view(np.ndarray))
 
-    def bring(self) -> None:
-        """Copy it to the one in memory."""
+    def sync(self) -> None:
+        """Copy it back to the table in memory."""
+        step = tuning().device_chunk_rows
         with self._device.here():
-            for first in range(0, self.shape[0], _CHUNK):
-                last = min(first + _CHUNK, self.shape[0])
-                self._table.stored[first:last] = self._device.get(self._array[first:last])
+            for first in range(0, self.shape[0], step):
+                last = min(first + step, self.shape[0])
+                self._table.raw[first:last] = self._device.get(self._array[first:last])
 
     def rows(self, at: Any, dtype: Any) -> Any:
-        """Return rows, given by an array of their numbers or a slice, as floats."""
-        return self._decoded(self._array[at]).astype(dtype, copy=False)
+        """Return rows, selected by positions or a slice, as floats."""
+        return self._decode(self._array[at]).astype(dtype, copy=False)
 
     def read(self, start: int, stop: int) -> Any:
-        """Return rows in float32: in single precision the table's own memory, else a copy."""
+        """Return rows in float32: a view of a float32 table, else a copy."""
         return self.rows(slice(start, stop), np.float32)
 
     def write(self, start: int, rows: Any) -> None:
-        """Write rows in float32 from ``start``, rounded to nearest."""
-        self._array[start : start + rows.shape[0]] = self._encoded(rows)
+        """Write float32 rows from ``start``, rounded to nearest."""
+        self._array[start : start + rows.shape[0]] = self._encode(rows)
 
-    def last(self) -> NDArray[np.float32]:
+    def read_last_column(self) -> NDArray[np.float32]:
         """Return a copy of the last column, in memory."""
         with self._device.here():
             words = self._array[: self.shape[0], self.shape[1] - 1 :].reshape(-1)
-            return self._device.get(self._decoded(words).astype(np.float32, copy=False))
+            return self._device.get(self._decode(words).astype(np.float32, copy=False))
 
-    def put_last(self, values: NDArray[np.float32] | np.float32) -> None:
-        """Write the last column, rounded as :meth:`write` does."""
+    def write_last_column(self, values: NDArray[np.float32] | np.float32) -> None:
+        """Write the last column, rounded as in :meth:`write`."""
         with self._device.here():
             column = self._device.put(np.ascontiguousarray(np.broadcast_to(values, self.shape[:1])))
-            self._array[: self.shape[0], self.shape[1] - 1] = self._encoded(column)
+            self._array[: self.shape[0], self.shape[1] - 1] = self._encode(column)
 
     def rotate(self, basis: NDArray[np.float32]) -> None:
         """Multiply the table by an orthogonal matrix, shape (d, d), in place."""
         with self._device.here():
-            turn = self._device.put(basis)
-            for first in range(0, self.shape[0], _CHUNK):
-                rows = self.read(first, min(first + _CHUNK, self.shape[0]))
-                self.write(first, self._device.xp.matmul(rows, turn))
+            rotation, step = self._device.put(basis), tuning().device_chunk_rows
+            for first in range(0, self.shape[0], step):
+                rows = self.read(first, min(first + step, self.shape[0]))
+                self.write(first, self._device.xp.matmul(rows, rotation))
 
-    def survey(self, ridge: Callable[[int, int], NDArray[np.float64]], precise: bool = False) -> Survey:
-        """Return T'T and what belongs to it: multiplied in float32, or ``precise`` in float64; added in float64."""
+    def statistics(self, ridge: Callable[[int, int], NDArray[np.float64]], precise: bool = False) -> TableStatistics:
+        """Return the Gramian and norms, as :meth:`FactorTable.statistics`."""
         device, (height, d) = self._device, self.shape
         with device.here():
             gramian, penalty, largest = device.xp.zeros((d, d), np.float64), 0.0, 0.0
-            for first in range(0, height, _CHUNK):
-                last = min(first + _CHUNK, height)
+            step = tuning().device_chunk_rows
+            for first in range(0, height, step):
+                last = min(first + step, height)
                 rows = self.rows(slice(first, last), np.float64 if precise else np.float32)
                 gramian = gramian + device.xp.matmul(rows.transpose(1, 0), rows)
                 lengths = device.get((rows * rows).sum(axis=1, dtype=np.float64))
                 penalty += float(ridge(first, last) @ lengths)
                 largest = max(largest, float(lengths.max()))
-            return Survey(device.get(gramian), penalty, largest)
+            return TableStatistics(device.get(gramian), penalty, largest)
 
-    def _decoded(self, words: Any) -> Any:
+    def _decode(self, words: Any) -> Any:
         if self._table.dtype != "bfloat16":
             return words.astype(np.float32, copy=False)
         return (words.astype(np.uint32) << 16).view(np.float32)
 
-    def _encoded(self, rows: Any) -> Any:
+    def _encode(self, rows: Any) -> Any:
         if self._table.dtype != "bfloat16":
             return rows.astype(self._array.dtype, copy=False)
         words = rows.view(np.uint32)
@@ -109,70 +110,72 @@ class DeviceTable:
         return self._device.xp.where(self._device.xp.isnan(rows), 0x7FC0, rounded).astype(np.uint16)
 
 
-class OnDevice:
-    """What solves half steps on a device; as :class:`sparrow.models.solvers.Processor`, to rounding.
+class DeviceBackend:
+    """Half steps on a GPU; results agree with the CPU to rounding.
 
     Parameters
     ----------
     device
-        What computes.
+        Device to use.
     solver, steps, block
-        The settings of :class:`sparrow.models.ALS`.
+        Settings of :class:`sparrow.models.ALS`.
     """
 
     def __init__(self, device: Device, solver: Solver, steps: int, block: int) -> None:
         self.solver: Solver = solver
-        self._device, self._steps, self._block = device, steps, block
-        self._taken: list[DeviceTable] = []
+        self._device, self._cg_steps, self._block = device, steps, block
+        self._tables: list[DeviceTable] = []
 
-    def here(self) -> AbstractContextManager[Any]:
-        """Return what a thread enters to compute there."""
+    def activate(self) -> AbstractContextManager[Any]:
+        """Make the device current for a thread, for the length of a block."""
         return self._device.here()
 
-    def take(self, *tables: FactorTable) -> tuple[Table, ...]:
-        """Return tables that stand for those in memory.
+    def load_tables(self, *tables: FactorTable) -> tuple[Table, ...]:
+        """Copy tables to the device.
 
         Raises
         ------
         TooLargeError
-            If the device has no room for them.
+            If they exceed the free memory of the device.
         """
-        needed, room = sum(table.stored.nbytes for table in tables), self._device.room()
+        needed, free = sum(table.raw.nbytes for table in tables), self._device.room()
         problem = (
-            f"both tables of factors take {needed} bytes, and the device has {room} bytes of memory free: use "
+            f"the factor tables require {needed} bytes of device memory, {free} bytes are free: use "
             "engine='stream', dtype='bfloat16' or fewer factors"
         )
-        if needed > 0.9 * room:
+        if needed > tuning().device_table_ratio * free:
             raise TooLargeError(problem)
         try:
-            with self.here():
-                self._taken = [DeviceTable(self._device, table) for table in tables]
+            with self.activate():
+                self._tables = [DeviceTable(self._device, table) for table in tables]
         except MemoryError as error:
             raise TooLargeError(problem) from error
-        return tuple(self._taken)
+        return tuple(self._tables)
 
-    def bring(self) -> None:
-        """Copy the tables to those in memory."""
-        for table in self._taken:
-            table.bring()
+    def sync_tables(self) -> None:
+        """Copy the tables back to those in memory."""
+        for table in self._tables:
+            table.sync()
 
-    def single(self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool) -> Work:
-        """Return the work of the solver in the eigenbasis: in float32, or where ``double`` in float64."""
-        return self._work(spectrum.astype(np.float64 if double else np.float32), basis, self.solver)
+    def eigenbasis_solver(
+        self, spectrum: NDArray[np.float64], basis: NDArray[np.float32], double: bool
+    ) -> PartitionSolver:
+        """Return the solver in the eigenbasis, in float32, or float64 if ``double``."""
+        return self._partition_solver(spectrum.astype(np.float64 if double else np.float32), basis, self.solver)
 
-    def double(self, weighted: NDArray[np.float64]) -> Work:
-        """Return the work of the exact solver in float64, from the weighted Gramian."""
-        return self._work(weighted, np.empty((0, len(weighted)), np.float32), "exact")
+    def float64_solver(self, weighted: NDArray[np.float64]) -> PartitionSolver:
+        """Return the exact solver in float64, from the weighted Gramian."""
+        return self._partition_solver(weighted, np.empty((0, len(weighted)), np.float32), "exact")
 
-    def _work(self, matrix: NDArray[Any], basis: NDArray[np.float32], solver: Solver) -> Work:
+    def _partition_solver(self, matrix: NDArray[Any], basis: NDArray[np.float32], solver: Solver) -> PartitionSolver:
         device, threads = self._device, settings.current().threads
-        with self.here():
-            method = solves.Method(solver, device.put(matrix), self._steps, self._block)
-            turn = device.put(basis) if len(basis) and solver != "exact" else None
-        what = f"the equations of rows of {len(matrix)} factors"
+        with self.activate():
+            method = solves.Method(solver, device.put(matrix), self._cg_steps, self._block)
+            rotation = device.put(basis) if len(basis) and solver != "exact" else None
+        task = f"equations of {len(matrix)} factors per row"
 
-        def work(
-            part: Part, fixed: Any, ridge: NDArray[np.float64], factors: Any, losses: NDArray[np.float64]
+        def solve_partition(
+            part: RowPartition, fixed: Any, ridge: NDArray[np.float64], factors: Any, losses: NDArray[np.float64]
         ) -> int | None:
             counts = np.diff(part.indptr)
             order = np.argsort(counts, kind="stable")
@@ -188,25 +191,25 @@ class OnDevice:
             )
             columns = [device.put(np.ascontiguousarray(a)) for a in (order, part.indptr[order], counts, ridge[order])]
 
-            def one(first: int, last: int) -> Any:
+            def solve_batch(first: int, last: int) -> Any:
                 at, starts, lengths, weights = (column[first:last] for column in columns)
-                before = factors[at] if turn is None else device.xp.matmul(factors[at], turn)
+                before = factors[at] if rotation is None else device.xp.matmul(factors[at], rotation)
                 rows = solves.Rows(starts, lengths, int(counts[last - 1]), weights, before)
-                after, error = solves.solved(device, links, rows, method, piece)
+                after, error = solves.solved(device, links, rows, method, batch_ratings)
                 factors[at] = after.astype(np.float32, copy=False)
                 return error
 
-            room = device.room() // (2 * threads)
-            piece = max(room // (2 * method.room(1, 1)), 1)
+            free = device.room() // (2 * threads)
+            batch_ratings = max(free // (2 * method.room(1, 1)), 1)
             try:
                 errors = [
                     error
-                    for first, last in solves.batches(counts, method, piece, room)
-                    for error in halved(device, one, first, last, what)
+                    for first, last in solves.batches(counts, method, batch_ratings, free)
+                    for error in halved(device, solve_batch, first, last, task)
                 ]
             except np.linalg.LinAlgError:
                 return part.first
             losses[0] = sum(float(error) for error in errors)
             return None
 
-        return work
+        return solve_partition

@@ -1,4 +1,4 @@
-"""Models that stochastic gradient descent fits to streamed rows: what linear ones and factorisation machines share."""
+"""Base class of models that are fitted by SGD to streamed rows."""
 
 from __future__ import annotations
 
@@ -18,23 +18,31 @@ from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.kernels.jit import warmup
 from sparrow.kernels.ml import linear
-from sparrow.models.checking import (
-    as_numbers,
-    check_labels,
-    check_names,
-    check_numbers,
-    check_share,
-    class_numbers,
-    distinct,
-    held_out,
-    not_fitted,
-    tell_names,
-)
 from sparrow.models.checkpoints import Checkpoints
-from sparrow.models.descent import OPTIMIZERS, Descent, Weights, initial, is_init, optimizer_of
+from sparrow.models.examples import (
+    ExampleChunk,
+    ExampleStream,
+    FeatureMatrix,
+    resolve_inputs,
+    to_feature_matrix,
+    to_label_array,
+    to_sample_weights,
+)
 from sparrow.models.metrics import Classification, Metrics, Regression
 from sparrow.models.parameters import Parameters
-from sparrow.models.rows import Chunk, Features, Rows, features, given_labels, label_array, row_weights
+from sparrow.models.sgd import OPTIMIZERS, Trainer, Weights, initial_weights, is_valid_init, resolve_optimizer
+from sparrow.models.targets import (
+    check_classes,
+    check_feature_names,
+    check_numbers,
+    check_validation_share,
+    count_classes,
+    encode_classes,
+    is_held_out,
+    not_fitted_error,
+    to_numbers,
+    warn_feature_names,
+)
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Schedule
 from sparrow.runtime import memory, progress
@@ -45,9 +53,9 @@ __all__ = ["Estimator"]
 
 
 class Estimator(Parameters, ABC):
-    """A model with scores that are linear in its weights, or nearly so.
+    """Model trained by stochastic gradient descent.
 
-    A derived class says how many outputs there are, which loss they have, and what is predicted from them.
+    Derived classes define the number of outputs, the loss and the predictions.
     """
 
     optimizer: str | Optimizer
@@ -66,48 +74,46 @@ class Estimator(Parameters, ABC):
     checkpoint: str | os.PathLike[str] | None
 
     _weights: Weights
-    _descent: Descent | None
-    _by_class: NDArray[np.float64] | None
-    _dim: str
+    _trainer: Trainer | None
+    _class_weight_values: NDArray[np.float64] | None
+    _feature_dim: str
     classes_: NDArray[Any]
 
-    # -- what derived classes say ---------------------------------------------------------------
-
-    def _width(self, outputs: int) -> int:
-        """Return the numbers that a column has."""
+    def _weights_per_feature(self, outputs: int) -> int:
+        """Return the number of weights of a feature."""
         return outputs
 
-    def _factors(self) -> int:
+    def _n_factors(self) -> int:
         return 0
 
     @abstractmethod
-    def _loss(self, outputs: int) -> int:
-        """Return a loss of :mod:`sparrow.kernels.ml.linear`."""
+    def _loss_kind(self, outputs: int) -> int:
+        """Return a loss constant of :mod:`sparrow.kernels.ml.linear`."""
 
     def _is_classifier(self) -> bool:
         return False
 
-    def _gives_chances(self) -> bool:
+    def _has_probabilities(self) -> bool:
         return False
 
-    def _class_weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
-        """Return a weight for each class, None for 1."""
+    def _compute_class_weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Return a weight per class, None for 1."""
         return None
 
-    # -- settings -------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        """Raise ``InvalidValueError`` where a setting is outside what it may be."""
-        if isinstance(self.optimizer, str):
-            if self.optimizer not in OPTIMIZERS:
-                names = ", ".join(map(repr, OPTIMIZERS))
-                raise InvalidValueError(f"optimizer={self.optimizer!r}: use one of {names}, or one of sp.optim")
+    def _check_params(self) -> None:
+        """Raise ``InvalidValueError`` if a parameter is invalid."""
+        names = ", ".join(map(repr, OPTIMIZERS))
+        if isinstance(self.optimizer, str) and self.optimizer in OPTIMIZERS:
             if self.lr is not None and not callable(self.lr):
                 check_number("lr", self.lr)
         elif not isinstance(self.optimizer, Optimizer):
-            raise InvalidValueError(f"optimizer={self.optimizer!r}: name one, or give one of sp.optim")
+            raise InvalidValueError(
+                f"optimizer must be one of {names}, or an optimizer of sp.optim, got {self.optimizer!r}"
+            )
         elif self.lr is not None:
-            raise InvalidValueError(f"lr={self.lr!r} beside optimizer={self.optimizer!r}: say lr there")
+            raise InvalidValueError(
+                f"lr must be None beside optimizer={self.optimizer!r}, got {self.lr!r}: set it there"
+            )
         check_number("l1", self.l1)
         check_number("l2", self.l2)
         for name in ("fit_intercept", "shuffle"):
@@ -115,49 +121,51 @@ class Estimator(Parameters, ABC):
         check_integer("epochs", self.epochs, 1)
         check_integer("batch_size", self.batch_size, 1)
         check_integer("seed", self.seed, 0)
-        if not is_init(self.init):
+        if not is_valid_init(self.init):
             raise InvalidValueError(
-                f"init={self.init!r}: use 'zeros', 'ones', 'normal', 'uniform', a number, or a function of (shape, rng)"
+                "init must be 'zeros', 'ones', 'normal', 'uniform', a number, or a function of (shape, rng), got "
+                f"{self.init!r}"
             )
         if self.dtype not in ("float32", "float64"):
-            raise InvalidValueError(f"dtype={self.dtype!r}: use 'float32' or 'float64'")
+            raise InvalidValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}")
         if self.patience is not None:
             check_integer("patience", self.patience, 1)
             if self.validation is None:
-                raise InvalidValueError(f"patience={self.patience} without validation=: there is nothing to stop by")
+                raise InvalidValueError(f"patience={self.patience} requires validation, got None")
         if _is_share(self.validation) and not 0 < self.validation < 1:
-            raise InvalidValueError(f"validation={self.validation!r}: give a share between 0 and 1, or (X, y)")
-
-    # -- fitting --------------------------------------------------------------------------------
+            raise InvalidValueError(
+                f"validation must be a fraction between 0 and 1, or (X, y), got {self.validation!r}"
+            )
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit the model to rows, streamed once an epoch, and return it.
+        """Fit the model to rows, which are streamed once per epoch.
 
         Parameters
         ----------
         X
-            Examples by features: a tensor, stored, in memory or lazy, the path of one, what :func:`sparrow.asarray`
-            takes, or a frame of pandas. A bundle, or its path, brings ``y`` along.
+            Examples by features: a tensor (stored, in memory or lazy), its path, what :func:`sparrow.asarray` accepts,
+            or a pandas frame. A bundle, or its path, provides ``y`` too.
         y
-            A label for each row: an array, a tensor of one dimension or its path.
+            Label of each row: an array, a 1-D tensor or its path.
         sample_weight
-            A weight for each row. One of weight 0 is as if it was not there.
+            Weight of each row; rows of weight 0 are ignored.
 
         Returns
         -------
-        the model itself
+        Self
+            The fitted model itself.
 
         Raises
         ------
         InvalidValueError
-            If a parameter is outside what it may be, a value or label is not finite or cannot be a class, or the
-            checkpoint is of another fit.
+            If a parameter is invalid, a value or label is not finite or not a class, or the checkpoint belongs to
+            another fit.
         ShapeError
-            If ``X`` is no matrix, or there are not as many labels as rows.
+            If ``X`` is not a matrix, or the numbers of labels and rows differ.
         ConvergenceError
-            If the loss or weights are not finite.
+            If the loss or the weights are not finite.
         TooLargeError
-            If the weights pass the memory limit.
+            If the weights exceed the memory limit.
 
         Examples
         --------
@@ -168,41 +176,42 @@ class Estimator(Parameters, ABC):
         (array([0., 1., 2., 3.]), True)
         """
         warmup.warn_compiling()
-        self._check()
-        rows = self._opened(X, y, sample_weight)
-        other = self._validating(rows.found.shape[1])
+        self._check_params()
+        rows = self._load_training(X, y, sample_weight)
+        validation_rows = self._load_validation(rows.matrix.shape[1])
         rows.shuffle = bool(self.shuffle)
         if _is_share(self.validation):
-            check_share(rows.height, self.seed, self.validation)
-        descent = self._begin(rows, None)
-        for each in (rows, other):
+            check_validation_share(rows.height, self.seed, self.validation)
+        trainer = self._initialize(rows, None)
+        for each in (rows, validation_rows):
             if each is not None:
-                self._encode(each)
-        self._epochs(descent, rows, other)
+                self._encode_targets(each)
+        self._train(trainer, rows, validation_rows)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Go on with rows, once and in their order; the first call begins the model.
+        """Train on rows once, in order; the first call creates the model.
 
         Parameters
         ----------
         X, y
-            As of :meth:`fit`.
+            As in :meth:`fit`.
         classes
-            All classes there will be, of a classifier: wanted by the first call where its labels are not all.
+            All classes of a classifier; required by the first call unless its labels include all.
         sample_weight
-            As of :meth:`fit`.
+            As in :meth:`fit`.
 
         Returns
         -------
-        the model itself
+        Self
+            The model itself.
 
         Raises
         ------
         InvalidValueError
-            If a label is of no known class, and as of :meth:`fit`.
+            If a label has an unknown class, and as in :meth:`fit`.
         ShapeError
-            If there are columns beyond the model's, and as of :meth:`fit`.
+            If there are more columns than in the model, and as in :meth:`fit`.
         ConvergenceError
             If the loss is not finite.
 
@@ -215,198 +224,214 @@ class Estimator(Parameters, ABC):
         >>> model.predict(np.eye(6)[:2])
         array([0, 1])
         """
-        self._check()
-        begun = hasattr(self, "_weights")
-        rows = self._opened(X, y, sample_weight, again=begun)
-        if begun and classes is not None and self._is_classifier():
+        self._check_params()
+        is_started = hasattr(self, "_weights")
+        rows = self._load_training(X, y, sample_weight, is_started=is_started)
+        if is_started and classes is not None and self._is_classifier():
             given = np.unique(np.asarray(classes))
             if not np.array_equal(given, self.classes_):
-                raise InvalidValueError(f"classes={given.tolist()}, and the first call had {self.classes_.tolist()}")
-        descent = self._resumed() if begun else self._begin(rows, classes)
-        self._encode(rows)
+                raise InvalidValueError(
+                    f"classes must be those of the first call, {self.classes_.tolist()}, got {given.tolist()}"
+                )
+        trainer = self._get_trainer() if is_started else self._initialize(rows, classes)
+        self._encode_targets(rows)
         for chunk in rows.chunks():
-            descent.run(self._weighted(chunk), np.zeros(2), lambda: "partial_fit")
-        self.t_ = descent.state.step
+            trainer.train(self._apply_weights(chunk), np.zeros(2), lambda: "partial_fit")
+        self.t_ = trainer.state.step
         return self
 
-    def _opened(self, X: Any, y: Any, sample_weight: Any, again: bool = False) -> Rows:
-        """Return rows with labels, whose columns have to be those of the model if there is one (``again``)."""
-        X, y = given_labels(X, y)
+    def _load_training(self, X: Any, y: Any, sample_weight: Any, is_started: bool = False) -> ExampleStream:
+        """Return labelled rows; if ``is_started``, their columns must match the model."""
+        X, y = resolve_inputs(X, y)
         if y is None:
             raise InvalidValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        found = features(X)
+        found = to_feature_matrix(X)
         height, width = found.shape
         if not width:
             raise ShapeError(f"0 feature(s) (shape={found.shape}) while a minimum of 1 is required: X has no columns")
         if not height:
             raise ShapeError(f"0 sample(s) (shape={found.shape}) while a minimum of 1 is required: X has no rows")
-        if again:
+        if is_started:
             self._check_width(found)
-        labels = label_array(y, height)
+        labels = to_label_array(y, height)
         if labels.dtype.kind == "O" and not self._is_classifier():
-            labels = as_numbers(labels)
+            labels = to_numbers(labels)
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
             at = int(np.flatnonzero(~np.isfinite(labels))[0])
             raise InvalidValueError(f"Input y contains NaN or infinity: row {at} has the label {labels[at]}")
-        weights, dtype = row_weights(sample_weight, height), np.dtype(self.dtype)
-        return Rows(found, labels, weights, dtype, int(self.batch_size), seed=int(self.seed))
+        weights, dtype = to_sample_weights(sample_weight, height), np.dtype(self.dtype)
+        return ExampleStream(found, labels, weights, dtype, int(self.batch_size), seed=int(self.seed))
 
-    def _validating(self, width: int) -> Rows | None:
-        """Return the rows to validate with, where they are others than those of a training matrix of ``width``."""
+    def _load_validation(self, width: int) -> ExampleStream | None:
+        """Return separate validation rows, or None."""
         if self.validation is None or _is_share(self.validation):
             return None
-        X, y = given_labels(*(self.validation if isinstance(self.validation, tuple) else (self.validation, None)))
+        X, y = resolve_inputs(*(self.validation if isinstance(self.validation, tuple) else (self.validation, None)))
         if y is None:
-            raise InvalidValueError("validation= has no labels: give (X, y), or a bundle with both")
-        found = features(X)
+            raise InvalidValueError("validation must have labels: pass (X, y), or a bundle with both")
+        found = to_feature_matrix(X)
         if found.shape[1] > width:
-            raise ShapeError(f"validation= has {found.shape[1]} columns, X has {width}: columns beyond the model's")
-        return Rows(found, label_array(y, found.shape[0]), None, np.dtype(self.dtype))
+            raise ShapeError(f"validation must have at most {width} columns, as X, got {found.shape[1]}")
+        return ExampleStream(found, to_label_array(y, found.shape[0]), None, np.dtype(self.dtype))
 
-    def _begin(self, rows: Rows, classes: Any) -> Descent:
-        """Return weights at their start; set what is known of features and classes."""
-        width = rows.found.shape[1]
-        outputs = self._known_classes(rows, classes) if self._is_classifier() else 1
+    def _initialize(self, rows: ExampleStream, classes: Any) -> Trainer:
+        """Create the weights, set the features and classes, and return the trainer."""
+        width = rows.matrix.shape[1]
+        outputs = self._set_classes(rows, classes) if self._is_classifier() else 1
         if not self._is_classifier():
             check_numbers(rows.y)
-        dtype, columns = np.dtype(self.dtype), self._width(outputs)
-        remedy = "hash the columns into fewer, or take dtype='float32'"
+        dtype, columns = np.dtype(self.dtype), self._weights_per_feature(outputs)
+        remedy = "hash the columns into fewer, or use dtype='float32'"
         memory.check(4 * width * columns * dtype.itemsize, f"weights of {width} columns", remedy)
-        self._weights = Weights(self._initial((width, columns), dtype), np.zeros((1, outputs), dtype), self._factors())
+        initial, bias = self._initial_weights((width, columns), dtype), np.zeros((1, outputs), dtype)
+        self._weights = Weights(initial, bias, self._n_factors())
         self.n_features_in_ = width
-        if rows.found.names is not None:
-            self.feature_names_in_ = rows.found.names
+        if rows.matrix.names is not None:
+            self.feature_names_in_ = rows.matrix.names
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        self._dim = rows.found.dim
-        self._descent = None
-        return self._resumed()
+        self._feature_dim = rows.matrix.dim
+        self._trainer = None
+        return self._get_trainer()
 
-    def _resumed(self) -> Descent:
-        """Return the weights on their way; of a model that was loaded the optimiser begins anew."""
-        if getattr(self, "_descent", None) is None:
-            optimizer = optimizer_of(self.optimizer, self.lr, float(self.l1), float(self.l2))
-            loss = self._loss(self._weights.bias.shape[1])
-            self._descent = Descent(self._weights, optimizer, loss, int(self.batch_size), bool(self.fit_intercept))
-        assert self._descent is not None
-        return self._descent
+    def _get_trainer(self) -> Trainer:
+        """Return the trainer; that of a loaded model starts with a new optimizer state."""
+        if getattr(self, "_trainer", None) is None:
+            optimizer = resolve_optimizer(self.optimizer, self.lr, float(self.l1), float(self.l2))
+            loss = self._loss_kind(self._weights.bias.shape[1])
+            self._trainer = Trainer(self._weights, optimizer, loss, int(self.batch_size), bool(self.fit_intercept))
+        assert self._trainer is not None
+        return self._trainer
 
-    def _initial(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
-        return initial(self.init, shape, dtype, self.seed)
+    def _initial_weights(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+        return initial_weights(self.init, shape, dtype, self.seed)
 
-    def _known_classes(self, rows: Rows, classes: Any) -> int:
-        """Set the classes and their weights; return the number of outputs."""
+    def _set_classes(self, rows: ExampleStream, classes: Any) -> int:
+        """Set the classes and their weights, and return the number of outputs."""
         assert rows.y is not None
-        check_labels(rows.y)
-        whole = rows.weights is None or bool(rows.weights.all())
-        seen = rows.y if whole else rows.y[rows.weights != 0]
-        found, counted = distinct(seen)
+        check_classes(rows.y)
+        all_weighted = rows.weights is None or bool(rows.weights.all())
+        labels = rows.y if all_weighted else rows.y[rows.weights != 0]
+        found, found_counts = count_classes(labels)
         if classes is not None:
             self.classes_ = np.unique(np.asarray(classes))
             unseen = np.setdiff1d(found, self.classes_)
             if len(unseen):
                 raise InvalidValueError(
-                    f"y has the class {unseen[0].item()!r}, which is not in classes={self.classes_.tolist()}"
+                    f"class {unseen[0].item()!r} of y must be one of classes={self.classes_.tolist()}"
                 )
             counts = np.zeros(len(self.classes_))
-            counts[np.searchsorted(self.classes_, found)] = counted
+            counts[np.searchsorted(self.classes_, found)] = found_counts
         else:
-            self.classes_, counts = found, counted
+            self.classes_, counts = found, found_counts
         if len(self.classes_) < 2:
-            raise InvalidValueError(
-                f"y holds one class, {self.classes_.tolist()}: a classifier needs examples of two classes or more"
-            )
-        self._by_class = self._class_weights(counts)
+            raise InvalidValueError(f"y must have at least two classes, got one class, {self.classes_.tolist()}")
+        self._class_weight_values = self._compute_class_weights(counts)
         return 1 if len(self.classes_) == 2 else len(self.classes_)
 
-    def _encode(self, rows: Rows) -> None:
-        """Replace labels by what the kernels take: numbers, or the numbers of classes.
+    def _encode_targets(self, rows: ExampleStream) -> None:
+        """Replace labels by numbers, or class numbers.
 
         Raises
         ------
         InvalidValueError
-            If a label is of no known class.
+            If a class is unknown.
         """
         assert rows.y is not None
         if self._is_classifier():
-            rows.y = class_numbers(rows.y, self.classes_)
+            rows.y = encode_classes(rows.y, self.classes_)
         else:
             check_numbers(rows.y)
 
-    def _weighted(self, chunk: Chunk, aside: bool | None = None) -> Chunk:
-        """Return a chunk with the weights of its rows in training (False), validation (True) or as they are (None)."""
+    def _apply_weights(self, chunk: ExampleChunk, is_validation: bool | None = None) -> ExampleChunk:
+        """Return a chunk with class weights applied and held-out rows masked.
+
+        ``is_validation`` selects the held-out rows (True), the others (False) or all (None).
+        """
         weights = chunk.weights
-        if self._is_classifier() and self._by_class is not None:
-            weights = weights * self._by_class[chunk.targets.astype(np.intp)]
-        if aside is not None and _is_share(self.validation):
-            weights = np.where(held_out(chunk.rows, self.seed, float(self.validation)) == aside, weights, 0.0)
+        if self._is_classifier() and self._class_weight_values is not None:
+            weights = weights * self._class_weight_values[chunk.targets.astype(np.intp)]
+        if is_validation is not None and _is_share(self.validation):
+            weights = np.where(
+                is_held_out(chunk.rows, self.seed, float(self.validation)) == is_validation, weights, 0.0
+            )
         return chunk if weights is chunk.weights else replace(chunk, weights=warmup.as_readonly(weights))
 
-    def _epochs(self, descent: Descent, rows: Rows, other: Rows | None) -> None:
-        """Train for all epochs, or until validation says that it is enough."""
+    def _train(self, trainer: Trainer, rows: ExampleStream, validation_rows: ExampleStream | None) -> None:
+        """Train for all epochs, or until validation stops the fit."""
         losses: list[float] = []
-        checks: list[float] = []
-        best = descent.weights.copy() if self.patience is not None else None
-        arrays = descent.arrays()
+        validation_losses: list[float] = []
+        best = trainer.weights.copy() if self.patience is not None else None
+        arrays = trainer.arrays()
         if best is not None:
             arrays |= {"best-weights": best.rows, "best-bias": best.bias}
-        saved = None
+        checkpoints = None
         if self.checkpoint is not None:
-            saved = Checkpoints(self.checkpoint, self._identity(rows))
-            kept = saved.load(arrays)
-            losses, checks = ([float.fromhex(x) for x in kept.get(name, ())] for name in ("losses", "checks"))
-            descent.state.step = descent.of_bias.step = kept.get("step", 0)
+            checkpoints = Checkpoints(self.checkpoint, self._identity(rows))
+            metadata = checkpoints.load(arrays)
+            losses, validation_losses = (
+                [float.fromhex(x) for x in metadata.get(name, ())] for name in ("losses", "checks")
+            )
+            trainer.state.step = trainer.bias_state.step = metadata.get("step", 0)
             if len(losses) > self.epochs:
                 raise InvalidValueError(
-                    f"the checkpoint in {os.fspath(self.checkpoint)!r} has come to epochs={len(losses)} already, "
-                    f"beyond epochs={self.epochs}: ask for as many, or name another folder"
+                    f"epochs must be at least {len(losses)}, the epochs of the checkpoint in "
+                    f"{os.fspath(self.checkpoint)!r}, got {self.epochs}: raise it, or pass another folder"
                 )
 
         def text() -> str:
             now = f"epoch {min(len(losses) + 1, self.epochs)} of {self.epochs}"
-            seen = f", validation {checks[-1]:.6g}" if checks else ""
-            return f"{now}, loss {losses[-1]:.6g}{seen}" if losses else now
+            checked = f", validation {validation_losses[-1]:.6g}" if validation_losses else ""
+            return f"{now}, loss {losses[-1]:.6g}{checked}" if losses else now
 
         with progress.bar(text, (self.epochs - len(losses)) * rows.height, "rows") as advance:
-            while len(losses) < self.epochs and not self._enough(checks):
-                losses.append(self._epoch(descent, rows, len(losses), advance))
+            while len(losses) < self.epochs and not self._should_stop(validation_losses):
+                losses.append(self._train_epoch(trainer, rows, len(losses), advance))
                 if self.validation is not None:
-                    checks.append(self._validated(rows if other is None else other, descent))
-                    if best is not None and checks[-1] <= min(checks):
-                        best.rows[...], best.bias[...] = descent.weights.rows, descent.weights.bias
-                if saved is not None:
-                    kept = {name: [x.hex() for x in each] for name, each in (("losses", losses), ("checks", checks))}
-                    saved.save(arrays, len(losses), {**kept, "step": descent.state.step})
+                    validation_losses.append(
+                        self._validation_loss(rows if validation_rows is None else validation_rows, trainer)
+                    )
+                    if best is not None and validation_losses[-1] <= min(validation_losses):
+                        best.rows[...], best.bias[...] = trainer.weights.rows, trainer.weights.bias
+                if checkpoints is not None:
+                    metadata = {
+                        name: [x.hex() for x in each]
+                        for name, each in (("losses", losses), ("checks", validation_losses))
+                    }
+                    checkpoints.save(arrays, len(losses), {**metadata, "step": trainer.state.step})
         if best is not None:
-            descent.weights.rows[...], descent.weights.bias[...] = best.rows, best.bias
+            trainer.weights.rows[...], trainer.weights.bias[...] = best.rows, best.bias
         self.loss_ = np.array(losses)
         if self.validation is not None:
-            self.validation_loss_ = np.array(checks)
+            self.validation_loss_ = np.array(validation_losses)
         self.n_iter_ = len(losses)
-        self.t_ = descent.state.step
+        self.t_ = trainer.state.step
 
-    def _enough(self, checks: list[float]) -> bool:
-        return self.patience is not None and len(checks) - 1 - int(np.argmin(checks or [0])) >= self.patience
+    def _should_stop(self, validation_losses: list[float]) -> bool:
+        return (
+            self.patience is not None
+            and len(validation_losses) - 1 - int(np.argmin(validation_losses or [0])) >= self.patience
+        )
 
-    def _epoch(self, descent: Descent, rows: Rows, epoch: int, advance: Any) -> float:
-        """Go through all rows; return the mean loss of rows before their updates."""
+    def _train_epoch(self, trainer: Trainer, rows: ExampleStream, epoch: int, advance: Any) -> float:
+        """Train on all rows and return the mean loss of rows before their updates."""
         totals = np.zeros(2)
         for chunk in rows.chunks(epoch, epoch + 1 if epoch + 1 < self.epochs else None):
-            descent.run(self._weighted(chunk, False), totals, lambda: f"epoch {epoch + 1}")
+            trainer.train(self._apply_weights(chunk, False), totals, lambda: f"epoch {epoch + 1}")
             advance(len(chunk.rows))
-        descent.check_finite()
+        trainer.check_finite()
         return _mean(totals)
 
-    def _validated(self, rows: Rows, descent: Descent) -> float:
-        """Return the mean loss of the rows that are held out."""
+    def _validation_loss(self, rows: ExampleStream, trainer: Trainer) -> float:
+        """Return the mean loss of the held-out rows."""
         totals = np.zeros(2)
         for chunk in rows.chunks():
-            weights = self._weighted(chunk, True).weights
-            linear.losses(descent.loss, descent.weights.scores(chunk), chunk.targets, weights, totals)
+            weights = self._apply_weights(chunk, True).weights
+            linear.losses(trainer.loss, trainer.weights.scores(chunk), chunk.targets, weights, totals)
         return _mean(totals)
 
-    def _identity(self, rows: Rows) -> dict[str, Any]:
-        """Return what a fit is, for its checkpoints: everything but the number of epochs."""
+    def _identity(self, rows: ExampleStream) -> dict[str, Any]:
+        """Return the settings and data that identify the fit in checkpoints."""
         given = {name: value for name, value in self.get_params().items() if name not in ("epochs", "checkpoint")}
         for name, value in given.items():
             if callable(value) and not isinstance(value, Schedule):
@@ -421,9 +446,7 @@ class Estimator(Parameters, ABC):
         with closing(replace(rows, shuffle=False).chunks()) as chunks:  # type: ignore[type-var]
             first = next(chunks)
         sample = hashlib.sha256(first.data.tobytes() + first.indices.tobytes()).hexdigest()[:16]
-        return {**given, "model": type(self).__name__, "data": [*rows.found.shape, digest, sample]}
-
-    # -- what is fitted -------------------------------------------------------------------------
+        return {**given, "model": type(self).__name__, "data": [*rows.matrix.shape, digest, sample]}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_weights")
@@ -441,61 +464,61 @@ class Estimator(Parameters, ABC):
         )
 
     def _check_fitted(self) -> None:
-        """Raise ``UnsupportedError`` unless there are weights."""
+        """Raise ``UnsupportedError`` unless the model is fitted."""
         if not self.__sklearn_is_fitted__():
-            raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit(X, y) first")
+            raise not_fitted_error(f"{type(self).__name__} must be fitted: call fit(X, y) first")
 
-    def _check_width(self, found: Features) -> None:
-        """Raise unless the columns are those of the model."""
-        width, wanted, name = found.shape[1], self.n_features_in_, type(self).__name__
-        if width > wanted or (found.dense and width != wanted):
-            raise ShapeError(f"X has {width} features, but {name} is expecting {wanted} features as input")
+    def _check_width(self, found: FeatureMatrix) -> None:
+        """Raise an error unless the columns match those of the model."""
+        width, expected, name = found.shape[1], self.n_features_in_, type(self).__name__
+        if width > expected or (found.dense and width != expected):
+            raise ShapeError(f"X has {width} features, but {name} is expecting {expected} features as input")
         known = getattr(self, "feature_names_in_", None)
         if found.names is not None and known is not None:
-            check_names(found.names, known[: len(found.names)] if not found.dense else known)
+            check_feature_names(found.names, known[: len(found.names)] if not found.dense else known)
         elif found.dense and (found.names is None) != (known is None):
-            tell_names(known is not None, name)
+            warn_feature_names(known is not None, name)
 
-    def _asked(self, X: Any) -> Rows:
-        """Return rows that are asked about."""
+    def _load_features(self, X: Any) -> ExampleStream:
+        """Return the rows of an input for prediction."""
         self._check_fitted()
-        X, _ = given_labels(X, None)
-        found = features(X)
+        X, _ = resolve_inputs(X, None)
+        found = to_feature_matrix(X)
         if not found.shape[0] and found.dense:
             raise ShapeError(f"0 sample(s) (shape={found.shape}) while a minimum of 1 is required: X has no rows")
         self._check_width(found)
-        return Rows(found, None, None, self._weights.rows.dtype)
+        return ExampleStream(found, None, None, self._weights.rows.dtype)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of rows, shape (rows, outputs)."""
-        rows = self._asked(X)
+        rows = self._load_features(X)
         outputs = self._weights.bias.shape[1]
-        memory.check(8 * rows.height * outputs, f"the scores of {rows.height} rows")
+        memory.check(8 * rows.height * outputs, f"scores of {rows.height} rows")
         out = np.empty((rows.height, outputs))
         for chunk in rows.chunks():
             out[chunk.rows] = self._weights.scores(chunk)
         return out
 
     def evaluate(self, X: Any, y: Any = None, sample_weight: Any = None) -> dict[str, float]:
-        """Return how well the model does on rows, in one pass over them.
+        """Return metrics of the model on rows, in one pass.
 
         Parameters
         ----------
         X, y, sample_weight
-            As of :meth:`fit`.
+            As in :meth:`fit`.
 
         Returns
         -------
         dict
-            For numbers "mse" and "r2"; for classes "accuracy", of two classes "auc", and "log_loss" where the model
-            gives chances.
+            "mse" and "r2" of a regression. "accuracy" of a classifier, "auc" for two classes, and "log_loss" if the
+            model has probabilities.
 
         Raises
         ------
         UnsupportedError
             If the model is not fitted.
         ShapeError, InvalidValueError
-            As of :meth:`partial_fit`.
+            As in :meth:`partial_fit`.
 
         Examples
         --------
@@ -506,20 +529,20 @@ class Estimator(Parameters, ABC):
         {'accuracy': 0.85, 'log_loss': 0.32, 'auc': 0.9}
         """
         self._check_fitted()
-        rows = self._opened(X, y, sample_weight, again=True)
-        self._encode(rows)
-        counts: Metrics = Classification(self._gives_chances()) if self._is_classifier() else Regression()
+        rows = self._load_training(X, y, sample_weight, is_started=True)
+        self._encode_targets(rows)
+        metrics: Metrics = Classification(self._has_probabilities()) if self._is_classifier() else Regression()
         for chunk in rows.chunks():
-            counts.add(self._weights.scores(chunk), chunk.targets, chunk.weights)
-        return counts.result()
+            metrics.add(self._weights.scores(chunk), chunk.targets, chunk.weights)
+        return metrics.result()
 
     def coefficients(self) -> Tensor:
-        """Return the weights as a tensor, with the names of the features as labels, that SQL can join.
+        """Return the linear weights as a tensor with feature names as labels, for SQL.
 
         Returns
         -------
         Tensor
-            Of the features, and of the classes if there are more than two; weights that are 0 are absent.
+            Shape (features,), or (features, classes) for more than two classes. Weights of 0 are not stored.
 
         Raises
         ------
@@ -536,29 +559,31 @@ class Estimator(Parameters, ABC):
         [('age',)]
         """
         self._check_fitted()
-        rows = self._linear()
+        rows = self._linear_weights()
         names = getattr(self, "feature_names_in_", None)
-        labels: dict[str, Any] = {} if names is None else {self._dim: list(names)}
+        labels: dict[str, Any] = {} if names is None else {self._feature_dim: list(names)}
         if rows.shape[1] == 1:
-            return asarray(rows[:, 0], dims=(self._dim,), labels=labels)
-        name = "class" if self._dim != "class" else "label"
+            return asarray(rows[:, 0], dims=(self._feature_dim,), labels=labels)
+        name = "class" if self._feature_dim != "class" else "label"
         labels[name] = [str(each) for each in self.classes_]
-        return asarray(rows, dims=(self._dim, name), labels=labels)
+        return asarray(rows, dims=(self._feature_dim, name), labels=labels)
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write the model as a bundle of tensors, in one atomic step; :func:`sparrow.models.load` opens it.
+        """Write the model as a bundle of tensors, in one atomic step.
+
+        :func:`sparrow.models.load` opens it.
 
         Parameters
         ----------
         path
-            A folder that does not exist yet.
+            New folder.
         overwrite
-            Replace what stands there.
+            Replace an existing model.
 
         Raises
         ------
         ExistsError
-            If something is there and ``overwrite`` is False.
+            If ``path`` exists and ``overwrite`` is False.
         UnsupportedError
             If the model is not fitted, or a parameter is a function.
 
@@ -569,12 +594,17 @@ class Estimator(Parameters, ABC):
         >>> sp.open("line.sparrow")["coefficients"].shape
         (2,)
         """
-        from sparrow.models.saving import save
+        from sparrow.models.serialization import params_to_json, write_model
 
         self._check_fitted()
-        save(self, path, overwrite)
+        params = params_to_json(self.get_params())
+        metadata: dict[str, Any] = {"class": type(self).__name__, "parameters": params, "dim": self._feature_dim}
+        if hasattr(self, "classes_"):
+            metadata["classes"] = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
+        names = getattr(self, "feature_names_in_", None)
+        write_model(path, overwrite, self._weights, self.coefficients(), names, metadata)
 
-    def _linear(self) -> NDArray[Any]:
+    def _linear_weights(self) -> NDArray[Any]:
         """Return the linear weights, shape (features, outputs)."""
         return self._weights.rows
 

@@ -1,18 +1,19 @@
-"""How well a model recommends to rows that it never saw: strong generalisation.
+"""Evaluation of recommendations for new rows (strong generalization).
 
-The protocol is that of ALX (Mehta et al. 2021, arXiv:2112.02194), made exact where the text is silent:
+The protocol is that of ALX (Mehta et al. 2021, arXiv:2112.02194), with these choices where the paper is silent:
 
-* a tenth of the rows are test rows; training sees no link of them;
-* of the n links of a test row, floor(n / 4) drawn at random are held out and the others are its history; rows with
-  fewer than 4 links are not evaluated;
-* a row is folded in from its history, all items are scored exactly in float32 and those of the history left out;
+* A tenth of the rows are test rows; none of their ratings is used for training.
+* Of the n ratings of a test row, floor(n / 4) are held out at random; the others are its history. Rows with fewer than
+  4 ratings are not evaluated.
+* A row is folded in from its history. All items are scored exactly in float32, except those of the history.
 * Recall@K is the number of held-out items among the first K, divided by min(K, number held out), averaged over rows.
-  NDCG@K (Järvelin and Kekäläinen 2002) counts a hit at rank r as 1 / log2(r + 1), divided by what the best order gives;
-* settings are chosen on a second tenth of the rows, trained on the rest; the model to test is trained on all but the
-  test rows.
+  NDCG@K (Järvelin and Kekäläinen 2002) counts a hit at rank r as 1 / log2(r + 1), divided by the value of the ideal
+  order.
+* Settings are chosen on a second tenth of the rows, with training on the rest; the model to test is trained on all but
+  the test rows.
 
-The program released with that paper rounds scores to bfloat16 before it ranks them, counts test rows without held-out
-links as 0 and searches approximately; none of these is done here.
+The program released with the paper instead rounds scores to bfloat16, counts test rows without held-out ratings as 0
+and searches approximately.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from sparrow import engines
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.models.als_data import check_matrix
-from sparrow.models.ranking import Pattern, pattern_of
-from sparrow.models.recommending import Recommender
+from sparrow.models.recommender import Recommender
 from sparrow.models.splits import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
+from sparrow.models.topk import Pattern, to_pattern
 from sparrow.runtime import progress
 from sparrow.tensor import Tensor
 
@@ -58,7 +59,7 @@ def __dir__() -> list[str]:
 
 
 class Recommending(Protocol):
-    """What can be evaluated.
+    """Protocol of models that can be evaluated.
 
     Examples
     --------
@@ -68,19 +69,19 @@ class Recommending(Protocol):
     """
 
     def recommend(self, rows: Tensor, k: int, /) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return what is recommended for histories.
+        """Return recommendations for histories.
 
         Parameters
         ----------
         rows
-            Histories (m, items); what is in one is not recommended for it.
+            Histories, shape (m, items); their items are not recommended.
         k
-            How many items for each.
+            Number of items per row.
 
         Returns
         -------
         ids, scores : ndarray, shape (m, k)
-            The best first; -1 where none is left.
+            Best first; -1 if no item is left.
 
         Examples
         --------
@@ -93,7 +94,7 @@ class Recommending(Protocol):
 
 
 class Model(Recommending, Protocol):
-    """What can be searched for: an estimator by scikit-learn's protocol.
+    """Protocol of models that :func:`search` can fit: a scikit-learn estimator.
 
     Examples
     --------
@@ -103,12 +104,11 @@ class Model(Recommending, Protocol):
     """
 
     def get_params(self) -> dict[str, Any]:
-        """Return the arguments of the constructor.
+        """Return the constructor arguments by name.
 
         Returns
         -------
         dict
-            By their names.
 
         Examples
         --------
@@ -118,17 +118,17 @@ class Model(Recommending, Protocol):
         """
 
     def fit(self, A: Tensor, /) -> Self:
-        """Fit to links.
+        """Fit to ratings.
 
         Parameters
         ----------
         A
-            The links (rows, items).
+            Ratings, shape (rows, items).
 
         Returns
         -------
         Model
-            Itself.
+            The fitted model itself.
 
         Examples
         --------
@@ -146,11 +146,11 @@ def metrics(
     Parameters
     ----------
     ids
-        Shape (m, k), the best first; -1 is no item. No item comes twice in a row.
+        Item ids, shape (m, k), best first, without repeats in a row; -1 is no item.
     truth
-        Shape (m, items): the items to find, at least one a row.
+        Relevant items, shape (m, items), at least one per row.
     recall, ndcg
-        The numbers K of items to look at, from 1 to k.
+        Cutoffs K, from 1 to k.
 
     Returns
     -------
@@ -160,9 +160,9 @@ def metrics(
     Raises
     ------
     ShapeError
-        If there are not as many rankings as rows, or fewer than K items in them.
+        If the numbers of rows differ, or k is less than a cutoff.
     InvalidValueError
-        If a row has no items to find, there is no K, or one is below 1.
+        If a row has no relevant items, or there is no cutoff, or one is less than 1.
 
     Examples
     --------
@@ -172,13 +172,15 @@ def metrics(
     >>> metrics(np.array([[5, 1, 4]]), truth, recall=[2, 3], ndcg=[3])
     {'recall@2': 0.5, 'recall@3': 0.6666666666666666, 'ndcg@3': 0.7039180890341347}
     """
-    wanted = pattern_of(truth)
+    wanted = to_pattern(truth)
     degrees = wanted.degrees
-    deepest = _deepest(recall, ndcg)
+    deepest = _max_k(recall, ndcg)
     if ids.shape[0] != len(degrees) or ids.shape[1] < deepest:
-        raise ShapeError(f"{deepest} items are looked at of each of {len(degrees)} rows, got ids of shape {ids.shape}")
+        raise ShapeError(f"ids must have {len(degrees)} rows of at least {deepest} items, got shape {ids.shape}")
     if not (degrees > 0).all():
-        raise InvalidValueError(f"row {np.flatnonzero(degrees == 0)[0]} has no items to find: leave it out")
+        raise InvalidValueError(
+            f"each row of truth must have an item, got none in row {degrees.argmin()}: drop the row"
+        )
     hits = _hits(ids[:, :deepest], wanted, truth.shape[1])
     found = {f"recall@{k}": float(np.mean(hits[:, :k].sum(axis=1) / np.minimum(k, degrees))) for k in recall}
     gains = 1 / np.log2(np.arange(2, deepest + 2))
@@ -189,15 +191,15 @@ def metrics(
     return found
 
 
-def _deepest(recall: Sequence[int], ndcg: Sequence[int]) -> int:
+def _max_k(recall: Sequence[int], ndcg: Sequence[int]) -> int:
     numbers = [*recall, *ndcg]
     if not numbers or min(numbers) < 1:
-        raise InvalidValueError(f"recall={recall!r} and ndcg={ndcg!r}: say how many items to look at, each at least 1")
+        raise InvalidValueError(f"recall and ndcg must be cutoffs of at least 1, got {recall!r} and {ndcg!r}")
     return max(numbers)
 
 
 def _hits(ids: NDArray[np.int64], wanted: Pattern, items: int) -> NDArray[np.bool_]:
-    """Return where ids are among the wanted ones of their row."""
+    """Return whether each id is among the relevant items of its row."""
     hits = np.zeros(ids.shape, bool)
     mark = np.zeros(items, bool)
     for row, line in enumerate(ids):
@@ -215,30 +217,30 @@ def evaluate(
     ndcg: Sequence[int] = (100,),
     baseline: bool = True,
 ) -> dict[str, float]:
-    """Return mean Recall@K and NDCG@K of a fitted model on rows that it did not see.
+    """Return mean Recall@K and NDCG@K of a fitted model on held-out rows.
 
-    What popularity alone gets is written beside, to standard error, and where it wins that is said.
+    The results of popularity alone are printed to standard error for comparison, with a warning if it wins.
 
     Parameters
     ----------
     model
-        A model fitted to other rows.
+        Model fitted to other rows.
     held_out
-        What :func:`split` or :func:`hold_out` returns.
+        Result of :func:`split` or :func:`hold_out`.
     recall, ndcg
-        The numbers K of items to look at.
+        Cutoffs K.
     baseline
-        Evaluate :class:`Popularity` too, fitted to what the model was, where the model kept that.
+        Evaluate :class:`Popularity` too, on the training data, if the model keeps it.
 
     Returns
     -------
     dict
-        As of :func:`metrics`, of the model.
+        Metrics of the model, as in :func:`metrics`.
 
     Raises
     ------
     InvalidValueError
-        As of :func:`metrics`.
+        As in :func:`metrics`.
 
     Examples
     --------
@@ -250,23 +252,23 @@ def evaluate(
     >>> {name: round(value, 2) for name, value in found.items()}
     {'recall@20': 0.06, 'recall@50': 0.19, 'ndcg@100': 0.17}
     """
-    ids, _ = model.recommend(held_out.history, _deepest(recall, ndcg))
+    ids, _ = model.recommend(held_out.history, _max_k(recall, ndcg))
     found = metrics(ids, held_out.truth, recall, ndcg)
     training = getattr(model, "_training", None)
     if baseline and training is not None and not isinstance(model, Popularity):
         popular = evaluate(Popularity().fit(training), held_out, recall, ndcg)
-        told = [f"{name} {value:.3f} (popularity alone {popular[name]:.3f})" for name, value in found.items()]
-        progress.write_note(", ".join(told) + beaten(found, popular))
+        lines = [f"{name} {value:.3f} (popularity alone {popular[name]:.3f})" for name, value in found.items()]
+        progress.write_note(", ".join(lines) + beaten(found, popular))
     return found
 
 
 def beaten(found: Mapping[str, float], popular: Mapping[str, float]) -> str:
-    """Return what to say where popularity is better than a model by some figure, and nothing elsewhere.
+    """Return a warning if popularity beats a model by some metric, else "".
 
     Parameters
     ----------
     found, popular
-        The figures of the model and of :class:`Popularity`.
+        Metrics of the model and of :class:`Popularity`.
 
     Returns
     -------
@@ -280,33 +282,33 @@ def beaten(found: Mapping[str, float], popular: Mapping[str, float]) -> str:
     """
     if all(value >= popular[name] for name, value in found.items()):
         return ""
-    return "; popularity wins: let absent links weigh more, unobserved_weight=1, or search() (docs/choosing-als.md)"
+    return "; popularity wins: raise unobserved_weight, to 1 say, or use search() (docs/choosing-als.md)"
 
 
 def rmse(model: Recommender, test: Any) -> float:
-    """Return the root of the mean squared error of what a model predicts for entries: for explicit ratings.
+    """Return the root mean squared error of predicted ratings.
 
     Parameters
     ----------
     model
-        A model fitted to other entries of the same rows and items.
+        Model fitted to other ratings of the same rows and items.
     test
-        The entries (rows, items), such as :func:`hold_out_entries` returns: a tensor, or what
-        :func:`sparrow.asarray` takes.
+        Ratings, shape (rows, items), such as those of :func:`hold_out_entries`: a tensor, or what
+        :func:`sparrow.asarray` accepts.
 
     Returns
     -------
     float
-        NaN where there are no entries.
+        NaN if there are no ratings.
 
     Raises
     ------
     IndexingError
-        If the model knows fewer rows or items.
+        If the model has fewer rows or items.
     ShapeError, UnsupportedError
-        If this is no matrix of real numbers and fill 0.
+        If ``test`` is not a real matrix with fill 0.
     TooLargeError
-        If the entries would pass the memory limit.
+        If the ratings exceed the memory limit.
 
     Examples
     --------
@@ -327,7 +329,7 @@ def rmse(model: Recommender, test: Any) -> float:
 
 
 class Popularity(Recommender):
-    """Recommend what has most links, whatever the history: the baseline every model has to beat.
+    """Baseline that recommends the items with the most ratings to every row.
 
     Examples
     --------
@@ -343,17 +345,17 @@ class Popularity(Recommender):
     _training: Tensor
 
     def fit(self, A: Any) -> Self:
-        """Count the links of each item. Counts above 2^24 are compared in float32.
+        """Count the ratings of each item, in float32.
 
         Parameters
         ----------
         A
-            The links (rows, items): a tensor, or what :func:`sparrow.asarray` takes.
+            Ratings, shape (rows, items): a tensor, or what :func:`sparrow.asarray` accepts.
 
         Returns
         -------
         Popularity
-            Itself.
+            The fitted model itself.
 
         Examples
         --------
@@ -368,12 +370,12 @@ class Popularity(Recommender):
         return self
 
     def fold_in(self, rows: Tensor) -> NDArray[np.float32]:
-        """Return the same factor for every history.
+        """Return the factor 1 for every history.
 
         Parameters
         ----------
         rows
-            Histories (m, items).
+            Histories, shape (m, items).
 
         Returns
         -------
@@ -399,35 +401,34 @@ def search(
     test: float = 0.1,
     validation: float = 0.1,
 ) -> list[dict[str, Any]]:
-    """Return how well each setting of a grid does on validation rows, the best first.
+    """Evaluate every setting of a grid on validation rows, best first.
 
-    Test rows take no part: :func:`split` with the same seed and ``test`` gives them.
+    Test rows are not used; :func:`split` with the same ``seed`` and ``test`` returns them.
 
     Parameters
     ----------
     A
-        Links (rows, items), fill 0.
+        Ratings, shape (rows, items), fill 0.
     model
-        The model with all other settings; it is not fitted itself.
+        Model with the other settings; it is not modified.
     grid
-        The values to try, by parameter; every combination is.
+        Values by parameter name; all combinations are tried.
     seed
-        As of :func:`split`.
+        As in :func:`split`.
     by
-        What to order by: ``"recall@20"``, ``"recall@50"`` or ``"ndcg@100"``.
+        Metric to sort by: ``"recall@20"``, ``"recall@50"`` or ``"ndcg@100"``.
     test, validation
-        As of :func:`split`.
+        As in :func:`split`.
 
     Returns
     -------
     list of dict
-        The parameters of the grid and the figures of :func:`evaluate`.
+        Parameters of the grid and the metrics of :func:`evaluate`.
 
     Raises
     ------
     InvalidValueError
-        If a figure or a parameter of this name does not exist, there is nothing to try, or the model has a folder for
-        checkpoints.
+        If a metric or parameter is unknown, the grid is empty, or the model has a checkpoint folder.
 
     Examples
     --------
@@ -441,23 +442,23 @@ def search(
     """
     known = ("recall@20", "recall@50", "ndcg@100")
     if by not in known:
-        raise InvalidValueError(f"by={by!r}: say one of {', '.join(map(repr, known))}")
+        raise InvalidValueError(f"by must be one of {', '.join(map(repr, known))}, got {by!r}")
     params = model.get_params()
     if params.get("checkpoint") is not None:
-        raise InvalidValueError("a checkpoint is of one setting and a search tries many: set checkpoint=None")
+        raise InvalidValueError("checkpoint must be None for a search, whose settings cannot share one")
     for name in grid:
         if name not in params:
-            raise InvalidValueError(f"the model has no parameter {name!r}: there are {', '.join(params)}")
+            raise InvalidValueError(f"parameter of the grid must be one of {', '.join(params)}, got {name!r}")
     settings = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     if not settings:
-        raise InvalidValueError("the grid is empty: give each parameter at least one value")
+        raise InvalidValueError("grid must have at least one value per parameter")
     parts = split(A, seed, test, validation)
     if parts.validation is None:
-        raise InvalidValueError("validation=0 leaves no rows to compare settings with")
+        raise InvalidValueError("validation must be positive for a search, got 0")
     found = []
     with progress.bar("searching", len(settings), "fits") as advance:
         for setting in settings:
             fitted = type(model)(**{**params, **setting}).fit(parts.train)
             found.append({**setting, **evaluate(fitted, parts.validation, baseline=False)})
             advance(1)
-    return sorted(found, key=lambda each: -each[by])
+    return sorted(found, key=lambda setting: -setting[by])

@@ -1,4 +1,4 @@
-"""Factorisation machines, fitted by stochastic gradient descent."""
+"""Factorization machines by stochastic gradient descent."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.ml import linear
-from sparrow.models.descent import initial
 from sparrow.models.estimator import Estimator
-from sparrow.models.linear import chances
+from sparrow.models.linear import to_probabilities
 from sparrow.models.parameters import available_if
+from sparrow.models.sgd import initial_weights
 from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Rate
 from sparrow.runtime.validation import check_choice, check_integer
@@ -21,40 +21,40 @@ from sparrow.runtime.validation import check_choice, check_integer
 __all__ = ["FactorizationMachine"]
 
 
-def _no_chances(model: Any) -> str | None:
-    return None if model.loss == "logistic" else f"loss={model.loss!r} is of numbers, not of classes: use 'logistic'"
+def _requires_logistic(model: Any) -> str | None:
+    return None if model.loss == "logistic" else f"class scores require loss='logistic', got {model.loss!r}"
 
 
 class FactorizationMachine(Estimator):
-    r"""A linear model and all pairs of features, whose weights are products of factors (Rendle 2010).
+    r"""Linear model with factorized weights of feature pairs (Rendle 2010).
 
     .. math::
         b + \sum_j w_j x_j + \sum_{j < k} (v_j \cdot v_k) x_j x_k
 
-    A score costs as many steps as there are entries times factors. Where the rows are one-hot users and items, this is
-    matrix factorisation with biases.
+    A score takes time proportional to stored elements times factors. For one-hot rows of users and items it is matrix
+    factorization with biases.
 
     Parameters
     ----------
     factors
-        Numbers in each :math:`v_j`.
+        Length of each :math:`v_j`.
     loss
-        ``"squared"`` for numbers, ``"logistic"`` for two classes.
+        ``"squared"`` for regression, ``"logistic"`` for two classes.
     optimizer, lr, l1, l2, epochs, batch_size, fit_intercept, shuffle, seed, dtype, validation, patience
-        As of :class:`LinearRegression`. The penalties are on weights and factors.
+        As in :class:`LinearRegression`. Penalties apply to weights and factors.
     checkpoint
-        As of :class:`LinearRegression`.
+        As in :class:`LinearRegression`.
     init
-        The factors at the start, as of :class:`LinearRegression`; zeros would stay zeros. Linear weights begin at 0.
+        Initial factors, as in :class:`LinearRegression`; zeros would stay zeros. Linear weights start at 0.
 
     Attributes
     ----------
     coef_, factors_, intercept_
         w, shape (features,), v, shape (features, factors), and b.
     classes_
-        The classes of ``"logistic"``.
+        Classes, with ``"logistic"``.
     loss_, validation_loss_, n_features_in_, feature_names_in_, n_iter_, t_
-        As of :class:`LinearRegression`.
+        As in :class:`LinearRegression`.
 
     Examples
     --------
@@ -104,68 +104,69 @@ class FactorizationMachine(Estimator):
         self.patience = patience
         self.checkpoint = checkpoint
 
-    def _check(self) -> None:
-        super()._check()
+    def _check_params(self) -> None:
+        super()._check_params()
         check_integer("factors", self.factors, 1)
         check_choice("loss", self.loss, ("squared", "logistic"))
 
     def _is_classifier(self) -> bool:
         return self.loss == "logistic"
 
-    def _gives_chances(self) -> bool:
+    def _has_probabilities(self) -> bool:
         return self.loss == "logistic"
 
-    def _width(self, outputs: int) -> int:
+    def _weights_per_feature(self, outputs: int) -> int:
         if outputs > 1:
             raise UnsupportedError(
-                f"y has {len(self.classes_)} classes: a factorization machine tells two, fit one for each class"
+                f"y must have two classes, got {len(self.classes_)}: fit one factorization machine per class"
             )
         return 1 + self.factors
 
-    def _factors(self) -> int:
+    def _n_factors(self) -> int:
         return int(self.factors)
 
-    def _loss(self, outputs: int) -> int:
+    def _loss_kind(self, outputs: int) -> int:
         return linear.LOGISTIC if self._is_classifier() else linear.SQUARED
 
-    def _initial(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    def _initial_weights(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
         found = np.zeros(shape, dtype)
-        found[:, 1:] = initial(self.init, (shape[0], shape[1] - 1), dtype, self.seed)
+        found[:, 1:] = initial_weights(self.init, (shape[0], shape[1] - 1), dtype, self.seed)
         return found
 
-    def _linear(self) -> NDArray[Any]:
+    def _linear_weights(self) -> NDArray[Any]:
         return self._weights.rows[:, :1]
 
     @property
     def coef_(self) -> NDArray[Any]:
-        """The linear weights, shape (features,)."""
+        """Linear weights, shape (features,)."""
         self._check_fitted()
         return self._weights.rows[:, 0]
 
     @property
     def factors_(self) -> NDArray[Any]:
-        """The factors, shape (features, factors)."""
+        """Factors, shape (features, factors)."""
         self._check_fitted()
         return self._weights.rows[:, 1:]
 
     @property
     def intercept_(self) -> Any:
-        """The bias."""
+        """Bias."""
         self._check_fitted()
         return self._weights.bias[0, 0]
 
-    @available_if(_no_chances)
+    @available_if(_requires_logistic)
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the score of each row, of two classes.
+        """Return the score of each row; positive for the second class.
 
         Parameters
         ----------
         X
-            As of :meth:`fit`. A sparse matrix may have fewer columns than the model: what is absent is 0.
+            As in :meth:`fit`. A sparse matrix may have fewer columns than the model; the missing ones are 0.
 
         Returns
         -------
         numpy.ndarray
+            Shape (rows,).
 
         Examples
         --------
@@ -176,21 +177,22 @@ class FactorizationMachine(Estimator):
         return self._scores(X)[:, 0]
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return a number, or the class, for each row.
+        """Return the predicted value, or class, of each row.
 
         Parameters
         ----------
         X
-            As of :meth:`decision_function`.
+            As in :meth:`decision_function`.
 
         Returns
         -------
         numpy.ndarray
+            Shape (rows,).
 
         Raises
         ------
         ShapeError
-            If there are columns beyond the model's.
+            If there are more columns than in the model.
         UnsupportedError
             If the model is not fitted.
 
@@ -206,14 +208,14 @@ class FactorizationMachine(Estimator):
         found: NDArray[Any] = self.classes_[(scores > 0).astype(np.intp)]
         return found
 
-    @available_if(_no_chances)
+    @available_if(_requires_logistic)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the chance of both classes for each row.
+        """Return the probability of both classes for each row.
 
         Parameters
         ----------
         X
-            As of :meth:`decision_function`.
+            As in :meth:`decision_function`.
 
         Returns
         -------
@@ -231,15 +233,15 @@ class FactorizationMachine(Estimator):
         >>> sp.models.FactorizationMachine(2, "logistic").fit(np.eye(2), [0, 1]).predict_proba(np.eye(2)).shape
         (2, 2)
         """
-        return chances(self._scores(X))
+        return to_probabilities(self._scores(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R^2 of numbers, of classes the share of rows whose class is right.
+        """Return R^2 of a regression, or the accuracy of a classifier.
 
         Parameters
         ----------
         X, y, sample_weight
-            As of :meth:`fit`.
+            As in :meth:`fit`.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Linear regression and logistic regression, fitted by stochastic gradient descent."""
+"""Linear and logistic regression by stochastic gradient descent."""
 
 from __future__ import annotations
 
@@ -21,57 +21,56 @@ __all__ = ["LinearRegression", "LogisticRegression"]
 
 
 class LinearRegression(Estimator):
-    r"""Least squares by stochastic gradient descent, for matrices that may be larger than memory.
+    r"""Least-squares regression by SGD, for matrices that may be larger than memory.
 
-    Minimises the mean of :math:`(x_i \cdot w + b - y_i)^2 / 2` over the rows, plus ``l2`` halves of the squares and
-    ``l1`` times the magnitudes of the weights; both make an elastic net. The gradient of a batch has the rows of the
-    columns that occur in it and no others, and so has an update, if it is lazy: penalties then reach a weight as often
-    as its column occurs.
+    Minimizes the mean of :math:`(x_i \cdot w + b - y_i)^2 / 2` over the rows, plus ``l2 / 2`` times the squares and
+    ``l1`` times the magnitudes of the weights; both together are an elastic net. The gradient of a mini-batch, and a
+    lazy update, concern only the features that occur in it: a penalty then applies to a weight as often as its feature
+    occurs.
 
-    The same seed gives the same bits, whatever the threads. How rows are mixed depends on how they are stored; without
-    ``shuffle`` that does not matter either.
+    The same seed gives the same bits for any number of threads. The shuffled order depends on how rows are stored.
 
     Parameters
     ----------
     optimizer
-        ``"adagrad"``, ``"sgd"``, ``"adam"`` or ``"ftrl"``, with lazy updates, or an optimiser of :mod:`sparrow.optim`.
+        ``"adagrad"``, ``"sgd"``, ``"adam"`` or ``"ftrl"``, with lazy updates, or an optimizer of :mod:`sparrow.optim`.
     lr
-        The learning rate of one that is named: a number, or a schedule of :mod:`sparrow.optim`.
+        Learning rate of a named optimizer: a number, or a schedule of :mod:`sparrow.optim`.
     l1, l2
-        The penalties. Those of ``"ftrl"`` are on the sum of all updates, so that they count less and less.
+        Penalties. ``"ftrl"`` applies them to the sum of all updates, so their relative weight decreases.
     epochs
-        How many times the rows are read.
+        Number of passes over the rows.
     batch_size
-        Rows of an update, whose gradient is the mean over them.
+        Rows of a mini-batch; the gradient is the mean over them.
     fit_intercept
-        Whether there is a bias b. It has no penalty.
+        Fit a bias b, without penalty.
     shuffle
-        Whether rows come in a new order every epoch, as :func:`sparrow.batches` has it.
+        Shuffle rows in every epoch, as :func:`sparrow.batches`.
     seed
-        Of the order, of the start, and of the rows that are held out.
+        Seed of the order, the initial weights and the held-out rows.
     init
-        The weights at the start: ``"zeros"``, ``"ones"``, ``"normal"`` with a standard deviation of 0.01,
-        ``"uniform"`` from -0.07 to 0.07, a number, or a function of shape and generator.
+        Initial weights: ``"zeros"``, ``"ones"``, ``"normal"`` with standard deviation 0.01, ``"uniform"`` in [-0.07,
+        0.07), a number, or a function of (shape, rng).
     dtype
-        Of the weights: ``"float64"``, or ``"float32"`` in half the memory.
+        Type of the weights: ``"float64"``, or ``"float32"`` in half the memory.
     validation
-        A share of the rows to hold out, such as 0.1, or (X, y), or a bundle: its loss is taken after each epoch.
+        Fraction of rows to hold out, such as 0.1; or (X, y), or a bundle. Its loss is computed after each epoch.
     patience
-        Ends the fit when so many epochs on end have not lowered the validation loss, and keeps the weights of the best.
+        Number of epochs without a lower validation loss after which to stop; the best weights are kept.
     checkpoint
-        A folder for a copy of everything after each epoch. A fit of the same data with the same settings goes on from
-        there, and gives the same bits as one that was never cut short; ``epochs`` may be another number.
+        Folder for a copy of the state after each epoch. A fit with the same data and settings resumes from it,
+        bit-identical to an uninterrupted one; ``epochs`` may differ.
 
     Attributes
     ----------
     coef_, intercept_
         w, shape (features,), and b.
     loss_
-        The mean loss of each epoch, of every row before its update, without penalties.
+        Mean loss of each epoch, of rows before their updates, without penalties.
     validation_loss_
-        That of the rows held out, after each epoch.
+        Mean loss of the held-out rows after each epoch.
     n_features_in_, feature_names_in_, n_iter_, t_
-        Columns, their names where the matrix has labels, epochs, and updates.
+        Number of features, their names if the matrix has labels, number of epochs and of updates.
 
     Examples
     --------
@@ -115,37 +114,38 @@ class LinearRegression(Estimator):
         self.patience = patience
         self.checkpoint = checkpoint
 
-    def _loss(self, outputs: int) -> int:
+    def _loss_kind(self, outputs: int) -> int:
         return linear.SQUARED
 
     @property
     def coef_(self) -> NDArray[Any]:
-        """The weights, shape (features,)."""
+        """Weights, shape (features,)."""
         self._check_fitted()
         return self._weights.rows[:, 0]
 
     @property
     def intercept_(self) -> Any:
-        """The bias."""
+        """Bias."""
         self._check_fitted()
         return self._weights.bias[0, 0]
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return a number for each row.
+        """Return the predicted value of each row.
 
         Parameters
         ----------
         X
-            As of :meth:`fit`. A sparse matrix may have fewer columns than the model: what is absent is 0.
+            As in :meth:`fit`. A sparse matrix may have fewer columns than the model; the missing ones are 0.
 
         Returns
         -------
         numpy.ndarray
+            Shape (rows,), float64.
 
         Raises
         ------
         ShapeError
-            If there are columns beyond the model's.
+            If there are more columns than in the model.
         UnsupportedError
             If the model is not fitted.
 
@@ -164,7 +164,7 @@ class LinearRegression(Estimator):
         Parameters
         ----------
         X, y, sample_weight
-            As of :meth:`fit`.
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -181,36 +181,36 @@ class LinearRegression(Estimator):
         return self.evaluate(X, y, sample_weight)["r2"]
 
 
-def _no_chances(model: Any) -> str | None:
-    return None if model.loss == "logistic" else f"loss={model.loss!r} gives no chances: fit with loss='logistic'"
+def _requires_logistic(model: Any) -> str | None:
+    return None if model.loss == "logistic" else f"probabilities require loss='logistic', got {model.loss!r}"
 
 
 class LogisticRegression(Estimator):
-    r"""Classification by a linear model and stochastic gradient descent, for matrices that may be larger than memory.
+    """Linear classification by SGD, for matrices that may be larger than memory.
 
-    Minimises the mean loss over the rows plus penalties, as :class:`LinearRegression` does. Of two classes the loss is
-    the logistic one, of more that of the softmax; or the hinge loss of a support vector machine, of more than two
-    classes one against the rest.
+    Minimizes the mean loss over the rows plus penalties, as :class:`LinearRegression`. The loss is the logistic loss
+    for two classes and that of the softmax for more; or the hinge loss of a support vector machine, one-vs-rest for
+    more than two classes.
 
     Parameters
     ----------
     optimizer, lr, l1, l2, epochs, batch_size, fit_intercept, shuffle, seed, init, dtype, validation, patience
-        As of :class:`LinearRegression`.
+        As in :class:`LinearRegression`.
     checkpoint
-        As of :class:`LinearRegression`.
+        As in :class:`LinearRegression`.
     loss
-        ``"logistic"``, which gives chances, or ``"hinge"``.
+        ``"logistic"``, which provides probabilities, or ``"hinge"``.
     class_weight
-        What rows count by their class: a dictionary, or ``"balanced"`` for as much in sum by each class.
+        Weight of rows by class: a dictionary, or ``"balanced"`` for equal total weight of all classes.
 
     Attributes
     ----------
     classes_
-        The classes, ascending.
+        Classes, ascending.
     coef_, intercept_
-        Shapes (1, features) and (1,) for two classes, else a row for each class.
+        Shapes (1, features) and (1,) for two classes, else (classes, features) and (classes,).
     loss_, validation_loss_, n_features_in_, feature_names_in_, n_iter_, t_
-        As of :class:`LinearRegression`.
+        As in :class:`LinearRegression`.
 
     Examples
     --------
@@ -257,13 +257,13 @@ class LogisticRegression(Estimator):
         self.patience = patience
         self.checkpoint = checkpoint
 
-    def _check(self) -> None:
-        super()._check()
+    def _check_params(self) -> None:
+        super()._check_params()
         check_choice("loss", self.loss, ("logistic", "hinge"))
         if self.class_weight not in (None, "balanced") and not isinstance(self.class_weight, Mapping):
-            raise InvalidValueError(f"class_weight={self.class_weight!r}: give a dictionary, 'balanced' or None")
+            raise InvalidValueError(f"class_weight must be a dictionary, 'balanced' or None, got {self.class_weight!r}")
 
-    def _loss(self, outputs: int) -> int:
+    def _loss_kind(self, outputs: int) -> int:
         if self.loss == "hinge":
             return linear.HINGE
         return linear.LOGISTIC if outputs == 1 else linear.SOFTMAX
@@ -271,30 +271,32 @@ class LogisticRegression(Estimator):
     def _is_classifier(self) -> bool:
         return True
 
-    def _gives_chances(self) -> bool:
+    def _has_probabilities(self) -> bool:
         return self.loss == "logistic"
 
-    def _class_weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    def _compute_class_weights(self, counts: NDArray[np.float64]) -> NDArray[np.float64] | None:
         if self.class_weight is None:
             return None
         if isinstance(self.class_weight, str):
             return np.asarray(counts.sum() / (len(counts) * np.maximum(counts, 1.0)))
-        beyond = [name for name in self.class_weight if name not in self.classes_]
-        if beyond:
-            raise InvalidValueError(f"class_weight has {beyond[0]!r}, the classes are {self.classes_.tolist()}")
+        unknown = [name for name in self.class_weight if name not in self.classes_]
+        if unknown:
+            raise InvalidValueError(
+                f"classes of class_weight must be among {self.classes_.tolist()}, got {unknown[0]!r}"
+            )
         for name, weight in self.class_weight.items():
             check_number(f"class_weight[{name!r}]", weight)
-        return np.array([float(self.class_weight.get(each, 1.0)) for each in self.classes_.tolist()])
+        return np.array([float(self.class_weight.get(name, 1.0)) for name in self.classes_.tolist()])
 
     @property
     def coef_(self) -> NDArray[Any]:
-        """The weights, shape (1, features) for two classes, else (classes, features)."""
+        """Weights, shape (1, features) for two classes, else (classes, features)."""
         self._check_fitted()
         return self._weights.rows.T
 
     @property
     def intercept_(self) -> NDArray[Any]:
-        """The biases, shape (1,) for two classes, else (classes,)."""
+        """Biases, shape (1,) for two classes, else (classes,)."""
         self._check_fitted()
         found: NDArray[Any] = self._weights.bias[0]
         return found
@@ -305,12 +307,12 @@ class LogisticRegression(Estimator):
         Parameters
         ----------
         X
-            As of :meth:`fit`. A sparse matrix may have fewer columns than the model: what is absent is 0.
+            As in :meth:`fit`. A sparse matrix may have fewer columns than the model; the missing ones are 0.
 
         Returns
         -------
         numpy.ndarray
-            Shape (rows,) for two classes, where more than 0 stands for the second, else (rows, classes).
+            Shape (rows,) for two classes, positive for the second class, else (rows, classes).
 
         Examples
         --------
@@ -328,16 +330,17 @@ class LogisticRegression(Estimator):
         Parameters
         ----------
         X
-            As of :meth:`decision_function`.
+            As in :meth:`decision_function`.
 
         Returns
         -------
         numpy.ndarray
+            Shape (rows,).
 
         Raises
         ------
         ShapeError
-            If there are columns beyond the model's.
+            If there are more columns than in the model.
         UnsupportedError
             If the model is not fitted.
 
@@ -352,14 +355,14 @@ class LogisticRegression(Estimator):
         found: NDArray[Any] = self.classes_[at]
         return found
 
-    @available_if(_no_chances)
+    @available_if(_requires_logistic)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the chance of each class for each row.
+        """Return the probability of each class for each row.
 
         Parameters
         ----------
         X
-            As of :meth:`decision_function`.
+            As in :meth:`decision_function`.
 
         Returns
         -------
@@ -378,15 +381,15 @@ class LogisticRegression(Estimator):
         >>> model.predict_proba(np.eye(2)).sum(axis=1)
         array([1., 1.])
         """
-        return chances(self._scores(X))
+        return to_probabilities(self._scores(X))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return the share of rows whose class is right.
+        """Return the accuracy.
 
         Parameters
         ----------
         X, y, sample_weight
-            As of :meth:`fit`.
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -401,12 +404,12 @@ class LogisticRegression(Estimator):
         return self.evaluate(X, y, sample_weight)["accuracy"]
 
 
-def chances(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the chance of each class, shape (rows, classes), by scores of one output or of several."""
+def to_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return class probabilities, shape (rows, classes), from scores."""
     if scores.shape[1] == 1:
-        small = np.exp(-np.abs(scores[:, 0]))
-        second = np.where(scores[:, 0] > 0, 1.0, small) / (1.0 + small)
-        first = np.where(scores[:, 0] > 0, small, 1.0) / (1.0 + small)
+        odds = np.exp(-np.abs(scores[:, 0]))  # at most 1, so it does not overflow
+        second = np.where(scores[:, 0] > 0, 1.0, odds) / (1.0 + odds)
+        first = np.where(scores[:, 0] > 0, odds, 1.0) / (1.0 + odds)
         return np.stack([first, second], axis=1)
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
     found: NDArray[np.float64] = shifted / shifted.sum(axis=1, keepdims=True)

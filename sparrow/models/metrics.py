@@ -1,4 +1,4 @@
-"""How well predictions do, counted as they come: one pass over the rows, in memory that does not grow with them."""
+"""Streaming metrics of predictions: one pass over the rows in constant memory."""
 
 from __future__ import annotations
 
@@ -9,89 +9,92 @@ from numpy.typing import NDArray
 
 __all__ = ["Classification", "Metrics", "Regression"]
 
-_BITS = 20
-_BINS = 1 << _BITS
+_BIN_BITS = 20
+_BINS = 1 << _BIN_BITS
 
 
 class Metrics(Protocol):
-    """Counts over rows, of which figures are made in the end."""
+    """Accumulator of metrics."""
 
     def add(self, scores: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
-        """Count further rows: scores of shape (rows, outputs), targets as the kernels take them."""
+        """Add rows: scores, shape (rows, outputs), targets and weights, shape (rows,)."""
 
     def result(self) -> dict[str, float]:
-        """Return the figures by name."""
+        """Return the metrics by name."""
 
 
 class Regression:
-    """Mean squared error and R^2; the variance by the rule of Chan, which does not lose digits."""
+    """Mean squared error and R^2.
+
+    The variance is updated without cancellation (Chan et al. 1979).
+    """
 
     def __init__(self) -> None:
         self._count = self._mean = self._squares = self._errors = 0.0
 
     def add(self, scores: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
-        """Count further rows."""
+        """Add rows."""
         count = float(weights.sum())
         if count <= 0:
             return
         self._errors += float(weights @ (scores[:, 0] - targets) ** 2)
         mean = float(weights @ targets) / count
-        shift, both = mean - self._mean, self._count + count
-        self._squares += float(weights @ (targets - mean) ** 2) + shift * shift * self._count * count / both
-        self._mean += shift * count / both
-        self._count = both
+        shift, total = mean - self._mean, self._count + count
+        self._squares += float(weights @ (targets - mean) ** 2) + shift * shift * self._count * count / total
+        self._mean += shift * count / total
+        self._count = total
 
     def result(self) -> dict[str, float]:
-        """Return the figures."""
+        """Return "mse" and "r2"."""
         if not self._count:
             return {"mse": float("nan"), "r2": float("nan")}
-        # As scikit-learn has it: without variance a perfect fit has 1, any other 0.
+        # scikit-learn defines R^2 of constant targets as 1 for a perfect fit and 0 otherwise.
         explained = 1.0 - self._errors / self._squares if self._squares else float(self._errors == 0)
         return {"mse": self._errors / self._count, "r2": explained}
 
 
 class Classification:
-    """Accuracy, log loss if scores give chances, and of two classes the area under the ROC curve.
+    """Accuracy, log loss, and of two classes the area under the ROC curve.
 
-    The area is counted in bins of scores that agree in sign, exponent and 11 binary digits; pairs within a bin count
-    one half. On real data that is right to four digits and more.
+    The area uses a histogram of scores that share sign, exponent and 11 bits of the mantissa; pairs within a bin count
+    one half. On real data it is exact to at least four digits.
 
     Parameters
     ----------
-    chances
-        Whether scores are log odds.
+    has_probabilities
+        Whether scores are log odds, so that the log loss is defined.
     """
 
-    def __init__(self, chances: bool) -> None:
-        self._chances = chances
-        self._count = self._right = self._loss = 0.0
+    def __init__(self, has_probabilities: bool) -> None:
+        self._has_probabilities = has_probabilities
+        self._count = self._correct = self._loss = 0.0
         self._bins: NDArray[np.float64] | None = None
 
     def add(self, scores: NDArray[np.float64], targets: NDArray[np.float64], weights: NDArray[np.float64]) -> None:
-        """Count further rows."""
+        """Add rows."""
         self._count += float(weights.sum())
         if scores.shape[1] > 1:
-            wanted = targets.astype(np.intp)
-            self._right += float(weights @ (scores.argmax(axis=1) == wanted))
-            if self._chances:
+            classes = targets.astype(np.intp)
+            self._correct += float(weights @ (scores.argmax(axis=1) == classes))
+            if self._has_probabilities:
                 top = scores.max(axis=1)
                 total = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top
-                self._loss += float(weights @ (total - scores[np.arange(len(scores)), wanted]))
+                self._loss += float(weights @ (total - scores[np.arange(len(scores)), classes]))
             return
         score, positive = scores[:, 0], targets > 0.5
-        self._right += float(weights @ ((score > 0) == positive))
-        if self._chances:
+        self._correct += float(weights @ ((score > 0) == positive))
+        if self._has_probabilities:
             self._loss += float(weights @ np.logaddexp(0.0, np.where(positive, -score, score)))
         if self._bins is None:
             self._bins = np.zeros((2, _BINS))
-        at = _bin(score)
-        for row, chosen in zip(self._bins, (~positive, positive), strict=True):
-            np.add.at(row, at[chosen], weights[chosen])
+        bins = _bin(score)
+        for row, selected in zip(self._bins, (~positive, positive), strict=True):
+            np.add.at(row, bins[selected], weights[selected])
 
     def result(self) -> dict[str, float]:
-        """Return the figures."""
-        found = {"accuracy": self._right / self._count if self._count else float("nan")}
-        if self._chances:
+        """Return "accuracy", "log_loss" and "auc", as far as they are defined."""
+        found = {"accuracy": self._correct / self._count if self._count else float("nan")}
+        if self._has_probabilities:
             found["log_loss"] = self._loss / self._count if self._count else float("nan")
         if self._bins is not None:
             negative, positive = self._bins
@@ -102,8 +105,8 @@ class Classification:
 
 
 def _bin(score: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the number of the bin of each score, ascending as the scores do."""
+    """Return the bin of each score, in ascending order of scores."""
     bits = (score.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)
-    ordered = np.where(bits < 0, -(bits & 0x7FFFFFFF) - 1, bits)  # negative floats ascend as their bits fall
-    found: NDArray[np.int64] = (ordered + (1 << 31)) >> (32 - _BITS)
+    ordered = np.where(bits < 0, -(bits & 0x7FFFFFFF) - 1, bits)  # the bits of negative floats are in reverse order
+    found: NDArray[np.int64] = (ordered + (1 << 31)) >> (32 - _BIN_BITS)
     return found

@@ -1,4 +1,4 @@
-"""Settings of a model as scikit-learn wants them: arguments of the constructor, kept as given, checked by ``fit``."""
+"""Parameters of scikit-learn estimators: constructor arguments, stored unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Parameters", "available_if"]
 
 
 class Parameters:
-    """A model whose settings are the arguments of its constructor."""
+    """Mixin of models whose parameters are the arguments of their constructor."""
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -25,7 +25,7 @@ class Parameters:
         Parameters
         ----------
         deep
-            Changes nothing: no parameter is a model itself. For pipelines of scikit-learn.
+            Ignored, as no parameter is a model; for scikit-learn.
 
         Returns
         -------
@@ -40,21 +40,22 @@ class Parameters:
         return {name: getattr(self, name) for name in self._names()}
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name and return the model.
+        """Set parameters by name.
 
         Parameters
         ----------
         **params
-            Values by the names of the constructor's arguments; the others stay as they are.
+            New values; the others are unchanged.
 
         Returns
         -------
-        the model itself
+        Self
+            The model itself.
 
         Raises
         ------
         InvalidValueError
-            If there is no parameter of a name.
+            If a parameter does not exist.
 
         Examples
         --------
@@ -66,51 +67,57 @@ class Parameters:
         for name, value in params.items():
             if name not in names:
                 raise InvalidValueError(
-                    f"{type(self).__name__} has no parameter {name!r}: there are {', '.join(names)}"
+                    f"parameter of {type(self).__name__} must be one of {', '.join(names)}, got {name!r}"
                 )
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
-        given = {name: value for name, value in self.get_params().items() if not _same(value, defaults[name].default)}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if not _is_default(value, defaults[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
 
 class available_if:
-    """A method that a model has only if its settings allow it: else ``hasattr`` says no, as scikit-learn asks.
+    """Decorator of a method that exists only if the settings of the model allow it.
+
+    ``hasattr`` is False otherwise, as scikit-learn requires.
 
     Parameters
     ----------
-    allowed
-        From the model to None, or to what to say where there is no such method.
+    check
+        Function of the model that returns None, or why the method is not available.
     """
 
-    def __init__(self, allowed: Callable[[Any], str | None]) -> None:
-        self._allowed = allowed
+    def __init__(self, check: Callable[[Any], str | None]) -> None:
+        self._check = check
 
     def __call__(self, method: Callable[..., Any]) -> Any:
-        """Return the method, as one that may be missing."""
-        return _Available(self._allowed, method)
+        """Return a descriptor of the method."""
+        return _ConditionalMethod(self._check, method)
 
 
-class _Available:
-    def __init__(self, allowed: Callable[[Any], str | None], method: Callable[..., Any]) -> None:
-        self._allowed, self._method = allowed, method
+class _ConditionalMethod:
+    def __init__(self, check: Callable[[Any], str | None], method: Callable[..., Any]) -> None:
+        self._check, self._method = check, method
         self.__doc__, self.__name__, self.__wrapped__ = method.__doc__, method.__name__, method
 
     def __get__(self, model: Any, kind: type | None = None) -> Any:
         if model is None:
             return self._method
-        refused = self._allowed(model)
-        if refused is not None:
-            raise _Unavailable(refused)
+        reason = self._check(model)
+        if reason is not None:
+            raise _UnavailableError(reason)
         return MethodType(self._method, model)
 
 
-class _Unavailable(UnsupportedError, AttributeError):
-    """A method that the settings of a model leave out."""
+class _UnavailableError(UnsupportedError, AttributeError):
+    """Method that the settings of a model exclude."""
 
 
-def _same(value: Any, default: Any) -> bool:
+def _is_default(value: Any, default: Any) -> bool:
     return value is default or (type(value) is type(default) and bool(value == default))

@@ -1,4 +1,4 @@
-"""Rows and entries set aside, to evaluate models on what they did not see: the parts that the protocol asks for."""
+"""Train/test splits of ratings: held-out rows and held-out elements."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ __all__ = ["HeldOut", "HeldOutEntries", "Split", "hold_out", "hold_out_entries",
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Rows to evaluate, each cut in two.
+    """Held-out rows, each divided into history and truth.
 
     Examples
     --------
     >>> import numpy as np, sparrow as sp
-    >>> held = sp.models.evaluation.hold_out(np.ones((3, 8)))
-    >>> held.rows, held.history.nnz, held.truth.nnz
+    >>> held_out = sp.models.evaluation.hold_out(np.ones((3, 8)))
+    >>> held_out.rows, held_out.history.nnz, held_out.truth.nnz
     (array([0, 1, 2]), 18, 6)
     """
 
     rows: NDArray[np.int64]
-    """Shape (m,): their numbers in the tensor they were taken from, ascending."""
+    """Row numbers in the original tensor, ascending, shape (m,)."""
     history: Tensor
-    """Shape (m, items): the links to fold in."""
+    """Ratings to fold in, shape (m, items)."""
     truth: Tensor
-    """Shape (m, items): the links to find."""
+    """Ratings to predict, shape (m, items)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOutEntries:
-    """The entries of a tensor, for training and to test with.
+    """Ratings for training and held-out ratings.
 
     Examples
     --------
@@ -56,14 +56,14 @@ class HeldOutEntries:
     """
 
     train: Tensor
-    """The entries to fit to, in the shape and with the labels of the tensor."""
+    """Ratings to fit, with the shape and labels of the tensor."""
     test: Tensor
-    """The others, to be predicted."""
+    """Ratings to predict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The rows of a tensor, for training and to evaluate.
+    """Training rows, and held-out rows for validation and test.
 
     Examples
     --------
@@ -74,26 +74,26 @@ class Split:
     """
 
     train: Tensor
-    """Shape (n, items): the rows that are neither for validation nor for test; a view, nothing is copied."""
+    """Training rows, shape (n, items), a view."""
     rows: NDArray[np.int64]
-    """Shape (n,): their numbers, ascending."""
+    """Numbers of the training rows, ascending, shape (n,)."""
     validation: HeldOut | None
-    """The rows to choose settings by, None where none were asked for."""
+    """Rows to choose settings by, or None."""
     test: HeldOut
-    """The rows to test with: the same whether there is a validation set or not."""
+    """Rows to test with; they do not depend on ``validation``."""
 
 
 def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> Split:
-    """Return training rows, and test and validation rows with a part of their links held out.
+    """Split rows into training rows and held-out test and validation rows.
 
     Parameters
     ----------
     A
-        Links (rows, items), fill 0: a tensor, or what :func:`sparrow.asarray` takes.
+        Ratings, shape (rows, items), fill 0: a tensor, or what :func:`sparrow.asarray` accepts.
     seed
-        Of the rows that are drawn and of the links held out, at least 0.
+        Seed of the drawn rows and held-out ratings.
     test, validation
-        Their shares of the rows; of those, the rows with at least 4 links are evaluated.
+        Fractions of the rows; those with fewer than 4 ratings are dropped.
 
     Returns
     -------
@@ -102,10 +102,9 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
     Raises
     ------
     InvalidValueError
-        If the shares are not between 0 and 1 together, the seed is negative, or no row that was
-        drawn has 4 links.
+        If the fractions, or their sum, are not between 0 and 1, the seed is negative, or no drawn row has 4 ratings.
     ShapeError, UnsupportedError
-        If this is no matrix of real numbers and fill 0.
+        If ``A`` is not a real matrix with fill 0.
 
     Examples
     --------
@@ -120,35 +119,37 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
     check_matrix(A.__sparrow_scan__())
     check_seed(seed)
     given: tuple[Any, ...] = test, validation
-    numbers = all(isinstance(share, int | float | np.floating) for share in given)
-    if not (numbers and test > 0 and validation >= 0 and test + validation < 1):
+    are_numbers = all(isinstance(share, int | float | np.floating) for share in given)
+    if not (are_numbers and test > 0 and validation >= 0 and test + validation < 1):
         raise InvalidValueError(
-            f"test={test!r} and validation={validation!r} are shares of the rows: between 0 and 1, together too"
+            f"test and validation must be fractions between 0 and 1, also in sum, got test={test!r} and "
+            f"validation={validation!r}"
         )
     height = A.shape[0]
-    drawn = np.random.default_rng([seed, 0]).permutation(height)
+    permutation = np.random.default_rng([seed, 0]).permutation(height)
     first = round(test * height)
     second = first + round(validation * height)
-    rows = np.sort(drawn[second:])
-    tested = _held_out(A, np.sort(drawn[:first]), [seed, 1])
-    validated = _held_out(A, np.sort(drawn[first:second]), [seed, 2]) if validation else None
+    rows = np.sort(permutation[second:])
+    tested = _hold_out_rows(A, np.sort(permutation[:first]), [seed, 1])
+    validated = _hold_out_rows(A, np.sort(permutation[first:second]), [seed, 2]) if validation else None
     return Split(A[rows], rows, validated, tested)
 
 
-def _held_out(A: Tensor, rows: NDArray[np.int64], seed: int | Sequence[int]) -> HeldOut:
+def _hold_out_rows(A: Tensor, rows: NDArray[np.int64], seed: int | Sequence[int]) -> HeldOut:
     found = hold_out(A[rows], seed)
     return HeldOut(rows[found.rows], found.history, found.truth)
 
 
 def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
-    """Return rows with a quarter of their links held out: floor(n / 4) of n, drawn at random.
+    """Hold out floor(n / 4) of the n ratings of each row, at random.
 
     Parameters
     ----------
     rows
-        Links (m, items), fill 0: a tensor, or what :func:`sparrow.asarray` takes. Rows with fewer than 4 are dropped.
+        Ratings, shape (m, items), fill 0: a tensor, or what :func:`sparrow.asarray` accepts. Rows with fewer than 4 are
+        dropped.
     seed
-        Of the links that are drawn.
+        Seed of the held-out ratings.
 
     Returns
     -------
@@ -157,18 +158,18 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     Raises
     ------
     InvalidValueError
-        If no row has 4 links.
+        If no row has 4 ratings.
     ShapeError, UnsupportedError
-        If this is no matrix of real numbers and fill 0.
+        If ``rows`` is not a real matrix with fill 0.
     TooLargeError
-        If the links would pass the memory limit.
+        If the ratings exceed the memory limit.
 
     Examples
     --------
     >>> import sparrow as sp
     >>> from sparrow.models.evaluation import hold_out
-    >>> held = hold_out(sp.asarray([[1, 1, 1, 1, 0], [0, 0, 1, 1, 0]]))
-    >>> held.rows, held.history.nnz, held.truth.nnz
+    >>> held_out = hold_out(sp.asarray([[1, 1, 1, 1, 0], [0, 0, 1, 1, 0]]))
+    >>> held_out.rows, held_out.history.nnz, held_out.truth.nnz
     (array([0]), 3, 1)
     """
     rows = asarray(rows)
@@ -177,40 +178,40 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     block = engines.evaluate(scan)
     row = block.coords[0]
     degrees = np.bincount(row, minlength=rows.shape[0])
-    held = degrees // 4
-    kept = np.flatnonzero(held)
-    if not len(kept):
-        raise InvalidValueError(f"none of the {rows.shape[0]} rows drawn has 4 links: there is nothing to evaluate")
+    n_held_out = degrees // 4
+    evaluated = np.flatnonzero(n_held_out)
+    if not len(evaluated):
+        raise InvalidValueError(f"a row must have at least 4 ratings to evaluate, got none of {rows.shape[0]} rows")
     order = np.lexsort((np.random.default_rng(seed).random(block.count), row))
     starts = np.cumsum(degrees) - degrees
-    hidden = np.zeros(block.count, bool)
-    hidden[order] = np.arange(block.count) - starts[row] < held[row]
+    is_hidden = np.zeros(block.count, bool)
+    is_hidden[order] = np.arange(block.count) - starts[row] < n_held_out[row]
     renumbered = np.full(rows.shape[0], -1)
-    renumbered[kept] = np.arange(len(kept))
-    there = held[row] > 0
+    renumbered[evaluated] = np.arange(len(evaluated))
+    is_kept = n_held_out[row] > 0
 
-    def part(mask: NDArray[np.bool_]) -> Tensor:
+    def to_tensor(mask: NDArray[np.bool_]) -> Tensor:
         at = np.flatnonzero(mask)
-        schema = Schema((len(kept), rows.shape[1]), rows.dims, rows.dtype, rows.fill_value)
-        taken = Block((renumbered[row[at]], block.coords[1][at]), block.values[at])
-        return Tensor(MemoryHandle(MemoryRelation(schema, taken)))
+        schema = Schema((len(evaluated), rows.shape[1]), rows.dims, rows.dtype, rows.fill_value)
+        block_ = Block((renumbered[row[at]], block.coords[1][at]), block.values[at])
+        return Tensor(MemoryHandle(MemoryRelation(schema, block_)))
 
-    return HeldOut(kept, part(there & ~hidden), part(hidden))
+    return HeldOut(evaluated, to_tensor(is_kept & ~is_hidden), to_tensor(is_hidden))
 
 
 def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntries:
-    """Return entries to train with and entries to test with, drawn at random: for ratings, whose values are predicted.
+    """Hold out a random fraction of the ratings, to test predicted values.
 
-    Rows and columns stay as they are, so that the model knows all of them; :func:`split` leaves out whole rows.
+    All rows and columns stay in both parts, so the model knows them; :func:`split` holds out whole rows.
 
     Parameters
     ----------
     A
-        The ratings (rows, items), fill 0: a tensor, or what :func:`sparrow.asarray` takes.
+        Ratings, shape (rows, items), fill 0: a tensor, or what :func:`sparrow.asarray` accepts.
     share
-        The share of the entries to test with.
+        Fraction of the ratings to hold out.
     seed
-        Of the entries that are drawn.
+        Seed of the held-out ratings.
 
     Returns
     -------
@@ -219,11 +220,11 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
     Raises
     ------
     InvalidValueError
-        If the share is not between 0 and 1, or leaves nothing to train or to test with.
+        If ``share`` is not between 0 and 1, or leaves a part empty.
     ShapeError, UnsupportedError
-        If this is no matrix of real numbers and fill 0.
+        If ``A`` is not a real matrix with fill 0.
     TooLargeError
-        If the entries would pass the memory limit.
+        If the ratings exceed the memory limit.
 
     Examples
     --------
@@ -241,44 +242,44 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
     number: Any = share
     count = round(number * block.count) if isinstance(number, int | float | np.floating) and 0 < number < 1 else 0
     if not 0 < count < block.count:
-        raise InvalidValueError(f"share={share!r} of {block.count} entries leaves nothing to train or to test with")
-    tested = np.zeros(block.count, bool)
-    tested[np.random.default_rng(seed).permutation(block.count)[:count]] = True
+        raise InvalidValueError(f"share must leave ratings to train and to test, got share={share!r} of {block.count}")
+    is_test = np.zeros(block.count, bool)
+    is_test[np.random.default_rng(seed).permutation(block.count)[:count]] = True
     names = read_labels(scan)
 
-    def part(mask: NDArray[np.bool_]) -> Tensor:
+    def to_tensor(mask: NDArray[np.bool_]) -> Tensor:
         at = np.flatnonzero(mask)
-        taken = Block(tuple(column[at] for column in block.coords), block.values[at])
-        return Tensor(MemoryHandle(MemoryRelation(scan.schema, taken, names)))
+        block_ = Block(tuple(column[at] for column in block.coords), block.values[at])
+        return Tensor(MemoryHandle(MemoryRelation(scan.schema, block_, names)))
 
-    return HeldOutEntries(part(~tested), part(tested))
+    return HeldOutEntries(to_tensor(~is_test), to_tensor(is_test))
 
 
 def min_links(A: Any, least: int) -> tuple[Tensor, NDArray[np.int64]]:
-    """Return the part of a graph whose nodes have many links: the filter of the WebGraph data sets.
+    """Return the subgraph of nodes with a minimum in-degree and out-degree.
 
-    It is applied once, so that some of the nodes that stay end below it.
+    It filters once, as the published WebGraph data sets do, so remaining nodes may end up with lower degrees.
 
     Parameters
     ----------
     A
-        The links of a graph (n, n), from row to column: a tensor, or what :func:`sparrow.asarray` takes.
+        Adjacency matrix, shape (n, n): a tensor, or what :func:`sparrow.asarray` accepts.
     least
-        What a node needs of links to it and of links from it, each.
+        Minimum in-degree and out-degree.
 
     Returns
     -------
     part : Tensor
-        Shape (m, m), a view: nothing is copied.
+        Subgraph, shape (m, m), a view.
     kept : ndarray of int64, shape (m,)
-        The nodes that stay, ascending: node ``kept[i]`` of ``A`` is node i of the part.
+        Its nodes, ascending: node ``kept[i]`` of ``A`` is node i of the part.
 
     Raises
     ------
     ShapeError
         If ``A`` is not square.
     InvalidValueError
-        If ``least`` is negative, or no node has so many.
+        If ``least`` is negative, or no node qualifies.
 
     Examples
     --------
@@ -291,10 +292,10 @@ def min_links(A: Any, least: int) -> tuple[Tensor, NDArray[np.int64]]:
     """
     A = asarray(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ShapeError(f"a graph is a square matrix, and this tensor has the shape {A.shape}")
+        raise ShapeError(f"graph must be a square matrix, got shape {A.shape}")
     check_integer("least", least, 0)
     degrees = np.minimum(np.asarray(A.count(axis=1)), np.asarray(A.count(axis=0)))
-    kept = np.flatnonzero(degrees >= least)
-    if not len(kept):
-        raise InvalidValueError(f"no node has {least} links to it and {least} from it: take a smaller number")
-    return A.oindex[kept, kept], kept
+    nodes = np.flatnonzero(degrees >= least)
+    if not len(nodes):
+        raise InvalidValueError(f"no node has an in-degree and out-degree of at least {least}: lower it")
+    return A.oindex[nodes, nodes], nodes

@@ -16,7 +16,7 @@ from sparrow.functions.creation import open as opened
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.plan import Scan
-from sparrow.runtime import memory, settings
+from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage import Snapshot
 from sparrow.tensor import Tensor
@@ -158,6 +158,7 @@ class Source:
         """
         from sparrow.kernels.rows import indptr_from_sorted
 
+        events.emit("training.read_window")
         what = f"{len(window.stretches)} stretches of rows" if len(window.stretches) > 1 else "a stretch of rows"
         room = memory.reserve(0, what, "give fewer rows ahead by prefetch=0")
         order, inputs = window.mixed(), {}

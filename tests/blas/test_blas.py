@@ -16,7 +16,7 @@ FORMATS = ("coo", "csr", "csc", "row_sparse", "dense")
 PREFIX = {"float32": "s", "complex128": "z"}
 
 
-def numbers(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
+def random_numbers(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
     made = rng.integers(-4, 5, shape) * (rng.random(shape) < 0.6)
     return (made + 1j * rng.integers(-2, 3, shape) * (made != 0) if dtype[0] == "c" else made).astype(dtype)
 
@@ -25,13 +25,13 @@ def blas(name: str, dtype: str) -> Any:
     return getattr(scipy.linalg.blas, PREFIX[dtype] + name)
 
 
-def plain(found: Any) -> Any:
+def to_plain(found: Any) -> Any:
     return found.to_numpy() if isinstance(found, sp.Tensor) else np.asarray(found)
 
 
-def agree(found: Any, wanted: Any, dtype: str) -> None:
-    np.testing.assert_allclose(plain(found), wanted, rtol=1e-4, atol=1e-4)
-    assert plain(found).dtype == dtype
+def assert_agree(found: Any, wanted: Any, dtype: str) -> None:
+    np.testing.assert_allclose(to_plain(found), wanted, rtol=1e-4, atol=1e-4)
+    assert to_plain(found).dtype == dtype
 
 
 @settings(max_examples=16)
@@ -39,17 +39,17 @@ def agree(found: Any, wanted: Any, dtype: str) -> None:
 def test_level1_against_scipy(seed: int, dtype: str, arrays: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 9))
-    a, b = numbers(rng, (n,), dtype), numbers(rng, (n,), dtype)
+    a, b = random_numbers(rng, (n,), dtype), random_numbers(rng, (n,), dtype)
     x, y = (given if array else sp.asarray(given) for given, array in zip((a, b), arrays, strict=True))
-    agree(sp.blas.dot(x, y), blas("dotu" if dtype[0] == "c" else "dot", dtype)(a, b), dtype)
+    assert_agree(sp.blas.dot(x, y), blas("dotu" if dtype[0] == "c" else "dot", dtype)(a, b), dtype)
     if dtype[0] == "c":
-        agree(sp.blas.dotc(x, y), blas("dotc", dtype)(a, b), dtype)
-    agree(sp.blas.axpy(x, y, 2), blas("axpy", dtype)(a, b.copy(), a=2), dtype)
-    agree(sp.blas.scal(-3, x), -3 * a, dtype)
+        assert_agree(sp.blas.dotc(x, y), blas("dotc", dtype)(a, b), dtype)
+    assert_agree(sp.blas.axpy(x, y, 2), blas("axpy", dtype)(a, b.copy(), a=2), dtype)
+    assert_agree(sp.blas.scal(-3, x), -3 * a, dtype)
     for found, wanted in zip(sp.blas.rot(x, y, 0.6, 0.8), scipy_rot(a, b, dtype), strict=True):
-        agree(found, wanted, dtype)
+        assert_agree(found, wanted, dtype)
     for found, wanted in zip(sp.blas.swap(x, y), (b, a), strict=True):
-        agree(found, wanted, dtype)
+        assert_agree(found, wanted, dtype)
     real = {"complex128": "float64"}.get(dtype, dtype)
     np.testing.assert_allclose(sp.blas.nrm2(x), np.linalg.norm(a), rtol=1e-5)
     sizes = abs(a.real) + abs(a.imag)
@@ -57,15 +57,15 @@ def test_level1_against_scipy(seed: int, dtype: str, arrays: tuple[int, int]) ->
     assert np.asarray(sp.blas.nrm2(x)).dtype == np.asarray(sp.blas.asum(x)).dtype == real
     assert (sp.blas.iamax(x), sp.blas.iamin(x)) == (sizes.argmax(), sizes.argmin())
     at = rng.permutation(n)[: n // 2]
-    agree(sp.blas.gather(y, at), b[at], dtype)
+    assert_agree(sp.blas.gather(y, at), b[at], dtype)
     written = b.copy()
     written[at] = a[at]
-    agree(sp.blas.scatter(a[at], at, y), written, dtype)
+    assert_agree(sp.blas.scatter(a[at], at, y), written, dtype)
     values, rest = sp.blas.gather_zero(y, at)
     written[at] = 0
-    agree(values, b[at], dtype)
-    agree(rest, written, dtype)
-    np.testing.assert_array_equal(plain(y), b)
+    assert_agree(values, b[at], dtype)
+    assert_agree(rest, written, dtype)
+    np.testing.assert_array_equal(to_plain(y), b)
 
 
 def scipy_rot(a: Any, b: Any, dtype: str) -> Any:
@@ -80,21 +80,21 @@ def scipy_rot(a: Any, b: Any, dtype: str) -> Any:
 def test_level2_and_3_against_scipy(seed: int, dtype: str, stype: str) -> None:
     rng = np.random.default_rng(seed)
     m, n, k = (int(size) for size in rng.integers(1, 6, 3))
-    a, b, c = numbers(rng, (m, n), dtype), numbers(rng, (n, k), dtype), numbers(rng, (m, k), dtype)
-    x, y = numbers(rng, (n,), dtype), numbers(rng, (m,), dtype)
+    a, b, c = random_numbers(rng, (m, n), dtype), random_numbers(rng, (n, k), dtype), random_numbers(rng, (m, k), dtype)
+    x, y = random_numbers(rng, (n,), dtype), random_numbers(rng, (m,), dtype)
     A = sp.asarray(np.concatenate([a[:1], a])).asformat(stype)[1:]  # a view
-    agree(sp.blas.gemv(2, A, x, 3, y), blas("gemv", dtype)(2, a, x, 3, y.copy()), dtype)
+    assert_agree(sp.blas.gemv(2, A, x, 3, y), blas("gemv", dtype)(2, a, x, 3, y.copy()), dtype)
     for trans in (1, 2):
-        agree(sp.blas.gemv(2, A, y, 3, x, trans), blas("gemv", dtype)(2, a, y, 3, x.copy(), trans=trans), dtype)
-    agree(sp.blas.gemv(2, A, sp.asarray(x)), 2 * a @ x, dtype)
-    agree(sp.blas.ger(2, sp.asarray(y), x, A), 2 * np.outer(y, x) + a, dtype)
-    agree(sp.blas.gerc(2, sp.asarray(y), x, A), 2 * np.outer(y, x.conj()) + a, dtype)
+        assert_agree(sp.blas.gemv(2, A, y, 3, x, trans), blas("gemv", dtype)(2, a, y, 3, x.copy(), trans=trans), dtype)
+    assert_agree(sp.blas.gemv(2, A, sp.asarray(x)), 2 * a @ x, dtype)
+    assert_agree(sp.blas.ger(2, sp.asarray(y), x, A), 2 * np.outer(y, x) + a, dtype)
+    assert_agree(sp.blas.gerc(2, sp.asarray(y), x, A), 2 * np.outer(y, x.conj()) + a, dtype)
     for B, C in ((b, c), (sp.asarray(b), sp.asarray(c))):
-        agree(sp.blas.gemm(2, A, B, 3, C), blas("gemm", dtype)(2, a, b, 3, c.copy()), dtype)
-    agree(sp.blas.gemm(1, A, A, trans_a=2), a.conj().T @ a, dtype)
-    agree(sp.blas.gemm(1, A, A, trans_b=1), a @ a.T, dtype)
-    agree(sp.blas.syrk(2, A, 3, a @ a.T), 5 * a @ a.T, dtype)
-    agree(sp.blas.syrk(2, A, trans=True), 2 * a.T @ a, dtype)
+        assert_agree(sp.blas.gemm(2, A, B, 3, C), blas("gemm", dtype)(2, a, b, 3, c.copy()), dtype)
+    assert_agree(sp.blas.gemm(1, A, A, trans_a=2), a.conj().T @ a, dtype)
+    assert_agree(sp.blas.gemm(1, A, A, trans_b=1), a @ a.T, dtype)
+    assert_agree(sp.blas.syrk(2, A, 3, a @ a.T), 5 * a @ a.T, dtype)
+    assert_agree(sp.blas.syrk(2, A, trans=True), 2 * a.T @ a, dtype)
 
 
 @settings(max_examples=8)
@@ -102,17 +102,21 @@ def test_level2_and_3_against_scipy(seed: int, dtype: str, stype: str) -> None:
 def test_triangles_against_scipy(seed: int, dtype: str, lower: bool) -> None:
     rng = np.random.default_rng(seed)
     n, k = (int(size) for size in rng.integers(1, 6, 2))
-    s, b = numbers(rng, (n, n), dtype), numbers(rng, (n, k), dtype)
-    S, x, y = sp.asarray(s), numbers(rng, (n,), dtype), numbers(rng, (n,), dtype)
-    agree(sp.blas.symv(2, S, x, 3, y, lower=lower), 2 * symmetric(s, lower) @ x + 3 * y, dtype)
-    agree(sp.blas.symm(2, S, b, 3, b, lower=lower), blas("symm", dtype)(2, s, b, 3, b.copy(), lower=lower), dtype)
-    agree(
+    s, b = random_numbers(rng, (n, n), dtype), random_numbers(rng, (n, k), dtype)
+    S, x, y = sp.asarray(s), random_numbers(rng, (n,), dtype), random_numbers(rng, (n,), dtype)
+    assert_agree(sp.blas.symv(2, S, x, 3, y, lower=lower), 2 * to_symmetric(s, lower) @ x + 3 * y, dtype)
+    assert_agree(
+        sp.blas.symm(2, S, b, 3, b, lower=lower), blas("symm", dtype)(2, s, b, 3, b.copy(), lower=lower), dtype
+    )
+    assert_agree(
         sp.blas.symm(2, S, b.T, side=True, lower=lower),
         blas("symm", dtype)(2, s, b.T.copy(), side=True, lower=lower),
         dtype,
     )
     if dtype[0] == "c":
-        agree(sp.blas.hemv(2, S, x, 3, y, lower=lower), blas("hemv", dtype)(2, s, x, 3, y.copy(), lower=lower), dtype)
+        assert_agree(
+            sp.blas.hemv(2, S, x, 3, y, lower=lower), blas("hemv", dtype)(2, s, x, 3, y.copy(), lower=lower), dtype
+        )
     t = s + 9 * np.eye(n, dtype=dtype)
     T = sp.asarray(t)
     for trans in (0, 1, 2):
@@ -120,14 +124,14 @@ def test_triangles_against_scipy(seed: int, dtype: str, lower: bool) -> None:
             # scaled, because a unit diagonal would be ill-conditioned
             scale = 1 if not diag else np.float32(1 / 64)
             wanted = blas("trsv", dtype)(t * scale, x.copy(), lower=lower, trans=trans, diag=diag)
-            agree(sp.blas.trsv(T * scale, x, lower, trans, diag), wanted, dtype)
+            assert_agree(sp.blas.trsv(T * scale, x, lower, trans, diag), wanted, dtype)
             wanted = blas("trsm", dtype)(2, t * scale, b, lower=lower, trans_a=trans, diag=diag)
-            agree(sp.blas.trsm(2, T * scale, b, lower=lower, trans_a=trans, diag=diag), wanted, dtype)
+            assert_agree(sp.blas.trsm(2, T * scale, b, lower=lower, trans_a=trans, diag=diag), wanted, dtype)
             wanted = blas("trsm", dtype)(2, t * scale, b.T, side=1, lower=lower, trans_a=trans, diag=diag)
-            agree(sp.blas.trsm(2, T * scale, b.T, True, lower, trans, diag), wanted, dtype)
+            assert_agree(sp.blas.trsm(2, T * scale, b.T, True, lower, trans, diag), wanted, dtype)
 
 
-def symmetric(s: Any, lower: bool) -> Any:
+def to_symmetric(s: Any, lower: bool) -> Any:
     part = np.tril(s) if lower else np.triu(s)
     return part + part.T - np.diag(np.diag(s))
 
@@ -181,7 +185,7 @@ def test_pandas_operands() -> None:
     assert sp.blas.dot(sp.asarray([1.0, 2]), pd.Series([3.0, 4])) == 11
 
 
-def labelled(cells: Any, **labels: Any) -> Any:
+def make_labelled(cells: Any, **labels: Any) -> Any:
     found = np.asarray(cells)
     at = np.indices(found.shape).reshape(found.ndim, -1)
     return sp.from_coords(at, found.reshape(-1), shape=found.shape, dims=list(labels), labels=labels)
@@ -189,38 +193,50 @@ def labelled(cells: Any, **labels: Any) -> Any:
 
 def test_labels_align_before_shape_checks() -> None:
     cells = np.arange(1.0, 7).reshape(2, 3)
-    A, v = labelled(cells, u=["p", "q"], f=["a", "b", "c"]), labelled([10.0, 1.0], f=["c", "a"])
-    agree(sp.blas.gemv(1, A, v), (A @ v).to_numpy(), "float64")
-    agree(sp.blas.gemv(1, A.T, v, trans=1), cells[:, [2, 0]] @ [10, 1], "float64")
-    agree(sp.blas.axpy(A[0], v, 2), (2 * A[0] + v).to_numpy(), "float64")
+    A, v = make_labelled(cells, u=["p", "q"], f=["a", "b", "c"]), make_labelled([10.0, 1.0], f=["c", "a"])
+    assert_agree(sp.blas.gemv(1, A, v), (A @ v).to_numpy(), "float64")
+    assert_agree(sp.blas.gemv(1, A.T, v, trans=1), cells[:, [2, 0]] @ [10, 1], "float64")
+    assert_agree(sp.blas.axpy(A[0], v, 2), (2 * A[0] + v).to_numpy(), "float64")
     assert sp.blas.dot(A[0], v) == sp.blas.dotc(A[0], v) == A[0] @ v == 31
-    agree(sp.blas.rot(A[0], v, 1, 2)[0], [3, 2, 23], "float64")
-    agree(
-        sp.blas.gemm(1, A, labelled([[10.0], [1.0]], f=["c", "a"], g=["x"])), cells[:, [2, 0]] @ [[10], [1]], "float64"
+    assert_agree(sp.blas.rot(A[0], v, 1, 2)[0], [3, 2, 23], "float64")
+    assert_agree(
+        sp.blas.gemm(1, A, make_labelled([[10.0], [1.0]], f=["c", "a"], g=["x"])),
+        cells[:, [2, 0]] @ [[10], [1]],
+        "float64",
     )
-    agree(sp.blas.ger(1, A[:, 0], A[0], labelled([[1.0]], u=["q"], f=["c"])), [[1, 2, 3], [4, 8, 13]], "float64")
+    assert_agree(
+        sp.blas.ger(1, A[:, 0], A[0], make_labelled([[1.0]], u=["q"], f=["c"])), [[1, 2, 3], [4, 8, 13]], "float64"
+    )
     square = cells[:, :2] + [[0, 3], [0, 0]]
-    S, x = labelled(square, u=["p", "q"], f=["p", "q"]), labelled([10.0], f=["q"])
+    S, x = make_labelled(square, u=["p", "q"], f=["p", "q"]), make_labelled([10.0], f=["q"])
     for multiply in (sp.blas.symv, sp.blas.hemv):
-        agree(multiply(1, S, x), symmetric(square, False) @ [0, 10], "float64")
+        assert_agree(multiply(1, S, x), to_symmetric(square, False) @ [0, 10], "float64")
         for dim in ("u", "f"):  # the labels of one axis count for both
-            half = labelled(square, u=["p", "q"], f=["p", "q"])
+            half = make_labelled(square, u=["p", "q"], f=["p", "q"])
             half.set_labels(dim, None)
-            agree(multiply(1, half, labelled([1.0, 10.0], f=["q", "p"])), symmetric(square, False) @ [10, 1], "float64")
-    agree(sp.blas.symm(1, S, labelled([[10.0]], f=["q"], g=["x"])), symmetric(square, False) @ [[0], [10]], "float64")
-    agree(
-        sp.blas.symm(1, S, labelled([[10.0]], g=["x"], u=["q"]), side=True),
-        [[0, 10]] @ symmetric(square, False),
+            assert_agree(
+                multiply(1, half, make_labelled([1.0, 10.0], f=["q", "p"])),
+                to_symmetric(square, False) @ [10, 1],
+                "float64",
+            )
+    assert_agree(
+        sp.blas.symm(1, S, make_labelled([[10.0]], f=["q"], g=["x"])),
+        to_symmetric(square, False) @ [[0], [10]],
+        "float64",
+    )
+    assert_agree(
+        sp.blas.symm(1, S, make_labelled([[10.0]], g=["x"], u=["q"]), side=True),
+        [[0, 10]] @ to_symmetric(square, False),
         "float64",
     )
     # The product with an array is an array; the addend aligns with the labels of the matrix.
-    y = labelled([7.0, 100.0], u=["q", "p"])
-    agree(sp.blas.gemv(1, A, np.ones(3), 2, y), np.add(cells.sum(1), [200, 14]), "float64")
-    agree(sp.blas.symv(1, S, np.ones(2), 2, y), np.add(symmetric(square, False).sum(1), [200, 14]), "float64")
-    C = labelled([[1.0, 2.0], [3.0, 4.0]], u=["q", "p"], f=["x", "y"])
-    agree(sp.blas.gemm(1, A, np.ones((3, 2)), 1, C), cells @ np.ones((3, 2)) + [[3, 4], [1, 2]], "float64")
+    y = make_labelled([7.0, 100.0], u=["q", "p"])
+    assert_agree(sp.blas.gemv(1, A, np.ones(3), 2, y), np.add(cells.sum(1), [200, 14]), "float64")
+    assert_agree(sp.blas.symv(1, S, np.ones(2), 2, y), np.add(to_symmetric(square, False).sum(1), [200, 14]), "float64")
+    C = make_labelled([[1.0, 2.0], [3.0, 4.0]], u=["q", "p"], f=["x", "y"])
+    assert_agree(sp.blas.gemm(1, A, np.ones((3, 2)), 1, C), cells @ np.ones((3, 2)) + [[3, 4], [1, 2]], "float64")
     with pytest.raises(sp.errors.LabelError, match="adding: y has the label 'z'"):
-        sp.blas.gemv(1, A, np.ones(3), 2, labelled([7.0, 100.0], u=["q", "z"]))
+        sp.blas.gemv(1, A, np.ones(3), 2, make_labelled([7.0, 100.0], u=["q", "z"]))
     for unfit in (np.ones(2), sp.asarray(np.ones(2))):
         with pytest.raises(sp.errors.ShapeError, match="x and y must have equal length, got 3 and 2"):
             sp.blas.axpy(A[0], unfit)
@@ -264,17 +280,17 @@ def test_zero_factor_reads_nothing(kind: Any) -> None:
     A, y, C = kind(void), np.array([1.0, 2.0]), np.array([[1.0, 2.0], [3.0, 4.0]])
     for multiply in (sp.blas.gemv, sp.blas.symv, sp.blas.hemv):
         for right in (x, kind(x)):
-            agree(multiply(0, A, right), [0, 0], "float64")
-            agree(multiply(0.0, A, right, 2, y), 2 * y, "float64")
+            assert_agree(multiply(0, A, right), [0, 0], "float64")
+            assert_agree(multiply(0.0, A, right, 2, y), 2 * y, "float64")
     for product in (sp.blas.gemm, sp.blas.symm):
-        agree(product(0, A, void), np.zeros((2, 2)), "float64")
-        agree(product(0, A, kind(void), 2, C), 2 * C, "float64")
-    agree(sp.blas.syrk(0, A, 2, C), 2 * C, "float64")
+        assert_agree(product(0, A, void), np.zeros((2, 2)), "float64")
+        assert_agree(product(0, A, kind(void), 2, C), 2 * C, "float64")
+    assert_agree(sp.blas.syrk(0, A, 2, C), 2 * C, "float64")
     for rank in (sp.blas.ger, sp.blas.gerc):
-        agree(rank(0, kind(x), x), np.zeros((2, 2)), "float64")
-        agree(rank(0, kind(x), x, C), C, "float64")
-    agree(sp.blas.axpy(kind(x), y, 0), y, "float64")
-    agree(sp.blas.gemv(0, kind(np.ones((2, 2), np.float32)), np.ones(2, np.float32)), [0, 0], "float32")
+        assert_agree(rank(0, kind(x), x), np.zeros((2, 2)), "float64")
+        assert_agree(rank(0, kind(x), x, C), C, "float64")
+    assert_agree(sp.blas.axpy(kind(x), y, 0), y, "float64")
+    assert_agree(sp.blas.gemv(0, kind(np.ones((2, 2), np.float32)), np.ones(2, np.float32)), [0, 0], "float32")
     assert isinstance(sp.blas.gemv(0, A, kind(x)), type(A))
 
 
@@ -283,12 +299,12 @@ def test_zero_factor_ignores_fill(fill: float) -> None:
     F, x, y = sp.full((2, 2), fill), np.ones(2), np.array([1.0, 2.0])
     for multiply in (sp.blas.gemv, sp.blas.symv, sp.blas.hemv):
         for right in (x, sp.full((2,), fill)):
-            agree(multiply(0, F, right, 1, y), y, "float64")
+            assert_agree(multiply(0, F, right, 1, y), y, "float64")
     for product in (sp.blas.gemm, sp.blas.symm):
-        agree(product(0, F, F, 1, np.eye(2)), np.eye(2), "float64")
-        agree(product(0, np.eye(2), F), np.zeros((2, 2)), "float64")
-    agree(sp.blas.symm(0, F, F, side=True), np.zeros((2, 2)), "float64")
-    agree(sp.blas.syrk(0, F), np.zeros((2, 2)), "float64")
+        assert_agree(product(0, F, F, 1, np.eye(2)), np.eye(2), "float64")
+        assert_agree(product(0, np.eye(2), F), np.zeros((2, 2)), "float64")
+    assert_agree(sp.blas.symm(0, F, F, side=True), np.zeros((2, 2)), "float64")
+    assert_agree(sp.blas.syrk(0, F), np.zeros((2, 2)), "float64")
 
 
 def test_triangle_requires_zero_fill() -> None:
@@ -304,11 +320,11 @@ def test_triangle_requires_zero_fill() -> None:
 
 
 def test_zero_factor_keeps_labels() -> None:
-    x, y = labelled([np.nan, 1.0], f=["a", "b"]), labelled([3.0], f=["c"])
+    x, y = make_labelled([np.nan, 1.0], f=["a", "b"]), make_labelled([3.0], f=["c"])
     found = sp.blas.axpy(x, y, 0)
     assert found.labels("f").to_pylist() == ["a", "b", "c"]
     assert found.to_numpy().tolist() == [0, 0, 3]
-    assert sp.blas.gemv(0, labelled([[np.nan]], u=["p"], f=["a"]), x).labels("u").to_pylist() == ["p"]
+    assert sp.blas.gemv(0, make_labelled([[np.nan]], u=["p"], f=["a"]), x).labels("u").to_pylist() == ["p"]
 
 
 def test_errors_name_function_and_argument() -> None:

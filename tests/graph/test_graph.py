@@ -42,13 +42,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return lambda a: sp.asarray(a).save(made / f"{next(count)}.sparrow")
 
 
-def directed(a: Any) -> Any:
+def to_digraph(a: Any) -> Any:
     return nx.from_numpy_array(a, create_using=nx.DiGraph)
 
 
-def simple(a: Any) -> Any:
+def to_simple_graph(a: Any) -> Any:
     """Return the graph of links both ways without those of a node to itself."""
-    found = nx.Graph(directed(a))
+    found = nx.Graph(to_digraph(a))
     found.remove_edges_from(nx.selfloop_edges(found))
     return found
 
@@ -78,7 +78,7 @@ def test_against_networkx(a: Any, folder: Any) -> None:
 @given(a=matrices(), max_edges=st.integers(1, 30), data=st.data())
 def test_kernel_calls_resume(a: Any, max_edges: int, data: st.DataObject) -> None:
     n = len(a)
-    one, both = directed(a), simple(a)
+    one, both = to_digraph(a), to_simple_graph(a)
     sources = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=4))
     depth = data.draw(st.integers(0, 4))
     with tune("graph", edges_per_call=max_edges):
@@ -117,7 +117,7 @@ def test_shortest_paths_of_any_length(seed: int, least: int, spread: int) -> Non
 
 def check_against_networkx(a: Any, A: sp.Tensor) -> None:
     n = len(a)
-    one, both = directed(a), simple(a)
+    one, both = to_digraph(a), to_simple_graph(a)
     np.testing.assert_array_equal(graph.degrees(A).to_numpy(), array_of(dict(one.out_degree()), n))
     np.testing.assert_array_equal(graph.degrees(A, "in", weighted=True).to_numpy(), a.sum(axis=0))
     np.testing.assert_array_equal(graph.degrees(A, "both").to_numpy(), array_of(dict(one.degree()), n))
@@ -229,7 +229,7 @@ def test_min_plus_product_is_a_graph() -> None:
 @given(a=matrices())
 def test_strong_components_out_of_core(a: Any, folder: Any) -> None:
     with tune("graph", component_share=1 << 60):  # four edges fit
-        strong = set(map(frozenset, nx.strongly_connected_components(directed(a))))
+        strong = set(map(frozenset, nx.strongly_connected_components(to_digraph(a))))
         assert partition(graph.strongly_connected_components(sp.asarray(a))) == strong
         with out_of_core():
             assert partition(graph.strongly_connected_components(folder(a))) == strong
@@ -238,7 +238,7 @@ def test_strong_components_out_of_core(a: Any, folder: Any) -> None:
 @settings(max_examples=6)
 @given(a=matrices())
 def test_triangles_in_parts(a: Any, folder: Any) -> None:
-    wanted = array_of(nx.triangles(simple(a)), len(a))
+    wanted = array_of(nx.triangles(to_simple_graph(a)), len(a))
     with tune("graph", triangle_share=1 << 60):  # one list fits
         np.testing.assert_array_equal(graph.triangles(sp.asarray(a)).to_numpy(), wanted)
         with out_of_core():
@@ -248,7 +248,7 @@ def test_triangles_in_parts(a: Any, folder: Any) -> None:
 @settings(max_examples=5)
 @given(a=matrices())
 def test_label_propagation_majority(a: Any, folder: Any) -> None:
-    A, both = folder(a), simple(a)
+    A, both = folder(a), to_simple_graph(a)
     found = graph.label_propagation(A, seed=3).to_numpy()
     partition(found)
     for node in range(len(a)):
@@ -261,7 +261,7 @@ def test_label_propagation_majority(a: Any, folder: Any) -> None:
 @settings(max_examples=8)
 @given(a=matrices())
 def test_common_neighbors_against_networkx(a: Any) -> None:
-    n, both = len(a), simple(a)
+    n, both = len(a), to_simple_graph(a)
     pairs = [(u, v) for u in range(n) for v in range(n) if u != v]
     counts, close = np.zeros((n, n), int), np.zeros((n, n))
     for u, v in pairs:
@@ -326,7 +326,7 @@ def test_walk_weights_must_be_finite(folder: Any) -> None:
 def test_hubs_and_authorities() -> None:
     a = np.random.default_rng(0).integers(0, 3, (9, 9))
     hubs, authorities = graph.hits(sp.asarray(a), tol=1e-12)
-    wanted = nx.hits(directed(a))
+    wanted = nx.hits(to_digraph(a))
     np.testing.assert_allclose(hubs.to_numpy(), array_of(wanted[0], 9), atol=1e-8)
     np.testing.assert_allclose(authorities.to_numpy(), array_of(wanted[1], 9), atol=1e-8)
     with pytest.raises(errors.ConvergenceError, match="in 1 rounds"):
@@ -336,28 +336,28 @@ def test_hubs_and_authorities() -> None:
 
 
 @pytest.fixture
-def named() -> Any:
+def labelled_graph() -> Any:
     names = ["ann", "bob", "eve", "dan"]
     made = sp.from_coords([[0, 1, 2], [1, 2, 0]], [2.0, 3.0, 4.0], shape=(4, 4), dims=("src", "dst"))
     made.set_labels(["src", "dst"], names)
     return made
 
 
-def test_nodes_by_label(named: Any) -> None:
-    far: Any = graph.bfs(named, "bob")
+def test_nodes_by_label(labelled_graph: Any) -> None:
+    far: Any = graph.bfs(labelled_graph, "bob")
     assert (far.dims, far.labels("src").to_pylist()) == (("src",), ["ann", "bob", "eve", "dan"])
     assert (far.sel(src="ann"), far.sel(src="dan"), far.nnz) == (2, -1, 3)
-    assert graph.shortest_paths(named, ["bob", "eve"]).sel(src="ann") == 4
-    assert graph.induced_subgraph(named, ["eve", "ann"]).sel(src="eve", dst="ann") == 4
-    assert graph.random_walks(named, ["dan", "ann"], 2).tolist() == [[3, -1, -1], [0, 1, 2]]
-    ranks = graph.pagerank(named, personalization={"dan": 2.0})
+    assert graph.shortest_paths(labelled_graph, ["bob", "eve"]).sel(src="ann") == 4
+    assert graph.induced_subgraph(labelled_graph, ["eve", "ann"]).sel(src="eve", dst="ann") == 4
+    assert graph.random_walks(labelled_graph, ["dan", "ann"], 2).tolist() == [[3, -1, -1], [0, 1, 2]]
+    ranks = graph.pagerank(labelled_graph, personalization={"dan": 2.0})
     assert ranks.sel(src="dan") == pytest.approx(1.0)
-    assert graph.common_neighbors(named, [("ann", "eve")]).sel(src="ann", dst="eve") == 1
+    assert graph.common_neighbors(labelled_graph, [("ann", "eve")]).sel(src="ann", dst="eve") == 1
     part: Any
-    part, nodes = graph.largest_component(named)
+    part, nodes = graph.largest_component(labelled_graph)
     assert (part.labels("dst").to_pylist(), nodes.tolist()) == (["ann", "bob", "eve"], [0, 1, 2])
     with pytest.raises(errors.LabelError, match="no label 'tom'"):
-        graph.bfs(named, "tom")
+        graph.bfs(labelled_graph, "tom")
 
 
 def test_personalization_is_weights_or_nodes() -> None:
@@ -372,8 +372,8 @@ def test_personalization_is_weights_or_nodes() -> None:
         np.testing.assert_array_equal(graph.pagerank(labelled, personalization=jump).to_numpy(), wanted)
     for jump in (series, series.astype("Int64"), pl.Series(weights), [1.0, 2.0, 5.0], (1, 2, 5.0), {0: 1, 1: 2, 2: 5}):
         np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
-    named = graph.pagerank(A, dangling=[0, 1, 1]).to_numpy()
-    np.testing.assert_array_equal(named, sp.linalg.pagerank(A, dangling=[1, 1, 0]))
+    labelled_graph = graph.pagerank(A, dangling=[0, 1, 1]).to_numpy()
+    np.testing.assert_array_equal(labelled_graph, sp.linalg.pagerank(A, dangling=[1, 1, 0]))
     wanted = sp.linalg.pagerank(A, personalization=[1, 0, 1])
     for jump in ([0, 2], np.array([0, 2]), sp.asarray([2, 0]), pa.array([0, 2]), {0, 2}, {0: 1, -1: 1}):
         np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
@@ -381,41 +381,43 @@ def test_personalization_is_weights_or_nodes() -> None:
         graph.pagerank(A, personalization=np.array([0.5, 0.5]))
 
 
-def test_personalization_aligns_labels(named: Any) -> None:
+def test_personalization_aligns_labels(labelled_graph: Any) -> None:
     weights = {"dan": 1.0, "eve": 2.0, "bob": 3.0, "ann": 4.0}
     given = sp.from_coords([range(4)], [*weights.values()], dims=("node",), labels={"node": [*weights]})
-    wanted = graph.pagerank(named, personalization=weights, dangling={"ann": 4.0, "bob": 3.0}).to_numpy()
+    wanted = graph.pagerank(labelled_graph, personalization=weights, dangling={"ann": 4.0, "bob": 3.0}).to_numpy()
     for jump in (given, given.astype(np.int32), given * 2):
-        found = graph.pagerank(named, personalization=jump, dangling=given[2:])  # of nodes that it lacks it is 0
+        found = graph.pagerank(
+            labelled_graph, personalization=jump, dangling=given[2:]
+        )  # of nodes that it lacks it is 0
         np.testing.assert_array_equal(found.to_numpy(), wanted)
-    by_position = graph.pagerank(named, personalization=given.to_numpy()).to_numpy()
+    by_position = graph.pagerank(labelled_graph, personalization=given.to_numpy()).to_numpy()
     with sp.config(join="exact"), pytest.raises(errors.LabelError, match="join='exact'"):
-        graph.pagerank(named, personalization=given)
-    bare = sp.from_coords(named.to_scipy("coo").coords, named.to_scipy("coo").data, shape=(4, 4))
+        graph.pagerank(labelled_graph, personalization=given)
+    bare = sp.from_coords(labelled_graph.to_scipy("coo").coords, labelled_graph.to_scipy("coo").data, shape=(4, 4))
     np.testing.assert_array_equal(graph.pagerank(bare, personalization=given).to_numpy(), by_position)
     foreign = sp.from_coords([[0, 1]], [1.0, 1.0], labels={"d0": ["ann", "tom"]})
     for option in ("personalization", "dangling"):
         for names, told in ((foreign, "label 'tom'"), (given[[0, 0, 1]], "label 'dan' repeats")):
             with pytest.raises(errors.LabelError, match=told):
-                graph.pagerank(named, **{option: names})  # type: ignore[arg-type]
+                graph.pagerank(labelled_graph, **{option: names})  # type: ignore[arg-type]
 
 
-def test_pairs_tensor_aligns_labels(named: Any) -> None:
-    wanted = graph.common_neighbors(named, [("ann", "bob"), ("eve", "ann")]).to_numpy()
+def test_pairs_tensor_aligns_labels(labelled_graph: Any) -> None:
+    wanted = graph.common_neighbors(labelled_graph, [("ann", "bob"), ("eve", "ann")]).to_numpy()
     names = {"d0": ["eve", "ann", "bob"], "d1": ["ann", "eve", "bob"]}
     asked = sp.from_coords([[0, 0, 1], [0, 1, 2]], [1, 1, 1], shape=(3, 3), labels=names)
-    np.testing.assert_array_equal(graph.common_neighbors(named, asked).to_numpy(), wanted)
+    np.testing.assert_array_equal(graph.common_neighbors(labelled_graph, asked).to_numpy(), wanted)
     asked.set_labels("d1", ["ann", "eve", "tom"])
     with pytest.raises(errors.LabelError, match="pairs has the label 'tom'"):
-        graph.adamic_adar(named, asked)
+        graph.adamic_adar(labelled_graph, asked)
 
 
-def test_weights_of_repeated_nodes_add_up(named: Any) -> None:
+def test_weights_of_repeated_nodes_add_up(labelled_graph: Any) -> None:
     A = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
     found = graph.pagerank(A, personalization={0: 1, -3: 1, 1: 1}).to_numpy()
     np.testing.assert_array_equal(found, sp.linalg.pagerank(A, personalization=[2, 1, 0]))
     with pytest.raises(errors.ShapeError, match=r"dangling: weight of node 'dan' must be a number, got \[1, 2\]"):
-        graph.pagerank(named, dangling={"ann": 1, "dan": [1, 2]})
+        graph.pagerank(labelled_graph, dangling={"ann": 1, "dan": [1, 2]})
 
 
 def test_pairs_need_no_identity_matrix() -> None:
@@ -453,7 +455,7 @@ def test_integers_beyond_64_bits_are_unknown_labels() -> None:
             call()
 
 
-def test_errors(named: Any) -> None:
+def test_errors(labelled_graph: Any) -> None:
     with pytest.raises(errors.ShapeError, match="graph must be a square matrix"):
         graph.bfs(sp.zeros((2, 3)), 0)
     differing = {"src": ["a", "b"], "dst": ["b", "a"]}
@@ -476,10 +478,10 @@ def test_errors(named: Any) -> None:
     with pytest.raises(errors.InvalidValueError, match="max_depth=-1: give an integer of at least 0"):
         graph.bfs(sp.zeros((2, 2)), 0, max_depth=-1)
     for call in (
-        lambda: graph.degrees(named, "up"),  # type: ignore[arg-type]
-        lambda: graph.symmetrize(named, "mean"),  # type: ignore[arg-type]
-        lambda: graph.largest_component(named, "both"),  # type: ignore[arg-type]
-        lambda: graph.random_walks(named, ["ann"], -1),
+        lambda: graph.degrees(labelled_graph, "up"),  # type: ignore[arg-type]
+        lambda: graph.symmetrize(labelled_graph, "mean"),  # type: ignore[arg-type]
+        lambda: graph.largest_component(labelled_graph, "both"),  # type: ignore[arg-type]
+        lambda: graph.random_walks(labelled_graph, ["ann"], -1),
     ):
         with pytest.raises(errors.InvalidValueError, match="must"):
             call()
@@ -511,12 +513,12 @@ def test_spill_files_and_memory_are_released(folder: Any, tmp_path: Path) -> Non
     with out_of_core(), sp.config(temp_directory=tmp_path):
         graph.kcore(A)
         with pytest.raises(KeyboardInterrupt):
-            interrupted(A)
+            interrupt(A)
     assert list(tmp_path.iterdir()) == []
     assert memory.available() == free
 
 
-def interrupted(A: sp.Tensor) -> None:
+def interrupt(A: sp.Tensor) -> None:
     with adjacency.Adjacency(A, undirected=True) as found:
         assert found.csr is None
         next(found.neighbor_lists())
@@ -599,8 +601,8 @@ def test_nodes_by_mask() -> None:
     with pytest.raises(errors.LabelError, match="got 'b' twice"):
         graph.induced_subgraph(A, ["b", "b", "c"])
     walks = graph.random_walks(A, ["c", "d"], 2)
-    named = np.array([*nodes, None])  # as A.labels(0) has them
-    assert named[walks][1].tolist() == ["d", None, None]
+    labelled_graph = np.array([*nodes, None])  # as A.labels(0) has them
+    assert labelled_graph[walks][1].tolist() == ["d", None, None]
 
 
 def test_rankings_of_large_weights_and_little_memory() -> None:

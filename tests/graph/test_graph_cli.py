@@ -18,7 +18,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def named(web: Path) -> Path:
+def labelled_web(web: Path) -> Path:
     path = web.parent / "named.sparrow"
     made: Any = sp.open(web)
     made.save(path).set_labels(["src", "dst"], ["ann", "bob", "eve", "dan", "tom"])
@@ -48,14 +48,14 @@ def test_verbs_write_largest_values(cli: Any, web: Path, words: list[str], table
     assert [header, *([name, *map(float, numbers)] for name, *numbers in rows)] == table
 
 
-def test_labels(cli: Any, named: Path) -> None:
-    assert cli("graph", "bfs", named, "dan", "--json", "--head", 1).json == [{"src": "bob", "links": 2}]
-    assert cli("graph", "communities", named, "--json", "--head", 1).json[0]["first"] == "ann"
-    assert cli("pagerank", named, "--personalization", "tom", "--json", "--head", 1).json == [
+def test_labels(cli: Any, labelled_web: Path) -> None:
+    assert cli("graph", "bfs", labelled_web, "dan", "--json", "--head", 1).json == [{"src": "bob", "links": 2}]
+    assert cli("graph", "communities", labelled_web, "--json", "--head", 1).json[0]["first"] == "ann"
+    assert cli("pagerank", labelled_web, "--personalization", "tom", "--json", "--head", 1).json == [
         {"src": "tom", "rank": 1.0}
     ]
-    assert cli("graph", "hits", named, "--json", "--head", 1).json[0]["src"] == "ann"
-    assert cli("graph", "hits", named, "--hubs", "--json", "--head", 1).json[0]["src"] == "dan"
+    assert cli("graph", "hits", labelled_web, "--json", "--head", 1).json[0]["src"] == "ann"
+    assert cli("graph", "hits", labelled_web, "--hubs", "--json", "--head", 1).json[0]["src"] == "dan"
 
 
 def test_typed_edges_error_hints(cli: Any, tmp_path: Path) -> None:
@@ -87,12 +87,12 @@ def test_results_are_stored(cli: Any, web: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(ranks.to_numpy(), sp.linalg.pagerank(sp.open(web)))
 
 
-def test_isolated_nodes_are_written(cli: Any, web: Path, named: Path) -> None:
+def test_isolated_nodes_are_written(cli: Any, web: Path, labelled_web: Path) -> None:
     done = cli("graph", "degrees", web, "--head", 0)
     assert done.table[1:] == [["0", "2"], ["1", "1"], ["2", "1"], ["3", "1"], ["4", "0"]]
     assert done.err == ""
     assert "3 of 5 nodes; --head 0 writes all" in cli("graph", "degrees", web, "--head", 3).err
-    ranks = cli("pagerank", named, "--personalization", "tom", "--json", "--head", 0).json
+    ranks = cli("pagerank", labelled_web, "--personalization", "tom", "--json", "--head", 0).json
     assert ranks[0] == {"src": "tom", "rank": 1.0}
     assert sorted(row["src"] for row in ranks) == ["ann", "bob", "dan", "eve", "tom"]
 
@@ -137,10 +137,10 @@ def test_convergence_error_names_options(cli: Any, web: Path, verb: list[str]) -
     assert cli(*verb, web, "--max-iter", 0).code == 2
 
 
-def test_wrong_usage(cli: Any, web: Path, named: Path) -> None:
+def test_wrong_usage(cli: Any, web: Path, labelled_web: Path) -> None:
     assert (done := cli("graph", "bfs", web, "ann")).code == 2
     assert "nodes of this graph are numbers" in done.err
-    assert (done := cli("graph", "bfs", named, "zoe")).code == 1
+    assert (done := cli("graph", "bfs", labelled_web, "zoe")).code == 1
     assert "no label 'zoe'" in done.err
     assert cli("graph").code == 2
     assert cli("graph", "fly", web).code == 2

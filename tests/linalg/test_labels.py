@@ -16,7 +16,7 @@ CELLS = np.diag([4.0, 5.0, 6.0, 7.0]) + np.array([[0, 1, 0, 0], [1, 0, 0, 0.5], 
 B = np.array([1.0, 2.0, 3.0, 4.0])
 
 
-def labelled(cells: Any, *names: Sequence[str] | None, dims: str = "ijk") -> Any:
+def make_labelled(cells: Any, *names: Sequence[str] | None, dims: str = "ijk") -> Any:
     found = np.asarray(cells)
     given = {dim: list(own) for dim, own in zip(dims, names, strict=False) if own is not None}
     return sp.from_coords(
@@ -28,12 +28,12 @@ def labelled(cells: Any, *names: Sequence[str] | None, dims: str = "ijk") -> Any
     )
 
 
-def shuffled(cells: Any, names: Sequence[str] = OTHER, dims: str = "ijk") -> Any:
+def reorder_rows(cells: Any, names: Sequence[str] = OTHER, dims: str = "ijk") -> Any:
     """Return rows reordered to ``names``."""
-    return labelled(np.asarray(cells)[[NODES.index(name) for name in names]], names, dims=dims)
+    return make_labelled(np.asarray(cells)[[NODES.index(name) for name in names]], names, dims=dims)
 
 
-A = labelled(CELLS, NODES, NODES)
+A = make_labelled(CELLS, NODES, NODES)
 SOLVERS: dict[str, Callable[..., Any]] = {
     **{name: lambda A, b, name=name: getattr(sp.linalg, name)(A, b, rtol=1e-12)[0] for name in ("cg", "minres")},
     **{name: lambda A, b, name=name: getattr(sp.linalg, name)(A, b, rtol=1e-12)[0] for name in ("gmres", "bicgstab")},
@@ -47,7 +47,7 @@ SOLVERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def wanted(name: str, b: Any) -> Any:
+def expected(name: str, b: Any) -> Any:
     if name == "expm_multiply":
         return scipy.linalg.expm(CELLS / 10) @ b
     return np.linalg.solve(np.tril(CELLS) if name in ("spsolve_triangular", "trsv") else CELLS, b)
@@ -61,20 +61,20 @@ def test_right_hand_sides_align(name: str) -> None:
         if name not in ("solve", "spsolve_triangular", "trsv", "expm_multiply")
         else (A,)
     ):
-        np.testing.assert_allclose(solve(matrix, shuffled(B)), wanted(name, B), rtol=1e-6)
+        np.testing.assert_allclose(solve(matrix, reorder_rows(B)), expected(name, B), rtol=1e-6)
     # A label that it lacks is absent, one that the rows lack is an error; arrays go by position.
-    np.testing.assert_allclose(solve(A, shuffled(B, ["d", "a"])), wanted(name, B * [1, 0, 0, 1]), rtol=1e-6)
+    np.testing.assert_allclose(solve(A, reorder_rows(B, ["d", "a"])), expected(name, B * [1, 0, 0, 1]), rtol=1e-6)
     with pytest.raises(errors.LabelError, match="has the label 'z', and none of the rows of A, 'i', has"):
-        solve(A, labelled(B, ["a", "z", "b", "y"]))
-    for plain in (B, labelled(B, None)):
-        np.testing.assert_allclose(solve(A, plain), wanted(name, B), rtol=1e-6)
+        solve(A, make_labelled(B, ["a", "z", "b", "y"]))
+    for plain in (B, make_labelled(B, None)):
+        np.testing.assert_allclose(solve(A, plain), expected(name, B), rtol=1e-6)
     with sp.config(join="exact"), pytest.raises(errors.LabelError, match="join='exact'"):
-        solve(A, shuffled(B))
+        solve(A, reorder_rows(B))
 
 
 def test_multiple_right_hand_sides_align() -> None:
     several = np.stack([B, B[::-1] + 2], axis=1)
-    right = labelled(several[[2, 0, 3, 1]], OTHER, ["p", "q"])
+    right = make_labelled(several[[2, 0, 3, 1]], OTHER, ["p", "q"])
     np.testing.assert_allclose(sp.linalg.spsolve(A, right), np.linalg.solve(CELLS, several))
     np.testing.assert_allclose(sp.linalg.expm_multiply(A / 10, right), scipy.linalg.expm(CELLS / 10) @ several)
     np.testing.assert_allclose(sp.blas.trsm(1, A, right), np.linalg.solve(np.triu(CELLS), several))
@@ -82,54 +82,54 @@ def test_multiple_right_hand_sides_align() -> None:
 
 
 def test_x0_aligns_with_columns() -> None:
-    lopsided = labelled(CELLS, ["p", "q", "r", "s"], NODES)
+    lopsided = make_labelled(CELLS, ["p", "q", "r", "s"], NODES)
     x = np.linalg.solve(CELLS, B)
     for name in ("cg", "gmres", "minres", "bicgstab"):  # from the solution there is nowhere to go
-        found, info = getattr(sp.linalg, name)(lopsided, B, shuffled(x), maxiter=1)
+        found, info = getattr(sp.linalg, name)(lopsided, B, reorder_rows(x), maxiter=1)
         assert info == 0
         np.testing.assert_allclose(found, x)
     for name, limit in (("lsqr", "iter_lim"), ("lsmr", "maxiter")):
-        np.testing.assert_allclose(getattr(sp.linalg, name)(lopsided, B, x0=shuffled(x), **{limit: 0})[0], x)
+        np.testing.assert_allclose(getattr(sp.linalg, name)(lopsided, B, x0=reorder_rows(x), **{limit: 0})[0], x)
     with pytest.raises(errors.LabelError, match="none of the columns of A, 'j', has"):
-        sp.linalg.cg(lopsided, B, labelled(B, ["p", "q", "r", "s"]))
+        sp.linalg.cg(lopsided, B, make_labelled(B, ["p", "q", "r", "s"]))
 
 
 @pytest.mark.parametrize("names", [(NODES, NODES), (NODES, None), (None, NODES)])
 def test_v0_aligns_with_either_axis(names: Any) -> None:
-    matrix = labelled(CELLS, *names)
+    matrix = make_labelled(CELLS, *names)
     start = np.random.default_rng(0).standard_normal(4)
-    found = sp.linalg.power_iteration(matrix, shuffled(start), tol=1)[1]
+    found = sp.linalg.power_iteration(matrix, reorder_rows(start), tol=1)[1]
     np.testing.assert_array_equal(found, sp.linalg.power_iteration(matrix, start, tol=1)[1])
-    np.testing.assert_array_equal(*(sp.linalg.eigsh(matrix, 1, v0=v0)[1] for v0 in (shuffled(start), start)))
-    np.testing.assert_array_equal(*(sp.linalg.svds(A, 1, v0=v0)[0] for v0 in (shuffled(start), start)))
+    np.testing.assert_array_equal(*(sp.linalg.eigsh(matrix, 1, v0=v0)[1] for v0 in (reorder_rows(start), start)))
+    np.testing.assert_array_equal(*(sp.linalg.svds(A, 1, v0=v0)[0] for v0 in (reorder_rows(start), start)))
     with pytest.raises(errors.LabelError, match="eigsh: v0 has the label 'z'"):
-        sp.linalg.eigsh(matrix, 1, v0=labelled(B, ["z", *NODES[:3]]))
+        sp.linalg.eigsh(matrix, 1, v0=make_labelled(B, ["z", *NODES[:3]]))
     more = [f"n{k}" for k in range(20)]
-    big = labelled(np.diag(np.arange(1.0, 21)), *(None if own is None else more for own in names))
+    big = make_labelled(np.diag(np.arange(1.0, 21)), *(None if own is None else more for own in names))
     X = np.random.default_rng(0).standard_normal((20, 2))
-    turned = labelled(X[::-1], more[::-1])
+    turned = make_labelled(X[::-1], more[::-1])
     np.testing.assert_array_equal(*(sp.linalg.lobpcg(big, each, maxiter=60, tol=1e-3)[1] for each in (turned, X)))
 
 
 def test_matrix_options_align() -> None:
     inverse = np.linalg.inv(CELLS)
     order = [NODES.index(name) for name in OTHER]
-    M = labelled(inverse[order], OTHER, NODES)
+    M = make_labelled(inverse[order], OTHER, NODES)
     for preconditioner in (M, sp.linalg.aslinearoperator(M)):
         x, info = sp.linalg.cg(A, B, M=preconditioner, maxiter=2, rtol=1e-10)
         assert info == 0
         np.testing.assert_allclose(x, np.linalg.solve(CELLS, B))
     mass = np.diag([1.0, 2.0, 3.0, 4.0])
-    found = sp.linalg.eigsh(A, 1, M=labelled(mass[order][:, order], OTHER, OTHER), Minv=np.linalg.inv(mass))[0]
+    found = sp.linalg.eigsh(A, 1, M=make_labelled(mass[order][:, order], OTHER, OTHER), Minv=np.linalg.inv(mass))[0]
     np.testing.assert_allclose(found, scipy.linalg.eigh(CELLS, mass)[0][-1:])
 
 
 def test_operator_products_align() -> None:
     cells = CELLS[:3] + 1j * np.arange(12).reshape(3, 4)
-    matrix = labelled(cells, ["p", "q", "r"], NODES)
+    matrix = make_labelled(cells, ["p", "q", "r"], NODES)
     operator = sp.linalg.aslinearoperator(matrix)
-    x, y = shuffled(B), labelled(B[[2, 0, 1]], ["r", "p", "q"])
-    block = labelled(np.stack([B, -B], axis=1)[[2, 0, 3, 1]], OTHER)
+    x, y = reorder_rows(B), make_labelled(B[[2, 0, 1]], ["r", "p", "q"])
+    block = make_labelled(np.stack([B, -B], axis=1)[[2, 0, 3, 1]], OTHER)
     for _ in range(2):  # from the tensor, then from what is kept of it
         np.testing.assert_allclose(operator @ x, cells @ B)
         np.testing.assert_allclose(operator @ x, (matrix @ x).to_numpy())
@@ -141,11 +141,11 @@ def test_operator_products_align() -> None:
         np.testing.assert_allclose(operator.T.T @ x, cells @ B)
         np.testing.assert_allclose(operator.H.T @ x, cells.conj() @ B)
         np.testing.assert_allclose(y @ operator, B[:3] @ cells)
-    # As in A @ x labels that only one side has take no part.
-    np.testing.assert_allclose(operator @ labelled([5.0, 7.0], ["z", "b"]), 7 * cells[:, 1])
+    # As in A @ x, labels that only one operand has are ignored.
+    np.testing.assert_allclose(operator @ make_labelled([5.0, 7.0], ["z", "b"]), 7 * cells[:, 1])
 
 
-R = labelled([[1.0, 9.0, 0.0], [10.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ["a", "b", "c"], ["b", "a", "c"])
+R = make_labelled([[1.0, 9.0, 0.0], [10.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ["a", "b", "c"], ["b", "a", "c"])
 
 
 @pytest.mark.parametrize(
@@ -177,14 +177,14 @@ def test_label_order_hint() -> None:
 
 def test_pagerank_weights_align() -> None:
     plain = sp.asarray(CELLS)
-    links = labelled(CELLS, NODES, NODES)
+    links = make_labelled(CELLS, NODES, NODES)
     word: Any
     for word in ("personalization", "dangling"):
         given: dict[str, Any] = {word: B}
-        found = sp.linalg.pagerank(links, **{word: shuffled(B)})
+        found = sp.linalg.pagerank(links, **{word: reorder_rows(B)})
         np.testing.assert_array_equal(found, sp.linalg.pagerank(plain, **given))
         with pytest.raises(errors.LabelError, match=f"{word} has the label 'z'"):
-            sp.linalg.pagerank(links, **{word: labelled(B, ["z", "a", "b", "c"])})
+            sp.linalg.pagerank(links, **{word: make_labelled(B, ["z", "a", "b", "c"])})
 
 
 def test_label_mismatch_hint() -> None:

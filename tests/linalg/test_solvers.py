@@ -25,16 +25,16 @@ def matrix(n: int, seed: int = 0, dtype: str = "float64") -> Any:
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> sp.Tensor:
+def stored_matrix(tmp_path: Path) -> sp.Tensor:
     return sp.asarray(matrix(40)).save(tmp_path / "A.sparrow")
 
 
 @pytest.mark.parametrize("name", ["cg", "gmres", "minres", "bicgstab"])
-def test_solvers_on_disk_against_scipy(name: str, stored: sp.Tensor) -> None:
+def test_solvers_on_disk_against_scipy(name: str, stored_matrix: sp.Tensor) -> None:
     a, b = matrix(40), np.arange(40.0)
     seen: list[Any] = []
     options: dict[str, Any] = {"callback_type": "pr_norm"} if name == "gmres" else {}
-    x, info = getattr(sp.linalg, name)(stored, b, rtol=1e-10, callback=seen.append, **options)
+    x, info = getattr(sp.linalg, name)(stored_matrix, b, rtol=1e-10, callback=seen.append, **options)
     assert info == 0
     assert seen
     np.testing.assert_allclose(a @ x, b, atol=1e-6)
@@ -42,11 +42,11 @@ def test_solvers_on_disk_against_scipy(name: str, stored: sp.Tensor) -> None:
     np.testing.assert_allclose(x, other, rtol=1e-6, atol=1e-9)
 
 
-def test_tensor_preconditioner(stored: sp.Tensor) -> None:
+def test_tensor_preconditioner(stored_matrix: sp.Tensor) -> None:
     inverse = sp.asarray(scipy.sparse.diags_array(1 / matrix(40).diagonal()))
-    x, info = sp.linalg.cg(stored, sp.asarray(np.ones(40)), M=inverse)
+    x, info = sp.linalg.cg(stored_matrix, sp.asarray(np.ones(40)), M=inverse)
     assert info == 0
-    np.testing.assert_allclose(stored @ x, np.ones(40), rtol=1e-4)
+    np.testing.assert_allclose(stored_matrix @ x, np.ones(40), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("lsqr", "float64"), ("lsqr", "complex128"), ("lsmr", "float64"),
@@ -61,45 +61,45 @@ def test_least_squares(name: str, kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(found, np.linalg.lstsq(a.toarray(), b, rcond=None)[0], rtol=1e-4, atol=1e-5)
 
 
-def test_eigenvalues_and_singular_values(stored: sp.Tensor) -> None:
+def test_eigenvalues_and_singular_values(stored_matrix: sp.Tensor) -> None:
     a = matrix(40).toarray()
     values = np.linalg.eigvalsh(a)
-    np.testing.assert_allclose(sp.linalg.eigsh(stored, 3)[0], values[-3:])
-    np.testing.assert_allclose(sp.linalg.eigsh(stored, 2, sigma=0)[0], values[:2])
-    u, s, vh = sp.linalg.svds(stored[:, :9], 2)
+    np.testing.assert_allclose(sp.linalg.eigsh(stored_matrix, 3)[0], values[-3:])
+    np.testing.assert_allclose(sp.linalg.eigsh(stored_matrix, 2, sigma=0)[0], values[:2])
+    u, s, vh = sp.linalg.svds(stored_matrix[:, :9], 2)
     np.testing.assert_allclose(s, np.linalg.svd(a[:, :9])[1][:2][::-1])
     np.testing.assert_allclose(a[:, :9] @ vh.T, u * s)
     guess = np.random.default_rng(0).standard_normal((40, 3))
-    found, vectors = sp.linalg.lobpcg(stored, guess, tol=1e-7, maxiter=200)
+    found, vectors = sp.linalg.lobpcg(stored_matrix, guess, tol=1e-7, maxiter=200)
     np.testing.assert_allclose(found, values[::-1][:3], rtol=1e-6)
     np.testing.assert_allclose(a @ vectors, vectors * found, atol=1e-3)
-    value, vector = sp.linalg.power_iteration(stored)
+    value, vector = sp.linalg.power_iteration(stored_matrix)
     np.testing.assert_allclose(value, values[-1])
     np.testing.assert_allclose(a @ vector, value * vector, atol=1e-6)
 
 
-def test_expm_multiply(stored: sp.Tensor) -> None:
+def test_expm_multiply(stored_matrix: sp.Tensor) -> None:
     a, b = matrix(40).toarray() / 40, np.arange(80.0).reshape(40, 2)
-    A = stored / 40
+    A = stored_matrix / 40
     np.testing.assert_allclose(sp.linalg.expm_multiply(A, b), scipy.linalg.expm(a) @ b)
     several = sp.linalg.expm_multiply(A, b[:, 0], start=0, stop=1, num=3)
     np.testing.assert_allclose(several[1], scipy.linalg.expm(a / 2) @ b[:, 0])
 
 
-def test_direct_solvers(stored: sp.Tensor) -> None:
+def test_direct_solvers(stored_matrix: sp.Tensor) -> None:
     b = np.ones(40)
     wanted = scipy_linalg.spsolve(matrix(40).tocsc(), b)
-    np.testing.assert_allclose(sp.linalg.spsolve(stored, b), wanted)
-    np.testing.assert_allclose(sp.linalg.splu(stored).solve(b), wanted)
-    np.testing.assert_allclose(sp.linalg.spilu(stored, drop_tol=0).solve(b), wanted)
-    lower = sp.tril(stored)
+    np.testing.assert_allclose(sp.linalg.spsolve(stored_matrix, b), wanted)
+    np.testing.assert_allclose(sp.linalg.splu(stored_matrix).solve(b), wanted)
+    np.testing.assert_allclose(sp.linalg.spilu(stored_matrix, drop_tol=0).solve(b), wanted)
+    lower = sp.tril(stored_matrix)
     np.testing.assert_allclose(
         sp.linalg.spsolve_triangular(lower, b),
         scipy_linalg.spsolve_triangular(scipy.sparse.tril(matrix(40)).tocsr(), b),
     )
     for below in (True, False):
         with pytest.raises(errors.InvalidValueError, match=r"A must be .* triangular: take sp"):
-            sp.linalg.spsolve_triangular(stored, b, below)
+            sp.linalg.spsolve_triangular(stored_matrix, b, below)
     many = sp.eye(1_000_000)
     with sp.config(memory_limit="20MB"), pytest.raises(errors.TooLargeError, match=r"sp\.linalg\.cg, gmres or lsqr"):
         sp.linalg.spsolve(many, b)
@@ -155,67 +155,67 @@ def test_products_overflow_like_numpy(value: float, cells: list[int], x: list[fl
         np.testing.assert_array_equal(operator @ np.array(x), wanted)
 
 
-def test_operator_persists_if_it_fits(stored: sp.Tensor) -> None:
-    A, x = sp.linalg.aslinearoperator(stored), np.ones(40)
+def test_operator_persists_if_it_fits(stored_matrix: sp.Tensor) -> None:
+    A, x = sp.linalg.aslinearoperator(stored_matrix), np.ones(40)
     A @ x
     assert "read from disk for each product" in A.explain()
     A @ x
     assert "2 products; persisted after 1" in A.explain()
     assert "rows of a persisted matrix" in A.explain()
     with sp.config(memory_limit=memory.limit() - memory.available() + 4000):
-        tight = sp.linalg.aslinearoperator(stored, persist=True)
+        tight = sp.linalg.aslinearoperator(stored_matrix, persist=True)
         np.testing.assert_allclose(tight @ x, A @ x)
         assert "read from disk for each product: " in tight.explain()
         assert "exceed a quarter of the memory limit" in tight.explain()
-    never = sp.linalg.aslinearoperator(stored, persist=False)
+    never = sp.linalg.aslinearoperator(stored_matrix, persist=False)
     never @ x, never @ x, never @ x
     assert never.explain().endswith("3 products; read from disk for each product")
-    held = memory.left()
+    held = memory.available()
     del A
     assert memory.available() > held
 
 
-def test_operator_of_expression(stored: sp.Tensor) -> None:
-    A, x = sp.linalg.aslinearoperator(stored * 2 + stored.T), np.arange(40.0)
+def test_operator_of_expression(stored_matrix: sp.Tensor) -> None:
+    A, x = sp.linalg.aslinearoperator(stored_matrix * 2 + stored_matrix.T), np.arange(40.0)
     assert "recomputed for each product" in A.explain()
     for _ in range(2):
         np.testing.assert_allclose(A @ x, 3 * (matrix(40) @ x))
     assert "persisted after 1" in A.explain()
     with sp.config(memory_limit=memory.limit() - memory.available() + 100):
-        small = sp.linalg.aslinearoperator(stored[:3, :2] * 2, persist=True)
+        small = sp.linalg.aslinearoperator(stored_matrix[:3, :2] * 2, persist=True)
         np.testing.assert_allclose(small @ [1.0, 1.0], 2 * matrix(40)[:3, :2] @ [1.0, 1.0])
 
 
-def test_interrupt_releases_memory(stored: sp.Tensor) -> None:
-    free = memory.left()
+def test_interrupt_releases_memory(stored_matrix: sp.Tensor) -> None:
+    free = memory.available()
 
     def stop(x: Any) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sp.linalg.cg(stored, np.ones(40), callback=stop)
+        sp.linalg.cg(stored_matrix, np.ones(40), callback=stop)
     assert memory.available() == free
-    assert sp.linalg.cg(stored, np.ones(40))[1] == 0
+    assert sp.linalg.cg(stored_matrix, np.ones(40))[1] == 0
 
 
-def test_solver_errors(stored: sp.Tensor) -> None:
+def test_solver_errors(stored_matrix: sp.Tensor) -> None:
     with pytest.raises(errors.ShapeError, match=r"cg requires a square matrix, got shape \(40, 3\)"):
-        sp.linalg.cg(stored[:, :3], np.ones(40))
+        sp.linalg.cg(stored_matrix[:, :3], np.ones(40))
     for solve in (sp.linalg.cg, sp.linalg.gmres, sp.linalg.lsqr, sp.linalg.lobpcg, sp.linalg.expm_multiply):
         with pytest.raises(errors.ShapeError, match=r"one value per row of A, 40 rows, got shape \(39,\)"):
-            solve(stored, np.ones(39))
+            solve(stored_matrix, np.ones(39))
     with pytest.raises(
         errors.InvalidValueError, match=r"eigsh: k must be from 1 to 39 for a matrix of shape \(40, 40\), got 40"
     ):
-        sp.linalg.eigsh(stored, k=40)
+        sp.linalg.eigsh(stored_matrix, k=40)
     with pytest.raises(errors.InvalidValueError, match=r"svds: k must be from 1 to 2 .*, got 3"):
-        sp.linalg.svds(stored[:, :3], k=3)
+        sp.linalg.svds(stored_matrix[:, :3], k=3)
     with pytest.raises(errors.ShapeError, match="two dimensions"):
-        sp.linalg.aslinearoperator(stored[0])
+        sp.linalg.aslinearoperator(stored_matrix[0])
     with pytest.raises(errors.ShapeError, match="spsolve requires a square matrix"):
-        sp.linalg.spsolve(stored[:, :3], np.ones(40))
+        sp.linalg.spsolve(stored_matrix[:, :3], np.ones(40))
     with pytest.raises(TypeError, match=r"cg\(\) got an unexpected keyword argument 'tolerance'"):
-        sp.linalg.cg(stored, np.ones(40), tolerance=1)
+        sp.linalg.cg(stored_matrix, np.ones(40), tolerance=1)
     with pytest.raises(errors.ConvergenceError, match="increase max_iter"):
         sp.linalg.power_iteration(sp.asarray([[0.0, 1.0], [1.0, 0.0]]), [1.0, 0.5], max_iter=20)
 
@@ -262,9 +262,9 @@ def test_pagerank_errors() -> None:
 )
 def test_pagerank_finds_single_negative_edge(cells: Any, tmp_path: Path) -> None:
     links = sp.asarray(np.array(cells))
-    stored = links.save(tmp_path / "A.sparrow")
+    stored_matrix = links.save(tmp_path / "A.sparrow")
     for names in ((), ("operators_on_disk",)):
-        for made in (links, links.persist(), stored, stored + 0):
+        for made in (links, links.persist(), stored_matrix, stored_matrix + 0):
             with (
                 strategy(*names),
                 pytest.raises(errors.InvalidValueError, match=r"weights must be finite and not negative, got -\d+"),
@@ -293,16 +293,16 @@ def test_power_iteration_rejects_zero_start() -> None:
             sp.linalg.power_iteration(A, start)
 
 
-def test_vector_options_may_be_tensors(stored: sp.Tensor) -> None:
+def test_vector_options_may_be_tensors(stored_matrix: sp.Tensor) -> None:
     start, a = np.ones(40), matrix(40)
     for name in ("lsqr", "lsmr"):
-        found = getattr(sp.linalg, name)(stored, a @ start, x0=sp.asarray(start))[0]
+        found = getattr(sp.linalg, name)(stored_matrix, a @ start, x0=sp.asarray(start))[0]
         np.testing.assert_allclose(found, start)
     np.testing.assert_array_equal(
-        sp.linalg.eigsh(stored, 2, v0=sp.asarray(start))[0], sp.linalg.eigsh(stored, 2, v0=start)[0]
+        sp.linalg.eigsh(stored_matrix, 2, v0=sp.asarray(start))[0], sp.linalg.eigsh(stored_matrix, 2, v0=start)[0]
     )
     np.testing.assert_array_equal(
-        sp.linalg.svds(stored, 2, v0=sp.asarray(start))[1], sp.linalg.svds(stored, 2, v0=start)[1]
+        sp.linalg.svds(stored_matrix, 2, v0=sp.asarray(start))[1], sp.linalg.svds(stored_matrix, 2, v0=start)[1]
     )
     A, others = sp.asarray(np.diag(np.arange(1.0, 21.0))), np.eye(20)[:, 19:]
     guess = np.random.default_rng(0).standard_normal((20, 1))
@@ -529,14 +529,14 @@ def test_eigsh_sigma_eigenvalue() -> None:
         sp.linalg.eigsh(sp.asarray(np.diag(np.arange(8.0))), 2, sigma=2)
 
 
-def test_functions_accept_operators(stored: sp.Tensor) -> None:
-    operator, b = sp.linalg.aslinearoperator(stored), np.ones(40)
-    np.testing.assert_array_equal(sp.linalg.spsolve(operator, b), sp.linalg.spsolve(stored, b))
-    np.testing.assert_array_equal(sp.linalg.splu(operator).solve(b), sp.linalg.splu(stored).solve(b))
-    np.testing.assert_allclose(sp.linalg.pagerank(operator), sp.linalg.pagerank(stored))
-    np.testing.assert_allclose(sp.linalg.expm_multiply(operator, b), sp.linalg.expm_multiply(stored, b))
-    np.testing.assert_allclose(sp.linalg.power_iteration(operator)[0], sp.linalg.power_iteration(stored)[0])
-    np.testing.assert_allclose(sp.linalg.norm(operator), sp.linalg.norm(stored))
+def test_functions_accept_operators(stored_matrix: sp.Tensor) -> None:
+    operator, b = sp.linalg.aslinearoperator(stored_matrix), np.ones(40)
+    np.testing.assert_array_equal(sp.linalg.spsolve(operator, b), sp.linalg.spsolve(stored_matrix, b))
+    np.testing.assert_array_equal(sp.linalg.splu(operator).solve(b), sp.linalg.splu(stored_matrix).solve(b))
+    np.testing.assert_allclose(sp.linalg.pagerank(operator), sp.linalg.pagerank(stored_matrix))
+    np.testing.assert_allclose(sp.linalg.expm_multiply(operator, b), sp.linalg.expm_multiply(stored_matrix, b))
+    np.testing.assert_allclose(sp.linalg.power_iteration(operator)[0], sp.linalg.power_iteration(stored_matrix)[0])
+    np.testing.assert_allclose(sp.linalg.norm(operator), sp.linalg.norm(stored_matrix))
     other: Any = scipy_linalg.aslinearoperator(matrix(40))
     with pytest.raises(errors.UnsupportedError, match=r"spsolve requires a matrix, got .* only multiplies: .*gmres"):
         sp.linalg.spsolve(other, b)

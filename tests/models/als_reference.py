@@ -1,4 +1,4 @@
-"""Alternating least squares as the formulas say, in float64 and without a thought for speed."""
+"""Reference implementation of ALS, in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 def matrix(
     rows: int, cols: int, degree: float, *, seed: int = 0, weighted: bool = False, empty: float = 0.1
 ) -> NDArray[Any]:
-    """Return a random matrix of links with some rows and columns empty, one row nearly full."""
+    """Return a random matrix with some empty rows and columns, one row nearly full."""
     rng = np.random.default_rng(seed)
     out = (rng.random((rows, cols)) < degree / cols).astype(float)
     out[min(3, rows - 1)] = rng.random(cols) < 0.9

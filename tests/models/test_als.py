@@ -38,7 +38,7 @@ A = tensor(DENSE)
 @pytest.mark.parametrize("nu", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize(("dense", "alpha"), [(DENSE, 0.05), (RATINGS, 0.05), (RATINGS, 0.0)])
 @pytest.mark.parametrize("factors", [4, 24])
-def test_exact_items_solve_their_equations(dense: Any, alpha: float, nu: float, factors: int) -> None:
+def test_exact_solution(dense: Any, alpha: float, nu: float, factors: int) -> None:
     model = ALS(factors, 0.3, alpha, nu, epochs=2, solver="exact").fit(tensor(dense))
     wanted = reference.solve(dense.T, model.user_factors, 0.3, alpha, nu)
     assert reference.distance(model.item_factors, wanted) < 1e-5
@@ -49,9 +49,7 @@ def test_exact_items_solve_their_equations(dense: Any, alpha: float, nu: float, 
     ("alpha", "regularization"), [(0.0, 1e-4), (1e-6, 1e-6), (1e-6, 1e-2), (1e-3, 1e-6), (1e-3, 1e-2)]
 )
 @pytest.mark.parametrize("factors", [8, 40])
-def test_exact_is_exact_where_the_condition_is_bad(
-    alpha: float, regularization: float, factors: int, init: Any
-) -> None:
+def test_exact_ill_conditioned(alpha: float, regularization: float, factors: int, init: Any) -> None:
     dense = RATINGS if alpha == 0 else DENSE
     model = ALS(factors, regularization, alpha, epochs=3, solver="exact", init=init).fit(tensor(dense))
     wanted = reference.solve(dense.T, model.user_factors, regularization, alpha)
@@ -60,7 +58,7 @@ def test_exact_is_exact_where_the_condition_is_bad(
 
 @pytest.mark.parametrize("nu", [0.0, 1.0])
 @pytest.mark.parametrize(("dense", "alpha"), [(DENSE, 0.05), (RATINGS, 0.0)])
-def test_the_other_solvers_come_to_the_exact_solution(dense: Any, alpha: float, nu: float) -> None:
+def test_iterative_solvers_converge(dense: Any, alpha: float, nu: float) -> None:
     for options in ({"solver": "cg", "cg_steps": 40}, {"solver": "subspace", "block": 16}):
         model = ALS(16, 0.5, alpha, nu, epochs=1, init="normal", **options).fit(tensor(dense))  # type: ignore[arg-type]
         wanted = reference.solve(dense.T, model.user_factors, 0.5, alpha, nu)
@@ -68,7 +66,7 @@ def test_the_other_solvers_come_to_the_exact_solution(dense: Any, alpha: float, 
 
 
 @pytest.mark.parametrize("options", [{"solver": "cg"}, {"solver": "subspace", "block": 6}])
-def test_more_epochs_of_an_approximate_solver_reach_what_exact_ones_reach(options: dict[str, Any]) -> None:
+def test_approximate_solvers_reach_exact_loss(options: dict[str, Any]) -> None:
     exact = ALS(16, 0.3, 0.05, epochs=60, solver="exact").fit(A).loss_[-1]
     assert ALS(16, 0.3, 0.05, epochs=60, **options).fit(A).loss_[-1] == pytest.approx(exact, rel=0.02)
 
@@ -85,14 +83,14 @@ def test_loss_is_the_objective(solver: Any, nu: float, dense: Any, alpha: float)
 
 @pytest.mark.parametrize("nu", [0.0, 1.0])
 @pytest.mark.parametrize("alpha", [0.0, 1e-3, 0.5])
-def test_loss_never_rises_with_exact_solves(alpha: float, nu: float) -> None:
+def test_loss_never_rises(alpha: float, nu: float) -> None:
     losses = ALS(12, 0.1, alpha, nu, epochs=12, solver="exact", init="normal").fit(tensor(RATINGS)).loss_
     assert (np.diff(losses) <= 1e-6 * losses[:-1]).all()
     assert losses[-1] < 0.8 * losses[0]
 
 
 @pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
-def test_rows_without_links_are_zero_and_others_are_not(solver: Any) -> None:
+def test_empty_rows_are_zero(solver: Any) -> None:
     model = ALS(8, epochs=1, solver=solver).fit(A)
     assert ((model.user_factors != 0).any(axis=1) == DENSE.any(axis=1)).all()
     assert ((model.item_factors != 0).any(axis=1) == DENSE.any(axis=0)).all()
@@ -100,7 +98,7 @@ def test_rows_without_links_are_zero_and_others_are_not(solver: Any) -> None:
     assert not DENSE.any(axis=0).all()
 
 
-def test_links_that_a_step_takes_away() -> None:
+def test_view_with_step() -> None:
     model = sp.models.ALS(factors=2, epochs=1).fit(sp.asarray(np.ones((4, 3))) * 0)
     assert not model.user_factors.any()
     assert not model.item_factors.any()
@@ -108,7 +106,7 @@ def test_links_that_a_step_takes_away() -> None:
 
 @pytest.mark.parametrize("shape", [(5, 4), (0, 4), (5, 0), (1, 1)])
 @pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
-def test_no_links_at_all(shape: tuple[int, int], solver: Any, tmp_path: Path) -> None:
+def test_empty_matrix(shape: tuple[int, int], solver: Any, tmp_path: Path) -> None:
     model = ALS(3, epochs=2, solver=solver, memory_map=tmp_path).fit(sp.zeros(shape))
     assert model.user_factors.shape == (shape[0], 3)
     assert model.item_factors.shape == (shape[1], 3)
@@ -116,7 +114,7 @@ def test_no_links_at_all(shape: tuple[int, int], solver: Any, tmp_path: Path) ->
     assert not model.loss_.any()
 
 
-def test_start_is_seeded_and_positive_or_centred() -> None:
+def test_initial_factors() -> None:
     def start(**options: Any) -> Any:
         return ALS(6, epochs=0, **options).fit(A).user_factors
 
@@ -133,7 +131,7 @@ def test_start_is_seeded_and_positive_or_centred() -> None:
 
 
 @pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
-def test_bits_do_not_depend_on_threads(solver: Any) -> None:
+def test_results_independent_of_threads(solver: Any) -> None:
     dense = reference.matrix(3000, 2500, 8, seed=3)
     found = []
     for threads in (1, 2, 3):
@@ -145,19 +143,19 @@ def test_bits_do_not_depend_on_threads(solver: Any) -> None:
 
 @pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
 @pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.03), ("float16", 0.02)])
-def test_half_precision_is_near_single(dtype: Any, error: float, solver: Any) -> None:
+def test_half_precision_error(dtype: Any, error: float, solver: Any) -> None:
     options: dict[str, Any] = {"factors": 8, "epochs": 4, "solver": solver, "unobserved_weight": 0.05}
     full = ALS(**options).fit(A)
     half = ALS(**options, dtype=dtype).fit(A)
     assert half.user_factors.dtype == (np.float32 if dtype == "bfloat16" else np.float16)
-    assert half._users.stored.itemsize == 2
+    assert half._users.raw.itemsize == 2
     scores = [model.user_factors.astype(float) @ model.item_factors.astype(float).T for model in (full, half)]
     assert np.abs(scores[0] - scores[1]).max() < error
     assert half.loss_[-1] == pytest.approx(full.loss_[-1], rel=error)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_memory_mapped_tables_hold_the_same(dtype: Any, tmp_path: Path) -> None:
+def test_memory_mapped_tables(dtype: Any, tmp_path: Path) -> None:
     inside = ALS(8, epochs=2, dtype=dtype).fit(A)
     mapped = ALS(8, epochs=2, dtype=dtype, memory_map=tmp_path / "tables").fit(A)
     for name in ("user_factors", "item_factors"):
@@ -180,7 +178,7 @@ def test_fold_in_solves_exactly(alpha: float, nu: float) -> None:
     assert model.fold_in(tensor(new)[:0]).shape == (0, 12)
 
 
-def test_fold_in_after_a_new_fit_uses_the_new_items() -> None:
+def test_fold_in_after_refit() -> None:
     model = ALS(4, epochs=2).fit(A)
     model.fold_in(A[:2])
     model.set_params(seed=9).fit(A)
@@ -188,12 +186,12 @@ def test_fold_in_after_a_new_fit_uses_the_new_items() -> None:
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float16, np.float64])
-def test_dtypes_of_links(dtype: Any) -> None:
+def test_rating_dtypes(dtype: Any) -> None:
     found = ALS(4, epochs=2).fit(tensor(DENSE.astype(dtype)))
     assert (found.user_factors == ALS(4, epochs=2).fit(A).user_factors).all()
 
 
-def test_what_can_be_fitted(tmp_path: Path) -> None:
+def test_input_kinds(tmp_path: Path) -> None:
     wanted = ALS(4, epochs=2).fit(A).item_factors
     stored = A.save(tmp_path / "a", orders=[(1, 0)])
     for same in (DENSE, scipy.sparse.coo_array(DENSE), stored, A.T.T, A + 0, stored.T.T, (A * 2) / 2):
@@ -206,7 +204,7 @@ def test_what_can_be_fitted(tmp_path: Path) -> None:
     assert (ALS(4, epochs=2).fit(A[twice]).item_factors == ALS(4, epochs=2).fit(DENSE[twice]).item_factors).all()
 
 
-def test_parameters_as_scikit_learn_wants_them() -> None:
+def test_sklearn_parameters() -> None:
     base = pytest.importorskip("sklearn.base")
     model = ALS(7, epochs=2, cg_steps=5, buffer="1MB")
     copy = base.clone(model)
@@ -217,11 +215,11 @@ def test_parameters_as_scikit_learn_wants_them() -> None:
     assert model.set_params(factors=3, solver="exact") is model
     assert repr(model) == "ALS(factors=3, epochs=2, solver='exact', cg_steps=5, buffer='1MB')"
     assert repr(ALS()) == "ALS()"
-    with pytest.raises(InvalidValueError, match="no parameter 'rank'"):
+    with pytest.raises(InvalidValueError, match=r"parameter of ALS must be one of .*, got 'rank'"):
         model.set_params(rank=3)
 
 
-def test_grid_search_of_scikit_learn_takes_the_model() -> None:
+def test_sklearn_grid_search() -> None:
     selection = pytest.importorskip("sklearn.model_selection")
 
     def error(model: ALS, rows: Any, y: None = None) -> float:
@@ -232,7 +230,7 @@ def test_grid_search_of_scikit_learn_takes_the_model() -> None:
     assert found.fit(np.tile(np.eye(4), (10, 3))).best_params_ == {"regularization": 0.1}
 
 
-def test_a_fitted_model_pickles(tmp_path: Path) -> None:
+def test_pickle(tmp_path: Path) -> None:
     model = ALS(4, epochs=1, dtype="bfloat16", memory_map=tmp_path).fit(A)
     copy = pickle.loads(pickle.dumps(model))
     assert (copy.item_factors == model.item_factors).all()
@@ -257,56 +255,56 @@ def test_a_fitted_model_pickles(tmp_path: Path) -> None:
         ({"dtype": "float64"}, "'float32', 'float16', 'bfloat16'"),
         ({"init": "zeros"}, "'uniform', 'normal'"),
         ({"buffer": "a lot"}, "is not a size"),
-        ({"memory_map": 5}, "memory_map=5: name a folder"),
-        ({"checkpoint": b"steps"}, "checkpoint=b'steps': name a folder"),
+        ({"memory_map": 5}, "memory_map must be a folder or None, got 5"),
+        ({"checkpoint": b"steps"}, "checkpoint must be a folder or None, got b'steps'"),
         ({"regularization": 0, "unobserved_weight": 0}, "no unique solution"),
     ],
 )
-def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:
+def test_parameter_errors(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidValueError, match=message):
         ALS(**options).fit(A)
 
 
-def test_wrong_matrices() -> None:
-    with pytest.raises(ShapeError, match="needs a matrix"):
+def test_matrix_errors() -> None:
+    with pytest.raises(ShapeError, match="must be a matrix"):
         ALS().fit(sp.zeros((3, 3, 3)))
     with pytest.raises(UnsupportedError, match="complex"):
         ALS().fit(tensor(DENSE + 1j * DENSE))
-    with pytest.raises(UnsupportedError, match="must be 0, not 1"):
+    with pytest.raises(UnsupportedError, match="must be 0, got 1"):
         ALS().fit(tensor(DENSE * 2, fill_value=1))
     for wrong in (np.nan, np.inf, 1e300):
         dense = DENSE.copy()
         dense[3, 3] = wrong
-        with pytest.raises(InvalidValueError, match=r"at cell \(3, 3\) is not finite"):
+        with pytest.raises(InvalidValueError, match=r"must be finite in float32, got .* at \(3, 3\)"):
             ALS().fit(tensor(dense))
 
 
-def test_what_needs_a_fit_says_so() -> None:
+def test_unfitted_errors() -> None:
     acts: list[Callable[[ALS], Any]] = [lambda m: m.user_factors, lambda m: m.item_factors, lambda m: m.fold_in(A)]
     for act in acts:
         with pytest.raises(UnsupportedError, match="call fit"):
             act(ALS())
-    with pytest.raises(ShapeError, match="3 columns, the model was fitted to 50"):
+    with pytest.raises(ShapeError, match=r"must have 50 columns, .* got 3"):
         ALS(4, epochs=1).fit(A).fold_in(sp.zeros((2, 3)))
 
 
-def test_numbers_that_grow_without_bounds_name_the_setting() -> None:
-    with pytest.raises(ConvergenceError, match="dtype='float16'"):
+def test_divergence_errors() -> None:
+    with pytest.raises(ConvergenceError, match="float16 overflows"):
         ALS(4, dtype="float16", regularization=1e-9, unobserved_weight=0).fit(tensor(DENSE * 1e30))
     with pytest.raises(ConvergenceError, match="raise regularization"):
         ALS(4, regularization=1e-3, unobserved_weight=0).fit(tensor(DENSE * 1e37))
-    # Two columns that are the same leave no unique solution without regularisation.
+    # Two equal columns have no unique solution without regularization.
     with pytest.raises(ConvergenceError, match=r"raise regularization \(now 0\)"):
         ALS(40, regularization=0, epochs=3, solver="exact").fit(tensor(DENSE[:4]))
 
 
-def test_a_weight_that_is_too_large_is_named() -> None:
+def test_large_weight_error() -> None:
     with pytest.raises(ConvergenceError, match=r"lower unobserved_weight \(now 1e\+20\)"):
         ALS(4, unobserved_weight=1e20).fit(tensor(DENSE))
 
 
 @pytest.mark.parametrize("weights", [(1e300, 1e-3, 0.0), (1e300, 1e-3, 1.0)])
-def test_weights_beyond_float32_give_factors_of_zero_without_a_warning(weights: tuple[float, float, float]) -> None:
+def test_large_regularization_gives_zeros(weights: tuple[float, float, float]) -> None:
     regularization, unobserved_weight, frequency_scaling = weights
     model = ALS(4, regularization, unobserved_weight, frequency_scaling, epochs=1, solver="exact").fit(tensor(DENSE))
     assert not model.item_factors.any()
@@ -327,18 +325,18 @@ def test_kernels_are_compiled_once() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
 
-def test_tables_beyond_the_memory_limit_are_refused_unless_mapped(tmp_path: Path) -> None:
+def test_tables_beyond_memory_limit(tmp_path: Path) -> None:
     wide = sp.from_coords([[0], [2_000_000]], [1.0], shape=(5, 2_000_001))
     with sp.config(memory_limit="1GB"):
-        with pytest.raises(TooLargeError, match="memory_map="):
+        with pytest.raises(TooLargeError, match="memory_map"):
             ALS(128, epochs=0).fit(wide)
-        assert ALS(128, epochs=0, dtype="bfloat16").fit(wide)._items.stored.nbytes == 2 * 128 * 2_000_001
+        assert ALS(128, epochs=0, dtype="bfloat16").fit(wide)._items.raw.nbytes == 2 * 128 * 2_000_001
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot map a table"):
+    with pytest.raises(StorageError, match="cannot memory-map"):
         ALS(4, memory_map=tmp_path / "file").fit(A)
 
 
-def test_a_new_fit_leaves_mapped_tables_of_the_one_before_alone(tmp_path: Path) -> None:
+def test_refit_keeps_mapped_tables(tmp_path: Path) -> None:
     model = ALS(4, epochs=1, memory_map=tmp_path).fit(A)
     before = model.user_factors
     kept = before.copy()
@@ -347,7 +345,7 @@ def test_a_new_fit_leaves_mapped_tables_of_the_one_before_alone(tmp_path: Path) 
     assert model.user_factors.shape == (3, 4)
 
 
-def test_the_bar_tells_epoch_and_loss(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_shows_loss(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sparrow.runtime.progress.DELAY", 0.0)
     monkeypatch.setattr("sparrow.runtime.progress.INTERVAL", 0.0)
     with sp.config(progress=True):

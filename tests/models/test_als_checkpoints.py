@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 
 from sparrow.errors import CorruptionError, InvalidValueError, StorageError
-from sparrow.models import ALS, solvers
+from sparrow.models import ALS
+from sparrow.testing import observe, on
 from tests.models import als_reference as reference
 
 DENSE = reference.matrix(400, 300, 8, seed=4)
@@ -24,49 +26,43 @@ def bits(model: ALS) -> tuple[bytes, ...]:
     return model.user_factors.tobytes(), model.item_factors.tobytes(), model.loss_.tobytes()
 
 
-def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int, error: BaseException) -> None:
-    """Let a fit raise an error in the middle of a half step."""
-    run, calls = solvers._run, iter(range(steps))
+def stop_after(steps: int) -> AbstractContextManager[None]:
+    """Interrupt a fit in the middle of a half step."""
+    calls = iter(range(steps))
 
-    def cut(*arguments: Any) -> Any:
-        found = run(*arguments)
+    def stop() -> None:
         if next(calls, None) is None:
-            raise error
-        return found
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(solvers, "_run", cut)
+    return on("models.half_step", stop)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 4, 11])
 @pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_fit_goes_on_where_it_was_cut_short(
-    steps: int, solver: Any, dtype: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_fit_resumes(steps: int, solver: Any, dtype: Any, tmp_path: Path) -> None:
     options = {**OPTIONS, "solver": solver, "dtype": dtype}
     wanted = ALS(**options).fit(DENSE)
-    with monkeypatch.context() as patch:
-        stop_after(patch, steps, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            ALS(**options, checkpoint=tmp_path).fit(DENSE)
+    with stop_after(steps), pytest.raises(KeyboardInterrupt):
+        ALS(**options, checkpoint=tmp_path).fit(DENSE)
     assert len(list(tmp_path.iterdir())) == (steps > 0)
     resumed = ALS(**options, checkpoint=tmp_path).fit(DENSE)
     assert bits(resumed) == bits(wanted)
 
 
-def test_more_epochs_later_are_the_same_as_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_epochs_continue_a_fit(tmp_path: Path) -> None:
     ALS(**{**OPTIONS, "epochs": 2}, checkpoint=tmp_path).fit(DENSE)
     wanted = bits(ALS(**OPTIONS).fit(DENSE))
     assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == wanted
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-000012"]
-    with monkeypatch.context() as patch:  # a fit that is complete is not fitted again
-        stop_after(patch, 0, AssertionError())
+    with observe("models.half_step") as steps:
         assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == wanted
-    with pytest.raises(InvalidValueError, match="epochs=6 already, beyond epochs=4"):
+    assert steps == []  # a complete fit is not repeated
+    with pytest.raises(InvalidValueError, match=r"epochs must be at least 6, .* got 4"):
         ALS(**{**OPTIONS, "epochs": 4}, checkpoint=tmp_path).fit(DENSE)
 
 
-def test_a_killed_process_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+def test_killed_fit_resumes(tmp_path: Path) -> None:
     np.save(tmp_path / "links.npy", DENSE)
     script = (
         "import sys, numpy as np, sparrow as sp\n"
@@ -89,15 +85,15 @@ def test_a_killed_process_goes_on_with_the_same_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["hidden", "both", "half"])
-def test_what_a_kill_leaves_behind_is_no_checkpoint(left: str, tmp_path: Path) -> None:
+def test_incomplete_checkpoint_is_ignored(left: str, tmp_path: Path) -> None:
     ALS(**{**OPTIONS, "epochs": 2}, checkpoint=tmp_path).fit(DENSE)
-    if left == "hidden":  # killed while it wrote
+    if left == "hidden":  # killed while writing
         (tmp_path / ".step-000005").mkdir()
         (tmp_path / ".step-000005" / "0.npy").write_bytes(b"half")
-    if left == "both":  # killed before the older one was removed
+    if left == "both":  # killed before removing the old one
         (tmp_path / "step-000001").mkdir()
         (tmp_path / "step-000001" / "state.json").write_text((tmp_path / "step-000004" / "state.json").read_text())
-    if left == "half":  # killed while the older one was removed
+    if left == "half":  # killed while removing the old one
         (tmp_path / "step-000003").mkdir()
         (tmp_path / "step-000003" / "0.npy").write_bytes(b"")
     assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == bits(ALS(**OPTIONS).fit(DENSE))
@@ -115,24 +111,24 @@ def test_what_a_kill_leaves_behind_is_no_checkpoint(left: str, tmp_path: Path) -
         ({}, "data"),
     ],
 )
-def test_the_folder_of_another_fit_is_refused(change: dict[str, Any], name: str, tmp_path: Path) -> None:
+def test_checkpoint_of_other_fit_is_rejected(change: dict[str, Any], name: str, tmp_path: Path) -> None:
     ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)
     other = DENSE.copy()
     if not change:
         at = np.argwhere(DENSE)[0]
         other[tuple(at)] = 2
-    with pytest.raises(InvalidValueError, match=f"other.* {name}"):
+    with pytest.raises(InvalidValueError, match=f"different.* {name}"):
         ALS(**{**OPTIONS, **change}, checkpoint=tmp_path).fit(other)
 
 
-def test_numbers_of_numpy_are_settings_too(tmp_path: Path) -> None:
+def test_numpy_scalars_as_settings(tmp_path: Path) -> None:
     options = {**OPTIONS, "factors": np.int64(8), "regularization": np.float32(0.25), "seed": np.uint8(3)}
     first = bits(ALS(**options, checkpoint=tmp_path).fit(DENSE))
     same = {**OPTIONS, "regularization": 0.25, "seed": 3}
     assert bits(ALS(**same, checkpoint=tmp_path).fit(DENSE)) == first == bits(ALS(**same).fit(DENSE))
 
 
-def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
+def test_checkpoint_metadata(tmp_path: Path) -> None:
     model = ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)
     state = json.loads((tmp_path / "step-000012" / "state.json").read_text())
     assert [float.fromhex(loss) for loss in state["losses"]] == model.loss_.tolist()
@@ -141,7 +137,7 @@ def test_a_checkpoint_says_what_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["state.json", "0.npy", "1.npy"])
-def test_a_damaged_checkpoint_says_how_to_go_on(name: str, tmp_path: Path) -> None:
+def test_damaged_checkpoint_error(name: str, tmp_path: Path) -> None:
     ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)
     (damaged,) = tmp_path.glob(f"step-*/{name}")
     os.truncate(damaged, damaged.stat().st_size // 2)
@@ -149,14 +145,14 @@ def test_a_damaged_checkpoint_says_how_to_go_on(name: str, tmp_path: Path) -> No
         ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)
 
 
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+def test_unwritable_folder_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot write checkpoints"):
         ALS(**OPTIONS, checkpoint=tmp_path / "file").fit(DENSE)
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_a_long_fit_soon(tmp_path: Path) -> None:
+def test_interrupt_long_fit(tmp_path: Path) -> None:
     script = (
         "import sys, sparrow as sp; from tests.models import als_reference as reference\n"
         "dense = reference.matrix(3000, 3000, 30, seed=6)\n"

@@ -15,18 +15,18 @@ SMALL = ["--factors", "8", "--epochs", "3"]
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A graph of 6 communities, in which most links stay within, and 20 nodes with few links."""
+    """Graph of 6 communities, and 20 nodes of low degree."""
     rng = np.random.default_rng(0)
-    chances = np.kron(np.eye(6), np.ones((30, 30))) * 0.5 + 0.01
+    to_probabilities = np.kron(np.eye(6), np.ones((30, 30))) * 0.5 + 0.01
     dense = np.zeros((200, 200))
-    dense[10:190, 10:190] = rng.random((180, 180)) < chances
+    dense[10:190, 10:190] = rng.random((180, 180)) < to_probabilities
     dense[:10, 20] = 1
     path = tmp_path_factory.mktemp("als") / "web.sparrow"
     sp.asarray(dense).save(path)
     return path
 
 
-def test_evaluation_is_a_table_of_the_model_and_the_baseline(cli: Any, web: Path) -> None:
+def test_evaluation_table(cli: Any, web: Path) -> None:
     done = cli("als", web, "--min-links", 3, "--evaluate", *SMALL)
     assert done.code == 0
     header, popularity, als = done.table
@@ -36,7 +36,7 @@ def test_evaluation_is_a_table_of_the_model_and_the_baseline(cli: Any, web: Path
     assert "18 rows that training never saw" in done.err
 
 
-def test_evaluation_in_json_is_that_of_the_library(cli: Any, web: Path) -> None:
+def test_evaluation_json(cli: Any, web: Path) -> None:
     done = cli("als", web, "--min-links", 3, "--evaluate", "--seed", 5, "--json", *SMALL)
     assert done.code == 0
     report = done.json
@@ -53,7 +53,7 @@ def test_evaluation_in_json_is_that_of_the_library(cli: Any, web: Path) -> None:
     assert "loss" not in report
 
 
-def test_search_goes_on_with_the_best(cli: Any, web: Path) -> None:
+def test_search_continues_with_best(cli: Any, web: Path) -> None:
     weights = ["--regularization", "0.05,500", "--unobserved-weight", "0.01"]
     done = cli("als", web, "--min-links", 3, "--search", "--evaluate", "--json", *weights, *SMALL)
     assert done.code == 0
@@ -66,7 +66,7 @@ def test_search_goes_on_with_the_best(cli: Any, web: Path) -> None:
     assert [row[0] for row in alone.table[1:]] == ["0.05", "500"]
 
 
-def test_fitting_all_rows_writes_the_loss(cli: Any, web: Path) -> None:
+def test_fit_all_rows(cli: Any, web: Path) -> None:
     done = cli("als", web, "--solver", "exact", "--regularization", "0.1", *SMALL)
     assert done.code == 0
     assert done.table[0] == ["epoch", "loss,", "rows", "loss,", "items"]
@@ -75,7 +75,7 @@ def test_fitting_all_rows_writes_the_loss(cli: Any, web: Path) -> None:
     assert losses == sorted(losses, reverse=True)
 
 
-def test_factors_are_saved_with_the_numbers_of_the_tensor(cli: Any, web: Path, tmp_path: Path) -> None:
+def test_saved_factors(cli: Any, web: Path, tmp_path: Path) -> None:
     folder = tmp_path / "factors"
     done = cli("als", web, "--min-links", 3, "--save", folder, "--json", *SMALL)
     assert done.code == 0
@@ -94,7 +94,7 @@ def test_factors_are_saved_with_the_numbers_of_the_tensor(cli: Any, web: Path, t
     assert "exists: choose another folder" in again.err
 
 
-def test_a_checkpoint_is_gone_on_from(cli: Any, web: Path, tmp_path: Path) -> None:
+def test_checkpoint_resumes(cli: Any, web: Path, tmp_path: Path) -> None:
     words = ["als", web, "--evaluate", "--json", *SMALL, "--checkpoint", tmp_path / "kept"]
     first, second = cli(*words), cli(*words)
     assert first.code == second.code == 0
@@ -119,7 +119,7 @@ def test_a_checkpoint_is_gone_on_from(cli: Any, web: Path, tmp_path: Path) -> No
         ["{web}", "--epochs"],
     ],
 )
-def test_wrong_usage_exits_2(cli: Any, web: Path, words: list[str]) -> None:
+def test_usage_errors(cli: Any, web: Path, words: list[str]) -> None:
     done = cli("als", *(word.format(web=web) for word in words))
     assert (done.code, done.out) == (2, "")
     assert "Error" in done.err
@@ -133,14 +133,14 @@ def test_wrong_usage_exits_2(cli: Any, web: Path, words: list[str]) -> None:
         (["{web}", "--regularization", "0", "--unobserved-weight", "0"], "regularization"),
     ],
 )
-def test_failures_are_told_in_one_line(cli: Any, web: Path, words: list[str], problem: str) -> None:
+def test_failures(cli: Any, web: Path, words: list[str], problem: str) -> None:
     done = cli("als", *(word.format(web=web) for word in words))
     assert (done.code, done.out) == (1, "")
     assert problem in done.err
     assert len(done.err.strip().splitlines()) == 1
 
 
-def test_the_help_names_the_options(cli: Any) -> None:
+def test_help(cli: Any) -> None:
     done = cli("als", "--help")
     assert done.code == 0
     for option in ("--factors", "--unobserved-weight", "--min-links", "--evaluate", "--search", "--checkpoint"):

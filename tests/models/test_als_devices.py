@@ -46,16 +46,16 @@ def both(dense: Any, device: Any = None, **options: Any) -> tuple[ALS, ALS]:
 
 
 def products(model: ALS) -> Any:
-    """Return what does not depend on the basis of the tables."""
+    """Return the scores, which do not depend on the basis of the tables."""
     return model.user_factors.astype(float) @ model.item_factors.astype(float).T
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("dense", "alpha", "nu"), [(DENSE, 0.05, 0.0), (RATINGS, 0.05, 0.5), (RATINGS, 0.0, 1.0)])
 @pytest.mark.parametrize("factors", [4, 24])
-def test_factors_are_those_of_the_processor(solver: str, dense: Any, alpha: float, nu: float, factors: int) -> None:
+def test_device_matches_cpu(solver: str, dense: Any, alpha: float, nu: float, factors: int) -> None:
     options = {"regularization": 0.3, "unobserved_weight": alpha, "frequency_scaling": nu, "block": 7, "epochs": 2}
-    # from the uniform start, which is nearly of rank 1, some steps of "cg" amplify rounding
+    # the uniform initial factors are nearly of rank 1, from which "cg" amplifies rounding
     one, other = both(dense, factors=factors, solver=solver, init="normal", **options)
     np.testing.assert_allclose(other.loss_, one.loss_, rtol=1e-5)
     np.testing.assert_allclose(products(other), products(one), atol=2e-4)
@@ -68,7 +68,7 @@ def test_factors_are_those_of_the_processor(solver: str, dense: Any, alpha: floa
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("room", [1 << 30, 200_000, 30_000])
-def test_rows_in_batches_and_pieces_of_any_size(solver: str, room: int) -> None:
+def test_batch_sizes(solver: str, room: int) -> None:
     device = StandIn(room=room)
     options = {"solver": solver, "epochs": 2, "block": 5, "init": "normal"}
     one, other = both(RATINGS, device, factors=12, unobserved_weight=0.01, **options)
@@ -76,14 +76,14 @@ def test_rows_in_batches_and_pieces_of_any_size(solver: str, room: int) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_row_of_more_links_than_fit(solver: str) -> None:
+def test_row_larger_than_memory(solver: str) -> None:
     dense = np.random.default_rng(0).random((3, 900)) + 1
     one, other = both(dense, StandIn(room=40_000), factors=8, solver=solver, epochs=2, init="normal")
     np.testing.assert_allclose(products(other), products(one), atol=2e-4)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_tables_in_half_precision(dtype: Any) -> None:
+def test_half_precision_tables(dtype: Any) -> None:
     one, other = both(DENSE, factors=8, solver="exact", dtype=dtype, epochs=3)
     np.testing.assert_allclose(other.loss_, one.loss_, rtol=1e-3)
     np.testing.assert_allclose(products(other), products(one), atol=0.02)
@@ -91,7 +91,7 @@ def test_tables_in_half_precision(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(("alpha", "regularization"), [(0.0, 1e-4), (1e-6, 1e-6), (1e-3, 1e-6)])
-def test_exact_is_exact_where_the_condition_is_bad(alpha: float, regularization: float) -> None:
+def test_exact_ill_conditioned(alpha: float, regularization: float) -> None:
     dense = RATINGS if alpha == 0 else DENSE
     _, model = both(dense, factors=40, regularization=regularization, unobserved_weight=alpha, epochs=3, solver="exact")
     wanted = reference.solve(dense.T, model.user_factors, regularization, alpha)
@@ -109,13 +109,13 @@ def test_biases_and_mapped_tables(tmp_path: Path) -> None:
     np.testing.assert_allclose(half[1].item_biases_, half[0].item_biases_, atol=0.02)
 
 
-def test_a_fit_goes_on_from_a_checkpoint_and_streams_its_links(tmp_path: Path) -> None:
+def test_checkpoint_and_streaming(tmp_path: Path) -> None:
     A = sp.asarray(DENSE).save(tmp_path / "A", orders=[(1, 0)])
     with on():
         ALS(8, epochs=2, engine="cupy", checkpoint=tmp_path / "half").fit(A)
         on_gpu = ALS(8, epochs=4, engine="cupy", checkpoint=tmp_path / "half", buffer=1).fit(A)
         whole = ALS(8, epochs=4, engine="cupy").fit(A)
-        # what a GPU began the processor ends
+        # a fit that starts on a GPU ends on the CPU
         ALS(8, epochs=2, engine="cupy", checkpoint=tmp_path / "begun").fit(A)
         ended = ALS(8, epochs=4, checkpoint=tmp_path / "begun").fit(A)
     for model in (on_gpu, ended):
@@ -123,7 +123,7 @@ def test_a_fit_goes_on_from_a_checkpoint_and_streams_its_links(tmp_path: Path) -
         np.testing.assert_allclose(products(model), products(whole), atol=1e-3)
 
 
-def test_the_engine_of_the_settings_is_that_of_a_fit() -> None:
+def test_engine_from_config() -> None:
     A = sp.asarray(DENSE)
     with on(StandIn()) as device:
         with sp.config(engine="cupy"):
@@ -140,7 +140,7 @@ def test_the_engine_of_the_settings_is_that_of_a_fit() -> None:
         ALS(4, engine="duckdb").fit(A)  # type: ignore[arg-type]
 
 
-def test_tables_stay_on_the_device() -> None:
+def test_tables_stay_on_device() -> None:
     taken: list[tuple[int, ...]] = []
 
     class Watched(StandIn):
@@ -152,23 +152,26 @@ def test_tables_stay_on_the_device() -> None:
     assert [shape for shape in taken if shape in ((70, 6), (50, 6))] == [(70, 6), (50, 6)]  # at the end
 
 
-def test_what_does_not_fit_the_device_is_said() -> None:
+def test_device_memory_errors() -> None:
     A = sp.asarray(DENSE)
     with on(StandIn(most=3500)) as device, sp.config(threads=1):  # batches are halved
         model = ALS(8, epochs=2, solver="exact", engine="cupy").fit(A)
         assert device.released
     np.testing.assert_allclose(products(model), products(ALS(8, epochs=2, solver="exact").fit(A)), atol=2e-4)
-    with on(StandIn(room=1000)), pytest.raises(TooLargeError, match=r"both tables.*3840 bytes.*1000 bytes.*'stream'"):
+    with (
+        on(StandIn(room=1000)),
+        pytest.raises(TooLargeError, match=r"factor tables require 3840 bytes.*1000 bytes.*'stream'"),
+    ):
         ALS(8, epochs=1, engine="cupy").fit(A)
-    with on(StandIn(most=1500)), pytest.raises(TooLargeError, match=r"both tables.*engine='stream'"):
+    with on(StandIn(most=1500)), pytest.raises(TooLargeError, match=r"factor tables.*engine='stream'"):
         ALS(8, epochs=1, engine="cupy").fit(A)
     wide = sp.asarray(np.ones((2, 200)))
-    with on(StandIn(most=3300)), pytest.raises(TooLargeError, match=r"rows of 4 factors.*engine='stream'"):
+    with on(StandIn(most=3300)), pytest.raises(TooLargeError, match=r"equations of 4 factors.*engine='stream'"):
         ALS(4, 1e-10, 0.0, epochs=1, solver="exact", engine="cupy").fit(wide)
 
 
 @pytest.mark.parametrize("solver", ["exact", "subspace"])
-def test_equations_without_a_solution_are_named(solver: Any) -> None:
+def test_singular_equations(solver: Any) -> None:
     A = sp.asarray(np.eye(4))
     engine: Any
     for engine in ("stream", "cupy"):
@@ -176,21 +179,21 @@ def test_equations_without_a_solution_are_named(solver: Any) -> None:
             ALS(3, 1e-300, 0.0, solver=solver, epochs=3, engine=engine).fit(A)
 
 
-def test_no_links_at_all() -> None:
+def test_empty_matrix() -> None:
     for shape in ((3, 4), (0, 3), (3, 0)):
         one, other = both(np.zeros(shape), factors=2, epochs=2)
         np.testing.assert_array_equal(other.user_factors, one.user_factors)
         np.testing.assert_array_equal(other.loss_, one.loss_)
 
 
-def test_without_a_device_a_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "cupy", None)
     monkeypatch.setitem(engines.registry._engines, "cupy", CuPy())
     with pytest.raises(MissingDependencyError, match=r"'sparrow-tensor\[gpu\]'.*use engine='stream'"):
         ALS(4, engine="cupy").fit(sp.asarray(DENSE))
 
 
-def test_batches_are_of_rows_of_about_one_length() -> None:
+def test_batches_group_similar_lengths() -> None:
     method = solves.Method("exact", np.zeros(16, np.float32))
     counts = np.sort(np.random.default_rng(0).zipf(1.5, 1000).clip(max=5000))
     found = list(solves.batches(counts, method, 64, 1 << 20))

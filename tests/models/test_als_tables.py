@@ -8,10 +8,10 @@ import pytest
 
 import sparrow as sp
 from sparrow.kernels.ml import factors
-from sparrow.models.tables import FactorTable
+from sparrow.models.factor_table import FactorTable
 
 
-def test_float16_is_decoded_as_numpy_does() -> None:
+def test_float16_against_numpy() -> None:
     bits = np.arange(2**16, dtype=np.uint16)
     out = np.empty(2**16, np.float32)
     factors.decode(bits, factors.FLOAT16, out)
@@ -29,7 +29,7 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     bits, back = np.empty(len(values), np.uint16), np.empty(len(values), np.float32)
     factors.encode(values.view(np.uint32), bits)
     factors.decode(bits, factors.BFLOAT16, back)
-    # The two neighbours of 8 significant bits, and the even one of them where both are equally near.
+    # Round half to even at 8 significant bits.
     low = (values.view(np.uint32) & 0xFFFF0000).view(np.float32).astype(float)
     finite = np.isfinite(values) & (np.abs(values) < 3.38e38) & (np.abs(values) > 1e-37)
     step = np.zeros(len(values))
@@ -47,7 +47,7 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("mapped", [False, True])
-def test_tables_keep_what_is_written(dtype: Any, mapped: bool, tmp_path: Path) -> None:
+def test_read_returns_written_rows(dtype: Any, mapped: bool, tmp_path: Path) -> None:
     table = FactorTable(5000, 6, dtype, tmp_path / "deep" / "t.npy" if mapped else None)
     rows = np.random.default_rng(0).standard_normal((100, 6)).astype(np.float32)
     table.write(4500, rows)
@@ -59,14 +59,14 @@ def test_tables_keep_what_is_written(dtype: Any, mapped: bool, tmp_path: Path) -
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("precise", [False, True])
-def test_survey_and_rotation(dtype: Any, precise: bool) -> None:
+def test_statistics_and_rotation(dtype: Any, precise: bool) -> None:
     rng = np.random.default_rng(1)
     table = FactorTable(9000, 6, dtype)
     table.write(0, rng.standard_normal((9000, 6)).astype(np.float32))
     weights = rng.random(9000)
-    found = [table.survey(lambda a, b: weights[a:b], precise)]
+    found = [table.statistics(lambda a, b: weights[a:b], precise)]
     with sp.config(threads=3):
-        found.append(table.survey(lambda a, b: weights[a:b], precise))
+        found.append(table.statistics(lambda a, b: weights[a:b], precise))
     T = table.to_numpy().astype(float)
     assert np.abs(found[0].gramian - T.T @ T).max() < (1e-9 if precise else 1e-2)
     assert found[0].penalty == pytest.approx(((T**2).sum(axis=1) * weights).sum(), rel=1e-6)

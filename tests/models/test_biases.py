@@ -22,7 +22,7 @@ OPTIONS: dict[str, Any] = {"regularization": 0.4, "unobserved_weight": 0, "biase
 
 
 def ratings(rows: int = 40, cols: int = 30, seed: int = 0) -> Floats:
-    """Ratings 1 to 5 that depend on who rates and what; two rows and two columns without any."""
+    """Ratings 1 to 5 by user and item; two rows and two columns are empty."""
     rng = np.random.default_rng(seed)
     taste = np.add.outer(rng.normal(0, 1, rows), rng.normal(0, 1, cols)) + rng.normal(0, 0.7, (rows, 2)) @ rng.normal(
         0, 0.7, (2, cols)
@@ -36,7 +36,7 @@ DENSE = ratings()
 
 
 def plain(A: Floats, W: Floats, H: Floats, epochs: int, regularization: float, nu: float) -> dict[str, Any]:
-    """Alternating least squares with a mean and biases, row by row; W and H are the start."""
+    """Reference ALS with biases, row by row, from initial factors W and H."""
     mean = A[A != 0].mean()
     biases = [np.zeros(A.shape[0]), np.zeros(A.shape[1])]
     tables = [W.astype(float), H.astype(float)]
@@ -64,8 +64,8 @@ def plain(A: Floats, W: Floats, H: Floats, epochs: int, regularization: float, n
 
 @pytest.mark.parametrize("nu", [0.0, 1.0])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_as_a_plain_als_with_biases(nu: float, weighted: bool) -> None:
-    dense = DENSE if weighted else (DENSE != 0).astype(float)  # links of value 1 are kept without values
+def test_against_reference(nu: float, weighted: bool) -> None:
+    dense = DENSE if weighted else (DENSE != 0).astype(float)  # ratings of 1 are stored without values
     start = ALS(3, epochs=0, init="normal", frequency_scaling=nu, **OPTIONS).fit(dense)
     wanted = plain(dense, start.user_factors[:, :3], start.item_factors[:, :3], 4, 0.4, nu)
     model = ALS(3, epochs=4, init="normal", frequency_scaling=nu, **OPTIONS).fit(dense)
@@ -80,13 +80,13 @@ def test_as_a_plain_als_with_biases(nu: float, weighted: bool) -> None:
 
 
 @pytest.mark.parametrize("options", [{"solver": "cg", "cg_steps": 30}, {"solver": "subspace", "block": 9}])
-def test_the_other_solvers_come_to_the_exact_solution(options: dict[str, Any]) -> None:
+def test_iterative_solvers_converge(options: dict[str, Any]) -> None:
     exact = ALS(8, epochs=2, init="normal", **OPTIONS).fit(DENSE)
     model = ALS(8, epochs=2, init="normal", **{**OPTIONS, **options}).fit(DENSE)
     np.testing.assert_allclose(model.user_factors, exact.user_factors, atol=2e-3)
 
 
-def test_exact_is_exact_where_the_condition_is_bad() -> None:
+def test_exact_ill_conditioned() -> None:
     model = ALS(8, 1e-5, unobserved_weight=0, biases=True, epochs=2, solver="exact", init="normal").fit(DENSE)
     fixed = np.column_stack([model.user_factors[:, :8], np.ones(len(DENSE))])
     rest = np.where(DENSE != 0, DENSE - model.mean_ - model.user_biases_[:, None], 0)
@@ -95,7 +95,7 @@ def test_exact_is_exact_where_the_condition_is_bad() -> None:
     np.testing.assert_allclose(found, wanted, atol=2e-3)
 
 
-def test_predictions_recommendations_and_folding_in_know_them() -> None:
+def test_predict_recommend_fold_in() -> None:
     model = ALS(4, epochs=6, **OPTIONS).fit(DENSE)
     scores = model.user_factors @ model.item_factors.T
     rows, items = np.nonzero(np.ones_like(DENSE))
@@ -109,17 +109,17 @@ def test_predictions_recommendations_and_folding_in_know_them() -> None:
     np.testing.assert_allclose(found, -np.sort(-candidates[[5, 3]], axis=1)[:, :4], rtol=1e-5)
     assert set(model.recommend([5], k=30, exclude=False)[0][0]) == set(range(30)) - {0, 9} | {-1}
 
-    folded = model.fold_in(DENSE)
+    append_bias_columns = model.fold_in(DENSE)
     fixed = np.column_stack([model.item_factors[:, :4], np.ones(30)])
     rest = np.where(DENSE != 0, DENSE - model.mean_ - model.item_biases_, 0)
     wanted = reference.solve(rest, fixed, 0.4, 0)
-    np.testing.assert_allclose(folded[:, :4], wanted[:, :4], atol=1e-4)
-    np.testing.assert_allclose(folded[:, 4], model.mean_ + wanted[:, 4], atol=1e-4)
-    assert (folded[:, 5] == 1).all()
+    np.testing.assert_allclose(append_bias_columns[:, :4], wanted[:, :4], atol=1e-4)
+    np.testing.assert_allclose(append_bias_columns[:, 4], model.mean_ + wanted[:, 4], atol=1e-4)
+    assert (append_bias_columns[:, 5] == 1).all()
     np.testing.assert_array_equal(model.recommend(DENSE[5:6], k=4)[1], model.recommend(sp.asarray(DENSE[5:6]), k=4)[1])
 
 
-def test_similar_items_are_so_by_their_factors() -> None:
+def test_similar_ignores_biases() -> None:
     model = ALS(4, epochs=6, **OPTIONS).fit(DENSE)
     H = model.item_factors[:, :4].astype(float)
     with np.errstate(invalid="ignore"):
@@ -132,22 +132,22 @@ def test_similar_items_are_so_by_their_factors() -> None:
     np.testing.assert_array_equal(model.similar(model.item_factors[2:3], k=4)[0][0, 1:], ids[0])
 
 
-def test_saved_factors_multiply_to_the_ratings(tmp_path: Path) -> None:
+def test_saved_factors(tmp_path: Path) -> None:
     model = ALS(4, epochs=3, **OPTIONS).fit(DENSE)
     model.save_factors(tmp_path / "factors")
     users, items = (pq.read_table(tmp_path / "factors" / f"{side}_factors.parquet") for side in ("user", "item"))
     left, right = (np.array(table["factors"].to_pylist(), np.float32) for table in (users, items))
     np.testing.assert_allclose(left @ right.T, model.user_factors @ model.item_factors.T, rtol=1e-6)
     model.recommend_all(tmp_path / "best.parquet", k=2)
-    best = pq.read_table(tmp_path / "best.parquet").to_pydict()
+    top_k = pq.read_table(tmp_path / "best.parquet").to_pydict()
     ids, scores = model.recommend(np.arange(40), k=2)
-    assert best["item"] == ids.ravel().tolist()
-    np.testing.assert_array_equal(best["score"], scores.ravel())
+    assert top_k["item"] == ids.ravel().tolist()
+    np.testing.assert_array_equal(top_k["score"], scores.ravel())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("solver", ["cg", "exact"])
-def test_same_bits_streamed_mapped_resumed_and_pickled(tmp_path: Path, dtype: Any, solver: Any) -> None:
+def test_bit_identical_variants(tmp_path: Path, dtype: Any, solver: Any) -> None:
     dense = ratings(600, 500, 3)
     options: dict[str, Any] = {**OPTIONS, "factors": 6, "dtype": dtype, "solver": solver}
     model = ALS(**options, epochs=4).fit(dense)
@@ -163,12 +163,12 @@ def test_same_bits_streamed_mapped_resumed_and_pickled(tmp_path: Path, dtype: An
     assert bits(ALS(**options, epochs=4, checkpoint=tmp_path / "kept").fit(dense)) == bits(model)
     assert bits(pickle.loads(pickle.dumps(model))) == bits(model)
     if dtype == "float32":
-        with pytest.raises(InvalidValueError, match="of a fit with other biases"):
+        with pytest.raises(InvalidValueError, match="different biases"):
             ALS(**{**options, "biases": False}, checkpoint=tmp_path / "kept").fit(dense)
 
 
-def test_biases_are_refused_beside_absent_links_that_weigh() -> None:
-    with pytest.raises(InvalidValueError, match=r"biases=True .* Set unobserved_weight=0, or do without"):
+def test_biases_require_explicit_ratings() -> None:
+    with pytest.raises(InvalidValueError, match=r"biases=True requires explicit ratings, unobserved_weight=0"):
         ALS(biases=True).fit(DENSE)
     with pytest.raises(InvalidValueError, match="biases='yes': give True or False"):
         ALS(biases="yes").fit(DENSE)  # type: ignore[arg-type]
@@ -177,14 +177,14 @@ def test_biases_are_refused_beside_absent_links_that_weigh() -> None:
     assert not hasattr(model, "item_biases_")
 
 
-def test_no_ratings_at_all() -> None:
+def test_empty_matrix() -> None:
     model = ALS(2, epochs=1, **OPTIONS).fit(sp.zeros((3, 4)))
     assert model.mean_ == 0
     assert not model.predict([0, 1], [2, 3]).any()
     assert (model.recommend([0], k=2)[0] == -1).all()
 
 
-def test_rmse_of_ratings_held_out_is_lower_with_biases(cli: Any, tmp_path: Path) -> None:
+def test_biases_lower_rmse(cli: Any, tmp_path: Path) -> None:
     dense = ratings(120, 80, 5)
     parts = evaluation.hold_out_entries(dense, 0.1)
     errors = {}

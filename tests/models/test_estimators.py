@@ -22,9 +22,7 @@ NOT_THE_SAME = ("check_sample_weight_equivalence_on_dense_data", "check_sample_w
 
 def _all() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # that they do not inherit from BaseEstimator: sparrow runs without scikit-learn
+        warnings.simplefilter("ignore")  # models do not inherit from BaseEstimator: sparrow runs without scikit-learn
         for model in MODELS:
             for estimator, check in checks.estimator_checks_generator(model, legacy=True, mark=None):
                 name = getattr(check, "func", check).__name__
@@ -33,5 +31,5 @@ def _all() -> Any:
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(_all()))
-def test_it_is_an_estimator(estimator: Any, check: Any) -> None:
+def test_sklearn_estimator_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -35,11 +35,11 @@ def links(seed: int, height: int = 60, width: int = 40, density: float = 0.2) ->
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.sampled_from([0.02, 0.1, 0.5]))
-def test_a_quarter_of_the_links_is_held_out_and_the_rest_is_history(data: int, seed: int, density: float) -> None:
+def test_hold_out_quarter_of_ratings(data: int, seed: int, density: float) -> None:
     dense = links(data, density=density)
     degrees = (dense != 0).sum(axis=1)
     if not (degrees >= 4).any():
-        with pytest.raises(sp.errors.InvalidValueError, match="4 links"):
+        with pytest.raises(sp.errors.InvalidValueError, match="at least 4 ratings"):
             hold_out(sp.asarray(dense), seed)
         return
     found = hold_out(sp.asarray(dense), seed)
@@ -52,7 +52,7 @@ def test_a_quarter_of_the_links_is_held_out_and_the_rest_is_history(data: int, s
     np.testing.assert_array_equal(again.truth.to_numpy(), truth)
 
 
-def test_every_link_is_held_out_as_often() -> None:
+def test_hold_out_is_uniform() -> None:
     found = hold_out(sp.asarray(np.ones((8000, 9))), seed=1)
     assert found.truth.nnz == 16_000
     share = np.asarray(found.truth.count(axis=0)) / 8000
@@ -60,7 +60,7 @@ def test_every_link_is_held_out_as_often() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_a_split_parts_the_rows(seed: int) -> None:
+def test_split_partitions_rows(seed: int) -> None:
     dense = links(3, height=50, density=0.3)
     A = sp.asarray(dense)
     parts, more = split(A, seed, test=0.2), split(A, seed, test=0.2, validation=0.1)
@@ -76,7 +76,7 @@ def test_a_split_parts_the_rows(seed: int) -> None:
         np.testing.assert_array_equal(held.history.to_numpy() + held.truth.to_numpy(), dense[held.rows])
 
 
-def test_seeds_draw_other_rows_and_a_stored_tensor_the_same(tmp_path: Path) -> None:
+def test_split_seeds(tmp_path: Path) -> None:
     A = sp.asarray(links(0))
     first, second = split(A, 0), split(A, 1)
     assert first.test.rows.tolist() != second.test.rows.tolist()
@@ -86,19 +86,19 @@ def test_seeds_draw_other_rows_and_a_stored_tensor_the_same(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("shares", [(0, 0), (0.5, 0.5), (1, 0), (0.1, -0.1), (math.nan, 0)])
-def test_shares_are_checked(shares: tuple[float, float]) -> None:
-    with pytest.raises(sp.errors.InvalidValueError, match="shares"):
+def test_split_fraction_errors(shares: tuple[float, float]) -> None:
+    with pytest.raises(sp.errors.InvalidValueError, match="must be fractions"):
         split(sp.asarray(links(0)), test=shares[0], validation=shares[1])
 
 
-def test_shares_may_be_numbers_of_numpy() -> None:
+def test_split_numpy_fractions() -> None:
     A = sp.asarray(links(0))
     share: Any = np.float32(0.25)
     assert split(A, test=share).train.shape == split(A, test=0.25).train.shape
     assert hold_out_entries(A, share).train.nnz == hold_out_entries(A, 0.25).train.nnz
 
 
-def test_only_matrices_are_split() -> None:
+def test_split_requires_matrix() -> None:
     with pytest.raises(sp.errors.ShapeError):
         split(sp.zeros((3, 3, 3)))
 
@@ -106,8 +106,8 @@ def test_only_matrices_are_split() -> None:
 # -- figures -------------------------------------------------------------------------------------
 
 
-def test_figures_by_hand() -> None:
-    # Row 0 finds 2 of 3 (ranks 1 and 4), row 1 has one link and finds it at rank 2, row 2 finds nothing.
+def test_metrics_by_hand() -> None:
+    # Row 0 finds 2 of 3 (ranks 1 and 4), row 1 has one rating and finds it at rank 2, row 2 finds nothing.
     truth = sp.from_coords([[0, 0, 0, 1, 2], [1, 2, 3, 5, 0]], 1, shape=(3, 9))
     ids = np.array([[2, 4, 5, 1], [0, 5, 1, -1], [8, -1, -1, -1]])
     found = metrics(ids, truth, recall=[2, 4], ndcg=[2, 4])
@@ -119,7 +119,7 @@ def test_figures_by_hand() -> None:
     assert found["ndcg@4"] == pytest.approx(((1 + 1 / math.log2(5)) / best + second + 0) / 3)
 
 
-def test_figures_are_one_where_all_is_found_and_zero_where_nothing_is() -> None:
+def test_metrics_extremes() -> None:
     truth = sp.from_coords([[0] * 30, np.arange(30)], 1, shape=(1, 99))
     everything = metrics(np.arange(60)[None], truth, ndcg=[60])
     assert everything == {"recall@20": 1, "recall@50": 1, "ndcg@60": pytest.approx(1)}
@@ -128,13 +128,13 @@ def test_figures_are_one_where_all_is_found_and_zero_where_nothing_is() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"recall": [], "ndcg": []}, {"recall": [0]}, {"ndcg": [-3]}])
-def test_numbers_of_items_to_look_at_are_checked(wrong: dict[str, Any]) -> None:
+def test_cutoff_errors(wrong: dict[str, Any]) -> None:
     parts = split(links(0))
-    with pytest.raises(sp.errors.InvalidValueError, match="how many items"):
+    with pytest.raises(sp.errors.InvalidValueError, match="cutoffs of at least 1"):
         evaluate(Popularity().fit(parts.train), parts.test, **wrong)
 
 
-def test_arrays_are_taken_as_tensors_are() -> None:
+def test_array_inputs() -> None:
     dense = links(0, 40, 40)
     parts, expected = split(dense, seed=3), split(sp.asarray(dense), seed=3)
     np.testing.assert_array_equal(parts.test.truth.to_numpy(), expected.test.truth.to_numpy())
@@ -143,23 +143,23 @@ def test_arrays_are_taken_as_tensors_are() -> None:
     np.testing.assert_array_equal(Popularity().fit(dense).item_factors[:, 0], (dense != 0).sum(axis=0))
 
 
-def test_seeds_are_not_negative() -> None:
+def test_negative_seed_error() -> None:
     with pytest.raises(sp.errors.InvalidValueError, match="seed=-1"):
         split(links(0), seed=-1)
 
 
-def test_rankings_are_checked() -> None:
+def test_ranking_errors() -> None:
     truth = sp.from_coords([[0], [1]], 1, shape=(1, 9))
     with pytest.raises(sp.errors.ShapeError, match="50"):
         metrics(np.zeros((1, 20), np.int64), truth, ndcg=[])
     with pytest.raises(sp.errors.ShapeError):
         metrics(np.zeros((2, 100), np.int64), truth)
-    with pytest.raises(sp.errors.InvalidValueError, match="row 1 has no items"):
+    with pytest.raises(sp.errors.InvalidValueError, match="got none in row 1"):
         metrics(np.zeros((2, 100), np.int64), sp.from_coords([[0], [1]], 1, shape=(2, 9)))
 
 
 def plain_protocol(dense: NDArray[Any], seed: int, items: NDArray[Any], ks: tuple[int, int], deep: int) -> list[float]:
-    """Return the figures of a model that scores by ``history @ items @ items.T``, the protocol in plain Python."""
+    """Return the metrics of a model that scores by ``history @ items @ items.T``."""
     height, width = dense.shape
     drawn = np.random.default_rng([seed, 0]).permutation(height)[: round(0.1 * height)]
     parts = split(sp.asarray(dense), seed)
@@ -173,15 +173,15 @@ def plain_protocol(dense: NDArray[Any], seed: int, items: NDArray[Any], ks: tupl
         assert len(wanted) == (len(wanted) + len(seen)) // 4
         scores = [math.fsum(history[at, i] * float(items[i] @ items[j]) for i in seen) for j in range(width)]
         ranking = sorted((j for j in range(width) if j not in seen), key=lambda j: (-scores[j], j))
-        for place, k in enumerate(ks):
-            totals[place] += len(wanted & set(ranking[:k])) / min(k, len(wanted))
+        for backend, k in enumerate(ks):
+            totals[backend] += len(wanted & set(ranking[:k])) / min(k, len(wanted))
         gained = sum(1 / math.log2(rank + 2) for rank, j in enumerate(ranking[:deep]) if j in wanted)
         totals[2] += gained / sum(1 / math.log2(rank + 2) for rank in range(min(deep, len(wanted))))
     return [total / len(evaluated) for total in totals]
 
 
 class Neighbours(Popularity):
-    """Folds a row in as the sum of whole numbers that stand for its items: every score is exact."""
+    """Model whose factors are integers, so that every score is exact."""
 
     def __init__(self, items: NDArray[Any]) -> None:
         self.item_factors = items.astype(np.float32)
@@ -192,7 +192,7 @@ class Neighbours(Popularity):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_evaluation_is_the_protocol_in_plain_python(seed: int) -> None:
+def test_protocol_against_plain_python(seed: int) -> None:
     dense = links(seed, height=200, width=50, density=0.3)
     items = np.random.default_rng(seed).integers(-2, 3, (50, 3))
     found = evaluate(Neighbours(items), split(sp.asarray(dense), seed).test, recall=(3, 10), ndcg=(20,))
@@ -200,7 +200,7 @@ def test_evaluation_is_the_protocol_in_plain_python(seed: int) -> None:
     assert 0 < found["recall@3"] < 1
 
 
-def test_popularity_ranks_by_the_number_of_links() -> None:
+def test_popularity_ranking() -> None:
     dense = links(5)
     model = Popularity().fit(sp.asarray(dense))
     history = np.zeros((2, 40))
@@ -233,7 +233,7 @@ class Noisy(Popularity):
         return self
 
 
-def test_search_tries_all_settings_on_validation_rows_only() -> None:
+def test_search_uses_validation_rows() -> None:
     rng = np.random.default_rng(0)
     A = sp.asarray(rng.random((400, 300)) < np.linspace(0, 0.3, 300))
     fits: list[sp.Tensor] = []
@@ -242,7 +242,7 @@ def test_search_tries_all_settings_on_validation_rows_only() -> None:
     assert sorted((each["noise"], each["seed"]) for each in found) == [(0, 1), (0, 2), (1000, 1), (1000, 2)]
     assert [each["recall@20"] for each in found] == sorted((each["recall@20"] for each in found), reverse=True)
     assert {each["noise"] for each in found[:2]} == {0}
-    assert [found[0]["seed"], found[1]["seed"]] == [1, 2]  # equal figures: in the order of the grid
+    assert [found[0]["seed"], found[1]["seed"]] == [1, 2]  # ties keep the order of the grid
     parts = split(A, validation=0.1)
     assert len(fits) == 4
     np.testing.assert_array_equal(fits[0].to_numpy(), parts.train.to_numpy())
@@ -255,7 +255,7 @@ def test_search_tries_all_settings_on_validation_rows_only() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"grid": {"noise": []}}, {"grid": {"sound": [1]}}, {"by": "recall@7"}, {"validation": 0}]
 )
-def test_searches_that_make_no_sense(wrong: dict[str, Any]) -> None:
+def test_search_errors(wrong: dict[str, Any]) -> None:
     with pytest.raises(sp.errors.InvalidValueError):
         search(sp.asarray(links(0)), Noisy(fits=[]), **{"grid": {"noise": [0.0]}, **wrong})
 
@@ -264,12 +264,12 @@ def test_searches_that_make_no_sense(wrong: dict[str, Any]) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))
-def test_nodes_with_few_links_go_once(seed: int, least: int) -> None:
+def test_min_links_filters_once(seed: int, least: int) -> None:
     dense = links(seed, 30, 30, density=0.12)
     out, into = (dense != 0).sum(axis=1), (dense != 0).sum(axis=0)
     expected = np.flatnonzero((out >= least) & (into >= least))
     if not len(expected):
-        with pytest.raises(sp.errors.InvalidValueError, match="no node"):
+        with pytest.raises(sp.errors.InvalidValueError, match="no node has an in-degree"):
             min_links(sp.asarray(dense), least)
         return
     part, kept = min_links(sp.asarray(dense), least)
@@ -277,14 +277,14 @@ def test_nodes_with_few_links_go_once(seed: int, least: int) -> None:
     np.testing.assert_array_equal(part.to_numpy(), dense[np.ix_(expected, expected)])
 
 
-def test_the_filter_takes_graphs() -> None:
+def test_min_links_requires_graph() -> None:
     with pytest.raises(sp.errors.ShapeError, match="square"):
         min_links(sp.zeros((3, 4)), 1)
     with pytest.raises(sp.errors.InvalidValueError):
         min_links(sp.zeros((3, 3)), -1)
 
 
-def test_the_small_web_graph_is_the_one_of_the_published_figures(tmp_path: Path) -> None:
+def test_published_web_graph(tmp_path: Path) -> None:
     web = sp.datasets.load("cnr-2000", cache=tmp_path)
     assert isinstance(web, sp.Tensor)
     part, kept = min_links(web, 10)
@@ -299,7 +299,7 @@ def test_the_small_web_graph_is_the_one_of_the_published_figures(tmp_path: Path)
     assert found["recall@50"] >= 0.966
 
 
-def test_entries_are_held_out_of_rows_that_stay() -> None:
+def test_hold_out_entries() -> None:
     labels = {"user": list("abcdef"), "item": list("vwxyz")}
     rng = np.random.default_rng(3)
     A = sp.asarray(rng.integers(0, 6, (6, 5)).astype(float), dims=["user", "item"], labels=labels)
@@ -312,11 +312,11 @@ def test_entries_are_held_out_of_rows_that_stay() -> None:
     assert np.array_equal(again.test.to_numpy(), parts.test.to_numpy())
     assert not np.array_equal(other.test.to_numpy(), parts.test.to_numpy())
     for share in (0, 1, 0.001, -0.2):
-        with pytest.raises(InvalidValueError, match="nothing to train or to test"):
+        with pytest.raises(InvalidValueError, match="must leave ratings to train and to test"):
             hold_out_entries(A, share)
 
 
-def test_popularity_is_told_beside_and_where_it_wins(capsys: pytest.CaptureFixture[str]) -> None:
+def test_popularity_note(capsys: pytest.CaptureFixture[str]) -> None:
     dense = np.random.default_rng(0).random((60, 40)) < np.linspace(0, 0.9, 40)
     parts = split(sp.asarray(dense))
     popular = evaluate(Popularity().fit(parts.train), parts.test, (5,), (10,))
@@ -336,7 +336,7 @@ def test_popularity_is_told_beside_and_where_it_wins(capsys: pytest.CaptureFixtu
     for name in ("recall@5", "ndcg@10"):
         assert f"{name} {found[name]:.3f} (popularity alone {popular[name]:.3f})" in told
     assert found["recall@5"] < popular["recall@5"]
-    assert "popularity wins: let absent links weigh more, unobserved_weight=1" in told
+    assert "popularity wins: raise unobserved_weight" in told
     assert evaluate(model, parts.test, (5,), (10,), baseline=False) == found
     assert capsys.readouterr().err == ""
     assert beaten({"recall@5": 0.3}, {"recall@5": 0.3}) == ""

@@ -18,13 +18,13 @@ FILMS = ["Alien", "Brazil", "Casablanca", "Dune"]
 LINKS = [[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]]
 
 
-def labelled(dense: Any, users: Any, films: Any) -> sp.Tensor:
+def make_labelled(dense: Any, users: Any, films: Any) -> sp.Tensor:
     return sp.asarray(np.asarray(dense), dims=["user", "film"], labels={"user": users, "film": films})
 
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    return sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(labelled(LINKS, USERS, FILMS))
+    return sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(make_labelled(LINKS, USERS, FILMS))
 
 
 def test_recommend(model: Any) -> None:
@@ -35,22 +35,22 @@ def test_recommend(model: Any) -> None:
     np.testing.assert_array_equal(same, scores)
     assert model.recommend([2, 0], k=3, labels=True)[0].tolist() == found.tolist()
     assert model.recommend(pa.array(["dan", "ann"]), k=3, labels=False)[0].tolist() == ids.tolist()
-    with pytest.raises(LabelError, match="no row of the training tensor has the label 'tom'"):
+    with pytest.raises(LabelError, match="unknown label 'tom': no row"):
         model.recommend(["dan", "tom"])
     with pytest.raises(IndexingError):
         model.recommend([9])
-    with pytest.raises(IndexingError, match=r"rows come as a list: say \['dan'\]"):
+    with pytest.raises(IndexingError, match=r"rows must be a list, got 'dan': pass \['dan'\]"):
         model.recommend("dan")
 
 
-def test_histories_go_by_label(model: Any) -> None:
-    history = labelled([[1, 0, 1], [0, 1, 0]], ["new", "newer"], ["Dune", "Zardoz", "Brazil"])
+def test_histories_align(model: Any) -> None:
+    history = make_labelled([[1, 0, 1], [0, 1, 0]], ["new", "newer"], ["Dune", "Zardoz", "Brazil"])
     same = sp.asarray([[0, 1, 0, 1], [0, 0, 0, 0]])
     np.testing.assert_array_equal(model.fold_in(history), model.fold_in(same))
     ids, scores = model.recommend(same, k=3)
     np.testing.assert_array_equal(model.recommend(history, k=3)[0], ids)
     np.testing.assert_array_equal(model.recommend(history, k=3)[1], scores)
-    cut = labelled([[1]], ["ann"], ["Casablanca"])
+    cut = make_labelled([[1]], ["ann"], ["Casablanca"])
     assert "Casablanca" not in model.recommend(["ann"], k=4, exclude=cut)[0]
 
 
@@ -59,20 +59,20 @@ def test_similar(model: Any) -> None:
     names, same = model.similar(["Alien", "Dune"], k=2)
     assert names.tolist() == [[FILMS[k] for k in row] for row in ids.tolist()]
     np.testing.assert_array_equal(same, cosines)
-    with pytest.raises(LabelError, match="no item of the training tensor has the label 'Zardoz'"):
+    with pytest.raises(LabelError, match="unknown label 'Zardoz': no item"):
         model.similar(["Zardoz"])
 
 
-def test_labels_that_are_integers() -> None:
+def test_integer_labels() -> None:
     ids, films = [17, 3, 5, 11, 2], [318, 1, 0, 9]
-    model = sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(labelled(LINKS, ids, films))
+    model = sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(make_labelled(LINKS, ids, films))
     by_number, scores = model.recommend([2, 1], k=3)
-    found, same = model.recommend([5, 3], k=3, labels=True)  # 3 is a number of a row too, and means the label
+    found, same = model.recommend([5, 3], k=3, labels=True)  # 3 is a row number too, but means the label
     assert found.tolist() == [[films[k] if k >= 0 else None for k in row] for row in by_number.tolist()]
     np.testing.assert_array_equal(same, scores)
     assert model.similar([1], k=2, labels=True)[0].tolist() == [[films[k] for k in model.similar([1], k=2)[0][0]]]
     np.testing.assert_array_equal(model.predict(17, [318, 9], labels=True), model.predict(0, [0, 3]))
-    with pytest.raises(LabelError, match="no row of the training tensor has the label 4"):
+    with pytest.raises(LabelError, match="unknown label 4: no row"):
         model.recommend([4], labels=True)
 
 
@@ -89,9 +89,9 @@ def test_files(model: Any, tmp_path: Path) -> None:
 
 def test_without_labels() -> None:
     model = sp.models.ALS(factors=2, unobserved_weight=0.1).fit(sp.asarray(LINKS))
-    with pytest.raises(IndexingError, match="labels where the training tensor has some"):
+    with pytest.raises(IndexingError, match="labels if the training tensor has some"):
         model.recommend(["ann"])
-    with pytest.raises(LabelError, match="no labels"):
+    with pytest.raises(LabelError, match="requires a training tensor with labels"):
         model.recommend([0], labels=True)
 
 
@@ -101,9 +101,9 @@ def test_predict(model: Any) -> None:
     np.testing.assert_array_equal(model.predict(["dan", "ann"], ["Brazil", "Dune"]), model.predict([2, 0], [1, 3]))
     np.testing.assert_array_equal(model.predict("dan", FILMS), model.predict([2], np.arange(4)))
     np.testing.assert_array_equal(model.predict(np.arange(5), 2), model.predict(USERS, "Casablanca"))
-    with pytest.raises(ShapeError, match="2 rows and 3 items"):
+    with pytest.raises(ShapeError, match="got 2 and 3"):
         model.predict([0, 1], [0, 1, 2])
-    with pytest.raises(LabelError, match=r"no item .*'Solaris'"):
+    with pytest.raises(LabelError, match=r"unknown label 'Solaris'"):
         model.predict("dan", "Solaris")
     with pytest.raises(IndexingError, match="item 4 is out of range"):
         model.predict(0, 4)

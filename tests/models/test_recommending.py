@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow.kernels.ml import topk
-from sparrow.models import ranking
-from sparrow.models.ranking import Pattern, best, pattern_of, patterns_by_block, ranked, rows_of_block
-from sparrow.models.recommending import Recommender
+from sparrow.models.recommender import Recommender
+from sparrow.models.topk import Pattern, block_rows, iter_patterns, iter_top_k, to_pattern, top_k
+from sparrow.testing import observe, on, tune, tuning
 
 
 def brute(scores: NDArray[Any], k: int, mask: NDArray[np.bool_] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -36,7 +36,7 @@ def brute(scores: NDArray[Any], k: int, mask: NDArray[np.bool_] | None = None) -
     return np.pad(ids, missing, constant_values=-1), np.pad(values, missing, constant_values=-np.inf)
 
 
-def whole(rng: np.random.Generator, *shape: int, span: int = 3) -> NDArray[np.float32]:
+def random_integers(rng: np.random.Generator, *shape: int, span: int = 3) -> NDArray[np.float32]:
     """Return small integers, of which every product is exact and many are equal."""
     return rng.integers(-span, span + 1, shape).astype(np.float32)
 
@@ -45,7 +45,7 @@ def csr(mask: NDArray[np.bool_]) -> Pattern:
     return Pattern(np.concatenate([[0], np.cumsum(mask.sum(axis=1))]), mask.nonzero()[1])
 
 
-def asked(query: str) -> list[Any]:
+def query_rows(query: str) -> list[Any]:
     relation = duckdb.sql(query)
     assert relation is not None
     return relation.fetchall()
@@ -55,12 +55,12 @@ def asked(query: str) -> list[Any]:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 300), st.integers(1, 90), st.data())
-def test_kept_keys_are_the_best_whatever_the_blocks(
-    seed: int, rows: int, width: int, k: int, data: st.DataObject
-) -> None:
+def test_kernel_keeps_best_keys(seed: int, rows: int, width: int, k: int, data: st.DataObject) -> None:
     rng = np.random.default_rng(seed)
     special = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.5, -1.5, 1e-40, -1e-40], np.float32)
-    scores = np.where(rng.random((rows, width)) < 0.5, rng.choice(special, (rows, width)), whole(rng, rows, width))
+    scores = np.where(
+        rng.random((rows, width)) < 0.5, rng.choice(special, (rows, width)), random_integers(rng, rows, width)
+    )
     cuts = sorted(data.draw(st.sets(st.integers(1, width), max_size=4)) | {0, width})
     keys = np.empty((rows, k + data.draw(st.integers(1, 70))), np.uint64)
     counts, thresholds = np.zeros(rows, np.int64), np.full(rows, -np.inf, np.float32)
@@ -74,9 +74,9 @@ def test_kept_keys_are_the_best_whatever_the_blocks(
 
 
 @pytest.mark.parametrize("order", ["rising", "falling", "equal"])
-def test_scores_in_order_are_no_trouble(order: str) -> None:
+def test_kernel_sorted_scores(order: str) -> None:
     line = {"rising": np.arange(5000.0), "falling": -np.arange(5000.0), "equal": np.ones(5000)}[order]
-    ids, scores = best(np.ones((2, 1)), line[:, None], 70)
+    ids, scores = top_k(np.ones((2, 1)), line[:, None], 70)
     expected = brute(np.stack([line, line]), 70)
     np.testing.assert_array_equal(ids, expected[0])
     np.testing.assert_array_equal(scores, expected[1])
@@ -85,12 +85,12 @@ def test_scores_in_order_are_no_trouble(order: str) -> None:
 @pytest.mark.parametrize(
     ("m", "n", "d", "k"), [(3, 7, 2, 3), (1, 5, 2, 9), (1100, 2100, 3, 10), (5, 0, 2, 2), (0, 5, 2, 2)]
 )
-def test_best_is_what_sorting_all_scores_gives(m: int, n: int, d: int, k: int) -> None:
+def test_top_k_against_sorting(m: int, n: int, d: int, k: int) -> None:
     rng = np.random.default_rng(m)
-    rows, items = whole(rng, m, d), whole(rng, n, d)
+    rows, items = random_integers(rng, m, d), random_integers(rng, n, d)
     mask = rng.random((m, n)) < 0.3
     for excluded in (None, mask):
-        ids, scores = best(rows, items, k, None if excluded is None else csr(excluded))
+        ids, scores = top_k(rows, items, k, None if excluded is None else csr(excluded))
         expected = brute(rows @ items.T, k, excluded)
         np.testing.assert_array_equal(ids, expected[0])
         np.testing.assert_array_equal(scores, expected[1])
@@ -98,46 +98,46 @@ def test_best_is_what_sorting_all_scores_gives(m: int, n: int, d: int, k: int) -
         assert scores.dtype == np.float32
 
 
-def test_more_wanted_than_fit_a_block_of_rows() -> None:
+def test_top_k_large_k() -> None:
     rng = np.random.default_rng(0)
-    assert rows_of_block(40_000, 50_000) < 30
-    rows, items = whole(rng, 30, 2), whole(rng, 50_000, 2, span=1000)
+    assert block_rows(40_000, 50_000) < 30
+    rows, items = random_integers(rng, 30, 2), random_integers(rng, 50_000, 2, span=1000)
     expected = brute(rows @ items.T, 40_000)
-    ids, scores = best(rows, items, 40_000)
+    ids, scores = top_k(rows, items, 40_000)
     np.testing.assert_array_equal(ids, expected[0])
     np.testing.assert_array_equal(scores, expected[1])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_factors_of_any_type(dtype: str) -> None:
+def test_top_k_dtypes(dtype: str) -> None:
     rng = np.random.default_rng(0)
-    rows, items = whole(rng, 20, 4), whole(rng, 30, 4)
-    np.testing.assert_array_equal(best(rows.astype(dtype), items.astype(dtype), 5)[0], best(rows, items, 5)[0])
+    rows, items = random_integers(rng, 20, 4), random_integers(rng, 30, 4)
+    np.testing.assert_array_equal(top_k(rows.astype(dtype), items.astype(dtype), 5)[0], top_k(rows, items, 5)[0])
 
 
-def test_scores_that_are_nan_or_minus_infinity_are_no_candidates() -> None:
+def test_nan_scores_do_not_rank() -> None:
     rows = np.array([[1e30, 0], [1, 0]], np.float32)
     items = np.array([[-1e30, 1], [1, 0], [np.nan, 0], [1e30, 0]], np.float32)
-    ids, scores = best(rows, items, 4)
+    ids, scores = top_k(rows, items, 4)
     assert ids.tolist() == [[3, 1, -1, -1], [3, 1, 0, -1]]
     assert scores[0].tolist() == [np.inf, np.float32(1e30), -np.inf, -np.inf]
 
 
-def test_threads_do_not_change_the_bits() -> None:
+def test_results_independent_of_threads() -> None:
     rng = np.random.default_rng(0)
     rows, items = rng.standard_normal((1500, 40), np.float32), rng.standard_normal((3000, 40), np.float32)
     found = []
     for threads in (1, 3):
         with sp.config(threads=threads):
-            found.append(best(rows, items, 20))
+            found.append(top_k(rows, items, 20))
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_array_equal(found[0][1].view(np.int32), found[1][1].view(np.int32))
 
 
-def test_real_scores_are_those_of_numpy() -> None:
+def test_scores_against_numpy() -> None:
     rng = np.random.default_rng(0)
     rows, items = rng.standard_normal((600, 40), np.float32), rng.standard_normal((3000, 40), np.float32)
-    ids, scores = best(rows, items, 20)
+    ids, scores = top_k(rows, items, 20)
     exact = rows.astype(float) @ items.astype(float).T
     np.testing.assert_allclose(scores, np.take_along_axis(exact, ids, axis=1), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(scores, -np.sort(-exact, axis=1)[:, :20], rtol=1e-5, atol=1e-5)
@@ -147,43 +147,37 @@ def test_real_scores_are_those_of_numpy() -> None:
     ("k", "width", "error"),
     [(0, 2, sp.errors.InvalidValueError), (1.5, 2, sp.errors.InvalidValueError), (3, 3, sp.errors.ShapeError)],
 )
-def test_wrong_arguments(k: Any, width: int, error: type[Exception]) -> None:
+def test_top_k_errors(k: Any, width: int, error: type[Exception]) -> None:
     with pytest.raises(error):
-        best(np.ones((2, width)), np.ones((4, 2)), k)
+        top_k(np.ones((2, width)), np.ones((4, 2)), k)
 
 
-def test_a_result_beyond_the_limit_names_the_way_out() -> None:
+def test_result_beyond_memory_limit() -> None:
     with sp.config(memory_limit="1KB"), pytest.raises(sp.errors.TooLargeError, match="recommend_all"):
-        best(np.ones((100, 1)), np.ones((4, 1)), 4)
+        top_k(np.ones((100, 1)), np.ones((4, 1)), 4)
 
 
-def test_scores_are_never_all_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    largest = 0
-    offer = topk.update_candidates
-
-    def watched(scores: NDArray[Any], *rest: Any) -> None:
-        nonlocal largest
-        largest = max(largest, scores.size)
-        offer(scores, *rest)
-
-    monkeypatch.setattr(topk, "update_candidates", watched)
-    best(np.ones((2000, 1)), np.ones((5000, 1)), 1)
-    assert 0 < largest <= ranking._ROWS * ranking._ITEMS
+def test_scores_are_computed_in_blocks() -> None:
+    with observe("models.score_block") as blocks:
+        top_k(np.ones((2000, 1)), np.ones((5000, 1)), 1)
+    sizes = tuning("models")
+    largest = max(details["size"] for _, details in blocks)
+    assert 0 < largest <= sizes.topk_block_rows * sizes.topk_block_items
 
 
-# -- links ---------------------------------------------------------------------------------------
+# -- patterns ---------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 30), st.integers(1, 12))
-def test_links_come_in_blocks_of_rows(seed: int, height: int, size: int) -> None:
+def test_patterns_by_block(seed: int, height: int, size: int) -> None:
     rng = np.random.default_rng(seed)
     mask = rng.random((height, 6)) < rng.choice([0, 0.05, 0.5])
     A = sp.asarray(mask)
     whole_matrix = csr(mask)
-    found = pattern_of(A)
+    found = to_pattern(A)
     np.testing.assert_array_equal(found.indptr, whole_matrix.indptr)
     np.testing.assert_array_equal(found.indices, whole_matrix.indices)
-    parts = list(patterns_by_block(A, size))
+    parts = list(iter_patterns(A, size))
     assert len(parts) == -(-height // size)
     for number, part in enumerate(parts):
         expected = whole_matrix.rows(number * size, min((number + 1) * size, height))
@@ -191,27 +185,27 @@ def test_links_come_in_blocks_of_rows(seed: int, height: int, size: int) -> None
         np.testing.assert_array_equal(part.indices, expected.indices)
 
 
-def test_links_of_a_stored_tensor_are_read_once(tmp_path: Path) -> None:
+def test_patterns_read_once(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    mask = rng.random((3000, 400)) < 0.3  # several row groups, whose borders lie within rows
+    mask = rng.random((3000, 400)) < 0.3  # several row groups, whose bounds split rows
     A = sp.asarray(mask).save(tmp_path / "a.sparrow")
-    parts = list(patterns_by_block(A, 512))
+    parts = list(iter_patterns(A, 512))
     np.testing.assert_array_equal(np.concatenate([part.indices for part in parts]), mask.nonzero()[1])
     np.testing.assert_array_equal(np.concatenate([part.degrees for part in parts]), mask.sum(axis=1))
 
 
-def test_links_have_fill_zero_and_two_dimensions() -> None:
+def test_pattern_errors() -> None:
     with pytest.raises(sp.errors.ShapeError):
-        pattern_of(sp.asarray([1, 2]))
+        to_pattern(sp.asarray([1, 2]))
     with pytest.raises(sp.errors.UnsupportedError):
-        pattern_of(sp.from_coords([[0], [0]], [2], shape=(2, 2), fill_value=1))
+        to_pattern(sp.from_coords([[0], [0]], [2], shape=(2, 2), fill_value=1))
 
 
 # -- the methods ---------------------------------------------------------------------------------
 
 
 class Given(Recommender):
-    """A model whose factors are given; a row is folded in as the sum of the factors of its items."""
+    """Model of given factors; fold-in sums the factors of a row's items."""
 
     def __init__(self, rows: NDArray[Any], items: NDArray[Any], training: NDArray[Any]) -> None:
         self.user_factors, self.item_factors = rows, items  # type: ignore[misc]
@@ -224,7 +218,11 @@ class Given(Recommender):
 @pytest.fixture
 def data() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     rng = np.random.default_rng(3)
-    rows, items, training = whole(rng, 700, 3), whole(rng, 40, 3), (rng.random((700, 40)) < 0.2).astype(float)
+    rows, items, training = (
+        random_integers(rng, 700, 3),
+        random_integers(rng, 40, 3),
+        (rng.random((700, 40)) < 0.2).astype(float),
+    )
     rows[[5, 600]] = 0
     training[7] = 1
     return rows, items, training
@@ -235,7 +233,7 @@ def model(data: Any) -> Given:
     return Given(*data)
 
 
-def test_recommendations_leave_out_the_training_links(model: Given, data: Any) -> None:
+def test_recommend_excludes_history(model: Given, data: Any) -> None:
     rows, items, training = data
     wanted = [699, 0, 3, -2, 3]
     ids, scores = model.recommend(wanted, k=6)
@@ -246,7 +244,7 @@ def test_recommendations_leave_out_the_training_links(model: Given, data: Any) -
     np.testing.assert_array_equal(ids, brute(rows[wanted] @ items.T, 6)[0])
 
 
-def test_recommendations_leave_out_the_cells_of_a_tensor_and_nothing_else(model: Given, data: Any) -> None:
+def test_recommend_excludes_tensor(model: Given, data: Any) -> None:
     rows, items, _ = data
     cells = np.zeros((2, 40))
     cells[0, 3:] = 1
@@ -255,7 +253,7 @@ def test_recommendations_leave_out_the_cells_of_a_tensor_and_nothing_else(model:
     assert (ids[0] == -1).sum() == 2
 
 
-def test_histories_are_folded_in_and_left_out(model: Given, data: Any) -> None:
+def test_histories_are_folded_in(model: Given, data: Any) -> None:
     _, items, training = data
     history = sp.asarray(training[10:20])
     scores = training[10:20] @ items @ items.T
@@ -263,7 +261,7 @@ def test_histories_are_folded_in_and_left_out(model: Given, data: Any) -> None:
     np.testing.assert_array_equal(model.recommend(history, k=4, exclude=False)[0], brute(scores, 4)[0])
 
 
-def test_rows_without_factors_or_items_left_have_no_recommendations(model: Given) -> None:
+def test_rows_without_recommendations(model: Given) -> None:
     ids, scores = model.recommend([5, 7, 600], k=2)
     assert (ids == -1).all()
     assert (scores == -np.inf).all()
@@ -271,14 +269,14 @@ def test_rows_without_factors_or_items_left_have_no_recommendations(model: Given
 
 
 @pytest.mark.parametrize("rows", [[700], [-701], [0.5], 3, [[1]], [True]])
-def test_rows_that_are_not_there(model: Given, rows: Any) -> None:
+def test_row_errors(model: Given, rows: Any) -> None:
     with pytest.raises(IndexError):
         model.recommend(rows)
     with pytest.raises(IndexError):
         model.similar(rows)
 
 
-def test_what_to_leave_out_is_checked(model: Given) -> None:
+def test_exclude_errors(model: Given) -> None:
     with pytest.raises(sp.errors.InvalidValueError, match="exclude"):
         model.recommend([0], exclude="history")
     with pytest.raises(sp.errors.ShapeError):
@@ -309,10 +307,10 @@ def test_similar_items(model: Given, data: Any) -> None:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def test_recommend_all_is_recommend_of_all_rows(model: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparrow.models.recommending._ROW_GROUP", 1000)
+def test_recommend_all_equals_recommend(model: Given, tmp_path: Path) -> None:
     path = tmp_path / "best.parquet"
-    model.recommend_all(path, k=6)
+    with tune("models", ranking_row_group_rows=1000):
+        model.recommend_all(path, k=6)
     ids, scores = model.recommend(np.arange(700), k=6)
     rows, ranks = (ids >= 0).nonzero()
     table = pq.read_table(path)
@@ -323,13 +321,13 @@ def test_recommend_all_is_recommend_of_all_rows(model: Given, tmp_path: Path, mo
     np.testing.assert_array_equal(table["item"], ids[rows, ranks])
     np.testing.assert_array_equal(table["score"], scores[rows, ranks])
     assert not {5, 7, 600} & set(rows.tolist())
-    ((count, largest, items, total),) = asked(f"select count(*), max(rank), sum(item), sum(score) from '{path}'")
+    ((count, largest, items, total),) = query_rows(f"select count(*), max(rank), sum(item), sum(score) from '{path}'")
     assert (count, largest, items) == (len(rows), 6, ids[rows, ranks].sum())
     assert total == scores[rows, ranks].sum(dtype=float)
     assert [found.name for found in tmp_path.iterdir()] == ["best.parquet"]
 
 
-def test_recommend_all_leaves_out_other_cells(model: Given, tmp_path: Path, data: Any) -> None:
+def test_recommend_all_excludes_tensor(model: Given, tmp_path: Path, data: Any) -> None:
     rows, _, _ = data
     cells = np.zeros((700, 40))
     cells[:, ::2] = 1
@@ -342,41 +340,39 @@ def test_recommend_all_leaves_out_other_cells(model: Given, tmp_path: Path, data
     assert pq.read_metadata(tmp_path / "all.parquet").num_rows == 40 * rows.any(axis=1).sum()
 
 
-def test_a_file_appears_whole_or_not_at_all(model: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_file_is_not_published(model: Given, tmp_path: Path) -> None:
     path = tmp_path / "best.parquet"
     model.recommend_all(path, k=2)
     before = path.read_bytes()
     with pytest.raises(FileExistsError, match="overwrite"):
         model.recommend_all(path, k=3)
 
-    def interrupted(*_: Any) -> pa.Table:
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr("sparrow.models.files.ranking_table", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            model.recommend_all(path, k=3, overwrite=True)
+    with on("models.write_ranking", interrupt), pytest.raises(KeyboardInterrupt):
+        model.recommend_all(path, k=3, overwrite=True)
     assert path.read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
     model.recommend_all(path, k=3, overwrite=True)
     assert pq.read_table(path)["rank"].to_numpy().max() == 3
 
 
-def test_two_do_not_write_one_file(model: Given, tmp_path: Path) -> None:
+def test_concurrent_writer_is_rejected(model: Given, tmp_path: Path) -> None:
     with (tmp_path / ".best.parquet.partial").open("wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(FileExistsError, match="another process"):
             model.recommend_all(tmp_path / "best.parquet")
 
 
-def test_what_a_killed_writer_left_is_taken_over(model: Given, tmp_path: Path) -> None:
+def test_partial_file_is_taken_over(model: Given, tmp_path: Path) -> None:
     (tmp_path / ".best.parquet.partial").write_bytes(b"half a file" * 1000)
     model.recommend_all(tmp_path / "best.parquet", k=2)
     assert pq.read_table(tmp_path / "best.parquet").num_rows
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_many_writers_of_one_file_leave_a_sound_one(model: Given, tmp_path: Path) -> None:
+def test_many_writers_of_one_file(model: Given, tmp_path: Path) -> None:
     path, refused = tmp_path / "best.parquet", []
 
     def write() -> None:
@@ -396,15 +392,15 @@ def test_many_writers_of_one_file_leave_a_sound_one(model: Given, tmp_path: Path
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_folder_that_is_not_there(model: Given, tmp_path: Path) -> None:
+def test_missing_folder(model: Given, tmp_path: Path) -> None:
     with pytest.raises(sp.errors.StorageError, match=r"nowhere.*No such file"):
         model.recommend_all(tmp_path / "nowhere" / "best.parquet")
 
 
-def test_factors_as_parquet(model: Given, data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_factors_as_parquet(model: Given, data: Any, tmp_path: Path) -> None:
     rows, items, _ = data
-    monkeypatch.setattr("sparrow.models.files._PIECE", 1200)
-    model.save_factors(tmp_path / "factors")
+    with tune("models", factor_write_bytes=1200):
+        model.save_factors(tmp_path / "factors")
     for name, column, factors in (("user", "row", rows), ("item", "item", items)):
         table = pq.read_table(tmp_path / "factors" / f"{name}_factors.parquet")
         assert table.schema.field("factors").type == pa.list_(pa.field("element", pa.float32(), nullable=False), 3)
@@ -424,56 +420,59 @@ def test_factors_as_parquet(model: Given, data: Any, tmp_path: Path, monkeypatch
     "product",
     ["list_inner_product(u.factors, i.factors)", "array_inner_product(u.factors::float[3], i.factors::float[3])"],
 )
-def test_sql_ranks_by_the_saved_factors(model: Given, data: Any, tmp_path: Path, product: str) -> None:
+def test_sql_on_saved_factors(model: Given, data: Any, tmp_path: Path, product: str) -> None:
     rows, items, _ = data
     folder = tmp_path / "factors"
     model.save_factors(folder)
-    found = asked(
+    found = query_rows(
         f"select item from '{folder}/user_factors.parquet' u, '{folder}/item_factors.parquet' i "
         f"where row = 11 order by {product} desc, item limit 9"
     )
     assert [item for (item,) in found] == brute(rows[[11]] @ items.T, 9)[0][0].tolist()
 
 
-def test_many_more_wanted_than_there_are_take_no_room_for_candidates() -> None:
+def test_k_beyond_items_is_cheap() -> None:
     rows, items = np.ones((2, 1)), np.arange(3.0)[:, None]
-    assert rows_of_block(10**9, 3) == 512
-    ((ids, scores),) = ranked(rows, items, 10**9)
+    assert block_rows(10**9, 3) == 512
+    ((ids, scores),) = iter_top_k(rows, items, 10**9)
     assert ids.tolist() == [[2, 1, 0]] * 2
     assert scores.tolist() == [[2, 1, 0]] * 2
-    assert best(rows, items, 10**6)[0].shape == (2, 10**6)
+    assert top_k(rows, items, 10**6)[0].shape == (2, 10**6)
 
 
 @pytest.mark.parametrize("k", [0, True, 3.0, "3"])
-def test_k_is_a_positive_integer(model: Given, k: Any) -> None:
-    with pytest.raises(sp.errors.InvalidValueError, match="k="):
+def test_k_errors(model: Given, k: Any) -> None:
+    with pytest.raises(sp.errors.InvalidValueError, match="k must be"):
         model.recommend([0], k)
 
 
 @pytest.mark.parametrize("numbers", [np.arange(200) + 0.5, ["a"] * 200])
-def test_numbers_of_factors_are_integers(numbers: Any, tmp_path: Path) -> None:
+def test_factor_number_errors(numbers: Any, tmp_path: Path) -> None:
     model = sp.models.ALS(2, epochs=1).fit(np.ones((200, 3)))
     with pytest.raises(sp.errors.InvalidValueError, match="column 'row'"):
         model.save_factors(tmp_path / "factors", rows=numbers)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_is_not_replaced_by_a_file(model: Given, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparrow.models.recommending.ranked", lambda *_: pytest.fail("ranked for nothing"))
-    with pytest.raises(sp.errors.ExistsError, match="is a folder"):
+def test_folder_is_not_replaced_by_file(model: Given, tmp_path: Path) -> None:
+    with (
+        observe("models.top_k") as rankings,
+        pytest.raises(sp.errors.ExistsError, match="must be a file, got the folder"),
+    ):
         model.recommend_all(tmp_path, overwrite=True)
+    assert rankings == []
 
 
-def test_blocks_of_the_generator_cover_the_rows() -> None:
-    parts = list(ranked(np.ones((1300, 1)), np.ones((3, 1)), 2))
+def test_iter_top_k_blocks() -> None:
+    parts = list(iter_top_k(np.ones((1300, 1)), np.ones((3, 1)), 2))
     assert [len(ids) for ids, _ in parts] == [512, 512, 276]
 
 
-# -- a model that is fitted ----------------------------------------------------------------------
+# -- fitted models ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_fitted_model_recommends_from_its_tables(dtype: Any, data: Any, tmp_path: Path) -> None:
+def test_fitted_model_recommends(dtype: Any, data: Any, tmp_path: Path) -> None:
     _, _, training = data
     model = sp.models.ALS(factors=5, epochs=2, dtype=dtype).fit(training)
     users, items = (np.asarray(table, np.float64) for table in (model.user_factors, model.item_factors))
@@ -494,7 +493,7 @@ def test_a_fitted_model_recommends_from_its_tables(dtype: Any, data: Any, tmp_pa
     assert by_vector[0].tolist() == [3, model.similar([3], k=1)[0].item()]
 
 
-def test_what_is_left_out_is_what_the_model_was_fitted_to(data: Any, tmp_path: Path) -> None:
+def test_exclusion_is_pinned(data: Any, tmp_path: Path) -> None:
     _, _, training = data
     A = sp.asarray(training).save(tmp_path / "a.sparrow")
     model = sp.models.ALS(factors=5, epochs=2).fit(A)
@@ -505,7 +504,7 @@ def test_what_is_left_out_is_what_the_model_was_fitted_to(data: Any, tmp_path: P
     assert (model.recommend([11], k=40, exclude=A[[11]])[0] == -1).all()
 
 
-def test_histories_may_be_arrays(data: Any) -> None:
+def test_array_histories(data: Any) -> None:
     _, _, training = data
     model = sp.models.ALS(factors=5, epochs=2).fit(training)
     history = training[:9]
@@ -517,7 +516,7 @@ def test_histories_may_be_arrays(data: Any) -> None:
         model.recommend(history[:, 1:])
 
 
-def test_a_model_that_is_not_fitted_says_so(tmp_path: Path) -> None:
+def test_unfitted_errors(tmp_path: Path) -> None:
     model = sp.models.ALS()
     for call in (
         lambda: model.recommend([0]),
@@ -525,7 +524,7 @@ def test_a_model_that_is_not_fitted_says_so(tmp_path: Path) -> None:
         lambda: model.recommend_all(tmp_path / "best.parquet"),
         lambda: model.save_factors(tmp_path / "factors"),
     ):
-        with pytest.raises(sp.errors.UnsupportedError, match="not fitted"):
+        with pytest.raises(sp.errors.UnsupportedError, match="must be fitted"):
             call()
     assert not list(tmp_path.iterdir())
 
@@ -533,9 +532,9 @@ def test_a_model_that_is_not_fitted_says_so(tmp_path: Path) -> None:
 MEASURED = """
 import re, numpy as np
 from pathlib import Path
-from sparrow.models.recommending import Recommender
+from sparrow.models.recommender import Recommender
 
-for rows in (1_000, 12_000):  # all scores of which would take 384 MB
+for rows in (1_000, 12_000):  # all scores would take 384 MB
     model = Recommender()
     model.user_factors = np.random.default_rng(0).random((rows, 4), np.float32)
     model.item_factors = np.random.default_rng(1).random((8_000, 4), np.float32)
@@ -547,7 +546,7 @@ for rows in (1_000, 12_000):  # all scores of which would take 384 MB
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_recommending_to_many_rows_takes_no_more_memory_than_to_few(tmp_path: Path) -> None:
+def test_recommend_all_memory_is_bounded(tmp_path: Path) -> None:
     run = subprocess.run([sys.executable, "-c", MEASURED], cwd=tmp_path, capture_output=True, text=True, check=True)
     few, many = map(int, run.stdout.split())
     assert many < few + 50_000_000

@@ -12,7 +12,7 @@ from sparrow.models import FactorizationMachine, LinearRegression, LogisticRegre
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the bundles ``train``, ``test`` and ``numbers``, and the tensor ``plain``."""
+    """Folder with bundles ``train``, ``test``, ``numbers`` and tensor ``plain``."""
     made = tmp_path_factory.mktemp("training")
     X = sp.random((400, 12), density=0.4, seed=0)
     y = X @ np.linspace(-1, 1, 12)
@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_training_in_json_is_that_of_the_library(cli: Any, folder: Path, tmp_path: Path) -> None:
+def test_training_json(cli: Any, folder: Path, tmp_path: Path) -> None:
     words = ["--epochs", 3, "--lr", 0.5, "--validate", folder / "test", "--out", tmp_path / "model", "--json"]
     done = cli("train", "logistic", folder / "train", *words)
     assert done.code == 0
@@ -38,7 +38,7 @@ def test_training_in_json_is_that_of_the_library(cli: Any, folder: Path, tmp_pat
     np.testing.assert_array_equal(sp.models.load(tmp_path / "model").coef_, model.coef_)
 
 
-def test_training_and_predicting_as_text(cli: Any, folder: Path, tmp_path: Path) -> None:
+def test_train_and_predict_text(cli: Any, folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
     done = cli("train", "logistic", folder / "train", "--epochs", 2, "--validate", 0.2, "--out", out)
     assert done.code == 0
@@ -49,16 +49,16 @@ def test_training_and_predicting_as_text(cli: Any, folder: Path, tmp_path: Path)
     model = sp.models.load(out)
     np.testing.assert_array_equal(np.array(said.out.split(), float), model.predict(folder / "test"))
     assert f"accuracy {model.evaluate(folder / 'test')['accuracy']:.4f}" in said.err
-    chances = cli("predict", out, folder / "test" / "X", "--chances")
-    rows = np.array([line.split() for line in chances.out.splitlines()], float)
+    to_probabilities = cli("predict", out, folder / "test" / "X", "--chances")
+    rows = np.array([line.split() for line in to_probabilities.out.splitlines()], float)
     np.testing.assert_allclose(rows, model.predict_proba(folder / "test"), rtol=1e-5)
-    assert chances.err == ""
+    assert to_probabilities.err == ""
     found = cli("predict", out, folder / "test", "--json").json
     assert found["predictions"] == model.predict(folder / "test").tolist()
     assert found["figures"] == model.evaluate(folder / "test")
 
 
-def test_linear_models_and_machines(cli: Any, folder: Path, tmp_path: Path) -> None:
+def test_model_kinds(cli: Any, folder: Path, tmp_path: Path) -> None:
     words = [folder / "plain", "--labels", folder / "numbers" / "y", "--optimizer", "sgd", "--lr", 0.1, "--json"]
     report = cli("train", "linear", *words).json
     assert report["loss"] == LinearRegression("sgd", 0.1).fit(folder / "numbers").loss_.tolist()
@@ -76,11 +76,11 @@ def test_linear_models_and_machines(cli: Any, folder: Path, tmp_path: Path) -> N
         (["train", "linear", "{}/numbers", "--out", "{}/plain"], 1, "choose another folder, or say --overwrite"),
         (["train", "linear", "{}/numbers", "--optimizer", "sgd", "--lr", "1e9"], 1, "lower lr"),
         (["train", "logistic", "{}/numbers"], 1, "Unknown label type"),
-        (["predict", "{}/plain", "{}/plain"], 1, "is no model"),
+        (["predict", "{}/plain", "{}/plain"], 1, "is not a model"),
         (["train", "forest", "{}/plain"], 2, "forest"),
     ],
 )
-def test_what_is_refused(cli: Any, folder: Path, words: list[str], code: int, text: str) -> None:
+def test_usage_errors(cli: Any, folder: Path, words: list[str], code: int, text: str) -> None:
     with np.errstate(over="ignore"):
         done = cli(*(word.format(folder) for word in words))
     assert done.code == code

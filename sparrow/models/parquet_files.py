@@ -1,4 +1,4 @@
-"""Parquet files that appear whole: of recommendations and of factors."""
+"""Parquet files of recommendations and factors, written atomically."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError, UnsupportedError
+from sparrow.models.tuning import tuning
 from sparrow.runtime.validation import check_flag
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.local import fsync_path, write_error
@@ -22,66 +23,66 @@ from sparrow.storage.fs.local import fsync_path, write_error
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from sparrow.models.ranking import Factors
+    from sparrow.models.topk import Factors
 
-__all__ = ["check_absent", "ranking_table", "write_factors", "writing"]
+__all__ = ["check_absent", "open_ranking_file", "ranking_table", "write_factors"]
 
 Labels: TypeAlias = Mapping[str, pa.Array | None]
 
-_PIECE = 1 << 24
-"""Bytes of factors written at a time."""
 
-
-def local(folder: str | os.PathLike[str]) -> Path:
-    """Return a folder of this machine as a path.
-
-    Raises
-    ------
-    UnsupportedError
-        If it is one of an object store.
-    """
+def local_path(folder: str | os.PathLike[str]) -> Path:
+    """Return a local folder as a path; raise ``UnsupportedError`` for a URL."""
     if get_filesystem(folder).is_remote:
-        raise UnsupportedError(f"{os.fspath(folder)!r} is a URL: save factors on this machine and upload them")
+        raise UnsupportedError(f"path must be a local folder, got {os.fspath(folder)!r}: save locally and upload")
     return Path(folder)
 
 
-def check_absent(path: str | os.PathLike[str], way_out: str) -> None:
-    """Raise ``ExistsError`` with a way out if something is at ``path``."""
+def check_absent(path: str | os.PathLike[str], remedy: str) -> None:
+    """Raise ``ExistsError`` if ``path`` exists."""
     if os.path.lexists(path):
-        raise ExistsError(f"{os.fspath(path)!r} exists: {way_out}")
+        raise ExistsError(f"{os.fspath(path)!r} exists: {remedy}")
 
 
 @contextmanager
-def writing(
+def open_ranking_file(
     path: str | os.PathLike[str], overwrite: bool = False, names: Labels = MappingProxyType({})
 ) -> Iterator[pq.ParquetWriter]:
-    """Yield a writer of recommendations whose file becomes ``path``, by one rename, when the block ends well.
+    """Yield a Parquet writer of recommendations and rename its file on success.
 
-    ``names`` are labels of rows and items, as of :func:`ranking_table`. Until then it is a hidden file beside
-    it, locked; the next writer of ``path`` takes over what a killed one left.
+    The writer uses a locked hidden file beside ``path``; the next writer of ``path`` takes over the file of a killed
+    one.
+
+    Parameters
+    ----------
+    path
+        Final path.
+    overwrite
+        Replace an existing file.
+    names
+        Labels of rows and items, as in :func:`ranking_table`.
 
     Raises
     ------
     ExistsError
-        If something is there and ``overwrite`` is False, or another process is writing it.
+        If ``path`` exists and ``overwrite`` is False, or another process is writing it.
     StorageError
         If the file cannot be written.
     """
     import pyarrow.parquet as pq
 
     final, overwrite = Path(path), check_flag("overwrite", overwrite)
-    refused = "choose another name, or pass overwrite=True to replace it"
+    remedy = "choose another name, or pass overwrite=True to replace it"
     if not overwrite:
-        check_absent(final, refused)
+        check_absent(final, remedy)
     if final.is_dir():
-        raise ExistsError(f"{os.fspath(path)!r} is a folder: name a file")
+        raise ExistsError(f"path must be a file, got the folder {os.fspath(path)!r}")
     hidden = final.with_name(f".{final.name}.partial")
     try:
-        with _locked(hidden) as file:
+        with _open_locked(hidden) as file:
             try:
                 with pq.ParquetWriter(
                     file,
-                    _ranking(names),
+                    _ranking_schema(names),
                     compression="lz4",
                     use_dictionary=["row", "rank", *(["item"] if names.get("item") is not None else [])],
                     column_encoding={"score": "BYTE_STREAM_SPLIT"}
@@ -91,7 +92,7 @@ def writing(
                 file.flush()
                 os.fsync(file.fileno())
                 if not overwrite:
-                    check_absent(final, refused)
+                    check_absent(final, remedy)
                 hidden.replace(final)
                 fsync_path(final.parent)
             except BaseException:
@@ -104,8 +105,8 @@ def writing(
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[IO[bytes]]:
-    """Yield an empty file that no other process writes."""
+def _open_locked(path: Path) -> Iterator[IO[bytes]]:
+    """Yield an empty file, locked against other processes."""
     while True:
         with path.open("ab") as file:
             try:
@@ -114,21 +115,21 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
                 raise ExistsError(
                     f"another process is writing {os.fspath(path)!r}: wait for it, or choose another name"
                 ) from None
-            if _is_at(path, file):
+            if _is_same_file(path, file):
                 file.truncate(0)
                 yield file
                 return
-        # Between opening and locking its writer was done and renamed it.
+        # Its writer finished and renamed it between opening and locking: try again.
 
 
-def _is_at(path: Path, file: IO[bytes]) -> bool:
+def _is_same_file(path: Path, file: IO[bytes]) -> bool:
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
 
 
-def _ranking(names: Labels) -> pa.Schema:
+def _ranking_schema(names: Labels) -> pa.Schema:
     kinds = [("row", pa.int64()), ("rank", pa.int32()), ("item", pa.int64()), ("score", pa.float32())]
     known = {name: labels.type for name, labels in names.items() if labels is not None}
     return pa.schema([pa.field(name, known.get(name, kind), nullable=False) for name, kind in kinds])
@@ -137,16 +138,16 @@ def _ranking(names: Labels) -> pa.Schema:
 def ranking_table(
     first: int, ids: NDArray[np.int64], scores: NDArray[np.float32], names: Labels = MappingProxyType({})
 ) -> pa.Table:
-    """Return ids and scores of consecutive rows, shapes (m, k), one row of the table for each that is not -1.
+    """Return rankings of consecutive rows as a table with one row per item.
 
     Parameters
     ----------
     first
-        The number of the first row.
+        Number of the first row.
     ids, scores
-        As :func:`sparrow.models.ranking.ranked` yields them.
+        Shapes (m, k), as from :func:`sparrow.models.topk.iter_top_k`; ids of -1 are skipped.
     names
-        Labels that are written in place of the numbers of "row" and "item".
+        Labels that replace the numbers in columns "row" and "item".
     """
     height, k = ids.shape
     rows = np.repeat(np.arange(first, first + height), k)
@@ -155,7 +156,7 @@ def ranking_table(
     found = columns[2] >= 0
     if not found.all():
         columns = [column[found] for column in columns]
-    schema = _ranking(names)
+    schema = _ranking_schema(names)
     found_names = [names.get(name) for name in schema.names]
     arrays = [
         pa.array(column) if labels is None else labels.take(pa.array(column))
@@ -165,49 +166,49 @@ def ranking_table(
 
 
 def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) -> None:
-    """Write factors as Parquet: numbers as the column ``name``, and ``factors``, lists of one length.
+    """Write factors as Parquet with columns ``name`` and ``factors``.
 
     Parameters
     ----------
     path
-        A new file.
+        New file.
     name
-        The column of the numbers.
+        Column of row numbers.
     factors
-        Shape (n, d); written as float32, a piece at a time.
+        Shape (n, d), written as lists of float32.
     numbers
-        Shape (n,), integers or an Arrow array of labels; counted from 0 by default.
+        Row numbers, shape (n,): integers, or an Arrow array of labels; 0 to n - 1 by default.
 
     Raises
     ------
     ShapeError
-        If there are not n numbers.
+        If ``numbers`` does not have length n.
     InvalidValueError
-        If they are no integers.
+        If ``numbers`` are not integers.
     """
     import pyarrow.parquet as pq
 
     height, width = factors.shape
     if numbers is not None and np.shape(numbers) != (height,):
         raise ShapeError(
-            f"there are {height} factors to number, and numbers of shape {np.shape(numbers)} for column {name!r}"
+            f"numbers of column {name!r} must have shape ({height},), one per row of factors, got {np.shape(numbers)}"
         )
     labels = numbers if isinstance(numbers, pa.Array) else None
     if numbers is not None and labels is None and height and np.asarray(numbers).dtype.kind not in "iu":
-        raise InvalidValueError(f"the numbers for column {name!r} are {np.asarray(numbers).dtype}: give integers")
-    kind = pa.list_(pa.field("element", pa.float32(), nullable=False), width)
-    named = pa.int64() if labels is None else labels.type
-    schema = pa.schema([pa.field(name, named, nullable=False), pa.field("factors", kind, nullable=False)])
-    step = max(1, _PIECE // (4 * width))
+        raise InvalidValueError(f"numbers of column {name!r} must be integers, got {np.asarray(numbers).dtype}")
+    list_type = pa.list_(pa.field("element", pa.float32(), nullable=False), width)
+    number_type = pa.int64() if labels is None else labels.type
+    schema = pa.schema([pa.field(name, number_type, nullable=False), pa.field("factors", list_type, nullable=False)])
+    step = max(1, tuning().factor_write_bytes // (4 * width))
     with path.open("xb") as file, pq.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer:
         for start in range(0, height, step):
-            piece = np.ascontiguousarray(factors[start : start + step], dtype=np.float32)
-            stop = start + len(piece)
+            block = np.ascontiguousarray(factors[start : start + step], dtype=np.float32)
+            stop = start + len(block)
             if numbers is None:
                 here = pa.array(np.arange(start, stop))
             else:
                 here = pa.array(np.asarray(numbers[start:stop], np.int64)) if labels is None else labels[start:stop]
-            lists = pa.FixedSizeListArray.from_arrays(pa.array(piece.reshape(-1)), type=kind)
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), type=list_type)
             writer.write_table(pa.Table.from_arrays([here, lists], schema=schema))
         writer.close()
         file.flush()

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent over streamed rows: the weights of a model, its optimiser, and the loop of an epoch."""
+"""Stochastic gradient descent over streamed rows: weights, optimizer, epochs."""
 
 from __future__ import annotations
 
@@ -14,35 +14,46 @@ from numpy.typing import NDArray
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError
 from sparrow.kernels.jit import warmup
 from sparrow.kernels.ml import linear
-from sparrow.models.rows import Chunk
+from sparrow.models.examples import ExampleChunk
 from sparrow.optim import FTRL, SGD, AdaGrad, Adam, Optimizer, State
-from sparrow.runtime import memory
+from sparrow.runtime import events, memory
 
-__all__ = ["OPTIMIZERS", "Descent", "Weights", "initial", "is_init", "optimizer_of"]
+__all__ = ["OPTIMIZERS", "Trainer", "Weights", "initial_weights", "is_valid_init", "resolve_optimizer"]
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adagrad": AdaGrad, "ftrl": FTRL}
 
 
-def optimizer_of(given: str | Optimizer, lr: Any, l1: float, l2: float) -> Optimizer:
-    """Return the optimiser of a model: by its name, with the penalties of the model added to its own."""
-    if isinstance(given, str):
-        given = OPTIMIZERS[given]() if lr is None else OPTIMIZERS[given](lr)
-    lazy = True if given.lazy is None else given.lazy
-    return dataclasses.replace(given, l1=given.l1 + l1, weight_decay=given.weight_decay + l2, lazy=lazy)
+def resolve_optimizer(optimizer: str | Optimizer, lr: Any, l1: float, l2: float) -> Optimizer:
+    """Return the optimizer of a model, with the model's penalties added.
+
+    Parameters
+    ----------
+    optimizer
+        Name or optimizer.
+    lr
+        Learning rate of a named one, or None.
+    l1, l2
+        Penalties.
+    """
+    if isinstance(optimizer, str):
+        optimizer = OPTIMIZERS[optimizer]() if lr is None else OPTIMIZERS[optimizer](lr)
+    lazy = True if optimizer.lazy is None else optimizer.lazy
+    l1, weight_decay = optimizer.l1 + l1, optimizer.weight_decay + l2
+    return dataclasses.replace(optimizer, l1=l1, weight_decay=weight_decay, lazy=lazy)
 
 
 @dataclass
 class Weights:
-    """What is learnt.
+    """Weights of a model.
 
     Parameters
     ----------
     rows
-        Shape (columns, outputs); of a factorisation machine (columns, 1 + factors), the linear weight first.
+        Shape (features, outputs); of a factorization machine (features, 1 + factors), the linear weight first.
     bias
         Shape (1, outputs).
     factors
-        Of a factorisation machine; 0 for a linear model.
+        Number of factors of a factorization machine; 0 for a linear model.
     """
 
     rows: NDArray[Any]
@@ -50,11 +61,11 @@ class Weights:
     factors: int = 0
 
     def copy(self) -> Weights:
-        """Return weights of their own."""
+        """Return a copy."""
         return Weights(self.rows.copy(), self.bias.copy(), self.factors)
 
-    def scores(self, chunk: Chunk) -> NDArray[np.float64]:
-        """Return the scores of rows, shape (rows, outputs)."""
+    def scores(self, chunk: ExampleChunk) -> NDArray[np.float64]:
+        """Return the scores of a chunk, shape (rows, outputs)."""
         found = np.empty((len(chunk.indptr) - 1, self.bias.shape[1]))
         rows, bias = warmup.as_readonly(self.rows), warmup.as_readonly(self.bias)
         linear.scores(chunk.data, chunk.indices, chunk.indptr, rows, bias, self.factors, found)
@@ -62,21 +73,21 @@ class Weights:
 
 
 @dataclass
-class Descent:
-    """Weights on their way: what the optimiser remembers, and the room that the kernels work in.
+class Trainer:
+    """Training state: weights, optimizer state and work arrays.
 
     Parameters
     ----------
     weights
         Updated in place.
     optimizer
-        Of the weights; the bias has the same without penalties.
+        Optimizer of the weights; the bias uses it without penalties.
     loss
-        A number of :mod:`sparrow.kernels.ml.linear`.
+        Loss constant of :mod:`sparrow.kernels.ml.linear`.
     batch
-        Rows between two updates.
+        Rows of a mini-batch.
     with_bias
-        Whether the bias is learnt.
+        Whether to train the bias.
     """
 
     weights: Weights
@@ -85,34 +96,34 @@ class Descent:
     batch: int
     with_bias: bool
     state: State = field(init=False)
-    of_bias: State = field(init=False)
+    bias_state: State = field(init=False)
 
     def __post_init__(self) -> None:
         self.state = self.optimizer.create_state(self.weights.rows)
-        self.of_bias = self.optimizer.create_state(self.weights.bias)
+        self.bias_state = self.optimizer.create_state(self.weights.bias)
         self._slots: NDArray[np.uint32] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_slots": None}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all arrays that change, by name."""
+        """Return all arrays that training changes, by name."""
         found: dict[str, Any] = {"weights": self.weights.rows, "bias": self.weights.bias}
-        for prefix, state in (("weights", self.state), ("bias", self.of_bias)):
+        for prefix, state in (("weights", self.state), ("bias", self.bias_state)):
             found |= {f"{prefix}-{name}": array for name, array in state.arrays.items()}
         return found
 
-    def run(self, chunk: Chunk, totals: NDArray[np.float64], where: Callable[[], str]) -> None:
+    def train(self, chunk: ExampleChunk, totals: NDArray[np.float64], describe: Callable[[], str]) -> None:
         """Update the weights with the rows of a chunk.
 
         Parameters
         ----------
         chunk
-            The rows.
+            Rows.
         totals
-            The sums of their losses and weights are added here.
-        where
-            Says where this is, for an error.
+            Sums of losses and row weights, updated in place.
+        describe
+            Returns the position, such as "epoch 3", for an error.
 
         Raises
         ------
@@ -121,15 +132,16 @@ class Descent:
         """
         rows, bias = self.weights.rows, self.weights.bias
         count = -(-len(chunk.targets) // self.batch)
-        states = [_two(state, self.optimizer.names, rows.dtype) for state in (self.state, self.of_bias)]
+        states = [_state_pair(state, self.optimizer.names, rows.dtype) for state in (self.state, self.bias_state)]
         everywhere = self.optimizer.lazy is False and not self.optimizer.is_local
         if self._slots is None:
-            most = len(rows) if everywhere else min(len(rows), len(chunk.data))
-            side = 4 * rows[:1].nbytes  # its weights, two states, the gradient
-            memory.check(4 * len(rows) + most * side, "the gradient of a batch", "take fewer columns by hashing them")
+            active = len(rows) if everywhere else min(len(rows), len(chunk.data))
+            row_bytes = 4 * rows[:1].nbytes  # weights, two states and the gradient
+            memory.check(4 * len(rows) + active * row_bytes, "the gradient of a mini-batch", "hash columns into fewer")
             self._slots = np.zeros(len(rows), np.uint32)
         plain = dataclasses.replace(self.optimizer, l1=0.0, weight_decay=0.0)
         step = self.state.step
+        events.emit("models.train_chunk")
         done = linear.train(  # type: ignore[call-arg]
             chunk.data, chunk.indices, chunk.indptr, chunk.targets, chunk.weights,
             self.batch, self.loss, self.weights.factors, rows, *states[0], bias, *states[1], self.with_bias,
@@ -137,10 +149,10 @@ class Descent:
             plain.constants(), self._slots, totals,
         )  # fmt: skip
         self.state.step += done
-        self.of_bias.step += done
+        self.bias_state.step += done
         if done < count:
             raise ConvergenceError(
-                f"the loss is not finite after {self.state.step} updates, in {where()}: lower lr (now "
+                f"loss is not finite after {self.state.step} updates, in {describe()}: lower lr (now "
                 f"{self.optimizer.rate(step):g}), set clip_gradient of the optimizer, or scale the columns of X"
             )
 
@@ -153,21 +165,30 @@ class Descent:
             )
 
 
-def _two(state: State, names: tuple[str, ...], dtype: Any) -> list[Any]:
-    """Return the arrays of a state, and empty ones in place of those that it has not."""
+def _state_pair(state: State, names: tuple[str, ...], dtype: Any) -> list[Any]:
+    """Return the arrays of a state, padded with empty ones to two."""
     found: list[Any] = [state.arrays[name] for name in names]
     return found + [np.zeros((0, 0), dtype)] * (2 - len(found))
 
 
-def initial(init: Any, shape: tuple[int, int], dtype: np.dtype[Any], seed: int) -> NDArray[Any]:
-    """Return weights to begin with: zeros, ones, drawn, of one value, or as a function of shape and generator says.
+def initial_weights(init: Any, shape: tuple[int, int], dtype: np.dtype[Any], seed: int) -> NDArray[Any]:
+    """Return initial weights.
+
+    Parameters
+    ----------
+    init
+        "zeros", "ones", "normal", "uniform", a number, or a function of (shape, rng).
+    shape, dtype
+        Shape and type.
+    seed
+        Seed of the generator.
 
     Raises
     ------
     ShapeError
-        If the function gives others than were asked for.
+        If the function returns another shape.
     InvalidValueError
-        If those are not finite.
+        If it returns values that are not finite.
     """
     if init == "zeros":
         return np.zeros(shape, dtype)
@@ -177,19 +198,19 @@ def initial(init: Any, shape: tuple[int, int], dtype: np.dtype[Any], seed: int) 
     if init == "uniform":
         return rng.uniform(-0.07, 0.07, shape).astype(dtype)
     if callable(init):
-        made = np.asarray(init(shape, rng), dtype)
+        values = np.asarray(init(shape, rng), dtype)
         try:
-            weights = np.array(np.broadcast_to(made, shape), order="C")
+            weights = np.array(np.broadcast_to(values, shape), order="C")
         except ValueError:
-            raise ShapeError(f"init gives weights of shape {made.shape}, they have the shape {shape}") from None
+            raise ShapeError(f"init must return weights of shape {shape}, got {values.shape}") from None
         if not np.isfinite(weights).all():
-            raise InvalidValueError("init gives weights that are not finite")
+            raise InvalidValueError("init must return finite weights")
         return weights
     return np.full(shape, 1.0 if init == "ones" else init, dtype)
 
 
-def is_init(init: Any) -> bool:
-    """Return whether weights can begin so."""
+def is_valid_init(init: Any) -> bool:
+    """Return whether ``init`` is valid for :func:`initial_weights`."""
     if isinstance(init, str):
         return init in ("zeros", "ones", "normal", "uniform")
     return callable(init) or (isinstance(init, int | float) and not isinstance(init, bool) and math.isfinite(init))

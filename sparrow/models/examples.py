@@ -1,4 +1,4 @@
-"""Rows that models are trained on or asked about: inputs of any kind, streamed as the kernels take them."""
+"""Training and prediction inputs of any kind, streamed as CSR chunks."""
 
 from __future__ import annotations
 
@@ -17,48 +17,49 @@ from sparrow.formats import CSR, Container
 from sparrow.functions.creation import open as opened
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.jit import warmup
+from sparrow.models.tuning import tuning
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.training.batches import Batches
 from sparrow.training.inputs import column, with_labels
 
-__all__ = ["Chunk", "Features", "Rows", "features", "given_labels", "label_array", "row_weights"]
-
-_ENTRIES = 1 << 17
-"""Entries of a chunk, about."""
+__all__ = [
+    "ExampleChunk", "ExampleStream", "FeatureMatrix", "resolve_inputs", "to_feature_matrix", "to_label_array",
+    "to_sample_weights",
+]  # fmt: skip
 
 
 @dataclass
-class Features:
-    """A matrix whose rows are examples."""
+class FeatureMatrix:
+    """Matrix whose rows are examples and columns are features."""
 
     X: Any
-    """A tensor or an array."""
+    """Tensor or array."""
     shape: tuple[int, int]
     dense: bool
-    """Whether every column is there: what is sparse may end with a column that has an entry."""
+    """Whether the width is exact; a sparse input may lack trailing columns without stored elements."""
     names: NDArray[Any] | None
-    """Of the columns, where they have some."""
+    """Feature names, or None."""
     dim: str
-    """The name of the dimension of columns."""
+    """Name of the column dimension."""
 
 
 @dataclass
-class Chunk:
-    """Some rows, as the kernels take them."""
+class ExampleChunk:
+    """Rows in CSR form, with targets and weights, as kernels take them."""
 
     data: NDArray[Any]
     indices: NDArray[np.uint32]
     indptr: NDArray[np.int64]
     targets: NDArray[np.float64]
-    """Numbers, or numbers of classes; 0 where there are none."""
+    """Numbers, or class numbers; 0 if there are no targets."""
     weights: NDArray[np.float64]
     rows: NDArray[np.int64]
-    """The numbers of the rows."""
+    """Row numbers."""
 
 
-def given_labels(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return X and y, opened where they are paths, and taken from a bundle where X is one."""
+def resolve_inputs(X: Any, y: Any) -> tuple[Any, Any]:
+    """Return X and y, opened if they are paths and taken from a bundle if X is one."""
     X, y = with_labels(X, y)
     if isinstance(y, str | os.PathLike):
         y = opened(y)
@@ -67,15 +68,15 @@ def given_labels(X: Any, y: Any) -> tuple[Any, Any]:
     return X, y
 
 
-def features(X: Any) -> Features:
-    """Return what a matrix of examples is.
+def to_feature_matrix(X: Any) -> FeatureMatrix:
+    """Return an input as a matrix of features.
 
     Raises
     ------
     ShapeError
-        If it is no matrix.
-    UnsupportedError
-        If its values are no real numbers.
+        If it is not 2-D.
+    UnsupportedError, InvalidValueError
+        If its values are not real numbers.
     """
     names, dim = None, "feature"
     dense = False
@@ -94,80 +95,79 @@ def features(X: Any) -> Features:
             labels = X.labels(1)
             names = None if labels is None else np.array(labels.to_pylist(), dtype=object)
     elif not isinstance(X, Container) and not is_foreign_sparse(X):
-        X, dense = _array(X), True
+        X, dense = _to_dense_array(X), True
     shape = tuple(X.shape)
     if len(shape) != 2:
         raise ShapeError(
-            f"X has the shape {shape}, expected 2D array with a row for each example. Reshape your data: "
-            "X.reshape(1, -1) of one example, X.reshape(-1, 1) of one feature"
+            f"X has shape {shape}, expected 2D array with one row per example. Reshape your data: X.reshape(1, -1) for "
+            "one example, X.reshape(-1, 1) for one feature"
         )
     kind = getattr(getattr(X, "dtype", None), "kind", None)
     if kind == "c":
-        raise InvalidValueError("X is complex. Complex data not supported: take its real part, or its absolute")
-    return Features(X, shape, dense, names, dim)
+        raise InvalidValueError("X must be real. Complex data not supported: use its real part or magnitude")
+    return FeatureMatrix(X, shape, dense, names, dim)
 
 
-def _array(X: Any) -> NDArray[Any]:
-    """Return anything as a dense array of numbers."""
+def _to_dense_array(X: Any) -> NDArray[Any]:
     array = np.asarray(X)
     if array.dtype.kind in "OUS":
         try:
             return array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise UnsupportedError(
-                f"X holds {array.dtype} values, where each argument must be a string or a number: {error}"
+                f"X must be numeric, got {array.dtype}, where each argument must be a string or a number: {error}"
             ) from error
     return array
 
 
-def label_array(y: Any, height: int) -> NDArray[Any]:
-    """Return labels as an array of shape (height,), memory-mapped where they are many for the memory limit.
+def to_label_array(y: Any, height: int) -> NDArray[Any]:
+    """Return labels as an array, shape (height,), memory-mapped if they are large.
 
     Raises
     ------
     ShapeError
-        If there are not as many labels as rows.
+        If the number of labels differs from the number of rows.
     """
     if isinstance(y, Tensor):
         if y.ndim != 1:
-            raise ShapeError(f"y has the shape {y.shape}: expected one label for each row, shape ({height},)")
+            raise ShapeError(f"y has shape {y.shape}, expected ({height},): one label per row")
         if y.shape[0] != height:
-            raise _lengths(y.shape[0], height)
+            raise _length_error(y.shape[0], height)
         return column(y)
     array = np.asarray(y.toarray() if is_foreign_sparse(y) else y)
     if array.ndim == 2 and array.shape[1] == 1:
-        _tell_column()
+        _warn_column_vector()
         array = array[:, 0]
     if array.ndim != 1:
-        raise ShapeError(f"y has the shape {array.shape}: y should be a 1d array, one label for each row")
+        raise ShapeError(f"y has shape {array.shape}, expected ({height},): y should be a 1d array")
     if len(array) != height:
-        raise _lengths(len(array), height)
+        raise _length_error(len(array), height)
     return array
 
 
-def _lengths(labels: int, height: int) -> ShapeError:
-    return ShapeError(f"y has {labels} labels and X has {height} rows: there must be one label for each row")
+def _length_error(labels: int, height: int) -> ShapeError:
+    return ShapeError(f"y must have one label per row of X, {height} rows, got {labels} labels")
 
 
-def _tell_column() -> None:
-    """Warn as scikit-learn does where labels come as a column; without it, nothing is said."""
+def _warn_column_vector() -> None:
+    """Warn that labels are a column vector, as scikit-learn does."""
     import sys
     import warnings
 
     found = sys.modules.get("sklearn.exceptions")
     kind = UserWarning if found is None else found.DataConversionWarning
-    warnings.warn("A column-vector y was passed when a 1d array was expected: give y.ravel()", kind, stacklevel=4)
+    warnings.warn("A column-vector y was passed when a 1d array was expected: pass y.ravel()", kind, stacklevel=4)
 
 
-def row_weights(sample_weight: Any, height: int) -> NDArray[np.float64] | None:
-    """Return weights of rows as an array.
+def to_sample_weights(sample_weight: Any, height: int) -> NDArray[np.float64] | None:
+    """Return row weights as an array, or None.
 
     Raises
     ------
     ShapeError
-        If there are not as many weights as rows.
+        If the number of weights differs from the number of rows.
     InvalidValueError
-        If one is negative or not finite.
+        If a weight is negative or not finite, or all are 0.
     """
     if sample_weight is None:
         return None
@@ -176,36 +176,36 @@ def row_weights(sample_weight: Any, height: int) -> NDArray[np.float64] | None:
     if weights.ndim == 0:
         weights = np.full(height, float(weights))
     if weights.shape != (height,):
-        raise ShapeError(f"sample_weight has the shape {weights.shape}, X has {height} rows: give one for each row")
+        raise ShapeError(f"sample_weight has shape {weights.shape}, expected ({height},): one weight per row of X")
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         at = int(np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))[0])
-        raise InvalidValueError(f"sample_weight is {weights[at]} for row {at}: give finite numbers of at least 0")
+        raise InvalidValueError(f"sample_weight must be finite and not negative, got {weights[at]} for row {at}")
     if not weights.any():
-        raise InvalidValueError("sample_weight is zero for all rows: there is nothing to learn from")
+        raise InvalidValueError("sample_weight must not be zero for all rows")
     return weights
 
 
 @dataclass
-class Rows:
+class ExampleStream:
     """Examples with their labels, streamed chunk by chunk.
 
     Parameters
     ----------
-    found
-        The matrix.
+    matrix
+        Features.
     y
-        Labels, shape (rows,), or None. Numbers, or numbers of classes, once chunks are asked for.
+        Labels, shape (rows,), or None; encoded as numbers or class numbers before chunks are read.
     weights
-        Of the rows, or None for 1.
+        Row weights, or None for 1.
     dtype
-        Of the values.
+        Type of the values.
     batch
-        Chunks hold a multiple of so many rows, but for the last.
+        Mini-batch size; chunks hold a multiple of it, except the last.
     shuffle, seed
-        As of :func:`sparrow.batches`.
+        As in :func:`sparrow.batches`.
     """
 
-    found: Features
+    matrix: FeatureMatrix
     y: NDArray[Any] | None
     weights: NDArray[np.float64] | None
     dtype: np.dtype[Any]
@@ -216,35 +216,38 @@ class Rows:
 
     @property
     def height(self) -> int:
-        """The number of rows."""
-        return self.found.shape[0]
+        """Number of rows."""
+        return self.matrix.shape[0]
 
-    def chunks(self, epoch: int = 0, following: int | None = None) -> Iterator[Chunk]:
-        """Yield all rows in the order of an epoch; begin to read those of the epoch that follows, if one does.
+    def chunks(self, epoch: int = 0, following: int | None = None) -> Iterator[ExampleChunk]:
+        """Yield all rows in the order of an epoch, reading ahead for the following one.
 
         Raises
         ------
         InvalidValueError
             If a value is not finite.
         """
-        with closing(self._made().of_epoch(epoch, following)) as source:  # type: ignore[type-var]
+        with closing(self._get_batches().of_epoch(epoch, following)) as source:  # type: ignore[type-var]
             for batch in source:
                 yield self._chunk(batch.X, batch.label, batch.rows, batch.size - batch.pad)
 
-    def _made(self) -> Batches:
+    def _get_batches(self) -> Batches:
         if self._batches is None:
-            labels = {name: one for name, one in (("y", self.y), ("weights", self.weights)) if one is not None}
+            labels = {name: array for name, array in (("y", self.y), ("weights", self.weights)) if array is not None}
             size = min(self._chunk_rows(), max(self.height, 1))
-            self._batches = Batches({"X": self.found.X}, labels, size, "pad", self.shuffle, self.seed)
+            self._batches = Batches({"X": self.matrix.X}, labels, size, "pad", self.shuffle, self.seed)
         return self._batches
 
     def _chunk_rows(self) -> int:
-        height, X = self.height, self.found.X
-        count = 16 * height if isinstance(X, Tensor) and X._is_lazy else getattr(X, "nnz", math.prod(X.shape))
-        rows = _ENTRIES * height // max(int(count), 1)
-        return max(1, min(rows, 1 << 16) // self.batch) * self.batch
+        height, X, sizes = self.height, self.matrix.X, tuning()
+        if isinstance(X, Tensor) and X._is_lazy:
+            count = sizes.lazy_row_elements * height
+        else:
+            count = int(getattr(X, "nnz", math.prod(X.shape)))
+        rows = sizes.chunk_elements * height // max(count, 1)
+        return max(1, min(rows, sizes.chunk_rows) // self.batch) * self.batch
 
-    def _chunk(self, X: CSR, labels: dict[str, Any], rows: NDArray[np.int64], count: int) -> Chunk:
+    def _chunk(self, X: CSR, labels: dict[str, Any], rows: NDArray[np.int64], count: int) -> ExampleChunk:
         indptr = X.indptr[: count + 1].astype(np.int64, copy=False)
         end = int(indptr[-1])
         data = X.data[:end].astype(self.dtype, copy=False)
@@ -252,14 +255,14 @@ class Rows:
         if not finite.all():
             at = int(np.flatnonzero(~finite)[0])
             row = int(rows[int(np.searchsorted(indptr, at, "right")) - 1])
-            what = "NaN" if np.isnan(data[at]) else "infinity"
+            value = "NaN" if np.isnan(data[at]) else "infinity"
             raise InvalidValueError(
-                f"Input X contains {what} (inf or NaN): row {row}, column {int(X.indices[at])}. Fill or drop such cells"
+                f"Input X contains {value} (inf or NaN) at row {row}, column {int(X.indices[at])}: replace it"
             )
         indices = X.indices[:end]
         columns = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
         weights = labels["weights"][:count] if "weights" in labels else np.ones(count)
-        return Chunk(
+        return ExampleChunk(
             warmup.as_readonly(data),
             warmup.as_readonly(columns),
             warmup.as_readonly(indptr),

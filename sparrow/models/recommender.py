@@ -1,0 +1,471 @@
+"""Recommendations, similar items and exported factors of factor models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sparrow import storage
+from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
+from sparrow.functions.creation import asarray
+from sparrow.models import parquet_files
+from sparrow.models.topk import ColumnSlice, Factors, Pattern, block_rows, iter_patterns, iter_top_k, to_pattern, top_k
+from sparrow.models.tuning import tuning
+from sparrow.plan import axis_labels, positions_of_labels, reindex_axis
+from sparrow.runtime import events, progress
+
+if TYPE_CHECKING:
+    import os
+
+    from sparrow.tensor import Tensor
+
+__all__ = ["Recommender", "align_items"]
+
+
+class Recommender:
+    """Mixin of factor models: the score of a row and an item is an inner product.
+
+    A derived class provides the factors below, ``fold_in`` and the tensor that it was fitted to.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def user_factors(self) -> Any:
+            """Shape (rows, d)."""
+
+        @property
+        def item_factors(self) -> Any:
+            """Shape (items, d)."""
+
+        def fold_in(self, rows: Tensor) -> NDArray[np.float32]:
+            """Return the factors of other rows, shape (m, d), from their links (m, items)."""
+
+        _training: Tensor
+        """Training tensor, shape (rows, items)."""
+
+    @property
+    def _labels_from(self) -> Tensor | None:
+        """Tensor whose labels name rows and items, or None."""
+        return getattr(self, "_training", None)
+
+    def _factors(self) -> tuple[Factors, Factors]:
+        """Return the factor tables of rows and items."""
+        return self.user_factors, self.item_factors
+
+    def _candidates(self) -> Factors:
+        """Return the factor table of items to rank; rows of NaN are never recommended."""
+        return self._factors()[1]
+
+    _similarity_columns = slice(None)
+    """Columns of the factors that define the similarity of items."""
+
+    def recommend(
+        self, rows: Any, k: int = 10, exclude: Any = True, labels: bool | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Return the k items with the highest scores for each row.
+
+        Parameters
+        ----------
+        rows
+            Rows of the training tensor, shape (m,): numbers, negative ones from the end, or labels (strings or dates).
+            Or the histories of new rows, which are folded in: a tensor of shape (m, items), whose items are aligned by
+            label if both have labels, or a 2-D array.
+        k
+            Number of items per row.
+        exclude
+            True excludes the items that a row has rated, in the training tensor or in the given history. False excludes
+            none. A tensor or array of shape (m, items) excludes its stored elements and nothing else.
+        labels
+            Return labels of items as ids; by default if rows are given by label and items have labels. True also
+            interprets integer rows as labels, if labels are integers.
+
+        Returns
+        -------
+        ids : ndarray of int64, or of labels, shape (m, k)
+            By descending score, ties by ascending id; missing items are -1, or None.
+        scores : ndarray of float32, shape (m, k)
+            -inf where the id is missing.
+
+        Raises
+        ------
+        IndexingError
+            If a row number is out of range.
+        LabelError
+            If a label is unknown, or items have no labels.
+        InvalidValueError
+            If ``k`` is less than 1, or ``exclude`` has another type.
+        ShapeError
+            If histories or ``exclude`` have a wrong shape.
+        TooLargeError
+            If the result exceeds the memory limit; :meth:`recommend_all` streams it to a file.
+
+        Notes
+        -----
+        A row whose factors are all 0, such as one without ratings, gets no recommendations; with biases, it gets those
+        of the item biases, and items without ratings are not recommended. Scores are summed in float32 and exact: all
+        items are scored.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]])
+        >>> model = sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A)
+        >>> ids, scores = model.recommend([2], k=1)
+        >>> ids
+        array([[1]])
+        >>> model.recommend(sp.asarray([[0, 1, 0, 0]]), k=1)[0]
+        array([[0]])
+        >>> A.set_labels(0, ["ann", "bob", "dan", "eve", "zoe"])
+        >>> A.set_labels(1, ["Alien", "Brazil", "Casablanca", "Dune"])
+        >>> sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A).recommend(["dan"], k=1)[0]
+        array([['Brazil']], dtype=object)
+        """
+        users, items = self._factors()
+        history = _as_matrix(rows)
+        if history is not None:
+            history = align_items(history, self._labels_from)
+            factors = self.fold_in(history)
+        else:
+            at = _to_positions(rows, users.shape[0], "row", self._labels_from, labels)
+            factors, history = users[at], self._training[at]
+        excluded = _exclusion(exclude, history, (len(factors), items.shape[0]), self._labels_from)
+        ids, scores = top_k(factors, self._candidates(), k, None if excluded is None else to_pattern(excluded))
+        empty = ~factors.any(axis=1)
+        ids[empty], scores[empty] = -1, -np.inf
+        return _to_labels(ids, labels, _is_by_label(rows), self._labels_from), scores
+
+    def predict(self, rows: Any, items: Any, *, labels: bool = False) -> NDArray[np.float32]:
+        """Return the scores of pairs of rows and items.
+
+        For a model of explicit ratings (``unobserved_weight=0``) these are the predicted ratings.
+
+        Parameters
+        ----------
+        rows, items
+            Pairs: numbers or labels, as in :meth:`recommend`, shape (m,) each. A single row or item is broadcast.
+        labels
+            Interpret integers as labels, if labels are integers. Strings and dates always are.
+
+        Returns
+        -------
+        ndarray of float32, shape (m,)
+
+        Raises
+        ------
+        IndexingError
+            If a number is out of range.
+        LabelError
+            If a label is unknown.
+        ShapeError
+            If the numbers of rows and items differ.
+
+        Examples
+        --------
+        >>> import numpy as np, sparrow as sp
+        >>> A = sp.asarray(np.outer([1.0, 2, 3, 4], [5.0, 4, 3, 2, 1]))
+        >>> model = sp.models.ALS(factors=1, unobserved_weight=0, regularization=1e-4).fit(A)
+        >>> model.predict([0, 3], [0, 4]).round(1)
+        array([5., 4.], dtype=float32)
+        >>> model.predict(0, [0, 1]).round(1)
+        array([5., 4.], dtype=float32)
+        """
+        users, table = self._factors()
+        given = [[one] if isinstance(one, str | bytes) or np.ndim(one) == 0 else one for one in (rows, items)]
+        left = _to_positions(given[0], users.shape[0], "row", self._labels_from, labels)
+        right = _to_positions(given[1], table.shape[0], "item", self._labels_from, labels)
+        if len(left) != len(right) and 1 not in (len(left), len(right)):
+            raise ShapeError(f"rows and items must have equal length, or length 1, got {len(left)} and {len(right)}")
+        left, right = np.broadcast_arrays(left, right)
+        out = np.empty(len(left), np.float32)
+        step = tuning().predict_pairs
+        for start in range(0, len(left), step):
+            part = slice(start, start + step)
+            np.einsum("md,md->m", users[left[part]], table[right[part]], out=out[part], dtype=np.float32)
+        return out
+
+    def recommend_all(
+        self,
+        path: str | os.PathLike[str],
+        k: int = 10,
+        exclude: Any = True,
+        overwrite: bool = False,
+        labels: bool = False,
+    ) -> None:
+        """Write the k best items of every row to a Parquet file, in bounded memory.
+
+        The columns are ``row`` and ``item``, from 0, ``rank``, from 1, and ``score``, sorted by row and rank. Rows
+        without factors, or that have rated every item, are omitted.
+
+        Parameters
+        ----------
+        path
+            File; it appears when it is complete.
+        k
+            Number of items per row.
+        exclude
+            As in :meth:`recommend`; a tensor has shape (rows, items).
+        overwrite
+            Replace an existing file.
+        labels
+            Write the labels of rows and items, where the training tensor has them.
+
+        Raises
+        ------
+        ExistsError
+            If ``path`` exists and ``overwrite`` is False, or another process is writing it.
+        InvalidValueError, ShapeError
+            As in :meth:`recommend`.
+        StorageError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import duckdb, sparrow as sp
+        >>> A = sp.asarray([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]])
+        >>> model = sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A)
+        >>> model.recommend_all("best.parquet", k=2)
+        >>> duckdb.sql("select row, item from 'best.parquet' where rank = 1 order by row").fetchall()
+        [(0, 2), (1, 3), (2, 1), (3, 1), (4, 2)]
+        """
+        rows, items = self._factors()
+        excluded = _exclusion(exclude, self._training, (rows.shape[0], items.shape[0]), self._training)
+        exclude_patterns = None if excluded is None else iter_patterns(excluded, block_rows(k, items.shape[0]))
+        names = {"row": self._training.labels(0), "item": self._training.labels(1)} if labels else {}
+        _write_rankings(path, rows, self._candidates(), k, exclude_patterns, overwrite, names)
+
+    def similar(self, items: Any, k: int = 10, labels: bool | None = None) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Return the k items with the most similar factors, by cosine.
+
+        Parameters
+        ----------
+        items
+            Item numbers, shape (m,), negative ones from the end, or labels; an item is excluded from its own result. Or
+            factor vectors, float, shape (m, d).
+        k
+            Number of similar items.
+        labels
+            Return labels as ids; by default if items are given by label. True also interprets integer items as labels,
+            if labels are integers.
+
+        Returns
+        -------
+        ids : ndarray of int64, or of labels, shape (m, k)
+            By descending cosine, ties by ascending id; missing items are -1, or None. Items whose factors are all 0 are
+            similar to none.
+        cosines : ndarray of float32, shape (m, k)
+            -inf where the id is missing.
+
+        Raises
+        ------
+        IndexingError
+            If an item number is out of range.
+        LabelError
+            If a label is unknown.
+        InvalidValueError
+            If ``k`` is less than 1.
+        ShapeError
+            If vectors do not have d factors.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.asarray([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1]])
+        >>> model = sp.models.ALS(factors=4, epochs=8, regularization=0.01).fit(A)
+        >>> model.similar([0, 3], k=1)[0]
+        array([[1],
+               [2]])
+        """
+        _, table = self._factors()
+        directions = ColumnSlice(table, self._similarity_columns)
+        given = np.asarray(items)
+        if given.ndim == 2 and given.dtype.kind == "f":
+            ids, cosines = top_k(given[:, self._similarity_columns], directions, k, cosine=True)
+        else:
+            at = _to_positions(items, table.shape[0], "item", self._labels_from, labels)
+            ids, cosines = top_k(directions[at], directions, k, Pattern(np.arange(len(at) + 1), at), cosine=True)
+        return _to_labels(ids, labels, _is_by_label(items), self._labels_from), cosines
+
+    def save_factors(
+        self, path: str | os.PathLike[str], rows: Any = None, items: Any = None, labels: bool = False
+    ) -> None:
+        """Write ``user_factors.parquet`` and ``item_factors.parquet`` to a new folder.
+
+        The columns are ``row`` or ``item``, int64 or labels, and ``factors``, lists of d float32 values, which Arrow
+        reads as a fixed-size list.
+
+        Parameters
+        ----------
+        path
+            Folder; it appears with both files. An existing one is never replaced, as it may hold other files.
+        rows, items
+            Numbers of rows, shape (rows,), and items, shape (items,), such as their positions in a larger tensor; from
+            0 by default.
+        labels
+            Write labels instead, where the training tensor has them.
+
+        Raises
+        ------
+        ExistsError
+            If ``path`` exists.
+        ShapeError
+            If the lengths of numbers and factors differ.
+        InvalidValueError
+            If numbers are not integers.
+        StorageError
+            If the folder cannot be written.
+
+        Examples
+        --------
+        Recommendations for row 2, in SQL:
+
+        >>> import duckdb, sparrow as sp
+        >>> A = sp.asarray([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]])
+        >>> model = sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A)
+        >>> model.save_factors("factors")
+        >>> duckdb.sql('''
+        ...     select item
+        ...     from 'factors/user_factors.parquet' as u, 'factors/item_factors.parquet' as i
+        ...     where row = 2
+        ...     order by array_inner_product(u.factors::float[2], i.factors::float[2]) desc, item
+        ...     limit 2
+        ... ''').fetchall()
+        [(0,), (1,)]
+        """
+        parquet_files.check_absent(path, "choose another folder")
+        user_factors, item_factors = self._factors()
+        if labels:
+            rows = self._training.labels(0) if rows is None else rows
+            items = self._training.labels(1) if items is None else items
+        with storage.stage_folder(path) as staged:
+            folder = parquet_files.local_path(staged)
+            parquet_files.write_factors(folder / "user_factors.parquet", "row", user_factors, rows)
+            parquet_files.write_factors(folder / "item_factors.parquet", "item", item_factors, items)
+
+
+def _write_rankings(
+    path: str | os.PathLike[str],
+    rows: Factors,
+    items: Factors,
+    k: int,
+    exclude: Iterable[Pattern] | None,
+    overwrite: bool,
+    names: Mapping[str, pa.Array | None],
+) -> None:
+    """Write the k best items of all rows to a Parquet file."""
+    buffered: list[pa.Table] = []
+    first = 0
+    with (
+        parquet_files.open_ranking_file(Path(path), overwrite, names) as writer,
+        progress.bar("recommending", rows.shape[0], "rows") as advance,
+    ):
+        for ids, scores in iter_top_k(rows, items, k, exclude):
+            ids[~np.asarray(rows[first : first + len(ids)]).any(axis=1)] = -1
+            events.emit("models.write_ranking")
+            buffered.append(parquet_files.ranking_table(first, ids, scores, names))
+            first += len(ids)
+            if sum(map(len, buffered)) >= tuning().ranking_row_group_rows:
+                writer.write_table(pa.concat_tables(buffered))
+                buffered.clear()
+            advance(len(ids))
+        if buffered:
+            writer.write_table(pa.concat_tables(buffered))
+
+
+def _as_matrix(given: Any) -> Tensor | None:
+    """Return a 2-D object as a tensor, None for anything else."""
+    return asarray(given) if getattr(given, "ndim", None) == 2 else None
+
+
+def align_items(history: Tensor, training: Tensor | None) -> Tensor:
+    """Return histories with the items of the training tensor, aligned by label.
+
+    Unknown items have no factors and are dropped.
+    """
+    known = None if training is None else axis_labels(training.__sparrow_scan__()).get(1)
+    scan = history.__sparrow_scan__()
+    own = axis_labels(scan).get(1)
+    if known is None or own is None or own.same(known):
+        return history
+    scan = reindex_axis(scan, 1, positions_of_labels(known.array(), own.array()))
+    return type(history)(scan.source, scan.view)
+
+
+def _is_by_label(given: Any) -> bool:
+    """Return whether rows or items are given by label; integers are positions."""
+    if isinstance(given, pa.Array | pa.ChunkedArray):
+        return not pa.types.is_integer(given.type)
+    return getattr(given, "ndim", 1) == 1 and np.asarray(given).dtype.kind in "UOMT"
+
+
+def _to_labels(ids: NDArray[np.int64], labels: bool | None, default: bool, training: Tensor | None) -> NDArray[Any]:
+    """Return item ids, or their labels with None for -1."""
+    if labels is False or (labels is None and not default):
+        return ids
+    names = None if training is None else training.labels(1)
+    if names is None:
+        if labels is None:
+            return ids
+        raise LabelError("labels=True requires a training tensor with labels of items")
+    flat = ids.reshape(-1)
+    found = names.take(pa.array(flat, mask=flat < 0)).to_pylist()
+    out = np.empty(len(found), object)
+    out[:] = found
+    return out.reshape(ids.shape)
+
+
+def _to_positions(
+    numbers: Any, size: int, kind: str, training: Tensor | None, labels: bool | None = None
+) -> NDArray[np.int64]:
+    """Return row or item numbers; integers are labels if ``labels`` is True.
+
+    Raises
+    ------
+    IndexingError
+        If they are not integers or labels, not 1-D, or out of range.
+    LabelError
+        If a label is unknown.
+    """
+    if isinstance(numbers, str | bytes):
+        raise IndexingError(f"{kind}s must be a list, got {numbers!r}: pass [{numbers!r}]")
+    if training is not None and (labels or _is_by_label(numbers)) and len(numbers):
+        names = training.labels(0 if kind == "row" else 1)
+        if names is not None and (_is_by_label(numbers) or pa.types.is_integer(names.type)):
+            places = positions_of_labels(numbers if isinstance(numbers, pa.Array) else pa.array(list(numbers)), names)
+            if places.min() < 0:
+                raise LabelError(
+                    f"unknown label {numbers[int(places.argmin())]!r}: no {kind} of the training tensor has it"
+                )
+            return places
+    given = np.asarray(numbers)
+    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
+        raise IndexingError(
+            f"{kind}s must be a list of integers, of labels if the training tensor has some, or a matrix of histories, "
+            f"got {given.dtype} of shape {given.shape}"
+        )
+    at = given.astype(np.int64)
+    at = np.where(at < 0, at + size, at)
+    wrong = (at < 0) | (at >= size)
+    if wrong.any():
+        raise IndexingError(f"{kind} {given[wrong][0]} is out of range for {size} {kind}s")
+    return at
+
+
+def _exclusion(exclude: Any, history: Tensor, shape: tuple[int, int], training: Tensor | None) -> Tensor | None:
+    """Return the items to exclude, a tensor of the given shape, or None."""
+    if exclude is False:
+        return None
+    mask = history if exclude is True else _as_matrix(exclude)
+    if mask is None:
+        raise InvalidValueError(
+            f"exclude must be True, False or a matrix of items to exclude, got {type(exclude).__name__}"
+        )
+    mask = align_items(mask, training)
+    if mask.shape != shape:
+        raise ShapeError(f"exclude has shape {mask.shape}, expected {shape}")
+    return mask
