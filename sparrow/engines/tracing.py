@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sparrow.engines.explain import format_schema, render_plan
-from sparrow.engines.stream.product.chain import Done, done
+from sparrow.engines.stream.product.chain import ChainStep, chain_steps
 from sparrow.kernels.coo import Block
 from sparrow.plan import MatMulDense, Node, Root, Scan, nodes_below, scans_of
 from sparrow.plan.nodes import subscripts
@@ -33,7 +33,7 @@ class _Plans(list[str]):
     def __init__(self, analyze: bool) -> None:
         super().__init__()
         self.analyze = analyze
-        self.done: list[Done] = []
+        self.done: list[ChainStep] = []
         """The steps of products of several operands, as they ran."""
 
 
@@ -64,12 +64,12 @@ def explained(analyze: bool = False) -> Iterator[list[str]]:
     matmul (d0: 2) int64
     """
     plans = _Plans(check_flag("analyze", analyze))
-    token, listening = _plans.set(plans), done.set(plans.done if analyze else None)
+    token, listening = _plans.set(plans), chain_steps.set(plans.done if analyze else None)
     try:
         yield plans
     finally:
         _plans.reset(token)
-        done.reset(listening)
+        chain_steps.reset(listening)
 
 
 class _Unwatched:
@@ -162,7 +162,7 @@ class _Watch(_Unwatched):
         return results
 
 
-def _step_told(step: Done) -> str:
+def _step_told(step: ChainStep) -> str:
     """Return what was expected of a step, and what came out."""
     found = "the result" if step.found is None else f"{step.found} entries came out"
     expected = f"{step.products:.3g} products and {step.entries:.3g} entries expected"

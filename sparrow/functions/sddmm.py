@@ -105,13 +105,13 @@ def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dt
     with np.errstate(all="ignore"):
         rows, columns = np.ascontiguousarray(left, summed), np.ascontiguousarray(right, summed)
         given, out = block.values.astype(summed, copy=False), np.empty(block.count, summed)
-        if numpy_fallback.suffices(block.count * left.shape[1]):
+        if numpy_fallback.use_numpy(block.count * left.shape[1]):
             there = rows[block.coords[0]], columns[block.coords[1]]
             np.multiply(given, _by_eights(np.multiply(*there)), out=out)
         else:
-            from sparrow.kernels.matmul import sampled
+            from sparrow.kernels.matmul import sddmm
 
-            multiply: Any = sampled.at_cells
+            multiply: Any = sddmm.sddmm
             arrays = (*map(as_readonly, (*block.coords, given)),)
             factors = as_readonly(rows), as_readonly(columns)
 

@@ -132,7 +132,7 @@ def row_pointers(block: Block, height: int) -> NDArray[np.int64]:
     if not isinstance(block, CSRBlock):
         rows = block.column(0)
         limits = tuning()
-        most = limits.search_row_elements_compiled if numpy_fallback.loaded() else limits.search_row_elements
+        most = limits.search_row_elements_compiled if numpy_fallback.is_jit_loaded() else limits.search_row_elements
         if most * height <= len(rows):
             return np.searchsorted(rows, np.arange(height + 1, dtype=rows.dtype))  # another type would cast the column
     return block.indptr(height)

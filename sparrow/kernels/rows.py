@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import njit
 from sparrow.kernels.jit.warmup import as_readonly, warn_compiling
-from sparrow.kernels.matmul.simd import LANES, load, settle, spread, store, stream
+from sparrow.kernels.matmul.simd import LANES, broadcast, load, store, store_fence, store_nontemporal
 
 __all__ = [
     "copy_rows",
@@ -58,7 +58,7 @@ def _repeat(values, indptr, out):  # type: ignore[no-untyped-def]
     """Write eight entries at a time, without asking how many a short row has: the next row writes over the rest."""
     end = np.uint64(indptr[-1])
     for k in range(len(values)):
-        at, stop, value = np.uint64(indptr[k]), np.uint64(indptr[k + 1]), spread(values[k])
+        at, stop, value = np.uint64(indptr[k]), np.uint64(indptr[k + 1]), broadcast(values[k])
         store(out, at, end - at, value)
         while at + LANES < stop:
             at += LANES
@@ -137,11 +137,11 @@ def _copy(source, first, out):  # type: ignore[no-untyped-def]
         out[i] = source[i]
     at = first
     while at + LANES <= count:
-        stream(out, at, load(source, at, LANES))
+        store_nontemporal(out, at, load(source, at, LANES))
         at += LANES
     for i in range(at, count):
         out[i] = source[i]
-    settle()
+    store_fence()
 
 
 def stream_copy(source: NDArray[Any], out: NDArray[Any]) -> None:

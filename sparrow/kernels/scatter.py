@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.matmul.simd import LANES, counted, load, ones, pack, unlike
+from sparrow.kernels.matmul.simd import LANES, compress_store, lane_range, load, not_equal_bits, popcount
 
 __all__ = ["run_starts", "scatter_add", "scatter_best", "scatter_moments"]
 
@@ -24,9 +24,9 @@ def run_starts(column):  # type: ignore[no-untyped-def]
     out[0] = 0
     n = k = one
     while k + LANES <= end:
-        fresh = unlike(load(column, k, LANES), load(column, k - one, LANES))
-        pack(out, n, counted(np.int64(k)), fresh)
-        n += ones(fresh)
+        fresh = not_equal_bits(load(column, k, LANES), load(column, k - one, LANES))
+        compress_store(out, n, lane_range(np.int64(k)), fresh)
+        n += popcount(fresh)
         k += LANES
     while k < end:
         out[n] = k

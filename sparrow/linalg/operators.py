@@ -576,7 +576,6 @@ class Operator(_LabelledOperator):
         """
         if self._persisted is None or self._constant is None or x.ndim > 1:
             return None
-        from sparrow.kernels.matmul.matvec import rows_sums
 
         scan = (self._persisted.T if transposed else self._persisted).__sparrow_scan__()
         rows = csr.csr_rows(scan.relation, scan.view)
@@ -588,9 +587,11 @@ class Operator(_LabelledOperator):
         threads = settings.current().threads
         partitions = rows.pieces(threads)
 
+        from sparrow.kernels.matmul.matvec import csr_ones_matvec
+
         def sum_rows(bounds: tuple[int, int]) -> None:
             part = rows.between(*bounds)
-            rows_sums(as_readonly(part.indptr), as_readonly(part.indices), scaled, y[slice(*bounds)])
+            csr_ones_matvec(as_readonly(part.indptr), as_readonly(part.indices), scaled, y[slice(*bounds)])
 
         for _ in ordered_map(sum_rows, partitions, min(threads, len(partitions))):
             pass

@@ -119,7 +119,7 @@ def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> 
     """
     from sparrow.kernels.matmul import matvec
 
-    multiply: Any = matvec.rows_vector if x.ndim == 1 else matvec.rows_matrix
+    multiply: Any = matvec.csr_matvec if x.ndim == 1 else matvec.csr_matvecs
     base, count = rows.indptr[0], len(rows.indices)
     threads = settings.current().threads
     pieces = rows.pieces(threads)

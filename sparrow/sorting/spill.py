@@ -46,6 +46,11 @@ class SpillFile:
         self._closed = False
         self._lock = threading.Lock()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes reserved in the file."""
+        return self._size
+
     def reserve(self, count: int, dtype: np.dtype[Any]) -> Segment:
         """Return room for an array of shape (count,)."""
         with self._lock:

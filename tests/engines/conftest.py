@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import sparrow.testing
 from sparrow.engines import register, unregister
 from sparrow.engines.cupy import CuPy
 from sparrow.engines.cupy.device import Device, current_gpu
-from sparrow.engines.stream.product import dense
 from sparrow.errors import MissingDependencyError
-from sparrow.kernels.matmul import numpy_fallback as kernels_few
 from tests.engines.standin import StandIn
 from tests.engines.toy import Toy
 
@@ -48,10 +47,9 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have all tests multiply tensors, and every other one tensors and arrays, by the loops, which few do not reach."""
-    monkeypatch.setattr(kernels_few, "_FEW", 0)
-    few = zlib.crc32(request.node.nodeid.encode()) % 2 << 20
-    monkeypatch.setattr(dense, "_FEW", few)
-    monkeypatch.setattr(dense, "_FEW_AT_FIRST", few)
-    monkeypatch.setattr(dense, "_added", 0)  # whatever ran before
+def use_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Force kernels for products of tensors, and in every other test for products with arrays."""
+    max_products = zlib.crc32(request.node.nodeid.encode()) % 2 << 20
+    dense = {"dense_numpy_max_products": max_products, "dense_numpy_total_products": 1 << 40 if max_products else 0}
+    with sparrow.testing.tune("matmul_kernels", use_numpy=False), sparrow.testing.tune("product", **dense):
+        yield

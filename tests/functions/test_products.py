@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import sparrow as sp
-from sparrow.engines.stream.product.matmul import Multiplication
+import sparrow.testing
 from sparrow.errors import ShapeError, UnsupportedError
 
 a = np.array([[0, 2, 0], [3, 0, -1]])
 A = sp.asarray(a)
 
 
-def test_sums_of_products() -> None:
+def test_vecdot() -> None:
     np.testing.assert_array_equal(sp.vecdot(A, A).to_numpy(), np.vecdot(a, a))
     np.testing.assert_array_equal(sp.vecdot(A, [1, 10, 100]).to_numpy(), np.vecdot(a, [1, 10, 100]))
     np.testing.assert_array_equal(sp.vecdot([[1], [2]], A, axis=-2).to_numpy(), a[0] + 2 * a[1])
@@ -29,7 +29,7 @@ def test_sums_of_products() -> None:
         sp.vecdot(A, [1, 2])
 
 
-def test_sums_of_products_along_a_dimension_by_its_name() -> None:
+def test_vecdot_axis_by_name() -> None:
     named, turned = A.rename(d0="row", d1="col"), sp.asarray(a.T * 2, dims=("col", "row"))
     for axis, name in enumerate(("row", "col")):
         wanted = (a * a).sum(axis=axis)
@@ -47,7 +47,7 @@ def test_sums_of_products_along_a_dimension_by_its_name() -> None:
             sp.vecdot(one, other, axis=name)
 
 
-def test_sums_of_products_go_by_labels() -> None:
+def test_vecdot_aligns_by_labels() -> None:
     L = sp.from_coords([[0, 1, 1], [0, 1, 2]], [1.0, 2.0, 3.0], labels={"d0": ["ann", "bob"], "d1": ["x", "y", "z"]})
     L = L.rename(d0="user", d1="film")
     w = sp.from_coords([[0, 1]], [5.0, 7.0], dims=("film",), labels={"film": ["z", "x"]})
@@ -63,7 +63,7 @@ def test_sums_of_products_go_by_labels() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "complex128", "int8", "bool"])
-def test_sums_of_a_product_along_its_axes(dtype: str, tmp_path: Path) -> None:
+def test_sum_of_product_along_axes(dtype: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     x, y = (((rng.random(shape) < 0.3) * rng.integers(-90, 90, shape)).astype(dtype) for shape in [(30, 40), (40, 50)])
     X, Y = sp.asarray(x).save(tmp_path / "x"), sp.asarray(y)
@@ -80,12 +80,12 @@ def test_sums_of_a_product_along_its_axes(dtype: str, tmp_path: Path) -> None:
     np.testing.assert_allclose((X @ Y)[3:9].sum(axis=0)[5:].to_numpy(), wanted[3:9].sum(axis=0)[5:])
 
 
-def test_sums_of_a_product_do_not_form_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sum_of_product_does_not_compute_it() -> None:
     X = sp.random((300, 200), nnz=3000, seed=1)
     Y = sp.random((200, 100), nnz=2000, seed=2)
-    with monkeypatch.context() as patched:
-        patched.setattr(Multiplication, "_prepare", None)
+    with sparrow.testing.observe("product.prepare") as prepared:
         found = [(X @ Y).sum(), *((X @ Y).sum(axis=axis).to_numpy() for axis in (0, 1))]
+    assert not prepared
     wanted = X.to_numpy() @ Y.to_numpy()
     for mine, axis in zip(found, (None, 0, 1), strict=True):
         np.testing.assert_allclose(mine, wanted.sum(axis=axis))
@@ -97,7 +97,7 @@ def test_sums_of_a_product_do_not_form_it(monkeypatch: pytest.MonkeyPatch) -> No
     ([[np.nan, 0], [0, 2]], [[0, 0], [np.inf, 3]]),  # times nothing
     ([[np.inf, 0], [1, -np.inf]], [[1, 1], [0, np.nan]]),
 ])  # fmt: skip
-def test_sums_of_a_product_are_those_of_its_entries(x: Any, y: Any) -> None:
+def test_sum_of_product_equals_sum_of_elements(x: Any, y: Any) -> None:
     X, Y = sp.asarray(np.array(x, float)), sp.asarray(np.array(y, float))
     formed = (X @ Y).compute()
     with np.errstate(all="ignore"):
@@ -106,7 +106,7 @@ def test_sums_of_a_product_are_those_of_its_entries(x: Any, y: Any) -> None:
         np.testing.assert_allclose((X @ Y).sum(), formed.sum(), rtol=1e-15)
 
 
-def test_norms_and_products_of_the_last_two_axes() -> None:
+def test_norms_and_batched_products() -> None:
     x = a.astype(float)
     X = sp.asarray(x)
     wide = sp.stack([X, 2 * X])
@@ -130,7 +130,7 @@ def test_norms_and_products_of_the_last_two_axes() -> None:
         sp.linalg.outer(A, A[0])
 
 
-def test_powers_and_chains_of_matrices() -> None:
+def test_matrix_power_and_multi_dot() -> None:
     m = np.array([[0, 2, 0], [3, 0, -1], [1, 0, 0]])
     M, stacked = sp.asarray(m), np.stack([m, m.T])
     for n in range(8):
@@ -151,7 +151,7 @@ def test_powers_and_chains_of_matrices() -> None:
 
 
 @pytest.mark.parametrize("which", [(0, 1), (0,), (1,)])
-def test_numpys_names_of_products(which: tuple[int, ...]) -> None:
+def test_numpy_product_functions(which: tuple[int, ...]) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.integers(-2, 3, (2, 3, 4)) * (1 + 1j), rng.integers(-2, 3, (2, 4)) * (1 - 2j)
 
@@ -173,7 +173,7 @@ def test_numpys_names_of_products(which: tuple[int, ...]) -> None:
         np.linalg.outer(*given(y, y[0]))
 
 
-def test_operands_without_cells_have_no_fill_to_refuse() -> None:
+def test_empty_operands_with_nonzero_fill() -> None:
     a = np.zeros((2, 0))
     A = sp.asarray(a) + np.nan
     assert np.isnan(A.fill_value)
@@ -183,7 +183,7 @@ def test_operands_without_cells_have_no_fill_to_refuse() -> None:
         sp.full((2, 3), np.nan) @ sp.eye(3)
 
 
-def test_an_operand_of_one_cell_or_a_result_of_none_may_have_any_fill() -> None:
+def test_any_fill_of_single_element_operands() -> None:
     one, filled = sp.full((), 3.0), sp.full((2, 3), 1.0)
     np.testing.assert_array_equal(sp.tensordot(one, sp.asarray(a), axes=0).to_numpy(), 3.0 * a)
     np.testing.assert_array_equal(

@@ -20,7 +20,6 @@ import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.engines.stream.product import weighted
 from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit, apply_edit
 from sparrow.storage.delta.append_runs import Part, isin_block, merge_blocks, merge_parts, plan_chunks
@@ -227,12 +226,11 @@ def test_a_view_merges_what_it_shows(overlapping: tuple[sp.Tensor, Any], data: s
 
 
 def test_contractions_with_arrays_add_what_stands_beside_the_files(
-    overlapping: tuple[sp.Tensor, Any], monkeypatch: pytest.MonkeyPatch
+    overlapping: tuple[sp.Tensor, Any],
 ) -> None:
-    monkeypatch.setattr(weighted, "_FEW", 0)
     A, wanted = overlapping
     x, y = np.arange(100.0).reshape(50, 2), np.arange(8.0).reshape(4, 2)
-    with sparrow.testing.on("storage.merge_runs", refuse_to_merge):
+    with sparrow.testing.strategy("numba"), sparrow.testing.on("storage.merge_runs", refuse_to_merge):
         for letters in ("ijk,jr,kr->ir", "ijk,jr,kr->kr"):
             np.testing.assert_allclose(sp.einsum(letters, A, x, y), np.einsum(letters, wanted, x, y), rtol=1e-12)
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.product.dense import matmul
+from sparrow.engines.stream.product.dense import matmul_dense
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.plan import (
@@ -117,7 +117,7 @@ class CuPy:
             raise UnsupportedError(f"engine='cupy': {reason}: use engine='stream'")
         from sparrow.engines.cupy.products import accumulate
 
-        return matmul(node.with_inputs(self._lowered(node.scans)), partial(accumulate, self.device()))
+        return matmul_dense(node.with_inputs(self._lowered(node.scans)), partial(accumulate, self.device()))
 
     def describe(self, node: Root) -> str:
         """Return how it runs a node, in a few words for people."""

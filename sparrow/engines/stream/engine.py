@@ -9,8 +9,8 @@ from sparrow.engines.sort_orders import groups_output, product_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.elementwise.map import evaluate_dense
 from sparrow.engines.stream.planner import BUILDERS, lower
-from sparrow.engines.stream.product.dense import matmul
-from sparrow.engines.stream.product.weighted import weighted
+from sparrow.engines.stream.product.dense import matmul_dense
+from sparrow.engines.stream.product.dense_contraction import contract_dense
 from sparrow.engines.stream.reductions import scalars
 from sparrow.engines.stream.sort import accumulated
 from sparrow.errors import UnsupportedError
@@ -22,9 +22,9 @@ from sparrow.runtime import settings
 __all__ = ["Stream"]
 
 ARRAYS: dict[type[Any], Callable[..., Any]] = {
-    MatMulDense: lambda node, scan: matmul(node.with_inputs([scan])),
+    MatMulDense: lambda node, scan: matmul_dense(node.with_inputs([scan])),
     Accumulate: accumulated,
-    DenseContraction: weighted,
+    DenseContraction: contract_dense,
     Map: lambda node, *scans: evaluate_dense(node.with_inputs(scans)),
 }
 """What computes nodes that are dense by nature, of the node and its scans of relations."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.chain import ChainMatMulOp
-from sparrow.engines.stream.product.dense import matmul
+from sparrow.engines.stream.product.dense import matmul_dense
 from sparrow.plan import Dense, MatMulDense, Product, Reduce, Scan
 
 __all__ = ["Marginals", "marginals_of"]
@@ -72,7 +72,7 @@ class Marginals:
         if weights is None:
             weights = np.ones(scan.schema.shape[away], product.schema.dtype)
         turned = scan if away == 1 else scan.then(scan.view.permute((1, 0)))
-        found: NDArray[Any] = matmul(MatMulDense(turned, Dense(weights)))
+        found: NDArray[Any] = matmul_dense(MatMulDense(turned, Dense(weights)))
         return found
 
 

@@ -17,7 +17,7 @@ from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
 from sparrow.engines.stream.elementwise.fusion import FusedKernel, fuse_maps
 from sparrow.engines.stream.elementwise.map import build_map
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.product.chain import multiplied
+from sparrow.engines.stream.product.chain import lower_product
 from sparrow.engines.stream.reductions import group_by_scan, reduced_cells
 from sparrow.errors import UnsupportedError
 from sparrow.plan import (
@@ -41,7 +41,7 @@ __all__ = ["BUILDERS", "lower"]
 
 BUILDERS: dict[type[Node], Callable[..., PhysicalOperator]] = {
     Concat: structural.joined,
-    Product: multiplied,
+    Product: lower_product,
     Reshape: structural.reshaped,
     Triangle: structural.triangle,
     Diagonal: structural.diagonal,

@@ -1,1 +1,1 @@
-"""Kernels of matrix products: SpGEMM, SpMM, SpMV, masked products."""
+"""Kernels of matrix products: SpGEMM, masked SpGEMM, SpMM, SpMV, SDDMM, MTTKRP."""

@@ -1,4 +1,4 @@
-"""What loops ask of the processor that Numba has no word for, and what several of them do."""
+"""LLVM intrinsics that Numba lacks: prefetch, cttz, min, max, call by address."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ import numpy as np
 
 from sparrow.kernels.jit.compiler import cgutils, intrinsic, ir, register_jitable, types
 
-__all__ = ["SEARCHED", "at_address", "least", "most", "place_of", "prefetch", "trailing"]
+__all__ = [
+    "BINARY_SEARCH_RATIO",
+    "call_address",
+    "count_trailing_zeros",
+    "lower_bound",
+    "maximum",
+    "minimum",
+    "prefetch",
+]
 
 _ONE = np.uint64(1)
-SEARCHED = np.uint64(8)
-"""How many times longer a row is, ascending, than what is looked for in it, where to search takes less than to walk."""
+BINARY_SEARCH_RATIO = np.uint64(8)
+"""Length ratio of two sorted rows from which a binary search beats a merge of both."""
 
 
-def _count_zeros(context: Any, word: Any) -> Any:
-    """Return how many low bits of a word are 0."""
+def _cttz(context: Any, word: Any) -> Any:
+    """Count the trailing zero bits of a word."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -25,8 +33,8 @@ def _count_zeros(context: Any, word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-def _call_address(context: Any, where: Any, a: Any, b: Any) -> Any:
-    """Call a compiled function of two numbers that stands at an address."""
+def _call(context: Any, where: Any, a: Any, b: Any) -> Any:
+    """Call a compiled function of two numbers by its address."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         convention, numbers = target.call_conv, (a, a)
@@ -41,8 +49,8 @@ def _call_address(context: Any, where: Any, a: Any, b: Any) -> Any:
     return a(types.uint64, a, a), generate
 
 
-def _touch(context: Any, array: Any, position: Any) -> Any:
-    """Have an entry of an array fetched into the cache, if it is one: positions are not checked."""
+def _prefetch(context: Any, array: Any, position: Any) -> Any:
+    """Prefetch an array element into the cache; the position is not bounds-checked."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = target.make_array(signature.args[0])(target, builder, arguments[0]).data
@@ -56,11 +64,11 @@ def _touch(context: Any, array: Any, position: Any) -> Any:
     return types.void(array, position), generate
 
 
-def _nearest(less: str) -> Callable[..., Any]:
-    """Return what gives one of two numbers, the second one if they are equal, and NaN if either is one, as NumPy does.
+def _select(less: str) -> Callable[..., Any]:
+    """Build min or max of two numbers with NumPy's semantics: the second one if they are equal, NaN if either is NaN.
 
-    Of a choice of what stands in a cell LLVM makes a store under a mask, which takes many times as long as a plain one
-    on some processors. So a NaN in the cell is not chosen: its mask is added to what is.
+    Selecting the stored value would compile to a masked store, which is many times slower than a plain one on some
+    processors, so the mask of a NaN is OR-ed into the bits of the result instead.
     """
 
     def typed(context: Any, number: Any, other: Any) -> Any:
@@ -80,15 +88,15 @@ def _nearest(less: str) -> Callable[..., Any]:
     return typed
 
 
-trailing: Any = intrinsic(_count_zeros)
-prefetch: Any = intrinsic(_touch)
-at_address: Any = intrinsic(_call_address)
-least: Any = intrinsic(_nearest("<"))
-most: Any = intrinsic(_nearest(">"))
+count_trailing_zeros: Any = intrinsic(_cttz)
+prefetch: Any = intrinsic(_prefetch)
+call_address: Any = intrinsic(_call)
+minimum: Any = intrinsic(_select("<"))
+maximum: Any = intrinsic(_select(">"))
 
 
-def _bisect(number, numbers, low, high):  # type: ignore[no-untyped-def]
-    """Return the first place from ``low`` on, unsigned, where an ascending number is no less; ``high`` if none is."""
+def _lower_bound(number, numbers, low, high):  # type: ignore[no-untyped-def]
+    """Return the first position in [low, high) whose number is not less than ``number``, else ``high``."""
     while low < high:
         middle = (low + high) >> _ONE
         if numbers[middle] < number:
@@ -98,4 +106,4 @@ def _bisect(number, numbers, low, high):  # type: ignore[no-untyped-def]
     return low
 
 
-place_of: Any = register_jitable(_bisect)
+lower_bound: Any = register_jitable(_lower_bound)

@@ -1,29 +1,25 @@
-"""Products of entries with a dense operand: the loops under ``A @ x``.
+"""SpMV and SpMM kernels: stored elements times a dense vector or matrix.
 
-A chunk of entries comes as three arrays: the output coordinate of each entry (``rows``), its
-coordinate along the contracted dimension (``cols``) and its value. ``row0`` and ``col0`` are
-subtracted from the coordinates, so that a contiguous range of a tensor needs no copies; entries
-that then lie outside of ``y`` or ``x`` are skipped, which cuts the range out and keeps a damaged
-file from writing over foreign memory.
+A chunk of COO elements comes as three arrays: output coordinate (``rows``), contracted coordinate (``cols``) and
+value. ``row0`` and ``col0`` are subtracted from the coordinates, so a contiguous range of a tensor needs no copies;
+elements outside of ``y`` or ``x`` are skipped, which cuts the range out and keeps a damaged file from writing out of
+bounds.
 
-* ``sum_runs_*`` want equal output coordinates to stand together. A run inside the chunk is summed in
-  a register and written once. The first and the last run may go on in the neighbouring chunks, so
-  their sums come back in ``edges`` (shape (2,) or (2, k)) with their rows, for the caller to add up in the
-  order of the chunks: no two threads write one cell and no sum depends on their number.
-* ``scatter_*`` take entries in any order and add each to its cell of ``y``; one thread at a time.
-* ``rows_*`` take whole rows with pointers to where each begins (CSR) and write each row's sum. The sum of a row runs in
-  the same order whatever rows come with it, so rows may be dealt out to threads at will.
+* ``sorted_coo_*`` expect equal output coordinates to be adjacent. Runs inside the chunk are summed in a register and
+  written once. The first and last run may continue in neighboring chunks, so their sums are returned in ``edges``
+  (shape (2,) or (2, k)) for the caller to add in chunk order: no two threads write one element, and no sum depends
+  on the number of threads.
+* ``coo_*`` take elements in any order and scatter-add them to ``y``; one thread at a time.
+* ``csr_*`` take whole rows in CSR. The sum of a row has the same order whichever rows come with it, so rows may be
+  distributed over threads at will.
 
-Every kernel exists for one column (``vector``) and for k columns, row-major (``matrix``), where eight
-columns at a time are summed with SIMD (:mod:`sparrow.kernels.matmul.simd`); that of rows also for a column of ones.
-Entries that are absent are never multiplied, so NaN and infinity in ``x`` reach only the rows that hold an entry there.
-
-The entries of ``x`` (of ``y`` in a scatter) lie anywhere, and decoding the chunk has just pushed them out of the
-caches: each kernel asks for those it needs some entries ahead.
+Every kernel exists for one vector (``matvec``) and for k columns, row-major (``matvecs``, eight columns at a time by
+:mod:`sparrow.kernels.matmul.simd`). Absent elements are never multiplied, so NaN and infinity in ``x`` reach only rows
+that store an element there. Kernels prefetch ``x`` (``y`` in a scatter), whose elements lie anywhere.
 
 Numba compiles a kernel for each combination of argument types. Callers pass read-only arrays
-(:func:`.as_readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the types
-of :func:`~sparrow.kernels.coo.accumulator_dtype`, so that few combinations exist.
+(:func:`~sparrow.kernels.jit.warmup.as_readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the
+dtypes of :func:`~sparrow.kernels.coo.accumulator_dtype`, so that few combinations exist.
 """
 
 from __future__ import annotations
@@ -32,32 +28,32 @@ import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
 from sparrow.kernels.matmul.intrinsics import prefetch
-from sparrow.kernels.matmul.simd import LANES, load, spread, store
+from sparrow.kernels.matmul.simd import LANES, broadcast, load, store
 
 __all__ = [
-    "rows_matrix",
-    "rows_sums",
-    "rows_vector",
-    "scatter_matrix",
-    "scatter_vector",
-    "sum_runs_matrix",
-    "sum_runs_vector",
+    "coo_matvec",
+    "coo_matvecs",
+    "csr_matvec",
+    "csr_matvecs",
+    "csr_ones_matvec",
+    "sorted_coo_matvec",
+    "sorted_coo_matvecs",
 ]
 
-_AHEAD = 64
-"""Entries between asking for memory and using it."""
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _FAR = (np.uint64(k) for k in (0, 1, 2, 3, 4, _AHEAD))
+_PREFETCH = 64
+"""Elements between a prefetch and its use."""
+_ZERO, _ONE, _TWO, _THREE, _FOUR, _PREFETCH_U = (np.uint64(k) for k in (0, 1, 2, 3, 4, _PREFETCH))
 
 
 @njit(cache=True, nogil=True)
-def sum_runs_vector(rows, cols, values, row0, col0, x, y, edges):  # type: ignore[no-untyped-def]
+def sorted_coo_matvec(rows, cols, values, row0, col0, x, y, edges):  # type: ignore[no-untyped-def]
     """Sum runs of equal rows: ``y[row - row0] = sum(value * x[col - col0])``.
 
     Returns
     -------
     first, last
-        The cells of ``y`` that ``edges[0]`` and ``edges[1]`` belong to, unsigned; past the end of ``y`` where there
-        is nothing to add. With one run both sums stand in ``edges[0]`` and ``last`` is past the end.
+        Positions in ``y`` that ``edges[0]`` and ``edges[1]`` belong to, unsigned; past the end of ``y`` where there is
+        nothing to add. With one run both sums are in ``edges[0]`` and ``last`` is past the end.
     """
     nothing = np.uint64(len(y))
     edges[0] = edges[1] = 0
@@ -69,10 +65,10 @@ def sum_runs_vector(rows, cols, values, row0, col0, x, y, edges):  # type: ignor
     current = rows[0]
     first = np.uint64(current - row0)
     inside = False
-    ahead = len(rows) - _AHEAD
+    ahead = len(rows) - _PREFETCH
     for k in range(len(rows)):
         if k < ahead:
-            prefetch(x, cols[k + _AHEAD] - col0)
+            prefetch(x, cols[k + _PREFETCH] - col0)
         row = rows[k]
         if row != current:
             if inside:
@@ -95,13 +91,13 @@ def sum_runs_vector(rows, cols, values, row0, col0, x, y, edges):  # type: ignor
 
 
 @njit(cache=True, nogil=True)
-def sum_runs_matrix(rows, cols, values, row0, col0, x, y, edges):  # type: ignore[no-untyped-def]
-    """Sum runs of equal rows for k columns: ``y[row - row0, :] = sum(value * x[col - col0, :])``.
+def sorted_coo_matvecs(rows, cols, values, row0, col0, x, y, edges):  # type: ignore[no-untyped-def]
+    """Sum runs of equal rows for k columns, as :func:`sorted_coo_matvec` does.
 
     Returns
     -------
     first, last
-        As of :func:`sum_runs_vector`; ``edges`` has shape (2, k).
+        As for :func:`sorted_coo_matvec`; ``edges`` has shape (2, k).
     """
     nothing = np.uint64(y.shape[0])
     edges[:] = 0
@@ -111,7 +107,7 @@ def sum_runs_matrix(rows, cols, values, row0, col0, x, y, edges):  # type: ignor
     height, width, columns = np.uint64(y.shape[0]), np.uint64(x.shape[0]), np.uint64(x.shape[1])
     zero = edges[0, 0]
     first, last = np.uint64(rows[0] - row0), nothing
-    ahead = n - _AHEAD // 4
+    ahead = n - _PREFETCH // 4
     start = 0
     while start < n:
         current = rows[start]
@@ -130,39 +126,39 @@ def sum_runs_matrix(rows, cols, values, row0, col0, x, y, edges):  # type: ignor
             start = stop
             continue
         for panel in range(_ZERO, columns, LANES):
-            left, total = columns - panel, spread(zero)
+            left, total = columns - panel, broadcast(zero)
             for k in range(start, stop):
                 if k < ahead:
-                    prefetch(x, np.uint64(cols[k + _AHEAD // 4] - col0) * columns + panel)
+                    prefetch(x, np.uint64(cols[k + _PREFETCH // 4] - col0) * columns + panel)
                 col = np.uint64(cols[k] - col0)
                 if col < width:
-                    total += spread(values[k]) * load(x, col * columns + panel, left)
+                    total += broadcast(values[k]) * load(x, col * columns + panel, left)
             store(target, panel, left, total)
         start = stop
     return first, last
 
 
 @njit(cache=True, nogil=True)
-def scatter_vector(rows, cols, values, row0, col0, x, y):  # type: ignore[no-untyped-def]
-    """Add each entry to its cell, in order: ``y[row - row0] += value * x[col - col0]``."""
+def coo_matvec(rows, cols, values, row0, col0, x, y):  # type: ignore[no-untyped-def]
+    """Add each element in order: ``y[row - row0] += value * x[col - col0]``."""
     height, width = np.uint64(len(y)), np.uint64(len(x))
-    ahead = len(rows) - _AHEAD
+    ahead = len(rows) - _PREFETCH
     for k in range(len(rows)):
         if k < ahead:
-            prefetch(y, rows[k + _AHEAD] - row0)
+            prefetch(y, rows[k + _PREFETCH] - row0)
         row, col = np.uint64(rows[k] - row0), np.uint64(cols[k] - col0)
         if row < height and col < width:
             y[row] += values[k] * x[col]
 
 
 @njit(cache=True, nogil=True)
-def scatter_matrix(rows, cols, values, row0, col0, x, y):  # type: ignore[no-untyped-def]
-    """Add each entry to its row of k cells, in order: ``y[row - row0, :] += value * x[col - col0, :]``."""
+def coo_matvecs(rows, cols, values, row0, col0, x, y):  # type: ignore[no-untyped-def]
+    """Add each element in order to its row of k columns, as :func:`coo_matvec` does."""
     height, width, columns = np.uint64(y.shape[0]), np.uint64(x.shape[0]), y.shape[1]
-    ahead = len(rows) - _AHEAD // 4
+    ahead = len(rows) - _PREFETCH // 4
     for k in range(len(rows)):
         if k < ahead:
-            prefetch(y, (rows[k + _AHEAD // 4] - row0) * columns)
+            prefetch(y, (rows[k + _PREFETCH // 4] - row0) * columns)
         row, col = np.uint64(rows[k] - row0), np.uint64(cols[k] - col0)
         if row < height and col < width:
             value = values[k]
@@ -171,30 +167,30 @@ def scatter_matrix(rows, cols, values, row0, col0, x, y):  # type: ignore[no-unt
 
 
 @njit(cache=True, nogil=True)
-def rows_vector(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
-    """Multiply rows: ``y[i] = sum(values[k] * x[indices[k]])`` for the entries of row i, in four partial sums.
+def csr_matvec(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
+    """Multiply rows in four partial sums: ``y[i] = sum(values[k] * x[indices[k]])``.
 
     Parameters
     ----------
     indptr
-        Shape (m + 1,): row i has the entries from ``indptr[i] - indptr[0]`` up to ``indptr[i + 1] - indptr[0]``.
+        Shape (m + 1,): row i has the elements ``indptr[i] - indptr[0]`` to ``indptr[i + 1] - indptr[0]``.
     indices, values
-        Shape (n,), the entries of these rows; ``indices`` count from 0 and lie within ``x``.
+        Shape (n,), the elements of these rows; ``indices`` are within ``x``.
     x, y
         Shapes (k,) and (m,); ``y`` is overwritten.
     """
     base, zero = indptr[0], y.dtype.type(0)
-    ahead = np.uint64(max(len(indices) - _AHEAD - 3, 0))
+    ahead = np.uint64(max(len(indices) - _PREFETCH - 3, 0))
     for i in range(len(y)):
-        # Unsigned positions spare the question whether they count from the end.
+        # Unsigned positions need no test for negative indices.
         k, stop = np.uint64(indptr[i] - base), np.uint64(indptr[i + 1] - base)
         a0 = a1 = a2 = a3 = zero
         while k + _FOUR <= stop:
             if k < ahead:
-                prefetch(x, np.int64(indices[k + _FAR]))
-                prefetch(x, np.int64(indices[k + _FAR + _ONE]))
-                prefetch(x, np.int64(indices[k + _FAR + _TWO]))
-                prefetch(x, np.int64(indices[k + _FAR + _THREE]))
+                prefetch(x, np.int64(indices[k + _PREFETCH_U]))
+                prefetch(x, np.int64(indices[k + _PREFETCH_U + _ONE]))
+                prefetch(x, np.int64(indices[k + _PREFETCH_U + _TWO]))
+                prefetch(x, np.int64(indices[k + _PREFETCH_U + _THREE]))
             a0 += values[k] * x[np.uint64(indices[k])]
             a1 += values[k + _ONE] * x[np.uint64(indices[k + _ONE])]
             a2 += values[k + _TWO] * x[np.uint64(indices[k + _TWO])]
@@ -207,8 +203,8 @@ def rows_vector(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def rows_sums(indptr, indices, x, y):  # type: ignore[no-untyped-def]
-    """Multiply rows of ones: ``y[i] = sum(x[indices[k]])``; as :func:`rows_vector`, which reads values."""
+def csr_ones_matvec(indptr, indices, x, y):  # type: ignore[no-untyped-def]
+    """Multiply rows of ones: ``y[i] = sum(x[indices[k]])``; see :func:`csr_matvec`."""
     base, zero = indptr[0], y.dtype.type(0)
     for i in range(len(y)):
         k, stop = np.uint64(indptr[i] - base), np.uint64(indptr[i + 1] - base)
@@ -226,16 +222,16 @@ def rows_sums(indptr, indices, x, y):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def rows_matrix(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
-    """Multiply rows by k columns: ``y[i, :] = sum(values[k] * x[indices[k], :])``; as :func:`rows_vector`."""
+def csr_matvecs(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
+    """Multiply rows by the k columns of ``x``; see :func:`csr_matvec`."""
     base, zero, columns = indptr[0], y.dtype.type(0), np.uint64(x.shape[1])
-    ahead = len(indices) - _AHEAD // 4
+    ahead = len(indices) - _PREFETCH // 4
     for i in range(np.uint64(y.shape[0])):
         start, stop = indptr[i] - base, indptr[i + _ONE] - base
         for panel in range(_ZERO, columns, LANES):
-            left, total = columns - panel, spread(zero)
+            left, total = columns - panel, broadcast(zero)
             for k in range(start, stop):
                 if k < ahead:
-                    prefetch(x, np.uint64(indices[k + _AHEAD // 4]) * columns + panel)
-                total += spread(values[k]) * load(x, np.uint64(indices[k]) * columns + panel, left)
+                    prefetch(x, np.uint64(indices[k + _PREFETCH // 4]) * columns + panel)
+                total += broadcast(values[k]) * load(x, np.uint64(indices[k]) * columns + panel, left)
             store(y, i * columns + panel, left, total)

@@ -1,4 +1,4 @@
-"""Adding up two sets of rows, entry by entry, under any named operation, without branches that depend on data."""
+"""Merge kernel: add two CSR matrices under a named operation, branch-free."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Any
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.matmul.spgemm import NAMED
+from sparrow.kernels.matmul.spgemm import OPERATIONS
 
-__all__ = ["adding_of"]
+__all__ = ["build_merge_add"]
 
 _ONE = np.uint64(1)
 
 
 @functools.cache
-def adding_of(add: str) -> Any:
-    """Return the loop that adds up two sets of rows, compiled when it is first called."""
-    operation = NAMED[add]
+def build_merge_add(add: str) -> Any:
+    """Return the kernel that adds two sets of rows, compiled when first called."""
+    operation = OPERATIONS[add]
 
     @njit(cache=True, nogil=True)
-    def added(begins, columns, values, others, more_columns, more, fill, pointers, out_columns, out):  # type: ignore[no-untyped-def]
-        """Write rows that have the entries of both, columns ascending; return their number.
+    def merge_add(begins, columns, values, others, more_columns, more, fill, pointers, out_columns, out):  # type: ignore[no-untyped-def]
+        """Write rows with the elements of both inputs; return the number of elements.
 
         Parameters
         ----------
         begins, columns, values
-            Where rows begin and end, int64 (m + 1,), columns, ascending in a row, and values (n,).
+            First input: row bounds int64 (m + 1,), columns ascending in each row, and values (n,).
         others, more_columns, more
-            The same of the rows that come after them.
+            Second input, which comes after the first where order matters.
         fill
-            Sums that equal it are left out.
+            Sums equal to it are dropped.
         pointers, out_columns, out
-            Shape (m + 1,), and room for the entries of both and one more: written.
+            Shape (m + 1,), and room for the elements of both and one more: written.
         """
         n = np.uint64(0)
         for i in range(len(begins) - 1):
@@ -64,4 +64,4 @@ def adding_of(add: str) -> Any:
         pointers[len(begins) - 1] = n
         return n
 
-    return added
+    return merge_add

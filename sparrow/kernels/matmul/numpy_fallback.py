@@ -1,7 +1,7 @@
-"""What the loops of products do, by NumPy: for few products in a process that has not loaded the loop yet.
+"""NumPy fallback for small products while Numba kernels are not loaded.
 
-To load the first loop takes 0.3 seconds, whatever it does, every other some 0.1, and one that nobody has compiled here
-before it 2. Sums are added up in the same order, to the same bits.
+Loading the first kernel takes 0.3 s whatever it computes, each further one about 0.1 s, and compiling one that is not
+cached 2 s. Sums are added in the same order as in the kernels, to the same bits.
 """
 
 from __future__ import annotations
@@ -14,151 +14,164 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["at_cells", "known", "loaded", "products", "products_before", "spares", "suffices"]
+from sparrow.kernels.matmul.tuning import tuning
 
-_FEW = 1 << 16
-"""Entries or products that NumPy multiplies in a small part of the time that loading takes."""
-_CALL, _WORTH = 1 << 10, 1 << 20
-"""The products that take as long as a call does beside them, and all that take as long as loading a loop."""
-_spared: dict[Hashable, float] = {}
-"""For each loop the products that NumPy has multiplied in its place, endless once it is loaded: about, of threads at
-once; it decides on speed alone, not on bits."""
+__all__ = ["count_products", "defer_jit", "is_jit_loaded", "is_supported", "masked_spgemm", "spgemm", "use_numpy"]
+
+_deferred: dict[Hashable, float] = {}
+"""Products that NumPy multiplied in place of each kernel, infinite once it is loaded.
+
+Not exact under concurrent threads; it decides speed alone, never bits.
+"""
 
 _KINDS = "iuf"
-"""Types of which NumPy's operations have the bits of the loops."""
+"""Dtype kinds for which NumPy's operations have the bits of the kernels."""
 
 
-def _least(a: Any, b: Any) -> Any:
-    return np.where((a < b) | (a != a), a, b)  # of zeros the last one, as the loops have it
+def _minimum(a: Any, b: Any) -> Any:
+    return np.where((a < b) | (a != a), a, b)  # of equal zeros the last one, as in the kernels
 
 
-def _most(a: Any, b: Any) -> Any:
+def _maximum(a: Any, b: Any) -> Any:
     return np.where((a > b) | (a != a), a, b)
 
 
-_MULTIPLIED: dict[str, Callable[[Any, Any], Any]] = {
-    "plus": np.add, "times": np.multiply, "min": _least, "max": _most, "and": np.bitwise_and,
+_MULTIPLY: dict[str, Callable[[Any, Any], Any]] = {
+    "plus": np.add, "times": np.multiply, "min": _minimum, "max": _maximum, "and": np.bitwise_and,
     "first": lambda a, b: a, "second": lambda a, b: b, "pair": lambda a, b: np.ones_like(a),
 }  # fmt: skip
-_ADDED: dict[str, Any] = {"plus": np.add, "min": np.minimum, "max": np.maximum, "or": np.bitwise_or, "any": None}
+_ADD: dict[str, Any] = {"plus": np.add, "min": np.minimum, "max": np.maximum, "or": np.bitwise_or, "any": None}
 
 
-def loaded() -> bool:
-    """Return whether the process has loaded what compiled loops need."""
+def is_jit_loaded() -> bool:
+    """Return whether the process has imported Numba."""
     return "numba" in sys.modules
 
 
-def suffices(count: int) -> bool:
-    """Return whether so many entries or products are better multiplied here than by the first loop to be loaded."""
-    return count <= _FEW and not loaded()
+def use_numpy(count: int) -> bool:
+    """Return whether NumPy beats loading a first kernel for ``count`` elements."""
+    forced = tuning().use_numpy
+    return count <= tuning().numpy_max_products and not is_jit_loaded() if forced is None else forced
 
 
-def known(add: Any, multiply: Any, dtype: np.dtype[Any]) -> bool:
-    """Return whether a semiring is one of named operations of numbers, which NumPy has too."""
+def is_supported(add: Any, multiply: Any, dtype: np.dtype[Any]) -> bool:
+    """Return whether NumPy has a semiring's operations on a dtype, bit for bit."""
     product = getattr(multiply, "of", multiply)
     return all(isinstance(each, str) for each in (add, product)) and dtype.kind in _KINDS
 
 
-def spares(loop: Hashable, count: int) -> bool:
-    """Return whether so many products are better multiplied here than by a loop; if not, it is loaded from then on.
+def defer_jit(kernel: Hashable, count: int) -> bool:
+    """Return whether to multiply ``count`` products with NumPy instead of a kernel.
 
-    They are until what was multiplied here has taken as long as it takes to load the loop.
+    NumPy is preferred until what it multiplied in place of this kernel has cost as much as loading it. Once this
+    returns False, the kernel counts as loaded.
+
+    Parameters
+    ----------
+    kernel
+        Identity of the kernel: its kind, semiring and dtype.
+    count
+        Products, or elements, of this call.
     """
-    before = _spared.get(loop, 0)
-    spared = count <= _FEW and before <= _WORTH
-    _spared[loop] = before + count + _CALL if spared else math.inf
-    return spared
+    current = tuning()
+    if current.use_numpy is not None:
+        return current.use_numpy
+    before = _deferred.get(kernel, 0)
+    deferred = count <= current.numpy_max_products and before <= current.numpy_total_products
+    _deferred[kernel] = before + count + current.numpy_call_products if deferred else math.inf
+    return deferred
 
 
-def products_before(pointers: NDArray[Any], places: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the cumulative number of products per row, as the symbolic phase does."""
-    before = np.zeros(len(places) + 1, np.int64)
-    np.cumsum(starts[places + 1] - starts[places], out=before[1:])
-    found: NDArray[np.int64] = before[pointers]
-    return found
+def count_products(lhs_indptr: NDArray[Any], lhs_indices: NDArray[Any], rhs_indptr: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of products before each row, and in all."""
+    before = np.zeros(len(lhs_indices) + 1, np.int64)
+    np.cumsum(rhs_indptr[lhs_indices + 1] - rhs_indptr[lhs_indices], out=before[1:])
+    result: NDArray[np.int64] = before[lhs_indptr]
+    return result
 
 
-def products(
-    add: Any, multiply: Any, width: int, pointers: NDArray[Any], places: NDArray[Any], left: NDArray[Any],
-    starts: NDArray[Any], columns: NDArray[Any], right: NDArray[Any], begins: NDArray[Any], ends: NDArray[Any],
-    unwanted: NDArray[Any], fill: Any,
+def spgemm(
+    add: Any, multiply: Any, width: int, lhs_indptr: NDArray[Any], lhs_indices: NDArray[Any], lhs_data: NDArray[Any],
+    rhs_indptr: NDArray[Any], rhs_indices: NDArray[Any], rhs_data: NDArray[Any], mask_begins: NDArray[Any], mask_ends:
+    NDArray[Any], mask_columns: NDArray[Any], fill: Any,
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[Any]]:  # fmt: skip
-    """Return the sums of the products of rows: where each row begins, their columns, and they.
+    """Return the product of two CSR matrices as CSR: indptr, indices, data.
 
     Parameters
     ----------
     add, multiply
-        Operations that are :func:`known`; ``multiply`` takes the left value first.
+        Operations that :func:`is_supported` accepts; ``multiply`` takes the left value first.
     width
-        The number of columns.
-    pointers, places, left, starts, columns, right, begins, ends, unwanted, fill
-        As of a loop ``rows`` of :mod:`sparrow.kernels.matmul.spgemm`.
+        Number of columns.
+    lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data, mask_begins, mask_ends, mask_columns, fill
+        As for the kernel ``rows`` of :mod:`sparrow.kernels.matmul.spgemm`; mask elements are left out.
     """
-    height = len(pointers) - 1
-    found, out = _added_up(add, multiply, width, pointers, places, left, starts, columns, right)
+    height = len(lhs_indptr) - 1
+    keys, out = _accumulate(add, multiply, width, lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data)
     kept = out != fill
-    if len(begins):
-        kept &= ~np.isin(found, _keys(width, begins, ends, unwanted)[0])
-    found = found[kept]
-    return np.searchsorted(found, np.arange(height + 1) * width), (found % max(width, 1)).astype(np.uint32), out[kept]
+    if len(mask_begins):
+        kept &= ~np.isin(keys, _mask_keys(width, mask_begins, mask_ends, mask_columns)[0])
+    keys = keys[kept]
+    indptr = np.searchsorted(keys, np.arange(height + 1) * width)
+    return indptr, (keys % max(width, 1)).astype(np.uint32), out[kept]
 
 
-def at_cells(
-    add: Any, multiply: Any, width: int, pointers: NDArray[Any], places: NDArray[Any], left: NDArray[Any],
-    starts: NDArray[Any], columns: NDArray[Any], right: NDArray[Any], begins: NDArray[Any], ends: NDArray[Any],
-    wanted: NDArray[Any], fill: Any,
+def masked_spgemm(
+    add: Any, multiply: Any, width: int, lhs_indptr: NDArray[Any], lhs_indices: NDArray[Any], lhs_data: NDArray[Any],
+    rhs_indptr: NDArray[Any], rhs_indices: NDArray[Any], rhs_data: NDArray[Any], mask_begins: NDArray[Any], mask_ends:
+    NDArray[Any], mask_columns: NDArray[Any], fill: Any,
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:  # fmt: skip
-    """Return which cells of a mask have sums of the products of rows, and those.
+    """Return the positions of mask elements that have products, and their sums.
 
     Parameters
     ----------
-    add, multiply, width, pointers, places, left, starts, columns, right, fill
-        As of :func:`products`.
-    begins, ends, wanted
-        As of a loop ``masked`` of :mod:`sparrow.kernels.matmul.spgemm`.
+    add, multiply, width, lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data, fill
+        As for :func:`spgemm`.
+    mask_begins, mask_ends, mask_columns
+        As for :func:`sparrow.kernels.matmul.masked.build_masked`.
     """
-    found, out = _added_up(add, multiply, width, pointers, places, left, starts, columns, right)
-    cells, at = _keys(width, begins, ends, wanted)
-    place = np.searchsorted(found, cells)
-    kept = np.append(found, -1)[place] == cells
+    keys, out = _accumulate(add, multiply, width, lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data)
+    mask_keys, at = _mask_keys(width, mask_begins, mask_ends, mask_columns)
+    place = np.searchsorted(keys, mask_keys)
+    kept = np.append(keys, -1)[place] == mask_keys
     kept[kept] = out[place[kept]] != fill
     return at[kept], out[place[kept]]
 
 
-def _keys(
-    width: int, begins: NDArray[Any], ends: NDArray[Any], columns: NDArray[Any]
+def _mask_keys(
+    width: int, mask_begins: NDArray[Any], mask_ends: NDArray[Any], mask_columns: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the cells of a mask as numbers, row by row, and where each is in the mask."""
-    counts = (ends - begins).astype(np.int64)
-    rows = np.repeat(np.arange(len(begins)), counts)
-    at = np.arange(len(rows)) + np.repeat(begins.astype(np.int64) - (np.cumsum(counts) - counts), counts)
-    return rows * width + columns[at].astype(np.int64), at
+    """Return the composite keys ``row * width + column`` of mask elements, and their positions."""
+    counts = (mask_ends - mask_begins).astype(np.int64)
+    rows = np.repeat(np.arange(len(mask_begins)), counts)
+    at = np.arange(len(rows)) + np.repeat(mask_begins.astype(np.int64) - (np.cumsum(counts) - counts), counts)
+    return rows * width + mask_columns[at].astype(np.int64), at
 
 
-def _added_up(
-    add: Any, multiply: Any, width: int, pointers: NDArray[Any], places: NDArray[Any], left: NDArray[Any],
-    starts: NDArray[Any], columns: NDArray[Any], right: NDArray[Any],
+def _accumulate(
+    add: Any, multiply: Any, width: int, lhs_indptr: NDArray[Any], lhs_indices: NDArray[Any], lhs_data: NDArray[Any],
+    rhs_indptr: NDArray[Any], rhs_indices: NDArray[Any], rhs_data: NDArray[Any],
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:  # fmt: skip
-    """Return the cells that have products, ascending, as numbers, and the sums."""
-    first, last = starts[places].astype(np.int64), starts[places + np.uint32(1)].astype(np.int64)
+    """Return the composite keys that have products, ascending, and the sums."""
+    first, last = rhs_indptr[lhs_indices].astype(np.int64), rhs_indptr[lhs_indices + np.uint32(1)].astype(np.int64)
     counts = last - first
-    own = np.repeat(np.arange(len(places)), counts)
+    own = np.repeat(np.arange(len(lhs_indices)), counts)
     at = np.arange(len(own)) + np.repeat(first - (np.cumsum(counts) - counts), counts)
-    lengths = (pointers[1:] - pointers[:-1]).astype(np.int64)
+    lengths = (lhs_indptr[1:] - lhs_indptr[:-1]).astype(np.int64)
     row = np.repeat(np.arange(len(lengths)), lengths)[own]
-    key = row * width + columns[at].astype(np.int64)
+    key = row * width + rhs_indices[at].astype(np.int64)
     order = np.argsort(key, kind="stable")
     key = key[order]
     fresh = np.ones(len(key), bool)
     np.not_equal(key[1:], key[:-1], out=fresh[1:])
     with np.errstate(all="ignore"):
-        times = _MULTIPLIED[multiply] if isinstance(multiply, str) else multiply
-        values = times(left[own], right[at]).astype(left.dtype, copy=False)[order]
+        times = _MULTIPLY[multiply] if isinstance(multiply, str) else multiply
+        values = times(lhs_data[own], rhs_data[at]).astype(lhs_data.dtype, copy=False)[order]
         out = values[fresh]
         if add != "any" and len(out) < len(values):
             cell = np.cumsum(fresh) - 1
-            _ADDED[add].at(out, cell[~fresh], values[~fresh])
-            if add in ("min", "max") and left.dtype.kind == "f":  # of zeros the last one
+            _ADD[add].at(out, cell[~fresh], values[~fresh])
+            if add in ("min", "max") and lhs_data.dtype.kind == "f":  # of equal zeros the last one
                 zero = (values == 0) & (out[cell] == 0)
                 out[cell[zero]] = values[zero]
     return key[fresh], out

@@ -1,6 +1,6 @@
-"""Writing out what rows of a product were added up in, in the order of columns: of any semiring, compiled once for all.
+"""Write accumulated rows out in column order, whatever the semiring.
 
-All return how many entries there are behind those that they wrote, and leave buffers as they are to be found.
+Every function returns the number of output elements after those that it wrote, and leaves accumulators clean.
 """
 
 from __future__ import annotations
@@ -11,125 +11,145 @@ import numpy as np
 
 from sparrow.kernels.jit.compiler import register_jitable
 from sparrow.kernels.matmul.intrinsics import prefetch
-from sparrow.kernels.matmul.simd import FLAGS, LANES, counted, flagged, load, ones, pack, spread, store, unlike
-from sparrow.kernels.matmul.symbolic import AHEAD, SHIFTED
-from sparrow.kernels.matmul.workspace import DEPTH
+from sparrow.kernels.matmul.simd import (
+    FLAGS,
+    LANES,
+    broadcast,
+    compress_store,
+    lane_range,
+    load,
+    not_equal_bits,
+    popcount,
+    store,
+    take_flags,
+)
+from sparrow.kernels.matmul.symbolic import PREFETCH_FAR, SHIFTED
+from sparrow.kernels.matmul.workspace import BATCH_ROWS
 
-__all__ = ["differing", "eights_of", "lines_between", "run_of", "side_by_side", "slots_out", "span", "touched"]
+__all__ = [
+    "collect_groups",
+    "collect_lines",
+    "column_span",
+    "count_shifted_rows",
+    "write_seeded",
+    "write_shifted_rows",
+    "write_slots",
+    "write_touched",
+]
 
 _ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
-_EIGHTS = np.uint64(3)
-_PAIRS = np.uint64(13)
-"""How far the number of a column is shifted to that of two words of flags of lines."""
+_GROUP_BITS = np.uint64(3)
+_WORD_PAIR_BITS = np.uint64(13)
+"""log2 of the columns whose line flags fill two 64-bit words."""
 _LAST = np.uint64(2**32 - 1)
 
-_kept: Any = register_jitable(cache=True, forceinline=True)
+_inline: Any = register_jitable(cache=True, forceinline=True)
 
 
-@_kept
-def differing(total, at, stop, column, seen, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
-    """Write out those of eights of cells, from a column on, that differ from their seed and from fill; clear them."""
-    none, left_out = spread(seed), spread(fill)
+@_inline
+def write_seeded(dense, at, stop, column, touched, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write elements that differ from the seed and from fill; reset to the seed."""
+    none, left_out = broadcast(seed), broadcast(fill)
     for cell in range(at, stop, LANES):
-        found = load(total, cell, LANES)
-        store(total, cell, LANES, none)
-        which = unlike(found, none) & unlike(found, left_out)
-        pack(out_columns, n, counted(np.uint32(column + (cell - at))), which)
-        pack(out, n, found, which)
-        n += ones(which)
+        found = load(dense, cell, LANES)
+        store(dense, cell, LANES, none)
+        which = not_equal_bits(found, none) & not_equal_bits(found, left_out)
+        compress_store(out_columns, n, lane_range(np.uint32(column + (cell - at))), which)
+        compress_store(out, n, found, which)
+        n += popcount(which)
     return n
 
 
-@_kept
-def touched(total, at, stop, column, seen, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
-    """Write out those of eights of cells of a dense row that were added to and differ from fill, and forget that."""
+@_inline
+def write_touched(dense, at, stop, column, touched, seed, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write elements that were added to and differ from fill; clear their flags."""
     for first in range(at, stop, LANES):
         for c in range(first, first + LANES):
-            value = total[c]
+            value = dense[c]
             out_columns[n] = c
             out[n] = value
-            n += np.uint64((seen[c] != 0) & (value != fill))
-            seen[c] = 0
+            n += np.uint64((touched[c] != 0) & (value != fill))
+            touched[c] = 0
     return n
 
 
-@_kept
-def slots_out(held, size, keys, behind, shift, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
-    """Write out as many slots as a row has columns, which are keys moved on."""
+@_inline
+def write_slots(slot_values, size, keys, behind, shift, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write the slots of a gathered row, whose columns are keys plus a shift."""
     for j in range(size):
         out_columns[n] = np.uint64(keys[behind + j]) + shift
-        out[n] = held[j]
+        out[n] = slot_values[j]
         n += np.uint64(out[n] != fill)
     return n
 
 
-@_kept
-def run_of(kinds, sizes, row, most):  # type: ignore[no-untyped-def]
-    """Return how many rows from one on, of so many at most, are it moved on, each as much further as the second is."""
-    shift, run = np.uint64(sizes[row]), _ONE
-    while run < most and kinds[row + run] == SHIFTED:
-        if sizes[row + run] != shift + run * (np.uint64(sizes[row + _ONE]) - shift):
+@_inline
+def count_shifted_rows(row_kinds, row_sizes, row, most):  # type: ignore[no-untyped-def]
+    """Return how many rows from ``row`` on repeat it, shifted by a constant step."""
+    shift, run = np.uint64(row_sizes[row]), _ONE
+    while run < most and row_kinds[row + run] == SHIFTED:
+        if row_sizes[row + run] != shift + run * (np.uint64(row_sizes[row + _ONE]) - shift):
             break
         run += _ONE
     return run
 
 
-@_kept
-def side_by_side(  # type: ignore[no-untyped-def]
-    held, size, run, keys, behind, shift, step, fill, out_pointers, row, out_columns, out, n
+@_inline
+def write_shifted_rows(  # type: ignore[no-untyped-def]
+    slot_values, size, run, keys, behind, shift, step, fill, out_pointers, row, out_columns, out, n
 ):
-    """Write out the slots of a run of rows that were added up side by side, each so many columns further."""
-    whole: Any = True
+    """Write the slots of rows accumulated side by side, shifted by ``step`` each."""
+    all_stored: Any = True
     for j in range(size):
         for r in range(run):
-            whole &= held[j * DEPTH + r] != fill
+            all_stored &= slot_values[j * BATCH_ROWS + r] != fill
     for r in range(run):
         out_pointers[row + r] = n
-        further = shift + r * step
-        if whole:
+        offset = shift + r * step
+        if all_stored:
             for j in range(_ZERO, size, LANES):
                 found = load(keys, behind + j, np.uint64(len(keys)) - behind - j)
-                store(out_columns, n + j, LANES, found + spread(np.uint32(further)))
+                store(out_columns, n + j, LANES, found + broadcast(np.uint32(offset)))
             for j in range(size):
-                out[n + j] = held[j * DEPTH + r]
+                out[n + j] = slot_values[j * BATCH_ROWS + r]
             n += size
             continue
         for j in range(size):
-            out_columns[n] = np.uint64(keys[behind + j]) + further
-            out[n] = held[j * DEPTH + r]
+            out_columns[n] = np.uint64(keys[behind + j]) + offset
+            out[n] = slot_values[j * BATCH_ROWS + r]
             n += np.uint64(out[n] != fill)
     return n
 
 
-@_kept
-def span(places, low, high, starts, columns, right):  # type: ignore[no-untyped-def]
-    """Return the first and the last column that products of a row have; the first is greater if there are none."""
-    smallest, largest, end = _LAST, _ZERO, np.uint64(len(places))
+@_inline
+def column_span(lhs_indices, low, high, rhs_indptr, rhs_indices, rhs_data):  # type: ignore[no-untyped-def]
+    """Return the first and last column of a row's products, first > last if none."""
+    smallest, largest, end = _LAST, _ZERO, np.uint64(len(lhs_indices))
     for q in range(low, high):
-        if q + AHEAD < end:
-            prefetch(starts, np.uint64(places[q + AHEAD]))
-        k = np.uint64(places[q])
-        begin, stop = starts[k], starts[k + _ONE]
+        if q + PREFETCH_FAR < end:
+            prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR]))
+        k = np.uint64(lhs_indices[q])
+        begin, stop = rhs_indptr[k], rhs_indptr[k + _ONE]
         if begin < stop:
-            smallest = min(smallest, np.uint64(columns[begin]))
-            largest = max(largest, np.uint64(columns[stop - _ONE]))
-            prefetch(right, begin)
+            smallest = min(smallest, np.uint64(rhs_indices[begin]))
+            largest = max(largest, np.uint64(rhs_indices[stop - _ONE]))
+            prefetch(rhs_data, begin)
     return smallest, largest
 
 
-@_kept
-def lines_between(smallest, largest, lines, line_words, found_lines):  # type: ignore[no-untyped-def]
-    """Write which lines of a dense row are flagged, and take the flags off; return their number."""
+@_inline
+def collect_lines(smallest, largest, line_flags, line_words, found_lines):  # type: ignore[no-untyped-def]
+    """Collect and clear the flagged lines of a dense row; return their number."""
     count = _ZERO
-    for word in range((smallest >> _PAIRS) << _ONE, ((largest >> _PAIRS) + _ONE) << _ONE, _TWO):
+    for word in range((smallest >> _WORD_PAIR_BITS) << _ONE, ((largest >> _WORD_PAIR_BITS) + _ONE) << _ONE, _TWO):
         if line_words[word] | line_words[word + _ONE]:
-            count += flagged(lines, word << _EIGHTS, found_lines, count)
+            count += take_flags(line_flags, word << _GROUP_BITS, found_lines, count)
     return count
 
 
-@_kept
-def eights_of(first, last, eights, found, size):  # type: ignore[no-untyped-def]
-    """Write which of some eights of a dense row are flagged, behind so many, take the flags off; return how many."""
+@_inline
+def collect_groups(first, last, group_flags, found, size):  # type: ignore[no-untyped-def]
+    """Append and clear the flagged groups [first, last); return the new size."""
     for flag in range(first, last, FLAGS):
-        size += flagged(eights, flag, found, size)
+        size += take_flags(group_flags, flag, found, size)
     return size

@@ -1,21 +1,21 @@
-"""Numbers of neighbouring columns, computed side by side: eight by one instruction, where the processor has one.
+"""SIMD vectors of eight lanes for Numba kernels.
 
-Numba computes eight variables one after the other, and an array of eight goes through memory at each step. ::
+Numba computes eight scalar variables one after the other and sends an array of eight through memory at each step;
+these intrinsics keep them in a vector register. ::
 
-    total = spread(zero)
+    total = broadcast(zero)
     for k in range(start, stop):
-        total += spread(values[k]) * load(x, cols[k] * columns + panel, columns - panel)
+        total += broadcast(values[k]) * load(x, cols[k] * columns + panel, columns - panel)
     store(y, row * columns + panel, columns - panel, total)
 
-Each lane is rounded as a variable of its own would be, so the bits are those of a loop over columns. Integers wrap
-around.
+Each lane rounds as a scalar would, so results have the bits of a scalar loop over columns. Integers wrap around.
 
-Cells that differ from a number are written one behind the other without a branch::
+Elements that differ from a number are compacted without a branch::
 
-    kept = load(row, at, LANES)
-    differs = unlike(kept, spread(fill))
-    pack(out, n, kept, differs)
-    n += ones(differs)
+    row = load(dense, at, LANES)
+    differs = not_equal_bits(row, broadcast(fill))
+    compress_store(out, n, row, differs)
+    n += popcount(differs)
 """
 
 from __future__ import annotations
@@ -39,21 +39,33 @@ from sparrow.kernels.jit.compiler import (
 )
 
 __all__ = [
-    "FLAGS", "LANES", "below", "counted", "flagged", "load", "ones", "pack", "settle", "spread", "store", "stream",
-    "total", "unlike",
+    "FLAGS",
+    "LANES",
+    "broadcast",
+    "compress_store",
+    "lane_range",
+    "less_than",
+    "load",
+    "not_equal_bits",
+    "popcount",
+    "reduce_add",
+    "store",
+    "store_fence",
+    "store_nontemporal",
+    "take_flags",
 ]  # fmt: skip
 
-_tools: Any = cgutils
+_cgutils: Any = cgutils
 _COUNT = 8
 LANES = np.uint64(_COUNT)
-"""How many lanes there are."""
+"""Number of lanes."""
 _FLAGS = 16
 FLAGS = np.uint64(_FLAGS)
-"""How many flags are looked at together."""
+"""Number of byte flags tested together."""
 
 
 class _Lanes(types.Type):
-    """The type of eight numbers of one type: float, complex or integer."""
+    """Numba type of eight numbers of one dtype: float, complex or integer."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
@@ -64,7 +76,7 @@ class _Lanes(types.Type):
 
 @register_model(_Lanes)
 class _Model(models.PrimitiveModel):
-    """One vector, of complex numbers one of their real and one of their imaginary parts."""
+    """Data model: one vector, or a vector of real and one of imaginary parts."""
 
     def __init__(self, manager: Any, kind: _Lanes) -> None:
         vector = ir.VectorType(manager.lookup(kind.part).get_value_type(), _COUNT)
@@ -82,24 +94,24 @@ def _lanes(builder: Any, kind: Any, vectors: list[Any]) -> Any:
     return value
 
 
-def _picked(builder: Any, one: Any, other: Any, lanes: list[int]) -> Any:
-    """Return lanes of two vectors, counted through both."""
+def _shuffle(builder: Any, one: Any, other: Any, lanes: list[int]) -> Any:
+    """Select lanes of two vectors, numbered through both."""
     return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
 
 
-def _spread(builder: Any, number: Any, count: int) -> Any:
+def _splat(builder: Any, number: Any, count: int) -> Any:
     none = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
-    return _picked(builder, builder.insert_element(none, number, ir.IntType(32)(0)), none, [0] * count)
+    return _shuffle(builder, builder.insert_element(none, number, ir.IntType(32)(0)), none, [0] * count)
 
 
-def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
-    """Call what LLVM knows by a name."""
+def _call_llvm(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    """Call an LLVM intrinsic by name."""
     function = ir.FunctionType(result, [each.type for each in arguments])
-    return builder.call(_tools.get_or_insert_function(builder.module, function, name), arguments)
+    return builder.call(_cgutils.get_or_insert_function(builder.module, function, name), arguments)
 
 
-class _Place:
-    """Where lanes are in memory: as many numbers as are left of a row, complex ones part by part."""
+class _Address:
+    """Memory address of lanes: masked at the end of a row, complex parts interleaved."""
 
     def __init__(self, target: Any, builder: Any, kind: _Lanes, array: Any, arguments: Any) -> None:
         data, position, left = arguments
@@ -111,22 +123,22 @@ class _Place:
         self.align = target.get_abi_sizeof(self.vector.element)
         self.all = builder.icmp_unsigned(">=", left, left.type(_COUNT))
         lanes = ir.Constant(ir.VectorType(left.type, count), [lane // (1 + kind.complex) for lane in range(count)])
-        self.mask = builder.icmp_unsigned("<", lanes, _spread(builder, left, count))
+        self.mask = builder.icmp_unsigned("<", lanes, _splat(builder, left, count))
 
     def masked(self, name: str, result: Any, *arguments: Any) -> Any:
-        """Call an operation that leaves alone what is past the end of the row."""
+        """Call a masked operation that leaves memory past the end of the row alone."""
         kind = f"v{self.vector.count}{self.vector.element.intrinsic_name}"
-        return _call(self.builder, f"llvm.masked.{name}.{kind}.p0", result, *arguments)
+        return _call_llvm(self.builder, f"llvm.masked.{name}.{kind}.p0", result, *arguments)
 
 
-def _spread_of(context: Any, number: Any) -> Any:
+def _broadcast(context: Any, number: Any) -> Any:
     """Return a number in every lane."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.return_type
         (number,) = arguments
         parts = [builder.extract_value(number, part) for part in (0, 1)] if kind.complex else [number]
-        vectors = [_spread(builder, part, _COUNT) for part in parts]
+        vectors = [_splat(builder, part, _COUNT) for part in parts]
         return _lanes(builder, target.get_value_type(kind), vectors)
 
     return _Lanes(number)(number), generate
@@ -134,17 +146,17 @@ def _spread_of(context: Any, number: Any) -> Any:
 
 def _check_contiguous(array: Any) -> None:
     if array.layout != "C":
-        raise TypingError(f"lanes want a C-contiguous array, not {array}")
+        raise TypingError(f"array must be C-contiguous, got {array}")
 
 
 def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
-    """Return the numbers from a position of a C-contiguous array on, counted through it; 0 for those past the left."""
+    """Load lanes of a C-contiguous array from a flat position; lanes past ``left`` are 0."""
     _check_contiguous(array)
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.return_type
-        place = _Place(target, builder, kind, signature.args[0], arguments)
-        found = _tools.alloca_once(builder, place.vector)
+        place = _Address(target, builder, kind, signature.args[0], arguments)
+        found = _cgutils.alloca_once(builder, place.vector)
         with builder.if_else(place.all) as (yes, no):
             with yes:
                 builder.store(builder.load(place.first, align=place.align), found)
@@ -155,22 +167,22 @@ def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
         whole = builder.load(found)
         if not kind.complex:
             return _lanes(builder, target.get_value_type(kind), [whole])
-        parts = [_picked(builder, whole, whole, list(range(part, 2 * _COUNT, 2))) for part in (0, 1)]
+        parts = [_shuffle(builder, whole, whole, list(range(part, 2 * _COUNT, 2))) for part in (0, 1)]
         return _lanes(builder, target.get_value_type(kind), parts)
 
     return _Lanes(array.dtype)(array, types.uint64, types.uint64), generate
 
 
 def _store(context: Any, array: Any, position: Any, left: Any, lanes: Any) -> Any:
-    """Write lanes from a position of a C-contiguous array on, none past the left."""
+    """Store lanes to a C-contiguous array at a flat position, except those past ``left``."""
     _check_contiguous(array)
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = _Place(target, builder, signature.args[3], signature.args[0], arguments[:3])
+        place = _Address(target, builder, signature.args[3], signature.args[0], arguments[:3])
         whole, *others = _vectors(builder, arguments[3])
         for other in others:
             order = [lane for pair in zip(range(_COUNT), range(_COUNT, 2 * _COUNT), strict=True) for lane in pair]
-            whole = _picked(builder, whole, other, order)
+            whole = _shuffle(builder, whole, other, order)
         with builder.if_else(place.all) as (yes, no):
             with yes:
                 builder.store(whole, place.first, align=place.align)
@@ -181,8 +193,8 @@ def _store(context: Any, array: Any, position: Any, left: Any, lanes: Any) -> An
     return types.void(array, types.uint64, types.uint64, lanes), generate
 
 
-def _stream(context: Any, array: Any, position: Any, lanes: Any) -> Any:
-    """Write lanes past the cache, from a position of a C-contiguous array on that is a multiple of them in memory."""
+def _store_nontemporal(context: Any, array: Any, position: Any, lanes: Any) -> Any:
+    """Store lanes past the cache, at a position of a C-contiguous array aligned to a vector."""
     _check_contiguous(array)
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -197,8 +209,8 @@ def _stream(context: Any, array: Any, position: Any, lanes: Any) -> Any:
     return types.void(array, types.uint64, lanes), generate
 
 
-def _settle(context: Any) -> Any:
-    """Have what was written past the cache seen by other threads before what is written from now on."""
+def _store_fence(context: Any) -> Any:
+    """Make earlier non-temporal stores visible to other threads before later stores."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.fence("seq_cst")
@@ -207,8 +219,8 @@ def _settle(context: Any) -> Any:
     return types.void(), generate
 
 
-def _total(context: Any, lanes: Any) -> Any:
-    """Return the sum of the lanes, those of one half added to those of the other until one is left."""
+def _reduce_add(context: Any, lanes: Any) -> Any:
+    """Return the sum of the lanes, by halving."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         sums = []
@@ -216,7 +228,7 @@ def _total(context: Any, lanes: Any) -> Any:
             count, left = _COUNT, vector
             while count > 1:
                 count //= 2
-                halves = [_picked(builder, left, left, list(range(at, at + count))) for at in (0, count)]
+                halves = [_shuffle(builder, left, left, list(range(at, at + count))) for at in (0, count)]
                 (left,) = _sum(builder, lanes, halves[:1], halves[1:])
             sums.append(builder.extract_element(left, ir.IntType(32)(0)))
         if not lanes.complex:
@@ -227,37 +239,37 @@ def _total(context: Any, lanes: Any) -> Any:
     return lanes.dtype(lanes), generate
 
 
-def _pack(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None:
-    """Write the lanes under a mask one behind the other to a place, and anything after them."""
+def _compress(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None:
+    """Write the lanes selected by a mask consecutively; what follows them is undefined."""
     own = kind = vector.type
     if isinstance(own.element, ir.IntType) and own.element.width < 32:  # no processor packs bytes by itself
         kind = ir.VectorType(ir.IntType(32), own.count)
         vector = builder.zext(vector, kind)
     features = target.codegen().magic_tuple()[2]
     if "+avx2" in features and "+avx512f" not in features:
-        _pack_by_table(target, builder, vector, mask, first, own.element)
+        _compress_by_table(target, builder, vector, mask, first, own.element)
         return
     name = f"llvm.experimental.vector.compress.v{kind.count}{kind.element.intrinsic_name}"
-    packed = _call(builder, name, kind, vector, mask, ir.Constant(kind, ir.Undefined))
+    packed = _call_llvm(builder, name, kind, vector, mask, ir.Constant(kind, ir.Undefined))
     packed = packed if kind is own else builder.trunc(packed, own)
     align = target.get_abi_sizeof(own.element)
     builder.store(packed, builder.bitcast(first, own.as_pointer()), align=align)
 
 
-def _pack_by_table(target: Any, builder: Any, vector: Any, mask: Any, first: Any, element: Any) -> None:
-    """Do so 32 bytes at a time by a permutation that a table has for each mask: LLVM does it a lane at a time."""
+def _compress_by_table(target: Any, builder: Any, vector: Any, mask: Any, first: Any, element: Any) -> None:
+    """Compress by a permutation table, 32 bytes at a time: on AVX2 LLVM would go lane by lane."""
     size, align = 32 // target.get_abi_sizeof(vector.type.element), target.get_abi_sizeof(element)
     words, byte = ir.VectorType(ir.IntType(32), 8), ir.IntType(8)
-    table = _table(builder, size)
+    table = _permutations(builder, size)
     for start in range(0, vector.type.count, size):
-        part = _picked(builder, vector, vector, list(range(start, start + size)))
-        bits = _picked(builder, mask, mask, list(range(start, start + size)))
+        part = _shuffle(builder, vector, vector, list(range(start, start + size)))
+        bits = _shuffle(builder, mask, mask, list(range(start, start + size)))
         bits = builder.bitcast(bits, ir.IntType(size))
         number = builder.zext(bits, ir.IntType(64))
         order = builder.gep(table, [ir.IntType(64)(0), builder.shl(number, ir.IntType(64)(3))])
         order = builder.load(builder.bitcast(order, ir.VectorType(byte, 8).as_pointer()), align=8)
         packed = builder.bitcast(part, words)
-        packed = _call(builder, "llvm.x86.avx2.permd", words, packed, builder.zext(order, words))
+        packed = _call_llvm(builder, "llvm.x86.avx2.permd", words, packed, builder.zext(order, words))
         packed = builder.bitcast(packed, part.type)
         if element != vector.type.element:
             packed = builder.trunc(packed, ir.VectorType(element, size))
@@ -265,9 +277,9 @@ def _pack_by_table(target: Any, builder: Any, vector: Any, mask: Any, first: Any
         first = builder.gep(first, [builder.zext(builder.ctpop(bits), ir.IntType(64))])
 
 
-def _table(builder: Any, size: int) -> Any:
-    """Return where, for each mask of so many lanes, there are the numbers of their words in the order they come in."""
-    name = f"sparrow.packed.{size}"
+def _permutations(builder: Any, size: int) -> Any:
+    """Return the global table of word permutations that compress each mask of ``size`` lanes."""
+    name = f"sparrow.compress.{size}"
     if name in builder.module.globals:
         return builder.module.globals[name]
     words = 8 // size
@@ -275,22 +287,22 @@ def _table(builder: Any, size: int) -> Any:
     numbers = [[lane * words + word for lane in row for word in range(words)] for row in rows]
     flat = bytearray(b"".join(bytes(row).ljust(8, b"\0") for row in numbers))
     kind = ir.ArrayType(ir.IntType(8), len(flat))
-    return _tools.global_constant(builder.module, name, ir.Constant(kind, flat))
+    return _cgutils.global_constant(builder.module, name, ir.Constant(kind, flat))
 
 
-def _counted(context: Any, first: Any) -> Any:
-    """Return a number and those that follow it, one in each lane."""
+def _lane_range(context: Any, first: Any) -> Any:
+    """Return consecutive numbers, one in each lane, from ``first`` on."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = _spread(builder, arguments[0], _COUNT)
+        vector = _splat(builder, arguments[0], _COUNT)
         steps = ir.Constant(vector.type, list(range(_COUNT)))
         return _lanes(builder, target.get_value_type(signature.return_type), [builder.add(vector, steps)])
 
     return _Lanes(first)(first), generate
 
 
-def _unlike(context: Any, lanes: Any, others: Any) -> Any:
-    """Return which lanes of real numbers differ from those of others, a bit for each, from the lowest on; NaN does."""
+def _not_equal_bits(context: Any, lanes: Any, others: Any) -> Any:
+    """Return a bit mask of the lanes that differ, lowest lane first; NaN differs from everything."""
     if lanes != others or lanes.complex:
         return None
 
@@ -303,8 +315,8 @@ def _unlike(context: Any, lanes: Any, others: Any) -> Any:
     return types.uint8(lanes, others), generate
 
 
-def _below(context: Any, lanes: Any, others: Any) -> Any:
-    """Return 1 in each lane of unsigned integers that is less than that of others, 0 in the rest."""
+def _less_than(context: Any, lanes: Any, others: Any) -> Any:
+    """Return 1 in each lane of unsigned integers that is less than the other, else 0."""
     if lanes != others or lanes.part not in types.unsigned_domain:
         return None
 
@@ -316,10 +328,10 @@ def _below(context: Any, lanes: Any, others: Any) -> Any:
     return lanes(lanes, others), generate
 
 
-def _pack_lanes(context: Any, array: Any, position: Any, lanes: Any, bits: Any) -> Any:
-    """Write the lanes whose bits are set one behind the other, from a position of a C-contiguous array on.
+def _compress_store(context: Any, array: Any, position: Any, lanes: Any, bits: Any) -> Any:
+    """Write the lanes whose bits are set consecutively, from a position of a C-contiguous array on.
 
-    Whatever the bits are, eight places are written to.
+    Eight elements are written whatever the bits are.
     """
     _check_contiguous(array)
 
@@ -328,14 +340,14 @@ def _pack_lanes(context: Any, array: Any, position: Any, lanes: Any, bits: Any) 
         (vector,) = _vectors(builder, lanes)
         first = builder.gep(target.make_array(signature.args[0])(target, builder, data).data, [position])
         mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), _COUNT))
-        _pack(target, builder, vector, mask, first)
+        _compress(target, builder, vector, mask, first)
         return target.get_dummy_value()
 
     return types.void(array, types.uint64, lanes, types.uint8), generate
 
 
-def _ones(context: Any, bits: Any) -> Any:
-    """Return how many bits are set."""
+def _popcount(context: Any, bits: Any) -> Any:
+    """Return the number of set bits."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.zext(builder.ctpop(arguments[0]), ir.IntType(64))
@@ -343,10 +355,10 @@ def _ones(context: Any, bits: Any) -> Any:
     return types.uint64(bits), generate
 
 
-def _flagged(context: Any, flags: Any, position: Any, out: Any, count: Any) -> Any:
-    """Write the positions of sixteen flags, bytes from a position on, that are set; clear them and return their number.
+def _take_flags(context: Any, flags: Any, position: Any, out: Any, count: Any) -> Any:
+    """Write the positions of set byte flags, of sixteen from ``position`` on; clear them and return their number.
 
-    They are written as uint32 from ``count`` on of ``out``, which has room for sixteen there.
+    Positions are written as uint32 to ``out`` from ``count`` on, which needs room for sixteen.
     """
     for array in (flags, out):
         _check_contiguous(array)
@@ -360,10 +372,10 @@ def _flagged(context: Any, flags: Any, position: Any, out: Any, count: Any) -> A
         found = builder.load(place, align=1)
         builder.store(none, place, align=1)
         mask = builder.icmp_unsigned("!=", found, none)
-        first = _spread(builder, builder.trunc(position, ir.IntType(32)), _FLAGS)
+        first = _splat(builder, builder.trunc(position, ir.IntType(32)), _FLAGS)
         positions = builder.add(first, ir.Constant(numbers, list(range(_FLAGS))))
         to = builder.gep(target.make_array(signature.args[2])(target, builder, out).data, [count])
-        _pack(target, builder, positions, mask, to)
+        _compress(target, builder, positions, mask, to)
         bits = builder.bitcast(mask, ir.IntType(_FLAGS))
         return builder.zext(builder.ctpop(bits), ir.IntType(64))
 
@@ -383,8 +395,8 @@ def _product(builder: Any, kind: _Lanes, a: list[Any], b: list[Any]) -> list[Any
     return [real, builder.fadd(times(a[0], b[1]), times(a[1], b[0]))]
 
 
-def _takes_lanes(operator: Any, compute: Callable[[Any, _Lanes, list[Any], list[Any]], list[Any]]) -> None:
-    """Have an operator take lanes of one type."""
+def _overload_operator(operator: Any, compute: Callable[[Any, _Lanes, list[Any], list[Any]], list[Any]]) -> None:
+    """Make an operator accept lanes of one dtype."""
 
     def typed(context: Any) -> Any:
         return lambda a, b: a if isinstance(a, _Lanes) and a == b else None
@@ -399,19 +411,19 @@ def _takes_lanes(operator: Any, compute: Callable[[Any, _Lanes, list[Any], list[
 
 
 for each in (operator.add, operator.iadd):
-    _takes_lanes(each, _sum)
+    _overload_operator(each, _sum)
 for each in (operator.mul, operator.imul):
-    _takes_lanes(each, _product)
+    _overload_operator(each, _product)
 
-below: Any = intrinsic(_below)
-counted: Any = intrinsic(_counted)
-flagged: Any = intrinsic(_flagged)
+less_than: Any = intrinsic(_less_than)
+lane_range: Any = intrinsic(_lane_range)
+take_flags: Any = intrinsic(_take_flags)
 load: Any = intrinsic(_load)
-ones: Any = intrinsic(_ones)
-pack: Any = intrinsic(_pack_lanes)
-settle: Any = intrinsic(_settle)
-spread: Any = intrinsic(_spread_of)
+popcount: Any = intrinsic(_popcount)
+compress_store: Any = intrinsic(_compress_store)
+store_fence: Any = intrinsic(_store_fence)
+broadcast: Any = intrinsic(_broadcast)
 store: Any = intrinsic(_store)
-stream: Any = intrinsic(_stream)
-total: Any = intrinsic(_total)
-unlike: Any = intrinsic(_unlike)
+store_nontemporal: Any = intrinsic(_store_nontemporal)
+reduce_add: Any = intrinsic(_reduce_add)
+not_equal_bits: Any = intrinsic(_not_equal_bits)

@@ -1,20 +1,23 @@
-"""Products of sparse matrices row by row (Gustavson), under any semiring, over arrays alone.
+"""SpGEMM kernels: Gustavson's row-by-row sparse product under any semiring.
 
-A row of the product is a sum of rows of the right matrix. Where their columns come in order as they stand, products are
-written as they come. Rows of few products that lie far apart are added up in as many slots as they have columns, which
-stay in the first cache, and those that are each the one before moved on side by side, a product of all of them at a
-time; others in a dense row, of which it is flagged which eights of columns were added to, and which lines of 64 eights:
-so the columns come in order without a sort. What differs from the identity of ``add`` there is an entry, written
-without a branch, eight columns at a time. Where there are about as many products as columns between the first and the
-last, nothing is flagged and all between them is looked at, and a row of the right matrix without gaps is added as it
-is; few products are added up in a window that is no longer than that. All add in the order of the left row's entries,
-so the bits depend on neither. Positions are unsigned: that spares a test for negative ones at every access.
+A row of the product is a sum of rows of the right matrix (Gustavson 1978). The symbolic phase
+(:mod:`sparrow.kernels.matmul.symbolic`) chooses an accumulator per row:
 
-:mod:`sparrow.kernels.matmul.symbolic` says which rows are had in which way.
+* rows whose columns come in order as they are, are copied;
+* rows of few products far apart are gathered into one slot per distinct column, which stays in the L1 cache; rows
+  that repeat the one before with shifted columns are accumulated side by side, one product of all of them at a time;
+* rows of few products close together use a window over their columns;
+* other rows use a dense row with flags for touched groups of eight columns and for lines of 64 groups, so that
+  columns come out in order without a sort. With about as many products as columns in between, nothing is flagged and
+  the whole span is scanned.
 
-:func:`kernels_of` gives the loops of a semiring, compiled when first asked for and found compiled in later processes.
-Named operations are compiled into their loops. A user's functions are called by loops that serve all of them, so that
-the functions alone are compiled.
+Elements that differ from the identity of ``add`` are written without a branch, eight columns at a time. Every
+accumulator adds in the order of the left row's elements, so the bits do not depend on the choice. Positions are
+unsigned, which avoids a test for negative indices at every access.
+
+:func:`get_kernels` returns the kernels of a semiring, compiled on first use and cached on disk. Named operations are
+compiled into their kernels. User functions are called through their address by kernels that serve all of them, so
+that only the functions are compiled.
 """
 
 from __future__ import annotations
@@ -31,135 +34,136 @@ import numpy as np
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.jit.compiler import NumbaError, NumbaWarning, njit, numpy_support, register_jitable
 from sparrow.kernels.jit.warmup import warn_compiling
-from sparrow.kernels.matmul.intrinsics import at_address, least, most, prefetch
-from sparrow.kernels.matmul.masked_dot import dotted
-from sparrow.kernels.matmul.masks import added, masked
+from sparrow.kernels.matmul.intrinsics import call_address, maximum, minimum, prefetch
+from sparrow.kernels.matmul.masked import build_masked, build_masked_dot, build_masked_sum
 from sparrow.kernels.matmul.output import (
-    differing,
-    eights_of,
-    lines_between,
-    run_of,
-    side_by_side,
-    slots_out,
-    span,
-    touched,
+    collect_groups,
+    collect_lines,
+    column_span,
+    count_shifted_rows,
+    write_seeded,
+    write_shifted_rows,
+    write_slots,
+    write_touched,
 )  # fmt: skip
 from sparrow.kernels.matmul.simd import LANES
 from sparrow.kernels.matmul.symbolic import (
-    AHEAD,
-    FEW_PRODUCTS,
-    FIRST,
-    NOTHING,
+    COLUMNS_PER_PRODUCT,
+    EMPTY,
+    GATHERED,
+    ORDERED,
+    PREFETCH_FAR,
+    PREFETCH_NEAR,
+    PREFETCH_OUTPUT,
     SHIFTED,
-    SLOT,
-    SOON,
-    STRAIGHT,
-    THICK,
-    THICKNESS,
-    WRITTEN_AHEAD,
+    SLOT_IS_FIRST,
+    SLOT_MASK,
+    WINDOW,
 )  # fmt: skip
-from sparrow.kernels.matmul.workspace import BUFFER, DEPTH, IN_LINE, NARROW
+from sparrow.kernels.matmul.workspace import BATCH_MAX_COLUMNS, BATCH_ROWS, GROUPS_PER_LINE, MAX_FOUND_GROUPS
 
-__all__ = ["NAMED", "Kernels", "kernels_of"]
+__all__ = ["OPERATIONS", "SpGEMMKernels", "get_kernels"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_EIGHTS, _LINES = np.uint64(3), np.uint64(9)
-"""How far the number of a column is shifted to that of its eight, and of its line of 64 eights."""
-_WORDS = np.uint64(16)
-"""Values of four bytes that share a line of the cache."""
+_GROUP_BITS, _LINE_BITS = np.uint64(3), np.uint64(9)
+"""log2 of the columns of a group, and of a line of 64 groups."""
+_WORDS_PER_CACHE_LINE = np.uint64(16)
+"""Four-byte values that share a cache line."""
 
 
 @register_jitable
-def _plus(where, a, b):  # type: ignore[no-untyped-def]
+def _plus(address, a, b):  # type: ignore[no-untyped-def]
     return a + b
 
 
 @register_jitable
-def _times(where, a, b):  # type: ignore[no-untyped-def]
+def _times(address, a, b):  # type: ignore[no-untyped-def]
     return a * b
 
 
 @register_jitable
-def _min(where, a, b):  # type: ignore[no-untyped-def]
-    return least(a, b)
+def _min(address, a, b):  # type: ignore[no-untyped-def]
+    return minimum(a, b)
 
 
 @register_jitable
-def _max(where, a, b):  # type: ignore[no-untyped-def]
-    return most(a, b)
+def _max(address, a, b):  # type: ignore[no-untyped-def]
+    return maximum(a, b)
 
 
 @register_jitable
-def _or(where, a, b):  # type: ignore[no-untyped-def]
+def _or(address, a, b):  # type: ignore[no-untyped-def]
     return a | b
 
 
 @register_jitable
-def _and(where, a, b):  # type: ignore[no-untyped-def]
+def _and(address, a, b):  # type: ignore[no-untyped-def]
     return a & b
 
 
 @register_jitable
-def _first(where, a, b):  # type: ignore[no-untyped-def]
+def _first(address, a, b):  # type: ignore[no-untyped-def]
     return a
 
 
 @register_jitable
-def _second(where, a, b):  # type: ignore[no-untyped-def]
+def _second(address, a, b):  # type: ignore[no-untyped-def]
     return b
 
 
 @register_jitable
-def _pair(where, a, b):  # type: ignore[no-untyped-def]
+def _pair(address, a, b):  # type: ignore[no-untyped-def]
     return 1
 
 
 @register_jitable
-def _given(where, a, b):  # type: ignore[no-untyped-def]
-    return at_address(where, a, b)
+def _user(address, a, b):  # type: ignore[no-untyped-def]
+    return call_address(address, a, b)
 
 
-def _either(a, b):  # type: ignore[no-untyped-def]
+def _logical_or(a, b):  # type: ignore[no-untyped-def]
     return a if a != 0 else b
 
 
-NAMED: dict[str, Any] = {
+OPERATIONS: dict[str, Any] = {
     "plus": _plus, "times": _times, "min": _min, "max": _max, "or": _or, "and": _and, "any": _first, "first": _first,
     "second": _second, "pair": _pair,
 }  # fmt: skip
-"""Named operations of two numbers, which loops are compiled with."""
+"""Named operations of two numbers, which are inlined into kernels."""
 
 
-_KEPT: list[Any] = []
-"""Functions of users: what is compiled stands where it does for as long as somebody has it."""
+_COMPILED: list[Any] = []
+"""User functions, kept alive because kernels call them by address."""
 
 
-class Kernels(NamedTuple):
-    """The loops of a semiring."""
+class SpGEMMKernels(NamedTuple):
+    """Kernels of a semiring."""
 
     rows: Callable[..., int]
-    """All products of some rows, but for those at the columns that a mask has in each."""
+    """All products of some rows, except at the elements of an optional mask."""
     masked: Callable[..., int]
-    """Those at the columns that a mask has in each row."""
-    dotted: Callable[..., int]
-    """The same, cell by cell, of the right matrix by columns: :func:`sparrow.kernels.matmul.masked_dot.dotted`."""
-    added: Callable[..., None]
-    """The sums of those, each times a weight of the mask's cell, where what is added is ``plus``."""
+    """Products at the elements of a mask: :func:`sparrow.kernels.matmul.masked.build_masked`."""
+    masked_dot: Callable[..., int]
+    """The same by dot products: :func:`sparrow.kernels.matmul.masked.build_masked_dot`."""
+    masked_sum: Callable[..., None]
+    """Weighted row sums of those: :func:`sparrow.kernels.matmul.masked.build_masked_sum`."""
 
 
-def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = False, seeded: bool = False) -> Kernels:
-    """Return the loops of a semiring.
+def get_kernels(
+    add: Any, multiply: Any, dtype: np.dtype[Any], swap: bool = False, seeded: bool = False
+) -> SpGEMMKernels:
+    """Return the kernels of a semiring.
 
     Parameters
     ----------
     add, multiply
         Names of operations, or functions of two numbers that Numba compiles.
     dtype
-        The type in which products are added up.
-    swapped
+        Dtype in which products are accumulated.
+    swap
         Whether ``multiply``, a function, takes the right value first.
     seeded
-        Whether the dense rows of workspaces hold :func:`~sparrow.kernels.matmul.workspace.seed_of` them.
+        Whether dense rows of workspaces are filled with :func:`~sparrow.kernels.matmul.workspace.get_seed`.
 
     Raises
     ------
@@ -168,46 +172,51 @@ def kernels_of(add: Any, multiply: Any, dtype: np.dtype[Any], swapped: bool = Fa
     """
     warn_compiling()
     narrow = dtype.kind in "iu" and dtype.itemsize < 8 and add in ("min", "max") and multiply in ("times", "plus")
-    if isinstance(add, str) and isinstance(multiply, str) and not narrow:  # narrow products wrap around in their type
-        return _bound(_built(NAMED[add], NAMED[multiply], seeded), 0, 0)
-    adding, multiplying = _compiled(add, dtype, False), _compiled(multiply, dtype, swapped)
-    return _bound(_built(_given, _given, seeded), adding, multiplying)
+    if isinstance(add, str) and isinstance(multiply, str) and not narrow:  # narrow products wrap around in their dtype
+        return _bind(_build(OPERATIONS[add], OPERATIONS[multiply], seeded), 0, 0)
+    adders = _compile_operation(add, dtype, False), _compile_operation(multiply, dtype, swap)
+    return _bind(_build(_user, _user, seeded), *adders)
 
 
-def _bound(loops: Kernels, adding: int, multiplying: int) -> Kernels:
-    one, other = np.uint64(adding), np.uint64(multiplying)
-    return Kernels(
-        functools.partial(loops.rows, one, other),
-        functools.partial(loops.masked, one, other),
-        functools.partial(loops.dotted, one, other),
-        functools.partial(loops.added, other),
+def _bind(kernels: SpGEMMKernels, add_address: int, multiply_address: int) -> SpGEMMKernels:
+    one, other = np.uint64(add_address), np.uint64(multiply_address)
+    return SpGEMMKernels(
+        functools.partial(kernels.rows, one, other),
+        functools.partial(kernels.masked, one, other),
+        functools.partial(kernels.masked_dot, one, other),
+        functools.partial(kernels.masked_sum, other),
     )
 
 
 @functools.cache
-def _built(add: Any, multiply: Any, seeded: bool) -> Kernels:
-    return Kernels(_rows(add, multiply, seeded), masked(add, multiply), dotted(add, multiply), added(multiply))
+def _build(add: Any, multiply: Any, seeded: bool) -> SpGEMMKernels:
+    return SpGEMMKernels(
+        _build_rows(add, multiply, seeded),
+        build_masked(add, multiply),
+        build_masked_dot(add, multiply),
+        build_masked_sum(multiply),
+    )
 
 
-def _reason(error: NumbaError) -> str:
-    """Return the line of an error of Numba's that says why, of all that say where."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # colours, where there is a package for them
-    lines = [line.strip() for line in plain.splitlines() if line.strip()]
-    told = [line.removeprefix("TypingError: ") for line in lines if line.startswith("TypingError: ")]
-    told += [line for line in lines if not line.startswith(("Failed in nopython mode", "- Resolution failure"))]
-    return next(iter(told), "")
+def _error_reason(error: NumbaError) -> str:
+    """Return the line of a Numba error that gives the reason, out of those that give the location."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # colors, if colorama is installed
+    text = [line.strip() for line in plain.splitlines() if line.strip()]
+    reasons = [line.removeprefix("TypingError: ") for line in text if line.startswith("TypingError: ")]
+    reasons += [line for line in text if not line.startswith(("Failed in nopython mode", "- Resolution failure"))]
+    return next(iter(reasons), "")
 
 
 @functools.cache
-def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
-    """Return where an operation of two numbers of a type stands, compiled: the loops that call it need not be."""
+def _compile_operation(function: Any, dtype: np.dtype[Any], swap: bool) -> int:
+    """Compile an operation of two numbers and return its address; callers need no recompilation."""
     product = getattr(function, "of", None)
     inner = function if product is None else product
-    if inner == "max" and dtype.kind == "c":  # of truths alone: complex numbers have no order
-        inner = _either
+    if inner == "max" and dtype.kind == "c":  # of booleans only: complex numbers have no order
+        inner = _logical_or
     if isinstance(inner, str):
-        named = NAMED[inner]
-        # LLVM takes it that a signed product does not overflow, and so that it is 0 where a factor is.
+        named = OPERATIONS[inner]
+        # LLVM assumes that signed products do not overflow, and so that a product is 0 only where a factor is.
         wraps = np.dtype(f"u{dtype.itemsize}").type if dtype.kind == "i" and inner in ("plus", "times") else dtype.type
 
         @njit(nogil=True)
@@ -220,223 +229,244 @@ def _compiled(function: Any, dtype: np.dtype[Any], swapped: bool) -> int:
     kind = numpy_support.from_dtype(dtype)
 
     @njit(nogil=True)
-    def called(a, b):  # type: ignore[no-untyped-def]
-        value = inner(b, a) if swapped else inner(a, b)
+    def call(a, b):  # type: ignore[no-untyped-def]
+        value = inner(b, a) if swap else inner(a, b)
         return kind(value) != kind(0) if truth else value
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NumbaWarning)  # what is wrong with a function its error says
-            called.compile(kind(kind, kind))
+            warnings.simplefilter("ignore", NumbaWarning)  # the error says what is wrong with a function
+            call.compile(kind(kind, kind))
     except NumbaError as error:
         name = getattr(function, "__name__", repr(function))
-        why = _reason(error)
+        why = _error_reason(error)
         raise InvalidValueError(
-            f"a semiring's functions are compiled by Numba, which does not take {name!r} of two {dtype}: {why}"
+            f"functions of a semiring must compile with Numba, got {name!r} of two {dtype}: {why}"
         ) from error
-    _KEPT.append(called)
-    result: Any = called.overloads[(kind, kind)]
+    _COMPILED.append(call)
+    result: Any = call.overloads[(kind, kind)]
     return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
-def _rows(add: Any, multiply: Any, seeded: bool) -> Any:
-    written: Any = differing if seeded else touched
+def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
+    write_dense: Any = write_seeded if seeded else write_touched
 
     @njit(cache=True, nogil=True)
     def rows(  # type: ignore[no-untyped-def]
-        adding, multiplying, pointers, places, left, starts, columns, right, begins, ends, unwanted, done, kinds, sizes,
-        slots, keys, single, width, fill, seed, total, seen, held, window, eights, lines, line_words, found_lines,
-        found, out_pointers, out_columns, out
+        add_address, multiply_address, lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data,
+        mask_begins, mask_ends, mask_columns, product_offsets, row_kinds, row_sizes, slots, keys, has_unique_columns,
+        width, fill, seed, dense, touched, slot_values, window, group_flags, line_flags, line_words, found_lines,
+        found_groups, out_indptr, out_columns, out
     ):  # fmt: skip
-        """Write the products of rows, row by row, columns ascending; return their number.
+        """Write the products of rows in CSR, columns ascending; return their number.
 
-        Cells that a mask has are taken off a row before it is read out: that takes a step for each of them, none for a
-        product.
+        Elements of a mask are removed from a row before it is written out, at one step per mask element.
 
         Parameters
         ----------
-        adding, multiplying
-            Where the functions stand that a user gave, uint64; read for those alone.
-        pointers, places, left
-            The left matrix by rows: uint64 (m + 1,), rows of the right one uint32 (n,), values (n,).
-        starts, columns, right
-            The right matrix by rows, columns ascending: uint64 (k + 1,), uint32 (n,), values (n,).
-        begins, ends, unwanted
-            Between which positions the cells of each row are in a mask, and the column of each, ascending in a row:
-            uint64 (m,), uint64 (m,), uint32 (n,); the first two are empty where there is no mask.
-        done, kinds, sizes, slots, keys
-            What :func:`~sparrow.kernels.matmul.symbolic.planned` read and wrote.
-        single
-            Whether no column comes twice in a row of the right one.
+        add_address, multiply_address
+            Addresses of user functions, uint64; ignored for named operations.
+        lhs_indptr, lhs_indices, lhs_data
+            Left matrix in CSR: uint64 (m + 1,), rows of the right matrix uint32 (n,), values (n,).
+        rhs_indptr, rhs_indices, rhs_data
+            Right matrix in CSR, columns ascending: uint64 (k + 1,), uint32 (n,), values (n,).
+        mask_begins, mask_ends, mask_columns
+            Bounds of each row in a mask, and column of each of its elements, ascending in a row: uint64 (m,), uint64
+            (m,), uint32 (n,); the first two are empty if there is no mask.
+        product_offsets, row_kinds, row_sizes, slots, keys
+            What :func:`~sparrow.kernels.matmul.symbolic.plan_rows` read and wrote.
+        has_unique_columns
+            Whether the right matrix has no duplicates.
         width
-            The number of columns.
+            Number of columns.
         fill
-            Sums that equal it are left out.
-        seed, total, seen, held, window, eights, lines, line_words, found_lines, found
-            A dense row: ``dense`` of a :class:`~sparrow.kernels.matmul.workspace.Workspace`.
-        out_pointers
-            Where the products of each row begin, and where the last ones end: int64 (m + 1,), written.
+            Sums equal to it are dropped.
+        seed, dense, touched, slot_values, window, group_flags, line_flags, line_words, found_lines, found_groups
+            Accumulators: :meth:`sparrow.kernels.matmul.workspace.Workspace.dense`.
+        out_indptr
+            int64 (m + 1,): written.
         out_columns, out
-            Room for as many entries as there are products, and :data:`~sparrow.kernels.matmul.workspace.SLACK` more.
+            Room for as many elements as products, and :data:`~sparrow.kernels.matmul.workspace.OUTPUT_SLACK` more:
+            written.
         """
         n: Any = _ZERO
         slot = key = slots_of = keys_of = size_of = _ZERO
-        end = np.uint64(len(places))
-        height, done_with = np.uint64(len(kinds)), _ZERO
+        end = np.uint64(len(lhs_indices))
+        height, resume_at = np.uint64(len(row_kinds)), _ZERO
         for i in range(height):
-            if i < done_with:
+            if i < resume_at:
                 continue
-            out_pointers[i] = n
-            kind = kinds[i]
-            low, high = pointers[i], pointers[i + _ONE]
-            if kind == NOTHING:
+            out_indptr[i] = n
+            kind = row_kinds[i]
+            low, high = lhs_indptr[i], lhs_indptr[i + _ONE]
+            if kind == EMPTY:
                 continue
-            if kind in (FEW_PRODUCTS, SHIFTED):
-                shift = np.uint64(sizes[i])
-                if kind == FEW_PRODUCTS:
+            if kind in (GATHERED, SHIFTED):
+                shift = np.uint64(row_sizes[i])
+                if kind == GATHERED:
                     slots_of, keys_of, size_of, shift = slot, key, shift, _ZERO
-                    slot += done[i + _ONE] - done[i]
+                    slot += product_offsets[i + _ONE] - product_offsets[i]
                     key += size_of
-                elif size_of <= NARROW and i + LANES <= height:
-                    run = run_of(kinds, sizes, i, min(DEPTH, height - i))
+                elif size_of <= BATCH_MAX_COLUMNS and i + LANES <= height:
+                    run = count_shifted_rows(row_kinds, row_sizes, i, min(BATCH_ROWS, height - i))
                     if run >= LANES:
-                        step = np.uint64(sizes[i + _ONE]) - shift
+                        step = np.uint64(row_sizes[i + _ONE]) - shift
                         at, across = slots_of, high - low
                         for q in range(low, high):
-                            k = np.uint64(places[q])
-                            begin, stop = starts[k], starts[k + _ONE]
+                            k = np.uint64(lhs_indices[q])
+                            begin, stop = rhs_indptr[k], rhs_indptr[k + _ONE]
                             apart = step * (stop - begin)
-                            prefetch(places, q + DEPTH * across)
-                            prefetch(starts, k + DEPTH * step)
+                            prefetch(lhs_indices, q + BATCH_ROWS * across)
+                            prefetch(rhs_indptr, k + BATCH_ROWS * step)
                             for p in range(begin, stop):
                                 s = np.uint64(slots[at])
                                 at += _ONE
-                                to = (s & SLOT) * DEPTH
-                                if s & FIRST:
+                                to = (s & SLOT_MASK) * BATCH_ROWS
+                                if s & SLOT_IS_FIRST:
                                     for r in range(run):
-                                        held[to + r] = multiply(multiplying, left[q + r * across], right[p + r * apart])
+                                        slot_values[to + r] = multiply(
+                                            multiply_address, lhs_data[q + r * across], rhs_data[p + r * apart]
+                                        )
                                     continue
                                 for r in range(run):
-                                    value = multiply(multiplying, left[q + r * across], right[p + r * apart])
-                                    held[to + r] = add(adding, held[to + r], value)
-                        n = side_by_side(
-                            held, size_of, run, keys, keys_of, shift, step, fill, out_pointers, i, out_columns, out, n
+                                    value = multiply(
+                                        multiply_address, lhs_data[q + r * across], rhs_data[p + r * apart]
+                                    )
+                                    slot_values[to + r] = add(add_address, slot_values[to + r], value)
+                        n = write_shifted_rows(
+                            slot_values,
+                            size_of,
+                            run,
+                            keys,
+                            keys_of,
+                            shift,
+                            step,
+                            fill,
+                            out_indptr,
+                            i,
+                            out_columns,
+                            out,
+                            n,
                         )
-                        done_with = i + run
+                        resume_at = i + run
                         continue
-                prefetch(slots, slot + WRITTEN_AHEAD + WRITTEN_AHEAD)
-                prefetch(keys, key + WRITTEN_AHEAD)
-                prefetch(out_columns, n + WRITTEN_AHEAD)
-                for line in range(_ZERO, _WORDS + _WORDS, LANES):
-                    prefetch(out, n + WRITTEN_AHEAD + line)
+                prefetch(slots, slot + PREFETCH_OUTPUT + PREFETCH_OUTPUT)
+                prefetch(keys, key + PREFETCH_OUTPUT)
+                prefetch(out_columns, n + PREFETCH_OUTPUT)
+                for line in range(_ZERO, _WORDS_PER_CACHE_LINE + _WORDS_PER_CACHE_LINE, LANES):
+                    prefetch(out, n + PREFETCH_OUTPUT + line)
                 at = slots_of
                 for q in range(low, high):
-                    if q + AHEAD + AHEAD < end:
-                        prefetch(starts, np.uint64(places[q + AHEAD + AHEAD]))
-                    if q + AHEAD < end:
-                        ahead = np.uint64(places[q + AHEAD])
-                        prefetch(right, starts[ahead])
-                        prefetch(right, starts[ahead + _ONE] - _ONE)
-                    x = left[q]
-                    k = np.uint64(places[q])
-                    for p in range(starts[k], starts[k + _ONE]):
+                    if q + PREFETCH_FAR + PREFETCH_FAR < end:
+                        prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR + PREFETCH_FAR]))
+                    if q + PREFETCH_FAR < end:
+                        ahead = np.uint64(lhs_indices[q + PREFETCH_FAR])
+                        prefetch(rhs_data, rhs_indptr[ahead])
+                        prefetch(rhs_data, rhs_indptr[ahead + _ONE] - _ONE)
+                    x = lhs_data[q]
+                    k = np.uint64(lhs_indices[q])
+                    for p in range(rhs_indptr[k], rhs_indptr[k + _ONE]):
                         s = np.uint64(slots[at])
                         at += _ONE
-                        value = multiply(multiplying, x, right[p])
-                        to = s & SLOT
-                        held[to] = value if s & FIRST else add(adding, held[to], value)
-                n = slots_out(held, size_of, keys, keys_of, shift, fill, out_columns, out, n)
+                        value = multiply(multiply_address, x, rhs_data[p])
+                        to = s & SLOT_MASK
+                        slot_values[to] = value if s & SLOT_IS_FIRST else add(add_address, slot_values[to], value)
+                n = write_slots(slot_values, size_of, keys, keys_of, shift, fill, out_columns, out, n)
                 continue
-            if kind == STRAIGHT:
+            if kind == ORDERED:
                 for q in range(low, high):
-                    if q + AHEAD + AHEAD < end:
-                        prefetch(starts, np.uint64(places[q + AHEAD + AHEAD]))
-                    if q + SOON < end:
-                        ahead = starts[np.uint64(places[q + SOON])]
-                        prefetch(columns, ahead)
-                        prefetch(right, ahead)
-                    x = left[q]
-                    k = np.uint64(places[q])
-                    for p in range(starts[k], starts[k + _ONE]):
-                        value = multiply(multiplying, x, right[p])
-                        out_columns[n] = columns[p]
+                    if q + PREFETCH_FAR + PREFETCH_FAR < end:
+                        prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR + PREFETCH_FAR]))
+                    if q + PREFETCH_NEAR < end:
+                        ahead = rhs_indptr[np.uint64(lhs_indices[q + PREFETCH_NEAR])]
+                        prefetch(rhs_indices, ahead)
+                        prefetch(rhs_data, ahead)
+                    x = lhs_data[q]
+                    k = np.uint64(lhs_indices[q])
+                    for p in range(rhs_indptr[k], rhs_indptr[k + _ONE]):
+                        value = multiply(multiply_address, x, rhs_data[p])
+                        out_columns[n] = rhs_indices[p]
                         out[n] = value
                         n += np.uint64(out[n] != fill)
                 continue
-            if seeded and kind == THICK:
-                prefetch(out_columns, n + WRITTEN_AHEAD)
-                prefetch(out, n + WRITTEN_AHEAD)
+            if seeded and kind == WINDOW:
+                prefetch(out_columns, n + PREFETCH_OUTPUT)
+                prefetch(out, n + PREFETCH_OUTPUT)
                 smallest = np.uint64(keys[key])
                 key += _ONE
                 for q in range(low, high):
-                    x = left[q]
-                    k = np.uint64(places[q])
-                    for p in range(starts[k], starts[k + _ONE]):
-                        c = np.uint64(columns[p]) - smallest
-                        window[c] = add(adding, window[c], multiply(multiplying, x, right[p]))
-                n = written(window, _ZERO, np.uint64(sizes[i]), smallest, seen, seed, fill, out_columns, out, n)
+                    x = lhs_data[q]
+                    k = np.uint64(lhs_indices[q])
+                    for p in range(rhs_indptr[k], rhs_indptr[k + _ONE]):
+                        c = np.uint64(rhs_indices[p]) - smallest
+                        window[c] = add(add_address, window[c], multiply(multiply_address, x, rhs_data[p]))
+                n = write_dense(
+                    window, _ZERO, np.uint64(row_sizes[i]), smallest, touched, seed, fill, out_columns, out, n
+                )
                 continue
-            work = done[i + _ONE] - done[i]
+            n_products = product_offsets[i + _ONE] - product_offsets[i]
             smallest, largest = _ZERO, width - _ONE
-            thick = seeded and largest < THICKNESS * work
-            if not thick:
-                smallest, largest = span(places, low, high, starts, columns, right)
-                thick = seeded and largest - smallest < THICKNESS * work
+            is_window = seeded and largest < COLUMNS_PER_PRODUCT * n_products
+            if not is_window:
+                smallest, largest = column_span(lhs_indices, low, high, rhs_indptr, rhs_indices, rhs_data)
+                is_window = seeded and largest - smallest < COLUMNS_PER_PRODUCT * n_products
             for q in range(low, high):
-                x = left[q]
-                k = np.uint64(places[q])
-                if q + AHEAD < end:
-                    prefetch(starts, np.uint64(places[q + AHEAD]))
-                if q + SOON < high:
-                    ahead = starts[np.uint64(places[q + SOON])]
-                    prefetch(columns, ahead)
-                    prefetch(right, ahead)
-                if thick:
-                    begin, count = starts[k], starts[k + _ONE] - starts[k]
-                    if single and count >= LANES:
-                        c = np.uint64(columns[begin])
-                        if np.uint64(columns[begin + count - _ONE]) - c == count - _ONE:
+                x = lhs_data[q]
+                k = np.uint64(lhs_indices[q])
+                if q + PREFETCH_FAR < end:
+                    prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR]))
+                if q + PREFETCH_NEAR < high:
+                    ahead = rhs_indptr[np.uint64(lhs_indices[q + PREFETCH_NEAR])]
+                    prefetch(rhs_indices, ahead)
+                    prefetch(rhs_data, ahead)
+                if is_window:
+                    begin, count = rhs_indptr[k], rhs_indptr[k + _ONE] - rhs_indptr[k]
+                    if has_unique_columns and count >= LANES:
+                        c = np.uint64(rhs_indices[begin])
+                        if np.uint64(rhs_indices[begin + count - _ONE]) - c == count - _ONE:
                             for p in range(count):
-                                total[c + p] = add(adding, total[c + p], multiply(multiplying, x, right[begin + p]))
+                                dense[c + p] = add(
+                                    add_address, dense[c + p], multiply(multiply_address, x, rhs_data[begin + p])
+                                )
                             continue
                     for p in range(begin, begin + count):
-                        c = np.uint64(columns[p])
-                        total[c] = add(adding, total[c], multiply(multiplying, x, right[p]))
+                        c = np.uint64(rhs_indices[p])
+                        dense[c] = add(add_address, dense[c], multiply(multiply_address, x, rhs_data[p]))
                     continue
-                for p in range(starts[k], starts[k + _ONE]):
-                    c = np.uint64(columns[p])
-                    value = multiply(multiplying, x, right[p])
+                for p in range(rhs_indptr[k], rhs_indptr[k + _ONE]):
+                    c = np.uint64(rhs_indices[p])
+                    value = multiply(multiply_address, x, rhs_data[p])
                     if seeded:
-                        total[c] = add(adding, total[c], value)
+                        dense[c] = add(add_address, dense[c], value)
                     else:
-                        total[c] = add(adding, total[c], value) if seen[c] else value
-                        seen[c] = 1
-                    eights[c >> _EIGHTS] = 1
-                    lines[c >> _LINES] = 1
-            if i < np.uint64(len(begins)):
-                for m in range(begins[i], ends[i]):
-                    c = np.uint64(unwanted[m])
+                        dense[c] = add(add_address, dense[c], value) if touched[c] else value
+                        touched[c] = 1
+                    group_flags[c >> _GROUP_BITS] = 1
+                    line_flags[c >> _LINE_BITS] = 1
+            if i < np.uint64(len(mask_begins)):
+                for m in range(mask_begins[i], mask_ends[i]):
+                    c = np.uint64(mask_columns[m])
                     if seeded:
-                        total[c] = seed
+                        dense[c] = seed
                     else:
-                        seen[c] = 0
-            if thick:
-                at = (smallest >> _EIGHTS) << _EIGHTS
-                n = written(total, at, largest + _ONE, at, seen, seed, fill, out_columns, out, n)
+                        touched[c] = 0
+            if is_window:
+                at = (smallest >> _GROUP_BITS) << _GROUP_BITS
+                n = write_dense(dense, at, largest + _ONE, at, touched, seed, fill, out_columns, out, n)
                 continue
-            count = lines_between(smallest, largest, lines, line_words, found_lines)
+            count = collect_lines(smallest, largest, line_flags, line_words, found_lines)
             size = _ZERO
             for line in range(count):
-                first = np.uint64(found_lines[line]) * IN_LINE
-                size = eights_of(first, first + IN_LINE, eights, found, size)
-                if size >= np.uint64(BUFFER) or line + _ONE == count:
+                first = np.uint64(found_lines[line]) * GROUPS_PER_LINE
+                size = collect_groups(first, first + GROUPS_PER_LINE, group_flags, found_groups, size)
+                if size >= np.uint64(MAX_FOUND_GROUPS) or line + _ONE == count:
                     for e in range(size):
-                        prefetch(out_columns, n + WRITTEN_AHEAD)
-                        prefetch(out, n + WRITTEN_AHEAD)
-                        at = np.uint64(found[e]) << _EIGHTS
-                        n = written(total, at, at + LANES, at, seen, seed, fill, out_columns, out, n)
+                        prefetch(out_columns, n + PREFETCH_OUTPUT)
+                        prefetch(out, n + PREFETCH_OUTPUT)
+                        at = np.uint64(found_groups[e]) << _GROUP_BITS
+                        n = write_dense(dense, at, at + LANES, at, touched, seed, fill, out_columns, out, n)
                     size = _ZERO
-        out_pointers[height] = n
+        out_indptr[height] = n
         return n
 
     return rows

@@ -1,9 +1,9 @@
-"""How the rows of a product of sparse matrices are had, told before any value is looked at.
+"""Symbolic phase of SpGEMM: choose an accumulator per row, without values.
 
-What knows no values is compiled once, not for every semiring and type: :func:`products_before` counts products,
-:func:`planned` says for each row which way of :mod:`sparrow.kernels.matmul.spgemm` takes it, and sorts the columns of
-those of few products. Where rows of both matrices are other rows moved on, as those of grids are, so is what is planned
-for them: :func:`patterns` tells which are.
+It does not depend on values, so it is compiled once rather than for every semiring and dtype. :func:`count_products`
+counts products per row; :func:`plan_rows` chooses the accumulator of each row
+(:mod:`sparrow.kernels.matmul.spgemm`) and sorts the columns of gathered rows. Where rows of both matrices repeat with
+shifted columns, as on grids, plans are reused: :func:`find_patterns` finds such rows.
 """
 
 from __future__ import annotations
@@ -13,114 +13,131 @@ from typing import Any
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit, register_jitable
-from sparrow.kernels.matmul.intrinsics import SEARCHED, place_of, prefetch
-from sparrow.kernels.matmul.simd import LANES, below, load, ones, spread, store, unlike
+from sparrow.kernels.matmul.intrinsics import BINARY_SEARCH_RATIO, lower_bound, prefetch
+from sparrow.kernels.matmul.simd import LANES, broadcast, less_than, load, not_equal_bits, popcount, store
 
 __all__ = [
-    "AHEAD", "FEW", "FEWER", "FEW_PRODUCTS", "FIRST", "MANY", "NOTHING", "RECENT", "SHIFTED", "SLOT", "SOON",
-    "STRAIGHT", "THICK", "THICKNESS", "WRITTEN_AHEAD", "patterns", "planned", "products_before",
+    "COLUMNS_PER_PRODUCT",
+    "DENSE",
+    "EMPTY",
+    "GATHERED",
+    "MAX_GATHERED",
+    "MAX_GATHERED_CLUSTERED",
+    "MAX_PATTERNS",
+    "ORDERED",
+    "PREFETCH_FAR",
+    "PREFETCH_NEAR",
+    "PREFETCH_OUTPUT",
+    "SHIFTED",
+    "SLOT_IS_FIRST",
+    "SLOT_MASK",
+    "WINDOW",
+    "count_products",
+    "find_patterns",
+    "plan_rows",
 ]  # fmt: skip
 
-FEW = 256
-"""Products of a row that are gathered rather than added to a dense row, at most."""
-FEWER = 16
-"""The same where a dense row is quick to add to."""
-NOTHING, STRAIGHT, FEW_PRODUCTS, SHIFTED, THICK, MANY = (np.uint8(kind) for kind in range(6))
-"""Rows without products; whose columns come in order as they are; of few products; whose products go where those of the
-row of few products before them do, so many columns further; of few products with about as many columns; of many."""
-THICKNESS = np.uint64(2)
-"""Columns between the first and the last for each product up to which a row is looked through rather than marked."""
-FIRST, SLOT = np.uint64(2 * FEW), np.uint64(2 * FEW - 1)
-"""Of the slot of a product: that it is the first in it, and its number."""
-AHEAD, SOON = np.uint64(16), np.uint64(6)
-"""How many entries of the left matrix before their turn it is fetched where rows of the right one begin, or short ones,
-and long ones."""
-WRITTEN_AHEAD = np.uint64(128)
-"""How far ahead of where is written memory is fetched."""
-RECENT = np.uint64(32)
-"""Patterns of rows, and plans, that are looked at again: a grid of three dimensions has 27 patterns."""
+MAX_GATHERED = 256
+"""Products of a row that are gathered into slots, at most."""
+MAX_GATHERED_CLUSTERED = 16
+"""The same where columns are clustered, so that a dense row is fast to add to."""
+EMPTY, ORDERED, GATHERED, SHIFTED, WINDOW, DENSE = (np.uint8(kind) for kind in range(6))
+"""Row kinds: no products; columns in order as they are; gathered into slots; the previous gathered row with shifted
+columns; accumulated in a window of columns; accumulated in a dense row.
+"""
+COLUMNS_PER_PRODUCT = np.uint64(2)
+"""Span of columns per product up to which a span is scanned instead of flagged."""
+SLOT_IS_FIRST, SLOT_MASK = np.uint64(2 * MAX_GATHERED), np.uint64(2 * MAX_GATHERED - 1)
+"""Bits of a slot: flag of the first product in it, and its number."""
+PREFETCH_FAR, PREFETCH_NEAR = np.uint64(16), np.uint64(6)
+"""Left elements between a prefetch and its use: of row pointers and short rows; of long rows."""
+PREFETCH_OUTPUT = np.uint64(128)
+"""Output elements between a prefetch and its use."""
+MAX_PATTERNS = np.uint64(32)
+"""Recent row patterns, and plans, that are compared: a 3-d grid has 27."""
 
 _ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
-_NONE, _LAST = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
-_NEAR = np.uint64(1 << 16)
-"""Columns between the first and the last of a row up to which it stays in the cache."""
-_FARTHEST = np.uint64(2**16 - 1)
-"""Columns by which a row may be further than the one that it is like."""
-_LINE = np.uint64(16)
-"""Columns that share a line of the cache."""
-_FEWEST, _RANKED = 8, 32
-"""Products up to which each is compared with all others, which needs no branch; eight at once from the first on."""
-_RANKS = np.uint64(2 * FEW)
-"""Where ranks stand behind the two buffers that are sorted in."""
-_SHIFT, _POSITION = np.uint64(8), np.uint64(FEW - 1)
-"""Where a column stands beside the position of its product while they are sorted."""
+_NO_KEY, _MAX_COLUMN = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
+_CACHED_SPAN = np.uint64(1 << 16)
+"""Columns of a dense row that stay in the cache."""
+_MAX_SHIFT = np.uint64(2**16 - 1)
+"""Columns by which a row may be shifted against its plan (uint16)."""
+_COLUMNS_PER_CACHE_LINE = np.uint64(16)
+"""Columns that share a cache line."""
+_MAX_RANKED_SCALAR, _MAX_RANKED = 8, 32
+"""Products up to which a rank sort is branch-free: scalar, and with SIMD."""
+_RANK_OFFSET = np.uint64(2 * MAX_GATHERED)
+"""Offset of ranks behind the two sort buffers."""
+_POSITION_BITS, _POSITION_MASK = np.uint64(8), np.uint64(MAX_GATHERED - 1)
+"""Sort keys hold a column above the position of its product."""
 
 
 @njit(cache=True, nogil=True)
-def products_before(pointers, places, starts, own, pattern, out):  # type: ignore[no-untyped-def]
-    """Write how many products there are before each row of the left matrix, and in all.
+def count_products(lhs_indptr, lhs_indices, rhs_indptr, lhs_patterns, rhs_patterns, out):  # type: ignore[no-untyped-def]
+    """Write the number of products before each row of the left matrix, and in all.
 
     Parameters
     ----------
-    pointers, places
-        The left matrix by rows: uint64 (m + 1,), rows of the right one uint32 (n,).
-    starts
-        Where the rows of the right one begin, uint64 (k + 1,).
-    own, pattern
-        The patterns of the rows of the left and of the right matrix, uint32 (m,) and (k,), or nothing: see
-        :func:`patterns`.
+    lhs_indptr, lhs_indices
+        Left matrix in CSR: uint64 (m + 1,), rows of the right matrix uint32 (n,).
+    rhs_indptr
+        Right matrix, uint64 (k + 1,).
+    lhs_patterns, rhs_patterns
+        Patterns of left and right rows, uint32 (m,) and (k,), or empty: see :func:`find_patterns`.
     out
-        Shape (m + 1,), int64: written, but for the first, before which there is none.
+        Shape (m + 1,), int64: written, except for the first.
     """
-    done = work = done_with = _ZERO
-    end, height = np.uint64(len(places)), np.uint64(len(pointers) - 1)
+    before = n_products = resume_at = _ZERO
+    end, height = np.uint64(len(lhs_indices)), np.uint64(len(lhs_indptr) - 1)
     for i in range(height):
-        if i >= done_with:
-            work = _ZERO
-            for q in range(pointers[i], pointers[i + _ONE]):
-                if q + AHEAD < end:
-                    prefetch(starts, np.uint64(places[q + AHEAD]))
-                k = np.uint64(places[q])
-                work += starts[k + _ONE] - starts[k]
-            if len(own) > 0:
-                done_with = i + _ONE + _alike(pointers, places, own, pattern, i, height - i - _ONE)
-        done += work
-        out[i + _ONE] = done
+        if i >= resume_at:
+            n_products = _ZERO
+            for q in range(lhs_indptr[i], lhs_indptr[i + _ONE]):
+                if q + PREFETCH_FAR < end:
+                    prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR]))
+                k = np.uint64(lhs_indices[q])
+                n_products += rhs_indptr[k + _ONE] - rhs_indptr[k]
+            if len(lhs_patterns) > 0:
+                resume_at = (
+                    i + _ONE + _count_alike(lhs_indptr, lhs_indices, lhs_patterns, rhs_patterns, i, height - i - _ONE)
+                )
+        before += n_products
+        out[i + _ONE] = before
 
 
 @njit(cache=True, nogil=True)
-def patterns(starts, columns, first, last, recent, out):  # type: ignore[no-untyped-def]
-    """Write for each row of a matrix another one that it is, each column so many further as the row is: its pattern.
+def find_patterns(indptr, indices, first, last, recent, out):  # type: ignore[no-untyped-def]
+    """Write the pattern of each row: the row that it repeats, shifted.
 
-    It is the first row that was found so, or the row itself where none is: two of the same number have one pattern.
-    Looked at are the row before, and a row of each of the last few patterns, first what followed the pattern before the
-    last time.
+    A row repeats another if its columns are shifted by the distance of the rows. Rows of equal number have the same
+    pattern; a row that repeats none is its own pattern. A row is compared with the row before, and with one row of each
+    recent pattern, beginning with the one that followed last time.
 
     Parameters
     ----------
-    starts, columns
-        The matrix by rows: uint64 (k + 1,), uint32 (n,).
+    indptr, indices
+        Matrix in CSR: uint64 (k + 1,), uint32 (n,).
     first, last
-        The rows that are looked at, uint64.
+        Rows [first, last) are looked at, uint64.
     recent
-        How many patterns are looked at beside that of the row before, uint64, RECENT at most.
+        Recent patterns compared beside the row before, uint64, at most MAX_PATTERNS.
     out
-        Shape (k,), uint32: written between them.
+        Shape (k,), uint32: written in [first, last).
     """
-    known = np.empty(RECENT, np.uint64)
+    known = np.empty(MAX_PATTERNS, np.uint64)
     size = at = written = _ZERO
     for k in range(first, last):
-        if k > first and _moved(starts, columns, k - _ONE, k):
+        if k > first and _is_shifted(indptr, indices, k - _ONE, k):
             out[k] = out[k - _ONE]
             continue
         found: Any = False
         for _ in range(size):
             at = at + _ONE if at + _ONE < size else _ZERO
-            found = _moved(starts, columns, known[at], k)
+            found = _is_shifted(indptr, indices, known[at], k)
             if found:
                 break
         if not found:
-            at = written % RECENT
+            at = written % MAX_PATTERNS
             known[at] = k
             written += _ONE
             size = min(written, recent)
@@ -128,14 +145,14 @@ def patterns(starts, columns, first, last, recent, out):  # type: ignore[no-unty
 
 
 @register_jitable
-def _moved(starts: Any, columns: Any, one: Any, other: Any) -> bool:
-    """Return whether a row is another one, each column so many further as the row is."""
-    before, begin, stop, end = starts[one], starts[other], starts[other + _ONE], np.uint64(len(columns))
-    if starts[one + _ONE] - before != stop - begin:
+def _is_shifted(indptr: Any, indices: Any, one: Any, other: Any) -> bool:
+    """Return whether a row repeats another with columns shifted by the row distance."""
+    before, begin, stop, end = indptr[one], indptr[other], indptr[other + _ONE], np.uint64(len(indices))
+    if indptr[one + _ONE] - before != stop - begin:
         return False
-    further = spread(np.uint32(other - one))
+    further = broadcast(np.uint32(other - one))
     while begin < stop:
-        differ = unlike(load(columns, begin, end - begin), load(columns, before, end - before) + further)
+        differ = not_equal_bits(load(indices, begin, end - begin), load(indices, before, end - before) + further)
         if stop - begin < LANES:
             differ &= np.uint8((_ONE << (stop - begin)) - _ONE)
         if differ != 0:
@@ -146,263 +163,269 @@ def _moved(starts: Any, columns: Any, one: Any, other: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _alike(pointers, places, own, pattern, row, most):  # type: ignore[no-untyped-def]
-    """Return how many rows after one, of so many at most, are it moved on, and so are the rows that they multiply.
-
-    By one for each row. Patterns tell, so no row but that one is looked at.
-    """
-    found = _run(own, row, most)
-    for q in range(pointers[row], pointers[row + _ONE]):
+def _count_alike(lhs_indptr, lhs_indices, lhs_patterns, rhs_patterns, row, limit):  # type: ignore[no-untyped-def]
+    """Return how many of the next ``limit`` rows repeat a row, shifted by one each, and multiply such rows."""
+    found = _run_length(lhs_patterns, row, limit)
+    for q in range(lhs_indptr[row], lhs_indptr[row + _ONE]):
         if found == _ZERO:
             break
-        found = _run(pattern, np.uint64(places[q]), found)
+        found = _run_length(rhs_patterns, np.uint64(lhs_indices[q]), found)
     return found
 
 
 @register_jitable
-def _run(numbers: Any, at: Any, most: Any) -> Any:
-    """Return how many numbers after one, of so many at most, are equal to it."""
-    found, wanted = _ZERO, spread(numbers[at])
-    while found < most:
-        differ = np.int64(unlike(load(numbers, at + _ONE + found, most - found), wanted))
+def _run_length(numbers: Any, at: Any, limit: Any) -> Any:
+    """Return how many of the next ``limit`` numbers are equal to the one at ``at``."""
+    found, wanted = _ZERO, broadcast(numbers[at])
+    while found < limit:
+        differ = np.int64(not_equal_bits(load(numbers, at + _ONE + found, limit - found), wanted))
         if differ:
-            found += ones((differ - 1) & ~differ)
+            found += popcount((differ - 1) & ~differ)
             break
         found += LANES
-    return min(found, most)
+    return min(found, limit)
 
 
 @njit(cache=True, nogil=True)
-def _known(places, pattern, plans, size, after, low, count, work):  # type: ignore[no-untyped-def]
-    """Return which of the plans that were made, looked at from one on, is that of a row too; their number if none is.
-
-    It is where the places are those of its row, so much further each, and rows of the same patterns.
-    """
+def _find_plan(lhs_indices, rhs_patterns, plans, size, after, low, count, n_products):  # type: ignore[no-untyped-def]
+    """Return a plan, searched from ``after`` on, whose row multiplies rows of the same patterns, else ``size``."""
     at = after
     for _ in range(size):
         at = at if at < size else _ZERO
-        if plans[at, 1] == count and plans[at, 2] == work:
+        if plans[at, 1] == count and plans[at, 2] == n_products:
             like = plans[at, 0]
-            step = np.uint64(places[low]) - np.uint64(places[like])
-            same: Any = True
+            step = np.uint64(lhs_indices[low]) - np.uint64(lhs_indices[like])
+            is_same: Any = True
             for q in range(count):
-                k, other = np.uint64(places[low + q]), np.uint64(places[like + q])
-                same &= (k - other == step) & (pattern[k] == pattern[other])
-            if same:
+                k, other = np.uint64(lhs_indices[low + q]), np.uint64(lhs_indices[like + q])
+                is_same &= (k - other == step) & (rhs_patterns[k] == rhs_patterns[other])
+            if is_same:
                 return at
         at += _ONE
     return size
 
 
 @njit(cache=True, nogil=True)
-def planned(  # type: ignore[no-untyped-def]
-    pointers, places, own, starts, columns, pattern, begins, ends, unwanted, done, single, seeded, few, order, counts,
-    plans, kinds, sizes, slots, keys
+def plan_rows(  # type: ignore[no-untyped-def]
+    lhs_indptr, lhs_indices, lhs_patterns, rhs_indptr, rhs_indices, rhs_patterns, mask_begins, mask_ends, mask_columns,
+    product_offsets, has_unique_columns, seeded, max_gathered, order, counts, plans, row_kinds, row_sizes, slots, keys
 ):  # fmt: skip
-    """Say how each row is had, and bring the columns of those of few products into order; no values are looked at.
+    """Choose the accumulator of each row; return whether one needs a dense row.
 
-    Returns whether some are added up in a dense row.
+    Sorts the columns of gathered rows.
 
     Parameters
     ----------
-    pointers, places, starts, columns, begins, ends, unwanted, single
-        As of a loop ``rows`` of :func:`sparrow.kernels.matmul.spgemm.kernels_of`.
-    own, pattern
-        The patterns of the rows of the left and of the right matrix, as :func:`patterns` says: uint32 (m,) and (k,).
-        Empty where few rows of the right one have that of the row before.
-    done
-        How many products there are before each row, uint64 (m + 1,).
+    lhs_indptr, lhs_indices, rhs_indptr, rhs_indices, mask_begins, mask_ends, mask_columns, has_unique_columns
+        As for a kernel ``rows`` of :func:`sparrow.kernels.matmul.spgemm.get_kernels`.
+    lhs_patterns, rhs_patterns
+        Patterns of left and right rows: :func:`find_patterns`, uint32 (m,) and (k,). Empty where few right rows repeat
+        the row before.
+    product_offsets
+        Products before each row, uint64 (m + 1,).
     seeded
-        Whether dense rows hold what ``add`` leaves as it is.
-    few
-        How many products of a row are gathered, at most FEW.
+        Whether dense rows are filled with an identity of the addition.
+    max_gathered
+        Products of a row that are gathered at most, MAX_GATHERED or fewer.
     order, counts, plans
-        Those of a :class:`~sparrow.kernels.matmul.workspace.Workspace`.
-    kinds
+        Buffers of a :class:`~sparrow.kernels.matmul.workspace.Workspace`.
+    row_kinds
         Shape (m,), uint8: written.
-    sizes
-        How many columns each row of few products has, or may have where it is thick, and how much further they are of
-        one that is like it: uint16 (m,), written.
+    row_sizes
+        Columns of each gathered row, span of each window row, or shift of each shifted row: uint16 (m,), written.
     slots
-        Which of the columns of its row each product of those rows is added to, uint16: written; FEW is none of them.
+        Slot of each product of gathered rows, uint16: written; MAX_GATHERED for products at mask elements.
     keys
-        Those columns, row by row, or the first that a thick one may have: uint32, written.
+        Columns of gathered rows, row by row, and the first column of window rows: uint32, written.
     """
-    end = np.uint64(len(places))
+    end = np.uint64(len(lhs_indices))
     n = written = like = count = shift = _ZERO
-    after = made = _ZERO
-    repeated, dense = len(pattern) > 0, False
-    height, done_with = np.uint64(len(kinds)), _ZERO
+    after = n_plans = _ZERO
+    has_patterns, needs_dense = len(rhs_patterns) > 0, False
+    height, resume_at = np.uint64(len(row_kinds)), _ZERO
     for i in range(height):
-        if i < done_with:
+        if i < resume_at:
             continue
-        work = done[i + _ONE] - done[i]
-        low, high = pointers[i], pointers[i + _ONE]
+        n_products = product_offsets[i + _ONE] - product_offsets[i]
+        low, high = lhs_indptr[i], lhs_indptr[i + _ONE]
         m = stop = _ZERO
-        if i < np.uint64(len(begins)):
-            m, stop = begins[i], ends[i]
-        if work == _ZERO:
-            kinds[i] = NOTHING
+        if i < np.uint64(len(mask_begins)):
+            m, stop = mask_begins[i], mask_ends[i]
+        if n_products == _ZERO:
+            row_kinds[i] = EMPTY
             continue
-        straight: Any = single and m == stop
-        if straight and high - low == _ONE:
-            kinds[i] = STRAIGHT
+        is_ordered: Any = has_unique_columns and m == stop
+        if is_ordered and high - low == _ONE:
+            row_kinds[i] = ORDERED
             continue
-        if work > few and not (straight and work == high - low):
-            kinds[i] = MANY
-            dense = True
+        if n_products > max_gathered and not (is_ordered and n_products == high - low):
+            row_kinds[i] = DENSE
+            needs_dense = True
             continue
         if high - low == count and m == stop:
-            step = np.uint64(places[low]) - np.uint64(places[like])
-            same: Any = step <= _ONE and shift + step <= _FARTHEST
+            step = np.uint64(lhs_indices[low]) - np.uint64(lhs_indices[like])
+            is_same: Any = step <= _ONE and shift + step <= _MAX_SHIFT
             for q in range(count):
-                k = np.uint64(places[low + q])
-                same &= k - np.uint64(places[like + q]) == step
-                if same and step == _ONE:  # so there is a row before
-                    same = pattern[k] == pattern[k - _ONE]
-            if same:
-                kinds[i] = SHIFTED
+                k = np.uint64(lhs_indices[low + q])
+                is_same &= k - np.uint64(lhs_indices[like + q]) == step
+                if is_same and step == _ONE:  # so a previous row exists
+                    is_same = rhs_patterns[k] == rhs_patterns[k - _ONE]
+            if is_same:
+                row_kinds[i] = SHIFTED
                 shift += step
-                sizes[i] = shift
+                row_sizes[i] = shift
                 like = low
-                if step == _ONE and len(begins) == 0 and len(own) > 0:
-                    more = _alike(pointers, places, own, pattern, i, min(height - i - _ONE, _FARTHEST - shift))
+                if step == _ONE and len(mask_begins) == 0 and len(lhs_patterns) > 0:
+                    more = _count_alike(
+                        lhs_indptr,
+                        lhs_indices,
+                        lhs_patterns,
+                        rhs_patterns,
+                        i,
+                        min(height - i - _ONE, _MAX_SHIFT - shift),
+                    )
                     for j in range(_ONE, more + _ONE):
-                        kinds[i + j] = SHIFTED
-                        sizes[i + j] = shift + j
+                        row_kinds[i + j] = SHIFTED
+                        row_sizes[i + j] = shift + j
                     shift += more
                     like += more * count
-                    done_with = i + more + _ONE
+                    resume_at = i + more + _ONE
                 continue
-        if repeated and m == stop:
-            p = _known(places, pattern, plans, min(made, RECENT), after, low, high - low, work)
-            if p < min(made, RECENT):
-                step = np.uint64(places[low]) - np.uint64(places[plans[p, 0]])
+        if has_patterns and m == stop:
+            p = _find_plan(
+                lhs_indices, rhs_patterns, plans, min(n_plans, MAX_PATTERNS), after, low, high - low, n_products
+            )
+            if p < min(n_plans, MAX_PATTERNS):
+                step = np.uint64(lhs_indices[low]) - np.uint64(lhs_indices[plans[p, 0]])
                 begin, behind, size = plans[p, 3], plans[p, 4], plans[p, 5]
-                for e in range(work):
+                for e in range(n_products):
                     slots[n + e] = slots[begin + e]
                 for e in range(size):
                     keys[written + e] = np.uint64(keys[behind + e]) + step
-                kinds[i], sizes[i] = FEW_PRODUCTS, size
-                n += work
+                row_kinds[i], row_sizes[i] = GATHERED, size
+                n += n_products
                 written += size
                 like, count, shift = low, high - low, _ZERO
                 after = p + _ONE
                 continue
-        smallest, largest, past = _LAST, _ZERO, _ZERO
+        first_column, last_column, past = _MAX_COLUMN, _ZERO, _ZERO
         for q in range(low, high):
-            if q + AHEAD + AHEAD < end:
-                prefetch(starts, np.uint64(places[q + AHEAD + AHEAD]))
-            if q + AHEAD < end:
-                ahead = np.uint64(places[q + AHEAD])
-                prefetch(columns, starts[ahead])
-                prefetch(columns, starts[ahead + _ONE] - _ONE)
-            k = np.uint64(places[q])
-            begin, behind = starts[k], starts[k + _ONE]
+            if q + PREFETCH_FAR + PREFETCH_FAR < end:
+                prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR + PREFETCH_FAR]))
+            if q + PREFETCH_FAR < end:
+                ahead = np.uint64(lhs_indices[q + PREFETCH_FAR])
+                prefetch(rhs_indices, rhs_indptr[ahead])
+                prefetch(rhs_indices, rhs_indptr[ahead + _ONE] - _ONE)
+            k = np.uint64(lhs_indices[q])
+            begin, behind = rhs_indptr[k], rhs_indptr[k + _ONE]
             if begin < behind:
-                c = np.uint64(columns[begin])
-                straight &= c >= past
-                smallest = min(smallest, c)
-                past = np.uint64(columns[behind - _ONE]) + _ONE
-                largest = max(largest, past - _ONE)
-        if straight:
-            kinds[i] = STRAIGHT
+                c = np.uint64(rhs_indices[begin])
+                is_ordered &= c >= past
+                first_column = min(first_column, c)
+                past = np.uint64(rhs_indices[behind - _ONE]) + _ONE
+                last_column = max(last_column, past - _ONE)
+        if is_ordered:
+            row_kinds[i] = ORDERED
             continue
-        if work > few:
-            kinds[i] = MANY
-            dense = True
+        if n_products > max_gathered:
+            row_kinds[i] = DENSE
+            needs_dense = True
             continue
-        if seeded and not repeated and m == stop and largest - smallest < THICKNESS * work:
-            kinds[i] = THICK
-            keys[written] = smallest
+        if seeded and not has_patterns and m == stop and last_column - first_column < COLUMNS_PER_PRODUCT * n_products:
+            row_kinds[i] = WINDOW
+            keys[written] = first_column
             written += _ONE
-            sizes[i] = largest - smallest + _ONE
+            row_sizes[i] = last_column - first_column + _ONE
             continue
-        if work > np.uint64(FEWER) and largest - smallest < _NEAR and not repeated:
-            kinds[i] = MANY
-            dense = True
+        if (
+            n_products > np.uint64(MAX_GATHERED_CLUSTERED)
+            and last_column - first_column < _CACHED_SPAN
+            and not has_patterns
+        ):
+            row_kinds[i] = DENSE
+            needs_dense = True
             continue
-        kinds[i] = FEW_PRODUCTS
+        row_kinds[i] = GATHERED
         size = last = _ZERO
         ascending: Any = True
         for q in range(low, high):
-            k = np.uint64(places[q])
-            p, behind = starts[k], starts[k + _ONE]
+            k = np.uint64(lhs_indices[q])
+            p, behind = rhs_indptr[k], rhs_indptr[k + _ONE]
             if p == behind:
                 continue
-            ascending &= np.uint64(columns[p]) >= last
-            last = np.uint64(columns[behind - _ONE])
+            ascending &= np.uint64(rhs_indices[p]) >= last
+            last = np.uint64(rhs_indices[behind - _ONE])
             while p < behind:
-                order[0, size] = (np.uint64(columns[p]) << _SHIFT) | size
+                order[0, size] = (np.uint64(rhs_indices[p]) << _POSITION_BITS) | size
                 size += _ONE
                 p += _ONE
         side = _ZERO
         if not ascending:
-            _sort(order, size, smallest, largest, counts)
+            _sort(order, size, first_column, last_column, counts)
             side = _ONE
-        prefetch(keys, written + WRITTEN_AHEAD)
-        prefetch(keys, written + WRITTEN_AHEAD + _LINE)
-        prefetch(slots, n + WRITTEN_AHEAD + WRITTEN_AHEAD)
+        prefetch(keys, written + PREFETCH_OUTPUT)
+        prefetch(keys, written + PREFETCH_OUTPUT + _COLUMNS_PER_CACHE_LINE)
+        prefetch(slots, n + PREFETCH_OUTPUT + PREFETCH_OUTPUT)
         found = _ZERO
-        last = _NONE
+        last = _NO_KEY
         if m == stop:
             for e in range(size):
-                c = order[side, e] >> _SHIFT
+                c = order[side, e] >> _POSITION_BITS
                 new = np.uint64(c != last)
                 last = c
                 found += new
                 keys[written + found - _ONE] = c
-                slots[n + (order[side, e] & _POSITION)] = (found - _ONE) | (new * FIRST)
-            if repeated:
+                slots[n + (order[side, e] & _POSITION_MASK)] = (found - _ONE) | (new * SLOT_IS_FIRST)
+            if has_patterns:
                 like, count, shift = low, high - low, _ZERO
-                p = made % RECENT
-                plans[p, 0], plans[p, 1], plans[p, 2] = low, count, work
+                p = n_plans % MAX_PATTERNS
+                plans[p, 0], plans[p, 1], plans[p, 2] = low, count, n_products
                 plans[p, 3], plans[p, 4], plans[p, 5] = n, written, found
-                made += _ONE
+                n_plans += _ONE
                 after = p + _ONE
         else:
-            slot = np.uint64(FEW)
+            slot = np.uint64(MAX_GATHERED)
             for e in range(size):
-                c = order[side, e] >> _SHIFT
+                c = order[side, e] >> _POSITION_BITS
                 if c != last:
                     last = c
-                    if stop - m > SEARCHED * size:
-                        m = place_of(c, unwanted, m, stop)
-                    while m < stop and unwanted[m] < c:
+                    if stop - m > BINARY_SEARCH_RATIO * size:
+                        m = lower_bound(c, mask_columns, m, stop)
+                    while m < stop and mask_columns[m] < c:
                         m += _ONE
-                    slot = np.uint64(FEW)
-                    if m == stop or unwanted[m] != c:
+                    slot = np.uint64(MAX_GATHERED)
+                    if m == stop or mask_columns[m] != c:
                         slot = found
                         keys[written + found] = c
                         found += _ONE
-                    slots[n + (order[side, e] & _POSITION)] = slot | FIRST
+                    slots[n + (order[side, e] & _POSITION_MASK)] = slot | SLOT_IS_FIRST
                 else:
-                    slots[n + (order[side, e] & _POSITION)] = slot
+                    slots[n + (order[side, e] & _POSITION_MASK)] = slot
             count = _ZERO
         n += size
         written += found
-        sizes[i] = found
-    return dense
+        row_sizes[i] = found
+    return needs_dense
 
 
 @register_jitable
-def _rank(order: Any, size: Any, most: int) -> None:
-    """Sort so many numbers, of which there are at most ``most``: a constant, so that nothing is asked on the way."""
-    for e in range(size, np.uint64(most), LANES):
-        store(order, e, LANES, spread(_NONE))
-    for e in range(_ZERO, np.uint64(most), LANES):
-        own, ranks = load(order, e, LANES), spread(_ZERO)
-        for j in range(np.uint64(most)):
-            ranks += below(spread(order[0, j]), own)
-        store(order, _RANKS + e, LANES, ranks)
-    for e in range(np.uint64(most)):
+def _rank_sort(order: Any, size: Any, limit: int) -> None:
+    """Sort ``size`` numbers by rank; ``limit`` is a compile-time bound, so that loops are branch-free."""
+    for e in range(size, np.uint64(limit), LANES):
+        store(order, e, LANES, broadcast(_NO_KEY))
+    for e in range(_ZERO, np.uint64(limit), LANES):
+        lhs_patterns, ranks = load(order, e, LANES), broadcast(_ZERO)
+        for j in range(np.uint64(limit)):
+            ranks += less_than(broadcast(order[0, j]), lhs_patterns)
+        store(order, _RANK_OFFSET + e, LANES, ranks)
+    for e in range(np.uint64(limit)):
         order[1, order[2, e]] = order[0, e]
 
 
 @njit(cache=True, nogil=True)
-def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-def]
-    """Sort numbers of a column and a position each, all different, from the first buffer into the second."""
-    if size <= _FEWEST:
+def _sort(order, size, first_column, last_column, counts):  # type: ignore[no-untyped-def]
+    """Sort distinct keys of a column and a position from the first buffer into the second."""
+    if size <= _MAX_RANKED_SCALAR:
         for e in range(size):
             key = np.int64(order[0, e])
             rank: Any = 0
@@ -410,17 +433,17 @@ def _sort(order, size, smallest, largest, counts):  # type: ignore[no-untyped-de
                 rank += np.int64(order[0, j]) < key
             order[1, np.uint64(rank)] = order[0, e]
         return
-    if size <= _RANKED // 2:
-        _rank(order, size, _RANKED // 2)
+    if size <= _MAX_RANKED // 2:
+        _rank_sort(order, size, _MAX_RANKED // 2)
         return
-    if size <= _RANKED:
-        _rank(order, size, _RANKED)
+    if size <= _MAX_RANKED:
+        _rank_sort(order, size, _MAX_RANKED)
         return
-    shift = _SHIFT
-    while ((largest - smallest) >> (shift - _SHIFT)) > np.uint64(255):
+    shift = _POSITION_BITS
+    while ((last_column - first_column) >> (shift - _POSITION_BITS)) > np.uint64(255):
         shift += _ONE
     counts[:] = 0
-    base = smallest << _SHIFT
+    base = first_column << _POSITION_BITS
     for e in range(size):
         counts[((order[0, e] - base) >> shift) + _ONE] += np.uint32(1)
     for b in range(np.uint64(1), np.uint64(257)):

@@ -1,4 +1,4 @@
-"""What a thread needs to multiply rows of sparse matrices: buffers, clean between calls, and a dense row."""
+"""Per-thread workspace of SpGEMM kernels: accumulators, clean between calls."""
 
 from __future__ import annotations
 
@@ -8,85 +8,95 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.kernels.matmul.simd import FLAGS, LANES
-from sparrow.kernels.matmul.symbolic import FEW, RECENT, THICKNESS
+from sparrow.kernels.matmul.symbolic import COLUMNS_PER_PRODUCT, MAX_GATHERED, MAX_PATTERNS
+from sparrow.kernels.matmul.tuning import tuning
 
-__all__ = ["BUFFER", "DEPTH", "IN_LINE", "NARROW", "SLACK", "Workspace", "seed_of"]
+__all__ = [
+    "BATCH_MAX_COLUMNS",
+    "BATCH_ROWS",
+    "GROUPS_PER_LINE",
+    "MAX_FOUND_GROUPS",
+    "OUTPUT_SLACK",
+    "Workspace",
+    "get_seed",
+]
 
-SLACK = 8
-"""Entries of room more than products: what is written eight at a time passes the last one."""
-_LINE, IN_LINE = 512, np.uint64(64)
-"""The columns, and the eights, of a line of flags."""
-BUFFER = 1024
-"""How many eights are found before they are read out."""
-DEPTH, NARROW = np.uint64(32), np.uint64(64)
-"""How many rows that are alike are added up side by side, where they have so many columns at most."""
-_NOTHING_SEEN = np.empty(0, np.uint8)
-"""What of a dense row with a seed need not be known: which of its columns were added to."""
-_WIDEST = 1 << 20
-"""Columns up to which a dense row is filled with an identity that is not 0, which takes the room at once, where the
-right matrix has fewer entries."""
+OUTPUT_SLACK = 8
+"""Output elements beyond the number of products: stores of eight lanes write past the last one."""
+_COLUMNS_PER_LINE, GROUPS_PER_LINE = 512, np.uint64(64)
+"""Columns, and groups of eight columns, that share a line flag."""
+MAX_FOUND_GROUPS = 1024
+"""Touched groups collected before they are written out."""
+BATCH_ROWS, BATCH_MAX_COLUMNS = np.uint64(32), np.uint64(64)
+"""Shifted rows accumulated side by side, and the most columns that they may have."""
+_UNTRACKED = np.empty(0, np.uint8)
+"""Touched flags of a seeded dense row, which needs none."""
 
 
 class Workspace:
-    """Buffers that one thread uses for products of some width, clean between calls.
+    """Accumulators of one thread for products of some width, clean between calls.
+
+    A dense row is divided into groups of eight columns and lines of 64 groups; a flag of each tells whether it was
+    added to.
 
     Parameters
     ----------
     width
-        The number of columns.
+        Number of columns.
     dtype
-        The type in which products are added up.
+        Dtype in which products are accumulated.
     seed
-        What the dense row holds wherever nothing is added up; None where it holds anything.
+        What the dense row holds where nothing was added: an identity of the addition. None if its content is undefined
+        and touched columns are tracked instead.
     """
 
     def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = None) -> None:
-        lines = -(-(width + 1) // (_LINE * int(FLAGS))) * int(FLAGS)
-        self._seeded = seed is not None
+        n_lines = -(-(width + 1) // (_COLUMNS_PER_LINE * int(FLAGS))) * int(FLAGS)
+        self._is_seeded = seed is not None
         self.seed = dtype.type(seed or 0)
-        self.eights = np.zeros(lines * int(IN_LINE), np.uint8)
-        self.lines = np.zeros(lines, np.uint8)
-        self.line_words = self.lines.view(np.uint64)
-        self.found_lines = np.empty(lines + int(FLAGS), np.uint32)
-        self.found = np.empty(BUFFER + int(IN_LINE + FLAGS), np.uint32)
-        self.held = np.empty(max(FEW + 1, int(DEPTH * NARROW)), dtype)
-        self.window = np.full(int(THICKNESS) * FEW + int(LANES), self.seed)
-        self.order = np.empty((3, FEW), np.uint64)
+        self.group_flags = np.zeros(n_lines * int(GROUPS_PER_LINE), np.uint8)
+        self.line_flags = np.zeros(n_lines, np.uint8)
+        self.line_words = self.line_flags.view(np.uint64)
+        self.found_lines = np.empty(n_lines + int(FLAGS), np.uint32)
+        self.found_groups = np.empty(MAX_FOUND_GROUPS + int(GROUPS_PER_LINE + FLAGS), np.uint32)
+        self.slot_values = np.empty(max(MAX_GATHERED + 1, int(BATCH_ROWS * BATCH_MAX_COLUMNS)), dtype)
+        self.window = np.full(int(COLUMNS_PER_PRODUCT) * MAX_GATHERED + int(LANES), self.seed)
+        self.order = np.empty((3, MAX_GATHERED), np.uint64)
         self.counts = np.zeros(257, np.uint32)
-        self.plans = np.empty((int(RECENT), 6), np.uint64)
+        self.plans = np.empty((int(MAX_PATTERNS), 6), np.uint64)
         self._plan: tuple[NDArray[Any], ...] = ()
         self._width = width
-        self._total: NDArray[Any] | None = None
+        self._row: NDArray[Any] | None = None
         self._state: NDArray[np.uint8] | None = None
         self._weights: NDArray[Any] | None = None
 
     def plan(self, rows: int, products: int) -> tuple[NDArray[Any], ...]:
-        """Return room for what is planned of some rows, which gathers so many products at most."""
+        """Return plan buffers for some rows that gather at most ``products`` products."""
         if not self._plan or len(self._plan[0]) < rows or len(self._plan[2]) < products:
             slots, keys = np.empty(products, np.uint16), np.empty(products, np.uint32)
             self._plan = np.empty(rows, np.uint8), np.empty(rows, np.uint16), slots, keys
         kinds, sizes, *gathered = self._plan
         return kinds[:rows], sizes[:rows], *gathered
 
-    def dense(self, wanted: bool) -> tuple[Any, ...]:
-        """Return what rows are added up in, as a loop ``rows`` takes it, without a dense row if none is wanted."""
-        seen = self.state if wanted and not self._seeded else _NOTHING_SEEN
-        total = self.total if wanted else self.window[:0]
-        flags = self.eights, self.lines, self.line_words, self.found_lines, self.found
-        return self.seed, total, seen, self.held, self.window, *flags
+    def dense(self, needed: bool) -> tuple[Any, ...]:
+        """Return the accumulator arguments of the kernel ``rows``; a dense row if needed."""
+        touched = self.state if needed and not self._is_seeded else _UNTRACKED
+        row = self.row if needed else self.window[:0]
+        flags = self.group_flags, self.line_flags, self.line_words, self.found_lines, self.found_groups
+        return self.seed, row, touched, self.slot_values, self.window, *flags
 
     @property
-    def total(self) -> NDArray[Any]:
-        """A dense row: the seed for each column, and some more."""
-        if self._total is None:
-            self._total = _aligned(len(self.lines) * _LINE, self.seed)
-        return self._total
+    def row(self) -> NDArray[Any]:
+        """Dense row: the seed for each column, padded to whole lines."""
+        if self._row is None:
+            self._row = _full_aligned(len(self.line_flags) * _COLUMNS_PER_LINE, self.seed)
+        return self._row
 
     @property
     def state(self) -> NDArray[np.uint8]:
-        """A byte for each column, 0, and some more: eight are looked at together."""
+        """A byte for each column, 0, padded to whole lines."""
         if self._state is None:
-            self._state = np.zeros(len(self.lines) * _LINE, np.uint8)
+            self._state = np.zeros(len(self.line_flags) * _COLUMNS_PER_LINE, np.uint8)
         return self._state
 
     @property
@@ -97,8 +107,8 @@ class Workspace:
         return self._weights
 
 
-def _aligned(count: int, value: Any) -> NDArray[Any]:
-    """Return so many times a value, eights of which do not pass the end of a line of the cache."""
+def _full_aligned(count: int, value: Any) -> NDArray[Any]:
+    """Return an array of one value, aligned so that groups of eight cross no cache line."""
     room = np.zeros(count + 64 // value.itemsize, value.dtype)
     first = -room.ctypes.data % 64 // value.itemsize
     if value != 0:
@@ -106,17 +116,16 @@ def _aligned(count: int, value: Any) -> NDArray[Any]:
     return room[first : first + count]
 
 
-def seed_of(add: Any, dtype: np.dtype[Any], width: int, entries: int) -> Any:
-    """Return what ``add`` leaves as it is, if it can stand in a dense row of a width where nothing was added up.
+def get_seed(add: Any, dtype: np.dtype[Any], width: int, nnz: int) -> Any:
+    """Return the identity of ``add`` that dense rows are filled with, else None.
 
-    None where there is no such number, and where filling a row with it takes long beside so many entries of the right
-    matrix.
+    None where there is no such number, or where filling a row costs much beside ``nnz`` elements of the right matrix.
     """
     if not isinstance(add, str) or dtype.kind not in "iuf":
-        return None  # of complex numbers each part has its own sign of 0
+        return None  # the parts of a complex zero have signs of their own
     if add in ("plus", "or"):
         return 0
-    if add not in ("min", "max") or width > max(_WIDEST, entries):
+    if add not in ("min", "max") or width > max(tuning().seeded_max_columns, nnz):
         return None
     if dtype.kind == "f":
         return np.inf if add == "min" else -np.inf

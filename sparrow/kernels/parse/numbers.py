@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import NumbaTypeError, intrinsic, ir, make_array, njit, types
-from sparrow.kernels.matmul.intrinsics import trailing
+from sparrow.kernels.matmul.intrinsics import count_trailing_zeros
 
 __all__ = [
     "BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "next_line", "scan_float",
@@ -158,7 +158,7 @@ def _more_digits(text: Any, at: Any, w: Any) -> Any:
         word = _word_at(text, at)
         each = word ^ np.uint64(0x3030303030303030)  # a digit is its value, whatever else is 10 or more
         others = (each | (each + np.uint64(0x7676767676767676))) & np.uint64(0x8080808080808080)
-        count = trailing(others) >> np.uint64(3) if others else np.uint64(8)
+        count = count_trailing_zeros(others) >> np.uint64(3) if others else np.uint64(8)
         if count == 0:
             return w, at
         each <<= np.uint64(64) - (count << np.uint64(3))  # what is before the digits is zeros, as in a number

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import engines, storage
 from sparrow.core.indexing import View
 from sparrow.engines.stream import batched, operator, planner, scan_reader
 from sparrow.engines.stream.batched import BatchedOp
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.product import kernels, matmul
 from tests.engines.helpers import stored
 
 SHAPE = (3, 6, 8)
@@ -86,8 +86,6 @@ def relation_of(expression: sp.Tensor) -> Any:
 
 @pytest.mark.parametrize("name", ["sum", "product", "batches", "four dimensions"])
 def test_pieces_are_parts_of_slices(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 400)
-    monkeypatch.setattr(matmul, "_LEAST", 400)
     monkeypatch.setattr(batched, "_LONG", 1000)
     monkeypatch.setattr(operator, "_PIECE_ROWS", 2000)
     sizes = storage.Sizes(file_rows=20_000, group_rows=1000)
@@ -97,7 +95,8 @@ def test_pieces_are_parts_of_slices(name: str, monkeypatch: pytest.MonkeyPatch, 
     )
     M = sp.random((300, 300), nnz=900, seed=3)
     expression = EXPRESSIONS[name](A, B, M)
-    with sp.config(memory_limit="20MB"):
+    partitions = sparrow.testing.tune("product", partition_products=400, min_partition_products=400)
+    with sp.config(memory_limit="20MB"), partitions:
         relation = relation_of(expression)
         assert isinstance(relation, BatchedOp)
         chunks = relation.chunks(View.identity(relation.schema.shape).box())
@@ -141,21 +140,14 @@ def test_steps_whose_slices_are_none_are_computed_as_they_were(monkeypatch: pyte
 
 def test_what_a_slice_uses_twice_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batched, "_LONG", 50)
-    computed_rows: list[int] = []
-    everywhere = kernels.Loops._everywhere
-
-    def noted(self: Any, rows: Any, mask: Any, first: int, last: int) -> Any:
-        computed_rows.append(last - first)
-        return everywhere(self, rows, mask, first, last)
-
-    monkeypatch.setattr(kernels.Loops, "_everywhere", noted)
     A, M = sp.random((2, 40, 40), nnz=900, seed=1), sp.random((40, 40), nnz=90, seed=2)
     x, dense = A, A.to_numpy()
     for _ in range(3):
         y, own = x @ M, dense @ M.to_numpy()
         x, dense = y @ M + y, own @ M.to_numpy() + own
-    np.testing.assert_allclose(x.to_numpy(), dense)
-    assert sum(computed_rows) <= 2 * 6 * 40
+    with sparrow.testing.observe("product.unmasked") as computed:
+        np.testing.assert_allclose(x.to_numpy(), dense)
+    assert 0 < sum(details["rows"] for _, details in computed) <= 2 * 6 * 40
 
 
 def test_very_many_steps_in_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:

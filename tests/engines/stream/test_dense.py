@@ -1,7 +1,9 @@
-"""Products of tensors and dense arrays, on every engine."""
+"""Products of sparse tensors with dense arrays, on every engine."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,10 @@ import pytest
 import scipy.sparse
 from numpy.typing import NDArray
 
-import sparrow as sp
+import sparrow.testing
 from sparrow import engines, storage
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
-from sparrow.engines.stream.product import dense as products
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.plan import Dense, MatMulDense
@@ -44,7 +45,7 @@ def numbers(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
 
 
 def assert_close(found: NDArray[Any], expected: NDArray[Any], dense: NDArray[Any], x: NDArray[Any]) -> None:
-    """Assert that sums agree to the rounding of their terms."""
+    """Assert that sums agree up to the rounding of their terms."""
     terms = np.abs(dense).astype(np.float64) @ np.abs(x).astype(np.float64)
     room = 8 * np.finfo(expected.dtype).eps * terms
     assert (np.abs(found.astype(complex) - expected) <= room).all()
@@ -52,7 +53,7 @@ def assert_close(found: NDArray[Any], expected: NDArray[Any], dense: NDArray[Any
 
 @pytest.mark.parametrize("other", ALL)
 @pytest.mark.parametrize("dtype", ALL)
-def test_dtypes_and_overflow_are_numpys(dtype: str, other: str) -> None:
+def test_dtypes_and_overflow_match_numpy(dtype: str, other: str) -> None:
     dense = np.where(np.random.default_rng(0).random((6, 8)) < 0.5, numbers((6, 8), dtype), np.zeros((), dtype))
     for x in (numbers((8,), other), numbers((8, 2), other)):
         with np.errstate(all="ignore"):
@@ -81,8 +82,8 @@ def test_dtypes_in_sql(dtype: str, other: str) -> None:
             assert_close(found, expected, dense, x)
 
 
-def test_sql_refuses_what_it_cannot_reproduce() -> None:
-    """The engine does; a call that names it has such products streamed, as any step that an engine declines."""
+def test_sql_rejects_unsupported_dtypes() -> None:
+    """The engine raises; ``engine="duckdb"`` falls back to the stream engine for such products."""
 
     def product(relation: Relation, x: Any, engine: str) -> Any:
         return engines.engine_for(engine).array(MatMulDense(scan_of(relation), Dense(np.asarray(x))))
@@ -102,7 +103,7 @@ def test_sql_refuses_what_it_cannot_reproduce() -> None:
     assert "engine      stream: a join multiplies stored entries only" in engines.explain(filled, engine="duckdb")
 
 
-def test_absent_cells_annihilate_nan_and_infinity(engine: str) -> None:
+def test_absent_elements_annihilate_nan(engine: str) -> None:
     dense = np.array([[0, 2.0, 0], [0, 0, 0], [1.0, 0, 3.0], [np.inf, 1, 0], [np.nan, 0, 0]])
     x = np.array([np.nan, 1.0, np.inf])
     found = product(memory(dense), x, engine)
@@ -113,7 +114,7 @@ def test_absent_cells_annihilate_nan_and_infinity(engine: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "bool", "complex128", "float16"])
-def test_absent_cells_of_another_fill_count(dtype: str) -> None:
+def test_nonzero_fill_counts(dtype: str) -> None:
     fill: Any = np.dtype(dtype).type(1 if dtype != "bool" else True)
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((6, 8)) < 0.3, numbers((6, 8), dtype), fill)
@@ -131,7 +132,7 @@ def test_absent_cells_of_another_fill_count(dtype: str) -> None:
     )
 
 
-def test_fill_and_infinity_are_refused() -> None:
+def test_nonzero_fill_with_infinity_raises() -> None:
     relation = memory(np.ones((2, 3)), fill_value=2.0)
     with pytest.raises(UnsupportedError, match=r"to_numpy\(\) @ x"):
         product(relation, [1.0, np.inf, 0.0])
@@ -168,7 +169,7 @@ def test_vectors(engine: str) -> None:
     )
 
 
-def test_shapes_that_do_not_fit() -> None:
+def test_mismatched_shapes_raise() -> None:
     scan = scan_of(memory(np.ones((3, 4)), dims=("src", "dst")))
     with pytest.raises(ShapeError, match=r"\(3, 4\) and \(5,\) do not fit: dimension 1 \('dst', size 4\) of the left"):
         MatMulDense(scan, Dense(np.ones(5)))
@@ -188,8 +189,8 @@ def test_shapes_that_do_not_fit() -> None:
         Dense(np.array(["a", "b"]))
 
 
-@pytest.mark.parametrize("engine", ["stream", "duckdb"])  # the plain twin holds all cells
-def test_results_beyond_the_memory_limit(engine: str) -> None:
+@pytest.mark.parametrize("engine", ["stream", "duckdb"])  # the toy engine is dense
+def test_too_large_result_raises(engine: str) -> None:
     relation = MemoryRelation(Schema((2**40, 4)), Block((np.array([2**39]), np.array([1])), np.array([2.0])))
     with pytest.raises(TooLargeError, match=rf"{2**43} bytes.*memory_limit"):
         product(relation, np.ones(4), engine)
@@ -200,7 +201,7 @@ def test_results_beyond_the_memory_limit(engine: str) -> None:
 
 @pytest.fixture(scope="module")
 def graph() -> NDArray[Any]:
-    """Many entries in few rows, so that rows run over several chunks, and rows without any."""
+    """Return a matrix with rows that span several chunks, and empty rows."""
     rng = np.random.default_rng(1)
     dense = np.where(rng.random((40, 60)) < 0.2, rng.standard_normal((40, 60)), 0)
     dense[3] = rng.standard_normal(60)
@@ -214,17 +215,15 @@ def relations(graph: NDArray[Any], tmp_path_factory: pytest.TempPathFactory) -> 
     return [memory(graph), stored(folder / "plain", graph), stored(folder / "order", graph, (1, 0))]
 
 
-@pytest.mark.parametrize("few", [0, 1 << 12])
-def test_infinities_that_meet_at_the_border_of_chunks_warn_nobody(
-    few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(products, "_FEW", few)
-    monkeypatch.setattr(products, "_FEW_AT_FIRST", few)
+@pytest.mark.parametrize("way", ["numpy", "numba"])
+def test_infinities_across_chunks_do_not_warn(way: str, tmp_path: Path) -> None:
     dense = np.ones((1, 20))
     dense[0, 0], dense[0, -1] = np.inf, -np.inf
     relation = stored(tmp_path / "A", dense)
     for x in (np.ones(20), np.ones((20, 2))):
-        assert np.isnan(engines.evaluate_dense(MatMulDense(scan_of(relation), Dense(x)))).all()
+        with sparrow.testing.strategy(way):
+            found = engines.evaluate_dense(MatMulDense(scan_of(relation), Dense(x)))
+        assert np.isnan(found).all()
 
 
 @pytest.mark.parametrize(
@@ -247,7 +246,7 @@ def test_infinities_that_meet_at_the_border_of_chunks_warn_nobody(
         ),
     ],
 )
-def test_same_bits_on_any_number_of_threads(
+def test_same_bits_with_any_thread_count(
     relations: list[Relation], graph: NDArray[Any], key: Any, columns: int | None
 ) -> None:
     for relation in relations:
@@ -265,7 +264,7 @@ def test_same_bits_on_any_number_of_threads(
             np.testing.assert_allclose(found, expected @ x, rtol=1e-11, atol=1e-13)
 
 
-def test_agrees_with_scipy_across_many_chunks() -> None:
+def test_many_chunks_match_scipy() -> None:
     matrix = scipy.sparse.random_array((3000, 2000), density=0.1, rng=np.random.default_rng(0), format="csr")
     entries = matrix.tocoo()
     schema = Schema(matrix.shape)
@@ -280,7 +279,7 @@ def test_agrees_with_scipy_across_many_chunks() -> None:
     np.testing.assert_allclose(engines.evaluate_dense(MatMulDense(tall, Dense(y))), matrix.T @ y, rtol=1e-12)
 
 
-def test_operands_in_any_layout() -> None:
+def test_operand_memory_layouts() -> None:
     dense = random_array((5, 6))
     x = np.random.default_rng(0).random((12, 18))
     for operand in (x[::2, 4], x[::2, ::3], x[:6].T[::3].T, np.asfortranarray(x[:6]), x[5::-1, ::-1]):
@@ -291,7 +290,7 @@ def test_operands_in_any_layout() -> None:
             np.testing.assert_allclose(product(memory(dense.astype(int)), big_endian, engine), dense @ big_endian)
 
 
-def test_a_damaged_file_does_not_write_outside() -> None:
+def test_out_of_range_coordinates_are_skipped() -> None:
     outside = Block((np.array([0, 1, 900]), np.array([1, 900, 1])), np.array([1.0, 2.0, 3.0]))
     relation = MemoryRelation(Schema((2, 3)), outside)
     for x in (np.ones(3), np.ones((3, 8))):
@@ -306,9 +305,7 @@ def test_a_damaged_file_does_not_write_outside() -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32", "float64", "complex128"])
 @pytest.mark.parametrize("view", [(), (slice(7, 60), slice(3, 30)), (slice(None, None, -2),), (5,)], ids=str)
-def test_few_products_have_the_bits_of_the_loops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, view: tuple[Any, ...]
-) -> None:
+def test_numpy_matches_kernels_bit_for_bit(tmp_path: Path, dtype: str, view: tuple[Any, ...]) -> None:
     dense = random_array((70, 40), seed=3)
     dense = (dense / 7 if np.dtype(dtype).kind in "fc" else dense).astype(dtype)
     relation = stored(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=200, group_rows=50))
@@ -320,27 +317,24 @@ def test_few_products_have_the_bits_of_the_loops(
         for columns in ((), (3,)):
             x = rng.normal(size=(cells.shape[-1], *columns))
             found = []
-            for few in (0, 1 << 20):
-                monkeypatch.setattr(products, "_FEW", few)
-                monkeypatch.setattr(products, "_FEW_AT_FIRST", few)
-                found.append(engines.evaluate_dense(MatMulDense(scan_of(relation, seen), Dense(x)), "stream"))
+            for way in ("numba", "numpy"):
+                with sparrow.testing.strategy(way):
+                    found.append(engines.evaluate_dense(MatMulDense(scan_of(relation, seen), Dense(x)), "stream"))
             assert np.asarray(found[0]).tobytes() == np.asarray(found[1]).tobytes()
             np.testing.assert_allclose(found[0], cells @ x, rtol=1e-3, atol=1e-3)
 
 
-def test_the_loops_are_loaded_once_numpy_has_added_what_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts: list[int] = []
-
-    def counted(*given: Any) -> None:
-        counts.append(len(given[0]))
-        add(*given)
-
-    add = products._add
-    monkeypatch.setattr(products, "_LOOPS", "sparrow.no_such_module")  # a process that has not loaded them
-    monkeypatch.setattr(products, "_FEW_AT_FIRST", 100)
-    monkeypatch.setattr(products, "_added", 0)
-    monkeypatch.setattr(products, "_add", counted)
-    A, x = sp.eye(60), np.arange(60.0)
+def test_numpy_adds_until_loading_the_kernel_costs_less() -> None:
+    code = """
+import numpy as np, sparrow as sp, sparrow.testing
+A, x = sp.eye(60), np.arange(60.0)
+with (
+    sparrow.testing.tune("product", dense_numpy_max_products=0, dense_numpy_total_products=100),
+    sparrow.testing.observe("product.dense_numpy") as seen,
+):
     for _ in range(3):
         np.testing.assert_array_equal(A @ x, x)
-    assert counts == [60]
+print([details["elements"] for _, details in seen])
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[60]\n"

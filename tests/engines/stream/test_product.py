@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ from numba.core import event
 from numpy.typing import NDArray
 
 import sparrow as sp
+import sparrow.testing
 from sparrow.core.indexing import Box
 from sparrow.engines.registry import names
 from sparrow.engines.stream import lower, scan_reader
-from sparrow.engines.stream.product import kernels, matmul, operands, row_patterns
-from sparrow.engines.stream.product import layouts as held
+from sparrow.engines.stream.product import operands
 from sparrow.errors import (
     InvalidValueError,
     ShapeError,
@@ -31,8 +31,6 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.kernels import coo
-from sparrow.kernels.matmul import numpy_fallback as few
-from sparrow.kernels.matmul import symbolic, workspace
 from sparrow.plan import SEMIRINGS
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory
@@ -46,14 +44,20 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Maker:
     return Maker(tmp_path_factory.mktemp("products"))
 
 
+@pytest.fixture
+def small_partitions() -> Iterator[None]:
+    with sparrow.testing.tune("product", partition_products=500):
+        yield
+
+
 def some(shape: tuple[int, ...], seed: int, dtype: Any = np.float64, density: float = 0.4) -> NDArray[Any]:
-    """Return an array of small integers, most of them 0."""
+    """Return an array of small integers, mostly 0."""
     rng = np.random.default_rng(seed)
     return ((rng.random(shape) < density) * rng.integers(-4, 5, shape)).astype(dtype)
 
 
 def agree(found: Any, wanted: Any) -> None:
-    """Compare the cells of a tensor with an array."""
+    """Assert that a tensor equals an array."""
     assert isinstance(found, sp.Tensor)
     assert found.dtype == wanted.dtype
     np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-6)
@@ -65,7 +69,7 @@ DTYPES = st.sampled_from(["bool", "int8", "int32", "int64", "uint8", "uint64", "
 
 @settings(max_examples=15, deadline=None)
 @given(st.data())
-def test_products_of_matrices_are_numpys(make: Maker, data: st.DataObject) -> None:
+def test_matmul_matches_numpy(make: Maker, data: st.DataObject) -> None:
     n, k, m = (data.draw(st.integers(0, 9)) for _ in range(3))
     seed = data.draw(st.integers(0, 99))
     left, right = (data.draw(DTYPES) for _ in range(2))
@@ -92,7 +96,7 @@ def test_products_of_matrices_are_numpys(make: Maker, data: st.DataObject) -> No
 
 @settings(max_examples=15, deadline=None)
 @given(st.data())
-def test_semirings_and_masks_are_those_of_the_twin(make: Maker, data: st.DataObject) -> None:
+def test_semirings_and_masks_match_other_engines(make: Maker, data: st.DataObject) -> None:
     shape = data.draw(st.tuples(*[st.integers(1, 7)] * 3))
     seed = data.draw(st.integers(0, 99))
     semiring = data.draw(st.sampled_from(sorted(SEMIRINGS)))
@@ -117,7 +121,7 @@ def test_semirings_and_masks_are_those_of_the_twin(make: Maker, data: st.DataObj
         assert other.nnz == found.nnz
 
 
-def test_min_plus_gives_the_shortest_paths_of_two_steps() -> None:
+def test_min_plus_shortest_paths() -> None:
     inf = np.inf
     d = np.array([[inf, 1, 5], [inf, inf, 2], [0, inf, inf]])  # a stored 0 is a step that costs nothing
     D = sp.from_coords([[0, 0, 1, 2], [1, 2, 2, 0]], [1.0, 5, 2, 0], shape=(3, 3), fill_value=inf)
@@ -126,14 +130,14 @@ def test_min_plus_gives_the_shortest_paths_of_two_steps() -> None:
     np.testing.assert_array_equal(found.to_numpy(), (d[:, :, None] + d[None, :, :]).min(axis=1))
 
 
-def test_a_fill_of_ones_own_is_that_of_arrays_too() -> None:
+def test_semiring_identity_is_the_fill() -> None:
     five = sp.Semiring("plus", "times", 5)
     A = sp.asarray([[1.0, 0], [0, 0]])
     assert sp.matmul(A, sp.asarray(np.eye(2)), semiring=five).to_numpy().tolist() == [[1, 5], [5, 5]]
     assert sp.matmul(A, np.eye(2), semiring=five).tolist() == [[1, 0], [5, 5]]  # each cell of an array is an entry
 
 
-def test_a_semiring_of_ones_own() -> None:
+def test_user_semiring() -> None:
     a, b = some((6, 5), 1, "int64", 0.6), some((5, 7), 2, "int64", 0.6)
     A, B = sp.asarray(a), sp.asarray(b)
     widest = sp.Semiring("max", "min", -99, name="widest")
@@ -149,7 +153,7 @@ def test_a_semiring_of_ones_own() -> None:
     np.testing.assert_array_equal(product.compute("duckdb").to_numpy(), differences)
 
 
-def test_functions_of_ones_own_share_their_loops() -> None:
+def test_user_functions_share_kernels() -> None:
     A, B = (sp.asarray(some((6, 6), seed, "int64", 0.6)) for seed in (1, 2))
     sp.matmul(A, B, semiring=sp.Semiring("plus", lambda x, y: x - y, 0)).compute()
     with event.install_recorder("numba:compile") as compiled:
@@ -159,14 +163,14 @@ def test_functions_of_ones_own_share_their_loops() -> None:
     assert not names & {"rows", "masked"}
 
 
-def test_what_a_function_of_ones_own_raises_comes_through() -> None:
+def test_user_function_error_propagates() -> None:
     A = sp.asarray(np.array([[2, 3]]))
     B = sp.from_coords([[0, 1], [0, 0]], [0, 1], shape=(2, 1), fill_value=1)
     with pytest.raises(ZeroDivisionError):
         sp.matmul(A, B, semiring=sp.Semiring("plus", lambda x, y: x // y, 0)).compute()
 
 
-def test_products_cell_by_cell_have_the_storage_type_of_a_function_of_cells(recwarn: pytest.WarningsRecorder) -> None:
+def test_elementwise_products_infer_stype(recwarn: pytest.WarningsRecorder) -> None:
     dense = some((4, 4), 3)
     for stype in ("coo", "csr", "csc", "row_sparse", "dense"):
         A: Any = sp.asarray(dense).asformat(stype)
@@ -182,14 +186,14 @@ def test_products_cell_by_cell_have_the_storage_type_of_a_function_of_cells(recw
     assert not [warning for warning in recwarn if issubclass(warning.category, StorageFallbackWarning)]
 
 
-def test_absent_cells_annihilate() -> None:
+def test_absent_elements_annihilate() -> None:
     a = np.array([[np.nan, 0.0, np.inf], [0.0, 2.0, 0.0]])
     b = np.array([[0.0, 1.0], [3.0, 0.0], [0.0, -np.inf]])
     found = (sp.asarray(a) @ sp.asarray(b)).to_numpy()
     np.testing.assert_array_equal(found, [[0, np.nan], [6, 0]])
 
 
-def test_sums_that_cancel_are_no_entries() -> None:
+def test_cancelled_sums_are_not_stored() -> None:
     A = sp.asarray([[1.0, 1.0]])
     B = sp.asarray([[2.0, 3.0], [-2.0, 4.0]])
     assert (A @ B).nnz == 1
@@ -197,30 +201,21 @@ def test_sums_that_cancel_are_no_entries() -> None:
     assert wrapped.compute().nnz == 1
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_rows_of_two_letters_are_told_once_unless_a_piece_is_long(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 500 if whole else 20)
+@pytest.mark.parametrize("partition_products", [500, 20])
+def test_csr_output_of_two_row_axes_in_short_partitions(partition_products: int) -> None:
     cube, b = some((6, 30, 20), 71, density=0.2), some((20, 15), 72)
     cube[3], cube[5, 2:] = 0, 0
-    pieces: list[Any] = []
-    inner = matmul.Multiplication._by_rows
-
-    def noted(*args: Any) -> Any:
-        pieces.append(inner(*args))
-        return pieces[-1]
-
-    monkeypatch.setattr(matmul.Multiplication, "_by_rows", noted)
-    agree(sp.einsum("ijk,kl->ijl", sp.asarray(cube), sp.asarray(b)).compute(), cube @ b)
-    assert pieces
-    assert {0 if piece is None else len(piece.heads.coords) for piece in pieces} == {2 if whole else 0}
+    tuned = sparrow.testing.tune("product", partition_products=partition_products)
+    with tuned, sparrow.testing.observe("product.csr_output") as partitions:
+        agree(sp.einsum("ijk,kl->ijl", sp.asarray(cube), sp.asarray(b)).compute(), cube @ b)
+    assert partitions
+    assert {details["row_axes"] for _, details in partitions} == {2 if partition_products == 500 else 0}
 
 
-@pytest.mark.parametrize("few", [0, 16, 256])
+@pytest.mark.parametrize("limit", [0, 16, 256])
 @pytest.mark.parametrize("width", [50, 5000, 2**40])
-def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(few + width % 1000)
-    monkeypatch.setattr(row_patterns, "gathered", lambda *_: few)
-    monkeypatch.setattr(matmul, "_PRODUCTS", 500)
+def test_rows_of_any_length_match_scipy(limit: int, width: int) -> None:
+    rng = np.random.default_rng(limit + width % 1000)
     heavy = rng.integers(0, 60, 900)
     a = scipy.sparse.coo_array((rng.standard_normal(900), (rng.integers(0, 40, 900) ** 2 % 37, heavy)), (40, 60))
     columns = rng.integers(0, min(width, 3000), 2000)
@@ -230,7 +225,8 @@ def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pyt
     b.sum_duplicates()
     places = [b.coords[0], b.coords[1].astype(np.int64) * spread]
     wide = sp.from_coords(places, b.data, shape=(60, max(width, 3000)))
-    found = (A @ wide).compute()
+    with sparrow.testing.tune("product", gather_limit=limit, partition_products=500):
+        found = (A @ wide).compute()
     wanted = (a.tocsr() @ b.tocsr()).toarray()
     rows, at = sp.nonzero(found)
     np.testing.assert_array_equal(at % spread, 0)
@@ -242,9 +238,7 @@ def test_rows_of_any_length_against_scipy(few: int, width: int, monkeypatch: pyt
 
 @pytest.mark.parametrize(("semiring", "dtype"), [("plus_times", "float64"), ("min_plus", "float64"),
                                                   ("plus_times", "int64"), ("min_plus", "int64")])  # fmt: skip
-def test_rows_that_are_gathered_marked_and_looked_through_are_the_same(
-    semiring: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accumulators_give_the_same_rows(semiring: Any, dtype: str) -> None:
     rng = np.random.default_rng(8)
     a, b = some((30, 20), 31, dtype, 0.8), some((20, 40), 32, dtype, 0.6)
     wide = np.zeros((20, 4000), dtype)
@@ -255,9 +249,9 @@ def test_rows_that_are_gathered_marked_and_looked_through_are_the_same(
             each[at] = [np.nan, np.inf, -np.inf, 1e308]
     for right in (b, wide):  # few columns for so many products, and many
         found = []
-        for most in (256, 0):
-            monkeypatch.setattr(row_patterns, "gathered", lambda *_, most=most: most)
-            product = sp.matmul(sp.asarray(a), sp.asarray(right), semiring=semiring).compute()
+        for limit in (256, 0):
+            with sparrow.testing.tune("product", gather_limit=limit):
+                product = sp.matmul(sp.asarray(a), sp.asarray(right), semiring=semiring).compute()
             found.append(product.to_arrow())
         for gathered, added in zip(*(table.columns for table in found), strict=True):
             np.testing.assert_array_equal(gathered.to_numpy(), added.to_numpy())
@@ -265,7 +259,7 @@ def test_rows_that_are_gathered_marked_and_looked_through_are_the_same(
 
 
 def product_of(a: NDArray[Any], b: NDArray[Any], semiring: str) -> NDArray[Any]:
-    """Return a product of arrays whose cells of 0 are absent, step by step."""
+    """Return the product of arrays whose zeros are absent, step by step."""
     plain = semiring == "plus_times"
     fill: Any = 0 if plain else np.inf if a.dtype.kind == "f" else np.iinfo(a.dtype).max
     out = np.full((len(a), b.shape[1]), fill, a.dtype)
@@ -277,7 +271,7 @@ def product_of(a: NDArray[Any], b: NDArray[Any], semiring: str) -> NDArray[Any]:
     return out
 
 
-def test_ids_up_to_2_to_the_40_take_room_by_entries() -> None:
+def test_sparse_ids_up_to_2_to_the_40() -> None:
     n = 2**40
     rng = np.random.default_rng(5)
     ids = np.unique(rng.integers(0, n, 300))
@@ -297,37 +291,35 @@ def test_ids_up_to_2_to_the_40_take_room_by_entries() -> None:
     assert masked.nnz == (small @ small).multiply(small != 0).nnz
 
 
-def test_the_same_bits_on_any_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 2000)
+def test_same_bits_with_any_thread_count(tmp_path: Path) -> None:
     A = sp.random((400, 400), nnz=6000, seed=1, distribution="powerlaw")
     saved = A.save(tmp_path / "a")
-    with sp.config(threads=1):
-        one = (A @ A).compute().to_arrow()
-    with sp.config(threads=3):
-        several = (A @ A).compute().to_arrow()
-    monkeypatch.setattr(matmul, "_PRODUCTS", 10**9)
-    monkeypatch.setattr(matmul, "_SHARE", 10**9)  # the operand of rows is read piece by piece
-    streamed = (saved @ A).compute().to_arrow()
+    with sparrow.testing.tune("product", partition_products=2000):
+        with sp.config(threads=1):
+            one = (A @ A).compute().to_arrow()
+        with sp.config(threads=3):
+            several = (A @ A).compute().to_arrow()
+    with sparrow.testing.tune("product", partition_products=10**9, lhs_share=1e9):
+        with sparrow.testing.observe("product.strategy") as strategies:
+            streamed = (saved @ A).compute().to_arrow()
+        assert {details["strategy"] for _, details in strategies} == {"streamed_lhs"}
     assert one.equals(several)
     assert one.equals(streamed)
 
 
-def test_what_is_reduced_of_products_has_the_same_bits_on_any_number_of_threads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(matmul, "_LEAST", 1)
-    monkeypatch.setattr(matmul, "_PRODUCT_BYTES", 100_000)  # pieces of some hundred products
+def test_reductions_have_same_bits_with_any_thread_count() -> None:
     A = sp.random((400, 400), nnz=6000, seed=1, distribution="powerlaw")
     found = []
     for threads in (1, 2, 4, 6):
-        with sp.config(threads=threads, memory_limit=300_000_000):
+        partitions = sparrow.testing.tune("product", min_partition_products=1, product_bytes=100_000)
+        with sp.config(threads=threads, memory_limit=300_000_000), partitions:  # of some hundred products
             sums = (A @ A * A).sum(), sp.matmul(A, A, mask=A).sum(), np.sin(A @ A).sum(), (A @ A).std()
             rows = np.sin(A @ A).sum(0), sp.matmul(A, A, mask=A, complement=True).sum(0)
             found.append([np.asarray(each).tobytes() for each in (*sums, *(row.to_numpy() for row in rows))])
     assert all(each == found[0] for each in found)
 
 
-def test_most_rows_of_what_is_in_memory_anyway_are_not_copied() -> None:
+def test_row_subset_of_memory_operand_not_copied() -> None:
     rows = np.repeat(np.arange(10), 200_000)
     B = sp.from_coords([rows, np.tile(np.arange(200_000) + 1, 10)], np.ones(len(rows)), shape=(10, 200_001))
     A, cell = sp.asarray(np.ones((1, 10))), sp.from_coords([[0], [7]], [1.0], shape=(1, 200_001))
@@ -335,7 +327,7 @@ def test_most_rows_of_what_is_in_memory_anyway_are_not_copied() -> None:
         assert sp.matmul(A, B, mask=cell).sum() == B[:, 7].sum()
 
 
-def test_it_does_what_an_expression_does(tmp_path: Path) -> None:
+def test_product_in_expressions(tmp_path: Path) -> None:
     a, b = some((8, 6), 3), some((6, 8), 4)
     A, B = sp.asarray(a), sp.asarray(b)
     product = A @ B
@@ -363,7 +355,7 @@ def test_stacks_and_vectors() -> None:
     np.testing.assert_array_equal(b @ A[0, 0, 0:2], b @ a[0, 0, 0:2])
 
 
-def test_names_and_labels_of_the_axes_that_are_kept(tmp_path: Path) -> None:
+def test_result_keeps_names_and_labels(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user,film,stars\nada,up,4\nbob,up,3\nbob,it,1\n")
     (tmp_path / "b.csv").write_text("film,genre,share\nup,drama,2\nup,comedy,1\nse7en,crime,9\n")
     options: dict[str, Any] = {"duplicates": "sum"}
@@ -382,7 +374,7 @@ def test_names_and_labels_of_the_axes_that_are_kept(tmp_path: Path) -> None:
     assert (A @ A.T).labels(0).to_pylist() == users
 
 
-def test_functions_of_ones_own_want_columns_where_the_operand_that_is_held_does_not_fit(tmp_path: Path) -> None:
+def test_user_functions_need_columns_to_spill(tmp_path: Path) -> None:
     A = sp.random((100_000, 100_000), nnz=600_000, seed=3).save(tmp_path / "a")
     widest = sp.Semiring(max, "min", 0)  # sums of panels are added up by names
     B = sp.random((100_000, 100_000), nnz=600_000, seed=4).save(tmp_path / "b")
@@ -398,7 +390,7 @@ def test_functions_of_ones_own_want_columns_where_the_operand_that_is_held_does_
     assert found.compute().to_arrow().equals(held)
 
 
-def test_what_a_product_is_multiplied_with_is_its_mask() -> None:
+def test_elementwise_factor_becomes_mask() -> None:
     a = some((9, 9), 11)
     A = sp.asarray(a)
     thin = A @ A * A
@@ -412,7 +404,7 @@ def test_what_a_product_is_multiplied_with_is_its_mask() -> None:
     agree(twice, (a @ a) * a + a @ a)
 
 
-def test_a_row_of_a_product_reads_the_rows_that_it_needs(tmp_path: Path) -> None:
+def test_indexed_product_reads_needed_rows(tmp_path: Path) -> None:
     a = np.triu(some((90, 90), 12), 0)
     relation = Counting(stored(tmp_path / "a", a))
     A = sp.Tensor(relation)
@@ -423,14 +415,14 @@ def test_a_row_of_a_product_reads_the_rows_that_it_needs(tmp_path: Path) -> None
     agree((A.T @ A[:, :1])[:, 0], (a.T @ a[:, :1])[:, 0])
 
 
-def test_explain_says_what_is_multiplied() -> None:
+def test_explain_shows_product() -> None:
     A = sp.asarray(some((4, 4), 7))
     told = sp.matmul(A, A, semiring="min_plus", mask=A, complement=True).explain()
     assert "product ij,jk->ik min_plus (d0: 4, d1: 4) float64" in told
     assert "only where it has no element" in told
 
 
-def test_bad_operands_are_named() -> None:
+def test_invalid_operands_raise() -> None:
     A, B = sp.asarray(some((3, 4), 8)), sp.asarray(some((5, 2), 9))
     with pytest.raises(ShapeError, match=r"dimension 1 \('d1', size 4\) of the left operand is not dimension 0"):
         A @ B
@@ -446,11 +438,11 @@ def test_bad_operands_are_named() -> None:
         "cannot safely cast float64 to int64": lambda x, y: {1: 2}.get(int(x), y),
     }
     for reason, strange in reasons.items():
-        with pytest.raises(InvalidValueError, match=f"compiled by Numba, which does not take .*{reason}"):
+        with pytest.raises(InvalidValueError, match=f"must compile with Numba, got .*{reason}"):
             sp.matmul(A, A.T, semiring=sp.Semiring(strange, "times", 0)).compute()
     with pytest.raises(InvalidValueError, match="complement=True needs mask="):
         sp.matmul(A, A.T, complement=True)
-    with pytest.raises(InvalidValueError, match="add='mean' must be a function"):
+    with pytest.raises(InvalidValueError, match=r"add must be a function .* got 'mean'"):
         sp.Semiring("mean", "times", 0)
     with pytest.raises(UnsupportedError, match=r"absent elements of the left operand are 1\.0.*refill\(0\)"):
         np.exp(A) @ A.T
@@ -462,7 +454,7 @@ def test_bad_operands_are_named() -> None:
         sp.zeros((2, 3, 4)) @ sp.zeros((3, 4, 5))
 
 
-def test_storage_types_are_those_of_the_table() -> None:
+def test_stype_of_result() -> None:
     A = sp.asarray(some((4, 4), 10)).asformat("csr")
     with pytest.warns(StorageFallbackWarning, match="dot of csr, csr"):
         assert (A @ A).stype == "dense"
@@ -473,8 +465,8 @@ def test_storage_types_are_those_of_the_table() -> None:
 
 
 @pytest.mark.parametrize("cells", [40, 4000])
-def test_masks_against_scipy(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 700)
+@pytest.mark.usefixtures("small_partitions")
+def test_masks_match_scipy(cells: int) -> None:
     rng = np.random.default_rng(cells)
     a, b, m = (
         scipy.sparse.coo_array(
@@ -497,14 +489,17 @@ def test_masks_against_scipy(cells: int, monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.to_arrow()["value"].to_pylist() == inside[inside != 0].tolist()
 
 
-@pytest.mark.parametrize("few", [0, 16, 256])
+@pytest.fixture
+def gather_limit(request: pytest.FixtureRequest) -> Iterator[int]:
+    with sparrow.testing.tune("product", gather_limit=request.param):
+        yield request.param
+
+
+@pytest.mark.parametrize("gather_limit", [0, 16, 256], indirect=True)
 @pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "or_and", "any_pair", "own"])
-def test_the_complement_of_a_mask_leaves_the_other_cells_as_they_are(
-    few: int, semiring: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_patterns, "gathered", lambda *_: few)
+def test_complement_mask_keeps_other_elements(gather_limit: int, semiring: str) -> None:
     chosen: Any = sp.Semiring(np.maximum, lambda x, y: x + 2 * y, -99) if semiring == "own" else semiring
-    rng = np.random.default_rng(few)
+    rng = np.random.default_rng(gather_limit)
     a = some((40, 30), 51, "int64", 0.3)
     a[5], a[6:9, 1:] = 0, 0  # rows of nothing and of one entry
     for width in (60, 3000):  # rows that are looked through, and marked
@@ -522,29 +517,20 @@ def test_the_complement_of_a_mask_leaves_the_other_cells_as_they_are(
 
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
-def test_a_mask_of_few_rows_is_cut_by_the_work_in_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 500)
+@pytest.mark.usefixtures("small_partitions")
+def test_mask_of_few_rows_limits_partitions(tmp_path: Path, place: str) -> None:
     A = sp.random((400, 300), nnz=8000, seed=1)
     B = sp.random((300, 400), nnz=8000, seed=2)
     a, b = A.to_scipy("csr"), B.to_scipy("csr")
     if place == "disk":
         A, B = A.save(tmp_path / "a"), B.save(tmp_path / "b")
-    pieces: list[tuple[int, int]] = []
-    inner = matmul.Multiplication.computed
-
-    def counted(self: Any, start: int, stop: int, sources: Any) -> Any:
-        pieces.append((start, stop))
-        return inner(self, start, stop, sources)
-
-    monkeypatch.setattr(matmul.Multiplication, "computed", counted)
     M = sp.from_coords([[7, 7, 200, 399], [1, 350, 9, 0]], np.ones(4), shape=(400, 400))
     m = M.to_scipy("csr")
-    agree(sp.matmul(A, B, mask=M).compute(), (a @ b).multiply(m).toarray())
-    assert len(pieces) <= 8
-    agree(sp.matmul(A, B, mask=M > 0).compute(), (a @ b).multiply(m).toarray())
-    assert len(pieces) <= 16
+    with sparrow.testing.observe("product.partition") as partitions:
+        agree(sp.matmul(A, B, mask=M).compute(), (a @ b).multiply(m).toarray())
+        assert 0 < len(partitions) <= 8
+        agree(sp.matmul(A, B, mask=M > 0).compute(), (a @ b).multiply(m).toarray())
+        assert len(partitions) <= 16
     agree(sp.matmul(A, B, mask=M, complement=True), (a @ b).toarray() * (m.toarray() == 0))
     agree(sp.matmul(B.T, A.T, mask=M.T), (a @ b).multiply(m).toarray().T)
     agree(sp.matmul(A, B, mask=sp.zeros((400, 400))), np.zeros((400, 400)))
@@ -552,46 +538,38 @@ def test_a_mask_of_few_rows_is_cut_by_the_work_in_them(
 
 @pytest.mark.parametrize("place", ["memory", "disk"])
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
-def test_sums_at_a_mask_are_added_by_the_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, dtype: str
-) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 900)
-    if place == "disk":
-        monkeypatch.setattr(matmul, "_SHARE", 10**9)  # the operand of rows is read piece by piece
+@pytest.mark.usefixtures("small_partitions")
+def test_sum_at_mask_is_computed_by_the_kernel(tmp_path: Path, place: str, dtype: str) -> None:
+    with sparrow.testing.strategy(*(["streamed_lhs"] if place == "disk" else [])):
+        check_sums_at_mask(tmp_path, place, dtype)
+
+
+def check_sums_at_mask(tmp_path: Path, place: str, dtype: str) -> None:
     a, b, m = some((60, 50), 21, dtype), some((50, 700), 22, dtype), some((60, 700), 23, dtype, 0.004)
     A, B, M = (sp.asarray(each) for each in (a, b, m))
     if place == "disk":
         A, B, M = (each.save(tmp_path / str(k)) for k, each in enumerate((A, B, M)))
-    calls: list[bool] = []
-    inner = matmul.Multiplication.total
-
-    def counted(self: Any, weighted: bool = False) -> Any:
-        found = inner(self, weighted)
-        calls.append(found is not None)
-        return found
-
-    monkeypatch.setattr(matmul.Multiplication, "total", counted)
     inside = (a @ b) * (m != 0)
-    for found, wanted in [
-        (sp.matmul(A, B, mask=M).sum(), inside.sum()),
-        ((A @ B * M).sum(), (inside * m).sum()),
-        ((M * (A @ B)).sum(), (inside * m).sum()),
-        (sp.matmul(A, B, mask=sp.zeros(m.shape)).sum(), 0),
-    ]:
-        assert (found, found.dtype) == (wanted, dtype)
-        assert calls.pop()
-    small = [each.astype("int8") for each in (A, B, M)]
-    assert sp.matmul(A, B, mask=M, complement=True).sum() == (a @ b).sum() - inside.sum()
-    assert (small[0] @ small[1] * small[2]).sum() == (inside * m).astype("int8").sum()
-    assert not any(calls)
+    with sparrow.testing.observe("product.sum") as sums:
+        for compute, wanted in [
+            (sp.matmul(A, B, mask=M).sum, inside.sum()),
+            ((A @ B * M).sum, (inside * m).sum()),
+            ((M * (A @ B)).sum, (inside * m).sum()),
+            (sp.matmul(A, B, mask=sp.zeros(m.shape)).sum, 0),
+        ]:
+            found = compute()
+            assert (found, found.dtype) == (wanted, dtype)
+            assert sums.pop()[1]["is_computed"]
+        small = [each.astype("int8") for each in (A, B, M)]
+        assert sp.matmul(A, B, mask=M, complement=True).sum() == (a @ b).sum() - inside.sum()
+        assert (small[0] @ small[1] * small[2]).sum() == (inside * m).astype("int8").sum()
+        assert not any(details["is_computed"] for _, details in sums)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
 @pytest.mark.parametrize("place", ["memory", "disk"])
-def test_few_cells_are_dot_products_with_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str, place: str
-) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 900)
+@pytest.mark.usefixtures("small_partitions")
+def test_masked_dot_has_the_bits_of_gustavson(tmp_path: Path, dtype: str, place: str) -> None:
     rng = np.random.default_rng(17)
     shape = (60, 900)
     a, b = some(shape, 41, dtype, 0.3), some(shape[::-1], 42, dtype, 0.2)
@@ -605,57 +583,44 @@ def test_few_cells_are_dot_products_with_the_same_bits(
     A, B, M = (sp.asarray(each) for each in (a, b, m))
     if place == "disk":
         A, B, M = (each.save(tmp_path / str(k)) for k, each in enumerate((A, B, M)))
-    calls: list[bool] = []
-    inner = kernels.Loops.dots_pay
-
-    def counted(self: Any, *arguments: Any) -> bool:
-        calls.append(inner(self, *arguments))
-        return calls[-1]
-
-    monkeypatch.setattr(kernels.Loops, "dots_pay", counted)
     products: list[Callable[[], Any]] = [lambda: sp.matmul(A, B, mask=M), lambda: sp.matmul(B.T, A.T, mask=M.T).T]
-    found = [product().to_numpy() for product in products]
-    assert any(calls)
+    with sparrow.testing.observe("product.masked") as masked:
+        found = [product().to_numpy() for product in products]
+    assert any(details["dots"] for _, details in masked)
     few = np.flatnonzero(m[4])
     np.testing.assert_allclose(found[0][4, few], (a @ b)[4, few])
-    monkeypatch.setattr(matmul.Multiplication, "_by_dots", lambda *_: False)
-    for mine, product in zip(found, products, strict=True):
-        np.testing.assert_allclose(mine, (a @ b) * (m != 0), rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(mine, product().to_numpy())
+    for way in ("masked_gustavson", "masked_dot"):
+        for mine, product in zip(found, products, strict=True):
+            np.testing.assert_allclose(mine, (a @ b) * (m != 0), rtol=1e-12, atol=1e-12)
+            with sparrow.testing.strategy(way), sparrow.testing.observe("product.masked") as masked:
+                np.testing.assert_array_equal(mine, product().to_numpy())
+            assert {details["dots"] for _, details in masked} == ({True} if way == "masked_dot" else set())
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
-def test_a_mask_that_is_the_operand_of_rows(dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("small_partitions")
+def test_mask_that_is_the_left_operand(dtype: str, tmp_path: Path) -> None:
     a, b = some((40, 40), 3, dtype, 0.2), some((40, 40), 4, dtype, 0.3)
     a[7], b[9] = 0, 0
-    monkeypatch.setattr(matmul, "_PRODUCTS", 200)
-    taken, inner = [0], held.Held.own_cells
-
-    def counted(*args: Any) -> Any:
-        found = inner(*args)
-        taken[0] += found is not None
-        return found
-
-    monkeypatch.setattr(held.Held, "own_cells", counted)
     B = sp.asarray(b)
     for A in (sp.asarray(a), sp.asarray(a).save(tmp_path / "A")):
         for right, dense in ((A, a), (B, b)):
             product = a @ dense
-            before = taken[0]
-            agree(A @ right * A, product * a)
-            agree(sp.matmul(A, right, mask=A), product * (a != 0))
-            agree(sp.matmul(A, right, mask=A, complement=True), product * (a == 0))
-            assert (A @ right * A).sum() == (product * a).sum()
-            assert sp.matmul(A, right, mask=A).sum() == product[a != 0].sum()
-            assert sp.matmul(A[5:30], right, mask=A[5:30]).sum() == product[5:30][a[5:30] != 0].sum()
-            assert taken[0] > before + 5
-            before = taken[0]
-            agree(A @ right * A.T.rename(d0="d1", d1="d0"), product * a.T)
-            agree(sp.einsum("ij,jk->ki", A, right, mask=A), product.T * (a != 0))
-            assert taken[0] == before
+            with sparrow.testing.observe("product.own_mask") as own:
+                agree(A @ right * A, product * a)
+                agree(sp.matmul(A, right, mask=A), product * (a != 0))
+                agree(sp.matmul(A, right, mask=A, complement=True), product * (a == 0))
+                assert (A @ right * A).sum() == (product * a).sum()
+                assert sp.matmul(A, right, mask=A).sum() == product[a != 0].sum()
+                assert sp.matmul(A[5:30], right, mask=A[5:30]).sum() == product[5:30][a[5:30] != 0].sum()
+            assert len(own) > 5
+            with sparrow.testing.observe("product.own_mask") as own:
+                agree(A @ right * A.T.rename(d0="d1", d1="d0"), product * a.T)
+                agree(sp.einsum("ij,jk->ki", A, right, mask=A), product.T * (a != 0))
+            assert not own
 
 
-def test_sums_at_a_mask_know_nothing_of_other_cells() -> None:
+def test_sum_at_mask_ignores_other_elements() -> None:
     a = np.array([[1.0, 2.0], [1.0, -1.0], [3.0, 0.0]])
     b = np.array([[1.0, np.inf, 2.0], [4.0, np.nan, 2.0]])
     A, B = sp.asarray(a), sp.asarray(b)
@@ -666,8 +631,8 @@ def test_sums_at_a_mask_know_nothing_of_other_cells() -> None:
     assert np.isnan((A @ B * sp.asarray(np.ones((3, 3)))).sum())
 
 
-def test_sums_at_a_mask_have_the_same_bits_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 2000)
+@pytest.mark.usefixtures("small_partitions")
+def test_sum_at_mask_same_bits_with_any_thread_count() -> None:
     A = sp.random((400, 400), nnz=6000, seed=1, distribution="powerlaw")
     found = []
     for threads in (1, 3):
@@ -678,7 +643,7 @@ def test_sums_at_a_mask_have_the_same_bits_on_any_number_of_threads(monkeypatch:
     assert np.isclose(found[0], (a @ a).multiply(a).sum())
 
 
-def test_a_cell_of_what_asks_for_a_product_twice(tmp_path: Path) -> None:
+def test_element_of_expression_using_product_twice(tmp_path: Path) -> None:
     a, b, c = some((6, 7), 0), some((7, 6), 1), some((6, 6), 2)
     A, B, C = (sp.asarray(each).save(tmp_path / str(number)) for number, each in enumerate((a, b, c)))
     product = A @ B
@@ -686,7 +651,7 @@ def test_a_cell_of_what_asks_for_a_product_twice(tmp_path: Path) -> None:
         assert sp.where(product > 1, product, C)[cell] == np.where(a @ b > 1, a @ b, c)[cell]
 
 
-def test_a_product_with_an_array_is_dense_whatever_the_fill() -> None:
+def test_product_with_array_is_dense() -> None:
     A = sp.from_coords([[0], [1], [2]], [5.0], shape=(2, 3, 4), fill_value=2.0)
     dense, x = A.to_numpy(), np.arange(12.0).reshape(4, 3)
     for found, wanted in (
@@ -704,7 +669,7 @@ def test_a_product_with_an_array_is_dense_whatever_the_fill() -> None:
         np.exp(sp.zeros((2**20, 2**20, 3))) @ np.ones(3)
 
 
-def test_masks_of_booleans_and_of_scipy() -> None:
+def test_boolean_and_scipy_masks() -> None:
     dense = some((5, 6), 3)
     A, wanted = sp.asarray(dense), dense @ dense.T
     M = some((5, 5), 4)
@@ -714,7 +679,7 @@ def test_masks_of_booleans_and_of_scipy() -> None:
         assert np.array_equal(outside.to_numpy(), np.where(M == 0, wanted, 0))
 
 
-def test_masks_of_booleans_are_true_where_they_say_so() -> None:
+def test_lazy_boolean_masks() -> None:
     dense = some((5, 5), 3)
     A, M = sp.asarray(dense), sp.asarray(some((5, 5), 4, "int64"))
     for mask in (M == 0, M < 2, ~(M != 0), M != 0, (M == 0).asformat("csr")):
@@ -733,7 +698,7 @@ _MULTIPLIED: dict[str, Any] = {
 
 
 _LOOPS = {"plus": ("times", "second", "pair"), "min": ("plus", "max"), "max": ("times", "min", "first"), "or": ("and",)}
-"""What is multiplied by the loops too, which are compiled for each: every operation once, on some types one of each."""
+"""Operations to test with kernels, which are compiled for each: every operation once."""
 
 
 @pytest.mark.parametrize(
@@ -742,22 +707,21 @@ _LOOPS = {"plus": ("times", "second", "pair"), "min": ("plus", "max"), "max": ("
         *itertools.product(
             ["numpy", "duckdb"], ["bool", "int8", "uint8", "int16", "uint32", "int64", "uint64", "float32"]
         ),
-        *itertools.product(["loops"], ["bool", "int8", "int64", "uint64"]),
+        *itertools.product(["numba"], ["bool", "int8", "int64", "uint64"]),
     ],
 )
 @pytest.mark.parametrize("add", _ADDED)
-def test_products_are_numpys_before_they_are_added_up(
-    add: str, dtype: str, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(few, "spares", lambda *_: way != "loops")
+def test_multiply_matches_numpy_before_adding(add: str, dtype: str, way: str) -> None:
     rng = np.random.default_rng(len(add) + len(dtype))
     a, b = (rng.integers(-120, 255, shape).astype(dtype) * (rng.random(shape) < 0.7) for shape in ((5, 6), (6, 4)))
     a, b = a.astype(dtype), b.astype(dtype)
     named: Any = "duckdb" if way == "duckdb" else "stream"
     looped = _LOOPS[add][: None if dtype == "int64" else 1]
-    for multiply in looped if way == "loops" else _MULTIPLIED:
+    for multiply in looped if way == "numba" else _MULTIPLIED:
         each = _MULTIPLIED[multiply]
-        found = sp.matmul(sp.asarray(a), sp.asarray(b), semiring=sp.Semiring(add, multiply, None), engine=named)
+        with sparrow.testing.tune("matmul_kernels", use_numpy=way != "numba"):
+            found = sp.matmul(sp.asarray(a), sp.asarray(b), semiring=sp.Semiring(add, multiply, None), engine=named)
+            found = found.compute()
         wanted = np.full((5, 4), found.fill_value, found.dtype)
         for i, j in np.ndindex(5, 4):
             met = [k for k in range(6) if a[i, k] and b[k, j]]
@@ -771,7 +735,7 @@ def test_products_are_numpys_before_they_are_added_up(
 
 
 @pytest.mark.parametrize("semiring", ["max_times", "min_plus"])
-def test_narrow_integers_wrap_around_out_of_core_too(semiring: str, tmp_path: Path) -> None:
+def test_narrow_integers_wrap_when_spilled(semiring: str, tmp_path: Path) -> None:
     a = some((300, 300), 5, np.int8, 0.3) * np.int8(50)
     A = sp.asarray(a).save(tmp_path / "A")
     wanted = sp.matmul(sp.asarray(a), sp.asarray(a), semiring=semiring).compute()
@@ -783,7 +747,7 @@ def test_narrow_integers_wrap_around_out_of_core_too(semiring: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["float64", "int8"])
-def test_or_of_functions_is_the_truth_of_what_they_return(kind: str) -> None:
+def test_or_of_user_functions(kind: str) -> None:
     a = np.array([[0.5, 2], [3, 4]]).astype(kind) if kind[0] == "f" else np.array([[1, 2], [3, 4]], kind)
     functions: list[Any] = [lambda p, q: p > q, lambda p, q: p - q, lambda p, q: p + q]
     for function in functions:
@@ -795,7 +759,7 @@ def test_or_of_functions_is_the_truth_of_what_they_return(kind: str) -> None:
     np.testing.assert_array_equal(counted.to_numpy(), [[False, False], [True, True]])
 
 
-def test_an_identity_is_rounded_to_floats() -> None:
+def test_identity_is_rounded_to_dtype() -> None:
     A = sp.asarray(np.ones((2, 2), np.float32))
     assert sp.matmul(A, A, semiring=sp.Semiring("max", "times", 0.1)).fill_value == np.float32(0.1)
 
@@ -812,7 +776,7 @@ def test_an_identity_is_rounded_to_floats() -> None:
         ("float64", 1j),
     ],
 )
-def test_an_identity_is_a_value_of_the_result(kind: str, identity: Any) -> None:
+def test_identity_must_fit_dtype(kind: str, identity: Any) -> None:
     A = sp.asarray(np.ones((2, 2), kind))
     with pytest.raises(InvalidValueError, match=f"identity must be a value of {kind}"):
         sp.matmul(A, A, semiring=sp.Semiring("min", "plus", identity))
@@ -827,12 +791,11 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("letters", ["ij,jk->ik", "aij,jk->aik"])
 @pytest.mark.usefixtures("small_blocks")
-def test_rows_are_written_out_when_somebody_asks(letters: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 3000)
+def test_csr_blocks_expand_on_demand(letters: str, threads: int) -> None:
     shape = (400, 30) if letters[0] == "i" else (6, 20, 30)
     a, b = some(shape, 75, density=0.5), some((30, 25), 76, density=0.6)
     a[2:5] = 0
-    with sp.config(threads=threads):
+    with sp.config(threads=threads), sparrow.testing.tune("product", partition_products=3000):
         C = sp.einsum(letters, sp.asarray(a), sp.asarray(b)).compute()
     block = C.__sparrow_scan__().relation.block
     assert isinstance(block, coo.CSRBlock)
@@ -856,25 +819,25 @@ def test_rows_are_written_out_when_somebody_asks(letters: str, threads: int, mon
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_rows_are_written_out_at_once_where_they_are_short_or_pieces_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 200)
+def test_csr_blocks_expand_at_once_if_rows_are_short() -> None:
     dense, thin, b = (
         some((30, 20), 77, density=0.7),
         some((600, 20), 78, density=0.03),
         some((20, 25), 79, density=0.05),
     )
-    for a in (thin, np.concatenate([dense, thin]), np.concatenate([thin, dense, thin])):
-        C = (sp.asarray(a) @ sp.asarray(b)).compute()
-        block = C.__sparrow_scan__().relation.block
-        assert not isinstance(block, coo.CSRBlock)
-        agree(C, a @ b)
-    inner = matmul.Multiplication._by_rows
-    turns = iter(range(10**6))
-    monkeypatch.setattr(matmul.Multiplication, "_by_rows", lambda *a: inner(*a) if next(turns) % 2 else None)
-    agree((sp.asarray(dense) @ sp.asarray(b)).compute(), dense @ b)
+    with sparrow.testing.tune("product", partition_products=200):
+        for a in (thin, np.concatenate([dense, thin]), np.concatenate([thin, dense, thin])):
+            C = (sp.asarray(a) @ sp.asarray(b)).compute()
+            block = C.__sparrow_scan__().relation.block
+            assert not isinstance(block, coo.CSRBlock)
+            agree(C, a @ b)
+        cube = np.stack([dense if k % 2 else dense * (np.arange(30)[:, None] < 3) for k in range(6)])
+        with sparrow.testing.observe("product.csr_output") as partitions:
+            agree(sp.einsum("ijk,kl->ijl", sp.asarray(cube), sp.asarray(b)).compute(), cube @ b)
+        assert {details["row_axes"] for _, details in partitions} == {0, 2}  # partitions in COO and in CSR
 
 
-def test_rows_that_are_told_once_are_multiplied_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_csr_blocks_are_multiplied_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     A = sp.random((2000, 2000), nnz=270_000, seed=80).compute()
     plain = A.to_scipy("csr")
     C = (A @ A).compute()
@@ -895,8 +858,8 @@ def test_rows_that_are_told_once_are_multiplied_as_they_are(monkeypatch: pytest.
     assert block._written is None
 
 
-def test_rows_that_few_entries_meet_are_taken_from_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryRelation, "chunks", lambda *_: pytest.fail("all rows were looked through"))
+def test_few_needed_rows_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryRelation, "chunks", lambda *_: pytest.fail("all rows were read"))
     A, B = sp.random((20, 5000), nnz=400, seed=81).compute(), sp.random((5000, 300), nnz=40_000, seed=82).compute()
     wanted = A.to_scipy("csr") @ B.to_scipy("csr")
     assert abs((A @ B).compute().to_scipy("csr") - wanted).max() < 1e-12
@@ -904,7 +867,7 @@ def test_rows_that_few_entries_meet_are_taken_from_their_places(monkeypatch: pyt
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
 @pytest.mark.parametrize("room", [40, 2])
-def test_blocks_stand_in_their_order_whoever_is_first(order: tuple[int, ...], room: int) -> None:
+def test_blocks_are_placed_in_order(order: tuple[int, ...], room: int) -> None:
     A = sp.asarray(some((40, 30), 83, density=0.9)).compute()
     scan = A.__sparrow_scan__()
     assert isinstance(scan.relation, MemoryRelation)
@@ -920,84 +883,76 @@ def test_blocks_stand_in_their_order_whoever_is_first(order: tuple[int, ...], ro
 
 
 @pytest.mark.parametrize("fits", [True, False])
-def test_what_a_product_comes_to_is_told_of_rows_that_are_read_piece_by_piece(
-    fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 100)
-    if not fits:
-        monkeypatch.setattr(matmul, "_SHARE", 10**9)
+def test_stats_estimate_nnz_of_streamed_left_operand(fits: bool, tmp_path: Path) -> None:
+    with sparrow.testing.tune("product", partition_products=100, **({} if fits else {"lhs_share": 1e9})):
+        check_stats(fits, tmp_path)
+
+
+def check_stats(fits: bool, tmp_path: Path) -> None:
     A = sp.random((2_000, 50), nnz=20_000, seed=1).save(tmp_path / "A")
     B = sp.random((50, 40), nnz=400, seed=2).compute()
     (scan,) = lower([(A @ B).__sparrow_scan__()])
     relation: Any = scan.relation
     bounds = [Box((range(first, last), range(40))) for first, last in [(0, 2_000), (500, 1_000)]]
-    whole, part = (relation.stats(box).rows for box in bounds)
-    assert (relation._most.__self__._rows is None) != fits
+    with sparrow.testing.observe("product.strategy") as strategies:
+        whole, part = (relation.stats(box).rows for box in bounds)
+    assert [details["strategy"] for _, details in strategies] == ["in_memory" if fits else "streamed_lhs"]
     count = (A @ B).compute().nnz
     assert count / 2 < whole < 4 * count
     assert whole / 5 < part < whole / 3
 
 
-def test_outer_products_without_room_are_refused_before_they_are_formed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(matmul.Multiplication, "_prepare", lambda self: pytest.fail("it is formed"))
+def test_too_large_outer_product_raises_before_computing(tmp_path: Path) -> None:
     A = sp.random((100, 100), nnz=3_000, seed=1)
     for one, other in itertools.product((A.compute(), A.save(tmp_path / "A")), repeat=2):
-        with sp.config(memory_limit="100MB"), pytest.raises(TooLargeError, match=r"would take 216 MB .* to_batches"):
+        with (
+            sparrow.testing.observe("product.prepare") as prepared,
+            sp.config(memory_limit="100MB"),
+            pytest.raises(TooLargeError, match=r"would take 216 MB .* to_batches"),
+        ):
             sp.einsum("ij,kl->ikjl", one, other).compute()
+        assert not prepared
 
 
-def test_what_one_coordinate_has_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "_PRODUCTS", 1_000)
+@pytest.mark.usefixtures("small_partitions")
+def test_results_of_one_coordinate_are_reserved() -> None:
     a, b = some((3, 300), 1), some((300, 40, 90), 2)
     A, B = sp.asarray(a), sp.asarray(b)
     product = sp.einsum("ij,jkl->ikl", A, B)
     np.testing.assert_allclose(product.compute().to_numpy(), np.einsum("ij,jkl->ikl", a, b))
     relation: Any = lower([product.__sparrow_scan__()])[0].relation
-    relation.stats(Box((range(3), range(40), range(90))))  # what is held has its room
+    relation.stats(Box((range(3), range(40), range(90))))  # reserves memory for the right operand
     with (
         memory.reserve(memory.available() - 30_000, "nearly all of it"),
         pytest.raises(TooLargeError, match=r"at one coordinate of its first dimension would take .* put one first"),
     ):
-        relation._begin(0, 3)(0, 3)
+        relation.read_small()
 
 
-def test_dense_rows_take_a_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few, "_FEW", 0)
-    monkeypatch.setattr(matmul, "_PRODUCTS", 100)
-    made: list[int] = []
-    inner = workspace.Workspace.__init__
-
-    def noted(self: Any, width: int, *args: Any) -> None:
-        made.append(width)
-        inner(self, width, *args)
-
-    monkeypatch.setattr(workspace.Workspace, "__init__", noted)
+@pytest.mark.usefixtures("small_partitions")
+def test_dense_rows_share_memory() -> None:
     A, B = (sp.random((400, 400), nnz=8_000, seed=seed).compute() for seed in (1, 2))
-    with sp.config(threads=4):
+    with sp.config(threads=4), sparrow.testing.observe("product.workspace") as made:
         wanted = (A @ B).compute()
         assert 1 <= len(made) <= 4
         made.clear()
-        monkeypatch.setattr(kernels, "_DENSE", 10**12)
-        found = (A @ B).compute()
-        assert made == [400]
+        with sparrow.testing.tune("product", dense_rows_share=1e12):
+            found = (A @ B).compute()
+        assert [details["width"] for _, details in made] == [400]
         np.testing.assert_array_equal(found.to_numpy(), wanted.to_numpy())
 
-        def broken(*args: Any) -> Any:
+        def interrupt(**_: Any) -> None:
             raise KeyboardInterrupt
 
         C = A @ B
-        with monkeypatch.context() as breaking:
-            breaking.setattr(symbolic, "planned", broken)
-            with pytest.raises(KeyboardInterrupt):
-                C.compute()
-        np.testing.assert_array_equal(C.compute().to_numpy(), wanted.to_numpy())  # nobody waits for a row
+        with sparrow.testing.on("product.plan_rows", interrupt), pytest.raises(KeyboardInterrupt):
+            C.compute()
+        np.testing.assert_array_equal(C.compute().to_numpy(), wanted.to_numpy())  # no thread waits for a workspace
 
 
-def test_rows_are_cut_where_there_are_so_many_products() -> None:
+def test_cut_bounds_by_products() -> None:
     rows = np.arange(100, dtype=np.int64)
-    some_rows = operands.OperandRows(
+    some_rows = operands.LhsRows(
         (rows,),
         np.arange(101, dtype=np.intp),
         np.zeros(100, np.uint32),
@@ -1005,7 +960,7 @@ def test_rows_are_cut_where_there_are_so_many_products() -> None:
         np.arange(0, 1010, 10),
         np.empty(0, np.uint32),
     )
-    assert some_rows.cut(100, 200) == [20, 40, 60, 80]
-    assert some_rows.cut(100, 50) == list(range(5, 100, 5))
-    assert some_rows.cut(60, 200) == [20, 40]
-    assert some_rows.between(50, 100).cut(100, 200) == [70, 90]
+    assert some_rows.cut_bounds(100, 200) == [20, 40, 60, 80]
+    assert some_rows.cut_bounds(100, 50) == list(range(5, 100, 5))
+    assert some_rows.cut_bounds(60, 200) == [20, 40]
+    assert some_rows.between(50, 100).cut_bounds(100, 200) == [70, 90]

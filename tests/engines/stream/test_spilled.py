@@ -1,4 +1,4 @@
-"""Products whose held operand does not fit: panel by panel, against SciPy and against what fits."""
+"""Products of spilled operands, by every tiling, against SciPy and against products in memory."""
 
 from __future__ import annotations
 
@@ -17,55 +17,54 @@ import pytest
 import scipy.sparse
 
 import sparrow as sp
+import sparrow.testing
 from sparrow.engines.stream import operator
-from sparrow.engines.stream.product import external_sum, matmul, row_sections, spilled, tiling
-from sparrow.engines.stream.product.kernels import Loops
+from sparrow.engines.stream.product import tiling
 from sparrow.errors import StorageError
 from sparrow.kernels.coo import Block
-from sparrow.kernels.elementwise import align
 from sparrow.runtime import progress
-from sparrow.sorting import SpillFile
+
+SMALL = {
+    "part_share": 1e12,
+    "min_part_bytes": 700 * 16,
+    "strip_sample_ratio": 1,
+    "max_batch_elements": 300,
+    "panel_share": 1e12,
+    "min_panel_elements": 700,
+    "max_panel_batch": 300,
+    "section_elements": 700,
+    "section_partition_divisor": 1 << 25,
+    "strip_row_elements": 10**12,
+}
+"""Sections, panels and strips of about 700 elements."""
 
 
-@pytest.fixture(params=["sections", "strips", "panels", "sums"])
-def on_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Have products of stored tensors multiplied in small sections, strips or panels; gives how many of each."""
-    monkeypatch.setattr(matmul, "_LARGE", 10**12)
-    for name, value in [("_HELD", 10**12), ("_NARROWEST", 700 * 16), ("_SAMPLED", 1), ("_LARGEST", 300)]:
-        monkeypatch.setattr(tiling, name, value)
-    for name, value in [("_HELD", 10**12), ("_LEAST", 700), ("_BATCH", 300)]:
-        monkeypatch.setattr(external_sum, name, value)
-    monkeypatch.setattr(spilled, "_LONG", 0 if request.param == "strips" else 10**12)
-    monkeypatch.setattr(
-        row_sections, "_most", lambda size, width, beside: 700 if request.param == "sections" and size < 2**31 else 0
-    )
-    monkeypatch.setattr(row_sections, "_AGAIN", 10**6)
-    monkeypatch.setattr(row_sections, "_PIECE", 25)
-    if request.param == "sums":
-        monkeypatch.setattr(spilled, "spilled", lambda *args: None)
+@pytest.fixture(params=["row_sections", "column_strips", "k_panels", "external_sum"])
+def on_disk(request: pytest.FixtureRequest) -> Iterator[list[int]]:
+    """Multiply stored tensors by small sections, strips or panels; return the number of each."""
     counts: list[int] = []
-    multiply, between, made = spilled.Spilled._multiply, external_sum._Matching.between, row_sections.Sections.__init__
 
-    def counted(self: Any, work: Any, parts: Any, others: Any) -> None:
-        counts.append(len(parts))
-        multiply(self, work, parts, others)
-
-    def panel(self: Any, *args: Any) -> Any:
-        if self._at == -1:
+    def count_panel(number: int) -> None:
+        if number == 0:
             counts.append(0)
         counts[-1] += 1
-        return between(self, *args)
 
-    monkeypatch.setattr(spilled.Spilled, "_multiply", counted)
-    monkeypatch.setattr(external_sum._Matching, "between", panel)
-
-    def noted(self: Any, *args: Any) -> None:
-        made(self, *args)
-        counts.append(len(self._needs))
-
-    monkeypatch.setattr(row_sections.Sections, "__init__", noted)
-    yield counts
+    with (
+        sparrow.testing.strategy(request.param),
+        sparrow.testing.tune("product", **SMALL),
+        sparrow.testing.on("product.row_sections", lambda sections, **_: counts.append(sections)),
+        sparrow.testing.on("product.parts", lambda parts, **_: counts.append(parts)),
+        sparrow.testing.on("product.external_panel", count_panel),
+    ):
+        yield counts
     assert counts
+
+
+@pytest.fixture
+def by_sections() -> Iterator[None]:
+    """Multiply stored tensors by small row sections."""
+    with sparrow.testing.strategy("row_sections"), sparrow.testing.tune("product", **SMALL):
+        yield
 
 
 def matrices(tmp_path: Path, seed: int) -> tuple[list[Any], list[sp.Tensor]]:
@@ -78,11 +77,11 @@ def close(found: sp.Tensor, wanted: Any) -> None:
     np.testing.assert_allclose(found.to_numpy(), wanted.toarray(), atol=1e-12)
 
 
-def test_panels_against_scipy(tmp_path: Path, on_disk: list[int]) -> None:
+def test_tilings_match_scipy(tmp_path: Path, on_disk: list[int]) -> None:
     (a, b, m), (A, B, M) = matrices(tmp_path, 3)
     product, inside = a @ b, (a @ b).multiply(m != 0)
     close(A @ B, product)
-    assert on_disk[0] in (4, 23)  # sections are of what rows need
+    assert on_disk[0] in (4, 23)  # 23 sections, each of the right rows that it needs
     close((A @ B).T, product.T)
     close((A @ B)[10:50, 3:], product[10:50, 3:])
     assert (A @ B).nnz == product.nnz
@@ -101,7 +100,7 @@ def test_panels_against_scipy(tmp_path: Path, on_disk: list[int]) -> None:
     ("semiring", "dtype"),  # loops of other types are no others of panels
     [*((name, "int64") for name in ("min_plus", "or_and", "plus_first", "any_pair")), ("min_plus", "float64")],
 )
-def test_panels_give_what_is_held(tmp_path: Path, on_disk: list[int], semiring: str, dtype: str) -> None:
+def test_tilings_match_memory_for_semirings(tmp_path: Path, on_disk: list[int], semiring: str, dtype: str) -> None:
     plain, _ = matrices(tmp_path, 5)
     scaled = [sp.asarray((each * 40).astype(dtype)) for each in plain]
     A, B = (each.save(tmp_path / f"scaled{k}") for k, each in enumerate(scaled[:2]))
@@ -112,8 +111,8 @@ def test_panels_give_what_is_held(tmp_path: Path, on_disk: list[int], semiring: 
     np.testing.assert_allclose(found.to_numpy(), held.to_numpy(), atol=1e-12)
 
 
-@pytest.mark.parametrize("on_disk", ["sections", "strips"], indirect=True)
-def test_strips_add_by_functions_of_users(tmp_path: Path, on_disk: list[int]) -> None:
+@pytest.mark.parametrize("on_disk", ["row_sections", "column_strips"], indirect=True)
+def test_sections_and_strips_take_user_functions(tmp_path: Path, on_disk: list[int]) -> None:
     plain, (A, B, _) = matrices(tmp_path, 5)
     longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
     held = sp.matmul(*map(sp.asarray, plain[:2]), semiring=longest)
@@ -121,19 +120,17 @@ def test_strips_add_by_functions_of_users(tmp_path: Path, on_disk: list[int]) ->
     assert len(on_disk) == 1
 
 
-def test_what_no_rows_divide_is_read_whole_where_sums_cannot_be_added_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_untiled_product_of_user_functions_in_memory(tmp_path: Path) -> None:
     plain, (A, B, _) = matrices(tmp_path, 25)
     longest = sp.Semiring(max, lambda x, y: x + y, identity=-np.inf)
-    monkeypatch.setattr(matmul, "_LARGE", 10**12)
     one, other = A[7].compute(), plain[0][7].toarray().ravel()
     sums = np.where(other[:, None] * plain[1].toarray(), other[:, None] + plain[1].toarray(), -np.inf)
-    np.testing.assert_allclose(sp.einsum("j,jk->k", one, B, semiring=longest).to_numpy(), sums.max(axis=0))
-    assert sp.einsum("j,jk->", one, B, semiring=longest) == sums.max()
+    with sparrow.testing.strategy("external_sum"):
+        np.testing.assert_allclose(sp.einsum("j,jk->k", one, B, semiring=longest).to_numpy(), sums.max(axis=0))
+        assert sp.einsum("j,jk->", one, B, semiring=longest) == sums.max()
 
 
-def test_one_row_larger_than_memory_is_read_in_batches(tmp_path: Path) -> None:
+def test_row_larger_than_memory(tmp_path: Path) -> None:
     plain = scipy.sparse.random(300, 5000, 0.05, "csr", random_state=27)
     A, x = sp.asarray(plain).save(tmp_path / "wide"), sp.asarray(np.arange(300.0))
     with sp.config(memory_limit="1MB"):  # the row would take 1.8 MB
@@ -143,48 +140,38 @@ def test_one_row_larger_than_memory_is_read_in_batches(tmp_path: Path) -> None:
     np.testing.assert_allclose(sums, plain[::-1].T @ (plain @ np.ones(5000)))
 
 
-def test_numbers_of_ids_take_room_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_composite_codes_count_as_memory(tmp_path: Path) -> None:
     rng, n = np.random.default_rng(29), 10_000
     ids = np.sort(rng.choice(2**40, n, replace=False))
     A = sp.from_coords([ids, rng.permutation(ids)], np.ones(n), shape=(2**40, 2**40))
     stored = A.save(tmp_path / "wide")
-    aside: list[tuple[Any, ...]] = []
-    put_aside = tiling.put_aside
-
-    def counted(*args: Any) -> Any:
-        aside.append(args)
-        return put_aside(*args)
-
-    monkeypatch.setattr(tiling, "put_aside", counted)
-    with sp.config(memory_limit="1MB"):  # a third of it holds the entries, but not their numbers beside them
-        found = (stored @ stored).compute()
-    assert aside
+    with sp.config(memory_limit="1MB"), sparrow.testing.observe("product.spill") as spilled:
+        found = (stored @ stored).compute()  # a third of it holds the elements, but not their codes beside them
+    assert spilled
     assert found.to_arrow().equals((A @ A).to_arrow())
 
 
-@pytest.mark.parametrize("on_disk", ["strips"], indirect=True)
-def test_of_a_mask_a_piece_has_few_cells_whatever_comes_out(
-    tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("on_disk", ["column_strips"], indirect=True)
+def test_partitions_have_few_mask_elements(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     (a, b, m), (A, B, _) = matrices(tmp_path, 31)
     M = sp.asarray(m.T.tocsr()).save(tmp_path / "turned").T
-    read: list[int] = []
-
-    def counted(blocks: Any, *args: Any) -> Any:
-        read.append(blocks[1].count)
-        return align(blocks, *args)
-
-    monkeypatch.setattr(matmul, "align", counted)
     monkeypatch.setattr(operator, "_PIECE_ROWS", 50)
     few = A[:, :2] @ B[:2]
+    with sparrow.testing.observe("product.mask_values") as reads:
+        check_mask_reads(few, A, B, M, (a, b, m), reads)
+
+
+def check_mask_reads(few: Any, A: Any, B: Any, M: Any, plain: Any, reads: list[Any]) -> None:
+    a, b, m = plain
     assert sp.matmul(A[:, :2], B[:2], mask=M).nnz
-    assert not read  # nobody wants its values
+    assert not reads  # values of the mask are not needed
     np.testing.assert_allclose((few * M).sum(), (a[:, :2] @ b[:2]).multiply(m).sum())
+    read = [details["elements"] for _, details in reads]
     assert sum(read) == m.nnz
     assert max(read) < m.nnz / 2
 
 
-def test_of_a_row_that_is_too_long_no_more_is_read() -> None:
+def test_split_at_rows_stops_at_long_row() -> None:
     read: list[int] = []
 
     def blocks() -> Iterator[Block]:
@@ -192,13 +179,13 @@ def test_of_a_row_that_is_too_long_no_more_is_read() -> None:
             read.append(leading)
             yield Block((np.full(10, leading, np.int32),), np.ones(10))
 
-    *found, last = tiling._whole_rows(blocks(), 20, 60)
+    *found, last = tiling.split_at_rows(blocks(), 20, 60)
     assert all(block.count <= 60 for block in found)
     assert last.count > 60
     assert len(read) <= 11
 
 
-def test_types_are_those_of_what_is_held(tmp_path: Path, on_disk: list[int]) -> None:
+def test_dtypes_match_memory(tmp_path: Path, on_disk: list[int]) -> None:
     (a, b, _), _ = matrices(tmp_path, 7)
     for k, dtype in enumerate(["bool", "uint8", "float32", "complex128"]):
         one, other = (sp.asarray((each * 300).astype(dtype)) for each in (a, b))
@@ -208,9 +195,7 @@ def test_types_are_those_of_what_is_held(tmp_path: Path, on_disk: list[int]) -> 
     assert len(on_disk) == 4
 
 
-def test_the_same_bits_on_any_number_of_threads(
-    tmp_path: Path, on_disk: list[int], request: pytest.FixtureRequest
-) -> None:
+def test_same_bits_with_any_thread_count(tmp_path: Path, on_disk: list[int], request: pytest.FixtureRequest) -> None:
     plain, (A, B, _) = matrices(tmp_path, 9)
     with sp.config(threads=1):
         one = (A @ B).compute().to_arrow()
@@ -218,10 +203,12 @@ def test_the_same_bits_on_any_number_of_threads(
         assert (A @ B).compute().to_arrow().equals(one)
     assert len(on_disk) == 2
     held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
-    assert not {"strips", "sections"}.intersection(request.node.callspec.params.values()) or held.to_arrow().equals(one)
+    assert not {"column_strips", "row_sections"}.intersection(
+        request.node.callspec.params.values()
+    ) or held.to_arrow().equals(one)
 
 
-def test_letters_of_all_kinds(tmp_path: Path, on_disk: list[int]) -> None:
+def test_einsum_subscripts_on_disk(tmp_path: Path, on_disk: list[int]) -> None:
     sizes = {"i": 9, "j": 11, "k": 13, "l": 8, "m": 7}
 
     def some(letters: str, seed: int) -> sp.Tensor:
@@ -258,38 +245,28 @@ def test_ids_up_to_2_to_the_40(tmp_path: Path, on_disk: list[int], request: pyte
     np.testing.assert_array_equal(columns // spread, wanted.col)
     np.testing.assert_allclose(found.to_arrow()["value"], wanted.data)
     assert len(on_disk) == 2
-    if {"strips", "panels"}.intersection(request.node.callspec.params.values()):
+    if {"column_strips", "k_panels"}.intersection(request.node.callspec.params.values()):
         assert on_disk[1] > on_disk[0]  # numbers of coordinates take room too
 
 
-def test_ctrl_c_leaves_nothing(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_closes_spill_files(tmp_path: Path, on_disk: list[int]) -> None:
     _, (A, B, _) = matrices(tmp_path, 11)
-    spools: list[Any] = []
-    inner = SpillFile
 
-    def kept() -> Any:
-        spools.append(inner())
-        return spools[-1]
-
-    def interrupted(*args: Any) -> Any:
+    def interrupt() -> None:
         raise KeyboardInterrupt
 
-    for module in (matmul, spilled, external_sum):
-        monkeypatch.setattr(module, "Spool", kept)
-    with monkeypatch.context() as patch:
-        patch.setattr(Loops, "_products", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+    with sparrow.testing.observe("product.spill_file") as files:
+        with sparrow.testing.on("product.multiply", interrupt), pytest.raises(KeyboardInterrupt):
             (A @ B).save(tmp_path / "never")
-    assert not (tmp_path / "never").exists()
-    gc.collect()  # what was interrupted goes with its traceback
-    assert all(spool._file is None for spool in spools)
-    assert (A @ B).nnz > 0
-    assert spools[-1]._file is None
+        assert not (tmp_path / "never").exists()
+        gc.collect()  # the product goes with the traceback
+        assert files
+        assert all(details["spool"]._file is None for _, details in files)
+        assert (A @ B).nnz > 0
+        assert files[-1][1]["spool"]._file is None
 
 
-def test_a_full_disk_names_its_folder_and_the_way_out(
-    tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_raises_with_folder(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     _, (A, B, _) = matrices(tmp_path, 17)
     left, write = [20], os.pwrite
 
@@ -310,13 +287,13 @@ def test_a_full_disk_names_its_folder_and_the_way_out(
     assert (A @ B).nnz
 
 
-def test_rows_in_use_that_do_not_fit(tmp_path: Path, on_disk: list[int]) -> None:
+def test_small_left_operand(tmp_path: Path, on_disk: list[int]) -> None:
     (a, b, _), (A, B, _) = matrices(tmp_path, 19)
     few = (A[:8] * 2.0).save(tmp_path / "few")
     close(few @ B, (a[:8] * 2.0) @ b)
 
 
-def test_progress_counts_entries(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_elements(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     _, (A, B, _) = matrices(tmp_path, 13)
     done: dict[str, list[int]] = {}
 
@@ -365,87 +342,77 @@ print(1024 * (int(told["VmHWM"]) - int(told["RssFile"])))
     assert int(run.stdout) <= 220e6
 
 
-def test_sections_read_no_more_than_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sections_limit_reads(tmp_path: Path) -> None:
     plain, (A, B, _) = matrices(tmp_path, 21)
-    monkeypatch.setattr(matmul, "_LARGE", 10**12)
-    monkeypatch.setattr(row_sections, "_most", lambda size, width, beside: 300)
     held = sp.asarray(plain[0]) @ sp.asarray(plain[1])
-    tried: list[Any] = []
-    inner = row_sections.sections
 
-    def noted(*args: Any) -> Any:
-        tried.append(inner(*args))
-        return tried[-1]
-
-    monkeypatch.setattr(row_sections, "sections", noted)
-    for again, some in [(10**6, True), (0, False)]:
-        monkeypatch.setattr(row_sections, "_AGAIN", again)
-        np.testing.assert_allclose((A @ B).to_numpy(), held.to_numpy())
-        assert (tried.pop() is not None) == some
-    monkeypatch.setattr(row_sections, "_AGAIN", 10**6)
-    with monkeypatch.context() as few_numbers:
-        few_numbers.setattr(row_sections, "_NUMBERED", 60)
-        np.testing.assert_allclose((A @ B).to_numpy(), held.to_numpy())
-        assert tried.pop() is None  # its rows are more than numbers tell apart
-    tall = sp.from_coords([np.zeros(90, int), np.arange(90)], np.ones(90), shape=(70, 90)).save(tmp_path / "tall")
-    np.testing.assert_allclose((tall @ B).to_numpy(), tall.to_numpy() @ plain[1])  # one row needs all of it
-    assert tried == [None]
-
-
-def test_pieces_in_any_order_and_on_several_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, (A, B, _) = matrices(tmp_path, 23)
-    monkeypatch.setattr(matmul, "_LARGE", 10**12)
-    monkeypatch.setattr(row_sections, "_most", lambda size, width, beside: 700)
-    monkeypatch.setattr(row_sections, "_AGAIN", 10**6)
-    monkeypatch.setattr(row_sections, "_PIECE", 25)
-    monkeypatch.setattr(row_sections, "_ON_ITS_WAY", 0)
-    made: list[Any] = []
-    inner = row_sections.Sections.__init__
-
-    def noted(self: Any, *args: Any) -> None:
-        inner(self, *args)
-        made.append(args[0])
-
-    monkeypatch.setattr(row_sections.Sections, "__init__", noted)
-    C = A @ B
-    wanted = (plain[0] @ plain[1]).toarray()
-    np.testing.assert_allclose(C.to_numpy(), wanted)
-    ends = np.sort(np.random.default_rng(0).integers(0, 71, (60, 2)), axis=1)
-    with ThreadPoolExecutor(4) as pool:
-        for (start, stop), found in zip(
-            ends, pool.map(lambda span: made[0].between(*span.tolist()), ends), strict=True
+    def multiply(**parameters: Any) -> bool:
+        """Return whether sections were used."""
+        with (
+            sparrow.testing.strategy("row_sections"),
+            sparrow.testing.tune("product", section_elements=300, **parameters),
+            sparrow.testing.observe("product.row_sections") as sections,
         ):
-            dense = np.zeros_like(wanted)
-            dense[found.coords] = found.values
-            dense[start:stop] -= wanted[start:stop]
-            np.testing.assert_allclose(dense, 0, atol=1e-12)
+            np.testing.assert_allclose((A @ B).to_numpy(), held.to_numpy())
+        return len(sections) == 1
+
+    assert multiply()
+    assert not multiply(section_max_reads=0)
+    assert not multiply(section_max_rows=60)
+    tall = sp.from_coords([np.zeros(90, int), np.arange(90)], np.ones(90), shape=(70, 90)).save(tmp_path / "tall")
+    with (
+        sparrow.testing.strategy("row_sections"),
+        sparrow.testing.tune("product", section_elements=300),
+        sparrow.testing.observe("product.row_sections") as sections,
+    ):
+        np.testing.assert_allclose((tall @ B).to_numpy(), tall.to_numpy() @ plain[1])  # one row needs all of it
+    assert not sections
 
 
-def test_what_is_read_of_a_section_stays_until_its_last_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often bounds part a piece, as those of a mask do, it is one of those that are to come."""
+@pytest.mark.usefixtures("by_sections")
+def test_sections_in_any_order_on_several_threads(tmp_path: Path) -> None:
     plain, (A, B, _) = matrices(tmp_path, 23)
-    monkeypatch.setattr(matmul, "_LARGE", 10**12)
-    monkeypatch.setattr(row_sections, "_most", lambda size, width, beside: 700)
-    monkeypatch.setattr(row_sections, "_AGAIN", 10**6)
-    made: list[tuple[Any, Any]] = []
-    inner = row_sections.Sections.__init__
+    wanted = (plain[0] @ plain[1]).toarray()
+    with (
+        sparrow.testing.tune("product", section_wait_seconds=0),
+        sparrow.testing.observe("product.prepare") as products,
+    ):
+        np.testing.assert_allclose((A @ B).to_numpy(), wanted)
+        (product,) = [details["product"] for _, details in products]
+        ends = np.sort(np.random.default_rng(0).integers(0, 71, (60, 2)), axis=1)
+        with ThreadPoolExecutor(4) as pool:
+            for (start, stop), found in zip(
+                ends, pool.map(lambda span: product.read(*span.tolist()), ends), strict=True
+            ):
+                dense = np.zeros_like(wanted)
+                dense[found.coords] = found.values
+                dense[start:stop] -= wanted[start:stop]
+                np.testing.assert_allclose(dense, 0, atol=1e-12)
 
-    def noted(self: Any, *args: Any) -> None:
-        inner(self, *args)
-        made.append((self, args[0]))
 
-    monkeypatch.setattr(row_sections.Sections, "__init__", noted)
-    np.testing.assert_allclose((A @ B).to_numpy(), (plain[0] @ plain[1]).toarray())
-    found, work = made[0]
-    number = -1
-    rest: list[int] = []
-    for row in range(70):
-        work.between(row, row + 1)
-        if found._number != number:
-            assert rest == [] or rest[-1] == 0
-            number, rest = found._number, []
-        rest.append(found._rest)
-        assert rest == sorted(rest, reverse=True)
+@pytest.mark.usefixtures("by_sections")
+def test_section_stays_in_memory_until_its_last_row(tmp_path: Path) -> None:
+    """Bounds that split a partition, as those of a mask do, count it once."""
+    plain, (A, B, _) = matrices(tmp_path, 23)
+    with (
+        sparrow.testing.tune("product", section_partition_divisor=1 << 9),
+        sparrow.testing.observe("product.prepare") as products,
+        sparrow.testing.observe("product.row_sections") as sections,
+        sparrow.testing.observe("product.section_read") as reads,
+    ):
+        np.testing.assert_allclose((A @ B).to_numpy(), (plain[0] @ plain[1]).toarray())
+        product = products[0][1]["product"]
+        number = -1
+        rest: list[int] = []
+        for row in range(70):
+            reads.clear()
+            product.read(row, row + 1)
+            (_, read) = reads[-1]
+            if read["section"] != number:
+                assert rest == [] or rest[-1] == 0
+                number, rest = read["section"], []
+            rest.append(read["rest"])
+            assert rest == sorted(rest, reverse=True)
     assert rest[-1] == 0
-    assert number == found._pieces[-1].section > 0
-    assert len(found._pieces) < 70
+    assert number == sections[0][1]["sections"] - 1 > 0
+    assert sections[0][1]["partitions"] < 70

@@ -1,4 +1,4 @@
-"""Contractions of one tensor with arrays in one pass, against NumPy's einsum."""
+"""Contraction of one tensor with several arrays in one pass, against NumPy's einsum."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import engines
-from sparrow.engines.stream.product import weighted as loops
 from sparrow.errors import TooLargeError
 from sparrow.plan import make_dense_contraction
 from sparrow.runtime import settings
@@ -27,7 +27,7 @@ CASES = [
 
 
 def parts(subscripts: str, dtype: Any = np.float64) -> tuple[list[tuple[int, ...]], tuple[int, ...], list[Any]]:
-    """Return the letters of operands and result as numbers, and arrays that fit them."""
+    """Return the indices of operands and result as numbers, and arrays that fit them."""
     before, out = subscripts.split("->")
     names = before.split(",")
     arrays = [random_array(tuple(SIZES[x] for x in own), dtype, seed, 0.5) for seed, own in enumerate(names)]
@@ -42,7 +42,7 @@ def node_of(subscripts: str, scan: Any, arrays: Any) -> Any:
 
 
 @pytest.mark.parametrize("subscripts", CASES)
-def test_every_engine_gives_numpys_sums(subscripts: str, engine: str) -> None:
+def test_engines_match_numpy(subscripts: str, engine: str) -> None:
     _, _, (dense, *arrays) = parts(subscripts)
     found = engines.evaluate_dense(node_of(subscripts, scan_of(memory(dense)), arrays), engine)
     wanted = np.einsum(subscripts, dense, *arrays)
@@ -52,10 +52,7 @@ def test_every_engine_gives_numpys_sums(subscripts: str, engine: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "int8", "bool"])
 @pytest.mark.parametrize("subscripts", CASES)
-def test_loops_over_files_in_every_order(
-    subscripts: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loops, "_FEW", 0)
+def test_kernels_on_files_in_every_order(subscripts: str, dtype: str, tmp_path: Path) -> None:
     _, _, (dense, *arrays) = parts(subscripts, np.dtype(dtype))
     orders = [] if dense.ndim < 2 else [tuple(reversed(range(dense.ndim)))]
     relation = stored(tmp_path / "A", dense, *orders)
@@ -67,26 +64,25 @@ def test_loops_over_files_in_every_order(
         node = node_of(subscripts, scan, others)
         wanted = np.einsum(subscripts, seen, *others)
         for threads in (1, 2):
-            with sp.config(threads=threads):
+            with sp.config(threads=threads), sparrow.testing.strategy("numba"):
                 np.testing.assert_array_equal(engines.evaluate_dense(node, "stream"), wanted)
 
 
 @given(st.data())
-def test_same_bits_on_any_number_of_threads(data: st.DataObject) -> None:
+def test_same_bits_with_any_thread_count(data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     shape = tuple(rng.integers(1, 40, 3))
     cube = sp.asarray(rng.random(shape) * (rng.random(shape) < 0.3))
     factors = [rng.random((n, 11)) for n in shape[1:]]
     found = []
     for threads in (1, 2, 3):
-        with sp.config(threads=threads), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(loops, "_FEW", 0)
+        with sp.config(threads=threads), sparrow.testing.tune("product", mttkrp_numpy_max_products=0):
             found.append(sp.einsum("ijk,jr,kr->ir", cube, *factors, optimize=[(0, 1, 2)]))
     assert {each.tobytes() for each in found} == {found[0].tobytes()}
     np.testing.assert_allclose(found[0], np.einsum("ijk,jr,kr->ir", cube.to_numpy(), *factors), rtol=1e-12)
 
 
-def test_absent_cells_annihilate_and_integers_wrap() -> None:
+def test_absent_elements_annihilate_and_integers_wrap() -> None:
     A = sp.asarray(np.array([[0, 100], [3, 0]], np.int8))
     x, y = np.array([1.0, 2.0]), np.array([np.nan, 5.0])
     np.testing.assert_array_equal(sp.einsum("ij,j,i->j", A, x, y), [15.0, np.nan])
@@ -94,17 +90,15 @@ def test_absent_cells_annihilate_and_integers_wrap() -> None:
     assert (found.dtype, found.tolist()) == (np.dtype(np.int8), [200 - 256, 3])
 
 
-def test_infinities_that_meet_at_the_border_of_chunks_warn_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loops, "_FEW", 0)
+def test_infinities_across_chunks_do_not_warn(tmp_path: Path) -> None:
     dense = np.ones((1, 20))
     dense[0, 0], dense[0, -1] = np.inf, -np.inf
     node = node_of("ij,j->i", scan_of(stored(tmp_path / "A", dense)), [np.ones(20)])
-    assert np.isnan(engines.evaluate_dense(node, "stream")).all()
+    with sparrow.testing.strategy("numba"):
+        assert np.isnan(engines.evaluate_dense(node, "stream")).all()
 
 
-def test_an_expression_is_read_piece_by_piece() -> None:
+def test_expression_is_read_by_partition() -> None:
     A = sp.random((30, 20, 10), nnz=500, seed=3)
     B, C = np.arange(40.0).reshape(20, 2), np.arange(20.0).reshape(10, 2)
     found = sp.einsum("ijk,jr,kr->ir", A * 2 + A, B, C)
@@ -115,7 +109,7 @@ def test_an_expression_is_read_piece_by_piece() -> None:
     assert plans[-1].count("dense (") == 3  # two arrays and the result
 
 
-def test_one_pass_is_taken_where_steps_spare_little() -> None:
+def test_path_of_one_pass() -> None:
     A, B, C = sp.random((40, 30, 20), nnz=900, seed=4), np.ones((30, 4)), np.ones((20, 4))
     path, told = sp.einsum_path("ijk,jr,kr->ir", A, B, C)
     assert path == ["einsum_path", (0, 1, 2)]
@@ -124,14 +118,14 @@ def test_one_pass_is_taken_where_steps_spare_little() -> None:
     assert sp.einsum_path("ij,j,ik->k", matrix, x, wide)[0] == ["einsum_path", (0, 1), (0, 1)]
 
 
-def test_a_result_beyond_the_limit_is_refused_before_anything_is_read() -> None:
+def test_too_large_result_raises_before_reading() -> None:
     A = sp.random((2**30, 2**30, 4), nnz=10, seed=6)
     with settings.config(memory_limit="1GB"), pytest.raises(TooLargeError, match="multiply a part"):
         sp.einsum("ijk,kr->ijr", A, np.ones((4, 2)))
 
 
 @pytest.mark.parametrize("subscripts", ["ij,jk->i", "ij,i,jr->r", "ijl,jk,lk->i"])
-def test_tall_tensors_and_wide_arrays_take_no_row_of_sums_each(subscripts: str) -> None:
+def test_tall_tensor_and_wide_array_fit_memory(subscripts: str) -> None:
     sizes = {"i": 2_000_000, "j": 30, "l": 20, "k": 200, "r": 200}  # i times k would be 3.2 GB
     shapes = [[sizes[x] for x in own] for own in subscripts.partition("->")[0].split(",")]
     A = sp.random(shapes[0], nnz=300, seed=7)
@@ -144,7 +138,7 @@ def test_tall_tensors_and_wide_arrays_take_no_row_of_sums_each(subscripts: str) 
     assert total == pytest.approx(float(A.sum()) * factor)
 
 
-def test_letters_of_one_array_alone_are_summed_before() -> None:
+def test_dropped_axes_are_summed_first() -> None:
     A = np.array([[1, 0], [2, 3]], np.int8)
     B = np.full((2, 3), 100, np.uint8)
     found = sp.einsum("ij,jk->i", sp.asarray(A), B)
@@ -159,13 +153,12 @@ def test_letters_of_one_array_alone_are_summed_before() -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0, 1 << 12]))
-def test_an_infinite_entry_meets_every_cell_of_an_array(seed: int, few: int) -> None:
+def test_infinite_elements_meet_every_value(seed: int, max_products: int) -> None:
     rng = np.random.default_rng(seed)
     dense = rng.choice([0, 1, 2, -1, np.inf, -np.inf, np.nan], (4, 3), p=[0.6, 0.1, 0.1, 0.1, 0.04, 0.03, 0.03])
     x, y = rng.choice([0.0, 1, 2, -1], (3, 2)), rng.choice([0.0, 1, 2, 3], (4, 2))
     A = sp.asarray(dense)
-    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(loops, "_FEW", few)
+    with sparrow.testing.tune("product", mttkrp_numpy_max_products=max_products), np.errstate(all="ignore"):
         for subscripts, arrays in (("ij,jk->i", [x]), ("ij,jk->j", [x]), ("ij,jk,il->", [x, y])):
             inputs, out = subscripts.split("->")
             letters = "".join(dict.fromkeys(inputs.replace(",", "")))

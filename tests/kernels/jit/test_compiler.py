@@ -69,8 +69,7 @@ def test_files_of_loops_take_loops_in_the_one_way_that_is_seen() -> None:
 def test_an_interrupt_leaves_no_half_of_numba_behind() -> None:
     code = """
 import os, signal, sys
-import numpy as np, sparrow as sp
-from sparrow.kernels.matmul import numpy_fallback
+import numpy as np, sparrow as sp, sparrow.kernels.matmul.tuning, sparrow.testing
 
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
@@ -80,7 +79,8 @@ class Interrupting:
 asked = []
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Interrupting())
-numpy_fallback.spares = lambda *_: False
+forced = sparrow.testing.tune("matmul_kernels", use_numpy=False)
+forced.__enter__()
 A = sp.asarray(np.tri(30))
 try:
     (A @ A).nnz

@@ -1,4 +1,4 @@
-"""The loops under products, against dense arithmetic."""
+"""SpMV and SpMM kernels against dense arithmetic."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 from sparrow.kernels.coo import accumulator_dtype
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul.matvec import (
-    scatter_matrix,
-    scatter_vector,
-    sum_runs_matrix,
-    sum_runs_vector,
+    coo_matvec,
+    coo_matvecs,
+    sorted_coo_matvec,
+    sorted_coo_matvecs,
 )
 
 
-def entries(dense: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def elements(dense: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     rows, cols = dense.nonzero()
     return as_readonly(rows.astype(np.int32)), as_readonly(cols.astype(np.int32)), as_readonly(dense[rows, cols])
 
 
-def summed(
+def sum_runs(
     rows: Any, cols: Any, values: Any, x: Any, height: int, cuts: list[int], row0: int = 0, col0: int = 0
 ) -> Any:
-    """Return the product by the run kernels, the entries cut in chunks."""
+    """Return the product by the sorted COO kernels, the elements cut into chunks."""
     out = np.zeros((height, *x.shape[1:]), x.dtype)
-    kernel = sum_runs_vector if x.ndim == 1 else sum_runs_matrix
+    kernel = sorted_coo_matvec if x.ndim == 1 else sorted_coo_matvecs
     bounds = [0, *sorted(cuts), len(rows)]
     for start, stop in itertools.pairwise(bounds):
         edges = np.full((2, *x.shape[1:]), 99, x.dtype)
@@ -44,43 +44,43 @@ def summed(
 
 
 @given(st.integers(0, 99), st.lists(st.integers(0, 60), max_size=5), st.sampled_from([None, 1, 5, 8, 19]))
-def test_runs_and_scatter_equal_dense_products(seed: int, cuts: list[int], columns: int | None) -> None:
+def test_coo_kernels_match_dense_product(seed: int, cuts: list[int], columns: int | None) -> None:
     rng = np.random.default_rng(seed)
     dense = np.where(rng.random((9, 11)) < rng.random(), rng.integers(-4, 5, (9, 11)), 0).astype(float)
     x = rng.integers(-4, 5, (11,) if columns is None else (11, columns)).astype(float)
-    rows, cols, values = entries(dense)
+    rows, cols, values = elements(dense)
     cuts = [min(cut, len(rows)) for cut in cuts]
-    np.testing.assert_array_equal(summed(rows, cols, values, x, 9, cuts), dense @ x)
+    np.testing.assert_array_equal(sum_runs(rows, cols, values, x, 9, cuts), dense @ x)
     shuffled = rng.permutation(len(rows))
     out = np.zeros_like(dense @ x)
-    scatter: Any = scatter_vector if columns is None else scatter_matrix
+    scatter: Any = coo_matvec if columns is None else coo_matvecs
     scatter(*(as_readonly(a[shuffled]) for a in (rows, cols, values)), 0, 0, as_readonly(x), out)
     np.testing.assert_array_equal(out, dense @ x)
 
 
 @pytest.mark.parametrize("columns", [None, 8, 3])
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_offsets_cut_a_range_out(columns: int | None, kind: Any) -> None:
+def test_offsets_select_a_range(columns: int | None, kind: Any) -> None:
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((20, 300)) < 0.4, rng.integers(1, 9, (20, 300)), 0).astype(float)
-    rows, cols, values = entries(dense)
+    rows, cols, values = elements(dense)
     rows, cols = as_readonly(rows.astype(kind)), as_readonly(cols.astype(kind))
     x = rng.random((100,) if columns is None else (100, columns))
     expected = dense[4:15, 150:250] @ x
-    found = summed(rows, cols, values, x, 11, [10, 700], row0=4, col0=150)
+    found = sum_runs(rows, cols, values, x, 11, [10, 700], row0=4, col0=150)
     np.testing.assert_allclose(found, expected, rtol=1e-13)
     out = np.zeros_like(expected)
-    scatter: Any = scatter_vector if columns is None else scatter_matrix
+    scatter: Any = coo_matvec if columns is None else coo_matvecs
     scatter(rows, cols, values, 4, 150, as_readonly(x), out)
     np.testing.assert_allclose(out, expected, rtol=1e-13)
 
 
 @pytest.mark.parametrize("columns", [None, 8])
-def test_nothing_is_added_for_no_entries(columns: int | None) -> None:
+def test_empty_chunk_adds_nothing(columns: int | None) -> None:
     none = as_readonly(np.zeros(0, np.int32))
     tail = () if columns is None else (columns,)
     out, edges = np.ones((3, *tail)), np.full((2, *tail), 5.0)
-    kernel = sum_runs_vector if columns is None else sum_runs_matrix
+    kernel = sorted_coo_matvec if columns is None else sorted_coo_matvecs
     first, last = kernel(none, none, as_readonly(np.zeros(0)), 0, 0, as_readonly(np.ones((4, *tail))), out, edges)
     assert first == last == 3
     assert not edges.any()
@@ -88,25 +88,25 @@ def test_nothing_is_added_for_no_entries(columns: int | None) -> None:
 
 
 @pytest.mark.parametrize("columns", [None, 8, 2])
-def test_absent_entries_do_not_meet_nan(columns: int | None) -> None:
-    rows, cols, values = entries(np.array([[np.inf, 0, 0], [0, 1.0, 0], [0, 0, 2.0]]))
+def test_absent_elements_annihilate_nan(columns: int | None) -> None:
+    rows, cols, values = elements(np.array([[np.inf, 0, 0], [0, 1.0, 0], [0, 0, 2.0]]))
     x = np.array([1.0, np.nan, np.inf])
     x = x if columns is None else np.repeat(x[:, None], columns, axis=1)
     expected = np.array([np.inf, np.nan, np.inf])
-    found = summed(rows, cols, values, x, 3, [1])
+    found = sum_runs(rows, cols, values, x, 3, [1])
     np.testing.assert_array_equal(found.reshape(3, -1)[:, 0], expected)
-    found = summed(rows, cols, values, x, 3, [])
+    found = sum_runs(rows, cols, values, x, 3, [])
     np.testing.assert_array_equal(found.reshape(3, -1)[:, -1], expected)
 
 
-def test_accumulators() -> None:
+def test_accumulator_dtypes() -> None:
     assert {str(accumulator_dtype(np.dtype(t))) for t in ("bool", "int8", "uint64", "int64")} == {"int64"}
     assert accumulator_dtype(np.dtype(np.float16)) == np.float32
     for kind in ("float32", "float64", "complex64", "complex128"):
         assert accumulator_dtype(np.dtype(kind)) == kind
 
 
-def test_readonly_copies_only_what_is_not_contiguous() -> None:
+def test_readonly_copies_non_contiguous_only() -> None:
     array = np.arange(6)
     assert np.shares_memory(as_readonly(array), array)
     assert array.flags.writeable

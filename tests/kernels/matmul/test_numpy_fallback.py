@@ -1,4 +1,4 @@
-"""Few products by NumPy, where a loop is not loaded: to the bits of the loops."""
+"""NumPy fallback of small products: bit-identical to the kernels."""
 
 from __future__ import annotations
 
@@ -8,43 +8,41 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
+import sparrow.testing
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.plan import SEMIRINGS
 
-LETTERS = ["ij,jk->ik", "ij,kj->ki", "ijk,kl->ijl", "ij,jk->", "ij,jk->k", "bij,bjk->bik", "i,j->ij", "iij,jk->ik"]
+SUBSCRIPTS = ["ij,jk->ik", "ij,kj->ki", "ijk,kl->ijl", "ij,jk->", "ij,jk->k", "bij,bjk->bik", "i,j->ij", "iij,jk->ik"]
 SIZES = dict(zip("bijkl", (2, 7, 9, 5, 3), strict=True))
 
 
-def both(letters: str, *operands: Any, **options: Any) -> list[Any]:
-    """Return a contraction by NumPy, and by loops, as Arrow tables or numbers."""
+def both(subscripts: str, *operands: Any, **options: Any) -> list[Any]:
+    """Return a contraction by NumPy and by kernels, as Arrow tables or numbers."""
     found = []
     for here in (True, False):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(numpy_fallback, "suffices", lambda count, here=here: here)
-            patch.setattr(numpy_fallback, "spares", lambda loop, count, here=here: here)
-            product = sp.einsum(letters, *operands, optimize=False, **options)
+        with sparrow.testing.tune("matmul_kernels", use_numpy=here):
+            product = sp.einsum(subscripts, *operands, optimize=False, **options)
             found.append(product.compute().to_arrow() if isinstance(product, sp.Tensor) else product)
     return found
 
 
 @given(
-    st.sampled_from(LETTERS), st.sampled_from(["float64", "float32", "int64", "int8", "bool"]), st.integers(0, 2**32)
+    st.sampled_from(SUBSCRIPTS), st.sampled_from(["float64", "float32", "int64", "int8", "bool"]), st.integers(0, 2**32)
 )
-def test_they_are_the_sums_of_the_loops(letters: str, dtype: str, seed: int) -> None:
+def test_fallback_equals_kernels_bit_for_bit(subscripts: str, dtype: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     operands: list[Any] = []
-    for own in letters.partition("->")[0].split(","):
+    for own in subscripts.partition("->")[0].split(","):
         shape = tuple(SIZES[letter] for letter in own)
         cells = rng.normal(size=shape) * 9 * (rng.random(shape) < rng.choice([0.0, 0.1, 0.6]))
         operands.append(sp.asarray(cells.astype(dtype)))
-    here, there = both(letters, *operands)
-    if letters.endswith("->"):
+    here, there = both(subscripts, *operands)
+    if subscripts.endswith("->"):
         assert here.tobytes() == there.tobytes()
     else:
         assert here.equals(there)
@@ -54,17 +52,19 @@ def test_they_are_the_sums_of_the_loops(letters: str, dtype: str, seed: int) -> 
     st.sampled_from(sorted(SEMIRINGS)), st.sampled_from(["ij,jk->ik", "ij,jk->ki"]),
     st.sampled_from([None, False, True]), st.integers(0, 2**32),
 )  # fmt: skip
-def test_they_are_what_the_loops_have_of_any_semiring(
-    semiring: str, letters: str, complement: bool | None, seed: int
+def test_fallback_equals_kernels_for_any_semiring(
+    semiring: str, subscripts: str, complement: bool | None, seed: int
 ) -> None:
-    dtype = "float64" if semiring in ("plus_times", "min_plus", "max_times") else "int64"  # loops compiled elsewhere
+    dtype = (
+        "float64" if semiring in ("plus_times", "min_plus", "max_times") else "int64"
+    )  # kernels that other tests compile too
     rng = np.random.default_rng(seed)
     a, b = _cells((7, 6), dtype, rng), _cells((6, 9), dtype, rng)
     options: dict[str, Any] = {}
     if complement is not None:
         mask = rng.random((7, 9)) < rng.choice([0.0, 0.4, 1.0])
-        options = {"mask": sp.asarray(mask if letters.endswith("ik") else mask.T), "complement": complement}
-    here, there = both(letters, a, b, semiring=semiring, **options)
+        options = {"mask": sp.asarray(mask if subscripts.endswith("ik") else mask.T), "complement": complement}
+    here, there = both(subscripts, a, b, semiring=semiring, **options)
     for mine, theirs in zip(here.columns, there.columns, strict=True):
         np.testing.assert_array_equal(*(column.to_numpy() for column in (mine, theirs)))
         if mine.type == "double":
@@ -72,7 +72,7 @@ def test_they_are_what_the_loops_have_of_any_semiring(
 
 
 def _cells(shape: tuple[int, int], dtype: str, rng: Any) -> sp.Tensor:
-    """Return entries that are equal, of either sign of 0, infinite or no number, more often than others are."""
+    """Return elements with many ties, signed zeros, infinities and NaN."""
     values = rng.integers(-3, 4, shape).astype(dtype)
     if dtype == "float64":
         values = np.where(rng.random(shape) < 0.3, rng.choice([-0.0, 0.0, np.nan, np.inf, -np.inf], shape), values)
@@ -81,23 +81,24 @@ def _cells(shape: tuple[int, int], dtype: str, rng: Any) -> sp.Tensor:
 
 
 def _finite(*columns: Any) -> Iterator[NDArray[Any]]:
-    """Return values that are numbers: which NaN comes of two is not said."""
+    """Yield the values that are not NaN: which NaN of two survives is undefined."""
     for column in columns:
         values = column.to_numpy()
         yield values[~np.isnan(values)]
 
 
-def test_they_are_multiplied_until_that_took_as_long_as_to_load_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_fallback, "_spared", {})
-    monkeypatch.setattr(numpy_fallback, "_WORTH", 10 * numpy_fallback._CALL)
-    asked = [numpy_fallback.spares("one", 0) for _ in range(13)]
-    assert asked == [True] * 11 + [False] * 2
-    assert numpy_fallback.spares("other", numpy_fallback._FEW)
-    assert not numpy_fallback.spares("third", numpy_fallback._FEW + 1)
-    assert not numpy_fallback.spares("third", 1)  # it is loaded then
+def test_defer_jit_until_numpy_cost_a_kernel_load() -> None:
+    defaults = sparrow.testing.tuning("matmul_kernels")
+    first, second, third = object(), object(), object()
+    with sparrow.testing.tune("matmul_kernels", numpy_total_products=10 * defaults.numpy_call_products):
+        deferred = [numpy_fallback.defer_jit(first, 0) for _ in range(13)]
+        assert deferred == [True] * 11 + [False] * 2
+        assert numpy_fallback.defer_jit(second, defaults.numpy_max_products)
+        assert not numpy_fallback.defer_jit(third, defaults.numpy_max_products + 1)
+        assert not numpy_fallback.defer_jit(third, 1)  # the kernel counts as loaded now
 
 
-def test_a_first_product_of_few_entries_loads_no_loop() -> None:
+def test_first_small_product_does_not_import_numba() -> None:
     code = """
 import sys, numpy as np, sparrow as sp
 A = sp.asarray(np.tri(30))

@@ -1,4 +1,4 @@
-"""Eight columns side by side: the bits of one column after the other, no cell beyond the row, none but those asked."""
+"""SIMD lanes of eight: same bits as scalar loops, no access past the end of a row."""
 
 from __future__ import annotations
 
@@ -15,19 +15,31 @@ from numba.core.errors import TypingError
 from numpy.typing import NDArray
 
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.kernels.matmul import matvec, weighted
-from sparrow.kernels.matmul.simd import FLAGS, LANES, below, counted, flagged, load, ones, pack, spread, store, unlike
+from sparrow.kernels.matmul import matvec, mttkrp
+from sparrow.kernels.matmul.simd import (
+    FLAGS,
+    LANES,
+    broadcast,
+    compress_store,
+    lane_range,
+    less_than,
+    load,
+    not_equal_bits,
+    popcount,
+    store,
+    take_flags,
+)
 
-sum_weighted: Any = weighted.sum_weighted
-sum_runs: Any = matvec.sum_runs_matrix
-rows_of: Any = matvec.rows_matrix
+sum_weighted: Any = mttkrp.mttkrp
+sum_runs: Any = matvec.sorted_coo_matvecs
+rows_of: Any = matvec.csr_matvecs
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128, np.int64]
 COLUMNS = [1, 2, 7, 8, 9, 16, 21]
 
 
 def numbers(rng: Any, dtype: Any, *shape: int) -> NDArray[Any]:
-    """Return numbers that are rounded as they are added; integers that wrap around."""
+    """Return numbers whose sums round, or integers that wrap around."""
     found: NDArray[Any] = rng.integers(-(2**62), 2**62, shape)
     if dtype is np.int64:
         return found
@@ -39,7 +51,7 @@ def numbers(rng: Any, dtype: Any, *shape: int) -> NDArray[Any]:
 
 
 def product(a: Any, b: Any) -> Any:
-    """Return the product of two numbers as loops have it, which add it up of four parts."""
+    """Return the product of two numbers as kernels compute it, from four real products."""
     if not isinstance(a, np.complexfloating):
         return a * b
     real, imag = a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real
@@ -47,7 +59,7 @@ def product(a: Any, b: Any) -> Any:
 
 
 def one_by_one(rows: Any, places: Any, values: Any, table: Any, height: int) -> NDArray[Any]:
-    """Return the sums, an entry and a column after the other."""
+    """Return the sums, one element and one column after the other."""
     out = np.zeros((height, table.shape[1]), table.dtype)
     for k, row in enumerate(rows):
         for column in range(table.shape[1]):
@@ -59,7 +71,7 @@ def one_by_one(rows: Any, places: Any, values: Any, table: Any, height: int) -> 
 
 
 def assert_same_bits(found: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Check that numbers agree to the sign of a zero; the bits of a NaN say nothing."""
+    """Check that numbers agree up to the sign of zero; NaN payloads may differ."""
     np.testing.assert_array_equal(found, expected)
     if found.dtype.kind in "fc":
         for part in (np.real, np.imag):
@@ -71,7 +83,7 @@ def assert_same_bits(found: NDArray[Any], expected: NDArray[Any]) -> None:
 @pytest.mark.parametrize("columns", COLUMNS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_lanes_have_the_bits_of_columns_one_by_one(dtype: Any, columns: int) -> None:
+def test_lanes_match_scalar_loop(dtype: Any, columns: int) -> None:
     rng = np.random.default_rng(columns)
     n, height = 60, 6
     rows = np.sort(rng.integers(0, height, n))
@@ -102,13 +114,13 @@ def test_lanes_have_the_bits_of_columns_one_by_one(dtype: Any, columns: int) -> 
     assert (cells[[0, -1]] == 7).all()
 
 
-def test_arrays_that_are_not_contiguous_are_refused() -> None:
+def test_non_contiguous_array_raises() -> None:
     x, y = np.ones((3, 6))[:, ::2], np.zeros((2, 3))
-    with pytest.raises(TypingError, match="C-contiguous"):
+    with pytest.raises(TypingError, match="array must be C-contiguous"):
         rows_of(np.array([0, 1, 2]), np.array([0, 1]), np.ones(2), x, y)
 
 
-def test_places_past_the_table_are_left_out() -> None:
+def test_mttkrp_skips_out_of_range_rows() -> None:
     y, edges = np.zeros((2, 3)), np.zeros((2, 3))
     rows, values, table = np.array([0, 0, 1, 5]), np.ones(4), np.full((2, 3), 2.0)
     places = np.array([[1, 9, 0, 0], [0, 0, -1, 0]])
@@ -118,85 +130,85 @@ def test_places_past_the_table_are_left_out() -> None:
 
 
 @njit
-def _less(one, other, out):  # type: ignore[no-untyped-def]
+def _count_less(one, other, out):  # type: ignore[no-untyped-def]
     total = load(out, np.uint64(0), LANES)
     for at in range(np.uint64(0), np.uint64(len(one)), LANES):
-        total += below(load(one, at, LANES), load(other, at, LANES))
+        total += less_than(load(one, at, LANES), load(other, at, LANES))
     store(out, np.uint64(0), LANES, total)
 
 
 @pytest.mark.parametrize("dtype", ["uint32", "uint64"])
-def test_lanes_that_are_less_are_counted(dtype: str) -> None:
+def test_less_than_counts_lanes(dtype: str) -> None:
     most = np.iinfo(dtype).max
     one, other = np.random.default_rng(6).integers(0, most, (2, 800), dtype, endpoint=True)
     one[:300:7], other[:300:7] = other[:300:7], one[:300:7]
     other[5:400:9] = one[5:400:9]
     out = np.zeros(8, dtype)
-    _less(one, other, out)
+    _count_less(one, other, out)
     assert out.tolist() == (one < other).reshape(-1, 8).sum(axis=0).tolist()
 
 
 @njit
-def _packed(row, fill, first, out, columns):  # type: ignore[no-untyped-def]
+def _compress(row, fill, first, out, columns):  # type: ignore[no-untyped-def]
     n = np.uint64(0)
     for at in range(np.uint64(0), np.uint64(len(row)), LANES):
         found = load(row, at, LANES)
-        differs = unlike(found, spread(fill))
-        pack(out, n, found, differs)
-        pack(columns, n, counted(np.uint32(at + first)), differs)
-        n += ones(differs)
+        differs = not_equal_bits(found, broadcast(fill))
+        compress_store(out, n, found, differs)
+        compress_store(columns, n, lane_range(np.uint32(at + first)), differs)
+        n += popcount(differs)
     return n
 
 
 @pytest.mark.parametrize(
     "dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
 )
-def test_what_differs_is_packed(dtype: str) -> None:
+def test_compress_store_packs_selected_lanes(dtype: str) -> None:
     rng = np.random.default_rng(5)
-    masks = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(bool).ravel()  # every eight there is
+    masks = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(bool).ravel()  # every mask of eight lanes
     row = np.where(masks, rng.integers(1, 100, len(masks)), 7).astype(dtype)
     if np.dtype(dtype).kind == "f":
         row[masks.nonzero()[0][::50]] = np.nan
     wanted = np.flatnonzero(row != 7)
     out, columns = np.zeros(len(row) + 8, dtype), np.zeros(len(row) + 8, np.uint32)
-    n = _packed(row, row.dtype.type(7), 1000, out, columns)
+    n = _compress(row, row.dtype.type(7), 1000, out, columns)
     assert n == len(wanted)
     np.testing.assert_array_equal(out[:n], row[wanted])
     np.testing.assert_array_equal(columns[:n], wanted + 1000)
 
 
 @njit
-def _flags(flags, out):  # type: ignore[no-untyped-def]
+def _take_all(flags, out):  # type: ignore[no-untyped-def]
     n = np.uint64(0)
     for at in range(np.uint64(0), np.uint64(len(flags)), FLAGS):
-        n += flagged(flags, at, out, n)
+        n += take_flags(flags, at, out, n)
     return n
 
 
 @pytest.mark.parametrize("density", [0, 0.01, 0.5, 1])
-def test_flags_are_listed_and_cleared(density: float) -> None:
+def test_take_flags_lists_and_clears(density: float) -> None:
     rng = np.random.default_rng(1)
     flags = (rng.random(4096) < density) * rng.integers(1, 256, 4096)
     flags = flags.astype(np.uint8)
     wanted, out = flags.nonzero()[0], np.zeros(4096 + 16, np.uint32)
-    n = _flags(flags, out)
+    n = _take_all(flags, out)
     np.testing.assert_array_equal(out[:n], wanted)
     assert not flags.any()
 
 
 @pytest.mark.parametrize("processor", ["generic", "haswell"])
-def test_processors_pack_alike(processor: str, tmp_path: Any) -> None:
-    """Those that permute 32 bytes, and those that have no instruction for it; this one may have one that packs."""
+def test_compress_on_other_processors(processor: str, tmp_path: Any) -> None:
+    """Check processors with AVX2 permutations and processors without compress instructions."""
     features = "" if processor == "generic" else "+avx,+avx2"
     if features and not binding.get_host_cpu_features().get("avx2"):
-        pytest.skip("this processor permutes no words")
+        pytest.skip("the processor has no AVX2")
     own = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
     code = f"""
 import runpy
 tests = runpy.run_path({__file__!r})
-tests["test_flags_are_listed_and_cleared"](0.5)
+tests["test_take_flags_lists_and_clears"](0.5)
 for dtype in ("int16", "float32", "float64"):
-    tests["test_what_differs_is_packed"](dtype)
+    tests["test_compress_store_packs_selected_lanes"](dtype)
 """
     run = subprocess.run([sys.executable, "-c", code], env={**os.environ, **own}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

@@ -1,9 +1,9 @@
-"""Products row by row, and what is said of rows before any value is looked at, against plain twins."""
+"""SpGEMM kernels and their symbolic phase against scalar loops."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,20 +11,21 @@ import pytest
 from numpy.typing import NDArray
 
 import sparrow as sp
-from sparrow.engines.stream.product import row_patterns
+import sparrow.testing
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.kernels.matmul import numpy_fallback, symbolic, workspace
+from sparrow.kernels.matmul import symbolic, workspace
 
 
 @pytest.fixture(autouse=True)
-def loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_fallback, "_FEW", 0)
+def use_kernels() -> Iterator[None]:
+    with sparrow.testing.strategy("numba"):
+        yield
 
 
 @pytest.mark.parametrize("apart", [1, 10_000])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("seeded", [False, True])
-def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, masked: bool, apart: int) -> None:
+def test_plan_rows_assigns_slots(seeded: bool, masked: bool, apart: int) -> None:
     rng = np.random.default_rng(3)
     lengths = np.array([0, 1, 2, 30, 7, 60, 1, 3, 12])
     pointers = np.append(0, lengths.cumsum())
@@ -38,7 +39,7 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
     cells = (bounds[:-1], bounds[1:]) if masked else (bounds[:0], bounds[:0])
     space, most = workspace.Workspace(40 * apart, np.dtype(float)), 100
     kinds, sizes, slots, keys = space.plan(len(lengths), int(done[-1]))
-    prepare: Any = symbolic.planned
+    prepare: Any = symbolic.plan_rows
     prepare(
         *(as_readonly(each.astype(kind)) for each, kind in [
             (pointers, np.uint64), (places, np.uint32), (lengths[:0], np.uint32), (starts, np.uint64),
@@ -51,62 +52,55 @@ def test_products_of_short_rows_go_to_the_slot_of_their_column(seeded: bool, mas
         own = [columns[starts[k] : starts[k + 1]] for k in places[pointers[i] : pointers[i + 1]]]
         met = np.concatenate([*own, columns[:0]])
         alone = bool((np.diff(met) > 0).all()) and not (masked and len(off[i]))
-        wanted = symbolic.NOTHING if not len(met) else symbolic.STRAIGHT if alone else None
+        wanted = symbolic.EMPTY if not len(met) else symbolic.ORDERED if alone else None
         if wanted is None:
-            near = len(met) > symbolic.FEWER and np.ptp(met) < 1 << 16
-            wanted = symbolic.FEW_PRODUCTS if len(met) <= most and not near else symbolic.MANY
+            near = len(met) > symbolic.MAX_GATHERED_CLUSTERED and np.ptp(met) < 1 << 16
+            wanted = symbolic.GATHERED if len(met) <= most and not near else symbolic.DENSE
             if seeded and not (masked and len(off[i])) and len(met) <= most and np.ptp(met) < 2 * len(met):
-                wanted = symbolic.THICK
+                wanted = symbolic.WINDOW
         assert kinds[i] == wanted
-        if wanted == symbolic.THICK:
+        if wanted == symbolic.WINDOW:
             assert (keys[key], sizes[i]) == (met.min(), np.ptp(met) + 1)
             key += 1
-        if wanted != symbolic.FEW_PRODUCTS:
+        if wanted != symbolic.GATHERED:
             continue
         kept = np.setdiff1d(met, off[i])
         np.testing.assert_array_equal(keys[key : key + sizes[i]], kept)
         first = np.zeros(len(met), bool)
         first[np.unique(met, return_index=True)[1]] = True
         found = slots[slot : slot + len(met)]
-        np.testing.assert_array_equal(found >= 2 * symbolic.FEW, first)
-        at = np.where(np.isin(met, kept), np.searchsorted(kept, met), symbolic.FEW)
-        np.testing.assert_array_equal(found % (2 * symbolic.FEW), at)
+        np.testing.assert_array_equal(found >= 2 * symbolic.MAX_GATHERED, first)
+        at = np.where(np.isin(met, kept), np.searchsorted(kept, met), symbolic.MAX_GATHERED)
+        np.testing.assert_array_equal(found % (2 * symbolic.MAX_GATHERED), at)
         slot, key = slot + len(met), key + sizes[i]
-    often = {symbolic.NOTHING, symbolic.FEW_PRODUCTS, symbolic.MANY} | (
-        {symbolic.THICK} if seeded and apart == 1 else set()
+    often = {symbolic.EMPTY, symbolic.GATHERED, symbolic.DENSE} | (
+        {symbolic.WINDOW} if seeded and apart == 1 else set()
     )
-    assert {*kinds} - {symbolic.STRAIGHT, symbolic.THICK} == often - {symbolic.THICK}
-    assert masked or {*kinds} - {symbolic.STRAIGHT} == often
+    assert {*kinds} - {symbolic.ORDERED, symbolic.WINDOW} == often - {symbolic.WINDOW}
+    assert masked or {*kinds} - {symbolic.ORDERED} == often
 
 
 @pytest.mark.parametrize("width", [1, 7, 60, 64, 513])
-def test_dense_rows_have_room_for_the_last_eight_columns(width: int) -> None:
+def test_dense_row_is_padded_to_groups(width: int) -> None:
     space = workspace.Workspace(width, np.dtype(float))
     room = -(-width // 8) * 8
-    assert min(len(space.total), len(space.state)) >= room
+    assert min(len(space.row), len(space.state)) >= room
 
 
-def test_rows_of_more_products_than_columns_have_slots_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    room: list[tuple[int, int]] = []
-    prepare: Any = symbolic.planned
-
-    def watched(*args: Any) -> Any:
-        room.append((len(args[-2]), int(args[9][-1] - args[9][0])))
-        return prepare(*args)
-
-    monkeypatch.setattr(symbolic, "planned", watched)
-    found = (sp.asarray(np.ones((40, 5))) @ sp.asarray(np.ones((5, 3)))).compute()
+def test_slots_hold_all_products_of_narrow_rows() -> None:
+    with sparrow.testing.observe("product.plan_rows") as plans:
+        found = (sp.asarray(np.ones((40, 5))) @ sp.asarray(np.ones((5, 3)))).compute()
     np.testing.assert_array_equal(found.to_numpy(), 5)
-    assert room
-    assert all(slots >= products for slots, products in room)
+    assert plans
+    assert all(plan["slots"] >= plan["products"] for _, plan in plans)
 
 
 WIDTHS = [40, 3_000, 70_000, 300_000, 1 << 21]
-"""Columns: rows of every kind are in one of them."""
+"""Numbers of columns: every row kind occurs in one of them."""
 
 
 def _random(height: int, width: int, lengths: NDArray[Any], near: int, dtype: Any, rng: Any) -> sp.Tensor:
-    """Return rows of about so many entries, those of every other row within so many columns of each other."""
+    """Return rows of given lengths; those of odd rows lie within ``near`` columns."""
     rows = np.repeat(np.arange(height), lengths)
     spread = np.where(rows % 2, min(near, width), width)
     columns = (rows * 97 + rng.integers(0, 2**31, len(rows)) % spread) % width
@@ -126,7 +120,7 @@ def _rows(A: sp.Tensor) -> dict[int, list[tuple[int, Any]]]:
 
 
 def _product(A: sp.Tensor, B: sp.Tensor, add: Callable[..., Any], multiply: Callable[..., Any]) -> dict[Any, Any]:
-    """Return the products of rows, each added up in the order of the left row's entries."""
+    """Return the product, each element added in the order of the left row's elements."""
     right = _rows(B)
     out: dict[Any, Any] = {}
     for row, entries in _rows(A).items():
@@ -144,7 +138,7 @@ PLAIN: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "plus_second": (lambda a, b: a + b, lambda a, b: b),
 }
 FIRST = sp.Semiring(lambda a, b: a, lambda a, b: a - b, identity=0, name="first_minus")
-"""A user's own: nothing stands for a column that was not added to."""
+"""User semiring without an identity for columns that were not added to."""
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -155,7 +149,7 @@ FIRST = sp.Semiring(lambda a, b: a, lambda a, b: a - b, identity=0, name="first_
     + [("first_minus", np.float64)],
 )  # fmt: skip
 @pytest.mark.parametrize("masked", [False, True])
-def test_rows_of_every_kind_have_the_bits_of_a_plain_loop(name: str, dtype: Any, width: int, masked: bool) -> None:
+def test_row_kinds_match_scalar_loop(name: str, dtype: Any, width: int, masked: bool) -> None:
     rng = np.random.default_rng([width, masked])
     inner = 60
     A = _random(14, inner, rng.permutation([0, 1, 1, 2, 3, 5, 8, 13, 20, 20, 30, 40, 50, 60]), inner, dtype, rng)
@@ -179,26 +173,23 @@ def test_rows_of_every_kind_have_the_bits_of_a_plain_loop(name: str, dtype: Any,
         np.testing.assert_allclose((found.to_scipy("csr") - other).data, 0, atol=1e-4)
 
 
-def test_every_kind_of_row_is_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds: dict[int, set[int]] = {}
-    prepare: Any = symbolic.planned
+def test_every_row_kind_occurs() -> None:
+    kinds: set[int] = set()
 
-    def watched(*args: Any) -> Any:
-        dense = prepare(*args)
-        kinds.setdefault(len(args[4]), set()).update(args[-4].tolist())
-        assert dense == (symbolic.MANY in args[-4])
-        return dense
+    def check(row_kinds: NDArray[np.uint8], needs_dense: bool, **_: Any) -> None:
+        kinds.update(row_kinds.tolist())
+        assert needs_dense == (symbolic.DENSE in row_kinds)
 
-    monkeypatch.setattr(symbolic, "planned", watched)
-    for width in WIDTHS:
-        test_rows_of_every_kind_have_the_bits_of_a_plain_loop("plus_times", np.float64, width, masked=False)
-    assert set().union(*kinds.values()) == {symbolic.NOTHING, symbolic.STRAIGHT, symbolic.FEW_PRODUCTS, symbolic.MANY}
+    with sparrow.testing.on("product.plan_rows", check):
+        for width in WIDTHS:
+            test_row_kinds_match_scalar_loop("plus_times", np.float64, width, masked=False)
+    assert kinds == {symbolic.EMPTY, symbolic.ORDERED, symbolic.GATHERED, symbolic.DENSE}
 
 
 def _stencil(
     height: int, width: int, offsets: list[int], every: int, dtype: Any, rng: Any, lacking: float = 0.01
 ) -> sp.Tensor:
-    """Return rows of the same columns, one further every so many rows, of which some lack one."""
+    """Return rows of the same columns, shifted by one every ``every`` rows, with gaps."""
     columns = np.arange(height)[:, None] // every + np.array(offsets)
     there = (columns >= 0) & (columns < width) & (rng.random(columns.shape) >= lacking)
     rows = np.broadcast_to(np.arange(height)[:, None], columns.shape)[there]
@@ -216,22 +207,10 @@ def _stencil(
 )
 @pytest.mark.parametrize("every", [1, 2, 3])
 @pytest.mark.parametrize("masked", [False, True])
-def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
-    name: str, dtype: Any, offsets: list[int], every: int, masked: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shifted_rows_match_scalar_loop(name: str, dtype: Any, offsets: list[int], every: int, masked: bool) -> None:
     rng = np.random.default_rng([len(offsets), every])
     kinds: list[NDArray[np.uint8]] = []
-    prepare: Any = symbolic.planned
-
-    def watched(*args: Any) -> Any:
-        dense = prepare(*args)
-        kinds.append(args[-4].copy())
-        return dense
-
-    monkeypatch.setattr(symbolic, "planned", watched)
     alike = len(offsets) != 3 or every != 2
-    if alike:
-        monkeypatch.setattr(row_patterns, "_ALIKE", 0)
     lacking = 0.001 if every == 1 else 0.01
     own = offsets[:9] if len(offsets) > 1 else [-30, -1, 0, 1, 30]
     A = _stencil(200 * every, 200, own, every, dtype, rng, lacking)
@@ -242,26 +221,30 @@ def test_rows_that_are_the_one_before_moved_have_the_bits_of_a_plain_loop(
     mask = None
     if masked:
         cells = [cell for cell in sorted(wanted) if cell[0] % 5 == 0][::2]
-        mask, set_aside = sp.from_coords(np.array(cells).T, np.ones(len(cells)), (200 * every, 250)), {*cells}
-        wanted = {cell: value for cell, value in wanted.items() if cell not in set_aside}
-    found = sp.matmul(A, B, semiring=semiring, mask=mask, complement=masked).compute()
+        mask, left_out = sp.from_coords(np.array(cells).T, np.ones(len(cells)), (200 * every, 250)), {*cells}
+        wanted = {cell: value for cell, value in wanted.items() if cell not in left_out}
+    with (
+        sparrow.testing.on("product.plan_rows", lambda row_kinds, **_: kinds.append(row_kinds.copy())),
+        sparrow.testing.strategy(*(["row_patterns"] if alike else [])),
+    ):
+        found = sp.matmul(A, B, semiring=semiring, mask=mask, complement=masked).compute()
     wanted = {cell: value for cell, value in wanted.items() if value != found.fill_value}
     coo = found.to_format("coo")
     assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
     np.testing.assert_array_equal(coo.data, np.array([wanted[cell] for cell in sorted(wanted)], dtype))
     (kind,) = kinds
     if len(offsets) == 1:
-        assert np.count_nonzero(kind == symbolic.STRAIGHT) > len(kind) / 2
+        assert np.count_nonzero(kind == symbolic.ORDERED) > len(kind) / 2
     if len(offsets) in (2, 3, 5) and alike:
         assert np.count_nonzero(kind == symbolic.SHIFTED) > len(kind) / 8
     if len(offsets) in (2, 3, 5) and every == 1 and not masked:
         assert max(len(run) for run in bytes(kind == symbolic.SHIFTED).split(b"\0")) > 32
     if not alike and name != "first_minus" and dtype is not np.complex128:
-        assert np.count_nonzero(kind == symbolic.THICK) > len(kind) / 2
+        assert np.count_nonzero(kind == symbolic.WINDOW) > len(kind) / 2
 
 
 def _grid(shape: tuple[int, ...], dtype: Any, rng: Any, lacking: float) -> sp.Tensor:
-    """Return the neighbours of each cell of a grid, and itself, of which some are lacking."""
+    """Return the adjacency of a grid with self-loops and a share of missing edges."""
     count = math.prod(shape)
     cells = np.indices(shape).reshape(len(shape), -1)
     found = [(np.arange(count), np.arange(count))]
@@ -277,13 +260,11 @@ def _grid(shape: tuple[int, ...], dtype: Any, rng: Any, lacking: float) -> sp.Te
 
 @pytest.mark.parametrize(("name", "dtype"), [("plus_times", np.float64), ("plus_times", np.int64), ("min_plus", float)])
 @pytest.mark.parametrize(("shape", "lacking"), [((7, 60), 0), ((9, 60), 0.003), ((5, 5, 40), 0), ((3, 6, 40), 0.002)])
-def test_grids_have_the_bits_of_a_plain_loop(
-    name: str, dtype: Any, shape: tuple[int, ...], lacking: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_patterns, "_ALIKE", 0)
+def test_grids_match_scalar_loop(name: str, dtype: Any, shape: tuple[int, ...], lacking: float) -> None:
     rng = np.random.default_rng(len(shape))
     A, B = (_grid(shape, dtype, rng, share) for share in (lacking, 0))
-    found = sp.matmul(A, B, semiring=name).compute()
+    with sparrow.testing.strategy("row_patterns"):
+        found = sp.matmul(A, B, semiring=name).compute()
     wanted = {cell: value for cell, value in _product(A, B, *PLAIN[name]).items() if value != found.fill_value}
     coo = found.to_format("coo")
     assert list(zip(*(column.tolist() for column in coo.coords), strict=True)) == sorted(wanted)
@@ -291,22 +272,22 @@ def test_grids_have_the_bits_of_a_plain_loop(
 
 
 @pytest.mark.parametrize(("shape", "count"), [((50,), 3), ((9, 50), 9), ((6, 7, 20), 27), ((3, 3, 3, 10), 81)])
-def test_patterns_of_rows(shape: tuple[int, ...], count: int) -> None:
+def test_find_patterns(shape: tuple[int, ...], count: int) -> None:
     csr = _grid(shape, float, np.random.default_rng(0), 0).to_scipy("csr")
     starts, columns = as_readonly(csr.indptr.astype(np.uint64)), as_readonly(csr.indices.astype(np.uint32))
     height = csr.shape[0]
     found = np.full(height, height, np.uint32)
-    symbolic.patterns(starts, columns, np.uint64(0), np.uint64(height), symbolic.RECENT, found)
+    symbolic.find_patterns(starts, columns, np.uint64(0), np.uint64(height), symbolic.MAX_PATTERNS, found)
     rows = [columns[csr.indptr[k] : csr.indptr[k + 1]].astype(int) - k for k in range(height)]
     for k in range(height):
         np.testing.assert_array_equal(rows[k], rows[found[k]])
     many = len(np.unique(found))
-    assert many == count if count <= symbolic.RECENT else many >= count  # of the last few, one is found again
-    symbolic.patterns(starts, columns, np.uint64(0), np.uint64(height), np.uint64(0), found)
+    assert many == count if count <= symbolic.MAX_PATTERNS else many >= count  # only recent patterns are found again
+    symbolic.find_patterns(starts, columns, np.uint64(0), np.uint64(height), np.uint64(0), found)
     alike = [k > 0 and np.array_equal(rows[k], rows[k - 1]) for k in range(height)]
     np.testing.assert_array_equal(found, np.maximum.accumulate(np.where(alike, 0, np.arange(height))))
     found[:] = height
-    symbolic.patterns(starts, columns, np.uint64(5), np.uint64(9), symbolic.RECENT, found)
+    symbolic.find_patterns(starts, columns, np.uint64(5), np.uint64(9), symbolic.MAX_PATTERNS, found)
     assert (found[:5] == height).all()
     assert (found[9:] == height).all()
     assert (found[5:9] >= 5).all()
@@ -314,7 +295,7 @@ def test_patterns_of_rows(shape: tuple[int, ...], count: int) -> None:
 
 @pytest.mark.parametrize("name", ["plus_times", "min_plus", "first_minus"])
 @pytest.mark.parametrize("lacking", [0, 0.02])
-def test_rows_without_gaps_have_the_bits_of_a_plain_loop(name: str, lacking: float) -> None:
+def test_rows_without_gaps_match_scalar_loop(name: str, lacking: float) -> None:
     rng = np.random.default_rng(3)
     A, B = (_stencil(200, 200, list(range(-10, 11)), 1, np.float64, rng, lacking) for _ in range(2))
     semiring: Any = FIRST if name == "first_minus" else name
@@ -327,7 +308,7 @@ def test_rows_without_gaps_have_the_bits_of_a_plain_loop(name: str, lacking: flo
 
 
 @pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "plus_pair"])
-def test_columns_that_come_in_order_and_columns_that_come_twice(semiring: str) -> None:
+def test_ordered_and_duplicate_columns(semiring: str) -> None:
     rng = np.random.default_rng(8)
     a = (rng.random((6, 600)) < [[0.0], [0.01], [0.2], [0.8], [1.0], [0.5]]) * rng.integers(1, 9, (6, 600))
     scales = rng.integers(1, 9, 600)
@@ -338,7 +319,7 @@ def test_columns_that_come_in_order_and_columns_that_come_twice(semiring: str) -
     np.testing.assert_array_equal(found.coords, wanted)
     pairs = {"plus_times": a * scales, "min_plus": a + scales, "plus_pair": np.ones_like(a)}
     np.testing.assert_array_equal(found.data, pairs[semiring][wanted])
-    cube = np.zeros((600, 600, 2), int)  # the last letter is dropped, so that each column comes twice in a row
+    cube = np.zeros((600, 600, 2), int)  # the dropped axis makes each column occur twice in a row
     cube[np.arange(600), np.arange(600)] = scales[:, None] * [1, 2]
     twice = sp.einsum("ij,jkl->ik", A, sp.asarray(cube), semiring=semiring).compute()
     both = {"plus_times": a * scales * 3, "min_plus": a + scales, "plus_pair": np.full_like(a, 2)}
@@ -348,7 +329,7 @@ def test_columns_that_come_in_order_and_columns_that_come_twice(semiring: str) -
 
 @pytest.mark.parametrize("multiply", ["times", "plus"])
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.complex128])
-def test_truths_are_those_of_products_that_wrap_around(dtype: Any, multiply: str) -> None:
+def test_or_reads_wrapped_products(dtype: Any, multiply: str) -> None:
     kind, bits = np.dtype(dtype), 8 * np.dtype(dtype).itemsize
     half = dtype(2 ** (bits // 2 if kind.kind == "i" else 4))
     rest = half if multiply == "times" else np.negative(half)
@@ -360,7 +341,7 @@ def test_truths_are_those_of_products_that_wrap_around(dtype: Any, multiply: str
     np.testing.assert_array_equal(found.to_numpy() != 0, [(products != 0).any(axis=0)])
 
 
-def test_a_column_that_comes_twice_before_one_that_is_left_out() -> None:
+def test_duplicate_column_before_dropped_axis() -> None:
     row = [(0, 0), (0, 1), *((column, 0) for column in range(2, 10))]
     cells = np.array([(k, *cell) for k in range(200) for cell in row])
     B = sp.from_coords(cells.T, np.arange(1, len(cells) + 1), (200, 10, 2))
@@ -369,9 +350,9 @@ def test_a_column_that_comes_twice_before_one_that_is_left_out() -> None:
     np.testing.assert_array_equal(found.to_numpy(), np.broadcast_to(B.to_numpy().sum(axis=(0, 2)), (3, 10)))
 
 
-def test_sums_that_cancel_and_what_is_no_number() -> None:
+def test_cancelling_sums_and_nan() -> None:
     width = 5_000
-    for columns in (np.arange(0, width, 40), np.arange(100)):  # flagged; looked through
+    for columns in (np.arange(0, width, 40), np.arange(100)):  # flagged groups; scanned span
         values = np.ones(len(columns))
         values[[3, 5, 8]] = np.nan, np.inf, -0.0
         rows = np.repeat([0, 1], len(columns))

@@ -106,7 +106,7 @@ def _at_mask(program: FusedKernel, scans: list[Scan], number: int) -> PhysicalOp
     assert isinstance(product, MaskedMatMulOp)
 
     def begin(first: int, last: int) -> ReadRange:
-        read = product.beside(first, last)
+        read = product.open_with_mask_values(first, last)
 
         def evaluate(start: int, stop: int) -> Block:
             block, weights = read(start, stop)
@@ -119,7 +119,7 @@ def _at_mask(program: FusedKernel, scans: list[Scan], number: int) -> PhysicalOp
         np.can_cast(scan.schema.dtype, program.node.schema.dtype) for scan in scans
     )
     alike = times and program.node.schema.dtype == product.schema.dtype
-    total = product.weighted if alike else None
+    total = product.sum_weighted if alike else None
     return PhysicalOperator(program.node, scans, product.cuts, lambda a, b: begin(a, b)(a, b), begin=begin, total=total)
 
 

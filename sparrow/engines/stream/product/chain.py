@@ -1,14 +1,14 @@
-"""Products of several tensors in the order that is cheapest by what is known when they run.
+"""Chains of products, reordered at run time by what is known of their operands.
 
-What einsum builds is a chain of products of two, ordered by numbers of entries, and read by nobody. When it runs, the
-entries of its operands are counted along the axes that meet others, a step is computed into memory if it is expected to
-fit, and what is left is ordered again by what came out.
+``einsum`` builds a chain of binary products, ordered by numbers of elements. When it runs, the elements of its
+operands are counted along the axes that meet others, each step is computed into memory if its result is expected to
+fit, and the rest is ordered again by the size of that result.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-import threading
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -19,36 +19,34 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import View
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange
-from sparrow.engines.stream.product import matmul
-from sparrow.engines.stream.product.matmul import Multiplication
+from sparrow.engines.stream.product.matmul import SpGEMM, lower_matmul
+from sparrow.engines.stream.product.tuning import tuning
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block
 from sparrow.plan import Product, Scan, make_product
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, count_degrees, estimate_operand, is_countable
 from sparrow.relations.base import MemoryRelation
-from sparrow.runtime import memory
+from sparrow.runtime import events, memory
+from sparrow.runtime.once import Once
 
-__all__ = ["ChainMatMulOp", "Done", "done", "multiplied"]
-
-_SHARE = 4
-"""Of the free memory, one part for the result of a step."""
+__all__ = ["ChainMatMulOp", "ChainStep", "chain_steps", "lower_product"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """An operand: the letters of its axes."""
+    """An operand with the indices of its axes."""
 
     indices: tuple[int, ...]
     scan: Scan
     known: Estimate
-    rooms: tuple[memory.Reservation, ...] = ()
-    """Of the steps that it is made of and that are held."""
+    reservations: tuple[memory.Reservation, ...] = ()
+    """Memory of the steps in it that were computed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """A step that ran: what was expected of it, and how many entries came out where they were counted."""
+class ChainStep:
+    """A step that ran: estimated products and elements, and elements found if they were counted."""
 
     node: Product
     products: float
@@ -56,170 +54,178 @@ class Done:
     found: int | None
 
 
-done: ContextVar[list[Done] | None] = ContextVar("sparrow_done", default=None)
-"""Where steps are told that run; None where nobody listens."""
+chain_steps: ContextVar[list[ChainStep] | None] = ContextVar("sparrow_chain_steps", default=None)
+"""List that steps are appended to as they run; None if they are not recorded."""
 
 
-def multiplied(node: Product, *scans: Scan) -> PhysicalOperator:
-    """Return the product of two scans, under a mask if there is a third; of a chain of them in the cheapest order.
+def lower_product(node: Product, *scans: Scan) -> PhysicalOperator:
+    """Lower a product of two scans, or a chain of products in the cheapest order.
+
+    Parameters
+    ----------
+    node
+        Plan node of the product.
+    scans
+        Its operands, and its mask if there is one.
 
     Raises
     ------
     TooLargeError
-        When it is read, as of :func:`sparrow.engines.stream.product.matmul.multiplied`.
+        On reading, as for :func:`sparrow.engines.stream.product.matmul.lower_matmul`.
     """
-    terms = _terms_of(node, scans[:2])
+    terms = _unfold_chain(node, scans[:2])
     if not terms:
-        return matmul.multiplied(node, *scans)
+        return lower_matmul(node, *scans)
     return ChainMatMulOp(node, scans, terms)
 
 
 class ChainMatMulOp(PhysicalOperator):
-    """The entries of a chain of products, in an order that shows when they are first read.
+    """Elements of a chain of products, whose order is decided on the first read.
 
     Parameters
     ----------
     node
-        The last product as it was built.
+        The last product of the chain as it was built.
     scans
-        What it was built of, and its mask.
+        Its operands and its mask.
     terms
-        What is multiplied, with the letters of each.
+        All operands of the chain, with the indices of each.
     """
 
     def __init__(self, node: Product, scans: Sequence[Scan], terms: Sequence[tuple[tuple[int, ...], Scan]]) -> None:
-        work = _Ordered(node, terms, scans[2:])
-        inside = node.mask is not None and not node.complement
+        chain = _Chain(node, terms, scans[2:])
+        is_masked = node.mask is not None and not node.complement
         super().__init__(
-            node, [*(scan for _, scan in terms), *scans[2:]], work.cuts, work.between, begin=work.begin,
-            most=work.most, total=work.total if inside else None, rowwise=not inside,
+            node, [*(scan for _, scan in terms), *scans[2:]], chain.partitions, chain.read, begin=chain.open,
+            most=chain.max_rows, total=chain.sum_at_mask if is_masked else None, rowwise=not is_masked,
         )  # fmt: skip
         self.scans, self.terms = tuple(scans), terms
 
 
-def _terms_of(node: Product, scans: Sequence[Scan]) -> list[tuple[tuple[int, ...], Scan]]:
-    """Return what a chain of products multiplies, with the letters of each; nothing unless there are more than two."""
-    fresh = itertools.count(1 + max((letter for own in node.indices for letter in own), default=0))
-    found: list[tuple[tuple[int, ...], Scan]] = []
+def _unfold_chain(node: Product, scans: Sequence[Scan]) -> list[tuple[tuple[int, ...], Scan]]:
+    """Return the operands of a chain of products with their indices; nothing unless there are more than two."""
+    new_indices = itertools.count(1 + max((index for own in node.indices for index in own), default=0))
+    terms: list[tuple[tuple[int, ...], Scan]] = []
 
-    def unfold(letters: tuple[int, ...], scan: Scan) -> None:
+    def unfold(indices: tuple[int, ...], scan: Scan) -> None:
         relation: Any = scan.relation
         inner = relation.token if isinstance(relation, PhysicalOperator) and scan.view.is_identity else None
-        if not isinstance(inner, Product) or not inner.reorderable or inner.mask is not None or not alike(inner):
-            found.append((letters, scan))
+        if not isinstance(inner, Product) or not inner.reorderable or inner.mask is not None or not is_alike(inner):
+            terms.append((indices, scan))
             return
-        name = dict(zip(inner.output_indices, letters, strict=True))
-        chained = isinstance(relation, ChainMatMulOp)
-        for own, below in relation.terms if chained else zip(inner.indices, relation.children, strict=True):
-            unfold(tuple(name.setdefault(letter, next(fresh)) for letter in own), below)
+        names = dict(zip(inner.output_indices, indices, strict=True))
+        is_chain = isinstance(relation, ChainMatMulOp)
+        for own, below in relation.terms if is_chain else zip(inner.indices, relation.children, strict=True):
+            unfold(tuple(names.setdefault(index, next(new_indices)) for index in own), below)
 
-    def alike(inner: Product) -> bool:
+    def is_alike(inner: Product) -> bool:
         return inner.semiring == node.semiring and inner.schema.dtype == node.schema.dtype
 
     if node.reorderable:
-        for letters, scan in zip(node.indices, scans, strict=False):
-            unfold(letters, scan)
-    same = all(scan.schema.dtype == node.schema.dtype for _, scan in found)  # else each order has types of its own
-    return found if same and len(found) > 2 else []
+        for indices, scan in zip(node.indices, scans, strict=False):
+            unfold(indices, scan)
+    # With operands of several dtypes, intermediate dtypes would depend on the order.
+    has_one_dtype = all(scan.schema.dtype == node.schema.dtype for _, scan in terms)
+    return terms if has_one_dtype and len(terms) > 2 else []
 
 
-class _Ordered:
-    """A chain of products, put in order and computed but for its last step when it is first read.
+class _Chain:
+    """A chain of products that is ordered, and computed up to its last step, on the first read.
 
     Parameters
     ----------
     node
         The last product as it was built.
     terms
-        What is multiplied, with the letters of each.
+        Operands with their indices.
     mask
-        Of the result.
+        The mask of the result, if there is one.
     """
 
     def __init__(self, node: Product, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> None:
-        self._node, self._terms, self._mask = node, terms, mask
-        self._rooms: list[memory.Reservation] = []
-        self._lock = threading.Lock()
-        self._last: Multiplication | None = None
+        self._last_step = Once(functools.partial(_run_steps, node, terms, mask))
 
-    def cuts(self) -> list[int]:
-        """Return bounds along the leading letter of the result between which there is work for a thread."""
-        return self._work().cuts()
+    def partitions(self) -> list[int]:
+        """Return bounds along the leading output axis between which there is work for a thread."""
+        return self._last_step().partitions()
 
-    def most(self, start: int, stop: int) -> int:
-        """Return how many entries of the result there are at most between two bounds along its leading letter."""
-        return self._work().most(start, stop)
+    def max_rows(self, start: int, stop: int) -> int:
+        """Return a bound on the elements with leading coordinates in [start, stop); may do I/O."""
+        return self._last_step().max_rows(start, stop)
 
-    def begin(self, first: int, last: int) -> ReadRange:
-        """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""
-        return self._work().begin(first, last)
+    def open(self, first: int, last: int) -> ReadRange:
+        """Open a cursor over leading coordinates [first, last)."""
+        return self._last_step().open(first, last)
 
-    def between(self, start: int, stop: int) -> Block:
-        """Return the entries of the result between two bounds along its leading letter."""
-        return self._work().between(start, stop)
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements with leading coordinates in [start, stop)."""
+        return self._last_step().read(start, stop)
 
-    def total(self) -> Any:
-        """Return the sum of the entries at the cells of the mask; None where the loop does not give it."""
-        return self._work().total()
-
-    def _work(self) -> Multiplication:
-        """Return the last product, of what was computed before it."""
-        with self._lock:
-            if self._last is None:
-                left = [_Term(letters, scan, _counted(letters, scan)) for letters, scan in self._terms]
-                while len(left) > 2:
-                    left = self._after_a_step(left)
-                one, other = left
-                self._rooms = [*one.rooms, *other.rooms]
-                node = replace(self._node, left=one.scan, right=other.scan, indices=(one.indices, other.indices))
-                _tell(node, *one.known.times(other.known, node.output_indices), None)
-                self._last = Multiplication(node, one.scan, other.scan, *self._mask)
-            return self._last
-
-    def _after_a_step(self, left: list[_Term]) -> list[_Term]:
-        """Return what is left after the cheapest step, its result among it."""
-        semiring, last = self._node.semiring, self._node.output_indices
-        step = optimal_path([term.known for term in left], last, semiring)[0]
-        one, other = (left[k] for k in step)
-        left = [term for k, term in enumerate(left) if k not in step]
-        out = surviving_indices(one.indices, other.indices, [term.indices for term in left], last, semiring)
-        node = make_product(one.scan, other.scan, (one.indices, other.indices), out, semiring)
-        products, expected = one.known.times(other.known, out)
-        relation: Any = matmul.multiplied(node, one.scan, other.scan)
-        found, rooms = None, (*one.rooms, *other.rooms)
-        if expected.nnz * node.schema.element_bytes() <= memory.share(_SHARE):
-            room = memory.reserve(0, f"a step of einsum, of shape {node.schema.shape}", "take a part of its operands")
-            try:
-                block = scan_reader.entries(Scan(relation, View.identity(node.schema.shape), node.schema), room)
-            except TooLargeError:
-                room.release()  # more than expected: its pieces are computed when they are read
-            else:
-                for each in rooms:
-                    each.release()
-                found, rooms = block.count, (room,)
-                relation = MemoryRelation(node.schema, block)
-        scan = Scan(relation, View.identity(node.schema.shape), node.schema)
-        _tell(node, products, expected, found)
-        known = expected if found is None else estimate_operand(out, scan)
-        return [*left[: step[0]], _Term(out, scan, known, rooms), *left[step[0] :]]  # in the order of what is given
+    def sum_at_mask(self) -> Any:
+        """Return the sum of the elements at the mask; None where the kernel cannot."""
+        return self._last_step().sum_at_mask()
 
 
-def _tell(node: Product, products: float, expected: Estimate, found: int | None) -> None:
-    """Tell whoever listens what a step was."""
-    told = done.get()
-    if told is not None:
-        told.append(Done(node, products, expected.nnz, found))
+def _run_steps(node: Product, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> SpGEMM:
+    """Run all steps of a chain but the last, and return that."""
+    rest = [_Term(indices, scan, _count_operand(indices, scan)) for indices, scan in terms]
+    while len(rest) > 2:
+        rest = _run_step(node, rest)
+    one, other = rest
+    last = replace(node, left=one.scan, right=other.scan, indices=(one.indices, other.indices))
+    _record_step(last, *one.known.times(other.known, last.output_indices), None)
+    events.emit("product.chain_last_step")
+    reservations = (*one.reservations, *other.reservations)
+    return SpGEMM(last, one.scan, other.scan, *mask, profiled_as=node, reservations=reservations)
 
 
-def _counted(letters: tuple[int, ...], scan: Scan) -> Estimate:
-    """Return what is known of an operand, its entries counted along its axes; columns of files are read for that."""
+def _run_step(node: Product, terms: list[_Term]) -> list[_Term]:
+    """Run the cheapest step of a chain and return the remaining terms, its result among them."""
+    semiring, last = node.semiring, node.output_indices
+    step = optimal_path([term.known for term in terms], last, semiring)[0]
+    one, other = (terms[k] for k in step)
+    rest = [term for k, term in enumerate(terms) if k not in step]
+    out = surviving_indices(one.indices, other.indices, [term.indices for term in rest], last, semiring)
+    node = make_product(one.scan, other.scan, (one.indices, other.indices), out, semiring)
+    products, expected = one.known.times(other.known, out)
+    relation: Any = lower_matmul(node, one.scan, other.scan)
+    found, reservations = None, (*one.reservations, *other.reservations)
+    if expected.nnz * memory.entry_bytes(node.schema) <= memory.share(tuning().chain_step_share):
+        what = f"a step of einsum, of shape {node.schema.shape}"
+        room = memory.reserve(0, what, "take a part of its operands")
+        events.emit("product.chain_step", reservation=room)
+        try:
+            block = scan_reader.entries(Scan(relation, View.identity(node.schema.shape), node.schema), room)
+        except TooLargeError:
+            room.release()  # larger than expected: computed when it is read, by partition
+        else:
+            for each in reservations:
+                each.release()
+            found, reservations = block.count, (room,)
+            relation = MemoryRelation(node.schema, block)
+    scan = Scan(relation, View.identity(node.schema.shape), node.schema)
+    _record_step(node, products, expected, found)
+    known = expected if found is None else estimate_operand(out, scan)
+    result = _Term(out, scan, known, reservations)
+    return [*rest[: step[0]], result, *rest[step[0] :]]  # where its first operand was
+
+
+def _record_step(node: Product, products: float, expected: Estimate, found: int | None) -> None:
+    """Append a step to the list of steps, if there is one."""
+    steps = chain_steps.get()
+    if steps is not None:
+        steps.append(ChainStep(node, products, expected.nnz, found))
+
+
+def _count_operand(indices: tuple[int, ...], scan: Scan) -> Estimate:
+    """Return the estimate of an operand, counting its elements along its axes; reads columns of files."""
     for axis in range(scan.schema.ndim) if is_countable(scan) else ():
         if count_degrees(scan, axis) is None:
-            count_degrees(scan, axis, _column(scan, axis))
-    return estimate_operand(letters, scan)
+            count_degrees(scan, axis, _read_column(scan, axis))
+    return estimate_operand(indices, scan)
 
 
-def _column(scan: Scan, axis: int) -> Iterator[NDArray[Any]]:
-    """Yield the coordinates along an axis, of all entries in any order."""
+def _read_column(scan: Scan, axis: int) -> Iterator[NDArray[Any]]:
+    """Yield the coordinates along an axis, of all elements in any order."""
     for block in scan_reader.blocks(scan, axes=(axis,)):
         yield block.coords[axis]

@@ -1,4 +1,4 @@
-"""Rows of a product of which each part gives some entries: side by side, or added up."""
+"""Combine rows of partial results: concatenate them, or add them element by element."""
 
 from __future__ import annotations
 
@@ -9,81 +9,82 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.product.indexing import Numbering
+from sparrow.engines.stream.product.indexing import CompositeIndex
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.plan import Product
 
-__all__ = ["Adding", "Given", "side_by_side"]
+__all__ = ["AddRows", "CSRPart", "concat_rows"]
 
-Given: TypeAlias = "tuple[NDArray[np.int64], list[NDArray[Any]]]"
-"""Where the entries of each row begin, and arrays of them: coordinates along letters, and values."""
+CSRPart: TypeAlias = "tuple[NDArray[np.int64], list[NDArray[Any]]]"
+"""Row pointers, and arrays of the elements: coordinates along the column indices, and values."""
 
 
-def side_by_side(parts: list[Given]) -> Given:
-    """Return rows that have the entries of each part, one part behind the other."""
+def concat_rows(parts: list[CSRPart]) -> CSRPart:
+    """Return rows that hold the elements of each part, one part after the other."""
     from sparrow.kernels.rows import copy_rows
 
     if len(parts) == 1:
         return parts[0]
-    pointers = np.add.reduce([each for each, _ in parts])
-    arrays = [np.empty(int(pointers[-1]), array.dtype) for array in parts[0][1]]
-    begins = pointers[:-1].copy()
-    for each, given in parts:
-        for array, source in zip(arrays, given, strict=True):
-            copy_rows(each[:-1], each[1:], begins, source, array)
-        begins += each[1:] - each[:-1]
-    return pointers, arrays
+    indptr = np.add.reduce([part_indptr for part_indptr, _ in parts])
+    out = [np.empty(int(indptr[-1]), array.dtype) for array in parts[0][1]]
+    begins = indptr[:-1].copy()
+    for part_indptr, arrays in parts:
+        for target, source in zip(out, arrays, strict=True):
+            copy_rows(part_indptr[:-1], part_indptr[1:], begins, source, target)
+        begins += part_indptr[1:] - part_indptr[:-1]
+    return indptr, out
 
 
-class Adding:
-    """Adds up rows of parts, two and two, entry by entry.
+class AddRows:
+    """Adds the rows of parts, pairwise, element by element.
 
     Parameters
     ----------
     node
-        The product.
+        Plan node of the product.
     columns
-        The letters of its columns.
+        Its column indices.
     fill
-        What is no entry among sums, in their type.
+        Sum that is no stored element, in the dtype of accumulation.
     """
 
     def __init__(self, node: Product, columns: Sequence[int], fill: Any) -> None:
         sizes = dict(zip(node.output_indices, node.schema.shape, strict=True))
         self._add, self._fill = node.semiring.add, fill
-        self._sizes = [sizes[letter] for letter in columns]
+        self._sizes = [sizes[index] for index in columns]
 
-    def __call__(self, parts: list[Given]) -> Given:
-        """Return rows that have the sums of the entries of all parts, which are taken off the list."""
+    def __call__(self, parts: list[CSRPart]) -> CSRPart:
+        """Return rows that hold the sums of all parts, which are removed from the list."""
         if len(parts) == 1 or len(self._sizes) == 1:
-            return self._sums(parts)
-        coords = [np.concatenate(arrays) for arrays in zip(*(given[:-1] for _, given in parts), strict=True)]
-        numbering = Numbering(coords, self._sizes)
-        own = np.zeros(sum(len(given[-1]) for _, given in parts), np.int32) if numbering.own is None else numbering.own
-        at = np.cumsum([0, *(len(given[-1]) for _, given in parts)])
-        numbered = [
-            (each, [own[first:last], given[-1]])
-            for (each, given), (first, last) in zip(parts, itertools.pairwise(at.tolist()), strict=True)
+            return self._reduce(parts)
+        coords = [np.concatenate(arrays) for arrays in zip(*(arrays[:-1] for _, arrays in parts), strict=True)]
+        index = CompositeIndex(coords, self._sizes)
+        counts = [len(arrays[-1]) for _, arrays in parts]
+        codes = np.zeros(sum(counts), np.int32) if index.codes is None else index.codes
+        bounds = itertools.pairwise(np.cumsum([0, *counts]).tolist())
+        coded = [
+            (indptr, [codes[first:last], arrays[-1]])
+            for (indptr, arrays), (first, last) in zip(parts, bounds, strict=True)
         ]
-        pointers, (found, values) = self._sums(numbered)
-        return pointers, [*numbering.columns(found, coords, [column.dtype for column in coords]), values]
+        indptr, (sum_codes, values) = self._reduce(coded)
+        return indptr, [*index.decode(sum_codes, coords, [column.dtype for column in coords]), values]
 
-    def _sums(self, parts: list[Given]) -> Given:
-        """Add up parts of one column, each held no longer than until it is added."""
+    def _reduce(self, parts: list[CSRPart]) -> CSRPart:
+        """Add parts of one column array, releasing each as soon as it is added."""
         while len(parts) > 1:
-            parts = [self._sum(parts.pop(0), parts.pop(0)) for _ in range(len(parts) // 2)] + parts
+            parts = [self._add_pair(parts.pop(0), parts.pop(0)) for _ in range(len(parts) // 2)] + parts
         return parts[0]
 
-    def _sum(self, one: Given, other: Given) -> Given:
-        """Add up two parts of one column."""
-        from sparrow.kernels.matmul.merge_add import adding_of
+    def _add_pair(self, one: CSRPart, other: CSRPart) -> CSRPart:
+        """Add two parts of one column array."""
+        from sparrow.kernels.matmul.merge_add import build_merge_add
 
-        (begins, (columns, values)), (others, (more_columns, more)) = one, other
-        pointers, size = np.empty(len(begins), np.int64), len(values) + len(more) + 1
+        (indptr, (columns, values)), (other_indptr, (other_columns, other_values)) = one, other
+        out_indptr, size = np.empty(len(indptr), np.int64), len(values) + len(other_values) + 1
         out_columns, out = np.empty(size, columns.dtype), np.empty(size, values.dtype)
-        n = adding_of(self._add)(
-            as_readonly(begins), as_readonly(columns), as_readonly(values), as_readonly(others),
-            as_readonly(more_columns),
-            as_readonly(more), self._fill, pointers, out_columns, out,
+        n = build_merge_add(self._add)(
+            as_readonly(indptr), as_readonly(columns), as_readonly(values),
+            as_readonly(other_indptr), as_readonly(other_columns), as_readonly(other_values),
+            self._fill, out_indptr, out_columns, out,
         )  # fmt: skip
-        return pointers, [out_columns[:n], out[:n]]
+        return out_indptr, [out_columns[:n], out[:n]]

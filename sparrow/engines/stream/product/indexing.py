@@ -1,4 +1,4 @@
-"""Coordinates of several letters as one number, so that two operands of a product can be matched and laid out."""
+"""Composite indices: coordinates along several axes as one integer code."""
 
 from __future__ import annotations
 
@@ -9,240 +9,248 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["Numbering", "distinct", "members", "numbered"]
+__all__ = ["CompositeIndex", "is_factorized", "isin_sorted", "unique_sorted"]
 
 _Columns: TypeAlias = "Sequence[NDArray[Any]]"
 
-_SPARE = 4
-"""Numbers for each entry up to which those that nobody has are not taken out."""
-_FEW = 1 << 16
-"""Numbers that are never too many."""
-_MOST = 2**31
-_LOOKED_FOR = 1 << 18
-"""Values that a thread looks for at a time."""
-_HASHED = 1 << 14
-"""Values from which on a table is quicker than a search in order."""
+_INT32_CODES = 2**31
 
 
-def numbered(cells: int, count: int) -> bool:
-    """Return whether so many cells are too many for so many entries: those that occur get numbers of their own."""
-    return cells > min(max(_SPARE * count, _FEW), _MOST - 1)
+def is_factorized(coordinates: int, count: int) -> bool:
+    """Return whether ``count`` elements are too few for a code per coordinate."""
+    current = tuning()
+    return coordinates > min(max(current.dense_codes_ratio * count, current.dense_codes_min), _INT32_CODES - 1)
 
 
-def distinct(values: NDArray[Any]) -> NDArray[Any]:
-    """Return the different values, ascending."""
+def unique_sorted(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the distinct values, ascending."""
     ordered = np.sort(values)
-    return ordered[_fresh(ordered)]
+    return ordered[_is_new(ordered)]
 
 
-def _fresh(ordered: NDArray[Any]) -> NDArray[np.bool_]:
+def _is_new(ordered: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which of ascending values differ from the one before."""
-    fresh = np.ones(len(ordered), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
-    return fresh
+    is_new = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return is_new
 
 
-def members(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which values are among ascending ones."""
-    return ~_searched(known, column)[1]
+def isin_sorted(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values of a column occur in ascending, distinct values."""
+    return ~_search(known, column)[1]
 
 
-def _searched(known: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return where values are among ascending ones, and which are not: quick where they come in order, as rows do."""
+def _search(known: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return positions among ascending values, and which are missing; fast for sorted queries."""
     if not len(known):
         return np.zeros(len(values), np.int64), np.ones(len(values), bool)
     at = np.minimum(np.searchsorted(known, values.astype(known.dtype, copy=False)), len(known) - 1)
     return at, known[at] != values
 
 
-class _Names:
-    """Values that occur, ascending: each is known by its place among them."""
+class Factorizer:
+    """Distinct values, ascending; the code of a value is its position."""
 
     def __init__(self, values: NDArray[Any]) -> None:
         self.values = values
         self._table: NDArray[Any] | None = None
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> tuple[_Names, NDArray[Any]]:
-        """Return the different ones of values, and the place of each."""
+    def fit(cls, values: NDArray[Any]) -> tuple[Factorizer, NDArray[Any]]:
+        """Factorize values: return the distinct ones and the code of each value."""
         if bool((values[1:] >= values[:-1]).all()):
-            fresh = _fresh(values)
-            return cls(values[fresh]), np.cumsum(fresh, dtype=np.int32 if len(values) < _MOST else np.int64) - 1
-        if not _HASHED <= len(values) < _MOST:
-            names = cls(distinct(values))
-            return names, np.searchsorted(names.values, values)
+            is_new = _is_new(values)
+            return cls(values[is_new]), np.cumsum(
+                is_new, dtype=np.int32 if len(values) < _INT32_CODES else np.int64
+            ) - 1
+        if not _is_hashed(len(values)):
+            factorizer = cls(unique_sorted(values))
+            return factorizer, np.searchsorted(factorizer.values, values)
         from sparrow.kernels.keys import gather_values, sort_stable
 
-        found, numbers, _ = _hashed(values)
+        found, codes, _ = _factorize_by_hash(values)
         ordered, order = sort_stable(found, 0)
         ranks = np.empty(len(found), np.int32)
         ranks[order] = np.arange(len(found), dtype=np.int32)
-        return cls(ordered.astype(values.dtype, copy=False)), gather_values(ranks, numbers)
+        return cls(ordered.astype(values.dtype, copy=False)), gather_values(ranks, codes)
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes, with the table once values are looked for in it."""
+        """Bytes of the values and of the hash table for lookups."""
         count = len(self.values)
-        return self.values.nbytes + (4 << _bits(count) if _HASHED <= count < _MOST else 0)
+        return self.values.nbytes + (4 << _table_bits(count) if _is_hashed(count) else 0)
 
-    def placed(self, values: NDArray[Any], strange: NDArray[np.bool_] | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return where values are among those that occur, and which are not, or were not before."""
+    def lookup(
+        self, values: NDArray[Any], is_missing: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the codes of values, and which are missing here or before."""
         known = self.values
-        if len(values) >= _HASHED and _HASHED <= len(known) < _MOST:
+        if len(values) >= tuning().hash_min_values and _is_hashed(len(known)):
             from sparrow.kernels.hashtable import lookup
 
             if self._table is None:
-                self._table = _hashed(known)[2]
+                self._table = _factorize_by_hash(known)[2]
             at: NDArray[Any] = np.empty(len(values), np.int32)
             missing = np.empty(len(values), bool)
-            looked_for, table, found = _integers(values), self._table, _integers(known)
+            queries, table, found = _as_int64(values), self._table, _as_int64(known)
+            batch = tuning().lookup_batch_values
 
             def look(start: int) -> None:
-                own = slice(start, start + _LOOKED_FOR)
-                lookup(looked_for[own], len(table).bit_length() - 1, table, found, at[own])
-                np.less(at[own], 0, out=missing[own])
+                part = slice(start, start + batch)
+                lookup(queries[part], len(table).bit_length() - 1, table, found, at[part])
+                np.less(at[part], 0, out=missing[part])
 
-            starts = list(range(0, len(values), _LOOKED_FOR))
-            deque(ordered_map(look, starts, settings.current().threads), 0)
+            deque(ordered_map(look, list(range(0, len(values), batch)), settings.current().threads), 0)
         else:
-            at, missing = _searched(known, values)
-        return at, missing if strange is None else missing | strange
+            at, missing = _search(known, values)
+        return at, missing if is_missing is None else missing | is_missing
 
 
-def _taken(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
-    """Return the values at some places, without holding the GIL where they are many."""
-    if numpy_fallback.suffices(len(at)) or at.dtype != np.int32:
+def _gather(values: NDArray[Any], at: NDArray[Any]) -> NDArray[Any]:
+    """Return the values at positions, without the GIL where there are many."""
+    if numpy_fallback.use_numpy(len(at)) or at.dtype != np.int32:
         return values.take(at)
     from sparrow.kernels.keys import gather_values
 
     return gather_values(values, at)
 
 
-def _integers(values: NDArray[Any]) -> NDArray[Any]:
+def _as_int64(values: NDArray[Any]) -> NDArray[Any]:
     return as_readonly(values.astype(np.int64, copy=False))
 
 
-def _hashed(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return the different values as they first come, the number of each value among them, and the table of numbers."""
+def _factorize_by_hash(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return distinct values in order of first appearance, the codes, and the hash table."""
     from sparrow.kernels.hashtable import factorize
 
-    bits = _bits(len(values))
+    bits = _table_bits(len(values))
     nbytes = (4 << bits) + 20 * len(values)
-    with memory.reserve(nbytes, "numbers for the coordinates of a product", "multiply a part of the operands"):
+    with memory.reserve(nbytes, "the hash table of a product's coordinates", "multiply a part of the operands"):
         places = np.full(1 << bits, -1, np.int32)
-        found, numbers = np.empty(len(values), np.int64), np.empty(len(values), np.int32)
-        count = factorize(_integers(values), bits, places, found, numbers)
-        return found[:count].copy(), numbers, places
+        found, codes = np.empty(len(values), np.int64), np.empty(len(values), np.int32)
+        count = factorize(_as_int64(values), bits, places, found, codes)
+        return found[:count].copy(), codes, places
 
 
-def _bits(count: int) -> int:
-    """Return the binary digits of a place in a table of so many values."""
+def _is_hashed(count: int) -> bool:
+    """Return whether n values are looked up in a hash table rather than by binary search."""
+    return tuning().hash_min_values <= count < _INT32_CODES
+
+
+def _table_bits(count: int) -> int:
+    """Return log2 of the size of a hash table for n values."""
     return (3 * count // 2 + 1).bit_length()
 
 
-class Numbering:
-    """Numbers for the coordinates of entries along some letters, ascending with them: 0 to ``size``, which is none's.
+class CompositeIndex:
+    """Codes for coordinates along some axes, ascending with them, from 0 to ``size`` - 1.
 
-    Where the cells along the letters are not many more than entries each cell has its number; otherwise only those
-    that occur do, so that coordinates up to 2^63 take room by entries.
+    Where there are few more coordinates than elements, every coordinate has a code; otherwise coordinates are
+    factorized, so that coordinates up to 2^63 take memory in proportion to elements. The code ``size`` means "not
+    found".
 
     Parameters
     ----------
     columns
-        The coordinates along each letter, each of shape (n,).
+        Coordinates along each axis, each of shape (n,).
     sizes
-        The number of cells along each letter.
+        Length of each axis.
     count
-        The number of entries, where it is not that of the columns.
+        Number of elements, if it is not the length of the columns.
     """
 
     def __init__(self, columns: _Columns, sizes: Sequence[int], count: int | None = None) -> None:
         if count is None:
             count = len(columns[0]) if columns else 1
         self._sizes = tuple(sizes)
-        self._known: list[tuple[_Names | None, _Names | None]] = []
-        self._spans: list[int] = []
+        self._factorizers: list[tuple[Factorizer | None, Factorizer | None]] = []
+        self._radices: list[int] = []
         key: NDArray[Any] | None = None
         span = 1
         for column, size in zip(columns, sizes, strict=True):
-            before = own = None
+            before = after = None
             if key is not None and span * size >= 2**63:
-                before, key = _Names.of(key)
+                before, key = Factorizer.fit(key)
                 span = len(before.values)
             if span * size >= 2**63 and key is not None:
-                own, column = _Names.of(column)
-                size = len(own.values)
+                after, column = Factorizer.fit(column)
+                size = len(after.values)
             key = column if key is None else key.astype(np.int64, copy=False) * size + column
             span *= size
-            self._known.append((before, own))
-            self._spans.append(size)
-        self._last: _Names | None = None
-        self._names: list[NDArray[Any]] | None = None
-        """The coordinates of each number, once they were asked for."""
-        if numbered(span, count):
+            self._factorizers.append((before, after))
+            self._radices.append(size)
+        self._last: Factorizer | None = None
+        self._coordinates: list[NDArray[Any]] | None = None
+        """Coordinates of every code, cached."""
+        if is_factorized(span, count):
             assert key is not None
-            self._last, key = _Names.of(key)
+            self._last, key = Factorizer.fit(key)
             span = len(self._last.values)
         self.size = span
-        self.own = key
-        """The numbers of the columns given; None of no letters, where each is 0."""
+        self.codes = key
+        """Codes of the columns; None without axes, where every code is 0."""
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes, with what it makes to name coordinates and to find others."""
-        names = [names for pair in (*self._known, (self._last, None)) for names in pair if names is not None]
-        if not names:
+        """Bytes held, including what decoding and lookups will build."""
+        factorizers = [each for pair in (*self._factorizers, (self._last, None)) for each in pair if each is not None]
+        if not factorizers:
             return 0
-        named = 0 if self.own is None else self.own.nbytes + 8 * self.size * (1 + len(self._sizes))
-        return named + sum(each.nbytes for each in names)
+        decoded = 0 if self.codes is None else self.codes.nbytes + 8 * self.size * (1 + len(self._sizes))
+        return decoded + sum(each.nbytes for each in factorizers)
 
     @property
-    def plain(self) -> bool:
-        """Whether the number is the coordinate along the one letter."""
+    def is_plain(self) -> bool:
+        """Whether a code is the coordinate along the only axis."""
         return len(self._sizes) == 1 and self._last is None
 
-    def of(self, columns: _Columns, count: int) -> NDArray[Any]:
-        """Return the numbers of other coordinates, ``size`` where nobody has them."""
+    def encode(self, columns: _Columns, count: int) -> NDArray[Any]:
+        """Return the codes of other coordinates, ``size`` for those not found."""
         key: NDArray[Any] = np.zeros(count, np.int32)
-        strange: NDArray[np.bool_] | None = None
-        for k, (column, (before, own), size) in enumerate(zip(columns, self._known, self._spans, strict=True)):
+        is_missing: NDArray[np.bool_] | None = None
+        for k, (column, (before, after), size) in enumerate(
+            zip(columns, self._factorizers, self._radices, strict=True)
+        ):
             if before is not None:
-                key, strange = before.placed(key, strange)
-            if own is not None:
-                column, strange = own.placed(column, strange)
+                key, is_missing = before.lookup(key, is_missing)
+            if after is not None:
+                column, is_missing = after.lookup(column, is_missing)
             key = key.astype(np.int64, copy=False) * size + column if k else column
         if self._last is not None:
-            key, strange = self._last.placed(key, strange)
-        if strange is not None and strange.any():
-            key = np.where(strange, self.size, key)
+            key, is_missing = self._last.lookup(key, is_missing)
+        if is_missing is not None and is_missing.any():
+            key = np.where(is_missing, self.size, key)
         return key
 
-    def columns(self, numbers: NDArray[Any], given: _Columns, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
-        """Return the coordinates of numbers in the types given; ``given`` are the columns it was made of."""
-        if self.plain:
-            return [numbers.astype(dtypes[0], copy=False)]
-        if self._last is None and all(before is own is None for before, own in self._known):
+    def decode(self, codes: NDArray[Any], fitted: _Columns, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
+        """Return the coordinates of codes; ``fitted`` are the columns it was built from."""
+        if self.is_plain:
+            return [codes.astype(dtypes[0], copy=False)]
+        if self._last is None and all(before is after is None for before, after in self._factorizers):
             found: list[NDArray[Any]] = []
             for size, dtype in zip(reversed(self._sizes), reversed(dtypes), strict=True):
-                rest = numbers // max(size, 1)
-                found.append((numbers - rest * size).astype(dtype))
-                numbers = rest
+                rest = codes // max(size, 1)
+                found.append((codes - rest * size).astype(dtype))
+                codes = rest
             return found[::-1]
-        return [_taken(column, numbers) for column in self._named(given, dtypes)]
+        return [_gather(column, codes) for column in self._decode_all(fitted, dtypes)]
 
-    def _named(self, given: _Columns, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
-        """Return the coordinates of each number."""
-        if self._names is None:
+    def _decode_all(self, fitted: _Columns, dtypes: Sequence[np.dtype[Any]]) -> list[NDArray[Any]]:
+        """Return the coordinates of every code."""
+        if self._coordinates is None:
             if len(self._sizes) == 1 and self._last is not None:
-                self._names = [self._last.values.astype(dtypes[0], copy=False)]
-                return self._names
-            assert self.own is not None
-            first = np.zeros(self.size, np.int64)  # some numbers may be nobody's
-            first[self.own] = np.arange(len(self.own))
-            self._names = [column[first].astype(dtype, copy=False) for column, dtype in zip(given, dtypes, strict=True)]
-        return self._names
+                self._coordinates = [self._last.values.astype(dtypes[0], copy=False)]
+                return self._coordinates
+            assert self.codes is not None
+            first = np.zeros(self.size, np.int64)  # some codes may be unused
+            first[self.codes] = np.arange(len(self.codes))
+            self._coordinates = [
+                column[first].astype(dtype, copy=False) for column, dtype in zip(fitted, dtypes, strict=True)
+            ]
+        return self._coordinates

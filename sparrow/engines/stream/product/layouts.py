@@ -1,4 +1,4 @@
-"""The operand of a product that is held by rows, and rows of the other one and of a mask laid out to meet it."""
+"""CSR layout of the right operand, and rows of the left operand and the mask that match it."""
 
 from __future__ import annotations
 
@@ -10,191 +10,201 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.operator import open_cursors
 from sparrow.engines.stream.product import row_patterns
-from sparrow.engines.stream.product.indexing import Numbering, members
-from sparrow.engines.stream.product.operands import MaskRows, Operand, OperandRows, Operands
+from sparrow.engines.stream.product.indexing import CompositeIndex, isin_sorted
+from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operand, Operands
+from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex, filter_block, row_pointers
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.kernels.runs import group_starts
-from sparrow.runtime import memory
+from sparrow.runtime import events, memory
+from sparrow.runtime.once import Once
 
-__all__ = ["Held"]
-
-_SPREAD = 4
-"""Of a mask's entries and the rows, so many times more cells up to which it is counted where each row begins."""
+__all__ = ["CSROperand"]
 
 
-class Held:
-    """Entries of the operand that is held, by rows: the matched letters; columns are those that only it has.
+class CSROperand:
+    """Elements of ``rhs`` in CSR: rows along the shared indices, columns along its own.
 
     Parameters
     ----------
     operands
-        Those of the product.
+        Operands of the product.
     block
-        The entries, sorted.
-    room
+        The elements, sorted.
+    reservation
         Grows by what is laid out.
-    between
-        Bounds along the first matched letter, where only what lies between them is multiplied; none by default.
-    starts
-        Where the rows of the one matched letter begin, and twice where the last one ends, if that is known: the
-        coordinates along it are then not looked at.
+    span
+        Bounds along the first shared index, if ``block`` holds only the elements between them.
+    indptr
+        Row pointers along the only shared index, with one empty row at the end, if they are known; coordinates along
+        it are then not read.
+
+    Attributes
+    ----------
+    row_index, column_index
+        Codes of rows and of columns.
+    csr
+        Row pointers uint64 (k + 1,), column codes uint32 (n,), and values (n,), read-only.
+    has_unique_columns
+        Whether no column occurs twice in a row.
     """
 
     def __init__(
         self,
         operands: Operands,
         block: Block,
-        room: memory.Reservation,
-        between: tuple[int, int] | None = None,
-        starts: NDArray[np.int64] | None = None,
+        reservation: memory.Reservation,
+        span: tuple[int, int] | None = None,
+        indptr: NDArray[np.int64] | None = None,
     ) -> None:
-        self._operands, self._room = operands, room
-        roles, right = operands.roles, operands.right
-        heads = None if between is not None or starts is not None else _heads(block, right, roles.matched)
-        inner = [*heads.coords] if heads is not None else right.columns(block, roles.matched)
-        outer = right.columns(block, roles.columns)
-        sizes = [right.sizes[letter] for letter in roles.matched]
+        self._operands, self._reservation = operands, reservation
+        roles, rhs = operands.roles, operands.rhs
+        heads = None if span is not None or indptr is not None else _known_rows(block, rhs, roles.shared)
+        shared = [*heads.coords] if heads is not None else rhs.columns(block, roles.shared)
+        self._column_coords = rhs.columns(block, roles.columns)
+        sizes = [rhs.sizes[index] for index in roles.shared]
         self._first = 0
-        if between is not None:
-            self._first, sizes[0] = between[0], between[1] - between[0]
-        count = None if starts is None else len(starts)
-        self.matched = Numbering(self._matched(inner), sizes, count if heads is None else block.count)
-        self.across = Numbering(outer, [right.sizes[letter] for letter in roles.columns])
-        self._outer = outer
-        own = self.matched.own
-        if starts is None:
-            height = self.matched.size + 1  # one row more, of nothing, for what has no counterpart
-            if own is None:
-                starts = np.array([0, block.count, block.count])
+        if span is not None:
+            self._first, sizes[0] = span[0], span[1] - span[0]
+        count = None if indptr is None else len(indptr)
+        self.row_index = CompositeIndex(self._shift(shared), sizes, count if heads is None else block.count)
+        self.column_index = CompositeIndex(self._column_coords, [rhs.sizes[index] for index in roles.columns])
+        codes = self.row_index.codes
+        if indptr is None:
+            height = self.row_index.size + 1  # the last row is empty: left elements without a counterpart refer to it
+            if codes is None:
+                indptr = np.array([0, block.count, block.count])
             elif heads is not None:
-                starts = RowIndex((own,), heads.pointers).indptr(height)
+                indptr = RowIndex((codes,), heads.pointers).indptr(height)
             else:
-                starts = _starts(own, height)
-        columns = np.zeros(block.count, np.int32) if self.across.own is None else self.across.own
-        self._starts = starts
-        self.matched.own = None  # rows know it now
-        room.grow(self._starts.nbytes + self.matched.nbytes + self.across.nbytes)
-        self.single = len(set(right.indices)) == len(roles.matched) + len(roles.columns)
-        """Whether no column comes twice in a row."""
-        self.arrays = (
-            as_readonly(self._starts.view(np.uint64)),
+                indptr = _to_indptr(codes, height)
+        columns = self.column_index.codes
+        if columns is None:
+            columns = np.zeros(block.count, np.int32)
+        self._indptr = indptr
+        self.row_index.codes = None  # ``indptr`` holds them from here on
+        reservation.grow(indptr.nbytes + self.row_index.nbytes + self.column_index.nbytes)
+        self.has_unique_columns = len(set(rhs.indices)) == len(roles.shared) + len(roles.columns)
+        self.csr = (
+            as_readonly(indptr.view(np.uint64)),
             as_readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
-            as_readonly(operands.numbers(block.values)),
+            as_readonly(operands.cast_values(block.values)),
         )
-        """Where rows begin, columns, and values, as loops take them."""
         self._patterns = row_patterns.NO_PATTERNS
-        self._looked = False
-        self._turned: tuple[NDArray[Any], ...] | None = None
+        self._has_patterns = False
         self._lock = threading.Lock()
+        self.to_csc = Once(functools.partial(_to_csc, self.csr, self.column_index.size, reservation))
+        """Returns column pointers, row numbers and values by column, converted on first use."""
 
     @functools.cached_property
-    def gathered(self) -> np.uint64:
-        """Up to how many products of a row are gathered."""
-        return np.uint64(row_patterns.gathered(self.arrays[1].view(np.int32), self.patterns()))
+    def max_gathered(self) -> np.uint64:
+        """Products of a row that are gathered into slots at most."""
+        return np.uint64(row_patterns.gather_limit(self.csr[1].view(np.int32), self.patterns()))
 
     def patterns(self) -> NDArray[np.uint32]:
-        """Return the pattern of each row; empty where few are that of the row before, each column one further."""
+        """Return the pattern of each row; empty if few rows repeat the one before."""
         with self._lock:
-            if not self._looked:
-                self._patterns = as_readonly(row_patterns.patterns(*self.arrays[:2]))
-                self._room.grow(self._patterns.nbytes)
-                self._looked = True
+            if not self._has_patterns:
+                self._patterns = as_readonly(row_patterns.find_patterns(*self.csr[:2]))
+                self._reservation.grow(self._patterns.nbytes)
+                self._has_patterns = True
         return self._patterns
 
-    def _matched(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return matched coordinates, those along the first letter counted from the first that there is."""
+    def _shift(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return shared coordinates, those along the first index counted from the start of the span."""
         return [columns[0] - columns[0].dtype.type(self._first), *columns[1:]] if self._first else columns
 
-    def by_columns(self) -> tuple[NDArray[Any], ...]:
-        """Return the same by columns, laid out when first asked for."""
-        from sparrow.kernels.matmul.masked_dot import by_columns
+    def column_coords(self, codes: NDArray[Any], dtypes: list[np.dtype[Any]]) -> list[NDArray[Any]]:
+        """Return the coordinates of column codes along the column indices."""
+        return self.column_index.decode(codes, self._column_coords, dtypes)
 
-        with self._lock:
-            if self._turned is None:
-                starts, columns, values = self.arrays
-                begins = np.zeros(self.across.size + 1, np.uint64)
-                rows, turned = np.empty(len(columns), np.uint32), np.empty_like(values)
-                self._room.grow(begins.nbytes + rows.nbytes + turned.nbytes)
-                by_columns(starts, columns, values, begins, rows, turned)
-                self._turned = as_readonly(begins), as_readonly(rows), as_readonly(turned)
-            return self._turned
-
-    def named(self, columns: NDArray[Any], dtypes: list[np.dtype[Any]]) -> list[NDArray[Any]]:
-        """Return the coordinates of columns along their letters, in types."""
-        return self.across.columns(columns, self._outer, dtypes)
-
-    def rows(self, block: Block, wanted: NDArray[Any] | None = None) -> OperandRows:
-        """Return entries of the operand of rows, which are sorted by rows, row by row, but for rows nobody wants."""
-        left, roles = self._operands.left, self._operands.roles
-        if wanted is not None and block.count:
-            block = filter_block(block, members(block.coords[0], wanted))
-        heads = _heads(block, left, roles.rows)
+    def lhs_rows(self, block: Block, wanted_rows: NDArray[Any] | None = None) -> LhsRows:
+        """Return sorted elements of ``lhs`` in CSR, optionally only rows at some leading coordinates."""
+        lhs, roles = self._operands.lhs, self._operands.roles
+        if wanted_rows is not None and block.count:
+            block = filter_block(block, isin_sorted(block.coords[0], wanted_rows))
+        heads = _known_rows(block, lhs, roles.rows)
+        shared = lhs.columns(block, roles.shared)
         if heads is not None:
-            return self.laid_out(heads.coords, heads.pointers, left.columns(block, roles.matched), block.values)
-        coords = left.columns(block, roles.rows)
-        starts = group_starts(coords, block.count) if coords else np.zeros(min(block.count, 1), np.int64)
-        own = tuple(column[starts] for column in coords)
-        return self.laid_out(own, np.append(starts, block.count), left.columns(block, roles.matched), block.values)
+            rows = self.to_csr(heads.coords, heads.pointers, shared, block.values)
+        else:
+            columns = lhs.columns(block, roles.rows)
+            starts = group_starts(columns, block.count) if columns else np.zeros(min(block.count, 1), np.int64)
+            coords = tuple(column[starts] for column in columns)
+            rows = self.to_csr(coords, np.append(starts, block.count), shared, block.values)
+        events.emit("product.lhs_rows", products=rows.product_offsets[-1])
+        return rows
 
-    def laid_out(
+    def to_csr(
         self,
         coords: tuple[NDArray[Any], ...],
-        pointers: NDArray[np.int64],
-        matched: list[NDArray[Any]],
+        indptr: NDArray[np.int64],
+        shared: list[NDArray[Any]],
         values: NDArray[Any],
-        done: NDArray[np.int64] | None = None,
-    ) -> OperandRows:
-        """Return rows of the operand of rows as loops take them.
+        product_offsets: NDArray[np.int64] | None = None,
+    ) -> LhsRows:
+        """Return rows of ``lhs`` in CSR, as kernels take them.
 
         Parameters
         ----------
-        coords, pointers
-            Of each row, and where each begins among the entries.
-        matched, values
-            The coordinates of the entries along the matched letters, and their values.
-        done
-            The products of all rows before each, counted from anywhere; they are counted by default.
+        coords, indptr
+            Coordinates of each row, and row pointers.
+        shared, values
+            Coordinates of the elements along the shared indices, and their values.
+        product_offsets
+            Products before each row, from any offset; counted by default.
         """
-        places = self.matched.of(self._matched(matched), len(values))
-        places = as_readonly(places.astype(np.int32, copy=False))
-        own = self._own_patterns(pointers, places)
-        if done is None:
-            done = row_patterns.products_before(pointers, places, self._starts, own, self._patterns)
-        return OperandRows(coords, pointers, places, self._operands.numbers(values), done, own)
+        rhs_rows = self.row_index.encode(self._shift(shared), len(values))
+        rhs_rows = as_readonly(rhs_rows.astype(np.int32, copy=False))
+        patterns = self._find_lhs_patterns(indptr, rhs_rows)
+        if product_offsets is None:
+            product_offsets = row_patterns.count_products(indptr, rhs_rows, self._indptr, patterns, self._patterns)
+        return LhsRows(coords, indptr, rhs_rows, self._operands.cast_values(values), product_offsets, patterns)
 
-    def _own_patterns(self, pointers: NDArray[np.int64], places: NDArray[np.int32]) -> NDArray[np.uint32]:
-        """Return the patterns of rows of the operand of rows; nothing where those of what is held are not known."""
-        if numpy_fallback.suffices(len(places)) or not len(self.patterns()):
+    def _find_lhs_patterns(self, indptr: NDArray[np.int64], rhs_rows: NDArray[np.int32]) -> NDArray[np.uint32]:
+        """Return the patterns of rows of ``lhs``; empty if those of ``rhs`` are unknown."""
+        if numpy_fallback.use_numpy(len(rhs_rows)) or not len(self.patterns()):
             return row_patterns.NO_PATTERNS
-        columns, found = self.arrays[1], self._patterns[: len(pointers) - 1]
-        same = len(places) == len(columns) and places.ctypes.data == columns.ctypes.data
-        if same and np.array_equal(pointers, self._starts[: len(pointers)]):
-            return found
-        return as_readonly(row_patterns.patterns_of(pointers.view(np.uint64), places.view(np.uint32)))
+        columns, patterns = self.csr[1], self._patterns[: len(indptr) - 1]
+        is_same = len(rhs_rows) == len(columns) and rhs_rows.ctypes.data == columns.ctypes.data
+        if is_same and np.array_equal(indptr, self._indptr[: len(indptr)]):
+            return patterns
+        return as_readonly(row_patterns.compute_patterns(indptr.view(np.uint64), rhs_rows.view(np.uint32)))
 
-    def mask_rows(self, rows: OperandRows, block: Block, start: int, stop: int) -> MaskRows:
-        """Return the cells that a mask has in each row, of its entries between two bounds."""
+    def mask_rows(self, rows: LhsRows, block: Block, start: int, stop: int) -> MaskRows:
+        """Return the elements of a mask by output row.
+
+        Parameters
+        ----------
+        rows
+            Rows of ``lhs``, which are the rows of the output.
+        block
+            Elements of the mask with leading coordinates in [start, stop).
+        start, stop
+            These bounds.
+        """
         mask, roles = self._operands.mask, self._operands.roles
         assert mask is not None
-        count = len(rows.pointers) - 1
-        columns = self.across.of(mask.columns(block, roles.columns), block.count)
-        known = columns < self.across.size if self.across.size < self._most_columns else None
+        count = len(rows.indptr) - 1
+        columns = self.column_index.encode(mask.columns(block, roles.columns), block.count)
+        is_known = columns < self.column_index.size if self.column_index.size < self._max_columns else None
         row: NDArray[Any] | None = None
         if len(rows.coords) > 1:
-            numbering = Numbering(rows.coords, [self._operands.left.sizes[letter] for letter in roles.rows])
-            order = np.full(numbering.size + 1, -1, np.int64)
-            order[numbering.own] = np.arange(count)
-            row = order[numbering.of(mask.columns(block, roles.rows), block.count)]
-            known = (row >= 0) & (True if known is None else known)
-        if known is not None and not known.all():
-            block, columns, row = block.take(known), columns[known], None if row is None else row[known]
+            row_index = CompositeIndex(rows.coords, [self._operands.lhs.sizes[index] for index in roles.rows])
+            order = np.full(row_index.size + 1, -1, np.int64)
+            order[row_index.codes] = np.arange(count)
+            row = order[row_index.encode(mask.columns(block, roles.rows), block.count)]
+            is_known = (row >= 0) & (True if is_known is None else is_known)
+        if is_known is not None and not is_known.all():
+            block, columns, row = block.take(is_known), columns[is_known], None if row is None else row[is_known]
         if row is None and rows.coords:
             leading = block.coords[0]
             wanted = rows.coords[0].astype(leading.dtype, copy=False)
-            if stop - start <= _SPREAD * (block.count + count):
+            if stop - start <= tuning().counted_rows_ratio * (block.count + count):
                 from sparrow.kernels.rows import indptr_from_sorted
 
                 bounds = indptr_from_sorted(leading, start, stop)
@@ -206,31 +216,58 @@ class Held:
             begins, ends = bounds[:-1], bounds[1:]
         return MaskRows(block, begins.view(np.uint64), ends.view(np.uint64), columns.astype(np.uint32))
 
-    def own_cells(self, rows: OperandRows, block: Block) -> MaskRows | None:
-        """Return the cells of a mask that has the very entries of rows; None where these must be looked for."""
-        if not (len(rows.coords) == 1 and len(block.coords) == 2 and self.matched.plain and self.across.plain):
+    def read_mask_rows(self, rows: LhsRows) -> MaskRows | None:
+        """Read the elements of the mask in some rows; return None without a mask."""
+        mask, schema = self._operands.mask, self._operands.node.schema
+        if mask is None:
             return None
-        first, last = int(rows.pointers[0]), int(rows.pointers[-1])
-        pointers = (rows.pointers - first).view(np.uint64)
-        columns = rows.places[first:last].view(np.uint32)
-        return MaskRows(block.take(slice(first, last)), pointers[:-1], pointers[1:], columns)
+        if not schema.ndim:
+            return self.mask_rows(rows, scan_reader.entries(mask.scan), *rows.leading_bounds(1))
+        start, stop = rows.leading_bounds(schema.shape[0])
+        (read,) = open_cursors([mask.scan], start, stop)
+        return self.mask_rows(rows, read(start, stop), start, stop)
+
+    def own_mask_rows(self, rows: LhsRows, block: Block) -> MaskRows | None:
+        """Return the elements of a mask that has the very elements of ``rows``, or None if they must be searched."""
+        has_plain_axes = self.row_index.is_plain and self.column_index.is_plain
+        if not (len(rows.coords) == 1 and len(block.coords) == 2 and has_plain_axes):
+            return None
+        events.emit("product.own_mask")
+        first, last = int(rows.indptr[0]), int(rows.indptr[-1])
+        indptr = (rows.indptr - first).view(np.uint64)
+        columns = rows.rhs_rows[first:last].view(np.uint32)
+        return MaskRows(block.take(slice(first, last)), indptr[:-1], indptr[1:], columns)
 
     @property
-    def _most_columns(self) -> int:
-        """How many columns there could be."""
-        return math.prod(self._operands.right.sizes[letter] for letter in self._operands.roles.columns)
+    def _max_columns(self) -> int:
+        """Number of columns of the output, stored or not."""
+        return math.prod(self._operands.rhs.sizes[index] for index in self._operands.roles.columns)
 
 
-def _heads(block: Block, operand: Operand, letters: tuple[int, ...]) -> RowIndex | None:
-    """Return what tells the coordinates along letters once for each row, if that is known."""
-    if not isinstance(block, CSRBlock) or len(block.heads.coords) > 1 or letters != operand.indices[:1]:
+def _to_csc(
+    csr: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], n_columns: int, reservation: memory.Reservation
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Convert CSR to CSC."""
+    from sparrow.kernels.matmul.masked import csr_to_csc
+
+    _, columns, values = csr
+    indptr = np.zeros(n_columns + 1, np.uint64)
+    rows, csc_values = np.empty(len(columns), np.uint32), np.empty_like(values)
+    reservation.grow(indptr.nbytes + rows.nbytes + csc_values.nbytes)
+    csr_to_csc(*csr, indptr, rows, csc_values)
+    return as_readonly(indptr), as_readonly(rows), as_readonly(csc_values)
+
+
+def _known_rows(block: Block, operand: Operand, indices: tuple[int, ...]) -> RowIndex | None:
+    """Return the row coordinates and pointers of a block along indices, if it has them."""
+    if not isinstance(block, CSRBlock) or len(block.heads.coords) > 1 or indices != operand.indices[:1]:
         return None
-    return block.heads if operand.indices.count(letters[0]) == 1 else None
+    return block.heads if operand.indices.count(indices[0]) == 1 else None
 
 
-def _starts(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
-    """Return where rows begin and end among entries sorted by row."""
-    if numpy_fallback.suffices(max(len(rows), size)):
+def _to_indptr(rows: NDArray[Any], size: int) -> NDArray[np.int64]:
+    """Return row pointers of elements sorted by row."""
+    if numpy_fallback.use_numpy(max(len(rows), size)):
         return row_pointers(rows, size)
     from sparrow.kernels.rows import indptr_from_sorted
 

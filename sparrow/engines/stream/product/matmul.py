@@ -1,12 +1,13 @@
-"""Products of tensors: the rows of one operand, piece by piece, times the other, which is held by rows if it fits.
+"""Matrix products of tensors (SpGEMM): plan operands in memory or spilled, and compute partitions of the output.
 
-Whatever letters there are, a product is one of matrices: rows are the letters of the result that the operand of rows
-has, columns those that only the other one has, and what is matched in between are the letters that both have. Letters
-that neither the result nor the other operand has are left out: entries that then agree are added up with the rest.
+Every product of two tensors is one of matrices: rows are the output indices of one operand, columns those that only
+the other has, and indices that both have are matched. Indices that neither the output nor the other operand has are
+dropped: elements that then coincide are added with the rest.
 
-A piece is a range of the leading letter with about as many products as fit a thread's buffers. A row is computed by one
-thread, its products added in the order of the matched letters, so the bits depend neither on pieces nor on threads.
-What is reduced from a product is rounded piece by piece: these are cut by the memory limit, whatever the threads.
+A partition is a range of the leading output index with about as many products as fit a thread's buffers. A row is
+computed by one thread, its products added in the order of the matched indices, so the bits depend neither on
+partitions nor on threads. Reductions of a product round per partition, so partitions depend on the memory limit, not
+on the number of threads.
 """
 
 from __future__ import annotations
@@ -15,418 +16,472 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.engines import profile
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds, range_slice
-from sparrow.engines.stream.product.indexing import distinct
-from sparrow.engines.stream.product.kernels import DOTTED, TOGETHER, Loops
-from sparrow.engines.stream.product.layouts import Held
-from sparrow.engines.stream.product.operands import MaskRows, OperandRows, Operands
+from sparrow.engines.stream.product import tiling
+from sparrow.engines.stream.product.external_accumulate import ExternalAccumulate, can_accumulate
+from sparrow.engines.stream.product.indexing import unique_sorted
+from sparrow.engines.stream.product.kernels import ProductKernels
+from sparrow.engines.stream.product.layouts import CSROperand
+from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operands
+from sparrow.engines.stream.product.parts import SpilledParts, plan_parts
+from sparrow.engines.stream.product.row_sections import RowSections, plan_row_sections
+from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, canonicalize, concat_blocks
 from sparrow.kernels.elementwise import align
-from sparrow.plan import Product, Scan
+from sparrow.plan import Node, Product, Scan
 from sparrow.plan.estimates import estimate_product
 from sparrow.relations.base import MemoryRelation
-from sparrow.runtime import memory, settings
+from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import SpillFile
 
-if TYPE_CHECKING:
-    from sparrow.engines.stream.product.external_sum import Summed
-    from sparrow.engines.stream.product.row_sections import Sections
-    from sparrow.engines.stream.product.spilled import Spilled
-
-__all__ = ["MaskedMatMulOp", "Multiplication", "multiplied"]
+__all__ = ["MaskedMatMulOp", "SpGEMM", "lower_matmul"]
 
 T = TypeVar("T")
 
-_PRODUCTS = 1 << 21
-"""About how many products a thread computes at a time, where memory is ample; else half as many."""
-_LEAST, _PRODUCT_BYTES = 1 << 17, 512
-"""At least how many where memory is scarce, and the bytes to work in for each: of what a product takes itself, what is
-computed of several and what waits for its turn."""
-_ADDED = 4
-"""How many times more of them where they are added up at once: nothing is written."""
-_SHARE = 4
-"""Of the free memory, one part for the operand of rows: beyond, it is read twice, piece by piece."""
-_WHOLE = 2
-"""How many times longer a piece is that is multiplied at once, where its rows could be cut further."""
-_LARGE = 3
-"""Of the memory to work in, one part for the operand that is held by rows: beyond, it is put aside on disk."""
-_SMALLER = 16
-"""How many times fewer entries the operand of rows has where only those that match it are read of the other."""
-_SPARSE = 4
-"""How many times fewer entries a mask has than the operand of rows where it is looked at which rows it wants."""
-_TURNED = 4
-"""Products that take as long as an entry brought into the order of columns."""
 
-
-def multiplied(node: Product, *scans: Scan) -> PhysicalOperator:
-    """Return the product of two scans, under a mask if there is a third.
+def lower_matmul(node: Product, *scans: Scan) -> PhysicalOperator:
+    """Lower a product of two scans, under a mask if there is a third.
 
     Raises
     ------
     TooLargeError
-        When it is read, if an operand that does not fit can be multiplied neither in strips nor in panels.
+        On reading, if an operand does not fit in memory and can be cut neither into strips nor into panels.
     """
-    work = Multiplication(node, *scans)
+    work = SpGEMM(node, *scans)
     if node.mask is None or node.complement:
-        return PhysicalOperator(node, scans, work.cuts, work.between, begin=work.begin, most=work.most, rowwise=True)
+        return PhysicalOperator(
+            node, scans, work.partitions, work.read, begin=work.open, most=work.max_rows, rowwise=True
+        )
     return MaskedMatMulOp(node, scans, work)
 
 
 class MaskedMatMulOp(PhysicalOperator):
-    """The entries of a product at the cells of a mask."""
+    """Elements of a product at the stored elements of a mask."""
 
-    def __init__(self, node: Product, scans: Sequence[Scan], work: Multiplication) -> None:
-        super().__init__(node, scans, work.cuts, work.between, begin=work.begin, most=work.most, total=work.total)
+    def __init__(self, node: Product, scans: Sequence[Scan], work: SpGEMM) -> None:
+        super().__init__(
+            node, scans, work.partitions, work.read, begin=work.open, most=work.max_rows, total=work.sum_at_mask
+        )
         self._work = work
 
     def is_masked_by(self, scan: Scan) -> bool:
-        """Return whether a scan is the mask, and shows its entries in the order of the result."""
+        """Return whether a scan is the mask and has its elements in the order of the output."""
         mask = self.children[2]
-        return mask.source.token == scan.source.token and mask.view == scan.view and self._work.operands.in_order
+        is_mask = mask.source.token == scan.source.token and mask.view == scan.view
+        return is_mask and self._work.operands.is_in_order
 
     def cuts(self) -> list[int]:
-        """Return bounds along the leading dimension between which there is work for a thread."""
-        return self._work.cuts()
+        """Return bounds of partitions along the leading axis."""
+        return self._work.partitions()
 
-    def weighted(self) -> Any:
-        """Return the sum of the entries, each times the mask's value at it; None where the loop does not give it."""
-        return self._work.total(weighted=True)
+    def sum_weighted(self) -> Any:
+        """Return the sum of the elements, each times the mask's value; None where the kernel cannot."""
+        return self._work.sum_at_mask(weighted=True)
 
-    def beside(self, first: int, last: int) -> Callable[[int, int], tuple[Block, NDArray[Any]]]:
-        """Return what gives the entries between two bounds, and the mask's values at them, for pieces between two."""
-        sources = self._work.sources(first, last)
-        return lambda start, stop: self._work.computed(start, stop, sources, beside=True)
+    def open_with_mask_values(self, first: int, last: int) -> Callable[[int, int], tuple[Block, NDArray[Any]]]:
+        """Open a cursor that reads elements with the mask's values at them, between two bounds."""
+        sources = self._work.open_sources(first, last)
+        return lambda start, stop: self._work.compute(start, stop, sources, with_mask_values=True)
 
 
-class Multiplication:
-    """One product: what is held of its operands, and the pieces of the result."""
+class SpGEMM:
+    """One product of two tensors: its operands, as laid out or spilled, and partitions of the output.
 
-    def __init__(self, node: Product, left: Scan, right: Scan, mask: Scan | None = None) -> None:
+    Parameters
+    ----------
+    node
+        Plan node of the product.
+    left, right, mask
+        Scans of its operands and of its mask.
+    profiled_as
+        Node that the profile of an evaluation names; ``node`` by default.
+    reservations
+        Memory of the operands, released with this object.
+    """
+
+    def __init__(
+        self,
+        node: Product,
+        left: Scan,
+        right: Scan,
+        mask: Scan | None = None,
+        *,
+        profiled_as: Node | None = None,
+        reservations: tuple[memory.Reservation, ...] = (),
+    ) -> None:
         self.operands = Operands(node, left, right, mask)
         self.node, self.schema = node, node.schema
+        self._profiled_as = node if profiled_as is None else profiled_as
+        self._reservations = reservations
         self._lock = threading.Lock()
-        self._held: Held | None = None
-        self._rows: OperandRows | None = None
-        self._spilled: Spilled | Summed | None = None
-        self._sections: Sections | None = None
-        self._own: Block | None = None
-        """The entries of the operand of rows, if they are those of the mask, in its order."""
-        self.wanted: NDArray[Any] | None = None
-        """The leading coordinates at which a mask has cells, where they are few."""
-        self._ready = False
+        self._is_prepared = False
+        self._rhs: CSROperand | None = None
+        self._rows: LhsRows | None = None
+        """The left operand, if it is held in memory."""
+        self._spilled: SpilledParts | ExternalAccumulate | None = None
+        self._sections: RowSections | None = None
+        self._own_mask: Block | None = None
+        """Elements of the left operand, if they are those of the mask, in its order."""
+        self._wanted_rows: NDArray[Any] | None = None
+        """Leading coordinates at which the mask has elements, if they are few."""
 
-    # -- what is held --------------------------------------------------------------------------------
+    # -- operands ------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """Read the operand that is held, and that of rows if it is not large."""
+        """Read the right operand, and the left one unless it is large; or spill both."""
         with self._lock:
-            if self._ready:
+            if self._is_prepared:
                 return
-            room = self.reserved()
-            roles, left, right = self.operands.roles, self.operands.left, self.operands.right
-            same = left.same_as(right)
-            nbytes = left.rows * left.scan.schema.element_bytes(wide=True)
-            found = used = None
-            large, fits = self._is_large(), nbytes <= memory.share(_SHARE)
-            self.wanted = self._rows_of_mask()
+            events.emit("product.prepare", product=self)
+            current, room = tuning(), self.operands.reserve_rhs()
+            roles, lhs, rhs, mask = self.operands.roles, self.operands.lhs, self.operands.rhs, self.operands.mask
+            same = lhs.same_as(rhs)
+            nbytes = lhs.nnz_estimate * memory.entry_bytes(lhs.scan.schema, wide=True)
+            left = rows_to_read = None
+            is_large, fits = self._is_rhs_large(), nbytes <= memory.share(current.lhs_share)
+            self._wanted_rows = self._find_mask_rows()
             if not same and fits:
-                found = left.entries(room, self.wanted)
-                if len(roles.matched) == 1 and found.count <= right.rows // _SMALLER:
-                    used = distinct(left.columns(found, roles.matched)[0])
-            block = (
-                None if used is None else right.some(room, used, memory.working_bytes() // _LARGE if large else None)
-            )
-            if block is None and (large or not (roles.rows or same or fits)):
-                found = None
+                left = lhs.read(room, self._wanted_rows)
+                if len(roles.shared) == 1 and left.count <= rhs.nnz_estimate // current.row_subset_ratio:
+                    rows_to_read = unique_sorted(lhs.columns(left, roles.shared)[0])
+            max_bytes = None
+            if is_large:
+                max_bytes = 0 if current.strategy else int(memory.working_bytes() / current.rhs_share)
+            right = None if rows_to_read is None else rhs.read_rows(room, rows_to_read, max_bytes)
+            if right is None and (is_large or not (roles.rows or same or fits)):
+                left = None
                 room.release()
-                if self._put_aside():
-                    self._ready = True
+                if self._spill():
+                    self._finish_preparing()
                     return
-            if found is None and not (roles.rows or same):
-                found = left.entries(room, self.wanted)  # one row, which no piece divides
-            if block is None:
-                block = right.entries(room)
-            self._held = Held(self.operands, block, room)
+            if left is None and not (roles.rows or same):
+                left = lhs.read(room, self._wanted_rows)  # one row, which partitions do not divide
+            if right is None:
+                right = rhs.read(room)
+            self._rhs = CSROperand(self.operands, right, room)
             if same:
-                found = block
-            self._rows = None if found is None else self._held.rows(found, self.wanted)
+                left = right
+            self._rows = None if left is None else self._rhs.lhs_rows(left, self._wanted_rows)
             room.grow(0 if self._rows is None else self._rows.nbytes)
-            mask = self.operands.mask
-            if mask is not None and self.wanted is None and mask.same_as(left):
-                self._own = found
-            dots = self._rows is not None and self._by_dots(self._held, self._rows)
-            self._loops = Loops(self.operands, self._held, dots=dots)
-            self._ready = True
+            if mask is not None and self._wanted_rows is None and mask.same_as(lhs):
+                self._own_mask = left
+            try_dots = self._rows is not None and self._may_use_dots(self._rhs, self._rows)
+            self._kernels = ProductKernels(self.operands, self._rhs, try_dots=try_dots)
+            self._finish_preparing()
 
-    def _by_dots(self, held: Held, rows: OperandRows) -> bool:
-        """Return whether products at a mask may be quicker cell by cell, by columns of the operand that is held."""
-        left, roles, mask = self.operands.left, self.operands.roles, self.operands.mask
-        if mask is None or self.node.complement or not held.single or not held.matched.plain:
+    def _finish_preparing(self) -> None:
+        self._is_prepared = True
+        events.emit("product.strategy", strategy=self.strategy)
+        spilled = self._sections or self._spilled
+        self._record(0 if spilled is None else spilled.spilled_bytes)
+
+    def _record(self, spilled_bytes: int = 0) -> None:
+        """Record the strategy in the active profile."""
+        active = profile.active()
+        if active is not None:
+            active.operator(self._profiled_as).record(strategy=self.strategy, spilled_bytes=spilled_bytes)
+
+    @property
+    def strategy(self) -> str:
+        """Name of the tiling in use: see :class:`~sparrow.engines.stream.product.tuning.ProductTuning`."""
+        spilled = self._sections or self._spilled
+        if spilled is not None:
+            return spilled.strategy
+        return "streamed_lhs" if self._rows is None else "in_memory"
+
+    def _may_use_dots(self, rhs: CSROperand, rows: LhsRows) -> bool:
+        """Return whether dot products may be faster at the mask."""
+        lhs, roles, mask, current = self.operands.lhs, self.operands.roles, self.operands.mask, tuning()
+        if mask is None or self.node.complement or not rhs.has_unique_columns or not rhs.row_index.is_plain:
             return False
-        once = len(set(left.indices)) == len(roles.rows) + len(roles.matched)
-        work, entries = int(rows.done[-1]), len(held.arrays[1])
-        if sum(array.nbytes for array in held.arrays) > memory.share(_SHARE):
+        if len(set(lhs.indices)) != len(roles.rows) + len(roles.shared) or current.masked_method == "gustavson":
             return False
-        cells = mask.rows if _quick(mask.scan.relation) else work
-        return once and _TURNED * (entries + held.across.size) + DOTTED * cells < work
+        if current.masked_method == "dot":
+            return True
+        if sum(array.nbytes for array in rhs.csr) > memory.share(current.lhs_share):
+            return False
+        n_products, nnz = int(rows.product_offsets[-1]), len(rhs.csr[1])
+        n_mask = mask.nnz_estimate if _is_cheap(mask.scan.relation) else n_products
+        conversion = current.csc_element_products * (nnz + rhs.column_index.size)
+        return conversion + current.dot_step_products * n_mask < n_products
 
-    def _rows_of_mask(self) -> NDArray[Any] | None:
-        """Return the coordinates along the leading letter at which a mask has cells, if they may be few of all."""
-        mask = self.operands.mask
-        if mask is None or self.node.complement or not self.operands.roles.rows or not _quick(mask.scan.relation):
+    def _find_mask_rows(self) -> NDArray[Any] | None:
+        """Return the leading coordinates at which the mask has elements, or None if they are not few."""
+        mask, current = self.operands.mask, tuning()
+        if mask is None or self.node.complement or not self.operands.roles.rows or not _is_cheap(mask.scan.relation):
             return None
-        rows = mask.rows
-        if _SPARSE * rows > self.operands.left.rows or rows * self.schema.coordinate_dtype(0).itemsize > memory.share(
-            _SHARE
-        ):
+        n_mask, dtype = mask.nnz_estimate, self.schema.coordinate_dtype(0)
+        if current.mask_rows_ratio * n_mask > self.operands.lhs.nnz_estimate:
             return None
-        found = list(scan_reader.map_blocks(mask.scan, lambda block: distinct(block.coords[0]), axes=(0,)))
-        wanted = distinct(np.concatenate(found)) if found else np.empty(0, self.schema.coordinate_dtype(0))
-        return wanted if 2 * len(wanted) <= self.schema.shape[0] else None  # nearly all: not worth looking for
+        if n_mask * dtype.itemsize > memory.share(current.lhs_share):
+            return None
+        found = list(scan_reader.map_blocks(mask.scan, lambda block: unique_sorted(block.coords[0]), axes=(0,)))
+        wanted = unique_sorted(np.concatenate(found)) if found else np.empty(0, dtype)
+        return wanted if 2 * len(wanted) <= self.schema.shape[0] else None  # a filter for most rows does not pay
 
-    def reserved(self) -> memory.Reservation:
-        """Return room for the operand that is held."""
-        which, shape = "left" if self.operands.roles.swapped else "right", self.operands.right.scan.schema.shape
-        what = f"the {which} operand of a product, of shape {shape}, held by rows"
-        return memory.reserve(0, what, "multiply some of its columns at a time")
+    def _is_rhs_large(self) -> bool:
+        """Return whether the right operand should spill."""
+        rhs, current = self.operands.rhs, tuning()
+        is_held = isinstance(rhs.scan.relation, MemoryRelation) and rhs.scan.view.is_identity
+        if is_held or current.strategy is not None:
+            return not is_held and current.strategy != "in_memory"
+        return rhs.nnz_estimate * self.operands.rhs_element_bytes > memory.working_bytes() // current.rhs_share
 
-    def _is_large(self) -> bool:
-        """Return whether the operand that would be held is better put aside on disk."""
-        right = self.operands.right
-        held = isinstance(right.scan.relation, MemoryRelation) and right.scan.view.is_identity
-        return not held and right.rows * self.operands.width > memory.working_bytes() // _LARGE
-
-    def _put_aside(self) -> bool:
-        """Put the operands aside on disk; return whether the product is had of that."""
-        from sparrow.engines.stream.product import external_sum, row_sections, spilled, tiling
-
-        adds_up, aside = external_sum.adds_up(self.node.semiring), SpillFile()
+    def _spill(self) -> bool:
+        """Spill the operands and choose a tiling; return whether there is one."""
+        operands, can_add = self.operands, can_accumulate(self.node.semiring)
+        spool = SpillFile()
         try:
-            left = right = None
-            if self.operands.roles.rows:
-                left, right = tiling.put_aside(self.operands, aside, self.wanted)
-            if left is not None and right is not None:
-                self._sections = row_sections.sections(self, left, right)
-            if left is not None and self._sections is None:
-                self._spilled = spilled.spilled(self, left, right, adds_up)
+            lhs = rhs = None
+            if operands.roles.rows:
+                lhs, rhs = tiling.spill(operands, spool, self._wanted_rows)
+            if lhs is not None and rhs is not None:
+                self._sections = plan_row_sections(operands, lhs, rhs)
+            if lhs is not None and self._sections is None and tuning().strategy != "external_sum":
+                self._spilled = plan_parts(operands, lhs, rhs, can_add)
         finally:
             if self._sections is None:
-                aside.close()
-        if self._sections is None and self._spilled is None and adds_up:
-            self._spilled = external_sum.Summed(self)
+                spool.close()
+        if self._sections is None and self._spilled is None and can_add:
+            self._spilled = ExternalAccumulate(operands, self._wanted_rows)
         return self._sections is not None or self._spilled is not None
 
-    def cells_at(self, held: Held, rows: OperandRows) -> MaskRows | None:
-        """Return the cells that the mask has in rows; None where there is none."""
-        bounds = rows.bounds(self.schema.shape[0] if self.schema.ndim else 1)
-        return self._cells(held, rows, self.sources(*bounds, held=True)[1], *bounds)
+    # -- partitions ----------------------------------------------------------------------------------
 
-    # -- pieces --------------------------------------------------------------------------------------
-
-    def cuts(self) -> list[int]:
-        """Return bounds along the leading letter of the result between which there is work for a thread."""
+    def partitions(self) -> list[int]:
+        """Return bounds along the leading output axis between which there is work for a thread."""
         self._prepare()
-        aside, size = self._spilled or self._sections, self.schema.shape[0]
-        if aside is not None:
-            mask = self.operands.mask  # of which a piece of few results may have many cells
-            between = [] if mask is None or not size else partition_bounds([mask.scan], size)
-            return sorted({*aside.cuts(), *between})
+        spilled, size = self._spilled or self._sections, self.schema.shape[0]
+        if spilled is not None:
+            mask = self.operands.mask  # a partition of few results may have many mask elements
+            mask_bounds = [] if mask is None or not size else partition_bounds([mask.scan], size)
+            return sorted({*spilled.partitions(), *mask_bounds})
         if not size:
             return [0]
         if self._rows is not None:
-            return [0, *self._rows.cut(size, _products()), size]
-        left = self.operands.left.scan
-        bounds = partition_bounds([left], size)
+            return [0, *self._rows.cut_bounds(size, _partition_products()), size]
+        lhs = self.operands.lhs.scan
+        bounds = partition_bounds([lhs], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
-        each = open_cursors([left], 0, size)[0]
+        (read,) = open_cursors([lhs], 0, size)
 
-        def refined(span: tuple[int, int]) -> list[int]:
-            rows = self._rows_between(*span, each)
-            return [*rows.cut(span[1], _products()), span[1]]
+        def refine(span: tuple[int, int]) -> list[int]:
+            rows = self._read_rows(*span, read)
+            return [*rows.cut_bounds(span[1], _partition_products()), span[1]]
 
-        found = ordered_map(refined, itertools.pairwise(bounds), settings.current().threads)
-        return [0, *itertools.chain.from_iterable(found)]
+        refined = ordered_map(refine, itertools.pairwise(bounds), settings.current().threads)
+        return [0, *itertools.chain.from_iterable(refined)]
 
-    def most(self, start: int, stop: int) -> int:
-        """Return how many entries of the result there are at most between two bounds along its leading letter.
+    def max_rows(self, start: int, stop: int) -> int:
+        """Return a bound on the elements with leading coordinates in [start, stop); may do I/O.
 
-        About how many, where the operand of rows is read piece by piece.
+        It is an estimate where the left operand is read partition by partition.
         """
         self._prepare()
-        aside = self._spilled or self._sections
-        if aside is not None:
-            return aside.most(start, stop)
+        spilled = self._spilled or self._sections
+        if spilled is not None:
+            return spilled.max_rows(start, stop)
         if self._rows is None:
-            part = (stop - start) / self.schema.shape[0] if self.schema.ndim else 1
-            return max(_products(), int(self._expected * part))
-        done, coords = self._rows.done, self._rows.coords
-        at = range_slice(coords[0], start, stop) if coords else slice(0, len(done) - 1)
-        return int(done[at.stop] - done[at.start]) if len(done) else 0
+            share = (stop - start) / self.schema.shape[0] if self.schema.ndim else 1
+            return max(_partition_products(), int(self._nnz_estimate * share))
+        offsets, coords = self._rows.product_offsets, self._rows.coords
+        at = range_slice(coords[0], start, stop) if coords else slice(0, len(offsets) - 1)
+        return int(offsets[at.stop] - offsets[at.start]) if len(offsets) else 0
 
     @functools.cached_property
-    def _expected(self) -> float:
-        """About how many entries there are of the result, or products if they are fewer."""
+    def _nnz_estimate(self) -> float:
+        """Estimate of the elements of the output, or of products if they are fewer."""
         return min(estimate_product(self.node))
 
-    def begin(self, first: int, last: int) -> ReadRange:
-        """Return :meth:`between` for pieces between two bounds, which keep what they read for the next one."""
-        sources = self.sources(first, last)
+    def open(self, first: int, last: int) -> ReadRange:
+        """Open a cursor over leading coordinates [first, last) that shares what it reads between partitions."""
+        sources = self.open_sources(first, last)
+        self._record()
 
-        def evaluate(start: int, stop: int, rowwise: bool = False) -> Any:
-            found = self._by_rows(start, stop, sources) if rowwise else None
-            return self.computed(start, stop, sources)[0] if found is None else found
+        def read(start: int, stop: int, rowwise: bool = False) -> Any:
+            rows = self._compute_csr(start, stop, sources) if rowwise else None
+            return self.compute(start, stop, sources)[0] if rows is None else rows
 
-        return evaluate
+        return read
 
-    def between(self, start: int, stop: int) -> Block:
-        """Return the entries of the result between two bounds along its leading letter."""
-        return self.begin(start, stop)(start, stop)
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements with leading coordinates in [start, stop)."""
+        return self.open(start, stop)(start, stop)
 
-    def sources(self, first: int, last: int, held: bool | None = None) -> tuple[ReadRange | None, ReadRange | None]:
-        """Return what reads the operand of rows and the mask piece by piece; None what is held, or not there."""
-        if held is None:
-            self._prepare()
-            held = self._rows is not None or self._spilled is not None or self._sections is not None
-        left = None if held else open_cursors([self.operands.left.scan], first, last)[0]
+    def open_sources(self, first: int, last: int) -> tuple[ReadRange | None, ReadRange | None]:
+        """Open cursors of the left operand and the mask; None for what is held in memory, or absent."""
+        self._prepare()
+        is_held = self._rows is not None or self._spilled is not None or self._sections is not None
+        lhs = None if is_held else open_cursors([self.operands.lhs.scan], first, last)[0]
         mask = self.operands.mask
-        return left, None if mask is None or not self.schema.ndim else open_cursors([mask.scan], first, last)[0]
+        return lhs, None if mask is None or not self.schema.ndim else open_cursors([mask.scan], first, last)[0]
 
-    def computed(
-        self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None], beside: bool = False
+    def compute(
+        self,
+        start: int,
+        stop: int,
+        sources: tuple[ReadRange | None, ReadRange | None],
+        with_mask_values: bool = False,
     ) -> Any:
-        """Return the entries of the result between two bounds, and ``beside`` them the values of the mask there."""
-        left, mask = sources
+        """Return the elements with leading coordinates in [start, stop), and the mask's values at them or None."""
+        events.emit("product.partition", start=start, stop=stop)
+        lhs, mask = sources
         if self._spilled is not None:
-            block = self._spilled.between(start, stop)
-            if mask is None or self.node.complement or not beside:
+            block = self._spilled.read(start, stop)
+            if mask is None or self.node.complement or not with_mask_values:
                 return block, None
-            _, (_, weights) = align([block, mask(start, stop)], [0, 0], self.schema.shape, (True, True))
+            mask_block = mask(start, stop)
+            events.emit("product.mask_values", elements=mask_block.count)
+            _, (_, weights) = align([block, mask_block], [0, 0], self.schema.shape, (True, True))
             return block, weights
 
         what = f"the entries of a product of shape {self.schema.shape} at one coordinate of its first dimension"
         with memory.reserve(0, what, "put one first of which each coordinate has fewer, take a smaller view") as room:
 
-            def multiplied(held: Held, loops: Loops, rows: OperandRows) -> list[tuple[Block, NDArray[Any] | None]]:
-                found: list[tuple[Block, NDArray[Any] | None]] = []
-                for part in self._parts(loops, rows, self._cells(held, rows, mask, start, stop)):
-                    if found:  # one coordinate has more than a piece is to have
-                        room.grow(part[0].nbytes)
-                    found.append(part)
-                return found
+            def multiply(
+                rhs: CSROperand, kernels: ProductKernels, rows: LhsRows
+            ) -> list[tuple[Block, NDArray[Any] | None]]:
+                results: list[tuple[Block, NDArray[Any] | None]] = []
+                for result in self._multiply_rows(kernels, rows, self._mask_rows(rhs, rows, mask, start, stop)):
+                    if results:  # one coordinate has more products than a partition is meant to have
+                        room.grow(result[0].nbytes)
+                    results.append(result)
+                return results
 
-            parts = list(itertools.chain.from_iterable(self._each(start, stop, left, multiplied)))
-            block = concat_blocks([entries for entries, _ in parts], self.schema.ndim, self.schema.dtype)
-        if not self.operands.in_order and block.count:
+            results = list(itertools.chain.from_iterable(self._map_rows(start, stop, lhs, multiply)))
+            block = concat_blocks([elements for elements, _ in results], self.schema.ndim, self.schema.dtype)
+        if not self.operands.is_in_order and block.count:
             block = canonicalize(block, self.schema.shape, None, keep_fill=True)
-        found = [values for _, values in parts if values is not None]
-        none = np.empty(0, None if self.operands.mask is None else self.operands.mask.scan.schema.dtype)
-        weights = np.concatenate(found) if len(found) > 1 else next(iter(found), none)
+        values = [mask_values for _, mask_values in results if mask_values is not None]
+        empty = np.empty(0, None if self.operands.mask is None else self.operands.mask.scan.schema.dtype)
+        weights = np.concatenate(values) if len(values) > 1 else next(iter(values), empty)
         if self.operands.roles.rows or not self.schema.ndim:
             return block, weights
-        at = range_slice(block.coords[0], start, stop)  # the one row gives all of them
+        at = range_slice(block.coords[0], start, stop)  # the only row has the elements of all partitions
         return block.take(at), weights[at]
 
-    def total(self, weighted: bool = False) -> Any:
-        """Return the sum of all entries at the cells of a mask, added by the loop, as ``dtype``; None where it cannot.
+    def sum_at_mask(self, weighted: bool = False) -> Any:
+        """Return the sum of all elements at a mask, accumulated by the kernel; None where it cannot.
 
         Parameters
         ----------
         weighted
-            Whether each is multiplied by the mask's value at it.
+            Whether each element is multiplied by the mask's value.
         """
+        total = self._sum_at_mask(weighted)
+        events.emit("product.sum", is_computed=total is not None)
+        return total
+
+    def _sum_at_mask(self, weighted: bool) -> Any:
         dtype = self.operands.dtype
-        plain = self.node.semiring.add == "plus" and dtype == self.schema.dtype and dtype.kind in "if"
-        if not plain or not self.operands.roles.rows:
+        is_plain = self.node.semiring.add == "plus" and dtype == self.schema.dtype and dtype.kind in "if"
+        if not is_plain or not self.operands.roles.rows:
             return None
-        bounds = self.cuts()
+        bounds = self.partitions()
         if self._spilled is not None:
             return None
         if self._rows is not None:
-            bounds = [*bounds[:-1:_ADDED], bounds[-1]]
-        sources = self.sources(0, bounds[-1]) if len(bounds) > 1 else (None, None)
+            bounds = [*bounds[: -1 : tuning().masked_sum_partitions], bounds[-1]]
+        sources = self.open_sources(0, bounds[-1]) if len(bounds) > 1 else (None, None)
 
-        def added(span: tuple[int, int]) -> Any:
-            def at_mask(held: Held, loops: Loops, rows: OperandRows) -> Any:
-                cells = self._cells(held, rows, sources[1], *span)
-                assert cells is not None
-                return loops.added(rows, cells, weighted)
+        def sum_partition(span: tuple[int, int]) -> Any:
+            def sum_rows(rhs: CSROperand, kernels: ProductKernels, rows: LhsRows) -> Any:
+                mask = self._mask_rows(rhs, rows, sources[1], *span)
+                assert mask is not None
+                return kernels.sum_at_mask(rows, mask, weighted)
 
-            return sum(self._each(*span, sources[0], at_mask), dtype.type(0))
+            return sum(self._map_rows(*span, sources[0], sum_rows), dtype.type(0))
 
         with np.errstate(all="ignore"):
             spans = itertools.pairwise(bounds)
-            return sum(ordered_map(added, spans, settings.current().threads), dtype.type(0))
+            return sum(ordered_map(sum_partition, spans, settings.current().threads), dtype.type(0))
 
-    def _each(
-        self, start: int, stop: int, read: ReadRange | None, work: Callable[[Held, Loops, OperandRows], T]
+    def _map_rows(
+        self,
+        start: int,
+        stop: int,
+        read_lhs: ReadRange | None,
+        function: Callable[[CSROperand, ProductKernels, LhsRows], T],
     ) -> list[T]:
-        """Return what becomes of the rows between two bounds, with what is held for them."""
+        """Return the results of a function for rows in [start, stop), with the right operand they multiply."""
         if self._sections is not None:
-            return self._sections.each(start, stop, work)
-        assert self._held is not None
-        return [work(self._held, self._loops, self._rows_between(start, stop, read))]
+            return self._sections.map_partitions(start, stop, function)
+        assert self._rhs is not None
+        return [function(self._rhs, self._kernels, self._read_rows(start, stop, read_lhs))]
 
-    def _rows_between(self, start: int, stop: int, read: ReadRange | None) -> OperandRows:
-        """Return the rows between two bounds along the leading letter: of what is held, or read."""
-        if read is not None:
-            assert self._held is not None
-            return self._held.rows(self.operands.left.cleaned(read(start, stop)), self.wanted)
+    def _read_rows(self, start: int, stop: int, read_lhs: ReadRange | None) -> LhsRows:
+        """Return the left rows with leading coordinates in [start, stop), held or read."""
+        if read_lhs is not None:
+            assert self._rhs is not None
+            return self._rhs.lhs_rows(self.operands.lhs.take_diagonals(read_lhs(start, stop)), self._wanted_rows)
         assert self._rows is not None
         return self._rows.between(start, stop)
 
-    def _cells(self, held: Held, rows: OperandRows, read: ReadRange | None, start: int, stop: int) -> MaskRows | None:
-        """Return the cells of the mask in rows between two bounds; None where there is no mask."""
+    def _mask_rows(
+        self, rhs: CSROperand, rows: LhsRows, read_mask: ReadRange | None, start: int, stop: int
+    ) -> MaskRows | None:
+        """Return the mask by row, for rows with leading coordinates in [start, stop); None without a mask."""
         mask = self.operands.mask
         if mask is None:
             return None
-        own = None if self._own is None else held.own_cells(rows, self._own)
+        own = None if self._own_mask is None else rhs.own_mask_rows(rows, self._own_mask)
         if own is not None:
             return own
-        return held.mask_rows(rows, scan_reader.entries(mask.scan) if read is None else read(start, stop), start, stop)
+        block = scan_reader.entries(mask.scan) if read_mask is None else read_mask(start, stop)
+        return rhs.mask_rows(rows, block, start, stop)
 
-    def _parts(
-        self, loops: Loops, rows: OperandRows, mask: MaskRows | None
+    def _multiply_rows(
+        self, kernels: ProductKernels, rows: LhsRows, mask: MaskRows | None
     ) -> Iterator[tuple[Block, NDArray[Any] | None]]:
         """Yield the products of rows, some rows at a time, in order, and the mask's values at them."""
-        if self._sections is not None:  # which has pieces that are no larger
-            yield loops.work(rows, mask, 0, len(rows.pointers) - 1)
+        multiply = kernels.multiply
+        if self._sections is not None:  # whose partitions are no larger than wanted
+            yield multiply(rows, mask, 0, len(rows.indptr) - 1)
             return
-        spans, work = rows.spans(_products()), loops.work
+        spans = rows.row_spans(_partition_products())
         threads = min(settings.current().threads, len(spans))
-        yield from ordered_map(lambda span: work(rows, mask, *span), spans, threads)
+        yield from ordered_map(lambda span: multiply(rows, mask, *span), spans, threads)
 
-    def _by_rows(self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None]) -> CSRBlock | None:
-        """Return the entries between two bounds row by row; None where they are not what the loop gives, as it is."""
-        schema = self.schema
-        as_it_is = self.operands.dtype == schema.dtype and schema.fill_value == schema.fill_value
-        if self._spilled is not None or not self.operands.roles.rows or not self.operands.in_order:
+    def _compute_csr(
+        self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None]
+    ) -> CSRBlock | None:
+        """Return the elements of a partition in CSR, or None where the kernel does not give them as they are."""
+        schema, roles = self.schema, self.operands.roles
+        if self._spilled is not None or not roles.rows or not self.operands.is_in_order:
             return None
 
-        def by_rows(held: Held, loops: Loops, rows: OperandRows) -> CSRBlock | None:
-            if len(rows.coords) > 1 and rows.done[-1] - rows.done[0] > _WHOLE * _products():
+        def multiply(rhs: CSROperand, kernels: ProductKernels, rows: LhsRows) -> CSRBlock | None:
+            n_products = rows.product_offsets[-1] - rows.product_offsets[0]
+            if len(rows.coords) > 1 and n_products > tuning().csr_output_partitions * _partition_products():
                 return None
-            return loops.by_rows(rows, self._cells(held, rows, sources[1], start, stop))
+            return kernels.to_csr_block(rows, self._mask_rows(rhs, rows, sources[1], start, stop))
 
-        found = self._each(start, stop, sources[0], by_rows) if as_it_is else []
-        return found[0] if len(found) == 1 else None
+        is_exact = self.operands.dtype == schema.dtype and schema.fill_value == schema.fill_value
+        results = self._map_rows(start, stop, sources[0], multiply) if is_exact else []
+        found = results[0] if len(results) == 1 else None
+        events.emit("product.csr_output", row_axes=0 if found is None else len(found.heads.coords))
+        return found
 
 
-def _products() -> int:
+def _partition_products() -> int:
+    """Return about how many products a partition has: it depends on the memory limit, not on threads."""
+    current = tuning()
     if settings.current().ample:
-        return _PRODUCTS
-    fits = memory.working_bytes() // (_PRODUCT_BYTES * TOGETHER)
-    return min(_PRODUCTS // 2, max(fits, _LEAST))
+        return current.partition_products
+    fits = memory.working_bytes() // (current.product_bytes * current.partition_threads)
+    return min(current.partition_products // 2, max(fits, current.min_partition_products))
 
 
-def _quick(relation: Any) -> bool:
-    """Return whether a relation can as well be read twice: it is no product, and made of none."""
+def _is_cheap(relation: Any) -> bool:
+    """Return whether a relation may as well be read twice: neither a product nor computed from one."""
     if isinstance(relation, PhysicalOperator):
-        return not isinstance(relation.token, Product) and all(_quick(scan.relation) for scan in relation.children)
+        return not isinstance(relation.token, Product) and all(_is_cheap(scan.relation) for scan in relation.children)
     return bool(relation.exact)

@@ -1,4 +1,4 @@
-"""Operands of a product: which is that of rows, how they are read, and rows of one and of a mask as loops take them."""
+"""Operands of a product: roles of their indices, reading them, and rows of one in CSR."""
 
 from __future__ import annotations
 
@@ -16,132 +16,132 @@ from sparrow.core.schema import is_fill
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import range_slice
-from sparrow.engines.stream.product.indexing import members, numbered
+from sparrow.engines.stream.product.indexing import is_factorized, isin_sorted
+from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, concat_blocks, filter_block
 from sparrow.plan import Product, Scan
 from sparrow.relations.base import Chunk, MemoryRelation
 from sparrow.runtime import memory
 
-__all__ = ["MaskRows", "Operand", "OperandRows", "Operands"]
-
-_NUMBERED = 24
-"""The bytes that the number of an entry takes, and to find it: among rows or columns that are too many for arrays."""
+__all__ = ["LhsRows", "MaskRows", "Operand", "Operands"]
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
-    """What the letters of a product are for."""
+class IndexRoles:
+    """Roles of the indices of a product: rows, shared (matched), and columns of the output."""
 
     swapped: bool
-    """Whether the right operand is that of rows."""
+    """Whether the right operand provides the rows."""
     rows: tuple[int, ...]
-    matched: tuple[int, ...]
+    shared: tuple[int, ...]
     columns: tuple[int, ...]
 
 
-def _roles(node: Product) -> Roles:
-    """Return which operand is that of rows, and the letters that are rows, matched, and columns."""
+def _assign_roles(node: Product) -> IndexRoles:
+    """Decide which operand provides the rows, and the roles of all indices."""
     left, right = map(set, node.indices)
 
-    def ordered(own: set[int]) -> bool:
-        within = [letter in own for letter in node.output_indices]
+    def is_prefix(own: set[int]) -> bool:
+        within = [index in own for index in node.output_indices]
         return within == sorted(within, reverse=True)
 
     leads = [not node.output_indices or node.output_indices[0] in own for own in (left, right)]
-    swapped = not leads[0] or (leads[1] and not ordered(left) and ordered(right))
+    swapped = not leads[0] or (leads[1] and not is_prefix(left) and is_prefix(right))
     if left.isdisjoint(node.output_indices) and node.indices[1] and node.indices[1][0] in left:
-        swapped = False  # one row, and the right operand is read as it lies
+        swapped = False  # one row, and the right operand is read in its own order
     own = right if swapped else left
-    rows = tuple(letter for letter in node.output_indices if letter in own)
-    columns = tuple(letter for letter in node.output_indices if letter not in own)
-    matched = tuple(dict.fromkeys(letter for letter in node.indices[not swapped] if letter in own))
-    return Roles(swapped, rows, matched, columns)
+    rows = tuple(index for index in node.output_indices if index in own)
+    columns = tuple(index for index in node.output_indices if index not in own)
+    shared = tuple(dict.fromkeys(index for index in node.indices[not swapped] if index in own))
+    return IndexRoles(swapped, rows, shared, columns)
 
 
 class Operand:
-    """An operand, its axes in the order in which a product wants them."""
+    """An operand with its axes in the order in which the product reads them."""
 
-    def __init__(self, scan: Scan, letters: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-        order = [letters.index(letter) for letter in dict.fromkeys(wanted)]
-        order += [axis for axis in range(len(letters)) if axis not in order]
+    def __init__(self, scan: Scan, indices: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        order = [indices.index(index) for index in dict.fromkeys(wanted)]
+        order += [axis for axis in range(len(indices)) if axis not in order]
         self.scan = scan if order == sorted(order) else scan.then(scan.view.permute(order))
-        self.indices = tuple(letters[axis] for axis in order)
-        self.sizes = dict(zip(letters, scan.schema.shape, strict=True))
+        self.indices = tuple(indices[axis] for axis in order)
+        self.sizes = dict(zip(indices, scan.schema.shape, strict=True))
 
     def same_as(self, other: Operand) -> bool:
-        """Return whether both read the same entries in the same order."""
+        """Return whether both operands read the same elements in the same order."""
         mine, theirs = self.scan, other.scan
         alike = mine.source.token == theirs.source.token and mine.view == theirs.view
         return alike and len(set(self.indices)) == len(self.indices) and len(set(other.indices)) == len(other.indices)
 
     @property
-    def rows(self) -> int:
-        """About how many entries are read."""
+    def nnz_estimate(self) -> int:
+        """Estimate of the stored elements that are read."""
         return self.scan.relation.stats(self.scan.view.box(), sorted_order(self.scan)).rows
 
-    def width(self, dtype: np.dtype[Any]) -> int:
-        """Return the bytes that an entry takes where it is held, and multiplied in a type."""
+    def element_bytes(self, dtype: np.dtype[Any]) -> int:
+        """Return the bytes of an element in memory, with its value in another dtype too."""
         schema = self.scan.schema
         return schema.element_bytes() + (dtype.itemsize if schema.dtype != dtype else 0)
 
-    def entries(self, room: memory.Reservation, used: NDArray[Any] | None = None) -> Block:
-        """Return all entries, sorted; if not all are wanted, those at ascending coordinates along the first axis."""
-        found = None if used is None else self.some(room, used)
+    def read(self, room: memory.Reservation, wanted_rows: NDArray[Any] | None = None) -> Block:
+        """Return the elements, sorted; optionally only rows at ascending leading coordinates."""
+        found = None if wanted_rows is None else self.read_rows(room, wanted_rows)
         if found is not None:
             return found
         relation = self.scan.relation
         if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
-            return self.cleaned(relation.by_rows())
-        return self.cleaned(scan_reader.entries(self.scan, room))
+            return self.take_diagonals(relation.by_rows())
+        return self.take_diagonals(scan_reader.entries(self.scan, room))
 
-    def some(self, room: memory.Reservation, used: NDArray[Any], most: int | None = None) -> Block | None:
-        """Return the entries at ascending coordinates along the first axis, of the chunks that have some.
+    def read_rows(
+        self, room: memory.Reservation, wanted_rows: NDArray[Any], max_bytes: int | None = None
+    ) -> Block | None:
+        """Return the rows at ascending leading coordinates, reading only chunks that have some.
 
-        None where the entries do not lie in that order, where those take more bytes than ``most``, and where they are
-        in memory anyway and most of them are wanted.
+        Returns None if the elements are not stored in that order, if they take more than ``max_bytes``, or if most of
+        an operand in memory is wanted anyway.
         """
         scan, order = self.scan, sorted_order(self.scan)
         if isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
-            places = scan.relation.places(used)
-            nbytes = int(places.lengths.sum()) * scan.schema.element_bytes()
-            if 2 * nbytes > scan.relation.block.nbytes or (most is not None and nbytes > most):
+            places = scan.relation.places(wanted_rows)
+            nbytes = int(places.lengths.sum()) * memory.entry_bytes(scan.schema)
+            if 2 * nbytes > scan.relation.block.nbytes or (max_bytes is not None and nbytes > max_bytes):
                 return None
             room.grow(nbytes)
-            return self.cleaned(scan.relation.some(used, places))
+            return self.take_diagonals(scan.relation.some(wanted_rows, places))
         axis = scan.view.axes[0]
         if not scan.view.preserves_order(order) or not isinstance(axis, RangeAxis):
             return None
-        walked = axis.start + axis.step * used.astype(np.int64)
+        targets = axis.start + axis.step * wanted_rows.astype(np.int64)
         leads = order[0] == axis.dim
 
         def wanted(chunk: Chunk) -> bool:
-            first = int(np.searchsorted(walked, chunk.low[axis.dim]))
-            return first < len(walked) and walked[first] <= chunk.high[axis.dim]
+            first = int(np.searchsorted(targets, chunk.low[axis.dim]))
+            return first < len(targets) and targets[first] <= chunk.high[axis.dim]
 
-        def member(block: Block) -> Block:
-            return filter_block(block, members(block.coords[0], used))
+        def select(block: Block) -> Block:
+            return filter_block(block, isin_sorted(block.coords[0], wanted_rows))
 
-        chunks = scan.relation.chunks(scan.view.box(), order) if len(used) else []
-        parts, taken = [], 0
-        for part in scan_reader.map_blocks(scan, member, order, [c for c in chunks if wanted(c)] if leads else chunks):
+        chunks = scan.relation.chunks(scan.view.box(), order) if len(wanted_rows) else []
+        parts, read_bytes = [], 0
+        for part in scan_reader.map_blocks(scan, select, order, [c for c in chunks if wanted(c)] if leads else chunks):
             room.grow(part.nbytes)
             parts.append(part)
-            taken += part.nbytes
-            if most is not None and taken > most:
+            read_bytes += part.nbytes
+            if max_bytes is not None and read_bytes > max_bytes:
                 return None
-        return self.cleaned(concat_blocks(parts, scan.schema.ndim, scan.schema.dtype))
+        return self.take_diagonals(concat_blocks(parts, scan.schema.ndim, scan.schema.dtype))
 
-    def cleaned(self, block: Block) -> Block:
-        """Return the entries whose coordinates along equal letters are equal."""
-        for axis, letter in enumerate(self.indices):
-            first = self.indices.index(letter)
+    def take_diagonals(self, block: Block) -> Block:
+        """Return the elements whose coordinates along repeated indices are equal."""
+        for axis, index in enumerate(self.indices):
+            first = self.indices.index(index)
             if first != axis:
                 block = block.take(block.coords[first] == block.coords[axis])
         return block
 
-    def columns(self, block: Block, letters: tuple[int, ...]) -> list[NDArray[Any]]:
-        """Return the coordinates of entries along letters."""
-        return [block.column(self.indices.index(letter)) for letter in letters]
+    def columns(self, block: Block, indices: tuple[int, ...]) -> list[NDArray[Any]]:
+        """Return the coordinates of elements along some indices."""
+        return [block.column(self.indices.index(index)) for index in indices]
 
 
 class Operands:
@@ -150,60 +150,67 @@ class Operands:
     Parameters
     ----------
     node
-        The product.
+        Plan node of the product.
     left, right, mask
-        Scans of what it multiplies, and of its mask.
+        Scans of its operands and of its mask.
     """
 
     def __init__(self, node: Product, left: Scan, right: Scan, mask: Scan | None = None) -> None:
-        self.node, self.roles = node, _roles(node)
-        letters = node.indices
+        self.node, self.roles = node, _assign_roles(node)
+        indices = node.indices
         if self.roles.swapped:
-            left, right, letters = right, left, (letters[1], letters[0])
-        rows, matched, columns = self.roles.rows, self.roles.matched, self.roles.columns
-        self.left = Operand(left, letters[0], (*rows, *matched))
-        """That of rows."""
-        self.right = Operand(right, letters[1], (*matched, *columns))
-        """That which is held by rows."""
+            left, right, indices = right, left, (indices[1], indices[0])
+        rows, shared, columns = self.roles.rows, self.roles.shared, self.roles.columns
+        self.lhs = Operand(left, indices[0], (*rows, *shared))
+        """The operand whose rows are rows of the output."""
+        self.rhs = Operand(right, indices[1], (*shared, *columns))
+        """The operand that is laid out in CSR, its rows along the shared indices."""
         self.mask = None if mask is None else Operand(mask, node.output_indices, (*rows, *columns))
-        self.dtype = _working(node)
-        """The type in which products are added up."""
+        self.dtype = _accumulator(node)
+        """Dtype in which products are accumulated."""
+
+    def reserve_rhs(self) -> memory.Reservation:
+        """Return an empty memory reservation for ``rhs`` in CSR."""
+        which, shape = "left" if self.roles.swapped else "right", self.rhs.scan.schema.shape
+        what = f"the {which} operand of a product, of shape {shape}, held by rows"
+        return memory.reserve(0, what, "multiply some of its columns at a time")
 
     @property
-    def in_order(self) -> bool:
-        """Whether rows and columns are the axes of the result as they are."""
+    def is_in_order(self) -> bool:
+        """Whether rows and columns are the axes of the output in order."""
         return (*self.roles.rows, *self.roles.columns) == self.node.output_indices
 
     @property
-    def width(self) -> int:
-        """The bytes that an entry of the operand that is held takes, with the numbers of its coordinates."""
+    def rhs_element_bytes(self) -> int:
+        """Bytes of an element of ``rhs`` in memory, with its composite codes."""
         roles = self.roles
-        return self.right.width(self.dtype) + sum(map(self.numbers_of, (roles.matched, roles.columns)))
+        return self.rhs.element_bytes(self.dtype) + sum(map(self.index_width, (roles.shared, roles.columns)))
 
-    def numbers_of(self, letters: tuple[int, ...]) -> int:
-        """Return the bytes that the number along letters of an entry that is held takes; 0 where it has none."""
-        right = self.right
-        return _NUMBERED if numbered(math.prod(right.sizes[letter] for letter in letters), right.rows) else 0
+    def index_width(self, indices: tuple[int, ...]) -> int:
+        """Return the bytes of a composite code along some indices of ``rhs``; 0 if plain."""
+        right = self.rhs
+        size = math.prod(right.sizes[index] for index in indices)
+        return tuning().index_bytes if is_factorized(size, right.nnz_estimate) else 0
 
-    def numbers(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values in the type in which products are added up."""
+    def cast_values(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values in the dtype in which products are accumulated."""
         multiply = self.node.semiring.multiply
         if multiply == "pair":
-            return np.empty(len(values), self.dtype)  # nobody looks at them
+            return np.empty(len(values), self.dtype)  # values are unused for `pair`
         with np.errstate(all="ignore"):
             if multiply == "and" or self.node.semiring.add == "or":
                 values = values != 0
             return values.astype(self.dtype, copy=False)
 
     @property
-    def left_out(self) -> Any:
-        """What is no entry among products as they are added up; where all are, a NaN, which nothing equals."""
+    def dropped_value(self) -> Any:
+        """Accumulated value that is no stored element; NaN, which equals nothing, if all are kept."""
         if not self.node.keep_fill:
             return self.dtype.type(self.node.schema.fill_value)
         return self.dtype.type(np.nan) if self.dtype.kind in "fc" else np.float64(np.nan)
 
-    def finished(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any = None) -> tuple[Block, Any]:
-        """Return results in the type of the result, without those that then are its fill, and what is beside them."""
+    def finish(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any = None) -> tuple[Block, Any]:
+        """Return accumulated values in the output dtype, without fill, and matching weights."""
         schema = self.node.schema
         with np.errstate(all="ignore"):
             values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
@@ -211,95 +218,97 @@ class Operands:
         if self.node.keep_fill:
             return block, weights
         if values.dtype != out.dtype or schema.fill_value != schema.fill_value:
-            absent = is_fill(values, schema.fill_value)
-            if absent.any():
-                block, weights = block.take(~absent), None if weights is None else weights[~absent]
+            is_absent = is_fill(values, schema.fill_value)
+            if is_absent.any():
+                block, weights = block.take(~is_absent), None if weights is None else weights[~is_absent]
         return block, weights
 
 
 @dataclass(frozen=True, slots=True)
-class OperandRows:
-    """Entries of the operand of rows, row by row."""
+class LhsRows:
+    """Rows of ``lhs`` in CSR, with column indices translated to rows of ``rhs``."""
 
     coords: tuple[NDArray[Any], ...]
-    """Of each row, along the letters of rows."""
-    pointers: NDArray[np.int64]
-    places: NDArray[Any]
-    """The row of the other operand that each entry multiplies, shape (n,)."""
+    """Coordinates of each row along the row indices, shape (m,) each."""
+    indptr: NDArray[np.int64]
+    rhs_rows: NDArray[Any]
+    """Row of ``rhs`` that each element multiplies, shape (n,)."""
     values: NDArray[Any]
-    done: NDArray[np.int64]
-    """The products of all rows before each, shape (m + 1,)."""
+    product_offsets: NDArray[np.int64]
+    """Products before each row, shape (m + 1,)."""
     patterns: NDArray[np.uint32]
-    """The pattern of each, shape (m,), where it is known: see :func:`sparrow.kernels.matmul.symbolic.patterns`."""
+    """Pattern of each row, shape (m,), or empty: :func:`sparrow.kernels.matmul.symbolic.find_patterns`."""
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes beside the values."""
-        return sum(array.nbytes for array in (*self.coords, self.pointers, self.places, self.done, self.patterns))
+        """Bytes beside the values."""
+        return sum(
+            array.nbytes for array in (*self.coords, self.indptr, self.rhs_rows, self.product_offsets, self.patterns)
+        )
 
-    def between(self, start: int, stop: int) -> OperandRows:
-        """Return the rows whose leading coordinate lies between two bounds."""
+    def between(self, start: int, stop: int) -> LhsRows:
+        """Return the rows whose leading coordinate is in [start, stop)."""
         if not self.coords:
             return self
         at = range_slice(self.coords[0], start, stop)
-        return self.stretch(at.start, at.stop)
+        return self.slice_rows(at.start, at.stop)
 
-    def stretch(self, first: int, last: int) -> OperandRows:
-        """Return the rows between two positions."""
+    def slice_rows(self, first: int, last: int) -> LhsRows:
+        """Return the rows [first, last) by position."""
         coords = tuple(column[first:last] for column in self.coords)
         own = slice(first, last + 1)
-        return OperandRows(
-            coords, self.pointers[own], self.places, self.values, self.done[own], self.patterns[first:last]
+        return LhsRows(
+            coords, self.indptr[own], self.rhs_rows, self.values, self.product_offsets[own], self.patterns[first:last]
         )
 
-    def bounds(self, size: int) -> tuple[int, int]:
-        """Return the bounds along the leading dimension, of so many cells, between which the rows lie."""
+    def leading_bounds(self, size: int) -> tuple[int, int]:
+        """Return the bounds of the leading coordinates of the rows, of an axis of ``size``."""
         if not self.coords:
             return 0, size
         leading = self.coords[0]
         return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
 
-    def cut(self, stop: int, size: int) -> list[int]:
-        """Return leading coordinates below a bound between which there are about so many products."""
-        if len(self.done) <= 1 or not self.coords:
+    def cut_bounds(self, stop: int, size: int) -> list[int]:
+        """Return leading coordinates below ``stop`` that cut the rows into ``size`` products each."""
+        if len(self.product_offsets) <= 1 or not self.coords:
             return []
         leading = self.coords[0]
-        at = self._every(size)
+        at = self._rows_at(size)
         found = np.unique(leading[at[at < len(leading)]])
         return [int(bound) for bound in found if leading[0] < bound < stop]
 
-    def spans(self, size: int) -> list[tuple[int, int]]:
-        """Return stretches of rows of about so many products."""
-        count = len(self.pointers) - 1
-        if count <= 0 or self.done[-1] == self.done[0]:
+    def row_spans(self, size: int) -> list[tuple[int, int]]:
+        """Return spans of rows by position with about ``size`` products each."""
+        count = len(self.indptr) - 1
+        if count <= 0 or self.product_offsets[-1] == self.product_offsets[0]:
             return []
-        bounds = np.unique([0, *np.minimum(self._every(size), count), count])
+        bounds = np.unique([0, *np.minimum(self._rows_at(size), count), count])
         return list(itertools.pairwise(bounds.tolist()))
 
-    def _every(self, size: int) -> NDArray[np.intp]:
-        """Return the rows before which there are one, two and more times so many products."""
-        targets = np.arange(size, int(self.done[-1] - self.done[0]), size)
-        found: NDArray[np.intp] = np.searchsorted(self.done, self.done[0] + targets)
+    def _rows_at(self, size: int) -> NDArray[np.intp]:
+        """Return the rows before which there are one, two and more times ``size`` products."""
+        targets = np.arange(size, int(self.product_offsets[-1] - self.product_offsets[0]), size)
+        found: NDArray[np.intp] = np.searchsorted(self.product_offsets, self.product_offsets[0] + targets)
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class MaskRows:
-    """The cells of a mask, row by row."""
+    """Stored elements of a mask by output row."""
 
     block: Block
-    """Its entries, in the order of rows and columns."""
+    """The elements, sorted by row and column."""
     begins: NDArray[np.uint64]
-    """The first of them of each row, shape (m,)."""
+    """Position of the first element of each row, shape (m,)."""
     ends: NDArray[np.uint64]
     columns: NDArray[np.uint32]
-    """The column of each of them."""
+    """Column of each element."""
 
 
-def _working(node: Product) -> np.dtype[Any]:
-    """Return the type in which products are formed and added up."""
+def _accumulator(node: Product) -> np.dtype[Any]:
+    """Return the dtype in which products are formed and accumulated."""
     semiring, dtype = node.semiring, node.schema.dtype
-    if callable(semiring.add) or callable(semiring.multiply):  # given numbers as they are, which have another type
+    if callable(semiring.add) or callable(semiring.multiply):  # functions receive operands in a common dtype
         dtype = np.result_type(node.left.schema.dtype, node.right.schema.dtype, dtype)
         if semiring.add == "plus":
             return accumulator_dtype(dtype)

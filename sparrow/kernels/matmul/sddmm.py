@@ -1,4 +1,4 @@
-"""Products of two arrays at some of their cells: the loop under ``sp.sddmm``."""
+"""SDDMM kernel: sampled dense-dense matrix multiplication."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
 from sparrow.kernels.matmul.intrinsics import prefetch
-from sparrow.kernels.matmul.simd import LANES, load, spread, total
+from sparrow.kernels.matmul.simd import LANES, broadcast, load, reduce_add
 
-__all__ = ["at_cells"]
+__all__ = ["sddmm"]
 
-_AHEAD = 16
-"""Entries between asking for memory and using it."""
+_PREFETCH = 16
+"""Elements between a prefetch and its use."""
 _ZERO = np.uint64(0)
 
 
 @njit(cache=True, nogil=True)
-def at_cells(rows, columns, values, x, y, out):  # type: ignore[no-untyped-def]
-    """Write the products at entries: ``out[e] = values[e] * sum(x[rows[e], :] * y[columns[e], :])``.
+def sddmm(rows, columns, values, x, y, out):  # type: ignore[no-untyped-def]
+    """Write ``out[e] = values[e] * sum(x[rows[e], :] * y[columns[e], :])``.
 
     Parameters
     ----------
     rows, columns, values
-        Shape (n,): entries. Those outside of the arrays get 0.
+        Shape (n,): coordinates and values. Elements outside of the arrays get 0.
     x, y
-        Shapes (m, k) and (n, k), of the type of the values.
+        Shapes (m, k) and (n, k), of the dtype of the values.
     out
         Shape (n,): written.
     """
     height, width, depth = np.uint64(x.shape[0]), np.uint64(y.shape[0]), np.uint64(x.shape[1])
     zero = out.dtype.type(0)
-    ahead = len(rows) - _AHEAD
+    ahead = len(rows) - _PREFETCH
     for e in range(len(rows)):
         if e < ahead:
-            prefetch(y, np.uint64(columns[e + _AHEAD]) * depth)
+            prefetch(y, np.uint64(columns[e + _PREFETCH]) * depth)
         row, column = np.uint64(rows[e]), np.uint64(columns[e])
         if row >= height or column >= width:
             out[e] = zero
             continue
-        products = spread(zero)
+        products = broadcast(zero)
         for panel in range(_ZERO, depth, LANES):
             left = depth - panel
             products += load(x, row * depth + panel, left) * load(y, column * depth + panel, left)
-        out[e] = values[e] * total(products)
+        out[e] = values[e] * reduce_add(products)

@@ -1,4 +1,4 @@
-"""How far rows of a product go until what they multiply fills memory, and how that is brought together, compiled."""
+"""Kernels that cut the left operand into row sections and gather right rows."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
 
-__all__ = ["moves", "section_end"]
+__all__ = ["find_row_runs", "find_section_end"]
 
 
 @njit(cache=True, nogil=True)
-def section_end(bounds, keys, lengths, room, row, marks, state, work):  # type: ignore[no-untyped-def]
-    """Return the row at which what is multiplied would take more than there is room for, or the number of rows.
+def find_section_end(bounds, keys, lengths, room, row, marks, state, work):  # type: ignore[no-untyped-def]
+    """Return the first row whose right rows exceed the section's room.
 
-    A row that alone does is taken into a section of its own.
+    Return the number of rows if all fit. A row that exceeds the room alone becomes a section of its own.
 
     Parameters
     ----------
     bounds, keys
-        Where rows begin and end, int64 (m + 1,), and which row of the other matrix each entry multiplies, int32 (n,).
+        The left operand by rows: int64 (m + 1,), and the right row that each element multiplies, int32 (n,).
     lengths
-        How long those are, int32 (k,).
+        Stored elements of each right row, int32 (k,).
     room
-        Entries of the other matrix.
+        Stored elements of the right operand that a section may hold.
     row
-        Where to begin.
+        First row to look at.
     marks
-        Of each row of the other matrix the first row of the section that multiplies it, by number; int32 (k,).
+        Number of the row that last marked each right row, int32 (k,); written.
     state
-        The number of the last row, that of the first row of the section, and the entries multiplied so far: changed.
+        Number of the last row, number of the first row of the section, elements held so far; updated.
     work
         Shape (m,): the products of each row are written.
     """
@@ -52,21 +52,21 @@ def section_end(bounds, keys, lengths, room, row, marks, state, work):  # type: 
 
 
 @njit(cache=True, nogil=True)
-def moves(needed, lengths, first, last, pointers, starts, stops, begins):  # type: ignore[no-untyped-def]
-    """Return how many stretches of a matrix by rows hold the rows that are needed, of those between two.
+def find_row_runs(needed, lengths, first, last, pointers, starts, stops, begins):  # type: ignore[no-untyped-def]
+    """Find the runs of consecutive needed rows of a CSR matrix; return their number.
 
     Parameters
     ----------
     needed
-        Whether each row is, uint8.
+        Whether each row is needed, uint8.
     lengths
-        How long each is, int32.
+        Stored elements of each row, int32.
     first, last
-        The first row, and that after the last one.
+        Rows [first, last) are looked at.
     pointers
-        Where each row that is needed begins behind those before, which ``pointers[first]`` says: written beyond it.
+        Start of each needed row in the output; ``pointers[first]`` is read, those after it are written.
     starts, stops, begins
-        Written: where stretches begin and end among the entries from the first row on, and where they go.
+        Written: source start and stop of each run, counted from row ``first``, and its destination.
     """
     at, to, found, inside = 0, pointers[first], 0, False
     for row in range(np.uint64(first), np.uint64(last)):

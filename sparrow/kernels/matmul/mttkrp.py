@@ -1,34 +1,33 @@
-"""Sums of entries, each times rows of a table: the loop under contractions of a tensor with several arrays."""
+"""MTTKRP kernel: matricized tensor times Khatri-Rao product of dense factors."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from sparrow.kernels.jit.compiler import njit
-from sparrow.kernels.matmul.simd import LANES, load, spread, store
+from sparrow.kernels.matmul.simd import LANES, broadcast, load, store
 
-__all__ = ["sum_weighted"]
+__all__ = ["mttkrp"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @njit(cache=True, nogil=True)
-def sum_weighted(rows, places, values, table, first, last, y, edges):  # type: ignore[no-untyped-def]
-    """Add each entry to its row of k cells: ``y[row, :] += value * table[place, :] * table[other place, :] * ...``.
+def mttkrp(rows, places, values, table, first, last, y, edges):  # type: ignore[no-untyped-def]
+    """Accumulate ``y[row, :] += value * table[p0, :] * table[p1, :] * ...``.
 
-    Eight columns at a time are summed side by side along a run of equal rows.
+    Eight columns at a time are summed along a run of equal rows.
 
     Parameters
     ----------
     rows, values
-        Shape (n,): the row of the result that an entry belongs to, and the entry.
+        Shape (n,): the output row of each element, and its value.
     places
-        Shape (f, n): the rows of the table that it is multiplied with. Entries that point past the end are left out.
+        Shape (f, n): the table rows that each element is multiplied with. Elements that point past the end are skipped.
     table
         Shape (t, k).
     first, last
-        Rows whose sums go to ``edges[0]`` and ``edges[1]`` in place of ``y``: they may go on in the neighbouring
-        chunks.
+        Rows whose sums go to ``edges[0]`` and ``edges[1]`` instead of ``y``: they may continue in neighboring chunks.
     y, edges
         Shapes (m, k) and (2, k): added to.
     """
@@ -52,7 +51,7 @@ def sum_weighted(rows, places, values, table, first, last, y, edges):  # type: i
         for panel in range(_ZERO, columns, LANES):
             left, total = columns - panel, load(target, panel, columns - panel)
             for k in range(start, stop):
-                product, inside = spread(values[k]), True
+                product, inside = broadcast(values[k]), True
                 for f in range(np.uint64(places.shape[0])):
                     place = np.uint64(places[f, k])
                     if place >= size:

@@ -1,0 +1,169 @@
+"""Tuning of sparse products: strategy, partition sizes, memory shares, thresholds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparrow.runtime.tuning import Tunable, memory_share, parameter
+
+__all__ = ["ProductTuning", "tuning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductTuning:
+    """Tuning parameters of products of sparse tensors, and of a sparse tensor with dense arrays.
+
+    Shares of "working memory" are parts of :func:`sparrow.runtime.memory.working_bytes`, others of what is free.
+    """
+
+    strategy: str | None = parameter(
+        None,
+        "name",
+        'Tiling to prefer: "in_memory", "row_sections", "k_panels", "column_strips" or "external_sum". Where a product '
+        "does not admit it, the next one in this order that does is taken. None decides by size.",
+    )
+    masked_method: str | None = parameter(
+        None, "name", 'Kernel of products at a mask: "gustavson" or "dot". None decides by cost.'
+    )
+
+    # Partitions of the output
+    partition_products: int = parameter(
+        1 << 21, "products", "Products that a thread computes at a time where memory is ample; else half as many."
+    )
+    min_partition_products: int = parameter(
+        1 << 17, "products", "Products that a thread computes at a time where memory is scarce, at least."
+    )
+    product_bytes: int = parameter(
+        512, "bytes", "Working memory per product: output, what is computed from it, and what waits for its turn."
+    )
+    partition_threads: int = parameter(
+        4,
+        "threads",
+        "Threads that multiply at a time where memory is scarce. Partitions are cut for so many however many there "
+        "are, since partitions round reductions.",
+    )
+    masked_sum_partitions: int = parameter(
+        4, "partitions", "Partitions joined for a sum at a mask, which writes no elements."
+    )
+    csr_output_partitions: int = parameter(
+        2, "partitions", "A partition with several row axes is written as CSR up to so many times its usual size."
+    )
+
+    # Operands in memory
+    lhs_share: float = memory_share(4, "Left operand held in memory; a larger one is read twice, by partition.")
+    rhs_share: float = memory_share(3, "Right operand held in working memory; a larger one spills.")
+    row_subset_ratio: int = parameter(
+        16, "ratio", "Right per left elements from which only the matching rows of the right operand are read."
+    )
+    mask_rows_ratio: int = parameter(
+        4, "ratio", "Left elements per mask element from which only the left rows that the mask has are read."
+    )
+    counted_rows_ratio: int = parameter(
+        4, "ratio", "Coordinates per element up to which row bounds of a mask are counted rather than searched."
+    )
+    index_bytes: int = parameter(24, "bytes", "Composite code of an element and its hash table entry.")
+
+    # Masked products
+    dot_step_products: int = parameter(2, "products", "A step of a dot product costs as much.")
+    csc_element_products: int = parameter(4, "products", "Converting an element from CSR to CSC costs as much.")
+    dense_rows_share: float = memory_share(4, "Dense rows of all threads; threads without one wait.")
+
+    # Accumulators of rows
+    gather_limit: int | None = parameter(
+        None, "products", "Products of a row gathered into slots at most; None decides by how clustered columns are."
+    )
+    clustered_columns: int = parameter(64, "columns", "Distance of columns that share a flag word of a dense row.")
+    clustered_sample: int = parameter(
+        1 << 12, "elements", "Consecutive elements of a sample, of 16, that tell whether columns are clustered."
+    )
+    pattern_min_elements: int = parameter(
+        1 << 14, "elements", "Smaller operands gain less from row patterns than finding them costs."
+    )
+    pattern_sample_rows: int = parameter(
+        64, "rows", "Consecutive rows of a sample, of 16, that tell whether rows repeat."
+    )
+    pattern_batch_rows: int = parameter(1 << 17, "rows", "Rows whose patterns a thread finds at a time.")
+    count_batch_elements: int = parameter(
+        1 << 19, "elements", "Left elements whose products a thread counts at a time."
+    )
+
+    # Composite indices
+    dense_codes_ratio: int = parameter(
+        4, "ratio", "Coordinates per element up to which every coordinate keeps a code of its own."
+    )
+    dense_codes_min: int = parameter(1 << 16, "codes", "So many codes are never factorized.")
+    hash_min_values: int = parameter(1 << 14, "values", "A hash table beats a binary search from here on.")
+    lookup_batch_values: int = parameter(1 << 18, "values", "Values that a thread looks up at a time.")
+
+    # Spilled operands: panels, strips and left tiles
+    part_share: float = memory_share(2, "A panel or strip of the right operand, in working memory.")
+    min_part_bytes: int = parameter(1 << 20, "bytes", "A panel or strip takes at least so much.")
+    max_part_ratio: float = parameter(2, "ratio", "A strip, or a row of a panel, may exceed its size by so much.")
+    strip_sample_ratio: int = parameter(64, "ratio", "Elements per sampled element that decides where strips begin.")
+    lhs_row_share: float = memory_share(16, "A row of the left operand in working memory; longer rows do not tile.")
+    lhs_tile_divisor: int = parameter(1 << 11, "bytes per element", "Memory limit per element of a left tile.")
+    min_batch_elements: int = parameter(1 << 14, "elements", "Elements processed at a time, at least.")
+    max_batch_elements: int = parameter(1 << 18, "elements", "Elements processed at a time, at most.")
+    strip_row_elements: int = parameter(
+        4, "elements", "Elements of a row per strip from which strips cost less than adding panels."
+    )
+    max_strips: int = parameter(64, "strips", "More passes over the left operand take too long.")
+    part_output_divisor: int = parameter(
+        1 << 10, "bytes per element", "Memory limit per output element computed, and read back, at a time."
+    )
+
+    # Row sections
+    section_share: float = memory_share(1.5, "Right rows that a section multiplies, in working memory.")
+    section_overhead_share: float = memory_share(
+        1.5, "Part of a section's memory that row pointers and per-thread buffers may take."
+    )
+    section_elements: int | None = parameter(
+        None, "elements", "Fixed size of a section for tests; None computes it from the share."
+    )
+    section_mask_bytes: int = parameter(4_000_000, "bytes", "Mask row group that each thread reads.")
+    section_max_reads: float = parameter(
+        4, "elements per product", "More reads of the right operand take longer than spilling partial results."
+    )
+    section_max_rows: int = parameter(2**31 - 1, "rows", "Left rows numbered by int32.")
+    section_uneven_ratio: float = parameter(1.5, "ratio", "A section of one row may exceed its size by so much.")
+    section_partition_divisor: int = parameter(
+        1 << 9, "bytes per product", "Memory limit per product of a partition of a section."
+    )
+    section_wait_seconds: float = parameter(
+        0.02, "seconds", "A thread waits so long for one that got an earlier partition and may not have started."
+    )
+
+    # External sums
+    panel_share: float = memory_share(4, "A panel of the right operand, in working memory.")
+    panel_element_bytes: int = parameter(64, "bytes", "An element takes about so much while it is multiplied.")
+    min_panel_elements: int = parameter(1 << 14, "elements", "Elements of a panel or batch, at least.")
+    max_panel_batch: int = parameter(1 << 18, "elements", "Left elements multiplied with a panel at a time, at most.")
+    max_panel_products: int = parameter(1 << 20, "products", "Products that a thread computes at a time, at most.")
+    panel_products_divisor: int = parameter(
+        1 << 12, "bytes per product", "Memory limit per product computed at a time, where it is small."
+    )
+
+    # Chains of products
+    chain_step_share: float = memory_share(4, "Result of a step that is computed into memory.")
+
+    # Products with dense arrays
+    dense_numpy_max_products: int = parameter(1 << 12, "products", "NumPy adds so many as fast as the kernel does.")
+    dense_numpy_total_products: int = parameter(
+        1 << 23, "products", "All that NumPy adds before the first kernel is loaded costs less than loading it."
+    )
+    mttkrp_numpy_max_products: int = parameter(1 << 12, "products", "NumPy adds so many as fast as the kernel does.")
+
+
+tuning = Tunable(
+    "product",
+    ProductTuning(),
+    strategies={
+        "in_memory": {"strategy": "in_memory"}, "row_sections": {"strategy": "row_sections", "section_max_reads": 1e6},
+        "k_panels": {"strategy": "k_panels"}, "column_strips": {"strategy": "column_strips"}, "external_sum":
+        {"strategy": "external_sum"}, "masked_dot": {"masked_method": "dot"}, "masked_gustavson": {"masked_method":
+        "gustavson"}, "row_patterns": {"pattern_min_elements": 0}, "no_row_patterns": {"pattern_min_elements": 1 << 62},
+        "streamed_lhs": {"lhs_share": 1e9}, "numpy": {"dense_numpy_max_products": 1 << 62, "dense_numpy_total_products":
+        1 << 62, "mttkrp_numpy_max_products": 1 << 62}, "numba": {"dense_numpy_max_products": -1,
+        "dense_numpy_total_products": -1, "mttkrp_numpy_max_products": -1},
+    },
+)  # fmt: skip
