@@ -1,4 +1,4 @@
-"""What the tests share: folders, settings that do not leak, Hypothesis profiles."""
+"""Shared fixtures: data folders, isolated settings and memory, Hypothesis profiles."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, settings
 
 from sparrow.runtime import memory
 from sparrow.runtime import settings as sparrow_settings
+from sparrow.testing import tune
 
-# A machine under load is slow, not wrong; and who runs the tests asks about their own change: others draw new examples.
+# No deadlines, since loaded machines are slow; derandomized, so that a run tests the change at hand and no luck.
 settings.register_profile(
     "same", max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True,
     derandomize=True,
@@ -31,35 +32,35 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def pytest_collection_finish() -> None:
-    """Let the collector pass over what stays to the end, thousands of tests and what they import."""
+    """Exempt collected tests and imported modules from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The folder of the checkout."""
+    """Folder of the checkout."""
     return REPOSITORY
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of further real data sets, beside the checkout; skips where there is none."""
+    """Folder of further real data sets beside the checkout; skips the test if it is missing."""
     folder = REPOSITORY.parent / "shared" / "data"
     if not folder.is_dir():
-        pytest.skip("needs the folder shared/data beside the checkout")
+        pytest.skip("requires the folder shared/data beside the checkout")
     return folder
 
 
 @pytest.fixture(scope="session")
 def shipped() -> Path:
-    """The folder of the data sets in the checkout."""
+    """Folder of the data sets in the checkout."""
     return REPOSITORY / "datasets"
 
 
 @pytest.fixture(autouse=True)
 def own_settings() -> Iterator[None]:
-    """Give each test the settings as they were before the one before it changed them."""
+    """Undo changes of settings after each test."""
     with sparrow_settings.config():
         yield
 
@@ -73,15 +74,14 @@ def isolated_memory() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def tight_limits() -> Iterator[None]:
-    """Let tests set limits that nobody else can: what passes them is quickly made."""
-    least, sparrow_settings._LEAST_LIMIT = sparrow_settings._LEAST_LIMIT, 1
-    yield
-    sparrow_settings._LEAST_LIMIT = least
+    """Permit tiny memory limits, so that small tensors exceed them."""
+    with tune("runtime", min_limit_bytes=1):
+        yield
 
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Let processes that are started heed SIGINT, which a job in the background inherits as ignored."""
+    """Reset SIGINT, which background jobs inherit as ignored, for child processes."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -89,7 +89,7 @@ def ctrl_c() -> Iterator[None]:
 
 @pytest.fixture
 def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
-    """Return what makes a few bytes the standard input, through a pipe that ends behind them."""
+    """Return a function that replaces standard input by a pipe with the given bytes."""
     with contextlib.ExitStack() as opened:
 
         def give(data: bytes) -> None:
@@ -102,7 +102,7 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
 
 
 class Run:
-    """What a run of the command line did."""
+    """Result of a command line call."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -118,7 +118,7 @@ class Run:
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
-    """Return what runs the command line in this process."""
+    """Return a function that runs the command line in this process."""
     from sparrow.cli import main
 
     def run(*words: object) -> Run:

@@ -108,7 +108,7 @@ class Adjacency:
         if fits_in_memory(A, weighted, undirected, bound):
             self._csr = self._collect_undirected(bound) if undirected else self._collect(bound)
             self._indptr = self._csr[0]
-            self._reservation.hold(sum(array.nbytes for array in self._csr))
+            self._reservation.resize(sum(array.nbytes for array in self._csr))
         else:
             self._reservation.grow(8 * (self.size + 1))
             self._spills = (SpillFile(), SpillFile())[: 1 + weighted]

@@ -59,7 +59,7 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
     array([ 0,  1,  2, -1])
     """
     if max_depth is not None:
-        check_integer("max_depth", max_depth, least=0)
+        check_integer("max_depth", max_depth, minimum=0)
     limit = np.inf if max_depth is None else int(max_depth)
     A, directed = check_graph(A), check_flag("directed", directed)
     with reserve_per_node(A, 24, "breadth-first search"), Adjacency(A, undirected=not directed) as adjacency:

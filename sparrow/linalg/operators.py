@@ -605,7 +605,7 @@ class Operator(_LabelledOperator):
         scan = self._tensor.__sparrow_scan__()
         reason = self._status.partition(":")[0]
         bound = max_nnz(scan)
-        width = memory.entry_bytes(scan.schema) - scan.schema.dtype.itemsize + self.dtype.itemsize
+        width = scan.schema.element_bytes() - scan.schema.dtype.itemsize + self.dtype.itemsize
         budget = memory.limit() // tuning().operator_share
         if bound is not None and bound * width > budget:
             self._status = f"{reason}: {_bytes(bound * width)} exceed a quarter of the memory limit, {_bytes(budget)}"
@@ -619,7 +619,7 @@ class Operator(_LabelledOperator):
             size = _bytes(persisted.nbytes)
             self._status = f"{reason}: {size} exceed a quarter of the memory limit, {_bytes(budget)}"
             return
-        self._reservation.hold(persisted.nbytes)
+        self._reservation.resize(persisted.nbytes)
         self._persisted = persisted
         block = persisted.__sparrow_scan__().relation.block  # type: ignore[attr-defined]
         if block.count and persisted.fill_value == 0 and (block.values == block.values[0]).all():

@@ -131,7 +131,7 @@ def _check_option(name: str, A: Any, option: str, value: Any, options: dict[str,
     if option in _ROUND_OPTIONS:
         check_integer(option, value, int(name in ("gmres", "eigsh", "svds")))
     elif option in _NUMBER_OPTIONS:
-        check_number(option, value, least=-math.inf)
+        check_number(option, value, minimum=-math.inf)
     elif option == "callback" and not callable(value):
         raise InvalidValueError(f"callback must be callable, got {value!r}")
     elif option == "x0":
@@ -390,7 +390,7 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     shifted = options.get("sigma") is not None and options.get("OPinv") is None
     factorized = shifted and not isinstance(A, scipy_linalg.LinearOperator)
     if shifted:
-        check_number("eigsh: sigma", options["sigma"], least=-np.inf)
+        check_number("eigsh: sigma", options["sigma"], minimum=-np.inf)
     matrix = to_scipy_csc(A, "eigsh with sigma", "omit sigma") if factorized else None
     try:
         found = _call_scipy("eigsh", A, (k,), options, matrix=matrix)

@@ -264,13 +264,13 @@ class ALS(Parameters, Recommender):
             table_bytes = 0 if self.memory_map is not None else users.raw.nbytes + items.raw.nbytes
             with memory.reserve(table_bytes, "factor tables") as reservation:
                 stream_bytes = tuning().als_stream_bytes
-                free = memory.share(1, least=stream_bytes, beside=tuning().als_process_bytes)
+                free = memory.share(1, minimum=stream_bytes, unreserved=tuning().als_process_bytes)
                 budget = free if self.buffer is None else settings.parse_bytes(self.buffer)
                 buffers = stream_bytes if self.buffer is None else budget
                 pinned = Tensor(scan.source, scan.view)
                 digest = self.checkpoint is not None
                 ratings = SparseRatings(scan, pinned.T.__sparrow_scan__(), users.shape[1], budget, buffers, digest)
-                reservation.hold(table_bytes + ratings.nbytes)
+                reservation.resize(table_bytes + ratings.nbytes)
                 try:
                     biases = Biases(ratings.rows, users, items) if self.biases else None
                     losses = self._run_epochs(ratings, users, items, objective, biases, backend)

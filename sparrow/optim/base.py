@@ -97,7 +97,7 @@ class Optimizer(ABC):
             check_number("lr", self.lr, above=0)
         for name in ("weight_decay", "l1"):
             check_number(name, getattr(self, name))
-        check_number("rescale_grad", self.rescale_grad, least=-math.inf)
+        check_number("rescale_grad", self.rescale_grad, minimum=-math.inf)
         if self.clip_gradient is not None:
             check_number("clip_gradient", self.clip_gradient, above=0)
         if self.lazy is not None:

@@ -158,7 +158,7 @@ def make_with_fill(scan: Scan, fill_value: Any, stype: str) -> WithFill:
     schema = Schema(old.shape, old.dims, old.dtype, fill_value, stype)
     what = f"the elements of a tensor of shape {schema.shape} and fill {old.fill_value}"
     what += f", nearly all stored once its fill is {schema.fill_value},"
-    memory.check(schema.size * memory.entry_bytes(schema), what, "keep the storage type 'coo', take a smaller view")
+    memory.check(schema.size * schema.element_bytes(), what, "keep the storage type 'coo', take a smaller view")
     return WithFill(scan, schema).with_labels(axis_labels(scan))
 
 

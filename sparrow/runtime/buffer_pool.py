@@ -1,8 +1,8 @@
-"""Memory of large results that nobody has any more, for the next ones to stand in.
+"""Pool of page buffers reused for large results.
 
-What is new to a process the system clears, page by page, as it is first written to: that takes as long as the writing.
-So memory is kept when the last array in it is gone, at most an eighth of the memory limit. The system may take it
-whenever it needs some; room that is reserved comes first; and where the limit is small nothing is kept.
+The system zeroes new pages on first write, which takes as long as writing them. The pool therefore keeps the pages of
+large arrays that were garbage-collected, up to a share of the memory limit, for the next results. The system may
+reclaim them at any time (``MADV_FREE``), reservations evict them, and small memory limits disable the pool.
 """
 
 from __future__ import annotations
@@ -14,224 +14,229 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.runtime import settings
+from sparrow.runtime.tuning import tuning
 
-__all__ = ["Buffer", "ScratchPool", "cached_bytes", "release"]
+__all__ = ["Buffer", "ScratchPool", "cached_bytes", "isolated", "release"]
 
-_LEAST = 1 << 22
-"""Bytes from which it is worth it."""
-_LARGE = 1 << 21
-"""Bytes of a large page: part of one is not given up."""
-_PART = 8
-"""Of the limit, one part is kept at most."""
-_LOOSE = 4
-"""How many times longer memory may be than what is to stand in it."""
+_HUGE_PAGE_BYTES = 1 << 21
 
 
 class Buffer:
-    """An array to write to, made longer than what comes to stand in it: what is not written to takes no memory.
+    """Uninitialized array of an upper-bound length, truncated once its length is known.
 
     Parameters
     ----------
     count
-        Its length, at most.
+        Maximal length. Elements never written take no memory.
     dtype
-        Its type.
+        Dtype of the array.
     scratch
-        Whose memory it takes, where it does not stay.
+        Pool of a temporary buffer; None for a result.
 
     Examples
     --------
     >>> import numpy as np
-    >>> cells = Cells(10**6, np.dtype(np.float64))
-    >>> cells.array[:3] = 1, 2, 3
-    >>> cells.first(3)
+    >>> buffer = Buffer(10**6, np.dtype(np.float64))
+    >>> buffer.array[:3] = 1, 2, 3
+    >>> buffer.truncate(3)
     array([1., 2., 3.])
     """
 
     def __init__(self, count: int, dtype: np.dtype[Any], scratch: ScratchPool | None = None) -> None:
         self.count, self._dtype, self._scratch = count, dtype, scratch
-        self._memory: _Memory | None = None
+        self._pages: _Pages | None = None
         self._array: NDArray[Any] | None = None
 
     @property
     def array(self) -> NDArray[Any]:
-        """All of it, holding anything; made when first asked for."""
+        """The whole array, allocated on first access."""
         if self._array is None:
             nbytes = self.count * self._dtype.itemsize
-            if nbytes < _LEAST or not _is_ample():
+            if nbytes < tuning().pooled_min_bytes or not _is_enabled():
                 self._array = np.empty(self.count, self._dtype)
             else:
                 scratch = self._scratch
-                self._memory = _memory(nbytes) if scratch is None else scratch.taken(nbytes)
-                back = _keep if scratch is None else scratch.give
-                self._array = np.frombuffer(_lent(self._memory, back), self._dtype, self.count)
+                self._pages = _acquire(nbytes) if scratch is None else scratch.acquire(nbytes)
+                recycle = _recycle if scratch is None else scratch.recycle
+                self._array = np.frombuffer(_lend(self._pages, recycle), self._dtype, self.count)
         return self._array
 
-    def longer(self, count: int, used: int) -> Buffer:
-        """Return more of them, the first ones, of which so many are in use, copied."""
-        cells = Buffer(count, self._dtype)
+    def grow(self, count: int, used: int) -> Buffer:
+        """Return a buffer of ``count`` elements with the first ``used`` ones copied."""
+        grown = Buffer(count, self._dtype)
         if self._array is not None:
-            cells.array[:used] = self._array[:used]
-        return cells
+            grown.array[:used] = self._array[:used]
+        return grown
 
-    def first(self, count: int) -> NDArray[Any]:
-        """Return so many of them, for good: what lies beyond is given up, but of scratch."""
+    def truncate(self, count: int) -> NDArray[Any]:
+        """Return the first ``count`` elements and free the rest; scratch buffers keep their pages."""
         array, self._array = self.array, None
-        if self._memory is not None:
+        if self._pages is not None:
             if self._scratch is None:
-                self._memory.end(count * array.itemsize)
+                self._pages.truncate(count * array.itemsize)
             return array[:count]
         if count < len(array):
-            array.resize(count, refcheck=False)  # in place: what is cut off was never written to
+            array.resize(count, refcheck=False)  # in place: the tail was never written
         return array
 
 
 class ScratchPool:
-    """Memory of arrays that come and go while one thing is computed: it stays written to until that is done.
+    """Pages of temporary arrays, reused until one computation ends.
 
-    Threads that allocate as much give it back to the system each time, and have it cleared each time they ask.
+    Otherwise threads return them to the system after every allocation, which zeroes them again.
     """
 
     def __init__(self) -> None:
-        self._free: deque[_Memory] = deque()
+        self._free: deque[_Pages] = deque()
 
-    def taken(self, nbytes: int) -> _Memory:
-        """Return memory of at least so many bytes: what was given back last, if it is about as long."""
+    def acquire(self, nbytes: int) -> _Pages:
+        """Return pages of at least ``nbytes``: the most recently used ones of a similar size, or new ones."""
         for _ in range(len(self._free)):
             try:
-                memory = self._free.pop()
-            except IndexError:  # another thread was quicker
+                pages = self._free.pop()
+            except IndexError:  # another thread took the last ones
                 break
-            if nbytes <= memory.size <= _LOOSE * nbytes:
-                return memory
-            self._free.appendleft(memory)
-        return _memory(nbytes)
+            if nbytes <= pages.size <= tuning().pooled_max_ratio * nbytes:
+                return pages
+            self._free.appendleft(pages)
+        return _acquire(nbytes)
 
-    def give(self, memory: _Memory) -> None:
-        """Take memory back that no array stands in any more."""
-        self._free.append(memory)
+    def recycle(self, pages: _Pages) -> None:
+        """Take back pages that no array uses."""
+        self._free.append(pages)
 
     def __del__(self) -> None:
         while self._free:
-            _keep(self._free.pop())
+            _recycle(self._free.pop())
 
 
-class _Memory:
-    """Pages of the process."""
+class _Pages:
+    """Anonymous memory mapping."""
 
-    __slots__ = ("pages", "size", "written")
+    __slots__ = ("mapping", "size", "written")
 
     def __init__(self, size: int) -> None:
-        self.pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with suppress(OSError):  # a system without large pages
-            self.pages.madvise(mmap.MADV_HUGEPAGE)
+        self.mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(OSError):  # a system without huge pages
+            self.mapping.madvise(mmap.MADV_HUGEPAGE)
         self.size = self.written = size
-        """Its bytes, and those from its beginning beyond which none was written."""
+        """Bytes mapped, and bytes from the start that may have been written."""
 
-    def end(self, nbytes: int) -> None:
-        """Give the system the pages that lie beyond some bytes."""
-        stop = min(_whole(nbytes, _LARGE), self.size)
+    def truncate(self, nbytes: int) -> None:
+        """Return the pages beyond ``nbytes`` to the system."""
+        stop = min(_round_up(nbytes, _HUGE_PAGE_BYTES), self.size)
         if stop < self.size:
-            self.pages.madvise(mmap.MADV_DONTNEED, stop, self.size - stop)
+            self.mapping.madvise(mmap.MADV_DONTNEED, stop, self.size - stop)
         self.written = stop
 
 
-class _Kept:
-    """Memory that nothing stands in, the longest unused first."""
+class _FreeList:
+    """Free pages, the least recently used first."""
 
     def __init__(self) -> None:
-        self.all: list[_Memory] = []
+        self.pages: list[_Pages] = []
         self.nbytes = 0
         self.lock = threading.Lock()
 
-    def remove(self, memory: _Memory) -> None:
-        self.all.remove(memory)
-        self.nbytes -= memory.written
+    def remove(self, pages: _Pages) -> None:
+        self.pages.remove(pages)
+        self.nbytes -= pages.written
 
-    def give_up(self, most: int) -> None:
-        """Keep so many bytes at most; for who holds the lock."""
-        while self.nbytes > most:
-            self.remove(self.all[0])
+    def evict(self, max_bytes: int) -> None:
+        """Free the least recently used pages beyond ``max_bytes``; the caller holds the lock."""
+        while self.nbytes > max_bytes:
+            self.remove(self.pages[0])
 
 
-_kept = _Kept()
+_free_list = _FreeList()
 
 
 def cached_bytes() -> int:
-    """Return the bytes that are kept."""
-    return _kept.nbytes
+    """Return the bytes of free pages in the pool."""
+    return _free_list.nbytes
 
 
-def release(most: int = 0) -> None:
-    """Give the system what is kept, the longest unused first, but for so many bytes."""
-    with _kept.lock:
-        _kept.give_up(most)
+def release(max_bytes: int = 0) -> None:
+    """Return free pages to the system, the least recently used first, until ``max_bytes`` are left."""
+    with _free_list.lock:
+        _free_list.evict(max_bytes)
 
 
-def _whole(nbytes: int, page: int) -> int:
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Use an empty pool within the block. For tests; not for threads."""
+    global _free_list
+    before, _free_list = _free_list, _FreeList()
+    try:
+        yield
+    finally:
+        _free_list = before
+
+
+def _round_up(nbytes: int, page: int) -> int:
     return -(-nbytes // page) * page
 
 
-def _is_ample() -> bool:
-    return sys.platform == "linux" and settings.current().ample
+def _is_enabled() -> bool:
+    return sys.platform == "linux" and settings.current().has_ample_memory
 
 
-def _memory(nbytes: int) -> _Memory:
-    """Return memory of at least so many bytes: the smallest that is kept, or new."""
-    size = _whole(nbytes, mmap.PAGESIZE)
-    with _kept.lock:
-        fit = [memory for memory in _kept.all if size <= memory.size <= _LOOSE * size]
-        if fit:
-            memory = min(fit, key=lambda one: one.size)
-            _kept.remove(memory)
-            return memory
+def _acquire(nbytes: int) -> _Pages:
+    """Return the smallest fitting free pages, or new ones."""
+    size = _round_up(nbytes, mmap.PAGESIZE)
+    with _free_list.lock:
+        fitting = [pages for pages in _free_list.pages if size <= pages.size <= tuning().pooled_max_ratio * size]
+        if fitting:
+            pages = min(fitting, key=lambda found: found.size)
+            _free_list.remove(pages)
+            return pages
     with suppress(OSError):
-        return _Memory(size)
+        return _Pages(size)
     release()
     try:
-        return _Memory(size)
+        return _Pages(size)
     except OSError as error:
-        raise MemoryError(f"the system gives no {nbytes} bytes") from error
+        raise MemoryError(f"cannot allocate {nbytes} bytes") from error
 
 
-def _lent(memory: _Memory, back: Callable[[_Memory], None]) -> Any:
-    """Return what arrays in memory hold on to: it is given back when the last of them is gone."""
-    memory.written = memory.size
-    lent = (ctypes.c_char * memory.size).from_buffer(memory.pages)
-    weakref.finalize(lent, back, memory).atexit = False
-    return lent
+def _lend(pages: _Pages, recycle: Callable[[_Pages], None]) -> Any:
+    """Return the buffer that arrays refer to; once the last of them is collected, the pages are recycled."""
+    pages.written = pages.size
+    owner = (ctypes.c_char * pages.size).from_buffer(pages.mapping)
+    weakref.finalize(owner, recycle, pages).atexit = False
+    return owner
 
 
-def _keep(memory: _Memory) -> None:
-    most = settings.current().memory_limit // _PART
-    if not 0 < memory.written <= most or not _is_ample():
+def _recycle(pages: _Pages) -> None:
+    max_bytes = int(settings.current().memory_limit / tuning().pool_parts)
+    if not 0 < pages.written <= max_bytes or not _is_enabled():
         return
     try:
-        memory.pages.madvise(mmap.MADV_FREE, 0, memory.written)  # the system may take them until they are written to
-    except OSError:  # it cannot, so it shall have them now
+        pages.mapping.madvise(mmap.MADV_FREE, 0, pages.written)  # the system may reclaim them until they are written
+    except OSError:  # without MADV_FREE they are unmapped
         return
-    if not _kept.lock.acquire(blocking=False):  # an array is collected anywhere, even by who holds it
+    if not _free_list.lock.acquire(blocking=False):  # finalizers run anywhere, even in a thread that holds the lock
         return
     try:
-        _kept.all.append(memory)
-        _kept.nbytes += memory.written
-        _kept.give_up(most)
+        _free_list.pages.append(pages)
+        _free_list.nbytes += pages.written
+        _free_list.evict(max_bytes)
     finally:
-        _kept.lock.release()
+        _free_list.lock.release()
 
 
 def _after_fork() -> None:
-    """Begin anew: what the parent keeps is its own, and its lock may be held."""
-    global _kept
-    _kept = _Kept()
+    """Start with an empty pool: the parent may hold the lock, and owns its pages."""
+    global _free_list
+    _free_list = _FreeList()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,9 +1,8 @@
-"""The embedded DuckDB: connections under the limits of the settings, quoting, the texts of ``sql/``.
+"""Embedded DuckDB: connections under the limits of the settings, quoting, error translation, Ctrl-C.
 
-An instance of DuckDB has one memory limit, one number of threads and one temporary folder for all its connections.
-So there is an instance for each combination of them in use, and a connection, with all that is made of it such as a
-lazy relation, keeps those it was made under. Every caller gets a connection of its own, whose temporary views and
-tables nobody else sees; who is done with it closes it (``with connect() as con``).
+A DuckDB instance has one memory limit, number of threads and temporary directory. There is one instance per
+combination in use, and a connection keeps the limits that it was opened under. Every caller gets its own connection,
+whose temporary views and tables are private, and closes it (``with connect() as con``).
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from sparrow.errors import StorageError
-from sparrow.runtime import memory, settings
+from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import DetachedTask
+from sparrow.runtime.tuning import tuning
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "connect",
     "interruptible_relation",
+    "isolated",
     "quote_literal",
     "quote_name",
     "stream_batches",
@@ -37,40 +38,36 @@ __all__ = [
     "translate_interrupts",
 ]
 
-FEED_OVERSHOOT = 340_000_000
-"""Bytes by which an Arrow feed was seen to pass DuckDB's own limit; the limit is set that much lower."""
-_LEAST = 120_000_000
-_KEPT = 4
-"""Instances kept for the next caller: one takes 50 ms to make, 5 MB and some threads that sleep."""
-
 _INTERRUPTED = "Query interrupted", "KeyboardInterrupt"
-"""What DuckDB makes of Ctrl-C: of one that it listens to, and of one that came in Python while it asked something."""
+"""Error texts of DuckDB after Ctrl-C: in its own handler, and in Python code that it called."""
 
 _lock = threading.Lock()
 _instances: OrderedDict[tuple[int, int, str], duckdb.DuckDBPyConnection] = OrderedDict()
-"""A connection to each instance, by memory limit, threads and temporary folder; those used last are at the end."""
+"""Connection to each cached instance, by memory limit, threads and temporary directory; LRU order."""
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a new connection under the memory limit, threads and temporary folder in force; it keeps them."""
+    """Open a connection under the memory limit, threads and temporary directory in force."""
     now = settings.current()
-    limit = max(now.memory_limit - FEED_OVERSHOOT, _LEAST)
-    made_for = limit, 1 if now.deterministic else now.threads, now.temp_directory
-    dropped = []
+    limits = tuning()
+    limit = max(now.memory_limit - limits.duckdb_overshoot_bytes, limits.min_duckdb_bytes)
+    key = limit, 1 if now.deterministic else now.threads, now.temp_directory
+    evicted = []
     with _lock:
-        instance = _instances.get(made_for)
+        instance = _instances.get(key)
         if instance is None:
-            instance = _instances[made_for] = _new(*made_for)
-        _instances.move_to_end(made_for)
-        while len(_instances) > _KEPT:
-            dropped.append(_instances.popitem(last=False))
+            events.emit("duckdb.open", memory_limit=key[0], threads=key[1], temp_directory=key[2])
+            instance = _instances[key] = _open(*key)
+        _instances.move_to_end(key)
+        while len(_instances) > limits.duckdb_instances:
+            evicted.append(_instances.popitem(last=False))
         con = instance.cursor()
-    del dropped  # what still has connections lives on with them; what has none ends here, out of the lock
+    del evicted  # instances without connections end here, outside of the lock
     return con
 
 
-def _new(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDBPyConnection:
-    import duckdb  # a tenth of a second, which who runs no SQL does not pay
+def _open(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDBPyConnection:
+    import duckdb  # takes 100 ms, paid only by users of SQL
 
     return duckdb.connect(
         ":memory:",
@@ -79,14 +76,25 @@ def _new(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDBP
             "threads": threads,
             "temp_directory": temp_directory,
             "preserve_insertion_order": False,
-            "python_enable_replacements": False,  # the variables of our functions are no tables
+            "python_enable_replacements": False,  # Python variables must not be visible as tables
             "lock_configuration": True,
         },
     )
 
 
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Start without cached instances within the block. For tests; not for threads."""
+    global _instances
+    before, _instances = _instances, OrderedDict()
+    try:
+        yield
+    finally:
+        _instances = before
+
+
 def _after_fork() -> None:
-    """Leave the parent's instances alone: their threads are not here, and to end one would wait for them for ever."""
+    """Leak the parent's instances: their threads are missing in the child, and closing one would wait for them."""
     global _lock, _instances
     for instance in _instances.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(instance))
@@ -97,7 +105,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def quote_name(name: str) -> str:
-    """Return an identifier quoted for SQL: a name is data, never SQL.
+    """Quote an identifier for SQL.
 
     Examples
     --------
@@ -108,7 +116,7 @@ def quote_name(name: str) -> str:
 
 
 def quote_literal(text: str) -> str:
-    """Return a text quoted for SQL.
+    """Quote a string for SQL.
 
     Examples
     --------
@@ -120,12 +128,12 @@ def quote_literal(text: str) -> str:
 
 @contextmanager
 def translate_errors() -> Generator[None]:
-    """Raise what DuckDB meets in the block as what it is: Ctrl-C, a full disk, too little memory.
+    """Translate errors of DuckDB: Ctrl-C, full disk, out of memory.
 
     Raises
     ------
     StorageError
-        If the disk of the temporary folder is full.
+        If the disk of the temporary directory is full.
     TooLargeError
         If DuckDB runs out of memory and cannot spill.
     """
@@ -140,55 +148,55 @@ def translate_errors() -> Generator[None]:
         folder = settings.current().temp_directory
         if "No space left" in text or "File too large" in text or "max_temp_directory_size" in text:
             raise StorageError(
-                f"the disk of the temporary folder {folder!r} is full: "
-                "free space, or name another with sp.config(temp_directory=...)"
+                f"the disk of the temporary directory {folder!r} is full: "
+                "free space, or set another one with sp.config(temp_directory=...)"
             ) from error
         if isinstance(error, duckdb.OutOfMemoryException):
-            raise memory.too_large("what DuckDB does here", None, "") from error
+            raise memory.too_large("the DuckDB query", None, "") from error
         raise
 
 
-# -- answers that Ctrl-C ends ----------------------------------------------------------------------
+# -- interruptible queries -------------------------------------------------------------------------
 
 
 def stream_batches(con: duckdb.DuckDBPyConnection, query: str, rows: int = 1_000_000) -> Iterator[pa.RecordBatch]:
-    """Yield what a query gives; within :func:`translate_errors` Ctrl-C ends it at once, whatever DuckDB is at."""
+    """Yield the record batches of a query; interruptible by Ctrl-C within :func:`translate_errors`."""
     reader = _on_a_thread(lambda: con.sql(query).to_arrow_reader(rows), con)
     while (batch := _on_a_thread(functools.partial(next, reader, None), con)) is not None:
         yield batch
 
 
-_answers: WeakKeyDictionary[Any, duckdb.DuckDBPyConnection] = WeakKeyDictionary()
-"""The connection of each relation that :func:`interruptible_relation` gave."""
+_connections: WeakKeyDictionary[Any, duckdb.DuckDBPyConnection] = WeakKeyDictionary()
+"""Connection of each relation that :func:`interruptible_relation` returned."""
 
 
 def interruptible_relation(
     relation: duckdb.DuckDBPyRelation, con: duckdb.DuckDBPyConnection
 ) -> duckdb.DuckDBPyRelation:
-    """Return the relation, a query of this connection, so that Ctrl-C while it is fetched is a ``KeyboardInterrupt``.
+    """Return a relation of the connection that raises ``KeyboardInterrupt`` for Ctrl-C while it is fetched.
 
-    DuckDB makes a ``RuntimeError`` of it, and while it fills Arrow tables and frames does not listen.
+    Plain relations raise ``RuntimeError``, and ignore Ctrl-C while they fill Arrow tables and data frames.
     """
-    relation.__class__ = _answer_class()
-    _answers[relation] = con
+    relation.__class__ = _interruptible_class()
+    _connections[relation] = con
     return relation
 
 
-_SHOWING = {"__arrow_c_stream__", "__len__", "__repr__", "__str__", "_repr_mimebundle_"}
-"""What else of a relation runs its query: a notebook shows the last of a cell."""
+_DISPLAY_METHODS = {"__arrow_c_stream__", "__len__", "__repr__", "__str__", "_repr_mimebundle_"}
+"""Special methods that run the query, such as the display hooks of notebooks."""
 
 
 @functools.cache
-def _answer_class() -> type[duckdb.DuckDBPyRelation]:
-    """Return a relation whose methods listen to Ctrl-C, and what they return too."""
+def _interruptible_class() -> type[duckdb.DuckDBPyRelation]:
+    """Return the subclass of relations whose methods, and those of their results, are interruptible."""
     import duckdb
 
     plain = duckdb.DuckDBPyRelation
 
-    def listening(method: Callable[..., Any]) -> Callable[..., Any]:
+    def make_interruptible(method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def call(self: duckdb.DuckDBPyRelation, *args: Any, **options: Any) -> Any:
-            con = _answers[self]
+            con = _connections[self]
             with translate_interrupts():
                 out = _on_a_thread(functools.partial(method, self, *args, **options), con)
             return interruptible_relation(out, con) if type(out) is plain else out
@@ -198,36 +206,37 @@ def _answer_class() -> type[duckdb.DuckDBPyRelation]:
     public = {
         name: method
         for name, method in vars(plain).items()
-        if callable(method) and (not name.startswith("_") or name in _SHOWING)
+        if callable(method) and (not name.startswith("_") or name in _DISPLAY_METHODS)
     }
-    methods = {name: listening(method) for name, method in public.items()}
+    methods = {name: make_interruptible(method) for name, method in public.items()}
     return type(plain.__name__, (plain,), {"__slots__": (), **methods})
 
 
 def _on_a_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any:
-    """Return what ``work`` returns; Ctrl-C ends the query that it runs."""
+    """Call ``work`` on another thread; Ctrl-C interrupts the query that it runs."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    query = DetachedTask(work, "sparrow-answer")
+    poll = tuning().interrupt_poll_seconds
+    query = DetachedTask(work, "sparrow-query")
     try:
         query.start()
         while not query.done:
-            query.wait(0.1)  # Polars has a signal handler under which Python would not wake for Ctrl-C
+            query.wait(poll)  # the signal handler of Polars keeps Python from waking up for Ctrl-C
         return query.result()
-    except BaseException:  # Ctrl-C, which Python tells as an error of the lock that it hit while the thread starts
+    except BaseException:  # Ctrl-C, which may surface as a lock error while the thread starts
         while not query.drop():
             con.interrupt()
-            query.wait(0.1)
+            query.wait(poll)
         raise
 
 
 def _is_interrupt(error: Exception) -> bool:
-    return any(told in str(error) for told in _INTERRUPTED)
+    return any(text in str(error) for text in _INTERRUPTED)
 
 
 @contextmanager
 def translate_interrupts() -> Generator[None]:
-    """Raise a ``KeyboardInterrupt`` where DuckDB tells of one in the block."""
+    """Raise ``KeyboardInterrupt`` for interrupts that DuckDB reports in the block."""
     import duckdb
 
     try:

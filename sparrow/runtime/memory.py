@@ -1,11 +1,11 @@
-"""The accountant of the memory limit: what runs at once in the process shares one limit.
+"""Memory budget: reservations against the memory limit of the process.
 
-Whatever gathers a result in memory reserves room for it and gives the room back when the result is handed to the
-caller, whose arrays do not count. A buffer that can be of any size takes a share of what is free, and says what it
-holds. One place, :func:`too_large`, words the error.
+Code that materializes a result reserves memory for it and releases the reservation when the result reaches the caller,
+whose arrays do not count. Buffers of flexible size take a share of the available memory. :func:`too_large` words the
+error.
 
-Room depends on what else runs. What decides the order of a float sum, and so its bits, is cut by :func:`limit`, but
-for whether there is room for the quicker of two ways: what else holds memory may be told by last digits there.
+Available memory depends on what else runs. Whatever decides the order of a float sum, and hence its bits, must depend
+on :func:`limit` alone, except for the choice between algorithms that may round differently anyway.
 """
 
 from __future__ import annotations
@@ -18,38 +18,19 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from sparrow.errors import TooLargeError
 from sparrow.runtime import buffer_pool, settings
 from sparrow.runtime.progress import format_quantity
+from sparrow.runtime.tuning import tuning
 
 __all__ = [
-    "Reservation",
-    "available",
-    "check",
-    "entry_bytes",
-    "isolated",
-    "limit",
-    "reserve",
-    "share",
-    "too_large",
-    "trim",
-    "working_bytes",
-]
+    "Reservation", "available", "check", "isolated", "limit", "reserve", "share", "too_large", "trim", "working_bytes",
+]  # fmt: skip
 
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-"""That of glibc; others have none."""
-_LIBRARIES = 120_000_000
-"""Of the limit, for libraries: they take 300 MB, of which 200 MB may lie beside the limit, and 20 MB stay free."""
-_LEAST_WORKING = 30_000_000
-"""Where the limit leaves less, so much is worked in all the same."""
-
-
-def entry_bytes(schema: Any, wide: bool = False) -> int:
-    """Return ``schema.element_bytes(wide)``, until all callers use that."""
-    size: int = schema.element_bytes(wide)
-    return size
+"""glibc's; other C libraries have none."""
 
 
 def limit() -> int:
@@ -58,34 +39,34 @@ def limit() -> int:
 
 
 def working_bytes() -> int:
-    """Return the bytes to work in where the process is to stay within the limit and 200 MB, libraries included."""
-    return max(limit() - _LIBRARIES, min(limit(), _LEAST_WORKING))
+    """Return the memory limit less the memory of libraries: the process then exceeds the limit by 200 MB at most."""
+    return max(limit() - tuning().library_bytes, min(limit(), tuning().min_working_bytes))
 
 
 def available() -> int:
-    """Return the bytes of the limit that nothing has reserved."""
-    return max(settings.current().memory_limit - _ledger.settled(), 0)
+    """Return the bytes of the limit that are not reserved."""
+    return max(settings.current().memory_limit - _ledger.reserved_bytes(), 0)
 
 
-def share(parts: float, least: int = 0, beside: int = 0) -> int:
-    """Return the bytes that a buffer may take: one of so many equal parts of what is free.
+def share(parts: float, minimum: int = 0, unreserved: int = 0) -> int:
+    """Return the bytes that a buffer may take: 1 part in ``parts`` of the available memory.
 
     Parameters
     ----------
-    least
-        What it takes in any case, however little is free.
-    beside
-        Bytes that are in use though nobody reserved them.
+    minimum
+        Smallest result, however little is available.
+    unreserved
+        Bytes in use that nobody reserved.
     """
-    return max(int((available() - beside) / parts), least)
+    return max(int((available() - unreserved) / parts), minimum)
 
 
 def trim() -> None:
-    """Give what is free within the process back to the system, where the limit is small and allocators keep it.
+    """Return free memory of the allocators to the system if the limit is small.
 
-    For the ends of the stages of long work, so that what one leaves is not added to what the next one takes.
+    Called between stages of long operations, so that the peaks of two stages do not add up.
     """
-    if settings.current().ample:
+    if settings.current().has_ample_memory:
         return
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None:
@@ -95,55 +76,58 @@ def trim() -> None:
 
 
 def check(nbytes: int, what: str | Callable[[], str], remedy: str = "take a smaller view") -> None:
-    """Check that there is room for something that is made at once and handed to the caller.
+    """Check that memory is available for a result that is returned immediately.
 
-    What it is may be a function, which is called where it is told.
+    Parameters
+    ----------
+    what
+        What is allocated, or a function that returns it for the error.
 
     Raises
     ------
     TooLargeError
-        If ``nbytes`` is more than is free, worded by :func:`too_large`.
+        If ``nbytes`` exceeds the available memory; see :func:`too_large`.
     """
     if nbytes > available():
         raise too_large(what() if callable(what) else what, nbytes, remedy)
 
 
 def reserve(nbytes: int, what: str, remedy: str = "take a smaller view") -> Reservation:
-    """Reserve room until the result is released, or until the end of its block as a context manager.
+    """Reserve memory until the reservation is released, or until the end of its block as a context manager.
 
     Raises
     ------
     TooLargeError
-        If ``nbytes`` is more than is free, worded by :func:`too_large`.
+        If ``nbytes`` exceeds the available memory; see :func:`too_large`.
 
     Examples
     --------
-    >>> with reserve(1000, "the dense array") as room:
-    ...     room.grow(500)
-    ...     room.nbytes
+    >>> with reserve(1000, "the dense array") as reservation:
+    ...     reservation.grow(500)
+    ...     reservation.nbytes
     1500
     """
-    room = Reservation(what, remedy)
+    reservation = Reservation(what, remedy)
     if nbytes:
-        room.grow(nbytes)
-    return room
+        reservation.grow(nbytes)
+    return reservation
 
 
 def too_large(what: str, nbytes: int | None, remedy: str, room: int | None = None) -> TooLargeError:
-    """Return the error for something that does not fit, and the way out.
+    """Return the error for something that exceeds the memory limit.
 
     Parameters
     ----------
     what
-        What it is: the beginning of a sentence.
+        What is allocated: the beginning of a sentence.
     nbytes
-        What it takes; None where that is not known.
+        Its size; None if unknown.
     remedy
-        The way out beside a larger limit, an imperative; may be empty.
+        The alternative to a larger limit, an imperative; may be empty.
     room
-        What it may take, where that is less than what is free of the limit.
+        Bytes that it may take, if less than the available memory.
     """
-    return _error(what, nbytes, remedy, room, _ledger.settled())
+    return _error(what, nbytes, remedy, room, _ledger.reserved_bytes())
 
 
 def _error(
@@ -151,7 +135,7 @@ def _error(
 ) -> TooLargeError:
     takes = "more than" if nbytes is None else f"{'at least ' if grown else ''}{_size(nbytes)}, beyond"
     part = "" if room is None else f"{_size(room)}, its share of "
-    beside = f", of which {_size(others)} are taken by what runs at the same time" if others else ""
+    beside = f", of which {_size(others)} are reserved by concurrent operations" if others else ""
     way = f"{remedy}, or raise" if remedy else "raise"
     return TooLargeError(
         f"{what} would take {takes} {part}the memory limit of {_size(limit())}{beside}: "
@@ -164,45 +148,45 @@ def _size(nbytes: int) -> str:
 
 
 class Reservation:
-    """Room of the limit that something takes. Several threads may change it."""
+    """Bytes of the memory limit set aside for one purpose. Thread-safe."""
 
     __slots__ = ("_ledger", "nbytes", "remedy", "what")
 
     def __init__(self, what: str, remedy: str) -> None:
         self.what, self.remedy = what, remedy
         self.nbytes = 0
-        """What is reserved."""
+        """Bytes reserved."""
         self._ledger = _ledger
 
     def grow(self, nbytes: int) -> None:
-        """Reserve so much more.
+        """Reserve ``nbytes`` more.
 
         Raises
         ------
         TooLargeError
-            If it is not free; what is reserved stays.
+            If they are not available; the reservation is unchanged.
         """
-        most = limit()
+        maximum = limit()
         with self._ledger.lock:
-            if self._ledger.settled() + nbytes <= most:
+            if self._ledger.reserved_bytes() + nbytes <= maximum:
                 self._ledger.reserved += nbytes
                 self.nbytes += nbytes
-                self._ledger.make_room()
+                self._ledger.evict_pool()
                 return
             others = self._ledger.reserved - self.nbytes
         raise _error(self.what, self.nbytes + nbytes, self.remedy, None, others, grown=self.nbytes > 0)
 
-    def hold(self, nbytes: int) -> None:
-        """Say what a buffer now takes, which keeps to its :func:`share` by itself."""
+    def resize(self, nbytes: int) -> None:
+        """Set the size without a check, for buffers that keep to their :func:`share`."""
         with self._ledger.lock:
-            self._ledger.settled()
+            self._ledger.reserved_bytes()
             self._ledger.reserved += nbytes - self.nbytes
             self.nbytes = nbytes
-            self._ledger.make_room()
+            self._ledger.evict_pool()
 
     def release(self) -> None:
-        """Give the room back; once more does nothing."""
-        self.hold(0)
+        """Release the memory; idempotent."""
+        self.resize(0)
 
     def __enter__(self) -> Self:
         return self
@@ -213,29 +197,29 @@ class Reservation:
         self.release()
 
     def __del__(self) -> None:
-        if self.nbytes:  # wherever it is collected, whoever holds a lock there: none is taken
+        if self.nbytes:  # finalizers run in any thread, so they must not take the lock
             self._ledger.collected.append(self.nbytes)
 
 
 class _Ledger:
-    """What all reservations of the process come to."""
+    """Sum of all reservations of the process."""
 
     def __init__(self) -> None:
         self.reserved = 0
         self.collected: deque[int] = deque()
-        """What reservations had that were collected before they were released."""
+        """Sizes of reservations that were garbage-collected before their release."""
         self.lock = threading.RLock()
 
-    def settled(self) -> int:
-        """Return what is reserved, after what was collected is taken off."""
+    def reserved_bytes(self) -> int:
+        """Return the reserved bytes, less those of collected reservations."""
         if self.collected:
             with self.lock:
                 while self.collected:
                     self.reserved -= self.collected.popleft()
         return self.reserved
 
-    def make_room(self) -> None:
-        """Give up what is kept of earlier results where that is reserved."""
+    def evict_pool(self) -> None:
+        """Shrink the buffer pool to the available memory."""
         if buffer_pool.cached_bytes():
             buffer_pool.release(max(limit() - self.reserved, 0))
 
@@ -255,7 +239,7 @@ def isolated() -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """Begin anew: what others reserved in the parent is never given back here."""
+    """Start a new account: reservations of other threads of the parent are never released in the child."""
     global _ledger
     _ledger = _Ledger()
 

@@ -1,8 +1,7 @@
-"""Progress bars on standard error, terminal or notebook: description, how much is done, rate, time left.
+"""Progress bars on standard error, for terminals and notebooks.
 
-A bar is drawn when :meth:`sparrow.runtime.settings.Settings.show_progress` says so and the work has taken
-longer than a second. Off, it costs one call that does nothing for each step. It never breaks the
-work: a terminal that goes away is written to no more.
+A bar appears if :meth:`sparrow.runtime.settings.Settings.show_progress` allows it and the operation takes longer than
+a second. Disabled bars cost one no-op call per step. A terminal that disappears never breaks the operation.
 """
 
 from __future__ import annotations
@@ -15,41 +14,36 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING
 
-from sparrow.runtime import settings
+from sparrow.runtime import events, settings
+from sparrow.runtime.tuning import tuning
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["bar", "write_line", "write_note"]
-
-DELAY = 1.0
-"""Seconds of work before a bar is drawn."""
-INTERVAL = 0.1
-"""Seconds between two drawings."""
-WIDTH = 100
-"""Columns of a bar in a notebook."""
+__all__ = ["bar", "format_quantity", "write_line", "write_note"]
 
 _drawing = threading.Lock()
+"""Held by the bar on screen; there is at most one."""
 
 
 def bar(
     description: str | Callable[[], str], total: int | None, unit: str = "bytes"
 ) -> AbstractContextManager[Callable[[int], None]]:
-    """Show the progress of the work in the block.
+    """Show the progress of the operation in the block.
 
     Parameters
     ----------
     description
-        What is being done, a few words; a function where they change.
+        Short description, or a function that returns the current one.
     total
-        The whole, in ``unit``; None where it is not known, which shows no time left.
+        Total in ``unit``; None if unknown, then no remaining time is shown.
     unit
-        What is counted: ``"bytes"``, or a plural noun such as ``"entries"``.
+        ``"bytes"``, or a plural noun such as ``"elements"``.
 
     Yields
     ------
     function of one integer
-        Says that so much more is done. May be called from several threads.
+        Advances the bar. Thread-safe.
 
     Examples
     --------
@@ -57,11 +51,11 @@ def bar(
     ...     for block in (100, 200):
     ...         advance(block)
     """
-    return _shown(_Bar(description, total, unit)) if settings.current().show_progress() else _SILENT
+    return _show(_Bar(description, total, unit)) if settings.current().show_progress() else _DISABLED
 
 
 @contextmanager
-def _shown(drawn: _Bar) -> Iterator[Callable[[int], None]]:
+def _show(drawn: _Bar) -> Iterator[Callable[[int], None]]:
     try:
         yield drawn.advance
     finally:
@@ -69,29 +63,30 @@ def _shown(drawn: _Bar) -> Iterator[Callable[[int], None]]:
 
 
 def write_line(text: str) -> bool:
-    """Write a line where bars are drawn, above one that is; return whether it was written."""
+    """Write a line if progress is shown, above the current bar; return whether it was written."""
     if not settings.current().show_progress():
         return False
-    over = f"\r{text:<{WIDTH}}" if settings.is_notebook() and _drawing.locked() else text
-    _Lasting(sys.stderr).write(f"{over}\n")
+    if settings.is_notebook() and _drawing.locked():
+        text = f"\r{text:<{tuning().progress_columns}}"
+    _FaultTolerantStream(sys.stderr).write(f"{text}\n")
     return True
 
 
 def write_note(text: str) -> None:
-    """Write a line to standard error, terminal or not, unless progress is switched off."""
+    """Write a line to standard error, terminal or not, unless progress is disabled."""
     if settings.current().progress is not False:
-        _Lasting(sys.stderr).write(f"{text}\n")
+        _FaultTolerantStream(sys.stderr).write(f"{text}\n")
 
 
-def _nothing(n: int) -> None:
-    """Take a step that nobody sees."""
+def _ignore(n: int) -> None:
+    pass
 
 
-_SILENT = nullcontext(_nothing)
+_DISABLED = nullcontext(_ignore)
 
 
 class _Bar:
-    """Counts, and draws after a while unless another bar is being drawn."""
+    """Counter that appears on screen after a delay, unless another bar is there."""
 
     def __init__(self, description: str | Callable[[], str], total: int | None, unit: str) -> None:
         self._describe = description if callable(description) else lambda: description
@@ -99,7 +94,7 @@ class _Bar:
         self._lock = threading.Lock()
         self._done = 0
         self._started = time.monotonic()
-        self._next = self._started + DELAY
+        self._next = self._started + tuning().progress_delay_seconds
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def advance(self, n: int) -> None:
@@ -108,7 +103,7 @@ class _Bar:
             now = time.monotonic()
             if now < self._next:
                 return
-            self._next = now + INTERVAL
+            self._next = now + tuning().progress_interval_seconds
             if self._drawn is None:
                 if not _drawing.acquire(blocking=False):
                     return
@@ -130,14 +125,15 @@ class _Bar:
                 _drawing.release()
 
 
-class _Lasting:
-    """Standard error that may go away: what cannot be written is dropped."""
+class _FaultTolerantStream:
+    """Standard error that may disappear: failed writes are dropped."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
         self.encoding = getattr(file, "encoding", None) or "utf-8"
 
     def write(self, text: str) -> int:
+        events.emit("progress.write", closed=getattr(self._file, "closed", False))
         try:
             return self._file.write(text)
         except (OSError, ValueError):
@@ -160,13 +156,15 @@ class _Lasting:
 
 
 def _open(description: str, total: int | None, unit: str, elapsed: float) -> tuple[Progress, TaskID]:
-    """Return a bar that is on the screen, as if it had been there for ``elapsed`` seconds."""
+    """Show a bar that started ``elapsed`` seconds ago."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
+    width = tuning().progress_columns
+
     class Amount(ProgressColumn):
-        """What is done of the whole, and how fast."""
+        """Amount done, total and rate."""
 
         def render(self, task: Task) -> Text:
             done = format_quantity(task.completed, unit)
@@ -175,8 +173,8 @@ def _open(description: str, total: int | None, unit: str, elapsed: float) -> tup
             rate = f", {format_quantity(task.completed / spent, unit)}/s" if spent > 0 and task.completed else ""
             return Text(f"{done}{whole}{rate}")
 
-    class InCell(Progress):
-        """A bar in the output of a notebook's cell, which knows how to return to the start of a line and no more."""
+    class NotebookProgress(Progress):
+        """Bar in the output of a notebook cell, whose only control character is the carriage return."""
 
         def start(self) -> None:
             self.refresh()
@@ -184,17 +182,17 @@ def _open(description: str, total: int | None, unit: str, elapsed: float) -> tup
         def refresh(self) -> None:
             with self.console.capture() as drawn:
                 self.console.print(self.get_renderable())
-            _Lasting(sys.stderr).write(f"\r{drawn.get().rstrip():<{WIDTH}}")
+            _FaultTolerantStream(sys.stderr).write(f"\r{drawn.get().rstrip():<{width}}")
 
         def stop(self) -> None:
             self.refresh()
-            _Lasting(sys.stderr).write("\n")
+            _FaultTolerantStream(sys.stderr).write("\n")
 
     if settings.is_notebook():
-        kind: type[Progress] = InCell
-        console = Console(file=io.StringIO(), width=WIDTH, no_color=True, force_terminal=False, force_jupyter=False)
+        kind: type[Progress] = NotebookProgress
+        console = Console(file=io.StringIO(), width=width, no_color=True, force_terminal=False, force_jupyter=False)
     else:
-        kind, console = Progress, Console(file=_Lasting(sys.stderr))  # type: ignore[arg-type]
+        kind, console = Progress, Console(file=_FaultTolerantStream(sys.stderr))  # type: ignore[arg-type]
     progress = kind(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
@@ -210,12 +208,12 @@ def _open(description: str, total: int | None, unit: str, elapsed: float) -> tup
 
 
 def format_quantity(n: float, unit: str) -> str:
-    """Return an amount in three digits with its unit.
+    """Format an amount with three significant digits and its unit.
 
     Examples
     --------
-    >>> quantity(12_345_678, "bytes"), quantity(999, "bytes"), quantity(2_500, "entries")
-    ('12.3 MB', '999 bytes', '2.50k entries')
+    >>> format_quantity(12_345_678, "bytes"), format_quantity(999, "bytes"), format_quantity(2_500, "elements")
+    ('12.3 MB', '999 bytes', '2.50k elements')
     """
     prefixes = ("", "k", "M", "G", "T", "P", "E")
     step = 0

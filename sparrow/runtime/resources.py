@@ -1,4 +1,4 @@
-"""Where the folders beside the package are: ``sql``, ``ingest`` and ``datasets``."""
+"""Data folders of the installation: ``sql``, ``ingest`` and ``datasets``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ __all__ = ["data_folder", "sql_text"]
 
 
 def data_folder(name: str) -> Traversable:
-    """Return the folder ``name`` ("sql", "ingest" or "datasets") of this installation.
-
-    A wheel carries it inside the package under a private name; a checkout has it beside the package.
-    """
+    """Return the folder ``"sql"``, ``"ingest"`` or ``"datasets"``: inside the package, or beside it in a checkout."""
     packaged = files("sparrow") / f"_{name}"
     if packaged.is_dir():
         return packaged
@@ -28,5 +25,5 @@ def data_folder(name: str) -> Traversable:
 
 @cache
 def sql_text(dialect: str, kernel: str) -> str:
-    """Return the text of ``sql/<dialect>/<kernel>.sql``."""
+    """Return the content of ``sql/<dialect>/<kernel>.sql``."""
     return (data_folder("sql") / dialect / f"{kernel}.sql").read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
-"""The settings: memory limit, threads, temporary folder, progress, determinism, engine.
+"""Settings: memory limit, threads, temporary directory, progress, determinism, engine.
 
-There are those of the process, and on top of them those of the blocks that a thread or task is in. The latter
-live in a context variable, so they are local to a thread or task and follow work that runs in a copy of its
-context, as :mod:`sparrow.runtime.thread_pool` and asyncio do.
+Settings of the process are overlaid by those of the enclosing ``with sp.config(...)`` blocks. The latter live in a
+context variable: they are local to a thread or task, and follow calls that run in a copy of its context, as
+:mod:`sparrow.runtime.thread_pool` and asyncio do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
@@ -24,70 +24,67 @@ from typing import Any, Literal
 from weakref import ref
 
 from sparrow.errors import InvalidValueError
+from sparrow.runtime import events
+from sparrow.runtime.tuning import tuning
 from sparrow.runtime.validation import check_flag, check_path
 
-__all__ = ["JOINS", "Settings", "config", "current", "engines", "parse_bytes"]
+__all__ = ["JOINS", "Settings", "config", "current", "engines", "is_notebook", "isolated", "parse_bytes"]
 
 engines = {"auto"}
-"""What ``engine`` may be: the registry of engines, a layer above, adds those that there are."""
+"""Names of engines; the registry of engines, a layer above, adds to them."""
 
 JOINS = ("auto", "exact", "outer", "inner", "left")
+"""Ways of joining labels that differ."""
 
-_MINIMUM_LIMIT = 700_000_000
-"""Of the default, however small the machine is."""
-_LEAST_LIMIT = 1_000_000
-"""What buffers of one row group, line or batch want; whoever gives less forgot the unit."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
-_AMPLE = 1 << 30
-"""A memory limit beside which some tens of megabytes do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What :func:`config` sets. Sizes are bytes."""
+    """Values of the settings; see :class:`config`."""
 
     memory_limit: int
-    """Bytes that the process and its children may use, the caller's own arrays not counted."""
+    """Bytes that the process and its children may use, arrays of the caller excluded."""
     threads: int
-    """Worker threads of one operation."""
+    """Worker threads per operation."""
     temp_directory: str
-    """Where sorts and joins spill."""
+    """Directory of spill files."""
     progress: bool | None
-    """Progress bars: on, off, or None for "when standard error is a terminal or a notebook"."""
+    """Whether to show progress bars; None shows them in terminals and notebooks."""
     deterministic: bool
-    """Run float sums in SQL on one thread, so that the same input gives the same bits."""
+    """Whether float sums in SQL run on one thread, so that the same input gives the same bits."""
     engine: str
-    """The engine of every terminal that is not told another; ``"auto"`` chooses for each."""
+    """Default engine; ``"auto"`` chooses one per operation."""
     join: str
-    """How labels that differ are joined; ``"auto"`` is the union, of products and quotients the intersection."""
+    """How differing labels are joined; ``"auto"`` is outer, but inner for products and quotients."""
     append_runs: int = 16
-    """How many runs of appended entries may stand beside the files of a tensor that are in order."""
+    """Maximal number of append runs of a stored tensor before compaction."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Options of object stores, for paths that none were given for; they may be secret."""
+    """Default options of object stores; may contain secrets."""
 
     @property
-    def ample(self) -> bool:
-        """Whether it does not matter beside the memory limit what buffers take, and what allocators keep."""
-        return self.memory_limit > _AMPLE
+    def has_ample_memory(self) -> bool:
+        """Whether buffers and allocator caches are negligible relative to the memory limit."""
+        return self.memory_limit > tuning().ample_limit_bytes
 
     def show_progress(self) -> bool:
-        """Return whether progress bars are to be drawn."""
+        """Return whether progress bars are shown."""
         return sys.stderr.isatty() or is_notebook() if self.progress is None else self.progress
 
 
 def is_notebook() -> bool:
-    """Return whether standard error is the output of a cell, which is no terminal and yet shows what is written."""
+    """Return whether standard error is the output of a notebook cell."""
     return type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
 
 
 def parse_bytes(size: int | float | str) -> int:
-    """Return a size in bytes from a number or a text such as ``"1GB"`` (10^9) or ``"512MiB"``.
+    """Return a size in bytes from a number or a string such as ``"1GB"`` (10^9) or ``"512MiB"``.
 
     Raises
     ------
     InvalidValueError
-        If ``size`` is not a positive size.
+        If it is not a positive size.
 
     Examples
     --------
@@ -97,15 +94,17 @@ def parse_bytes(size: int | float | str) -> int:
     if isinstance(size, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
         if match is None or match[2].upper() not in _UNITS:
-            raise InvalidValueError(f"{size!r} is not a size: give bytes or a text such as '500MB' or '2GiB'")
+            raise InvalidValueError(
+                f"size must be a number of bytes or a string such as '500MB' or '2GiB', got {size!r}"
+            )
         size = float(match[1]) * _UNITS[match[2].upper()]
     if not isinstance(size, Real) or not 0 < size < math.inf:
-        raise InvalidValueError(f"a size must be positive, got {size!r}")
+        raise InvalidValueError(f"size must be positive, got {size!r}")
     return int(size)
 
 
 def available_memory() -> int:
-    """Return the bytes that the machine or its control group allows."""
+    """Return the memory of the machine, or of its control group if that is smaller, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -118,14 +117,14 @@ def available_memory() -> int:
 
 
 def available_threads() -> int:
-    """Return the processors that this process may run on."""
+    """Return the number of processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def current() -> Settings:
-    """Return the settings in force, here and now: of the process, and on top of them of the blocks around."""
+    """Return the settings in force: those of the process, overlaid by the enclosing blocks."""
     scope = _scope.get()
     return _of_process() if scope is None else _within(scope, _of_process())
 
@@ -134,15 +133,15 @@ def current() -> Settings:
 
 
 class _Scope:
-    """One link of the chain of settings that a context is in, innermost first; the same in every copy of the context.
+    """Link of the chain of overlays of a context, innermost first; shared by all copies of the context.
 
-    ``change`` is the block that it belongs to; ``loose`` says that it comes from a plain call in that block.
+    ``change`` is the block that owns it; ``loose`` tells that it stems from a plain call within that block.
     """
 
     def __init__(self, given: dict[str, Any], outer: _Scope | None, change: config, loose: bool) -> None:
         self.given, self.outer, self.change, self.loose = given, outer, change, loose
         self.known: tuple[Settings, Settings] | None = None
-        """Settings around it, and what they are with ``given``."""
+        """Outer settings, and the same overlaid with ``given``; cached."""
 
 
 _scope: ContextVar[_Scope | None] = ContextVar("sparrow_settings", default=None)
@@ -166,7 +165,7 @@ def _within(scope: _Scope | None, process: Settings) -> Settings:
 
 
 class _Attributes(type(AbstractContextManager)):  # type: ignore[misc]
-    """What makes ``sp.config.threads`` one of the settings in force, and sets it where it is assigned to."""
+    """Metaclass that maps attributes to settings: ``sp.config.threads`` reads, ``sp.config.threads = 2`` sets."""
 
     def __getattr__(cls, name: str) -> Any:
         return _setting(name)
@@ -177,61 +176,59 @@ class _Attributes(type(AbstractContextManager)):  # type: ignore[misc]
         else:
             _setting(name)
             if value is None:
-                raise InvalidValueError(f"sp.config.{name} = None sets nothing: a block brings back what was before")
+                raise InvalidValueError(
+                    f"sp.config.{name} must not be None: leave a block to restore the earlier value"
+                )
             cls(**{name: value})
 
 
 def _setting(name: str) -> Any:
     if name in Settings.__dataclass_fields__:
         return getattr(current(), name)
-    raise AttributeError(f"there is no setting {name!r}: there are {', '.join(Settings.__dataclass_fields__)}")
+    raise AttributeError(f"unknown setting {name!r}: expected one of {', '.join(Settings.__dataclass_fields__)}")
 
 
 class config(AbstractContextManager[Settings], metaclass=_Attributes):
-    """Set what is given, at once; as a context manager, until the block ends.
+    """Change settings: of the process by a plain call, or for the length of a block as a context manager.
 
-    A plain call sets the process, all its threads. A block sets the thread or task that it runs in, and the
-    workers of what runs in it: other threads and tasks keep their own, tasks begun in the block inherit it, and
-    so does a generator that is resumed there. A plain call within a block belongs to the block and ends with it.
-    Threads that you start yourself begin with what the process has, unless they run in a copy of your context
+    A block affects the thread or task that it runs in, worker threads of operations in it, and tasks started in it;
+    other threads and tasks are unaffected. A plain call within a block ends with the block. Threads that you start
+    yourself use the settings of the process, unless they run in a copy of your context
     (``contextvars.copy_context().run``, ``asyncio.to_thread``).
 
-    What a block gives is the settings in force. ``sp.config()`` changes nothing and shows them, ``sp.config.threads``
-    is one of them, and ``sp.config.threads = 2`` is a plain call.
+    ``with sp.config(...) as settings`` gives the settings in force. ``sp.config()`` shows them, ``sp.config.threads``
+    reads one, and ``sp.config.threads = 2`` is a plain call.
 
     Parameters
     ----------
     memory_limit
-        Bytes, or a text such as ``"2GB"`` (10^9): what the process and its children may use, the
-        arrays that the caller holds not counted. The default is 60 % of what the machine or its
-        control group allows and at least 700 MB.
+        Bytes, or a string such as ``"2GB"`` (10^9), that the process and its children may use, arrays of the caller
+        excluded. The default is 60 % of the memory of the machine or control group, and at least 700 MB.
     threads
-        Worker threads of one operation; the default is the number of processors.
+        Worker threads per operation; by default the number of processors.
     temp_directory
-        Where sorts and joins spill.
+        Directory of spill files.
     progress
-        Draw progress bars; the default is to draw them in terminals and notebooks.
+        Whether to show progress bars; by default in terminals and notebooks.
     deterministic
-        Run float sums in SQL on one thread and none on a GPU, so that the same input gives the same bits.
+        Whether float sums in SQL run on one thread, and none on a GPU, so that the same input gives the same bits.
     engine
-        The engine of every operation that is not told another by ``engine=``; the default, ``"auto"``, chooses
-        for each operation.
+        Engine of operations without ``engine=``; the default, ``"auto"``, chooses per operation.
     join
-        How labels that differ are joined where operands meet: "outer" keeps all of them, "inner" those that all sides
-        have, "left" those of the first, and "exact" raises a ``LabelError``. The default, ``"auto"``, is "inner" for
-        products and quotients and "outer" for everything else.
+        How differing labels of operands are joined: "outer" keeps all, "inner" the common ones, "left" those of the
+        first operand, and "exact" raises ``LabelError``. The default, ``"auto"``, is "inner" for products and
+        quotients and "outer" otherwise.
     append_runs
-        How many runs of appended entries may stand beside the files of a stored tensor that are in order, 16 by
-        default; an append that makes one more merges some. With 0 each append rewrites the files that it lies between.
+        Maximal number of append runs of a stored tensor, 16 by default; further appends merge some of them. With 0
+        every append rewrites the files that it overlaps.
     storage_options
-        Options of object stores, as :func:`sparrow.open` takes them, for whatever is opened, stored, ingested and
-        exported and has none of its own. They are not shown.
+        Default options of object stores, as for :func:`sparrow.open`. They are never displayed.
 
     Raises
     ------
     InvalidValueError
-        If what is assigned is None, a size is no size or below 1 MB, ``threads`` is below 1 or ``append_runs`` below
-        0, the folder does not exist, there is no such ``engine`` or ``join``.
+        If a value is invalid: a size below 1 MB, ``threads`` below 1, ``append_runs`` below 0, a missing directory, an
+        unknown ``engine`` or ``join``, or an assigned None.
 
     Examples
     --------
@@ -257,9 +254,10 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         given: dict[str, Any] = {}
         if memory_limit is not None:
             given["memory_limit"] = size = parse_bytes(memory_limit)
-            if size < _LEAST_LIMIT:
+            if size < tuning().min_limit_bytes:
                 raise InvalidValueError(
-                    f"memory_limit={memory_limit!r} is {size} bytes, and the least is '1MB': say the unit, as in '4GB'"
+                    f"memory_limit must be at least '1MB', got {memory_limit!r} ({size} bytes): "
+                    "pass a unit, as in '4GB'"
                 )
         if threads is not None:
             if not isinstance(threads, Integral) or threads < 1:
@@ -268,19 +266,23 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         if temp_directory is not None:
             given["temp_directory"] = check_path(temp_directory, "temp_directory")
             if not os.path.isdir(given["temp_directory"]):
-                raise InvalidValueError(f"temp_directory {given['temp_directory']!r} is not a folder")
+                raise InvalidValueError(
+                    f"temp_directory must be an existing directory, got {given['temp_directory']!r}"
+                )
         for name, flag in (("progress", progress), ("deterministic", deterministic)):
             if flag is not None:
                 given[name] = check_flag(name, flag)
         if engine is not None:
             if not engine or not isinstance(engine, str):
-                raise InvalidValueError(f"engine must be the name of an engine, got {engine!r}")
+                raise InvalidValueError(f"engine must be a name, got {engine!r}")
             if engine not in engines:
-                raise InvalidValueError(f"engine={engine!r}: use one of {', '.join(map(repr, sorted(engines)))}")
+                raise InvalidValueError(
+                    f"engine must be one of {', '.join(map(repr, sorted(engines)))}, got {engine!r}"
+                )
             given["engine"] = engine
         if join is not None:
             if join not in JOINS:
-                raise InvalidValueError(f"join={join!r}: use {', '.join(map(repr, JOINS[:-1]))} or {JOINS[-1]!r}")
+                raise InvalidValueError(f"join must be one of {', '.join(map(repr, JOINS))}, got {join!r}")
             given["join"] = join
         if append_runs is not None:
             if not isinstance(append_runs, Integral) or append_runs < 0:
@@ -288,11 +290,13 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
             given["append_runs"] = int(append_runs)
         if storage_options is not None:
             if not isinstance(storage_options, Mapping):
-                raise InvalidValueError("storage_options are texts by name, such as {'AWS_REGION': 'eu-west-1'}")
+                raise InvalidValueError(
+                    "storage_options must be a mapping of strings, such as {'AWS_REGION': 'eu-west-1'}"
+                )
             given["storage_options"] = dict(storage_options)
         self.given = given
         self.over = False
-        """Whether the block ended elsewhere than in the context that it began in, which still has its scope."""
+        """Whether the block ended in another context than it began in, where its scope remains."""
         self._token: Token[_Scope | None] | None = None
         self._before = around = _live(_scope.get())
         self._loose: _Scope | None = None
@@ -319,7 +323,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
 
     def __enter__(self) -> Settings:
         if self._token is not None:
-            raise InvalidValueError("this config() is a block already: call config() again for another")
+            raise InvalidValueError("this config() was already entered: call config() again for another block")
         _take_back(self)
         if self._loose is not None and _scope.get() is self._loose:
             _scope.set(self._before)
@@ -332,7 +336,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         assert self._token is not None
         scope = _scope.get()
         if scope is not None and scope.change is self:
-            with suppress(ValueError):  # a generator that began in one context and ends in another
+            with suppress(ValueError):  # a generator that was started in another context
                 _scope.reset(self._token)
                 return
         self.over = True
@@ -342,10 +346,10 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
 
 
 class _Call:
-    """A call outside of all blocks.
+    """Call of :class:`config` outside of blocks, which may be plain or the head of a block.
 
-    Only what becomes of the result tells a plain call from the head of a block, which other threads must not see.
-    It is a plain one as soon as the result is dropped or its thread asks for the settings, as a head never does.
+    Heads must not affect other threads. A call is known to be plain once its result is dropped, or its thread reads the
+    settings, which never happens between a call and the entry of its block.
     """
 
     def __init__(self, change: config) -> None:
@@ -355,7 +359,7 @@ class _Call:
 _lock = threading.RLock()
 _process: Settings | None = None
 _calls: list[_Call] = []
-"""Calls that may yet become blocks, in their order."""
+"""Calls that may still become blocks, in order."""
 
 
 def _of_process() -> Settings:
@@ -364,8 +368,10 @@ def _of_process() -> Settings:
         return _process
     with _lock:
         if _process is None:
+            events.emit("settings.defaults")
+            limits = tuning()
             _process = Settings(
-                memory_limit=max(_MINIMUM_LIMIT, int(0.6 * available_memory())),
+                memory_limit=max(limits.min_default_limit_bytes, int(limits.default_limit_ratio * available_memory())),
                 threads=available_threads(),
                 temp_directory=tempfile.gettempdir(),
                 progress=None,
@@ -375,7 +381,7 @@ def _of_process() -> Settings:
             )
         while _calls and _calls[0].change() is None:
             _process = replace(_process, **_calls[0].given)
-            del _calls[0]  # now that who finds none of them finds what they set
+            del _calls[0]  # after the assignment: readers that see no calls must see their effect
         out = _process
         for call in _calls:
             call.plain = call.plain or call.change() is None or call.thread == threading.get_ident()
@@ -392,6 +398,18 @@ def _call(change: config) -> None:
 def _take_back(change: config) -> None:
     with _lock:
         _calls[:] = [call for call in _calls if call.change() is not change]
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Reset the settings of the process within the block. For tests; not for threads."""
+    global _process, _calls
+    before = _process, _calls
+    _process, _calls = None, []
+    try:
+        yield
+    finally:
+        _process, _calls = before
 
 
 def _after_fork() -> None:

@@ -1,7 +1,7 @@
-"""The threads of the process that work: one pool, and results in the order of the items whatever its size.
+"""Worker threads: one pool per process, with results in the order of the items.
 
-What runs on a worker never asks the pool for another one: :func:`ordered_map` there works on its own thread. So
-``threads=2`` means two working threads however deep calls nest, and no worker waits for another.
+Nested calls of :func:`ordered_map` on a worker run serially on that worker. So ``threads=2`` means two busy threads
+however deep calls nest, and no worker ever waits for another.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
@@ -23,6 +24,7 @@ __all__ = [
     "Pool",
     "background_thread",
     "is_abandoned",
+    "isolated",
     "ordered_map",
     "worker_local",
 ]
@@ -37,22 +39,25 @@ _here = threading.local()
 def ordered_map(
     work: Callable[[T], R], items: Iterable[T], threads: int, ahead: int | None = None, busy: bool = False
 ) -> Iterator[R]:
-    """Yield ``work(item)`` for each item, in order, worked on by ``threads`` threads.
+    """Yield ``work(item)`` for each item, in order, computed by ``threads`` threads.
 
-    At most ``ahead`` items (default ``threads + 1``) are taken beyond the one whose result was
-    last yielded, which bounds memory. An exception of ``work`` or of ``items`` is raised at its
-    place in the order; closing the iterator abandons what has not started and waits for what runs.
-    The settings of whoever asks for a result travel to the workers. On a worker, and where
-    ``threads`` is 1 or a list has one item, each is worked on when its result is asked for.
+    An exception of ``work`` or ``items`` is raised at its place in the order. Closing the iterator drops items that
+    have not started and waits for those that run. Workers inherit the caller's settings. On a worker, with one thread,
+    or for a list of one item, each item is computed lazily on the calling thread.
 
     Parameters
     ----------
     work
-        Called on workers; on the thread of the caller where all workers are busy for others.
+        Called on workers, or on the calling thread if all workers serve other iterators.
     items
-        Taken on the thread of the caller.
+        Consumed on the calling thread.
+    threads
+        Number of threads.
+    ahead
+        Maximal number of items consumed beyond the last result yielded, which bounds memory; by default
+        ``threads + 1``.
     busy
-        The caller works as hard between results as workers do, and counts as one of the threads then.
+        Whether the caller computes as much between results as a worker does, and so counts as one of the threads.
     """
     if threads <= 1 or (isinstance(items, list) and len(items) < 2) or _job() is not None:
         for item in items:
@@ -69,7 +74,7 @@ def ordered_map(
                 item = next(source)
             except StopIteration:
                 break
-            except Exception as error:  # noqa: BLE001 - raised below, behind the results of the items before
+            except Exception as error:  # noqa: BLE001 - raised below, after the results of earlier items
                 failure = error
                 break
             pending.append(job.add(item))
@@ -84,16 +89,16 @@ def ordered_map(
 
 
 def is_abandoned() -> bool:
-    """Return whether nobody waits any more for what this thread works on: long work looks now and then, and ends."""
+    """Return whether the iterator that this worker serves was closed. Long tasks poll it and end early."""
     job = _job()
     return job is not None and job.closed
 
 
 def worker_local() -> SimpleNamespace:
-    """Return a place for things of this thread's own; those of a worker are dropped with the iterator it works for.
+    """Return a thread-local namespace; that of a worker lives as long as the iterator that it serves.
 
-    A thread of a library, as DuckDB's that pulls a stream of ours, gets a new place each time: Python drops what it
-    kept when the thread leaves, half taken down, and a file of pyarrow that is closed then ends the process.
+    Foreign threads, such as DuckDB's pulling an Arrow stream, get a new namespace per call: Python clears thread
+    locals while such a thread is torn down, and closing a pyarrow file then crashes the process.
     """
     job = _job()
     if job is not None:
@@ -107,16 +112,16 @@ def worker_local() -> SimpleNamespace:
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads that end with the process, wherever Ctrl-C came in between."""
+    """Thread pool that survives Ctrl-C while it starts a thread."""
 
     ended = False
-    """Whether it takes no more work: another one is needed."""
+    """Whether the pool was shut down and must be replaced."""
 
     def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Return the future result of ``work``.
+        """Submit a call and return its future.
 
-        Ctrl-C while a thread starts leaves one that the executor does not know and would never end: so all of them do,
-        after what they were given.
+        Ctrl-C while a thread starts leaves a thread that the executor does not know and never joins; the pool is
+        therefore shut down after its pending work.
         """
         try:
             return super().submit(work, *args, **kwargs)
@@ -127,21 +132,21 @@ class Pool(ThreadPoolExecutor):
 
 
 class BackgroundThread(Pool):
-    """A thread beside the caller's, for work in the order in which it is submitted; the settings travel to it."""
+    """Single background thread that runs calls in order of submission, under the caller's settings."""
 
     def __init__(self, name: str) -> None:
         super().__init__(1, name)
 
     def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Return the future result of ``work``."""
+        """Submit a call and return its future."""
         return super().submit(copy_context().run, work, *args, **kwargs)
 
 
 class DetachedTask(Generic[R]):
-    """Work on a thread of its own, which the end of the process does not wait for.
+    """Call on a daemon thread, which the interpreter does not wait for at exit.
 
-    Ctrl-C may come at any place of the thread that waits. Futures and conditions take their locks in Python, where it
-    can come between a lock and what gives it back, and the other side waits for ever: this waits for a bare lock.
+    Ctrl-C may hit the waiting thread anywhere. Futures and conditions acquire their locks in Python code, so an
+    interrupt between acquire and release would deadlock the other side; this class waits for a bare lock.
     """
 
     def __init__(self, work: Callable[[], R], name: str) -> None:
@@ -154,7 +159,7 @@ class DetachedTask(Generic[R]):
         self.done = False
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         threading.Thread(target=copy_context().run, args=(self._run,), name=self._name, daemon=True).start()
 
     def _run(self) -> None:
@@ -168,17 +173,17 @@ class DetachedTask(Generic[R]):
         self._ended.release()
 
     def wait(self, seconds: float) -> None:
-        """Wait until it is done, at most so long."""
+        """Wait for the end of the call, at most so long."""
         if not self.done:
             self._ended.acquire(timeout=seconds)
 
     def drop(self) -> bool:
-        """Let work that has not begun never begin; return whether none is going on."""
+        """Cancel the call if it has not started; return whether it is not running."""
         self._dropped = True
         return self.done or not self._begun
 
     def result(self) -> R:
-        """Return what the work that is done returned, or raise what it raised."""
+        """Return the result of the finished call, or raise its error."""
         if self._error is not None:
             try:
                 raise self._error
@@ -188,12 +193,12 @@ class DetachedTask(Generic[R]):
 
 
 def background_thread(name: str) -> BackgroundThread | None:
-    """Return a thread for what may go on beside the caller, None where that would pass the threads of the settings."""
+    """Return a background thread, or None if the settings allow no second thread here."""
     return BackgroundThread(name) if settings.current().threads > 1 and _job() is None else None
 
 
 class _Task(Generic[T, R]):
-    """One item."""
+    """One item and its result."""
 
     __slots__ = ("context", "done", "error", "item", "result")
 
@@ -212,55 +217,55 @@ class _Task(Generic[T, R]):
 
 
 class _Job(Generic[T, R]):
-    """The items of one iterator. They start in their order, so the one that is waited for starts before all others."""
+    """Items of one iterator. They start in order, so the awaited one starts before all others."""
 
     def __init__(self, work: Callable[[T], R], threads: int, busy: bool) -> None:
         self.threads = threads
         self._busy = busy
-        self._wanted: _Task[T, R] | None = None
-        """What the caller waits for."""
+        self._awaited: _Task[T, R] | None = None
+        """Task that the caller waits for."""
         self.closed = False
         self._work = work
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        """Taken by itself, not by the condition: Ctrl-C within what that does in Python would leave it taken."""
+        """Acquired directly, not through the condition, whose Python code Ctrl-C could interrupt while locked."""
         self._changed = threading.Condition(self._lock)
         self._waiting: deque[_Task[T, R]] = deque()
-        self._lanes = 0
-        """Workers that are at it or asked for."""
+        self._workers = 0
+        """Number of workers that serve the job or were asked to."""
         self._running = 0
-        self._helping = 0
-        """1 while the caller works itself."""
+        self._caller_works = 0
+        """1 while the caller computes an item itself."""
         self._own: dict[int, SimpleNamespace] = {}
 
     def add(self, item: T) -> _Task[T, R]:
-        """Take in an item."""
+        """Enqueue an item."""
         self._check_process()
         task: _Task[T, R] = _Task(item)
         with self._lock:
             self._waiting.append(task)
-        self._staff()
+        self._request_worker()
         return task
 
     def result(self, task: _Task[T, R]) -> R:
-        """Return the result of an item; begin it here where no worker has."""
+        """Return the result of an item, computed here if no worker has started it."""
         self._check_process()
         with self._lock:
-            self._wanted = None if task.done else task
+            self._awaited = None if task.done else task
             if self._waiting and self._waiting[0] is task:
                 self._waiting.popleft()
-                self._helping = 1
-        if self._helping:
+                self._caller_works = 1
+        if self._caller_works:
             before, _here.job = _job(), self
             try:
                 task.run(self._work)
             finally:
                 _here.job = before
-                self._helping, self._wanted = 0, None
-            self._staff()
+                self._caller_works, self._awaited = 0, None
+            self._request_worker()
         else:
             if self._busy and not task.done:
-                self._staff()
+                self._request_worker()
             with self._lock:
                 while not task.done:
                     self._changed.wait()
@@ -272,7 +277,7 @@ class _Job(Generic[T, R]):
         return task.result
 
     def close(self) -> None:
-        """Drop what has not started and wait for what runs."""
+        """Drop items that have not started and wait for those that run."""
         self.closed = True
         if os.getpid() != self._pid:
             return  # the workers are in the parent
@@ -281,16 +286,16 @@ class _Job(Generic[T, R]):
             while self._running:
                 self._changed.wait()
         self._own.clear()
-        del self._work  # a worker that is about to leave the job keeps nothing of the caller's
+        del self._work  # a worker about to leave the job must not keep the caller's objects alive
 
     def serve(self) -> None:
-        """Work on items until none waits; on a worker."""
+        """Compute items until the queue is empty; runs on a worker."""
         _here.job = self
         try:
             while True:
                 with self._lock:
-                    if not self._waiting or self._running >= self._most():
-                        self._lanes -= 1
+                    if not self._waiting or self._running >= self._max_workers():
+                        self._workers -= 1
                         return
                     task = self._waiting.popleft()
                     self._running += 1
@@ -298,9 +303,9 @@ class _Job(Generic[T, R]):
                 with self._lock:
                     task.done = True
                     self._running -= 1
-                    awaited = self._wanted is task
+                    awaited = self._awaited is task
                     if awaited:
-                        self._wanted = None
+                        self._awaited = None
                     del task
                     if awaited or self.closed:
                         self._changed.notify_all()
@@ -308,26 +313,26 @@ class _Job(Generic[T, R]):
             _here.job = None
 
     def own(self) -> SimpleNamespace:
-        """Return what this thread keeps for the job."""
+        """Return the namespace of this thread for the job."""
         return self._own.setdefault(threading.get_ident(), SimpleNamespace())
 
-    def _most(self) -> int:
-        """Return how many workers may be at it: a caller that works is one of the threads."""
-        return self.threads - (self._helping or int(self._busy and self._wanted is None))
+    def _max_workers(self) -> int:
+        """Return the maximal number of workers; a busy caller counts as one of the threads."""
+        return self.threads - (self._caller_works or int(self._busy and self._awaited is None))
 
-    def _staff(self) -> None:
-        """Ask for one more worker if there is work for one."""
+    def _request_worker(self) -> None:
+        """Request one more worker if there is work for it."""
         with self._lock:
-            if not self._waiting or self._lanes >= self._most():
+            if not self._waiting or self._workers >= self._max_workers():
                 return
-            self._lanes += 1
+            self._workers += 1
         if not _start(self):
             with self._lock:
-                self._lanes -= 1
+                self._workers -= 1
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
-            raise RuntimeError("an iterator that was begun before a fork cannot go on in the child: begin it there")
+            raise RuntimeError("an iterator created before a fork cannot be used in the child process: create it there")
 
 
 def _job() -> _Job[Any, Any] | None:
@@ -342,22 +347,36 @@ _size = 0
 
 
 def _start(job: _Job[Any, Any]) -> bool:
-    """Let a worker serve a job; return False where no thread can be had, so that the caller does the work."""
+    """Submit a job to the pool; return False if no thread can be started, so that the caller works alone."""
     global _pool, _size
     with _lock:
         if _pool is None or _pool.ended or _size < job.threads:
             if _pool is not None:
-                _pool.shutdown(wait=False)  # its threads finish what they were given
+                _pool.shutdown(wait=False)  # its threads finish their pending work
             _pool, _size = Pool(job.threads, "sparrow-worker"), job.threads
         try:
             _pool.submit(job.serve)
-        except RuntimeError:  # the interpreter ends, or the system has no more threads
+        except RuntimeError:  # interpreter shutdown, or no more threads
             return False
     return True
 
 
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Use a new pool within the block. For tests; not for threads."""
+    global _pool, _size
+    before = _pool, _size
+    _pool, _size = None, 0
+    try:
+        yield
+    finally:
+        if _pool is not None:
+            _pool.shutdown()
+        _pool, _size = before
+
+
 def _after_fork() -> None:
-    """Forget the threads of the parent."""
+    """Forget the threads of the parent process."""
     global _lock, _pool, _size
     _lock, _pool, _size = threading.Lock(), None, 0
     _here.job = None

@@ -22,7 +22,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
-__all__ = ["MemoryShare", "Tunable", "memory_share", "memory_shares", "parameter", "registered"]
+__all__ = [
+    "MemoryShare", "RuntimeTuning", "Tunable", "memory_share", "memory_shares", "parameter", "registered", "tuning",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -117,8 +119,37 @@ class MemoryShare:
 def memory_shares() -> list[MemoryShare]:
     """Return the shares of the memory limit of every registered subsystem."""
     return [
-        MemoryShare(name, each.name, getattr(tunable.default, each.name), each.metadata["reason"])
+        MemoryShare(name, field_.name, getattr(tunable.default, field_.name), field_.metadata["reason"])
         for name, tunable in sorted(_registered.items())
-        for each in fields(tunable.default)
-        if each.metadata.get("memory_share")
+        for field_ in fields(tunable.default)
+        if field_.metadata.get("memory_share")
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeTuning:
+    """Limits of settings, memory accounting, buffer pool, progress bars and DuckDB instances."""
+
+    default_limit_ratio: float = parameter(0.6, "ratio", "Default memory limit relative to the memory of the machine.")
+    min_default_limit_bytes: int = parameter(700_000_000, "bytes", "Default memory limit of small machines.")
+    min_limit_bytes: int = parameter(1_000_000, "bytes", "Buffers of a row group; less is a forgotten unit.")
+    ample_limit_bytes: int = parameter(1 << 30, "bytes", "Above this limit, tens of megabytes of slack do not matter.")
+    library_bytes: int = parameter(
+        120_000_000, "bytes", "Libraries take 300 MB: 200 MB may exceed the limit, and 20 MB stay free."
+    )
+    min_working_bytes: int = parameter(30_000_000, "bytes", "Working memory under limits smaller than the libraries.")
+    pooled_min_bytes: int = parameter(1 << 22, "bytes", "Smaller buffers are zeroed faster than they are pooled.")
+    pool_parts: float = memory_share(8, "Free pages kept for the next results; reservations take them back.")
+    pooled_max_ratio: int = parameter(4, "ratio", "A pooled buffer serves requests of at least a quarter of its size.")
+    progress_delay_seconds: float = parameter(1.0, "seconds", "Shorter work shows no progress bar.")
+    progress_interval_seconds: float = parameter(0.1, "seconds", "Time between two redraws of a bar.")
+    progress_columns: int = parameter(100, "columns", "Width of a progress bar in a notebook.")
+    duckdb_overshoot_bytes: int = parameter(
+        340_000_000, "bytes", "Measured excess of Arrow scans over DuckDB's own limit, which is set lower by as much."
+    )
+    min_duckdb_bytes: int = parameter(120_000_000, "bytes", "DuckDB fails to plan joins with less.")
+    duckdb_instances: int = parameter(4, "instances", "Cached instances: one takes 50 ms to open and 5 MB.")
+    interrupt_poll_seconds: float = parameter(0.1, "seconds", "Latency of Ctrl-C while a query runs.")
+
+
+tuning = Tunable("runtime", RuntimeTuning())

@@ -1,4 +1,4 @@
-"""Arguments that are numbers, words and paths: checked where they are given, so that an error names them."""
+"""Validation of arguments: flags, numbers, choices, seeds and paths."""
 
 from __future__ import annotations
 
@@ -24,94 +24,106 @@ __all__ = [
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return a setting that is on or off; raise ``InvalidValueError`` if it is neither."""
+    """Return a boolean argument; raise ``InvalidValueError`` for anything but a bool, 0 or 1."""
     if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
         return bool(value)
-    raise InvalidValueError(f"{name}={value!r}: give True or False")
+    raise InvalidValueError(f"{name} must be True or False, got {value!r}")
 
 
 def check_unmasked(values: Any) -> None:
-    """Raise ``UnsupportedError`` if this is an array of NumPy some of whose cells are masked."""
+    """Raise ``UnsupportedError`` for a NumPy masked array with masked elements."""
     if np.ma.is_masked(values):
-        raise UnsupportedError("a masked array has cells without values: give them some with its filled(...)")
+        raise UnsupportedError("masked elements have no value: replace them with filled(...)")
 
 
-def check_integer(name: str, value: Any, least: int) -> None:
-    """Raise ``InvalidValueError`` unless a setting is an integer of at least so much."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidValueError(f"{name}={value!r}: give an integer of at least {least}")
+def check_integer(name: str, value: Any, minimum: int) -> None:
+    """Raise ``InvalidValueError`` unless the argument is an integer of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
+        raise InvalidValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
 
 
 def check_number(
     name: str,
     value: Any,
-    most: float = math.inf,
+    maximum: float = math.inf,
     *,
-    least: float = 0.0,
+    minimum: float = 0.0,
     above: float = -math.inf,
     below: float = math.inf,
 ) -> None:
-    """Raise ``InvalidValueError`` unless a setting is a finite number from ``least`` to ``most``, and within bounds."""
+    """Raise ``InvalidValueError`` unless the argument is a finite number within the bounds.
+
+    Parameters
+    ----------
+    maximum, minimum
+        Inclusive bounds.
+    above, below
+        Exclusive bounds.
+    """
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if number and math.isfinite(value) and least <= value <= most and above < value < below:
+    if number and math.isfinite(value) and minimum <= value <= maximum and above < value < below:
         return
-    lower = f"above {above:g}" if above > -math.inf else f"of at least {least:g}" if least > -math.inf else ""
+    lower = f"above {above:g}" if above > -math.inf else f"of at least {minimum:g}" if minimum > -math.inf else ""
     upper = f"below {below:g}" if below < math.inf else ""
     bounds = " and ".join(filter(None, (lower, upper)))
-    wanted = f"a number from {least:g} to {most:g}" if most < math.inf else f"a finite number {bounds}".rstrip()
-    raise InvalidValueError(f"{name}={value!r}: give {wanted}")
+    expected = (
+        f"a number from {minimum:g} to {maximum:g}" if maximum < math.inf else f"a finite number {bounds}".rstrip()
+    )
+    raise InvalidValueError(f"{name} must be {expected}, got {value!r}")
 
 
 def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
-    """Raise ``InvalidValueError`` unless a setting is one of some words."""
+    """Raise ``InvalidValueError`` unless the argument is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidValueError(f"{name}={value!r}: use one of {', '.join(map(repr, allowed))}")
+        raise InvalidValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
 def check_seed(seed: Any, name: str = "seed") -> None:
-    """Raise ``InvalidValueError`` unless a seed is an integer that 64 bits hold."""
+    """Raise ``InvalidValueError`` unless a seed is a non-negative integer below 2^64."""
     check_integer(name, seed, 0)
     if seed >= 2**64:
-        raise InvalidValueError(f"{name}={seed!r}: give an integer below 2^64")
+        raise InvalidValueError(f"{name} must be an integer below 2^64, got {seed!r}")
 
 
 def check_path(path: Any, name: str = "path") -> str:
-    """Return a path as a text.
+    """Return a path as a string.
 
     Raises
     ------
     UnsupportedError
-        If it is neither a text nor an ``os.PathLike`` of one.
+        If it is neither a string nor an ``os.PathLike`` of one.
     InvalidValueError
-        If no file of this machine can have the name.
+        If no file can have this name.
     """
     try:
         text = os.fspath(path)
     except TypeError:
-        raise UnsupportedError(f"{name}={path!r}: give a path, as a text or pathlib.Path") from None
+        raise UnsupportedError(f"{name} must be a path, as str or pathlib.Path, got {path!r}") from None
     if not isinstance(text, str):
-        raise UnsupportedError(f"{name}={path!r}: give a path as a text, os.fsdecode({path!r})")
+        raise UnsupportedError(f"{name} must be a str, got {path!r}: use os.fsdecode({path!r})")
     try:
         encoded = os.fsencode(text)
     except UnicodeEncodeError as error:
         raise InvalidValueError(
-            f"{name}={text!a}: names of files are {error.encoding} here, which has no {text[error.start]!a}; set "
-            "PYTHONUTF8=1 in the environment"
+            f"{name}={text!a} cannot be encoded in the file system encoding {error.encoding}, which lacks "
+            f"{text[error.start]!a}: set PYTHONUTF8=1 in the environment"
         ) from None
     if b"\0" in encoded:
-        raise InvalidValueError(f"{name}={text!r}: no name of a file holds a null character")
+        raise InvalidValueError(f"{name} must not contain a null character, got {text!r}")
     return text
 
 
 def full_path(path: str) -> str:
-    """Return a path of this machine as an absolute one.
+    """Return a local path as an absolute one.
 
     Raises
     ------
     NotFoundError
-        If it begins in the current folder, which is no more.
+        If it is relative and the current directory was removed.
     """
     try:
         return os.path.abspath(path)
     except FileNotFoundError:
-        raise NotFoundError(f"{path!r} is in the current folder, which was removed: os.chdir to another one") from None
+        raise NotFoundError(
+            f"{path!r} is relative to the current directory, which was removed: os.chdir to another one"
+        ) from None

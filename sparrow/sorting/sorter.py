@@ -240,7 +240,7 @@ class Sorter:
         if piece.layout != self._layout:
             piece = self._relayout(piece, self._layout)
         self._runs.append(piece)
-        self._room.hold(self._room.nbytes + piece.nbytes)
+        self._room.resize(self._room.nbytes + piece.nbytes)
         return True
 
     def _relayout(self, run: Run, layout: Layout) -> Run:

@@ -169,4 +169,4 @@ def memory_budget() -> int:
         return limits.budget_bytes
     least = max(memory.working_bytes() // 6, limits.min_budget_bytes)
     least = min(least, limits.max_floor_bytes, memory.limit() // 4)
-    return memory.share(limits.memory_parts, least=least, beside=limits.unreserved_bytes)
+    return memory.share(limits.memory_parts, minimum=least, unreserved=limits.unreserved_bytes)

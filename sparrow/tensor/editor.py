@@ -120,7 +120,7 @@ class Editor:
                 before = concat_blocks(self._blocks, self._base.ndim, self._base.dtype)
                 before = before.take(~box.contains(before.coords))
                 self._blocks, self._count = [before], before.count
-                self._room.hold(before.nbytes)
+                self._room.resize(before.nbytes)
             self._cleared[box] = None
         if upsert.count:
             self._room.grow(upsert.nbytes)

@@ -182,7 +182,7 @@ class Source:
                 if not own or not (_of_its_own(found.cols) and _of_its_own(found.values)):
                     found = found.copied()
             inputs[name] = found
-        room.hold(sum(found.nbytes for found in inputs.values()))
+        room.resize(sum(found.nbytes for found in inputs.values()))
         numbers = window.rows()
         return Slab(numbers if order is None else numbers[order], inputs, room)
 

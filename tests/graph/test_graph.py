@@ -475,7 +475,7 @@ def test_errors(labelled_graph: Any) -> None:
         graph.shortest_paths(sp.asarray([[0, 1j], [0, 0]]), 0)
     with pytest.raises(errors.InvalidValueError, match="negative cycle"):
         graph.shortest_paths(sp.asarray([[0, 1], [-2, 0]]), 0)
-    with pytest.raises(errors.InvalidValueError, match="max_depth=-1: give an integer of at least 0"):
+    with pytest.raises(errors.InvalidValueError, match="max_depth must be an integer of at least 0, got -1"):
         graph.bfs(sp.zeros((2, 2)), 0, max_depth=-1)
     for call in (
         lambda: graph.degrees(labelled_graph, "up"),  # type: ignore[arg-type]

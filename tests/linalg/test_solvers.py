@@ -434,7 +434,7 @@ def test_size_errors(call: Any, message: str) -> None:
     ],
 )
 def test_round_options_are_checked(name: str, word: str, given: Any, least: int) -> None:
-    with pytest.raises(errors.InvalidValueError, match=f"{word}={given!r}: give an integer of at least {least}"):
+    with pytest.raises(errors.InvalidValueError, match=f"{word} must be an integer of at least {least}, got {given!r}"):
         getattr(sp.linalg, name)(SMALL, np.ones(8), **{word: given})
 
 
@@ -583,7 +583,7 @@ def test_expm_multiply_empty() -> None:
     [
         ("cg", np.ones(4), {"rtol": "x"}, "cg: .*passed to SciPy: rtol='x'"),
         ("gmres", np.ones(4), {"callback": 5}, "callback must be callable, got 5"),
-        ("lsqr", np.ones(4), {"damp": "x"}, "damp='x': give a finite number"),
+        ("lsqr", np.ones(4), {"damp": "x"}, "damp must be a finite number, got 'x'"),
         ("eigsh", 1, {"which": "XX"}, "eigsh: which must be one of .*which='XX'"),
         ("eigsh", 1, {"ncv": 1}, "eigsh: ncv must be"),
         ("svds", 1, {"solver": "foo"}, "svds: solver must be one of"),
@@ -650,7 +650,7 @@ def test_half_floats_and_nan() -> None:
     np.testing.assert_allclose(sp.linalg.spsolve(half, [1.0, 2.0]), np.linalg.solve([[4, 1], [1, 3]], [1.0, 2.0]))
     np.testing.assert_allclose(sp.linalg.eigsh(half, 1, sigma=0.1)[0], np.linalg.eigvalsh([[4, 1], [1, 3]])[:1])
     for sigma in (np.nan, "x"):
-        with pytest.raises(errors.InvalidValueError, match=r"sigma=.*: give a finite number"):
+        with pytest.raises(errors.InvalidValueError, match=r"sigma must be a finite number"):
             sp.linalg.eigsh(half, 1, sigma=sigma)
     with pytest.raises(errors.SingularError, match="A must be finite"):
         sp.linalg.spsolve(sp.asarray([[np.nan, 1], [1, 3]]), [1.0, 2.0])

@@ -136,7 +136,7 @@ def test_engine_from_config() -> None:
         with sp.config(engine="cupy"):
             ALS(4, epochs=1, engine="stream").fit(A.persist())
         assert device.puts == 0
-    with pytest.raises(InvalidValueError, match="engine='duckdb'"):
+    with pytest.raises(InvalidValueError, match="got 'duckdb'"):
         ALS(4, engine="duckdb").fit(A)  # type: ignore[arg-type]
 
 

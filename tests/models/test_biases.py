@@ -170,7 +170,7 @@ def test_bit_identical_variants(tmp_path: Path, dtype: Any, solver: Any) -> None
 def test_biases_require_explicit_ratings() -> None:
     with pytest.raises(InvalidValueError, match=r"biases=True requires explicit ratings, unobserved_weight=0"):
         ALS(biases=True).fit(DENSE)
-    with pytest.raises(InvalidValueError, match="biases='yes': give True or False"):
+    with pytest.raises(InvalidValueError, match="biases must be True or False, got 'yes'"):
         ALS(biases="yes").fit(DENSE)  # type: ignore[arg-type]
     model = ALS(2, epochs=1).fit(DENSE)
     assert not hasattr(model, "mean_")

@@ -272,15 +272,15 @@ def test_that_lazy_differs_is_told_once_and_only_where_it_does() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: SGD(0), "lr=0: give a finite number above 0"),
-        (lambda: SGD(0.1, momentum=1), "momentum=1: give a finite number of at least 0 and below 1"),
+        (lambda: SGD(0), "lr must be a finite number above 0, got 0"),
+        (lambda: SGD(0.1, momentum=1), "momentum must be a finite number of at least 0 and below 1, got 1"),
         (lambda: SGD(0.1, nesterov=True), "nesterov=True with momentum=0"),
-        (lambda: SGD(0.1, weight_decay=-1), "weight_decay=-1"),
-        (lambda: SGD(0.1, clip_gradient=0), "clip_gradient=0"),
-        (lambda: SGD(0.1, lazy="yes"), "lazy='yes': give True or False"),  # type: ignore[arg-type]
-        (lambda: Adam(beta1=1.5), "beta1=1.5"),
-        (lambda: AdaGrad(epsilon=float("nan")), "epsilon=nan"),
-        (lambda: FTRL(beta="1"), "beta='1'"),  # type: ignore[arg-type]
+        (lambda: SGD(0.1, weight_decay=-1), "weight_decay must be a finite number of at least 0, got -1"),
+        (lambda: SGD(0.1, clip_gradient=0), "clip_gradient must be a finite number above 0, got 0"),
+        (lambda: SGD(0.1, lazy="yes"), "lazy must be True or False, got 'yes'"),  # type: ignore[arg-type]
+        (lambda: Adam(beta1=1.5), "beta1 must be .* below 1, got 1.5"),
+        (lambda: AdaGrad(epsilon=float("nan")), "epsilon must be a finite number above 0, got nan"),
+        (lambda: FTRL(beta="1"), "beta must be a finite number above 0, got '1'"),  # type: ignore[arg-type]
         (lambda: sp.optim.Steps(0.1, every=0), "every=0"),
         (lambda: sp.optim.Cosine(0.1, steps=5, warmup=5), "warmup=5 of steps=5"),
         (lambda: SGD(lambda step: -1.0).rate(3), "gives the learning rate -1.0 after 3 updates"),

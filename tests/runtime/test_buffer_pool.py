@@ -1,4 +1,4 @@
-"""Memory of results: what nobody has any more is written to again, what somebody has never is."""
+"""Buffer pool: pages of collected results are reused, pages in use never are."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ FLOAT = np.dtype(np.float64)
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(buffer_pool, "_kept", buffer_pool._Kept())
-    with config(memory_limit="8GiB"):
+def empty_pool() -> Iterator[None]:
+    with buffer_pool.isolated(), config(memory_limit="8GiB"):
         yield
 
 
@@ -37,12 +36,12 @@ def place(array: np.ndarray) -> int:
 
 
 def filled(count: int, value: float, most: int | None = None) -> np.ndarray:
-    cells = buffer_pool.Buffer(most or count, FLOAT)
-    cells.array[:count] = value
-    return cells.first(count)
+    buffer = buffer_pool.Buffer(most or count, FLOAT)
+    buffer.array[:count] = value
+    return buffer.truncate(count)
 
 
-def test_memory_is_kept_when_the_last_array_of_it_is_gone() -> None:
+def test_pages_are_pooled_after_the_last_array() -> None:
     first = filled(MIB, 1.0)
     at, part = place(first), first[10:20]
     del first
@@ -56,7 +55,7 @@ def test_memory_is_kept_when_the_last_array_of_it_is_gone() -> None:
     assert (second == 2).all()
 
 
-def test_what_is_not_written_to_is_given_up() -> None:
+def test_truncate_frees_the_tail() -> None:
     long = filled(MIB, 1.0, most=64 * MIB)
     assert len(long) == MIB
     del long
@@ -66,7 +65,7 @@ def test_what_is_not_written_to_is_given_up() -> None:
     assert (whole.array[MIB :: MIB // 8] == 0).all()
 
 
-def test_shorter_results_take_memory_that_is_not_much_longer() -> None:
+def test_shorter_results_reuse_similar_sizes() -> None:
     del_me = filled(8 * MIB, 1.0)
     at = place(del_me)
     del del_me
@@ -80,14 +79,14 @@ def test_shorter_results_take_memory_that_is_not_much_longer() -> None:
     assert buffer_pool.cached_bytes() == 32 * MIB
 
 
-def test_of_several_the_shortest_that_will_do_is_taken() -> None:
+def test_smallest_fitting_pages_are_reused() -> None:
     arrays = [filled(count * MIB, 1.0) for count in (4, 2, 3)]
     places = [place(array) for array in arrays]
     del arrays
     assert place(filled(2 * MIB, 0.0)) == places[1]
 
 
-def test_a_part_of_the_limit_is_kept_at_most_the_longest_unused_goes_first() -> None:
+def test_pool_share_evicts_least_recently_used() -> None:
     with config(memory_limit=8 * 40 * MIB * 4):  # of which 160 MiB
         first, second, third = (filled(8 * MIB, 1.0) for _ in range(3))
         others = place(second), place(third)
@@ -102,7 +101,7 @@ def test_a_part_of_the_limit_is_kept_at_most_the_longest_unused_goes_first() -> 
         assert buffer_pool.cached_bytes() == 0
 
 
-def test_what_is_reserved_comes_first() -> None:
+def test_reservations_evict_pages() -> None:
     with config(memory_limit="2GiB"):
         array = filled(8 * MIB, 1.0)
         del array
@@ -112,19 +111,19 @@ def test_what_is_reserved_comes_first() -> None:
             assert buffer_pool.cached_bytes() == 0
 
 
-def test_scratch_is_used_again_while_it_is_there_and_kept_then() -> None:
+def test_scratch_pages_are_reused_then_pooled() -> None:
     scratch = buffer_pool.ScratchPool()
-    one, other = (buffer_pool.Buffer(MIB, FLOAT, scratch).first(MIB // 2) for _ in range(2))
+    one, other = (buffer_pool.Buffer(MIB, FLOAT, scratch).truncate(MIB // 2) for _ in range(2))
     one[:], other[:] = 1, 2
     places = {place(one), place(other)}
     del one, other
     assert buffer_pool.cached_bytes() == 0
-    again = [buffer_pool.Buffer(MIB, FLOAT, scratch).first(MIB) for _ in range(2)]
+    again = [buffer_pool.Buffer(MIB, FLOAT, scratch).truncate(MIB) for _ in range(2)]
     assert {place(array) for array in again} == places
     assert sorted(array[: MIB // 2].tolist()[0] for array in again) == [1, 2]  # nobody cleared it
-    long = buffer_pool.Buffer(8 * MIB, FLOAT, scratch).first(1)  # not in so little
+    long = buffer_pool.Buffer(8 * MIB, FLOAT, scratch).truncate(1)  # not in so little
     assert place(long) not in places
-    third = buffer_pool.Buffer(MIB, FLOAT, scratch).first(MIB)
+    third = buffer_pool.Buffer(MIB, FLOAT, scratch).truncate(MIB)
     assert place(third) not in places
     del again[0], third
     del scratch
@@ -132,7 +131,7 @@ def test_scratch_is_used_again_while_it_is_there_and_kept_then() -> None:
     del again, long
     gc.collect()
     assert buffer_pool.cached_bytes() == 3 * 8 * MIB + 64 * MIB
-    assert len(buffer_pool.Buffer(100, FLOAT, buffer_pool.ScratchPool()).first(10)) == 10
+    assert len(buffer_pool.Buffer(100, FLOAT, buffer_pool.ScratchPool()).truncate(10)) == 10
 
 
 def test_threads_share_scratch() -> None:
@@ -140,7 +139,7 @@ def test_threads_share_scratch() -> None:
 
     def used(number: int, scratch: buffer_pool.ScratchPool) -> bool:
         for more in range(200):
-            array = buffer_pool.Buffer(MIB, FLOAT, scratch).first(MIB)
+            array = buffer_pool.Buffer(MIB, FLOAT, scratch).truncate(MIB)
             array[::4096] = number + more
             if (array[::4096] != number + more).any():
                 return False
@@ -154,7 +153,7 @@ def test_threads_share_scratch() -> None:
     assert 8 * MIB <= buffer_pool.cached_bytes() <= 4 * 8 * MIB
 
 
-def test_nothing_is_kept_where_the_limit_is_small() -> None:
+def test_small_limits_disable_the_pool() -> None:
     with config(memory_limit="1GiB"):
         array = filled(8 * MIB, 1.0)
         assert array.flags.owndata
@@ -165,7 +164,7 @@ def test_nothing_is_kept_where_the_limit_is_small() -> None:
     assert buffer_pool.cached_bytes() == 0
 
 
-def test_a_system_that_takes_no_advice_is_given_everything_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_unmapped_without_madv_free(monkeypatch: pytest.MonkeyPatch) -> None:
     class Pages(mmap.mmap):
         def madvise(self, option: int, *span: int) -> None:
             if option != mmap.MADV_DONTNEED:
@@ -179,7 +178,7 @@ def test_a_system_that_takes_no_advice_is_given_everything_back(monkeypatch: pyt
     assert buffer_pool.cached_bytes() == 0
 
 
-def test_what_is_kept_is_given_up_where_the_system_has_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_mapping_empties_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     array = filled(8 * MIB, 1.0)
     del array
     kept: list[int] = []
@@ -196,12 +195,12 @@ def test_what_is_kept_is_given_up_where_the_system_has_no_more(monkeypatch: pyte
     assert kept == [64 * MIB, 0]
 
 
-def test_memory_that_there_is_not_is_a_memory_error() -> None:
+def test_impossible_size_raises_memory_error() -> None:
     with pytest.raises(MemoryError):
         _ = buffer_pool.Buffer(1 << 58, FLOAT).array
 
 
-def test_results_are_never_written_to_while_somebody_has_them() -> None:
+def test_results_in_use_are_never_overwritten() -> None:
     rng = np.random.default_rng(5)
     A = sp.random((4000, 4000), nnz=700_000, seed=1)
     entries = A.compute().to_scipy("coo")
@@ -234,25 +233,25 @@ FORK = """
 import os, sys
 import numpy as np
 from sparrow.runtime import buffer_pool
-array = buffer_pool.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)
+array = buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).truncate(1 << 20)
 array[:] = 1
-other = buffer_pool.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)
+other = buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).truncate(1 << 20)
 del other
-buffer_pool._kept.lock.acquire()  # as of a thread that is not in the child
+buffer_pool._free_list.lock.acquire()  # as of a thread that is not in the child
 pid = os.fork()
 if not pid:
-    ok = buffer_pool.kept() == 0
-    mine = buffer_pool.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)
+    ok = buffer_pool.cached_bytes() == 0
+    mine = buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).truncate(1 << 20)
     mine[:] = 2
     del array
-    array = buffer_pool.Cells(1 << 20, np.dtype(np.float64)).first(1 << 20)
+    array = buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).truncate(1 << 20)
     array[:] = 3
     os._exit(0 if ok and (mine == 2).all() else 1)
 _, status = os.waitpid(pid, 0)
-sys.exit(os.waitstatus_to_exitcode(status) or not (array == 1).all() or buffer_pool.kept() != 8 << 20)
+sys.exit(os.waitstatus_to_exitcode(status) or not (array == 1).all() or buffer_pool.cached_bytes() != 8 << 20)
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_keeps_nothing_of_its_parent() -> None:
+def test_forked_child_has_empty_pool() -> None:
     subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK], check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""The accountant: what runs at once shares one limit, and one place words the error."""
+"""Memory budget: reservations, shares, and the error for what exceeds the limit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sparrow.runtime.settings import config
 from sparrow.runtime.thread_pool import ordered_map
 
 
-def test_the_bytes_of_an_entry() -> None:
+def test_element_bytes() -> None:
     assert Schema((3, 4)).element_bytes() == 4 + 4 + 8
     assert Schema((3, 2**31 + 1), dtype=np.dtype(np.int8)).element_bytes() == 4 + 8 + 1
     assert Schema((3, 4), dtype=np.dtype(np.complex64)).element_bytes(wide=True) == 16 + 8
     assert Schema(()).element_bytes() == 8
 
 
-def test_what_is_reserved_is_not_free() -> None:
+def test_reserved_memory_is_not_available() -> None:
     with config(memory_limit=1000):
         assert memory.available() == 1000
         with memory.reserve(600, "one") as one:
@@ -45,7 +45,7 @@ def test_what_is_reserved_is_not_free() -> None:
         assert memory.available() == 1000
 
 
-def test_a_reservation_that_nobody_has_is_given_back() -> None:
+def test_collected_reservation_is_released() -> None:
     with config(memory_limit=1000):
         kept = memory.reserve(600, "one")
         assert memory.available() == 400
@@ -53,9 +53,9 @@ def test_a_reservation_that_nobody_has_is_given_back() -> None:
         assert memory.available() == 1000
 
 
-def test_what_is_collected_waits_for_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffer_pool, "_kept", buffer_pool._Kept())
-    arrays = [buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).first(1 << 20)]
+@buffer_pool.isolated()
+def test_finalizers_wait_for_no_lock() -> None:
+    arrays = [buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).truncate(1 << 20)]
     rooms = [memory.reserve(600, "one")]
     before = memory.available()
     taken, done = threading.Event(), threading.Event()
@@ -66,7 +66,7 @@ def test_what_is_collected_waits_for_no_lock(monkeypatch: pytest.MonkeyPatch) ->
             done.wait()
 
     def collect() -> None:
-        with buffer_pool._kept.lock:  # what allocates there may collect anything
+        with buffer_pool._free_list.lock:  # what allocates there may collect anything
             rooms.clear()
             arrays.clear()
 
@@ -82,23 +82,23 @@ def test_what_is_collected_waits_for_no_lock(monkeypatch: pytest.MonkeyPatch) ->
     assert buffer_pool.cached_bytes() == 0  # the system has it
 
 
-def test_a_share_is_of_what_is_free() -> None:
+def test_share_of_available_memory() -> None:
     with config(memory_limit=1000):
         assert memory.share(4) == 250
-        assert memory.share(2.5, least=50) == 400
-        assert memory.share(1, beside=300) == 700
+        assert memory.share(2.5, minimum=50) == 400
+        assert memory.share(1, unreserved=300) == 700
         with memory.reserve(800, "one"):
             assert memory.share(4) == 50
-            assert memory.share(4, least=100) == 100
-            assert memory.share(1, least=7, beside=300) == 7
+            assert memory.share(4, minimum=100) == 100
+            assert memory.share(1, minimum=7, unreserved=300) == 7
             buffer = memory.reserve(0, "a buffer")
-            buffer.hold(400)  # a least share may pass the limit
+            buffer.resize(400)  # a minimal share may exceed the limit
             assert memory.available() == 0
-            buffer.hold(100)
+            buffer.resize(100)
             assert memory.available() == 100
 
 
-def test_the_words() -> None:
+def test_error_messages() -> None:
     with config(memory_limit="1GB"):
         with pytest.raises(TooLargeError) as caught:
             memory.check(2**40, "the dense array")
@@ -110,7 +110,7 @@ def test_the_words() -> None:
             memory.check(1001, "the pointers", "")
         assert str(caught.value) == (
             "the pointers would take 1001 bytes, beyond the memory limit of 1.00 GB (1000000000 bytes), of which "
-            "1.00 GB (999999000 bytes) are taken by what runs at the same time: raise the limit with "
+            "1.00 GB (999999000 bytes) are reserved by concurrent operations: raise the limit with "
             "sp.config(memory_limit=...)"
         )
         assert str(memory.too_large("the labels", 500, "number the ids", room=400)) == (
@@ -123,13 +123,13 @@ def test_the_words() -> None:
         memory.check(10**9, "what just fits")
 
 
-def test_what_a_reservation_has_is_not_told_as_others() -> None:
+def test_error_excludes_the_reservation_itself() -> None:
     with config(memory_limit=1000), memory.reserve(900, "one") as one, pytest.raises(TooLargeError) as caught:
         one.grow(101)
     assert "at least 1001 bytes, beyond the memory limit of 1000 bytes: " in str(caught.value)
 
 
-def test_workers_share_the_limit_of_their_caller() -> None:
+def test_workers_share_the_limit() -> None:
     full = threading.Barrier(2)
 
     def work(_: int) -> bool:
@@ -148,7 +148,7 @@ def test_workers_share_the_limit_of_their_caller() -> None:
         assert memory.available() == 1000
 
 
-def test_nothing_is_lost_between_threads() -> None:
+def test_reservations_are_thread_safe() -> None:
     with config(memory_limit=10**6):
         room = memory.reserve(0, "one")
 
@@ -162,7 +162,7 @@ def test_nothing_is_lost_between_threads() -> None:
         assert (room.nbytes, memory.available()) == (8000, 10**6 - 8000)
 
 
-def test_the_writes_of_an_edit_are_counted_until_it_ends() -> None:
+def test_edit_reserves_its_writes() -> None:
     def fill(edit: Any, rows: int = 1000) -> None:
         for row in range(rows):
             edit[row] = np.ones(1000)
@@ -178,11 +178,14 @@ def test_the_writes_of_an_edit_are_counted_until_it_ends() -> None:
     assert 5000 <= A.nnz <= 12_000
 
 
-def test_what_another_holds_is_not_there_for_a_dense_array() -> None:
+def test_dense_array_respects_reservations() -> None:
     A = sp.eye(1000)
     with config(memory_limit="10MB"):
         assert A.to_numpy().nbytes == 8_000_000
-        with memory.reserve(3_000_000, "another"), pytest.raises(TooLargeError, match=r"3\.00 MB .* at the same time"):
+        with (
+            memory.reserve(3_000_000, "another"),
+            pytest.raises(TooLargeError, match=r"3\.00 MB .* concurrent operations"),
+        ):
             A.to_numpy()
 
 
@@ -193,15 +196,15 @@ from sparrow.runtime.settings import config
 with config(memory_limit=10**6), memory.reserve(600_000, "the parent's") as room:
     pid = os.fork()
     if pid == 0:
-        free = memory.left() == 10**6
+        free = memory.available() == 10**6
         room.release()
-        os._exit(0 if free and memory.left() == 10**6 else 1)
+        os._exit(0 if free and memory.available() == 10**6 else 1)
     assert os.waitpid(pid, 0)[1] == 0
-    assert memory.left() == 400_000
+    assert memory.available() == 400_000
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_begins_anew() -> None:
+def test_forked_child_has_its_own_account() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

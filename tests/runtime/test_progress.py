@@ -1,11 +1,15 @@
+"""Progress bars: what they draw, and streams that disappear."""
+
 from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from sparrow.runtime import progress, settings
+from sparrow.testing import observe, tune, tuning
 
 
 class Terminal(io.StringIO):
@@ -22,19 +26,24 @@ class Terminal(io.StringIO):
         return super().write(text)
 
 
-def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Make standard error a terminal, with bars that are drawn at once, until the test ends."""
+@pytest.fixture(autouse=True)
+def immediate_bars() -> Iterator[None]:
+    """Draw bars without delay."""
+    with tune("runtime", progress_delay_seconds=0.0, progress_interval_seconds=0.0):
+        yield
+
+
+def patch_stderr(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make standard error a terminal until the test ends; not a fixture, since pytest replaces it after the set-up."""
     found = Terminal()
     monkeypatch.setattr("sys.stderr", found)
-    monkeypatch.setattr(progress, "DELAY", 0.0)
-    monkeypatch.setattr(progress, "INTERVAL", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     return found
 
 
-def test_a_line_stands_above_a_bar_that_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+def test_line_is_written_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
     with progress.bar("reading a9a", 4_000_000) as advance:
         advance(1_000_000)
         assert progress.write_line("by the way")
@@ -45,8 +54,8 @@ def test_a_line_stands_above_a_bar_that_is_drawn(monkeypatch: pytest.MonkeyPatch
     assert "never seen" not in terminal.getvalue()
 
 
-def test_it_shows_description_amount_whole_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+def test_bar_shows_description_total_and_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
     with progress.bar("reading a9a", 4_000_000) as advance:
         advance(1_000_000)
         advance(1_000_000)
@@ -56,41 +65,39 @@ def test_it_shows_description_amount_whole_and_rate(monkeypatch: pytest.MonkeyPa
     assert "/s" in text
 
 
-def test_without_a_whole_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+def test_bar_without_total_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
     with progress.bar("sorting", None, "entries") as advance:
         advance(2_500)
     assert "2.50k entries" in terminal.getvalue()
     assert " of " not in terminal.getvalue()
 
 
-def test_markup_in_a_description_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+def test_description_is_not_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
     with progress.bar("part[0].txt [red]", 10) as advance:
         advance(10)
     assert "part[0].txt [red]" in terminal.getvalue()
 
 
-def test_nothing_is_drawn_in_the_first_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
-    monkeypatch.setattr(progress, "DELAY", 1000.0)
-    with progress.bar("reading", 10) as advance:
+def test_no_bar_before_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
+    with tune("runtime", progress_delay_seconds=1000.0), progress.bar("reading", 10) as advance:
         advance(10)
     assert terminal.getvalue() == ""
 
 
 @pytest.mark.parametrize("wanted", [False, None])
-def test_off_it_does_nothing(wanted: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_bar_writes_nothing(wanted: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = io.StringIO()
     monkeypatch.setattr("sys.stderr", plain)
-    monkeypatch.setattr(progress, "DELAY", 0.0)
     with settings.config(progress=wanted), progress.bar("reading", 10) as advance:
         advance(10)
     assert plain.getvalue() == ""
 
 
-def test_a_terminal_that_goes_away_does_not_break_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+def test_broken_pipe_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
     done = 0
     with progress.bar("reading", 100) as advance:
         for step in range(10):
@@ -100,18 +107,10 @@ def test_a_terminal_that_goes_away_does_not_break_the_work(monkeypatch: pytest.M
     assert done == 100
 
 
-def test_a_closed_terminal_does_not_break_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
-    refused = []
-
-    class Closed(progress._Lasting):
-        def write(self, text: str) -> int:
-            refused.append(terminal.closed)
-            return super().write(text)
-
-    monkeypatch.setattr(progress, "_Lasting", Closed)
+def test_closed_stream_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
     done = 0
-    with progress.bar("reading", 100) as advance:
+    with observe("progress.write") as writes, progress.bar("reading", 100) as advance:
         for step in range(10):
             if step == 3:
                 shown = terminal.getvalue()
@@ -120,11 +119,11 @@ def test_a_closed_terminal_does_not_break_the_work(monkeypatch: pytest.MonkeyPat
             done += 10
     assert done == 100
     assert "reading" in shown
-    assert not refused[0]
-    assert refused[-1], "it was drawn to the end, into nothing"
+    assert not writes[0][1]["closed"]
+    assert writes[-1][1]["closed"], "it must be drawn to the end, although nobody sees it"
 
 
-def test_a_note_is_written_unless_progress_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_note_respects_disabled_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = io.StringIO()
     monkeypatch.setattr("sys.stderr", plain)
     progress.write_note("index_base=1")
@@ -135,8 +134,8 @@ def test_a_note_is_written_unless_progress_is_off(monkeypatch: pytest.MonkeyPatc
     progress.write_note("nowhere")
 
 
-def test_an_error_in_the_block_passes_and_the_next_bar_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+def test_error_in_block_propagates(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
 
     def fail() -> None:
         with progress.bar("first", 10) as advance:
@@ -150,8 +149,8 @@ def test_an_error_in_the_block_passes_and_the_next_bar_is_drawn(monkeypatch: pyt
     assert "second" in terminal.getvalue()
 
 
-def test_a_bar_within_a_bar_leaves_the_screen_to_the_outer(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+def test_nested_bar_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
     with progress.bar("outer", 10) as advance:
         advance(1)
         with progress.bar("inner", 10) as advance_inner:
@@ -161,10 +160,12 @@ def test_a_bar_within_a_bar_leaves_the_screen_to_the_outer(monkeypatch: pytest.M
     assert "inner" not in terminal.getvalue()
 
 
-def test_threads_may_advance(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
-    monkeypatch.setattr(progress, "INTERVAL", 0.01)
-    with progress.bar("reading", 4000, "lines") as advance:
+def test_advance_is_thread_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = patch_stderr(monkeypatch)
+    with (
+        tune("runtime", progress_interval_seconds=0.01),
+        progress.bar("reading", 4000, "lines") as advance,
+    ):
         threads = [threading.Thread(target=lambda: [advance(1) for _ in range(1000)]) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -180,11 +181,9 @@ class Cell(io.StringIO):
 Cell.__module__ = "ipykernel.iostream"
 
 
-def test_a_notebook_shows_bars_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_bar_stays_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = Cell()
     monkeypatch.setattr("sys.stderr", cell)
-    monkeypatch.setattr(progress, "DELAY", 0.0)
-    monkeypatch.setattr(progress, "INTERVAL", 0.0)
     with progress.bar("reading a9a", 4_000_000) as advance:
         advance(1_000_000)
         assert progress.write_line("compiling")
@@ -194,7 +193,7 @@ def test_a_notebook_shows_bars_on_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     *drawn, last = text.split("\n")
     assert last == ""
     assert [line.split("\r")[-1].split()[0] for line in drawn] == ["compiling", "reading"]
-    assert {len(line) for line in text.replace("\n", "\r").split("\r") if line} == {progress.WIDTH}
+    assert {len(line) for line in text.replace("\n", "\r").split("\r") if line} == {tuning("runtime").progress_columns}
     assert "4.00 MB of 4.00 MB" in drawn[-1]
     with settings.config(progress=False), progress.bar("reading", 10) as advance:
         advance(10)

@@ -1,3 +1,5 @@
+"""Settings: plain calls, blocks, threads, tasks and generators."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,6 +18,7 @@ from sparrow import engines
 from sparrow.errors import InvalidValueError
 from sparrow.runtime import settings
 from sparrow.runtime.settings import config, current, parse_bytes
+from sparrow.testing import on, tune
 
 T = TypeVar("T")
 
@@ -38,12 +41,12 @@ def test_sizes(size: int | float | str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("size", ["", "GB", "1XB", "-1GB", "1 2", "1e9", 0, -5, "0", float("nan")])
-def test_what_is_no_size_is_refused(size: int | float | str) -> None:
+def test_invalid_sizes_raise(size: int | float | str) -> None:
     with pytest.raises(InvalidValueError, match="size"):
         parse_bytes(size)
 
 
-def test_config_sets_at_once_and_a_block_sets_back() -> None:
+def test_plain_call_and_block() -> None:
     before = current()
     with config(memory_limit="1GB", threads=3, deterministic=True) as inside:
         assert inside is current()
@@ -54,7 +57,7 @@ def test_config_sets_at_once_and_a_block_sets_back() -> None:
     assert current() == before
 
 
-def test_a_block_sets_back_after_an_error() -> None:
+def test_block_restores_after_error() -> None:
     before = current()
     with pytest.raises(ZeroDivisionError), config(threads=7):
         _ = 1 // 0
@@ -62,19 +65,19 @@ def test_a_block_sets_back_after_an_error() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 4, 0.5, "16", "999kB"])
-def test_a_limit_without_its_unit_is_refused(size: float | str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "_LEAST_LIMIT", 1_000_000)
-    with pytest.raises(InvalidValueError, match=r"the least is '1MB': say the unit, as in '4GB'"):
+@tune("runtime", min_limit_bytes=1_000_000)
+def test_limit_without_unit_raises(size: float | str) -> None:
+    with pytest.raises(InvalidValueError, match=r"must be at least '1MB', got .*: pass a unit, as in '4GB'"):
         config(memory_limit=size)
     with config(memory_limit="1MB") as now:
         assert now.memory_limit == 1_000_000
 
 
-def test_a_refused_setting_changes_nothing(tmp_path: Path) -> None:
+def test_invalid_setting_changes_nothing(tmp_path: Path) -> None:
     before = current()
     with pytest.raises(InvalidValueError, match="threads must be at least 1"):
         config(memory_limit="1GB", threads=0)
-    with pytest.raises(InvalidValueError, match="is not a folder"):
+    with pytest.raises(InvalidValueError, match="must be an existing directory"):
         config(temp_directory=tmp_path / "absent")
     assert current() == before
 
@@ -93,20 +96,20 @@ def test_progress_can_be_forced(wanted: bool) -> None:
 
 
 @pytest.mark.parametrize("engine", ["", 3])
-def test_an_engine_is_a_name(engine: Any) -> None:
+def test_engine_must_be_a_name(engine: Any) -> None:
     assert current().engine == "auto"
     with config(engine="stream") as inside:
         assert inside.engine == "stream"
-    with pytest.raises(InvalidValueError, match="engine must be the name"):
+    with pytest.raises(InvalidValueError, match="engine must be a name"):
         config(engine=engine)
     assert current().engine == "auto"
 
 
-def test_engines_are_those_that_are_registered() -> None:
+def test_engine_must_be_registered() -> None:
     before = current()
-    with pytest.raises(InvalidValueError, match=r"engine='mine': use one of 'auto', 'cupy', 'duckdb', 'stream'"):
+    with pytest.raises(InvalidValueError, match="engine must be one of 'auto', 'cupy', 'duckdb', 'stream', got 'mine'"):
         config(engine="mine", threads=1)
-    with pytest.raises(InvalidValueError, match="engine='mine'"):
+    with pytest.raises(InvalidValueError, match="got 'mine'"):
         config.engine = "mine"
     assert current() == before
     own: Any = type("Mine", (type(engines.registry.STREAM),), {"name": "mine"})()
@@ -144,7 +147,7 @@ def outside_of_blocks(test: Callable[[], None]) -> Callable[[], None]:
 
 
 @outside_of_blocks
-def test_blocks_that_overlap_in_two_threads() -> None:
+def test_overlapping_blocks_of_two_threads() -> None:
     before = current()
     steps = [threading.Event() for _ in range(3)]
     seen = []
@@ -174,7 +177,7 @@ def test_blocks_that_overlap_in_two_threads() -> None:
 
 
 @outside_of_blocks
-def test_a_block_is_its_threads_own() -> None:
+def test_block_is_thread_local() -> None:
     before = current()
     with config(threads=41):
         assert elsewhere(current) == before
@@ -184,7 +187,7 @@ def test_a_block_is_its_threads_own() -> None:
 
 
 @outside_of_blocks
-def test_the_head_of_a_block_is_never_seen_by_others() -> None:
+def test_block_head_does_not_affect_threads() -> None:
     before = current()
     head = config(threads=41)
     assert elsewhere(current) == before
@@ -195,7 +198,7 @@ def test_the_head_of_a_block_is_never_seen_by_others() -> None:
 
 
 @outside_of_blocks
-def test_a_plain_call_sets_the_process() -> None:
+def test_plain_call_affects_the_process() -> None:
     config(threads=41)
     assert elsewhere(current).threads == 41
     kept = config(threads=42)
@@ -207,14 +210,14 @@ def test_a_plain_call_sets_the_process() -> None:
 
 
 @outside_of_blocks
-def test_a_block_keeps_what_it_says_and_takes_the_rest_from_the_process() -> None:
+def test_block_overlays_process_settings() -> None:
     with config(threads=41):
         elsewhere(lambda: repr(config(threads=42, memory_limit="43GB")))
         assert (current().threads, current().memory_limit) == (41, 43 * 10**9)
     assert current().threads == 42
 
 
-def test_plain_calls_in_blocks_end_with_theirs() -> None:
+def test_plain_call_in_block_ends_with_it() -> None:
     before = current()
     with config(threads=41):
         for threads in range(1, 2000):
@@ -228,13 +231,13 @@ def test_plain_calls_in_blocks_end_with_theirs() -> None:
     assert current() == before
 
 
-def test_a_block_begins_once() -> None:
+def test_block_cannot_be_reentered() -> None:
     block = config(threads=41)
-    with block, pytest.raises(InvalidValueError, match="a block already"), block:
+    with block, pytest.raises(InvalidValueError, match="already entered"), block:
         pass
 
 
-def test_tasks_have_settings_of_their_own() -> None:
+def test_settings_of_tasks() -> None:
     before = current()
 
     async def task(threads: int, turn: asyncio.Barrier) -> list[int]:
@@ -256,7 +259,7 @@ def test_tasks_have_settings_of_their_own() -> None:
     assert current() == before
 
 
-def test_a_task_keeps_what_it_began_with() -> None:
+def test_task_inherits_settings() -> None:
     async def main() -> tuple[int, int]:
         go = asyncio.Event()
 
@@ -279,7 +282,7 @@ def configured() -> Iterator[int]:
         yield current().threads
 
 
-def test_a_generator_with_a_block_may_end_in_another_context() -> None:
+def test_generator_block_may_end_in_other_context() -> None:
     before = current()
     steps = configured()
     assert next(steps) == 41
@@ -295,7 +298,7 @@ def test_a_generator_with_a_block_may_end_in_another_context() -> None:
     assert current() == before
 
 
-def test_blocks_that_end_out_of_order() -> None:
+def test_blocks_may_end_out_of_order() -> None:
     before = current()
     steps = configured()
     with config(deterministic=True):
@@ -305,14 +308,14 @@ def test_blocks_that_end_out_of_order() -> None:
     assert current() == before
 
 
-def test_a_generator_sees_the_settings_of_where_it_is_resumed() -> None:
+def test_generator_uses_settings_of_its_caller() -> None:
     steps = (current().threads for _ in range(2))
     with config(threads=41):
         assert next(steps) == 41
     assert next(steps) == current().threads
 
 
-def test_config_alone_shows_the_settings_and_changes_nothing() -> None:
+def test_empty_config_shows_settings() -> None:
     before = settings.current()
     with config(memory_limit="2GB", threads=3, progress=False):
         lines = dict(line.split(maxsplit=1) for line in repr(config()).split("\n"))
@@ -322,14 +325,14 @@ def test_config_alone_shows_the_settings_and_changes_nothing() -> None:
     assert settings.current() == before
 
 
-def test_settings_can_be_asked_for() -> None:
+def test_settings_are_readable_attributes() -> None:
     with config(threads=1, memory_limit="1GB"):
         assert (config().threads, config().memory_limit) == (1, 10**9)
-    with pytest.raises(AttributeError, match="no setting 'thread': there are memory_limit, threads"):
+    with pytest.raises(AttributeError, match="unknown setting 'thread': expected one of memory_limit, threads"):
         getattr(config(), "thread")  # noqa: B009
 
 
-def test_settings_can_be_assigned_to() -> None:
+def test_settings_are_assignable_attributes() -> None:
     with config(threads=2):
         config.threads = 1
         config.memory_limit = "1GB"
@@ -343,25 +346,20 @@ def test_settings_can_be_assigned_to() -> None:
 
 
 @outside_of_blocks
-def test_threads_that_ask_first_lose_no_call() -> None:
+def test_concurrent_first_read_loses_no_call() -> None:
     before = config.threads
     found: list[int] = []
     others: list[threading.Thread] = []
-    inner = settings.available_threads
 
-    def slow() -> int:
-        """Another thread asks while the first one makes the settings: it waits, or goes by the call."""
+    def read_in_another_thread() -> None:
+        """Read settings in another thread while the first one computes the defaults: it waits, or sees the call."""
         if not found:
             found.append(0)
             others.append(threading.Thread(target=lambda: found.append(config.threads)))
             others[0].start()
             others[0].join(0.2)
-        return inner()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settings, "_process", None)
-        patch.setattr(settings, "_calls", [])
-        patch.setattr(settings, "available_threads", slow)
+    with settings.isolated(), on("settings.defaults", read_in_another_thread):
         config(threads=before + 5)
         assert config.threads == before + 5
         others[0].join()

@@ -23,12 +23,9 @@ PATIENCE = 60
 
 
 @pytest.fixture
-def fresh_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(thread_pool, "_pool", None)
-    monkeypatch.setattr(thread_pool, "_size", 0)
-    yield
-    if thread_pool._pool is not None:
-        thread_pool._pool.shutdown()
+def fresh_pool() -> Iterator[None]:
+    with thread_pool.isolated():
+        yield
 
 
 class Count:
@@ -55,7 +52,7 @@ def close(results: Iterator[object]) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 5])
-def test_results_come_in_the_order_of_the_items(threads: int) -> None:
+def test_results_are_ordered(threads: int) -> None:
     done = [threading.Event() for _ in range(50)]
 
     def work(number: int) -> int:
@@ -68,7 +65,7 @@ def test_results_come_in_the_order_of_the_items(threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_an_exception_is_raised_at_its_place(threads: int) -> None:
+def test_exception_is_raised_in_order(threads: int) -> None:
     def work(number: int) -> int:
         if number == 7:
             raise ValueError("seven")
@@ -81,7 +78,7 @@ def test_an_exception_is_raised_at_its_place(threads: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_an_exception_of_the_source_is_raised_at_its_place(threads: int) -> None:
+def test_exception_of_items_is_raised_in_order(threads: int) -> None:
     def items() -> Iterator[int]:
         yield 1
         yield 2
@@ -93,7 +90,7 @@ def test_an_exception_of_the_source_is_raised_at_its_place(threads: int) -> None
         next(results)
 
 
-def test_no_more_items_are_taken_than_said() -> None:
+def test_ahead_bounds_consumed_items() -> None:
     taken = 0
 
     def items() -> Iterator[int]:
@@ -110,7 +107,7 @@ def test_no_more_items_are_taken_than_said() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
-def test_two_threads_work_however_deep_calls_nest(depth: int, fresh_pool: None) -> None:
+def test_nested_calls_use_two_threads(depth: int, fresh_pool: None) -> None:
     count = Count()
     both = threading.Barrier(2)
     met = threading.Event()
@@ -132,7 +129,7 @@ def test_two_threads_work_however_deep_calls_nest(depth: int, fresh_pool: None) 
     assert len(count.threads) <= 3, "two workers, and the caller where it helps"
 
 
-def test_nested_work_is_lazy_ordered_and_raises_at_its_place() -> None:
+def test_nested_calls_are_lazy_and_ordered() -> None:
     def outer(_: int) -> list[int]:
         taken: list[int] = []
 
@@ -153,7 +150,7 @@ def test_nested_work_is_lazy_ordered_and_raises_at_its_place() -> None:
     assert list(ordered_map(outer, range(4), 2)) == [[0, 1, 2, 3]] * 4
 
 
-def test_the_threads_are_the_same_ones(fresh_pool: None) -> None:
+def test_threads_are_reused(fresh_pool: None) -> None:
     count = Count()
 
     def work(number: int) -> int:
@@ -165,7 +162,7 @@ def test_the_threads_are_the_same_ones(fresh_pool: None) -> None:
     assert len(count.threads - {threading.get_ident()}) <= 2
 
 
-def test_a_deep_expression_has_two_workers(tmp_path: Path, fresh_pool: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deep_expression_uses_two_workers(tmp_path: Path, fresh_pool: None, monkeypatch: pytest.MonkeyPatch) -> None:
     count = Count()
     run = thread_pool._Task.run
 
@@ -184,7 +181,7 @@ def test_a_deep_expression_has_two_workers(tmp_path: Path, fresh_pool: None, mon
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_a_caller_that_works_between_results_counts_as_a_thread(threads: int, fresh_pool: None) -> None:
+def test_busy_caller_counts_as_a_thread(threads: int, fresh_pool: None) -> None:
     count = Count()
     begun = [threading.Event() for _ in range(40)]
 
@@ -200,7 +197,7 @@ def test_a_caller_that_works_between_results_counts_as_a_thread(threads: int, fr
     assert count.most <= threads
 
 
-def test_another_thread_gets_on_while_all_workers_are_taken(fresh_pool: None) -> None:
+def test_busy_pool_does_not_block_other_callers(fresh_pool: None) -> None:
     taken = threading.Barrier(3)
     go = threading.Event()
 
@@ -217,7 +214,7 @@ def test_another_thread_gets_on_while_all_workers_are_taken(fresh_pool: None) ->
         assert slow.result(PATIENCE) == [0, 1]
 
 
-def test_closing_waits_for_what_runs_and_drops_the_rest() -> None:
+def test_close_drops_pending_items() -> None:
     started = [threading.Event() for _ in range(10)]
     ended: list[int] = []
 
@@ -238,7 +235,7 @@ def test_closing_waits_for_what_runs_and_drops_the_rest() -> None:
     assert not is_abandoned()
 
 
-def test_an_interrupt_leaves_nothing_running() -> None:
+def test_interrupt_leaves_nothing_running() -> None:
     running = Count()
     started = threading.Event()
 
@@ -258,7 +255,7 @@ def test_an_interrupt_leaves_nothing_running() -> None:
     assert (running.most, running._now) == (1, 0)
 
 
-def test_settings_travel() -> None:
+def test_workers_inherit_settings() -> None:
     def threads(_: int) -> int:
         return settings.current().threads
 
@@ -273,7 +270,7 @@ def test_settings_travel() -> None:
     close(results)
 
 
-def test_nothing_goes_beside_a_worker_or_a_single_thread() -> None:
+def test_no_background_thread_on_workers() -> None:
     assert list(ordered_map(lambda _: background_thread("sparrow-test"), range(3), 2)) == [None] * 3
     with settings.config(threads=1):
         assert background_thread("sparrow-test") is None
@@ -283,7 +280,7 @@ class Thing:
     """Something that a thread keeps."""
 
 
-def test_what_a_worker_keeps_is_dropped_with_the_iterator() -> None:
+def test_worker_local_is_dropped_with_the_iterator() -> None:
     kept: WeakSet[Thing] = WeakSet()
     thread_pool.worker_local().thing = mine = Thing()
 
@@ -304,7 +301,7 @@ def test_what_a_worker_keeps_is_dropped_with_the_iterator() -> None:
     assert thread_pool.worker_local().thing is mine
 
 
-def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caller_works_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -315,7 +312,7 @@ def test_without_threads_the_caller_works(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("fresh_pool")
-def test_ctrl_c_while_a_thread_starts_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_thread_start(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[threading.Thread] = []
     start = threading.Thread.start
 
@@ -360,28 +357,28 @@ works()
 child(works)
 list(ordered_map(lambda n: child(works), range(2), 2))
 
-begun = ordered_map(lambda n: n, range(20), 2)
-next(begun)
+iterator = ordered_map(lambda n: n, range(20), 2)
+next(iterator)
 def goes_on():
     try:
-        next(begun)
+        next(iterator)
     except RuntimeError as error:
-        assert "begun before a fork" in str(error)
+        assert "created before a fork" in str(error)
     else:
         raise AssertionError
 child(goes_on)
-child(lambda: begun.close())
-assert list(begun) == list(range(1, 20))
+child(lambda: iterator.close())
+assert list(iterator) == list(range(1, 20))
 """
 
 
-def test_a_forked_child_has_a_pool_of_its_own() -> None:
+def test_forked_child_has_its_own_pool() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=2 * PATIENCE
     )
     assert done.returncode == 0, done.stderr
 
 
-def test_a_list_of_one_item_is_worked_on_by_the_caller() -> None:
+def test_single_item_runs_on_the_caller() -> None:
     assert list(ordered_map(lambda item: (item, threading.get_ident()), [7], 4)) == [(7, threading.get_ident())]
     assert list(ordered_map(str, [], 4)) == []

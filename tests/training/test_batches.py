@@ -431,14 +431,14 @@ def test_a_loop_that_breaks_off_leaves_nothing_running(tmp_path: Path, small_str
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"batch_size": 0}, "batch_size=0: give an integer of at least 1"),
-        ({"batch_size": 2.5}, "batch_size=2.5: give an integer of at least 1"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"batch_size": 2.5}, "batch_size must be an integer of at least 1, got 2.5"),
         ({"last_batch": "keep"}, "last_batch='keep': use 'discard', 'pad', 'roll_over'"),
-        ({"num_parts": 0}, "num_parts=0: give an integer of at least 1"),
+        ({"num_parts": 0}, "num_parts must be an integer of at least 1, got 0"),
         ({"num_parts": 2, "part_index": 2}, "part_index=2 is out of range: there are 2 parts, from 0"),
-        ({"part_index": -1}, "part_index=-1: give an integer of at least 0"),
-        ({"seed": -1}, "seed=-1: give an integer of at least 0"),
-        ({"prefetch": -1}, "prefetch=-1: give an integer of at least 0"),
+        ({"part_index": -1}, "part_index must be an integer of at least 0, got -1"),
+        ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
+        ({"prefetch": -1}, "prefetch must be an integer of at least 0, got -1"),
     ],
 )
 def test_wrong_options(options: Any, message: str) -> None:

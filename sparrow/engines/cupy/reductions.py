@@ -203,7 +203,7 @@ def _gathered(device: Device, nodes: Sequence[Reduce], scan: Scan) -> _Found:
             if not len(found.numbers):
                 continue
             out = found if out is None else _merged(folds, out, found)
-            room.hold(0)
+            room.resize(0)
             room.grow(3 * out.nbytes)
     return _nothing_of(nodes) if out is None else out
 

@@ -99,7 +99,7 @@ class CachedRelation:
 
 def cache_bytes() -> int:
     """Return the bytes of what is kept for several, of those to work in beside the libraries."""
-    return memory.share(8, beside=memory.limit() - memory.working_bytes())
+    return memory.share(8, unreserved=memory.limit() - memory.working_bytes())
 
 
 class Cache:
@@ -137,5 +137,5 @@ class Cache:
                 if held <= self._budget:
                     break
                 held -= self._blocks.pop(oldest).result().nbytes
-            self._room.hold(held)
+            self._room.resize(held)
         return block

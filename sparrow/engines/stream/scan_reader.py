@@ -366,7 +366,7 @@ class _Whole:
         while stop > self._cells[-1].count and self._writing:
             self._changed.wait()
         if stop > self._cells[-1].count:
-            self._cells = [cells.longer(max(stop, 2 * start), start) for cells in self._cells]
+            self._cells = [cells.grow(max(stop, 2 * start), start) for cells in self._cells]
         cells = self._cells
         if isinstance(block, CSRBlock) and CSR_MIN_MEAN_ROW_ELEMENTS * len(block.heads.pointers) <= block.count:
             self._heads.append((start, block.heads))
@@ -382,7 +382,7 @@ class _Whole:
             cells = cells[len(heads[0].coords) :]
         for start, part in () if by_rows else self._heads:
             part.write([each.array for each in cells[: len(part.coords)]], start)
-        *coords, values = (each.first(self._count) for each in cells)
+        *coords, values = (each.truncate(self._count) for each in cells)
         block = Block(tuple(coords), values)
         return CSRBlock(RowIndex.joined(heads), block) if by_rows else block
 
@@ -398,7 +398,9 @@ def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.R
         whole.put(numbered[0], read(numbered[1]))
 
     threads = min(settings.current().threads, len(chunks))
-    ahead = threads + (threads if settings.current().ample else 1)  # who is quick does not wait for a long piece
+    ahead = threads + (
+        threads if settings.current().has_ample_memory else 1
+    )  # who is quick does not wait for a long piece
     doing = "computing" if scan.relation.version is None else "reading"
     with progress.bar(doing, sum(chunk.rows for chunk in chunks), "entries") as advance:
         work = ordered_map(placed, enumerate(chunks), threads, ahead)

@@ -113,19 +113,19 @@ class LabelEncoder:
         if nbytes != self._room.nbytes:
             self._room.release()
             check_label_memory(len(self._interner), nbytes)
-            self._room.hold(nbytes)
+            self._room.resize(nbytes)
         return codes
 
     def finish(self) -> tuple[pa.Array, NDArray[np.int32]]:
         """Return the sorted texts, and the rank of each code; call once."""
         labels, rank = self._interner.finish(memory.available() - (memory.limit() - memory.working_bytes()))
-        self._room.hold(labels.nbytes + rank.nbytes)
+        self._room.resize(labels.nbytes + rank.nbytes)
         return labels, rank
 
 
 def check_label_memory(count: int, nbytes: int) -> None:
     """Raise ``TooLargeError`` if labels exceed their share of the memory limit."""
-    if nbytes > (room := memory.share(tuning().label_memory_parts, beside=memory.limit() - memory.working_bytes())):
+    if nbytes > (room := memory.share(tuning().label_memory_parts, unreserved=memory.limit() - memory.working_bytes())):
         raise memory.too_large(f"{count} distinct labels", nbytes, "map the ids to integers beforehand", room)
 
 
@@ -182,7 +182,7 @@ class SpillQueue:
     def add(self, rows: Rows) -> None:
         """Append rows."""
         if self._room.nbytes + rows.nbytes <= self._budget:
-            self._room.hold(self._room.nbytes + rows.nbytes)
+            self._room.resize(self._room.nbytes + rows.nbytes)
             self._kept.append(rows)
         else:
             values = None if rows.values is None else self._spool.append(rows.values)

@@ -38,7 +38,7 @@ def test_methods_take_a_type_after_the_axis(make: Maker) -> None:
         with pytest.raises(UnsupportedError, match="'x'"):
             getattr(A, name)(0, "x")
     for name in ("min", "max", "any", "all", "count", "argmin", "argmax", "sum", "nanmin"):
-        with pytest.raises(InvalidValueError, match="keepdims='x': give True or False"):
+        with pytest.raises(InvalidValueError, match="keepdims must be True or False, got 'x'"):
             getattr(A, name)(0, keepdims="x")
     with pytest.raises(TypeError):
         A.min(0, True)  # type: ignore[call-arg]

@@ -190,7 +190,7 @@ def _run_step(node: Product, terms: list[_Term]) -> list[_Term]:
     products, expected = one.known.times(other.known, out)
     relation: Any = lower_matmul(node, one.scan, other.scan)
     found, reservations = None, (*one.reservations, *other.reservations)
-    if expected.nnz * memory.entry_bytes(node.schema) <= memory.share(tuning().chain_step_share):
+    if expected.nnz * node.schema.element_bytes() <= memory.share(tuning().chain_step_share):
         what = f"a step of einsum, of shape {node.schema.shape}"
         room = memory.reserve(0, what, "take a part of its operands")
         events.emit("product.chain_step", reservation=room)

@@ -58,7 +58,7 @@ class ProductKernels:
         self._scratch = buffer_pool.ScratchPool()
         self._workspaces: queue.SimpleQueue[Workspace | None] = queue.SimpleQueue()
         nbytes, current = rhs.column_index.size * (operands.dtype.itemsize + 1), settings.current()
-        threads = current.threads if current.ample else min(current.threads, tuning().partition_threads)
+        threads = current.threads if current.has_ample_memory else min(current.threads, tuning().partition_threads)
         if not has_dense_rows:
             threads = max(min(threads, memory.share(tuning().dense_rows_share) // max(nbytes, 1)), 1)
         for _ in range(threads):
@@ -202,7 +202,7 @@ class ProductKernels:
                 *csr, *bounds, offsets, *plan, unique, np.uint64(width), self._fill,
                 *space.dense(needs_dense), indptr, codes.array, out.array,
             )  # fmt: skip
-        return indptr, codes.first(n).view(np.int32), out.first(n)
+        return indptr, codes.truncate(n).view(np.int32), out.truncate(n)
 
     def _finish(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any) -> tuple[Block, Any]:
         """Return results in the output dtype, unless more is added to them."""

@@ -144,7 +144,7 @@ class SpGEMM:
             current, room = tuning(), self.operands.reserve_rhs()
             roles, lhs, rhs, mask = self.operands.roles, self.operands.lhs, self.operands.rhs, self.operands.mask
             same = lhs.same_as(rhs)
-            nbytes = lhs.nnz_estimate * memory.entry_bytes(lhs.scan.schema, wide=True)
+            nbytes = lhs.nnz_estimate * lhs.scan.schema.element_bytes(wide=True)
             left = rows_to_read = None
             is_large, fits = self._is_rhs_large(), nbytes <= memory.share(current.lhs_share)
             self._wanted_rows = self._find_mask_rows()
@@ -474,7 +474,7 @@ class SpGEMM:
 def _partition_products() -> int:
     """Return about how many products a partition has: it depends on the memory limit, not on threads."""
     current = tuning()
-    if settings.current().ample:
+    if settings.current().has_ample_memory:
         return current.partition_products
     fits = memory.working_bytes() // (current.product_bytes * current.partition_threads)
     return min(current.partition_products // 2, max(fits, current.min_partition_products))

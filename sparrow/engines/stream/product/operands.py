@@ -103,7 +103,7 @@ class Operand:
         scan, order = self.scan, sorted_order(self.scan)
         if isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
             places = scan.relation.places(wanted_rows)
-            nbytes = int(places.lengths.sum()) * memory.entry_bytes(scan.schema)
+            nbytes = int(places.lengths.sum()) * scan.schema.element_bytes()
             if 2 * nbytes > scan.relation.block.nbytes or (max_bytes is not None and nbytes > max_bytes):
                 return None
             room.grow(nbytes)
