@@ -1,8 +1,7 @@
-"""A trial of what is promised when things go wrong, for as long as one likes: ``make trial MINUTES=10``.
+"""Randomized fault trial for any length of time: ``make trial MINUTES=10``.
 
-Rounds of five kinds take turns, each from a seed of its own: processes are killed, writers race, the disk is full,
-bytes are flipped, readers are fed with rubbish. What goes wrong is told with the command that does it again; the end is
-a table.
+Rounds of five kinds take turns, each with a seed: killed processes, racing writers, full disks, flipped bytes,
+malformed files. Failures are printed with the command that repeats them, and a table at the end.
 """
 
 from __future__ import annotations
@@ -63,14 +62,14 @@ def kills(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
 def races(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
     """Let processes write to the same tensors at once."""
     raced = test_storage_race.race(folder)
-    test_storage_race.test_appends_to_other_cells_all_land(raced)
-    test_storage_race.test_increments_of_the_same_cells_lose_nothing(raced)
-    test_storage_race.test_a_cell_wanted_by_all_goes_to_one(raced)
+    test_storage_race.test_disjoint_appends_all_land(raced)
+    test_storage_race.test_increments_lose_nothing(raced)
+    test_storage_race.test_inserts_have_one_winner(raced)
     return 3 * test_storage_race.WRITERS * test_storage_race.COUNT, []
 
 
 def faults(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
-    """Fill the disk at any step of a commit, of building an order, of compaction and of exports."""
+    """Fill the disk at any step of commits, add_order, compaction and exports."""
     draw, wrong = random.Random(seed), []
     source = test_leftovers.tensor()
     handle = storage.save(folder / "t", SCHEMA, [start(seed)], sizes=SIZES)
@@ -82,7 +81,7 @@ def faults(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
             path = folder / "out" / name
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(b"before")
-            error = test_leftovers.interrupted(
+            error = test_leftovers.run_interrupted(
                 FullDisk(steps), lambda work=work, path=path: work(source, path)  # type: ignore[misc]
             )  # fmt: skip
             left = [each.name for each in path.parent.iterdir()]
@@ -93,7 +92,7 @@ def faults(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
         name = draw.choice(["edit", *test_leftovers.WRITES])
         before = read_all(handle.current)
         writes = {"edit": lambda one: one.commit(edit(seed + number)), **test_leftovers.WRITES}  # noqa: B023
-        error = test_leftovers.interrupted(FullDisk(steps), lambda: writes[name](handle))  # noqa: B023
+        error = test_leftovers.run_interrupted(FullDisk(steps), lambda: writes[name](handle))  # noqa: B023
         handle = storage.open(folder / "t", sizes=SIZES)
         lost = handle.current.version == version and not test_storage_kill.same(read_all(handle.current), before)
         if lost or handle.verify() or not isinstance(error, errors.StorageError | None):
@@ -108,7 +107,7 @@ def flips(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
 
 
 def fuzz(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
-    """Feed readers with what a sound file becomes by cutting, doubling and changing; they read it or say why not."""
+    """Feed readers with mutated files; they read them or raise an error."""
     draw, wrong = random.Random(seed), []
     for number in range(events):
         reader = draw.choice(sorted(TEXTS))
@@ -132,7 +131,7 @@ def fuzz(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
 
 
 def rubbish(data: bytes, draw: random.Random) -> bytes:
-    """Return what some changes make of a text."""
+    """Return a text after some random changes."""
     for _ in range(draw.randint(1, 4)):
         at, end = sorted((draw.randrange(len(data) + 1), draw.randrange(len(data) + 1)))
         piece = draw.choice([
@@ -172,7 +171,7 @@ def one_round(kind: Kind, seed: int) -> None:
 
 
 def table(found: list[Kind]) -> str:
-    """Return what came of all rounds, in Markdown."""
+    """Return the results of all rounds, in Markdown."""
     rows = [
         f"| {k.name} | {k.what} | {k.rounds} | {k.happened:,} | {len(k.wrong)} | {k.seconds:.0f} s |" for k in found
     ]

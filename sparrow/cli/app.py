@@ -81,7 +81,7 @@ def general(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Write the version.")
     ] = False,
 ) -> None:
-    """Sparse tensors on disk: sliced like NumPy, queried in SQL, multiplied without loading them.
+    """Sparse tensors on disk: slice, query and multiply without loading them.
 
     PATH is the folder of a stored tensor; a tensor of a bundle is PATH/NAME, such as a9a.sparrow/X.
 

@@ -60,7 +60,7 @@ def _ingest(console: Console, home: Path) -> tuple[Any, Tensor]:
         source = sp.datasets.path(name)
         target = home / f"{name}.sparrow"
         _print_code(console, f'sp.ingest.{about["format"]}("{source.name}", "{target}")')
-        opened, seconds = _timed(
+        opened, seconds = _measure(
             partial(getattr(sp.ingest, about["format"]), source, target, overwrite=True, **about["options"])
         )
         stored.append(opened)
@@ -119,7 +119,7 @@ def _multiply(console: Console, web: Tensor) -> None:
     for engine, how in engines.items():
         times = []
         for _ in range(3):
-            product, seconds = _timed(partial(sp.matmul, web.T, surfer, engine=engine))
+            product, seconds = _measure(partial(sp.matmul, web.T, surfer, engine=engine))
             times.append(seconds)
         products.append(product)
         rows.append((engine, how, f"{1000 * min(times):.0f} ms"))
@@ -147,7 +147,7 @@ def _show_next_steps(console: Console, home: Path) -> None:
     _print_code(console, f"sparrow verify {web}", prompt="$ ")
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+def _measure(work: Callable[[], Any]) -> tuple[Any, float]:
     started = time.perf_counter()
     result = work()
     return result, time.perf_counter() - started

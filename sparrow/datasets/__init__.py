@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from sparrow.datasets.generators import powerlaw_libsvm, powerlaw_tns, rmat
 from sparrow.datasets.published import describe, ingest, load, way
-from sparrow.datasets.published import tabulated as list  # noqa: A004 - sp.datasets.list() says what it does
+from sparrow.datasets.published import list_datasets as list  # noqa: A004 - sp.datasets.list() says what it does
 from sparrow.datasets.shipped import names, path
 
 __all__ = ["describe", "ingest", "list", "load", "names", "path", "powerlaw_libsvm", "powerlaw_tns", "rmat", "way"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sparrow import storage
-from sparrow.datasets.shipped import cache_folder, names, read, shipped, stored
+from sparrow.datasets.shipped import cache_folder, names, read, shipped_descriptions, stored_path
 from sparrow.errors import ExistsError, IngestError, LabelError, NotFoundError
 from sparrow.io.base.registry import COMPRESSION_SUFFIXES
 from sparrow.runtime.progress import bar
@@ -22,13 +22,13 @@ from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.display import html_table, table
 
-__all__ = ["describe", "ingest", "load", "tabulated", "way"]
+__all__ = ["describe", "ingest", "list_datasets", "load", "way"]
 
 _HASH_BLOCK_BYTES = 1 << 22
 
 
 @cache
-def published() -> dict[str, dict[str, Any]]:
+def read_descriptions() -> dict[str, dict[str, Any]]:
     """Return the descriptions of data sets to fetch, by name."""
     text = (data_folder("datasets") / "published.toml").read_text(encoding="utf-8")
     found: dict[str, Any] = tomllib.loads(text)
@@ -63,10 +63,11 @@ def describe(name: str) -> dict[str, Any]:
     >>> sp.datasets.describe("uk-2002")["fetch"][0]
     'http://data.law.di.unimi.it/webdata/uk-2002/uk-2002.graph'
     """
-    about = shipped().get(name) or published().get(name)
+    about = shipped_descriptions().get(name) or read_descriptions().get(name)
     if about is None:
         raise LabelError(
-            f"no data set {name!r}: there are {', '.join(names())}; and to fetch {', '.join(sorted(published()))}"
+            f"no data set {name!r}: there are {', '.join(names())}; "
+            f"and to fetch {', '.join(sorted(read_descriptions()))}"
         )
     return dict(about)
 
@@ -92,7 +93,7 @@ class Listing(list[dict[str, Any]]):
         return html_table(self.rows(), self.HEADERS)
 
 
-def tabulated(cache: str | os.PathLike[str] | None = None) -> Listing:
+def list_datasets(cache: str | os.PathLike[str] | None = None) -> Listing:
     """Return the data sets, as a list that is rendered as a table.
 
     Parameters
@@ -113,9 +114,9 @@ def tabulated(cache: str | os.PathLike[str] | None = None) -> Listing:
     ['a9a', 'a9a.t', 'cnr-2000', 'heart_scale']
     """
     home, out = cache_folder(cache), Listing()
-    for name in (*names(), *sorted(published())):
+    for name in (*names(), *sorted(read_descriptions())):
         about = describe(name)
-        where = "here" if name in shipped() else "cache" if _stored_path(name, home).exists() else "fetch"
+        where = "here" if name in shipped_descriptions() else "cache" if _stored_path(name, home).exists() else "fetch"
         out.append(
             {"name": name, "title": about["title"], "format": about["format"], "shape": about.get("shape"),
              "nnz": about.get("nnz"), "licence": about["licence"], "where": where}
@@ -165,8 +166,8 @@ def load(
     sparrow.errors.NotFoundError: the data set 'uber' is not on this machine: there is no files/uber/uber.tns.gz. ...
     """
     home = cache_folder(cache)
-    if name in shipped():
-        found = stored(name, home)
+    if name in shipped_descriptions():
+        found = stored_path(name, home)
     else:
         describe(name)
         found = _stored_path(name, home)
@@ -221,7 +222,7 @@ def ingest(
     3378
     """
     options = {"overwrite": overwrite, "profile": profile}
-    if name in shipped():
+    if name in shipped_descriptions():
         read(name, dst, None, **options)
     else:
         _ingest(name, dst, _files_folder(name, None, files), **options)
@@ -322,7 +323,7 @@ def way(name: str, files: str | os.PathLike[str] | None = None) -> str:
       tar -xzf west0479.tar.gz --strip-components 1
     Then load it again. ...
     """
-    if name in shipped():
+    if name in shipped_descriptions():
         raise LabelError(f"the data set {name!r} comes with sparrow: there is nothing to fetch")
     about, place = describe(name), shlex.quote(str(_files_folder(name, None, files)))
     lines = ["To fetch it:", f"  mkdir -p {place} && cd {place}"]

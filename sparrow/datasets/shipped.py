@@ -15,7 +15,7 @@ from typing import Any
 from sparrow.errors import ExistsError, LabelError
 from sparrow.runtime.resources import data_folder
 
-__all__ = ["cache_folder", "extract", "names", "path", "read", "shipped", "stored"]
+__all__ = ["cache_folder", "extract", "names", "path", "read", "shipped_descriptions", "stored_path"]
 
 
 def __dir__() -> list[str]:
@@ -23,7 +23,7 @@ def __dir__() -> list[str]:
 
 
 @functools.cache
-def shipped() -> dict[str, dict[str, Any]]:
+def shipped_descriptions() -> dict[str, dict[str, Any]]:
     """Return the descriptions of shipped data sets, by name."""
     found: dict[str, dict[str, Any]] = json.loads((data_folder("datasets") / "index.json").read_text(encoding="utf-8"))
     return found
@@ -43,7 +43,7 @@ def names() -> list[str]:
     >>> sp.datasets.names()
     ['a9a', 'a9a.t', 'cnr-2000', 'heart_scale']
     """
-    return sorted(shipped())
+    return sorted(shipped_descriptions())
 
 
 def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
@@ -71,14 +71,14 @@ def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
     >>> sp.datasets.path("heart_scale").read_text().split()[:3]
     ['+1', '1:0.708333', '2:1']
     """
-    if name not in shipped():
+    if name not in shipped_descriptions():
         raise LabelError(f"no data set {name!r} comes with sparrow: there are {', '.join(names())}")
-    return extract(data_folder("datasets"), shipped()[name]["file"], cache)
+    return extract(data_folder("datasets"), shipped_descriptions()[name]["file"], cache)
 
 
-def stored(name: str, cache: Path) -> Path:
+def stored_path(name: str, cache: Path) -> Path:
     """Return the stored form of a data set, ingested if it does not exist."""
-    found = cache / f"{name}-{shipped()[name]['sha256'][:8]}.sparrow"
+    found = cache / f"{name}-{shipped_descriptions()[name]['sha256'][:8]}.sparrow"
     if not found.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with suppress(ExistsError):  # another process stored it meanwhile
@@ -90,7 +90,7 @@ def read(name: str, target: str | os.PathLike[str], cache: Path | None, **option
     """Ingest a shipped data set."""
     from sparrow import ingest
 
-    about = shipped()[name]
+    about = shipped_descriptions()[name]
     file = extract(data_folder("datasets"), about["file"], cache)
     getattr(ingest, about["format"])(file, target, **about["options"], **options)
 

@@ -39,10 +39,10 @@ def versions() -> dict[str, dict[str, Any]]:
         "processors": os.cpu_count(),
         "byteorder": sys.byteorder,
     }
-    return {"system": system, "dependencies": _installed(REQUIRED), "optional": _installed(OPTIONAL)}
+    return {"system": system, "dependencies": _find_versions(REQUIRED), "optional": _find_versions(OPTIONAL)}
 
 
-def _installed(names: Iterable[str]) -> dict[str, str | None]:
+def _find_versions(names: Iterable[str]) -> dict[str, str | None]:
     out: dict[str, str | None] = {}
     for name in names:
         try:

@@ -52,7 +52,7 @@ class StorageTuning:
     )
     decoded_run_rows: int = parameter(1 << 20, "rows", "Rows of runs that stay decoded, at least.")
     run_chunk_rows: int = parameter(1 << 18, "rows", "Rows of a chunk of merged runs.")
-    row_search_max: int = parameter(1 << 12, "rows", "Up to so many wanted rows are searched one by one.")
+    row_search_max: int = parameter(1 << 12, "rows", "Up to n wanted rows are searched one by one.")
 
     # -- commits
     commit_attempts: int = parameter(200, "attempts", "Lost races after which a commit raises ConflictError.")
@@ -62,7 +62,9 @@ class StorageTuning:
     direct_open_versions: int = parameter(
         10_000, "versions", "Older versions open directly; for later ones delta-rs would list every missing commit."
     )
-    suspects_named: int = parameter(40, "files", "Log files named where a damaged one cannot be told; checkpoints: 20.")
+    suspects_named: int = parameter(
+        40, "files", "Log files named if the damaged one is unknown; checkpoints come every 20."
+    )
 
     # -- local file systems
     exchange_folders: bool = parameter(

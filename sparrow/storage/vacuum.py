@@ -118,7 +118,7 @@ def _unused_files(path: str, prefix: str, horizon: float) -> Iterator[str]:
 
 
 def _vacuum_order(path: str, order: tuple[int, ...], snapshot: Snapshot, horizon: float) -> list[str]:
-    """Return what to delete of a derived order: all of it if it is stale and old."""
+    """Return the files to delete of a derived order, all if it is stale and old."""
     folder = check_not_link(order_folder(path, order))
     prefix = folder[len(path) + 1 :]
     try:

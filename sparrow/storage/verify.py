@@ -327,7 +327,7 @@ def _verify_labels(snapshot: Snapshot, dim: int, name: str) -> list[Finding]:
 
 
 def _hash_mismatch(path: str, sha: str) -> str | None:
-    """Return what is wrong with a file whose hash is known, or None."""
+    """Return a message if the content of a file does not match its hash, or None."""
     try:
         found = hash_file(path)
     except OSError as error:

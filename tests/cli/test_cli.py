@@ -23,14 +23,14 @@ EDGES = "# a small web\n0\t1\n0\t2\n1\t2\n2\t0\n4\t4\n"
 LIBSVM = "+1 1:0.5 3:2\n-1 2:1\n\n+1\n"
 
 
-def opened(path: Path) -> sp.Tensor:
+def open_tensor(path: Path) -> sp.Tensor:
     found = sp.open(path)
     assert isinstance(found, sp.Tensor)
     return found
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", name="stored")
+def stored_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``web.sparrow`` and the bundle ``small.sparrow``."""
     folder = tmp_path_factory.mktemp("stored")
     (folder / "web.txt").write_text(EDGES)
@@ -67,7 +67,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["als", "{web}", "--frequency-scaling", "nan"],
     ],
 )
-def test_wrong_usage_exits_2_and_says_so_on_standard_error(cli: Any, stored: Path, words: list[str]) -> None:
+def test_wrong_usage_exits_2(cli: Any, stored: Path, words: list[str]) -> None:
     done = cli(*(word.format(web=stored / "web.sparrow") for word in words))
     assert done.code == 2
     assert done.out == ""
@@ -75,7 +75,7 @@ def test_wrong_usage_exits_2_and_says_so_on_standard_error(cli: Any, stored: Pat
     assert "Traceback" not in done.err
 
 
-def test_no_words_show_the_help(cli: Any) -> None:
+def test_no_arguments_show_help(cli: Any) -> None:
     done = cli()
     assert done.code == 2
     assert "Usage: sparrow" in done.out + done.err
@@ -89,13 +89,13 @@ def test_no_words_show_the_help(cli: Any) -> None:
         (["show", "{at}/small.sparrow"], "small.sparrow/X"),
         (["multiply", "{at}/web.sparrow", "--vector", "{at}/web.txt"], "not a .npy file"),
         (["multiply", "{at}/web.sparrow", "--vector", "{at}/absent.npy"], "absent.npy"),
-        (["sql", "select * from nobody"], "nobody"),
+        (["sql", "select * from absent"], "absent"),
         (["ingest", "edges", "{at}/absent.txt", "{at}/new.sparrow"], "absent.txt"),
         (["ingest", "edges", "{at}/web.txt", "{at}/web.sparrow"], "web.sparrow"),
         (["--memory-limit", "much", "info", "{at}/web.sparrow"], "'much' is not a size"),
     ],
 )
-def test_a_failure_is_told_in_one_line(cli: Any, stored: Path, words: list[str], told: str) -> None:
+def test_failure_is_one_line(cli: Any, stored: Path, words: list[str], told: str) -> None:
     done = cli(*(word.format(at=stored) for word in words))
     assert done.code == 1
     assert done.out == ""
@@ -104,7 +104,7 @@ def test_a_failure_is_told_in_one_line(cli: Any, stored: Path, words: list[str],
     assert told in done.err
 
 
-def test_a_bad_line_is_told_with_file_line_and_token(cli: Any, tmp_path: Path) -> None:
+def test_bad_line_names_file_line_and_token(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_text("1 1:2\n1 1:x\n")
     done = cli("ingest", "libsvm", tmp_path / "bad.txt", tmp_path / "bad.sparrow")
     assert done.code == 1
@@ -125,7 +125,7 @@ def test_ingest_libsvm(cli: Any, stored: Path, tmp_path: Path) -> None:
     X, y = done.json["tensors"]
     assert (X["path"], X["shape"], X["dtype"], X["nnz"]) == (str(target / "X"), [3, 5], "float32", 3)
     assert (y["path"], y["shape"]) == (str(target / "y"), [3])
-    np.testing.assert_array_equal(opened(target / "X").to_numpy()[0], [0.5, 0, 2, 0, 0])
+    np.testing.assert_array_equal(open_tensor(target / "X").to_numpy()[0], [0.5, 0, 2, 0, 0])
 
 
 def test_ingest_several_edge_files_undirected(cli: Any, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_ingest_several_edge_files_undirected(cli: Any, tmp_path: Path) -> None:
     assert f"{tmp_path / 'out.sparrow'}: (src: 4, dst: 4) int64, 4 entries in " in done.out
     expected = np.zeros((4, 4), int)
     expected[[0, 1, 1, 3], [1, 0, 3, 1]] = 1
-    np.testing.assert_array_equal(opened(tmp_path / "out.sparrow").to_numpy(), expected)
+    np.testing.assert_array_equal(open_tensor(tmp_path / "out.sparrow").to_numpy(), expected)
 
 
 def test_ingest_columns(cli: Any, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_ingest_columns(cli: Any, tmp_path: Path) -> None:
         "--coords", "user,item", "--value", "rating", "--delimiter", ";", "--shape", "20,10", "--dims", "u,i",
     )  # fmt: skip
     assert done.code == 0, done.err
-    A = opened(tmp_path / "out.sparrow")
+    A = open_tensor(tmp_path / "out.sparrow")
     assert (A.shape, A.dims, A[10, 7], A[12, 7], A.nnz) == ((20, 10), ("u", "i"), 4.5, 3.0, 2)
 
 
@@ -187,7 +187,7 @@ def test_info(cli: Any, stored: Path) -> None:
     assert "entries    5 (0.2 of the cells)\n" in text
 
 
-def test_info_of_a_bundle_tells_every_member(cli: Any, stored: Path) -> None:
+def test_info_of_a_bundle(cli: Any, stored: Path) -> None:
     done = cli("info", stored / "small.sparrow", "--json")
     assert [fact["path"] for fact in done.json["tensors"]] == [
         str(stored / "small.sparrow" / "X"),
@@ -195,7 +195,7 @@ def test_info_of_a_bundle_tells_every_member(cli: Any, stored: Path) -> None:
     ]
 
 
-def test_show_writes_entries_with_their_coordinates_in_the_tensor(cli: Any, stored: Path) -> None:
+def test_show_coordinates_of_the_tensor(cli: Any, stored: Path) -> None:
     done = cli("show", stored / "web.sparrow", "0:3, 2")
     assert done.out == "src  dst  value\n---  ---  -----\n  0    2      1\n  1    2      1\n"
     assert cli("show", stored / "web.sparrow", "::-2", "--json").json == [
@@ -210,14 +210,14 @@ def test_show_writes_entries_with_their_coordinates_in_the_tensor(cli: Any, stor
     ]
 
 
-def test_show_stops_after_the_head(cli: Any, stored: Path) -> None:
+def test_show_head(cli: Any, stored: Path) -> None:
     done = cli("show", stored / "web.sparrow", "--head", 2)
     assert len(done.out.splitlines()) == 4
     assert done.err == "the first 2 of 5 entries; --head 0 writes all\n"
     assert len(cli("show", stored / "web.sparrow", "--head", 0).out.splitlines()) == 7
 
 
-def test_show_a_cell_and_all_cells(cli: Any, stored: Path) -> None:
+def test_show_element_and_dense(cli: Any, stored: Path) -> None:
     assert cli("show", stored / "small.sparrow" / "X", "0, 2").out == "2.0\n"
     assert cli("show", stored / "small.sparrow" / "X", "0, 2", "--json").json == {"value": 2.0}
     assert cli("show", stored / "web.sparrow", ":2, :3", "--dense").out == "[[0 1 1]\n [0 0 1]]\n"
@@ -225,35 +225,35 @@ def test_show_a_cell_and_all_cells(cli: Any, stored: Path) -> None:
     assert dense == {"shape": [2, 3], "cells": [[0, 1, 1], [0, 0, 1]]}
 
 
-def test_show_keeps_both_halves_of_complex_numbers(cli: Any, tmp_path: Path) -> None:
+def test_show_complex(cli: Any, tmp_path: Path) -> None:
     sp.from_coords([[1]], [complex(1, np.inf)], shape=(2,)).save(tmp_path / "c.sparrow")
     assert "(1+infj)" in cli("show", tmp_path / "c.sparrow").out
 
 
-def test_show_draws(cli: Any, stored: Path, tmp_path: Path) -> None:
+def test_show_png(cli: Any, stored: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need Matplotlib")
     done = cli("show", stored / "web.sparrow", ":3", "--png", tmp_path / "web.png")
     assert done.out == f"{tmp_path / 'web.png'}\n"
     assert (tmp_path / "web.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_show_names_labels(cli: Any, tmp_path: Path) -> None:
+def test_show_labels(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "names.txt").write_text("rome milan\nmilan pisa\n")
     assert cli("ingest", "edges", tmp_path / "names.txt", tmp_path / "cities.sparrow").code == 0
     lines = cli("show", tmp_path / "cities.sparrow").out.splitlines()[2:]
     assert sorted(line.split() for line in lines) == [["milan", "pisa", "1"], ["rome", "milan", "1"]]
 
 
-def test_show_selects_by_label(cli: Any, tmp_path: Path) -> None:
+def test_show_sel(cli: Any, tmp_path: Path) -> None:
     labels = {"user": ["ann", "bob", "a=b"], "item": ["x", "y"]}
     A = sp.from_coords([[0, 1, 2], [1, 0, 1]], [3, 4, 5], dims=("user", "item"), labels=labels)
     A.save(tmp_path / "a.sparrow")
 
-    def shown(*words: str) -> list[list[str]]:
+    def show(*words: str) -> list[list[str]]:
         return [line.split() for line in cli("show", tmp_path / "a.sparrow", *words).out.splitlines()[2:]]
 
-    assert shown("--sel", "user=bob") == [["bob", "x", "4"]]
-    assert shown("--sel", "item=y", "--sel", "user=ann", "--sel", "user=a=b") == [["ann", "y", "3"], ["a=b", "y", "5"]]
+    assert show("--sel", "user=bob") == [["bob", "x", "4"]]
+    assert show("--sel", "item=y", "--sel", "user=ann", "--sel", "user=a=b") == [["ann", "y", "3"], ["a=b", "y", "5"]]
     assert cli("show", tmp_path / "a.sparrow", "--sel", "user=bob", "--sel", "item=x").out == "4\n"
     wrong = cli("show", tmp_path / "a.sparrow", "--sel", "user=eve")
     assert wrong.code == 1
@@ -274,14 +274,14 @@ def test_show_selects_by_label(cli: Any, tmp_path: Path) -> None:
         ("()", ()),
     ],
 )
-def test_an_index_is_read_as_numpy_would(text: str, index: Any) -> None:
+def test_parse_index(text: str, index: Any) -> None:
     assert parse_index(text) == index
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "1]; [2", "f()", "1 if 1 else 2", "'a'", "1.0", "{1}", "-'a'", "~1", "*[1]", "1\x00", "(" * 500]
 )
-def test_what_is_no_index_is_refused(text: str) -> None:
+def test_parse_index_raises(text: str) -> None:
     import typer
 
     with pytest.raises(typer.BadParameter, match="is not an index"):
@@ -306,7 +306,7 @@ def test_sql(cli: Any, stored: Path) -> None:
     assert cli(*words, "--csv").out == "src,links\n0,2\n1,1\n"
 
 
-def test_an_error_in_sql_has_the_caret_of_duckdb(cli: Any, stored: Path) -> None:
+def test_sql_error_has_caret(cli: Any, stored: Path) -> None:
     done = cli("sql", "select dst form web", f"web={stored / 'web.sparrow'}")
     assert done.code == 1
     told, line, caret = done.err.rstrip("\n").split("\n")
@@ -317,7 +317,7 @@ def test_an_error_in_sql_has_the_caret_of_duckdb(cli: Any, stored: Path) -> None
 @pytest.mark.parametrize(
     "query", ["select nosuch from A", "select src, nosuch\nfrom A", "select\n\n  nosuch(src) from A"]
 )
-def test_so_have_names_that_are_not_there(cli: Any, stored: Path, query: str) -> None:
+def test_sql_error_of_unknown_name(cli: Any, stored: Path, query: str) -> None:
     done = cli("sql", query, f"A={stored / 'web.sparrow'}")
     assert done.code == 1
     line, caret = done.err.rstrip("\n").split("\n")[-2:]
@@ -330,7 +330,7 @@ def test_so_have_names_that_are_not_there(cli: Any, stored: Path, query: str) ->
     assert str(caught.value).endswith(f"{line}\n{caret}")
 
 
-def test_sql_from_a_file_or_standard_input(cli: Any, piped: Any, stored: Path, tmp_path: Path) -> None:
+def test_sql_from_file_or_stdin(cli: Any, piped: Any, stored: Path, tmp_path: Path) -> None:
     web = f"web={stored / 'web.sparrow'}"
     (tmp_path / "links.sql").write_text("select count(*) as n\nfrom web;\n")
     assert cli("sql", "-f", tmp_path / "links.sql", web, "--json").json == [{"n": 5}]
@@ -338,13 +338,13 @@ def test_sql_from_a_file_or_standard_input(cli: Any, piped: Any, stored: Path, t
     assert cli("sql", "-", web, "--json").json == [{"n": 5}]
     assert cli("sql").code == 2
     assert "absent.sql" in cli("sql", "-f", tmp_path / "absent.sql").err
-    nobody = cli("sql", "select * from nobody").err
-    assert "give it on the command line, as in NAME=PATH" in nobody
+    absent = cli("sql", "select * from absent").err
+    assert "give it on the command line, as in NAME=PATH" in absent
 
 
-def test_what_was_stored_at_a_version_or_time(cli: Any, stored: Path, tmp_path: Path) -> None:
+def test_version_or_time(cli: Any, stored: Path, tmp_path: Path) -> None:
     target = tmp_path / "web.sparrow"
-    web = opened(stored / "web.sparrow").save(target)
+    web = open_tensor(stored / "web.sparrow").save(target)
     first = web.history()[0]["timestamp"].isoformat()
     web[0, 1] = 7
     assert cli("show", target, "0, 1").out == "7\n"
@@ -359,9 +359,9 @@ def test_what_was_stored_at_a_version_or_time(cli: Any, stored: Path, tmp_path: 
     assert "had no version at 1999-01-01: the first that is known, 0, is of" in early
 
 
-def test_files_are_listed(cli: Any, stored: Path, tmp_path: Path) -> None:
+def test_files(cli: Any, stored: Path, tmp_path: Path) -> None:
     target = tmp_path / "web.sparrow"
-    web = opened(stored / "web.sparrow").save(target)
+    web = open_tensor(stored / "web.sparrow").save(target)
     web.add_order((1, 0))
     one, other = (cli("files", target, *words, "--json").json[0] for words in ([], ["--order", "dst,src"]))
     assert (one["rows"], one["first"], one["last"]) == (5, [0, 1], [4, 4])
@@ -376,7 +376,7 @@ def test_files_are_listed(cli: Any, stored: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a disk that is always full")
-def test_a_full_disk_is_told_with_its_place(stored: Path) -> None:
+def test_full_disk_on_stdout(stored: Path) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "sparrow", "show", str(stored / "web.sparrow"), "--json"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
@@ -384,7 +384,7 @@ def test_a_full_disk_is_told_with_its_place(stored: Path) -> None:
     assert done.stderr.splitlines()[0] == "sparrow: error: standard output: No space left on device"
 
 
-def test_words_are_completed(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_SPARROW_COMPLETE", "complete_bash"), ("COMP_WORDS", "sparrow ver"), ("COMP_CWORD", "1")):
         monkeypatch.setenv(name, value)
     assert cli().out.split() == ["verify"]
@@ -394,7 +394,7 @@ SCRIPTS = [("bash", "complete -o"), ("zsh", "#compdef sparrow"), ("fish", "--com
 
 
 @pytest.mark.parametrize(("shell", "told"), SCRIPTS)
-def test_the_script_of_a_shell_is_shown_and_installed(cli: Any, tmp_path: Path, shell: str, told: str) -> None:
+def test_completion_script(cli: Any, tmp_path: Path, shell: str, told: str) -> None:
     shown = cli("--show-completion", shell)
     assert shown.code == 0
     assert told in shown.out
@@ -406,7 +406,7 @@ def test_the_script_of_a_shell_is_shown_and_installed(cli: Any, tmp_path: Path, 
     assert cli("--show-completion", "tcsh").code == 2
 
 
-def test_sql_joins_the_members_of_a_bundle(cli: Any, stored: Path) -> None:
+def test_sql_joins_bundle_members(cli: Any, stored: Path) -> None:
     done = cli(
         "sql", 'select X.col, X.value * y.value as v from X join y using ("row") order by 1', "--json",
         f"X={stored / 'small.sparrow' / 'X'}", f"y={stored / 'small.sparrow' / 'y'}",
@@ -414,7 +414,7 @@ def test_sql_joins_the_members_of_a_bundle(cli: Any, stored: Path) -> None:
     assert done.json == [{"col": 0, "v": 0.5}, {"col": 1, "v": -1.0}, {"col": 2, "v": 2.0}]
 
 
-def test_sql_cuts_long_tables_and_says_so(cli: Any) -> None:
+def test_sql_head(cli: Any) -> None:
     done = cli("sql", "select * from range(100) t(n) order by n desc", "--head", 3)
     assert done.out == " n\n--\n99\n98\n97\n"
     assert "--head 0" in done.err
@@ -429,14 +429,14 @@ def test_multiply(cli: Any, stored: Path, tmp_path: Path, engine: str) -> None:
     np.save(tmp_path / "x.npy", np.arange(10.0).reshape(5, 2))
     done = cli("multiply", web, "--vector", tmp_path / "x.npy", "--engine", engine, "--out", tmp_path / "y.npy")
     assert done.out == ""
-    expected = opened(web).to_numpy() @ np.arange(10.0).reshape(5, 2)
+    expected = open_tensor(web).to_numpy() @ np.arange(10.0).reshape(5, 2)
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected)
     done = cli("multiply", web, "--vector", "ones", "--head", 2)
     assert done.out == "src  value\n---  -----\n  0      2\n  1      1\n"
     assert "the first 2 of 5" in done.err
 
 
-def test_products_are_written_with_the_labels_of_rows(cli: Any, tmp_path: Path) -> None:
+def test_multiply_labels(cli: Any, tmp_path: Path) -> None:
     made = sp.from_coords([[0, 1, 1], [0, 1, 2]], [1.0, 2.0, 3.0], dims=("user", "film"), shape=(2, 3))
     made.set_labels("user", ["ann", "bob"])
     made.set_labels("film", ["x", "y", "z"])
@@ -448,12 +448,12 @@ def test_products_are_written_with_the_labels_of_rows(cli: Any, tmp_path: Path) 
     np.save(tmp_path / "x.npy", np.ones((3, 2)))
     done = cli("multiply", tmp_path / "L", "--vector", tmp_path / "x.npy")
     assert [row[0] for row in done.table] == ["user", "ann", "bob"]
-    opened(tmp_path / "L").sel(user="bob").save(tmp_path / "bob")
+    open_tensor(tmp_path / "L").sel(user="bob").save(tmp_path / "bob")
     assert cli("multiply", tmp_path / "bob", "--vector", "ones").table == [["row", "value"], ["0", "5"]]
     assert cli("multiply", tmp_path / "bob", "--vector", tmp_path / "x.npy").table[1:] == [["0", "5"], ["1", "5"]]
 
 
-def test_what_multiply_cannot_do_is_told(cli: Any, tmp_path: Path) -> None:
+def test_multiply_errors(cli: Any, tmp_path: Path) -> None:
     sp.from_coords([[0], [5]], [2.0], shape=(3, 2**40)).save(tmp_path / "wide")
     sp.asarray(np.ones((2, 3))).save(tmp_path / "A")
     np.savez(tmp_path / "several.npz", x=np.ones(3))
@@ -473,7 +473,7 @@ def test_what_multiply_cannot_do_is_told(cli: Any, tmp_path: Path) -> None:
 # -- keeping -------------------------------------------------------------------------------------
 
 
-def test_verify_finds_a_flipped_byte(cli: Any, stored: Path, tmp_path: Path) -> None:
+def test_verify(cli: Any, stored: Path, tmp_path: Path) -> None:
     target = tmp_path / "web.sparrow"
     assert cli("ingest", "edges", stored / "web.txt", target).code == 0
     assert cli("verify", target).code == 0
@@ -494,7 +494,7 @@ def test_verify_finds_a_flipped_byte(cli: Any, stored: Path, tmp_path: Path) -> 
 def test_history_and_vacuum(cli: Any, stored: Path, tmp_path: Path) -> None:
     target = tmp_path / "web.sparrow"
     assert cli("ingest", "edges", stored / "web.txt", target).code == 0
-    opened(target)[0, 0] = 7
+    open_tensor(target)[0, 0] = 7
     records = cli("history", target, "--json").json
     assert [record["version"] for record in records] == [1, 0]
     assert "version" in cli("history", target).out.splitlines()[0]
@@ -506,7 +506,7 @@ def test_history_and_vacuum(cli: Any, stored: Path, tmp_path: Path) -> None:
     assert "would be deleted" in done.err
 
 
-def test_an_index_may_begin_with_a_minus(cli: Any, stored: Path) -> None:
+def test_negative_index(cli: Any, stored: Path) -> None:
     web = stored / "web.sparrow"
     assert cli("show", web, "-1", "--json").json == [{"src": 4, "dst": 4, "value": 1}]
     assert [row["src"] for row in cli("show", web, "-3:", "--json").json] == [2, 4]
@@ -514,7 +514,7 @@ def test_an_index_may_begin_with_a_minus(cli: Any, stored: Path) -> None:
     assert cli("show", web, "--jsn").code == 2
 
 
-def test_json_has_no_words_that_are_not_json(cli: Any) -> None:
+def test_json_is_standard(cli: Any) -> None:
     query = """select 'nan'::double as a, [1, '-inf'::double] as b, 'inf'::float as c, 1 as "é'", 2 as a,
                timestamptz '2020-01-02 03:04:05+00' as t, date '2020-01-02' as d, 'x'::blob as x"""
 
@@ -531,21 +531,21 @@ def test_json_has_no_words_that_are_not_json(cli: Any) -> None:
     assert row["t"].startswith("2020-01-0")
 
 
-def test_columns_of_one_name_are_kept_in_json(cli: Any) -> None:
+def test_json_keeps_duplicate_columns(cli: Any) -> None:
     assert cli("sql", "select 1 as a, 2 as a, 3 as a_1", "--json").json == [{"a": 1, "a_2": 2, "a_1": 3}]
 
 
-def test_times_with_a_zone_are_written(cli: Any) -> None:
+def test_times_with_zone(cli: Any) -> None:
     done = cli("sql", "select timestamptz '2020-01-02 03:04:05+00' as t", "--csv")
     assert done.out.startswith("t\n2020-01-0")
 
 
-def test_tables_are_not_cut_where_no_terminal_is(cli: Any) -> None:
+def test_tables_are_not_cut_without_terminal(cli: Any) -> None:
     long = "x" * 300
     assert long in cli("sql", f"select '{long}' as a").out
 
 
-def test_a_type_that_is_none_is_wrong_usage(cli: Any, stored: Path, tmp_path: Path) -> None:
+def test_unknown_dtype_is_wrong_usage(cli: Any, stored: Path, tmp_path: Path) -> None:
     for dtype in ("foo", "object"):
         done = cli("ingest", "libsvm", stored / "small.txt", tmp_path / "x.sparrow", "--dtype", dtype)
         assert done.code == 2
@@ -555,9 +555,7 @@ def test_a_type_that_is_none_is_wrong_usage(cli: Any, stored: Path, tmp_path: Pa
 # -- the program ---------------------------------------------------------------------------------
 
 
-def test_the_demo_fits_80_columns_and_the_commands_it_ends_with_work(
-    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_demo(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = cli("demo", "d' é")
     assert done.code == 0, done.err
@@ -565,7 +563,7 @@ def test_the_demo_fits_80_columns_and_the_commands_it_ends_with_work(
     assert max(map(len, done.out.splitlines())) <= 80
     assert "451,592" in done.out
     assert "3,216,152" in done.out
-    assert opened(tmp_path / "d' é" / "cnr-2000.sparrow").nnz == 3216152
+    assert open_tensor(tmp_path / "d' é" / "cnr-2000.sparrow").nnz == 3216152
     lines = done.out.replace("\\\n", " ").split("\n")
     commands = [shlex.split(line.split("$ ", 1)[1]) for line in lines if line.startswith("   $ ")]
     assert [words[1] for words in commands] == ["info", "show", "sql", "verify"]
@@ -575,7 +573,7 @@ def test_the_demo_fits_80_columns_and_the_commands_it_ends_with_work(
 
 
 @pytest.mark.parametrize("words", [[], ["ingest"], ["ingest", "libsvm"], *([v] for v in ("show", "sql", "multiply"))])
-def test_help_has_an_example(cli: Any, words: list[str]) -> None:
+def test_help_has_examples(cli: Any, words: list[str]) -> None:
     done = cli(*words, "--help")
     assert done.code == 0
     assert "  sparrow " in done.out
@@ -586,7 +584,7 @@ def test_version(cli: Any) -> None:
     assert cli("--version").out == f"sparrow {sp.__version__}\n"
 
 
-def test_a_reader_that_goes_away_is_no_error(stored: Path) -> None:
+def test_closed_pipe(stored: Path) -> None:
     command = [sys.executable, "-m", "sparrow", "sql", "select * from range(1000000)", "--csv"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         assert run.stdout is not None
@@ -599,7 +597,7 @@ def test_a_reader_that_goes_away_is_no_error(stored: Path) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupt_exits_130_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_interrupt_exits_130(tmp_path: Path) -> None:
     source = tmp_path / "endless"
     os.mkfifo(source)
     command = [sys.executable, "-m", "sparrow", "ingest", "edges", str(source), str(tmp_path / "out.sparrow")]
@@ -617,7 +615,7 @@ def test_an_interrupt_exits_130_in_one_line_and_leaves_nothing(tmp_path: Path) -
     assert not (tmp_path / "out.sparrow").exists()
 
 
-def test_an_interrupt_that_hits_a_lock_is_one(cli: Any) -> None:
+def test_interrupt_while_locking(cli: Any) -> None:
     def hit() -> None:
         lock = threading.Lock()
         with lock:
@@ -641,7 +639,7 @@ with sparrow.testing.on("cli.query", lambda: print("running", flush=True)):
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_an_interrupt_ends_a_long_query() -> None:
+def test_interrupt_of_a_query() -> None:
     query = "select sum(i * j) from range(1000000000000) t(i), range(1000000) u(j)"
     command = [sys.executable, "-c", ANNOUNCING, "sql", query]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
@@ -654,7 +652,7 @@ def test_an_interrupt_ends_a_long_query() -> None:
     assert out == ""
 
 
-def test_a_termination_cleans_up_as_an_interrupt_does(tmp_path: Path) -> None:
+def test_termination_cleans_up(tmp_path: Path) -> None:
     source = tmp_path / "endless"
     os.mkfifo(source)
     command = [sys.executable, "-m", "sparrow", "ingest", "edges", str(source), str(tmp_path / "out.sparrow")]
@@ -684,7 +682,7 @@ def test_a_termination_cleans_up_as_an_interrupt_does(tmp_path: Path) -> None:
         (["columns", "--coords", "i", "--shape", "3"], "i\na\n", "column 'i' has 1 labels"),
     ],
 )
-def test_hints_are_spelled_as_options(cli: Any, tmp_path: Path, words: list[str], text: str, told: str) -> None:
+def test_hints_name_options(cli: Any, tmp_path: Path, words: list[str], text: str, told: str) -> None:
     (tmp_path / "in.txt").write_text(text)
     name, *options = words
     done = cli("ingest", name, tmp_path / "in.txt", tmp_path / "out.sparrow", *options)
@@ -700,10 +698,10 @@ def test_hints_are_spelled_as_options(cli: Any, tmp_path: Path, words: list[str]
         (["show", "web.sparrow", "--at", "77"], "versions go from 0 to 0, see 'sparrow history'"),
         (["show", "web.sparrow", "--at", "soon"], "--at soon is neither a number nor a time"),
         (["show", "in.txt"], "it is something else; sparrow ingest reads files into tensors"),
-        (["export", "web.sparrow", "x.libsvm"], "such as sparrow ingest libsvm makes"),
+        (["export", "web.sparrow", "x.libsvm"], "as sparrow ingest libsvm returns"),
     ],
 )
-def test_hints_name_verbs_of_the_command_line(
+def test_hints_name_commands(
     cli: Any, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
 ) -> None:
     (tmp_path / "in.txt").write_text("i,j\n1,2\n1,2\n")
@@ -714,14 +712,14 @@ def test_hints_name_verbs_of_the_command_line(
     assert told in done.err
 
 
-def test_a_hint_to_overwrite_is_spelled_as_an_option(cli: Any, stored: Path, tmp_path: Path) -> None:
+def test_overwrite_hint(cli: Any, stored: Path, tmp_path: Path) -> None:
     done = cli("ingest", "edges", stored / "web.txt", stored / "web.sparrow")
     assert "pass --overwrite to replace it" in done.err
     (tmp_path / "w.csv").write_text("")
     assert "pass --overwrite to replace it" in cli("export", stored / "web.sparrow", tmp_path / "w.csv").err
 
 
-def test_an_empty_file_is_a_warning_in_one_line(cli: Any, tmp_path: Path) -> None:
+def test_empty_file_warns(cli: Any, tmp_path: Path) -> None:
     for name in ("edges", "libsvm"):
         (tmp_path / "in.txt").write_text("")
         done = cli("ingest", name, tmp_path / "in.txt", tmp_path / f"{name}.sparrow")
@@ -760,25 +758,25 @@ def test_append(cli: Any, tmp_path: Path, piped: Any) -> None:
 
 def test_orders_compact_and_restore(cli: Any, stored: Path, tmp_path: Path) -> None:
     target = tmp_path / "web.sparrow"
-    opened(stored / "web.sparrow").save(target)
+    open_tensor(stored / "web.sparrow").save(target)
     assert cli("orders", target, "--json").json[0]["order"] == ["src", "dst"]
     found = cli("orders", target, "--add", "dst,0", "--json").json
     assert [one["order"] for one in found] == [["src", "dst"], ["dst", "src"]]
     assert all(one["files"] == 1 and one["bytes"] > 0 for one in found)
     assert cli("orders", target, "--add", "dst,nowhere").code == 2
-    web = opened(target)
+    web = open_tensor(target)
     before = web.nnz
     web[0, 3] = 9
     done = cli("restore", target, 0)
     assert done.code == 0
     assert f"{before} entries" in done.out
-    assert opened(target).nnz == before
+    assert open_tensor(target).nnz == before
     assert cli("restore", target, 77).code == 1
     assert "1 files" in cli("compact", target).out
     assert cli("verify", target).code == 0
 
 
-def test_a_graph_grows_in_a_shell(cli: Any, tmp_path: Path) -> None:
+def test_append_and_resize(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("0 1\n1 2\n")
     (tmp_path / "b.csv").write_text("src,dst\n2,7\n")
     target = tmp_path / "a.sparrow"
@@ -797,15 +795,15 @@ def test_recipes_are_commands(cli: Any, tmp_path: Path) -> None:
     assert "snap" in cli("ingest", "--help").out
     done = cli("ingest", "snap", tmp_path / "graph.txt", tmp_path / "graph.sparrow", "--relabel")
     assert done.code == 0
-    assert opened(tmp_path / "graph.sparrow").shape == (3, 3)
+    assert open_tensor(tmp_path / "graph.sparrow").shape == (3, 3)
     assert cli("ingest", "snap").code == 2
     assert cli("ingest", "nothing", "a", "b").code == 2
     (tmp_path / "west0479.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 3\n")
     assert cli("ingest", "published", "west0479", tmp_path / "west.sparrow", "--files", tmp_path).code == 0
-    assert opened(tmp_path / "west.sparrow").shape == (2, 2)
+    assert open_tensor(tmp_path / "west.sparrow").shape == (2, 2)
 
 
-def test_commands_that_fetch_a_set_stay_lines(cli: Any, tmp_path: Path) -> None:
+def test_fetch_commands_stay_lines(cli: Any, tmp_path: Path) -> None:
     done = cli("ingest", "published", "wiki-Vote", tmp_path / "out.sparrow", "--files", tmp_path)
     assert done.code == 1
     lines = done.err.splitlines()
@@ -817,7 +815,7 @@ def test_commands_that_fetch_a_set_stay_lines(cli: Any, tmp_path: Path) -> None:
     assert len(lines) == 4
 
 
-def test_published_sets_are_listed_and_told(cli: Any) -> None:
+def test_datasets(cli: Any) -> None:
     assert "uk-2002" in cli("datasets").out
     assert {each["name"] for each in json.loads(cli("datasets", "--json").out)} >= {"a9a", "uk-2002"}
     told = cli("datasets", "uk-2002").out

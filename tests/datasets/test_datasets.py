@@ -22,18 +22,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", sp.datasets.names())
-def test_the_file_is_the_one_described(name: str, shipped: Path) -> None:
+def test_file_matches_description(name: str, shipped: Path) -> None:
     about = sp.datasets.describe(name)
     content = sp.datasets.path(name).read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     assert digest == about["sha256"]
     told = (shipped / "README.md").read_text()
     assert f"| `{about['file']}` | {len(content):,} | `{digest}` |" in told
-    assert f"| `{name}` |" in told
+    assert f"- `{name}`: " in told
 
 
 @pytest.mark.parametrize("name", sp.datasets.names())
-def test_it_loads_as_described(name: str, cache: Path) -> None:
+def test_load_matches_description(name: str, cache: Path) -> None:
     about = sp.datasets.describe(name)
     found = sp.datasets.load(name, cache=cache)
     tensor = found["X"] if isinstance(found, Mapping) else found
@@ -41,7 +41,7 @@ def test_it_loads_as_described(name: str, cache: Path) -> None:
     assert tensor.nnz == about["nnz"]
 
 
-def test_it_is_stored_once_and_stays_as_it_was(cache: Path) -> None:
+def test_load_is_cached_and_read_only(cache: Path) -> None:
     first = sp.datasets.load("heart_scale", cache=cache)
     assert isinstance(first, Mapping)
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
@@ -55,7 +55,7 @@ def test_it_is_stored_once_and_stays_as_it_was(cache: Path) -> None:
     assert (list(again), again["y"].version) == (["X", "y"], 0)
 
 
-def test_the_cache_folder_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     sp.datasets.load("heart_scale")
@@ -73,19 +73,19 @@ def test_file_is_extracted_from_an_archive(tmp_path: Path, shipped: Path) -> Non
     assert found.read_bytes() == (shipped / "heart_scale" / "heart_scale").read_bytes()
 
 
-def test_an_unknown_name_is_told_with_those_there_are() -> None:
+def test_unknown_name() -> None:
     with pytest.raises(LabelError, match=r"no data set 'mnist': there are a9a, a9a\.t, cnr-2000, heart_scale"):
         sp.datasets.load("mnist")
 
 
-def test_every_column_of_a9a_has_a_name(shipped: Path) -> None:
+def test_a9a_columns_are_named(shipped: Path) -> None:
     with (shipped / "a9a" / "features.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["col"]) for row in rows] == list(range(123))
     assert len({(row["attribute"], row["value"]) for row in rows}) == 123
 
 
-def test_published_sets_are_described() -> None:
+def test_published_descriptions() -> None:
     names = [each["name"] for each in sp.datasets.list()]
     assert len(names) == len(set(names)) > 40
     for name in names:
@@ -104,7 +104,7 @@ def test_published_sets_are_described() -> None:
             assert len(about.get("shape", [])) in (0, 2, 3, 4)
 
 
-def test_the_list_shows_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_is_rendered_as_table(monkeypatch: pytest.MonkeyPatch) -> None:
     found = sp.datasets.list()
     assert isinstance(found, list)
     monkeypatch.setenv("COLUMNS", "70")
@@ -117,12 +117,12 @@ def test_the_list_shows_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "<td>heart_scale</td><td>libsvm</td><td>270 x 13</td><td>3,378</td><td>here</td>" in shown
 
 
-def test_nothing_is_fetched_for_what_comes_along() -> None:
+def test_shipped_data_needs_no_fetch() -> None:
     with pytest.raises(LabelError, match="'a9a' comes with sparrow"):
         sp.datasets.way("a9a")
 
 
-def test_what_is_missing_is_told(tmp_path: Path) -> None:
+def test_missing_files_error(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         sp.datasets.load("wiki-Vote", cache=tmp_path)
     lines = str(caught.value).splitlines()
@@ -133,14 +133,14 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_fetched_files_are_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "files" / "west0479"
     folder.mkdir(parents=True)
     file = folder / "west0479.mtx"
     file.write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 3\n")
     with monkeypatch.context() as patch:
         digest = hashlib.sha256(b"other").hexdigest()
-        patch.setitem(published.published()["west0479"], "sha256", {"west0479.mtx": digest})
+        patch.setitem(published.read_descriptions()["west0479"], "sha256", {"west0479.mtx": digest})
         with pytest.raises(IngestError, match="not the file that was published"):
             sp.datasets.load("west0479", cache=tmp_path)
     A = sp.datasets.load("west0479", cache=tmp_path)

@@ -1,4 +1,4 @@
-"""Simulated kills and full disks: the n-th change of files fails, counted by events of storage."""
+"""Simulated kills and full disks: the n-th change of files fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sparrow.testing
 
 
 class Killed(BaseException):
-    """The simulated end of a process: every later change of files raises it too, so no handler has any effect."""
+    """Simulated end of a process: later changes of files raise it too."""
 
 
 class Events:
@@ -29,12 +29,12 @@ class Events:
             self._reached()
 
     @contextmanager
-    def counted(self) -> Iterator[None]:
+    def count_calls(self) -> Iterator[None]:
         """Count in a block."""
-        with sparrow.testing.on("storage.file_operation", self._announced):
+        with sparrow.testing.on("storage.file_operation", self._handle):
             yield
 
-    def _announced(self, call: str, path: Any) -> None:
+    def _handle(self, call: str, path: Any) -> None:
         if call != "rmtree":
             self.happen(call)
             return

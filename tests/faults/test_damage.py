@@ -1,4 +1,4 @@
-"""Whatever byte of a stored tensor is changed: reading gives what was written, or an error that names the file.
+"""Changed bytes are detected: reads are right or raise an error naming the file.
 
 ``damage(cases, seed)`` is one run; for a longer one call it with more cases from a shell, see its end.
 """
@@ -30,7 +30,7 @@ SIZES = storage.Sizes(file_rows=200, group_rows=64)
 
 
 def build(folder: Path) -> None:
-    """Store a tensor with labels, an order, several versions and a checkpoint, and a bundle."""
+    """Store a tensor with labels, an order, versions and a checkpoint; and a bundle."""
     labels = {0: pa.array([f"row {k}" for k in range(50)]), 1: pa.array([f"col {k}" for k in range(40)])}
     handle = storage.save(
         folder / "t", SCHEMA, [random_entries(SCHEMA, 900)], labels=labels, orders=[(1, 0)], sizes=SIZES
@@ -94,7 +94,7 @@ OF_A_BUNDLE: dict[str, Callable[[Path], Any]] = {
 
 
 def harm(data: bytes, other: bytes, draw: random.Random) -> tuple[str, bytes]:
-    """Return what was done to the content of a file, and what it is now."""
+    """Return a description of a damage, and the damaged content."""
     kind = draw.choice(["flip", "flip", "flip", "byte", "cut", "swap", "zero"])
     at = draw.randrange(len(data))
     if kind == "flip":
@@ -144,7 +144,7 @@ def damage(cases: int, seed: int, folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_damage_is_never_read_as_data(tmp_path: Path, seed: int) -> None:
+def test_damage_is_detected(tmp_path: Path, seed: int) -> None:
     assert list(damage(CASES, seed, tmp_path)) == []
 
 

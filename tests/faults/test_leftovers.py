@@ -1,4 +1,4 @@
-"""What is written fails or dies at every step: nothing lies about afterwards, or the next write sweeps it."""
+"""Failed and killed writes at every step leave nothing, or are cleaned up."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def tensor() -> Any:
     return sp.from_coords(start(0).coords, start(0).values, shape=SCHEMA.shape)
 
 
-def interrupted(events: Events, work: Callable[[], object]) -> BaseException | None:
+def run_interrupted(events: Events, work: Callable[[], object]) -> BaseException | None:
     """Return the error of work under such events, None if it succeeded."""
-    with events.counted():
+    with events.count_calls():
         try:
             work()
         except (Exception, Killed) as error:  # noqa: BLE001 the test checks the type
@@ -45,13 +45,13 @@ def interrupted(events: Events, work: Callable[[], object]) -> BaseException | N
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_an_export_that_was_killed_is_swept_by_the_next(tmp_path: Path, name: str) -> None:
+def test_killed_export_is_cleaned_up(tmp_path: Path, name: str) -> None:
     write, source, littered = EXPORTS[name], tensor(), 0
     for last in itertools.count(1):
         path = tmp_path / str(last) / name
         path.parent.mkdir()
         path.write_bytes(b"before")
-        if interrupted(Events(last, die), lambda path=path: write(source, path)) is None:  # type: ignore[misc]
+        if run_interrupted(Events(last, die), lambda path=path: write(source, path)) is None:  # type: ignore[misc]
             break
         littered += len(os.listdir(path.parent)) - 1
         whole = path.read_bytes() != b"before"
@@ -66,12 +66,12 @@ def test_an_export_that_was_killed_is_swept_by_the_next(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_an_export_to_a_full_disk_leaves_what_was_there(tmp_path: Path, name: str) -> None:
+def test_export_to_full_disk(tmp_path: Path, name: str) -> None:
     source = tensor()
     for last in itertools.count(1):
         path = tmp_path / name
         path.write_bytes(b"before")
-        error = interrupted(FullDisk(last), lambda path=path: EXPORTS[name](source, path))  # type: ignore[misc]
+        error = run_interrupted(FullDisk(last), lambda path=path: EXPORTS[name](source, path))  # type: ignore[misc]
         if error is None:
             break
         assert isinstance(error, errors.StorageError)
@@ -94,7 +94,7 @@ WRITES: dict[str, Callable[[storage.StoredHandle], object]] = {
 
 
 @pytest.mark.parametrize("work", WRITES)
-def test_a_write_to_a_full_disk_leaves_nothing(tmp_path: Path, work: str) -> None:
+def test_write_to_full_disk(tmp_path: Path, work: str) -> None:
     handle = storage.save(tmp_path / "start", SCHEMA, [start(0)], sizes=SIZES)
     if work == "order again":
         handle.add_order((1, 0))
@@ -108,7 +108,7 @@ def test_a_write_to_a_full_disk_leaves_nothing(tmp_path: Path, work: str) -> Non
         shutil.copytree(tmp_path / "start", path)
         copy = storage.open(path, sizes=SIZES)
         version = copy.current.version
-        error = interrupted(FullDisk(last), lambda copy=copy: WRITES[work](copy))  # type: ignore[misc]
+        error = run_interrupted(FullDisk(last), lambda copy=copy: WRITES[work](copy))  # type: ignore[misc]
         again = storage.open(path, sizes=SIZES)
         assert again.verify() == []
         if error is None:

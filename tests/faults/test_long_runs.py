@@ -1,4 +1,4 @@
-"""Many commits and queries: what one costs does not grow, and a forked process says what it cannot do."""
+"""Many commits and queries at constant cost, and forked processes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def long_lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _handles() -> tuple[int, int]:
-    """Return the open files and threads of this process, those of deltalake's own pool apart."""
+    """Return the open files and threads of this process, without deltalake's pool."""
     return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
-def test_opening_and_committing_read_the_last_checkpoint_and_what_follows_it(long_lived: Path, tmp_path: Path) -> None:
+def test_open_reads_the_last_checkpoint_only(long_lived: Path, tmp_path: Path) -> None:
     whole = sp.open(long_lived)
     shutil.copytree(long_lived, tmp_path / "t")
     log = tmp_path / "t" / "_delta_log"
@@ -96,7 +96,7 @@ else:
 """
 
 
-def test_after_a_fork_a_call_works_or_says_what_to_do(long_lived: Path, tmp_path: Path) -> None:
+def test_calls_after_a_fork(long_lived: Path, tmp_path: Path) -> None:
     shutil.copytree(long_lived, tmp_path / "t")
     before = sorted(os.listdir(tmp_path / "t"))
     run = subprocess.run(

@@ -1,4 +1,4 @@
-"""A process killed at any moment leaves the last committed version, and leftovers that can be cleared."""
+"""A process killed at any time leaves the last committed version."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def processes_fixture() -> Any:
 
 
 def processes() -> Any:
-    """Return processes that begin at once: forked from a server that has done the imports and nothing else."""
+    """Return a forkserver context whose server has done the imports."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pytest", "tests.faults.writers", "deltalake", "pyarrow.parquet"])
     return context
 
 
-def killed(processes: Any, work: Callable[..., None], path: Path, event: int, stop: bool) -> None:
-    """Run ``work`` and kill it at its n-th event: at that very place, or somewhere after it."""
+def run_and_kill(processes: Any, work: Callable[..., None], path: Path, event: int, stop: bool) -> None:
+    """Run ``work`` and kill it at its n-th event, or shortly after."""
     here, there = processes.Pipe()
     process = processes.Process(target=work, args=(str(path), there, event, stop))
     process.start()
@@ -59,13 +59,13 @@ def test_kills_while_editing(tmp_path: Path, processes: Any) -> None:
 
 
 def killed_while_editing(path: Path, processes: Any, rounds: int, seed: int) -> None:
-    """Kill editors of one tensor, one after another; what they committed is there, to the bit."""
+    """Kill editors of one tensor, one after another; their commits survive."""
     storage.save(path, SCHEMA, [start(0)], sizes=SIZES)
     expected = start(0)
     version = leftovers = 0
     draw = random.Random(seed)
     for number in range(rounds):
-        killed(processes, writers.edit_forever, path, draw.randint(1, EDIT_EVENTS), stop=number % 2 == 0)
+        run_and_kill(processes, writers.edit_forever, path, draw.randint(1, EDIT_EVENTS), stop=number % 2 == 0)
         handle = storage.open(path, sizes=SIZES)
         while version < handle.current.version:
             version += 1
@@ -83,7 +83,7 @@ def killed_while_editing(path: Path, processes: Any, rounds: int, seed: int) -> 
 
 
 def orphans(handle: storage.StoredHandle) -> list[str]:
-    """Return what is in the folder and in no version's files."""
+    """Return the files in the folder that no version uses."""
     path = Path(handle.path)
     used = set(handle.current.base.names)
     for order in handle.current.orders[1:]:
@@ -101,12 +101,12 @@ def test_kills_while_creating(tmp_path: Path, processes: Any) -> None:
 
 
 def killed_while_creating(tmp_path: Path, processes: Any, rounds: int, seed: int) -> None:
-    """Kill makers of tensors, one after another; what is to be seen is whole, and all of it can be cleared."""
+    """Kill creators of tensors; visible tensors are complete."""
     checked: set[str] = set()
     seen = 0
     draw = random.Random(seed)
     for number in range(rounds):
-        killed(processes, writers.create_forever, tmp_path, draw.randint(1, CREATE_EVENTS), stop=number % 2 == 0)
+        run_and_kill(processes, writers.create_forever, tmp_path, draw.randint(1, CREATE_EVENTS), stop=number % 2 == 0)
         for path in sorted(tmp_path.glob("t*")):
             if path.name not in checked:
                 handle = storage.open(path)

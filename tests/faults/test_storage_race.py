@@ -1,4 +1,4 @@
-"""Processes that write to one tensor at once lose nothing, and never store a cell twice."""
+"""Concurrent writers lose nothing and never store an element twice."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ WRITERS = 3
 COUNT = 12
 
 
-@pytest.fixture(scope="module")
-def raced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
-    """Three tensors after several spawned processes wrote to them at once, and what each process reports."""
+@pytest.fixture(scope="module", name="raced")
+def run_races(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
+    """Return three tensors that several processes wrote, and their reports."""
     return race(tmp_path_factory.mktemp("raced"))
 
 
@@ -51,7 +51,7 @@ def race(folder: Path) -> tuple[Path, list[Any]]:
     return folder, results
 
 
-def test_appends_to_other_cells_all_land(raced: tuple[Path, list[Any]]) -> None:
+def test_disjoint_appends_all_land(raced: tuple[Path, list[Any]]) -> None:
     path, handle = raced[0] / "append", storage.open(raced[0] / "append")
     block = read_all(handle.current)
     wanted = sorted((10 * k + who, m, who + 1) for k in range(COUNT) for who in range(WRITERS) for m in range(3))
@@ -63,7 +63,7 @@ def test_appends_to_other_cells_all_land(raced: tuple[Path, list[Any]]) -> None:
     assert not list(path.glob("*.tmp"))
 
 
-def test_increments_of_the_same_cells_lose_nothing(raced: tuple[Path, list[Any]]) -> None:
+def test_increments_lose_nothing(raced: tuple[Path, list[Any]]) -> None:
     handle = storage.open(raced[0] / "increment")
     assert int(read_all(handle.current).values.sum()) == COUNT * WRITERS
     assert handle.current.version == COUNT * WRITERS
@@ -71,7 +71,7 @@ def test_increments_of_the_same_cells_lose_nothing(raced: tuple[Path, list[Any]]
     assert handle.verify() == []
 
 
-def test_a_cell_wanted_by_all_goes_to_one(raced: tuple[Path, list[Any]]) -> None:
+def test_inserts_have_one_winner(raced: tuple[Path, list[Any]]) -> None:
     handle = storage.open(raced[0] / "claim")
     block = read_all(handle.current)
     taken = {int(row): int(who) - 1 for row, who in zip(block.coords[0], block.values, strict=True)}
@@ -91,13 +91,13 @@ def put(row: int, value: int = 1, **more: Any) -> Edit:
 
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[storage.StoredHandle, storage.StoredHandle]:
-    """Two handles of one tensor, as two processes have them: all in one file, rows 0 to 99."""
+    """Two handles of one tensor, as of two processes: one file, rows 0 to 99."""
     block = Block((np.arange(0, 100, 2), np.zeros(50, np.int64)), np.ones(50, np.int64))
     storage.save(tmp_path / "t", Schema((100, 3), dtype=np.dtype(np.int64)), [block])
     return storage.open(tmp_path / "t"), storage.open(tmp_path / "t")
 
 
-def test_writes_to_one_file_but_other_cells_are_put_together(two: tuple[storage.StoredHandle, ...]) -> None:
+def test_disjoint_writes_to_one_file_merge(two: tuple[storage.StoredHandle, ...]) -> None:
     one, other = two
     one.commit(put(10, 7))
     other.commit(put(12, 8))
@@ -120,7 +120,7 @@ def test_writes_to_one_file_but_other_cells_are_put_together(two: tuple[storage.
         (put(99, 2), Edit("resize", (Box((range(50, 100), range(3))),), shape=(50, 3))),
     ],
 )
-def test_writes_to_the_same_cells_conflict(two: tuple[storage.StoredHandle, ...], first: Edit, second: Edit) -> None:
+def test_overlapping_writes_conflict(two: tuple[storage.StoredHandle, ...], first: Edit, second: Edit) -> None:
     one, other = two
     one.commit(first)
     before = other.current
@@ -136,14 +136,14 @@ def test_writes_to_the_same_cells_conflict(two: tuple[storage.StoredHandle, ...]
         assert other.verify() == []
 
 
-def test_a_shape_that_another_grew_does_not_conflict(two: tuple[storage.StoredHandle, ...]) -> None:
+def test_growth_does_not_conflict(two: tuple[storage.StoredHandle, ...]) -> None:
     one, other = two
     one.commit(Edit("append", upsert=put(150).upsert, shape=(200, 3)))
     assert other.commit(put(3)).schema.shape == (200, 3)
     assert other.current.nnz == 52
 
 
-def test_files_written_before_a_lost_race_are_used_again(two: tuple[storage.StoredHandle, ...], tmp_path: Path) -> None:
+def test_lost_race_reuses_written_files(two: tuple[storage.StoredHandle, ...], tmp_path: Path) -> None:
     blocks = [Block((np.arange(100), np.zeros(100, np.int64)), np.ones(100, np.int64))]
     storage.save(tmp_path / "u", Schema((100, 3), dtype=np.dtype(np.int64)), blocks, sizes=SIZES)
     one, other = (storage.open(tmp_path / "u", sizes=SIZES) for _ in range(2))
@@ -162,7 +162,7 @@ def test_files_written_before_a_lost_race_are_used_again(two: tuple[storage.Stor
     assert sorted(set(read_all(other.current).values.tolist())) == [1, 5, 9]
 
 
-def test_a_commit_of_another_tool_conflicts(two: tuple[storage.StoredHandle, ...]) -> None:
+def test_commit_of_another_tool_conflicts(two: tuple[storage.StoredHandle, ...]) -> None:
     from deltalake import DeltaTable
 
     one, other = two

@@ -8,14 +8,14 @@ from tests import trial
 
 
 @pytest.mark.parametrize("name", ["kills", "faults", "flips", "fuzz"])  # the races have tests of their own, as long
-def test_a_round(name: str) -> None:
+def test_one_round(name: str) -> None:
     (kind,) = (kind for kind in trial.kinds(0.2) if kind.name == name)
     trial.one_round(kind, 7)
     assert kind.wrong == []
     assert kind.happened == kind.events
 
 
-def test_what_goes_wrong_is_told_with_how_to_do_it_again(
+def test_failures_are_reported_with_a_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(folder: object, seed: int, events: int) -> tuple[int, list[str]]:

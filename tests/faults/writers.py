@@ -1,4 +1,4 @@
-"""What the killed and racing processes run; imported by them, so free of pytest."""
+"""Workers of killed and racing processes; free of pytest imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start(seed: int) -> Block:
 
 
 def edit(version: int) -> Edit:
-    """Return the edit that makes a version from the one before; it always changes something."""
+    """Return the edit that makes a version; it always changes something."""
     rng = np.random.default_rng(version)
     row = int(rng.integers(0, 70))
     coords = (np.append(rng.integers(row, row + 10, 20), 0), np.append(rng.integers(0, 40, 20), 0))
@@ -49,19 +49,19 @@ def read_all(snapshot: storage.Snapshot) -> Block:
 
 
 def announce(ready: Connection, event: int, stop: bool) -> None:
-    """Tell the parent, who then kills, when storage is about to do something to files for the n-th time.
+    """Tell the parent, which then kills, when the n-th change of files begins.
 
-    With ``stop`` that is the place; without, this process goes on, into what is not counted (the log's own writes).
+    With ``stop`` this process waits there; without, it goes on into what is not counted, such as writes of the log.
     """
     told = threading.Lock()
 
-    def reached() -> None:
+    def reach() -> None:
         if told.acquire(blocking=False):
             ready.send(event)
         if stop:
             threading.Event().wait()
 
-    _counting.enter_context(Events(event, reached).counted())
+    _counting.enter_context(Events(event, reach).count_calls())
 
 
 def edit_forever(path: str, ready: Connection, event: int, stop: bool) -> None:
@@ -93,7 +93,7 @@ def race(folder: str, who: int, count: int, line: Barrier, results: Connection) 
 
 
 def append(path: str, who: int, count: int) -> str:
-    """Append rows that nobody else writes; a conflict would be wrong."""
+    """Append rows that no other process writes; a conflict would be wrong."""
     handle = storage.open(path, sizes=SIZES)
     for k in range(count):
         cells = (np.full(3, 10 * k + who), np.arange(3))
@@ -102,7 +102,7 @@ def append(path: str, who: int, count: int) -> str:
 
 
 def increment(path: str, seed: int, count: int) -> int:
-    """Add 1 to cells that others write too: read, write, and begin again where another came between."""
+    """Add 1 to elements that others write too; retry after conflicts."""
     rng = np.random.default_rng(seed)
     handle = storage.open(path, sizes=SIZES)
     conflicts = 0

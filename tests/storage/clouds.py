@@ -1,8 +1,4 @@
-"""Stand-ins for Google Cloud Storage and Azure Blob Storage: what the clients of both ask for, in memory.
-
-They are ours, so they prove that sparrow gets along with the requests that ``obstore`` and ``deltalake`` make, with
-conditional writes and with the errors that both services document; not that the services answer in just this way.
-"""
+"""In-memory stand-ins for Google Cloud Storage and Azure Blob Storage."""
 
 from __future__ import annotations
 
@@ -19,13 +15,13 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from tests.storage.server import BUCKET, SECRET, Request, started
+from tests.storage.server import BUCKET, SECRET, Request, start_server
 
 __all__ = ["Answer", "Azure", "Cloud", "Google", "running"]
 
 
 class Answer(NamedTuple):
-    """What a server says."""
+    """Response of a server."""
 
     status: int
     body: bytes = b""
@@ -40,13 +36,13 @@ class Blob(NamedTuple):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What is told with it."""
+        """Headers of the response."""
         return {"etag": f'"{self.generation}"', "x-goog-generation": str(self.generation),
                 "last-modified": formatdate(1.7e9, usegmt=True)}  # fmt: skip
 
 
 class Cloud:
-    """Objects by name, which are put, listed and read: what both services have in common."""
+    """Objects by name: the common part of both services."""
 
     scheme: str
     token: str
@@ -73,14 +69,16 @@ class Cloud:
                 return Answer(status, b"<Error><Code>AuthenticationFailed</Code></Error>")
             if bucket != BUCKET:
                 return self.error("missing bucket")
-            answer = self.asked(method, (rest or [""])[0], query, headers, body)
+            answer = self.respond(method, (rest or [""])[0], query, headers, body)
             return Answer(503) if request.lost else answer
 
     def options(self, address: str) -> dict[str, str]:
         """Return the options that lead to the stand-in, with a secret among them."""
         raise NotImplementedError
 
-    def asked(self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
+    def respond(
+        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Answer:
         """Answer what is asked of an object, or of all of them."""
         raise NotImplementedError
 
@@ -107,7 +105,7 @@ class Cloud:
         return Answer(206, blob.data[start:stop], {**blob.headers, "content-range": span})
 
     suffixes = True
-    """Whether a stretch may be told by what is left behind it."""
+    """Whether a range may be given by its length from the end."""
 
     def put(self, key: str, data: bytes) -> Answer:
         """Put an object."""
@@ -116,7 +114,7 @@ class Cloud:
         return Answer(201, b"", self.blobs[key].headers)
 
     def found(self, query: Mapping[str, str]) -> tuple[list[str], list[str], str]:
-        """Return the names of a page of a listing, the folders, and where the next page begins."""
+        """Return the names and folders of a page of a listing, and the next page."""
         prefix, parted = query.get("prefix", ""), query.get("delimiter", "")
         after = max(query.get(self.token, ""), query.get("start-after", ""))
         names = sorted(name for name in self.blobs
@@ -130,12 +128,12 @@ class Cloud:
 
 
 class Google(Cloud):
-    """Google Cloud Storage, its XML API: a write holds on the condition that the version is the one named."""
+    """Google Cloud Storage, XML API: writes conditional on a version."""
 
     scheme, token = "gs", "continuation-token"
 
     def options(self, address: str) -> dict[str, str]:
-        """Return a service account that asks nobody for a token."""
+        """Return a service account that needs no token."""
         account = {"gcs_base_url": address, "disable_oauth": True, "client_email": "me", "private_key": SECRET,
                    "private_key_id": "1"}  # fmt: skip
         return {"google_service_account_key": json.dumps(account), "google_allow_http": "true"}
@@ -146,7 +144,9 @@ class Google(Cloud):
                         "taken": (412, "PreconditionFailed"), "range": (416, "InvalidRange")}[what]  # fmt: skip
         return Answer(status, f"<Error><Code>{code}</Code></Error>".encode())
 
-    def asked(self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
+    def respond(
+        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Answer:
         """Answer."""
         if not key:
             names, folders, after = self.found(query)
@@ -183,7 +183,7 @@ class Google(Cloud):
 
 
 class Azure(Cloud):
-    """Azure Blob Storage: blocks, conditions by ``If-None-Match``, and no stretch told by its end alone."""
+    """Azure Blob Storage: blocks, ``If-None-Match``, and no suffix ranges."""
 
     scheme, token = "az", "marker"
     suffixes = False
@@ -201,7 +201,9 @@ class Azure(Cloud):
         text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{what}</Message></Error>"
         return Answer(status, text.encode(), {"x-ms-error-code": code})
 
-    def asked(self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes) -> Answer:
+    def respond(
+        self, method: str, key: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+    ) -> Answer:
         """Answer."""
         if not headers.get("authorization", "").startswith("SharedKey me:"):
             return Answer(403, b"<Error><Code>AuthenticationFailed</Code></Error>")
@@ -261,7 +263,7 @@ def running(cloud: Cloud) -> Iterator[str]:
         handler.wfile.write(b"" if handler.command == "HEAD" else found.body)
         handler.wfile.flush()
 
-    server = started(reply)
+    server = start_server(reply)
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:

@@ -1,4 +1,4 @@
-"""What the tests of storage share."""
+"""Helpers shared by the tests of storage."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_all(snapshot: storage.Snapshot, order: tuple[int, ...] | None = None) -
 
 
 def files_of(snapshot: storage.Snapshot, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource:
-    """Return what a SQL engine scans of a tensor of this machine."""
+    """Return the files that a SQL engine scans of a local tensor."""
     source = snapshot.source(box, order)
     assert isinstance(source, ParquetSource)
     return source

@@ -1,4 +1,4 @@
-"""An S3 server of the test's own, and what stands between it and the tests: counts, delays, failures."""
+"""S3 server for tests, and a proxy that counts, delays and refuses requests."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def moto() -> Iterator[str]:
 
 
 class Request:
-    """What was asked."""
+    """A request."""
 
     def __init__(self, method: str, path: str, span: str) -> None:
         self.method, self.path, self.span = method, path, span
@@ -68,8 +68,8 @@ class Request:
         return self.method in ("PUT", "POST", "DELETE")
 
 
-def started(answer: Callable[[BaseHTTPRequestHandler], None]) -> ThreadingHTTPServer:
-    """Return a server of this machine that has requests of every method answered, on threads."""
+def start_server(answer: Callable[[BaseHTTPRequestHandler], None]) -> ThreadingHTTPServer:
+    """Return a local server that answers requests of every method on threads."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -95,7 +95,7 @@ def started(answer: Callable[[BaseHTTPRequestHandler], None]) -> ThreadingHTTPSe
 
 
 class Proxy:
-    """Passes requests on to a server, unless ``before`` answers with the status to give instead."""
+    """Proxy of a server; ``before`` may answer a request with a status."""
 
     def __init__(self, server: str) -> None:
         self.server = server
@@ -103,7 +103,7 @@ class Proxy:
         self.requests: list[Request] = []
         self.bytes = self.most = self._now = 0
         self.guard = threading.Lock()
-        self._http = started(self.pass_on)
+        self._http = start_server(self.pass_on)
         self.address = f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class Proxy:
 
 
 def refusing_from(number: int) -> tuple[Callable[[Request], int | None], list[Request]]:
-    """Return what refuses all from the n-th request on that writes, and the list of those that it let through."""
+    """Return a hook that refuses writes from the n-th on, and those it passed."""
     passed: list[Request] = []
     dead = threading.Event()
 
@@ -173,7 +173,7 @@ def refusing_from(number: int) -> tuple[Callable[[Request], int | None], list[Re
 
 
 def slow(seconds: float) -> Callable[[Request], int | None]:
-    """Return what lets every request wait."""
+    """Return a hook that delays every request."""
 
     def before(request: Request) -> int | None:
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Tensors on Google Cloud Storage and Azure, as far as stand-ins for both tell."""
+"""Tensors on Google Cloud Storage and Azure, with stand-ins for both."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def multipart() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("multipart")
-def test_a_tensor_lives_there(cloud: Cloud, home: str, tmp_path: Path) -> None:
+def test_tensor_round_trip(cloud: Cloud, home: str, tmp_path: Path) -> None:
     there, here = (ENTRIES.save(folder, orders=[(1, 0)]) for folder in (f"{home}/t", tmp_path / "t"))
     assert len(cloud.requests) > 0
     assert not [name for name in cloud.blobs if "_creating" in name]
@@ -70,7 +70,7 @@ def test_a_tensor_lives_there(cloud: Cloud, home: str, tmp_path: Path) -> None:
     assert sp.open(f"{home}/t").verify() == []
 
 
-def test_files_come_from_there_and_go_there(cloud: Cloud, home: str) -> None:
+def test_ingest_and_export(cloud: Cloud, home: str) -> None:
     cloud.put("home/raw/a.txt", b"0 1\n1 2\n")
     cloud.put("home/raw/b.txt", b"2 0\n")
     web = sp.ingest.edges(f"{home}/raw/*.txt", f"{home}/web")
@@ -82,7 +82,7 @@ def test_files_come_from_there_and_go_there(cloud: Cloud, home: str) -> None:
     assert {name: tensor.shape for name, tensor in sp.open(f"{home}/b").items()} == {"X": (3, 3), "y": (3,)}
 
 
-def test_a_slice_fetches_its_row_groups(cloud: Cloud, home: str) -> None:
+def test_slice_fetches_its_row_groups(cloud: Cloud, home: str) -> None:
     sp.random((200_000, 50), nnz=400_000, seed=2).save(f"{home}/t")
     stored = sp.open(f"{home}/t")
     with sp.explained(analyze=True) as plans:
@@ -94,7 +94,7 @@ def test_a_slice_fetches_its_row_groups(cloud: Cloud, home: str) -> None:
     assert (float(told[1]) * 1e6 < 0.8 * size, int(told[2]) <= 4, found > 0) == (True, True, True)
 
 
-def test_two_who_append_both_stay(home: str) -> None:
+def test_concurrent_appends_both_land(home: str) -> None:
     first = sp.from_coords([[0], [0]], [1.0], shape=(40, 40)).save(f"{home}/t")
     failed: list[BaseException] = []
 
@@ -119,7 +119,7 @@ def test_two_who_append_both_stay(home: str) -> None:
     assert first.version == 8
 
 
-def test_one_of_two_creates(home: str) -> None:
+def test_concurrent_creation_has_one_winner(home: str) -> None:
     done: list[int] = []
     barrier = threading.Barrier(2)
 
@@ -141,7 +141,7 @@ def test_one_of_two_creates(home: str) -> None:
     assert sp.open(f"{home}/t").verify() == []
 
 
-def test_a_commit_whose_answer_is_lost_counts_once(cloud: Cloud, home: str) -> None:
+def test_lost_response_commits_once(cloud: Cloud, home: str) -> None:
     tensor = sp.eye(5).save(f"{home}/t")
 
     def before(request: Request) -> int | None:
@@ -159,8 +159,8 @@ def test_a_commit_whose_answer_is_lost_counts_once(cloud: Cloud, home: str) -> N
     assert again.verify() == []
 
 
-def test_what_dies_leaves_old_or_new(cloud: Cloud, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every write from the n-th on is refused, for all n: as if the process were dead."""
+def test_kill_leaves_old_or_new(cloud: Cloud, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse every write from the n-th on, for all n, as if the process were dead."""
     end_all_processes(monkeypatch)
     old, new = sp.eye(6).to_numpy(), (sp.eye(6) * 2).to_numpy()
     for number in range(1, 100):
@@ -192,8 +192,8 @@ def test_what_dies_leaves_old_or_new(cloud: Cloud, home: str, monkeypatch: pytes
     assert len(passed) < number
 
 
-def test_the_marker_goes_last(cloud: Cloud, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else what is left behind by a process that dies while it clears up would be nobody's, and the name taken."""
+def test_marker_is_deleted_last(cloud: Cloud, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leftovers of a process that dies while it cleans up still have an owner."""
 
     def before(request: Request) -> int | None:
         log = request.method == "PUT" and "json" in request.path
@@ -213,7 +213,7 @@ def test_the_marker_goes_last(cloud: Cloud, home: str, monkeypatch: pytest.Monke
     assert len([name for name in cloud.blobs if "parquet" in name]) == 1
 
 
-def test_options_lead_there_and_nothing_tells_the_secret(cloud: Cloud) -> None:
+def test_storage_options_stay_secret(cloud: Cloud) -> None:
     with running(cloud) as address:
         options = cloud.options(address)
         path = f"{cloud.scheme}://{BUCKET}/home/own"

@@ -1,4 +1,4 @@
-"""Compacting, restoring, streaming appends: commits that are not one edit."""
+"""Compaction, restore and streamed appends: commits that are not one edit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.storage.helpers import TINY, assert_same, entries, names, random_entr
 SIZES = storage.Sizes(file_rows=40, group_rows=6)
 
 
-def fragmented(folder: Path, order: bool = False) -> storage.StoredHandle:
+def make_fragmented(folder: Path, order: bool = False) -> storage.StoredHandle:
     """Return a tensor of many small files."""
     schema = Schema((60, 50))
     handle = storage.save(folder, schema, [random_entries(schema, 300)], sizes=TINY)
@@ -35,8 +35,8 @@ def rows(handle: storage.StoredHandle) -> list[int]:
     return [record.rows for record in handle.files()]
 
 
-def test_small_neighbours_become_full_files(tmp_path: Path) -> None:
-    handle = fragmented(tmp_path / "t")
+def test_compact_merges_small_files(tmp_path: Path) -> None:
+    handle = make_fragmented(tmp_path / "t")
     before, bytes_before = read_all(handle.current), handle.current.nbytes
     handle.compact()
     assert handle.current.version == 1
@@ -50,8 +50,8 @@ def test_small_neighbours_become_full_files(tmp_path: Path) -> None:
     assert handle.compact().version == 1  # there is nothing left to do
 
 
-def test_full_files_are_left_alone(tmp_path: Path) -> None:
-    handle = fragmented(tmp_path / "t")
+def test_compact_keeps_full_files(tmp_path: Path) -> None:
+    handle = make_fragmented(tmp_path / "t")
     handle.compact()
     kept = set(handle.current.base.names)
     schema = handle.current.schema
@@ -64,8 +64,8 @@ def test_full_files_are_left_alone(tmp_path: Path) -> None:
     assert handle.current.schema == schema
 
 
-def test_orders_stay_fresh(tmp_path: Path) -> None:
-    handle = fragmented(tmp_path / "t", order=True)
+def test_compact_rebuilds_orders(tmp_path: Path) -> None:
+    handle = make_fragmented(tmp_path / "t", order=True)
     assert handle.current.orders == ((0, 1), (1, 0))
     handle.compact()
     assert storage.open(tmp_path / "t").current.orders == ((0, 1), (1, 0))
@@ -73,7 +73,7 @@ def test_orders_stay_fresh(tmp_path: Path) -> None:
     assert handle.verify() == []
 
 
-def test_another_profile_rewrites_all_and_stays(tmp_path: Path) -> None:
+def test_compact_with_another_profile(tmp_path: Path) -> None:
     schema = Schema((100, 1000))
     block = random_entries(schema, 20_000)
     handle = storage.save(tmp_path / "t", schema, [block])
@@ -94,8 +94,8 @@ def test_another_profile_rewrites_all_and_stays(tmp_path: Path) -> None:
     assert empty.compact("small").metadata.profile == "small"
 
 
-def test_compacting_never_conflicts(tmp_path: Path) -> None:
-    mine, other = fragmented(tmp_path / "t"), storage.open(tmp_path / "t", sizes=SIZES)
+def test_compact_never_conflicts(tmp_path: Path) -> None:
+    mine, other = make_fragmented(tmp_path / "t"), storage.open(tmp_path / "t", sizes=SIZES)
     expected = read_all(mine.current)
     other.commit(Edit("put", upsert=entries([(0, 0), (30, 30)], [1000, 1000])))
     mine.compact()
@@ -112,8 +112,8 @@ def test_compacting_never_conflicts(tmp_path: Path) -> None:
     assert stale.verify() == []
 
 
-def test_compacting_while_another_writes(tmp_path: Path) -> None:
-    fragmented(tmp_path / "t")
+def test_compact_beside_a_writer(tmp_path: Path) -> None:
+    make_fragmented(tmp_path / "t")
     writer, compacter = (storage.open(tmp_path / "t", sizes=sizes) for sizes in (TINY, SIZES))
 
     def write() -> None:
@@ -130,8 +130,8 @@ def test_compacting_while_another_writes(tmp_path: Path) -> None:
     assert found.verify() == []
 
 
-def test_a_rewrite_of_all_files_that_loses_a_race_begins_again(tmp_path: Path) -> None:
-    mine, other = fragmented(tmp_path / "t"), storage.open(tmp_path / "t", sizes=TINY)
+def test_compact_retries_after_a_lost_race(tmp_path: Path) -> None:
+    mine, other = make_fragmented(tmp_path / "t"), storage.open(tmp_path / "t", sizes=TINY)
     count, raced = mine.current.nnz, list[int]()
 
     def race(path: str, version: int) -> None:
@@ -147,8 +147,8 @@ def test_a_rewrite_of_all_files_that_loses_a_race_begins_again(tmp_path: Path) -
     assert mine.verify() == []
 
 
-def test_a_failed_compaction_leaves_nothing(tmp_path: Path) -> None:
-    handle = fragmented(tmp_path / "t")
+def test_failed_compact_leaves_nothing(tmp_path: Path) -> None:
+    handle = make_fragmented(tmp_path / "t")
     before = names(tmp_path / "t")
 
     def broken(*args: Any, **kwargs: Any) -> None:
@@ -161,7 +161,7 @@ def test_a_failed_compaction_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_restore(tmp_path: Path) -> None:
-    handle = fragmented(tmp_path / "t", order=True)
+    handle = make_fragmented(tmp_path / "t", order=True)
     first = read_all(handle.current)
     handle.commit(Edit("clear", (Box((range(10, 40), range(50))),)))
     handle.commit(Edit("resize", (Box((range(50, 60), range(50))),), shape=(50, 70)))
@@ -182,8 +182,8 @@ def test_restore(tmp_path: Path) -> None:
     assert handle.verify() == []
 
 
-def test_restoring_what_is_gone(tmp_path: Path) -> None:
-    handle = fragmented(tmp_path / "t")
+def test_restore_of_vacuumed_version(tmp_path: Path) -> None:
+    handle = make_fragmented(tmp_path / "t")
     handle.commit(Edit("clear", (Box((range(10, 40), range(50))),)))
     left = read_all(handle.current)
     for version in (-1, 2):
@@ -200,8 +200,8 @@ def test_restoring_what_is_gone(tmp_path: Path) -> None:
         storage.open(tmp_path / "t", 1).compact()
 
 
-def test_restoring_conflicts_with_what_it_would_undo(tmp_path: Path) -> None:
-    mine = fragmented(tmp_path / "t")
+def test_restore_conflicts_with_writes(tmp_path: Path) -> None:
+    mine = make_fragmented(tmp_path / "t")
     mine.commit(Edit("put", upsert=entries([(0, 0)], [5])))
     other = storage.open(tmp_path / "t")
     mine.compact()
@@ -219,7 +219,7 @@ def test_restoring_conflicts_with_what_it_would_undo(tmp_path: Path) -> None:
         other.restore(1)
 
 
-def test_restoring_narrow_coordinates(tmp_path: Path) -> None:
+def test_restore_of_narrow_coordinates(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", Schema((5, 5)), [entries([(0, 1), (4, 4)], [1, 2])])
     first = read_all(handle.current)
     handle.commit(Edit("resize", shape=(5, 2**40)))
@@ -238,8 +238,8 @@ def pieces(cells: list[list[tuple[int, int]]]) -> list[Edit]:
     return [Edit("append", upsert=entries(part, np.ones(len(part))), existing="sum") for part in cells]
 
 
-def test_streamed_appends_are_one_commit(tmp_path: Path) -> None:
-    handle = fragmented(tmp_path / "t", order=True)
+def test_append_edits_make_one_commit(tmp_path: Path) -> None:
+    handle = make_fragmented(tmp_path / "t", order=True)
     before, files = read_all(handle.current), names(tmp_path / "t")
     parts = [[(i, j) for j in range(0, 50, 3)] for i in (*range(0, 60, 2), *range(1, 60, 2))]
     everything = Box.everything((60, 50))
@@ -257,8 +257,8 @@ def test_streamed_appends_are_one_commit(tmp_path: Path) -> None:
     assert set(commit.removed) <= files
 
 
-def test_streamed_appends_fail_whole(tmp_path: Path) -> None:
-    handle = fragmented(tmp_path / "t")
+def test_append_edits_fail_together(tmp_path: Path) -> None:
+    handle = make_fragmented(tmp_path / "t")
     files, cell = names(tmp_path / "t"), tuple(int(c[-1]) for c in read_all(handle.current).coords)
 
     def edits(last: Edit) -> Callable[[], Iterator[Edit]]:
@@ -274,8 +274,8 @@ def test_streamed_appends_fail_whole(tmp_path: Path) -> None:
         assert handle.current.version == 0
 
 
-def test_streamed_appends_conflict_with_writes(tmp_path: Path) -> None:
-    mine, other = fragmented(tmp_path / "t"), storage.open(tmp_path / "t")
+def test_append_edits_conflict_with_writes(tmp_path: Path) -> None:
+    mine, other = make_fragmented(tmp_path / "t"), storage.open(tmp_path / "t")
     other.commit(Edit("put", upsert=entries([(0, 0)], [5])))
     with pytest.raises(errors.ConflictError):
         mine.append(lambda: iter(pieces([[(0, 0)], [(1, 1)]])), Box.everything((60, 50)))
@@ -283,7 +283,7 @@ def test_streamed_appends_conflict_with_writes(tmp_path: Path) -> None:
         storage.open(tmp_path / "t", 0).append(lambda: iter(pieces([[(0, 0)]])), Box.everything((60, 50)))
 
 
-def test_streamed_appends_widen(tmp_path: Path) -> None:
+def test_append_edits_widen_coordinates(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", Schema((5, 2**40)), [entries([(0, 1), (4, 4)], [1, 2])], sizes=TINY)
     parts = [[(1, 5), (1, 6)], [(2, 2**39), (3, 0)], [(3, 1)]]
     handle.append(lambda: iter(pieces(parts)), Box.everything((5, 2**40)))

@@ -1,4 +1,4 @@
-"""Tensors and bundles appear whole or not at all."""
+"""Tensors and bundles appear completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.storage.helpers import entries, random_entries, read_all
 SCHEMA = Schema((10, 10))
 
 
-def test_a_folder_appears_at_the_end(tmp_path: Path) -> None:
+def test_stage_folder_publishes_at_the_end(tmp_path: Path) -> None:
     final = tmp_path / "deep" / "er" / "t"
     with storage.stage_folder(final) as folder:
         assert folder.parent == final.parent
@@ -33,7 +33,7 @@ def test_a_folder_appears_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, FileNotFoundError])
-def test_a_failure_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
+def test_failure_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     def fail() -> None:
         with storage.stage_folder(tmp_path / "t") as folder:
             (folder / "x").write_text("x")
@@ -45,13 +45,13 @@ def test_a_failure_leaves_nothing(tmp_path: Path, error: type[BaseException]) ->
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_told_in_a_clear_word(tmp_path: Path) -> None:
+def test_full_disk_error(tmp_path: Path) -> None:
     with pytest.raises(errors.StorageError, match="the disk is full"), storage.stage_folder(tmp_path / "t"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_exists_is_kept(tmp_path: Path) -> None:
+def test_existing_paths_are_kept(tmp_path: Path) -> None:
     storage.save(tmp_path / "t", SCHEMA, [entries([(0, 0)], [1])])
     with pytest.raises(errors.ExistsError, match="overwrite=True"):
         storage.save(tmp_path / "t", SCHEMA, [])
@@ -68,7 +68,7 @@ def test_what_exists_is_kept(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dir", "file", "link", "t"]
 
 
-def test_another_writer_that_came_first_wins(tmp_path: Path) -> None:
+def test_first_writer_wins(tmp_path: Path) -> None:
     with pytest.raises(errors.ExistsError, match="exists"), storage.stage_folder(tmp_path / "t"):
         storage.save(tmp_path / "t", SCHEMA, [entries([(0, 0)], [1])])
     assert storage.open(tmp_path / "t").current.nnz == 1
@@ -83,7 +83,7 @@ def swap(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("swap")
-def test_overwriting_replaces_the_whole(tmp_path: Path) -> None:
+def test_overwrite_replaces_everything(tmp_path: Path) -> None:
     storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 50)])
     handle = storage.save(tmp_path / "t", Schema((3,)), [entries([(2,)], [5])], overwrite=True)
     assert handle.current.version == 0
@@ -95,7 +95,7 @@ def test_overwriting_replaces_the_whole(tmp_path: Path) -> None:
     assert storage.open(tmp_path / "t").current.nnz == 1
 
 
-def test_leftovers_of_dead_processes_go(tmp_path: Path) -> None:
+def test_leftovers_of_dead_processes_are_deleted(tmp_path: Path) -> None:
     host = socket.gethostname()[:40]
     process = multiprocessing.get_context("spawn").Process(target=print)
     process.start()
@@ -113,7 +113,7 @@ def test_leftovers_of_dead_processes_go(tmp_path: Path) -> None:
     assert elsewhere.exists()
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_folder_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(errors.StorageError, match="cannot write in"):
         storage.save(tmp_path / "file" / "t", SCHEMA, [])
@@ -145,7 +145,7 @@ def test_bundles(tmp_path: Path) -> None:
     assert list(storage.open_bundle(path)) == ["z"]
 
 
-def test_bundles_that_are_wrong(tmp_path: Path) -> None:
+def test_invalid_bundles(tmp_path: Path) -> None:
     for name in ("../x", "", ".x", "_x", "a/b", "50%"):
         with pytest.raises(errors.InvalidValueError, match="cannot name a tensor of a bundle"):
             storage.write_bundle(tmp_path, {name: None})

@@ -59,7 +59,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, Block, list[Edit]]:
 
 
 @given(cases())
-def test_edits_mean_what_they_mean_in_memory(case: tuple[Schema, Block, list[Edit]]) -> None:
+def test_edits_equal_those_in_memory(case: tuple[Schema, Block, list[Edit]]) -> None:
     schema, block, edits = case
     block = canonicalize(block, schema.shape, schema.fill_value)
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +91,7 @@ def test_edits_mean_what_they_mean_in_memory(case: tuple[Schema, Block, list[Edi
         assert not list(path.glob("*.tmp"))
 
 
-def test_the_one_cell_without_dimensions_that_is_there(tmp_path: Path) -> None:
+def test_edits_without_dimensions(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", Schema(()), [Block((), np.array([1.0]))], sizes=TINY)
     with pytest.raises(errors.DuplicateError, match=r"\(\) has an entry already"):
         handle.commit(Edit("edit", (), Block((), np.array([2.0])), "error"))
@@ -115,7 +115,7 @@ def test_untouched_files_are_kept(tmp_path: Path) -> None:
     assert len(after - before) <= 2
 
 
-def test_covered_files_go_without_being_read(tmp_path: Path) -> None:
+def test_cleared_files_are_not_read(tmp_path: Path) -> None:
     schema = Schema((100, 10))
     handle = storage.save(tmp_path / "t", schema, [random_entries(schema, 300)], sizes=TINY)
     inside = [f for f in handle.files() if f.first[0] >= 20 and f.last[0] < 80]
@@ -127,7 +127,7 @@ def test_covered_files_go_without_being_read(tmp_path: Path) -> None:
     assert not ((block.coords[0] >= 20) & (block.coords[0] < 80)).any()
 
 
-def test_small_appends_do_not_pile_up_files(tmp_path: Path) -> None:
+def test_small_appends_merge_files(tmp_path: Path) -> None:
     sizes = storage.Sizes(file_rows=400, group_rows=50)
     schema = Schema((1000,))
     handle = storage.save(tmp_path / "t", schema, [], sizes=sizes)
@@ -138,7 +138,7 @@ def test_small_appends_do_not_pile_up_files(tmp_path: Path) -> None:
     assert handle.verify() == []
 
 
-def test_entries_in_gaps_leave_big_neighbours_alone(tmp_path: Path) -> None:
+def test_appends_in_gaps_keep_large_neighbors(tmp_path: Path) -> None:
     sizes = storage.Sizes(file_rows=40, group_rows=10)
     schema = Schema((1000,))
     first = entries([(k,) for k in range(100, 180)], np.ones(80))
@@ -149,7 +149,7 @@ def test_entries_in_gaps_leave_big_neighbours_alone(tmp_path: Path) -> None:
     assert len(handle.current.base.names) == 4
 
 
-def test_edits_that_change_nothing_make_no_version(tmp_path: Path) -> None:
+def test_edit_without_changes_makes_no_version(tmp_path: Path) -> None:
     schema = Schema((100, 10), fill_value=0)
     block = random_entries(schema, 200)
     handle = storage.save(tmp_path / "t", schema, [block], sizes=TINY)
@@ -168,7 +168,7 @@ def test_edits_that_change_nothing_make_no_version(tmp_path: Path) -> None:
     assert names(tmp_path / "t") == set(handle.current.base.names)
 
 
-def test_shape_grows_with_an_append(tmp_path: Path) -> None:
+def test_append_grows_the_shape(tmp_path: Path) -> None:
     schema = Schema((2, 2))
     handle = storage.save(tmp_path / "t", schema, [entries([(0, 0)], [1])])
     handle.commit(Edit("append", upsert=entries([(4, 1)], [2]), shape=(5, 2)))
@@ -180,7 +180,7 @@ def test_shape_grows_with_an_append(tmp_path: Path) -> None:
     assert [record["shape"] for record in handle.history()] == [(9, 3), (5, 2), (2, 2)]
 
 
-def test_shape_shrinks_over_cleared_cells_only(tmp_path: Path) -> None:
+def test_resize_requires_cleared_elements(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", Schema((5, 2)), [entries([(0, 0), (4, 1)], [1, 2])])
     with pytest.raises(errors.ShapeError, match="elements up to coordinate 4"):
         handle.commit(Edit("resize", shape=(3, 2)))
@@ -190,7 +190,7 @@ def test_shape_shrinks_over_cleared_cells_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", [(2, 0), (0, -1)])
-def test_coordinates_outside_are_refused(tmp_path: Path, cell: tuple[int, int]) -> None:
+def test_coordinates_out_of_range_raise(tmp_path: Path, cell: tuple[int, int]) -> None:
     handle = storage.save(tmp_path / "t", Schema((2, 2)), [entries([(0, 0)], [1])])
     with pytest.raises(errors.ShapeError, match="out of range for dimension"):
         handle.commit(Edit("put", upsert=entries([cell], [1])))
@@ -231,13 +231,13 @@ def test_old_versions_are_read_only(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_claims_meet_where_cells_may(data: st.DataObject) -> None:
+def test_write_sets_overlap(data: st.DataObject) -> None:
     shape = data.draw(st.sampled_from([(5,), (3, 4), (2, 3, 3)]))
     one = Edit("a", tuple(data.draw(st.lists(boxes(shape), max_size=2))), data.draw(st.none() | upserts(shape)))
     two = Edit("b", tuple(data.draw(st.lists(boxes(shape), max_size=2))), data.draw(st.none() | upserts(shape)))
     cells = [tuple(map(int, cell)) for cell in np.ndindex(*shape)]
 
-    def touched(edit: Edit) -> set[tuple[int, ...]]:
+    def changed_cells(edit: Edit) -> set[tuple[int, ...]]:
         out = {c for c in cells for box in edit.clear if all(x in r for x, r in zip(c, box.ranges, strict=True))}
         if edit.upsert is not None:
             out |= set(zip(*(column.tolist() for column in edit.upsert.coords), strict=True))
@@ -245,7 +245,7 @@ def test_claims_meet_where_cells_may(data: st.DataObject) -> None:
 
     overlaps = claim(one).overlaps(claim(two))
     assert overlaps == claim(two).overlaps(claim(one)) == WriteSet.from_json(claim(one).to_json()).overlaps(claim(two))
-    assert overlaps == bool(touched(one) & touched(two))
+    assert overlaps == bool(changed_cells(one) & changed_cells(two))
 
 
 def claim(edit: Edit) -> WriteSet:
@@ -255,7 +255,7 @@ def claim(edit: Edit) -> WriteSet:
 
 
 @given(st.data())
-def test_boxes_meet_ranges_of_keys_exactly(data: st.DataObject) -> None:
+def test_boxes_overlap_key_ranges_exactly(data: st.DataObject) -> None:
     shape: tuple[int, ...] = data.draw(st.sampled_from([(7,), (4, 5), (3, 3, 4)]))
     box = data.draw(boxes(shape))
     key = st.tuples(*(st.integers(0, n - 1) for n in shape))
@@ -267,7 +267,7 @@ def test_boxes_meet_ranges_of_keys_exactly(data: st.DataObject) -> None:
     assert _box_overlaps_keys(box, first, last) == wanted
 
 
-def test_claims_stay_small(tmp_path: Path) -> None:
+def test_write_sets_stay_small(tmp_path: Path) -> None:
     block = entries([(k,) for k in range(0, 10000, 2)], np.ones(5000))
     found = WriteSet.from_edit(Edit("put", upsert=block))
     assert len(found.ranges) == 256
@@ -285,7 +285,7 @@ DTYPES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("dtype", "value"), DTYPES)
-def test_edits_keep_the_type(tmp_path: Path, dtype: str, value: Any) -> None:
+def test_edits_keep_the_dtype(tmp_path: Path, dtype: str, value: Any) -> None:
     schema = Schema((50,), dtype=np.dtype(dtype))
     handle = storage.save(tmp_path / "t", schema, [entries([(k,) for k in range(20)], [value] * 20, dtype)], sizes=TINY)
     handle.commit(Edit("put", upsert=entries([(4,), (30,)], [0, value], dtype)))
@@ -295,7 +295,7 @@ def test_edits_keep_the_type(tmp_path: Path, dtype: str, value: Any) -> None:
     assert block.coords[0].tolist() == [*range(4), *range(5, 20), 30]
 
 
-def test_what_was_saved_over_is_not_written_to(tmp_path: Path) -> None:
+def test_replaced_tensor_refuses_commits(tmp_path: Path) -> None:
     old = sp.asarray(np.diag([1.0, 2, 0, 0])).save(tmp_path / "a")
     new = sp.asarray(np.diag([0.0, 0, 7, 8])).save(tmp_path / "a", overwrite=True)
     calls: list[Callable[[], object]] = [

@@ -1,4 +1,4 @@
-"""The file system that storage goes through: killed at every step, without renames, told in clear words."""
+"""File system protocol: kills at every step, no renames, clear errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STRINGS = {"fspath", "urandom", "getpid", "PathLike", "environ", "register_at_fo
 PATHS = {"join", "basename", "dirname"}
 
 
-def test_storage_touches_files_in_one_place_only() -> None:
+def test_only_file_systems_access_files() -> None:
     folder = Path(sparrow.__file__).parent / "storage"
     for path in sorted(folder.rglob("*.py")):
         if path.name in ("local.py", "objects.py", "remote_file.py", "syscalls.py"):
@@ -51,9 +51,9 @@ def test_storage_touches_files_in_one_place_only() -> None:
 # -- killed at every step ------------------------------------------------------------------------
 
 
-def killed(last: int, work: Callable[[], object]) -> bool:
-    """Run ``work`` as a process that is killed at its n-th event; return whether it was."""
-    with Events(last, die).counted():
+def is_killed(last: int, work: Callable[[], object]) -> bool:
+    """Run ``work`` as a process killed at its n-th event; return whether it was."""
+    with Events(last, die).count_calls():
         try:
             work()
         except Killed:
@@ -83,14 +83,14 @@ def rename_twice() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_kill_while_replacing_loses_nothing(tmp_path: Path, swap: bool) -> None:
+def test_kill_while_replacing(tmp_path: Path, swap: bool) -> None:
     storage.save(tmp_path / "start" / "t", SCHEMA, [OLD])
     found = set()
     for last in itertools.count(1):
         home = tmp_path / str(last)
         shutil.copytree(tmp_path / "start", home)
         path = home / "t"
-        if not killed(last, lambda path=path: storage.save(path, SCHEMA, [NEW], overwrite=True)):  # type: ignore[misc]
+        if not is_killed(last, lambda path=path: storage.save(path, SCHEMA, [NEW], overwrite=True)):  # type: ignore[misc]
             break
         if swap:
             assert (path / "_delta_log").exists()
@@ -115,12 +115,12 @@ def test_a_kill_while_replacing_loses_nothing(tmp_path: Path, swap: bool) -> Non
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_kill_while_creating_leaves_nothing_visible(tmp_path: Path) -> None:
+def test_kill_while_creating(tmp_path: Path) -> None:
     found = set()
     for last in itertools.count(1):
         path = tmp_path / str(last) / "t"
         labels = {0: pa.array([f"row {k}" for k in range(20)])}
-        if not killed(
+        if not is_killed(
             last,
             lambda path=path, labels=labels: storage.save(path, SCHEMA, [NEW], labels=labels, orders=[(1, 0)]),  # type: ignore[misc]
         ):
@@ -140,7 +140,7 @@ def test_a_kill_while_creating_leaves_nothing_visible(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("dead")
 @pytest.mark.usefixtures("rename_twice")
-def test_a_bundle_is_brought_back_through_its_members(tmp_path: Path) -> None:
+def test_recover_bundle_through_member(tmp_path: Path) -> None:
     def build(path: Path, block: object) -> None:
         with storage.stage_folder(path, overwrite=True) as folder:
             storage.save(folder / "X", SCHEMA, [block])  # type: ignore[list-item]
@@ -150,7 +150,7 @@ def test_a_bundle_is_brought_back_through_its_members(tmp_path: Path) -> None:
     missing = 0
     for last in itertools.count(1):
         home = Path(shutil.copytree(tmp_path / "start", tmp_path / str(last)))
-        if not killed(last, lambda home=home: build(home / "b", NEW)):  # type: ignore[misc]
+        if not is_killed(last, lambda home=home: build(home / "b", NEW)):  # type: ignore[misc]
             break
         if not (home / "b").exists():
             missing += 1
@@ -163,7 +163,7 @@ def test_a_bundle_is_brought_back_through_its_members(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("rename_twice")
-def test_a_failure_between_two_renames_puts_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_rename_restores_the_old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.save(tmp_path / "t", SCHEMA, [OLD])
     rename, calls = os.rename, []
 
@@ -182,13 +182,13 @@ def test_a_failure_between_two_renames_puts_back(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.usefixtures("rename_twice")
-def test_readers_wait_while_two_renames_happen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_wait_between_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.save(tmp_path / "t", SCHEMA, [OLD])
     rename, read = os.rename, []
     reader = threading.Thread(target=lambda: read.append(read_all(storage.open(tmp_path / "t").current)))
     recovering = threading.Event()
 
-    def noticed(path: str) -> None:
+    def notice(path: str) -> None:
         if threading.current_thread() is reader:
             recovering.set()
 
@@ -199,14 +199,14 @@ def test_readers_wait_while_two_renames_happen(tmp_path: Path, monkeypatch: pyte
             assert recovering.wait(60)
 
     monkeypatch.setattr(os, "rename", slow)
-    with sparrow.testing.on("storage.recover", noticed):
+    with sparrow.testing.on("storage.recover", notice):
         storage.save(tmp_path / "t", SCHEMA, [NEW], overwrite=True)
         reader.join()
     assert_same(read[0], NEW)
     assert os.listdir(tmp_path) == ["t"]
 
 
-def test_what_is_brought_back_is_known_by_its_whole_name(tmp_path: Path) -> None:
+def test_recover_uses_the_full_name(tmp_path: Path) -> None:
     long = "n" * 100
     storage.save(tmp_path / f"{long}1", SCHEMA, [OLD])
     os.rename(tmp_path / f"{long}1", local.backup_path(str(tmp_path / f"{long}1")))
@@ -217,7 +217,7 @@ def test_what_is_brought_back_is_known_by_its_whole_name(tmp_path: Path) -> None
     assert_same(read_all(storage.open(tmp_path / f"{long}1").current), OLD)
 
 
-def test_a_folder_that_is_replaced_by_nobody_is_left_alone(tmp_path: Path) -> None:
+def test_unrelated_folder_is_kept(tmp_path: Path) -> None:
     aside = Path(local.backup_path(str(tmp_path / "t")))
     storage.save(aside, SCHEMA, [OLD])
     (tmp_path / "t").mkdir()
@@ -232,7 +232,7 @@ def test_a_folder_that_is_replaced_by_nobody_is_left_alone(tmp_path: Path) -> No
 
 
 class InPlace(LocalFileSystem):
-    """What an object store does: files below a name, put one by one; no folder is ever renamed."""
+    """A file system without renames, as object stores are."""
 
     def is_folder(self, path: str) -> bool:
         return any(not name.endswith(".tmp") for _, _, names in os.walk(path) for name in names)
@@ -269,7 +269,7 @@ def data_files(path: Path) -> set[str]:
 
 
 @pytest.mark.usefixtures("in_place")
-def test_a_tensor_is_created_without_a_rename(tmp_path: Path) -> None:
+def test_create_without_renames(tmp_path: Path) -> None:
     labels = {1: pa.array([str(k) for k in range(10)])}
     handle = storage.save(tmp_path / "t", SCHEMA, [NEW], orders=[(1, 0)], labels=labels)
     assert_same(read_all(handle.current), NEW)
@@ -287,11 +287,11 @@ def test_a_tensor_is_created_without_a_rename(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_place")
-def test_a_kill_while_creating_without_a_rename(tmp_path: Path) -> None:
+def test_kill_while_creating_without_renames(tmp_path: Path) -> None:
     left = 0
     for last in itertools.count(1):
         path = tmp_path / str(last) / "t"
-        if not killed(last, lambda path=path: storage.save(path, SCHEMA, [NEW])):  # type: ignore[misc]
+        if not is_killed(last, lambda path=path: storage.save(path, SCHEMA, [NEW])):  # type: ignore[misc]
             break
         if storage.is_tensor(path):
             assert_same(read_all(storage.open(path).current), NEW)
@@ -304,7 +304,7 @@ def test_a_kill_while_creating_without_a_rename(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_place")
-def test_one_of_several_creations_at_once_wins(tmp_path: Path) -> None:
+def test_concurrent_creation_has_one_winner(tmp_path: Path) -> None:
     for number in range(10):
         path = tmp_path / str(number)
         line = threading.Barrier(3)
@@ -331,7 +331,7 @@ def test_one_of_several_creations_at_once_wins(tmp_path: Path) -> None:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def test_a_file_is_put_once(tmp_path: Path) -> None:
+def test_put_is_atomic(tmp_path: Path) -> None:
     files = filesystem.get_filesystem(tmp_path)
     path = str(tmp_path / "x")
     line = threading.Barrier(8)
@@ -366,7 +366,7 @@ def test_errors_name_the_path(tmp_path: Path) -> None:
         files.put(str(tmp_path / "no" / "x"), b"")
 
 
-def test_a_link_is_deleted_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_delete_keeps_the_target_of_a_link(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x").write_text("x")
     (tmp_path / "link").symlink_to(tmp_path / "data")
@@ -375,7 +375,7 @@ def test_a_link_is_deleted_and_not_what_it_leads_to(tmp_path: Path) -> None:
     assert not (tmp_path / "link").exists()
 
 
-def test_secrets_are_not_shown(tmp_path: Path) -> None:
+def test_errors_hide_secrets(tmp_path: Path) -> None:
     storage.save(tmp_path / "t", SCHEMA, [entries([(0, 0)], [1])])
     with storage.stage_folder(tmp_path / "b") as folder:
         storage.save(folder / "X", SCHEMA, [entries([(0, 0)], [1])])
@@ -391,11 +391,11 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert "hunter2" not in str(raised.value)
 
 
-def test_deltalake_still_removes_files_by_a_public_name() -> None:
-    """A commit takes files out by ``RemoveAction``, which deltalake documents in no place of its own.
+def test_deltalake_has_remove_action() -> None:
+    """Commits remove files by ``RemoveAction``, which deltalake does not document.
 
-    If this fails after an update of deltalake: find what ``DeltaTable.create_write_transaction`` takes for a file that
-    goes (``dir(deltalake.transaction)``, its signature, its changelog) and build that in ``Log.commit``, the only
+    If this fails after an update of deltalake: find how ``DeltaTable.create_write_transaction`` represents removed
+    files (``dir(deltalake.transaction)``, its signature, its changelog) and build that in ``Log.commit``, the only
     caller; until then keep deltalake below the new version in pyproject.toml.
     """
     from deltalake.transaction import RemoveAction
@@ -409,7 +409,7 @@ def test_deltalake_still_removes_files_by_a_public_name() -> None:
     )
 
 
-def test_a_file_takes_the_place_of_files_only(tmp_path: Path) -> None:
+def test_atomic_write_replaces_files_only(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(errors.ExistsError, match="a device or a pipe"):
         sp.eye(3).to_npz(tmp_path / "pipe")
@@ -420,7 +420,7 @@ def test_a_file_takes_the_place_of_files_only(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "own") == ["eye.npz"]
 
 
-def test_a_current_folder_that_was_removed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_folder_was_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     A = sp.eye(3).save(tmp_path / "t")
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

@@ -1,4 +1,4 @@
-"""What is on disk: types, fill values, names, encodings, and how other tools read it."""
+"""Format on disk: types, fill values, names, encodings, and other tools."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def extremes(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("profile", ["fast", "small"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_values_survive_to_the_bit(tmp_path: Path, dtype: np.dtype[Any], profile: str) -> None:
+def test_values_round_trip(tmp_path: Path, dtype: np.dtype[Any], profile: str) -> None:
     values = np.tile(extremes(dtype), 20)
     schema = Schema((len(values),), dtype=dtype)
     block = Block((np.arange(len(values), dtype=np.int32),), values)
@@ -77,7 +77,7 @@ STORED_TYPES = {
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_columns_are_described_as_they_are_stored(tmp_path: Path, dtype: np.dtype[Any]) -> None:
+def test_stored_columns(tmp_path: Path, dtype: np.dtype[Any]) -> None:
     schema = Schema((5, 2**40), ("a", "b"), dtype)
     block = entries([(1, 2)], [1], dtype)
     handle = storage.save(tmp_path / "t", schema, [block])
@@ -98,7 +98,7 @@ def test_columns_are_described_as_they_are_stored(tmp_path: Path, dtype: np.dtyp
     assert found.names == arrow_schema(schema.dims, dtype, [np.dtype(np.int32), np.dtype(np.int64)]).names
 
 
-def test_uint64_past_int64_is_refused(tmp_path: Path) -> None:
+def test_uint64_past_int64_raises(tmp_path: Path) -> None:
     block = Block((np.array([0]),), np.array([2**63], np.uint64))
     with pytest.raises(errors.UnsupportedError, match="9223372036854775808 does not fit"):
         storage.save(tmp_path / "t", Schema((1,), dtype=np.dtype(np.uint64)), [block])
@@ -123,7 +123,7 @@ FILLS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("dtype", "fill"), FILLS)
-def test_fill_values_survive(tmp_path: Path, dtype: str, fill: Any) -> None:
+def test_fill_values_round_trip(tmp_path: Path, dtype: str, fill: Any) -> None:
     schema = Schema((3,), dtype=np.dtype(dtype), fill_value=fill)
     handle = storage.save(tmp_path / "t", schema, [])
     found = storage.open(tmp_path / "t").current.schema.fill_value
@@ -132,7 +132,7 @@ def test_fill_values_survive(tmp_path: Path, dtype: str, fill: Any) -> None:
     assert handle.current.nnz == 0
 
 
-def test_metadata_of_a_later_format_is_refused() -> None:
+def test_later_format_version_raises() -> None:
     text = json.loads(Metadata(Schema((3,))).to_json())
     with pytest.raises(errors.UnsupportedError, match="format version 2"):
         Metadata.from_json(json.dumps(text | {"format_version": 2}), "'t'")
@@ -141,7 +141,7 @@ def test_metadata_of_a_later_format_is_refused() -> None:
             Metadata.from_json(broken, "'t'")
 
 
-def test_a_tensor_without_dimensions(tmp_path: Path) -> None:
+def test_tensor_without_dimensions(tmp_path: Path) -> None:
     schema = Schema((), dtype=np.dtype(np.float32))
     empty = storage.save(tmp_path / "empty", schema, [])
     assert read_all(empty.current).count == 0
@@ -166,7 +166,7 @@ def test_empty_tensors(tmp_path: Path, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("folder", ["plain", "with space", "ünïcode #1", "q?x=y&z"])
-def test_names_are_data_and_other_tools_read_the_rows(tmp_path: Path, folder: str) -> None:
+def test_dimension_names_in_other_tools(tmp_path: Path, folder: str) -> None:
     schema = Schema((4,) * len(NAMES), NAMES, np.dtype(np.int64))
     block = random_entries(schema, 200)
     path = tmp_path / folder
@@ -214,7 +214,7 @@ def test_wide_coordinates(tmp_path: Path) -> None:
     assert storage.open(tmp_path / "far").current.base.high.tolist() == [[2**63 - 2]]
 
 
-def test_statistics_in_the_log_survive_a_checkpoint(tmp_path: Path) -> None:
+def test_log_statistics_survive_checkpoints(tmp_path: Path) -> None:
     schema = Schema((2**60, 5), ("x.y", "b"))
     handle = storage.save(tmp_path / "t", schema, [entries([(2**53 + 1, 4)], [1])])
     for k in range(25):
@@ -226,7 +226,7 @@ def test_statistics_in_the_log_survive_a_checkpoint(tmp_path: Path) -> None:
     assert storage.open(tmp_path / "t", 3).current.version == 3
 
 
-def test_files_hold_checksums_indexes_and_their_keys(tmp_path: Path) -> None:
+def test_files_have_checksums_and_indexes(tmp_path: Path) -> None:
     schema = Schema((100, 50))
     handle = storage.save(tmp_path / "t", schema, [random_entries(schema, 500)], sizes=TINY)
     for record in handle.files():
@@ -256,7 +256,7 @@ def test_files_hold_checksums_indexes_and_their_keys(tmp_path: Path) -> None:
         (np.random.default_rng(0).standard_normal(5000), "small", "BYTE_STREAM_SPLIT"),
     ],
 )
-def test_encoding_of_values_follows_a_sample(tmp_path: Path, values: Any, profile: str, encoding: str) -> None:
+def test_value_encoding_follows_a_sample(tmp_path: Path, values: Any, profile: str, encoding: str) -> None:
     schema = Schema((5000,), dtype=values.dtype)
     keep = values != 0
     block = Block((np.flatnonzero(keep),), values[keep])
@@ -266,14 +266,14 @@ def test_encoding_of_values_follows_a_sample(tmp_path: Path, values: Any, profil
     assert_same(read_all(handle.current), block)
 
 
-def test_many_values_that_are_all_different_are_stored_small(tmp_path: Path) -> None:
+def test_distinct_values_are_stored_small(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random(40_000)
     block = Block((np.arange(len(values)),), values)
     handle = storage.save(tmp_path / "t", Schema((len(values),)), [block], profile="small")
     assert_same(read_all(handle.current), block)
 
 
-def test_a_web_graph_is_small(tmp_path: Path, shared: Path) -> None:
+def test_web_graph_is_stored_small(tmp_path: Path, shared: Path) -> None:
     with gzip.open(shared / "cnr-2000" / "cnr-2000.edges.txt.gz", "rb") as file:
         lines = [line for line in file.read().split(b"\n") if line and not line.startswith(b"#")]
     links = np.array(b" ".join(lines).split(), dtype=np.int32).reshape(-1, 2)
@@ -289,7 +289,7 @@ def test_a_web_graph_is_small(tmp_path: Path, shared: Path) -> None:
     assert bits["small"] <= 2.8
 
 
-def test_sizes_divide_evenly() -> None:
+def test_sizes_for_total() -> None:
     sizes = Sizes(file_bytes=100, file_rows=10)
     assert sizes.for_total(150, 5).file_bytes >= 150
     assert sizes.for_total(0, 45).file_rows == 15
@@ -298,7 +298,7 @@ def test_sizes_divide_evenly() -> None:
     assert not sizes.is_small(1, 2)
 
 
-def test_a_codec_that_gains_nothing_is_left_out(tmp_path: Path) -> None:
+def test_useless_codec_is_skipped(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     schema = Schema((2**20, 2**20), dtype=np.dtype(np.int64))
     coords = (np.sort(rng.choice(2**20, 50_000, replace=False)), rng.integers(0, 2**20, 50_000))
@@ -317,7 +317,7 @@ def test_a_codec_that_gains_nothing_is_left_out(tmp_path: Path) -> None:
     assert handle.verify() == []
 
 
-def test_a_slow_coding_is_left_out_beside_values_that_are_plain() -> None:
+def test_slow_encoding_is_skipped_beside_plain_values() -> None:
     rng = np.random.default_rng(0)
     rows = np.sort(rng.integers(0, 5000, 60_000)).astype(np.int32)
     few, drawn = np.ones(60_000), rng.random(60_000)

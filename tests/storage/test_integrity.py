@@ -1,4 +1,4 @@
-"""Reading checks what it reads: bytes against checksums, files against the log, entries of the log against seals."""
+"""Reads verify checksums of files, the log and its entries."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def ways(path: Path) -> list[Callable[[], Any]]:
 
 
 @pytest.mark.parametrize("way", range(5))
-def test_damage_between_two_readings_is_noticed(path: Path, way: int) -> None:
+def test_damage_between_reads(path: Path, way: int) -> None:
     read = ways(path)[way]
     read()
     file = data_file(path)
@@ -75,8 +75,8 @@ def test_damage_between_two_readings_is_noticed(path: Path, way: int) -> None:
         read()
 
 
-def test_all_bytes_of_a_small_file(tmp_path: Path) -> None:
-    """Also those that no checksum of Parquet covers: headers of pages say how values are coded."""
+def test_every_byte_is_checked(tmp_path: Path) -> None:
+    """Check page headers too, which no checksum of Parquet covers."""
     block = entries([(1, 2), (3, 4), (5, 6), (7, 1), (9, 9)], [1, 2, 3, 4, 5])
     storage.save(tmp_path / "t", Schema((10, 10)), [block])
     file = data_file(tmp_path / "t")
@@ -94,7 +94,7 @@ def test_all_bytes_of_a_small_file(tmp_path: Path) -> None:
     assert_same(read_all(storage.open(tmp_path / "t").current), block)
 
 
-def test_a_row_group_is_checked_once(path: Path) -> None:
+def test_row_group_is_checked_once(path: Path) -> None:
     storage.save(path, SCHEMA, [ENTRIES], sizes=storage.Sizes(group_rows=100), overwrite=True)
     with sparrow.testing.observe("storage.checksum") as seen:
         for _ in range(3):
@@ -105,7 +105,7 @@ def test_a_row_group_is_checked_once(path: Path) -> None:
     assert len(seen) == groups + 1  # and the footer
 
 
-def test_names_tell_the_checksum_of_the_footer(path: Path) -> None:
+def test_file_name_has_footer_checksum(path: Path) -> None:
     file = data_file(path)
     named = DATA_FILE.fullmatch(file.name)
     assert named is not None
@@ -113,7 +113,7 @@ def test_names_tell_the_checksum_of_the_footer(path: Path) -> None:
     assert DATA_FILE.fullmatch(f"{'a' * 64}-0123456789abcdef.parquet") is not None  # of the first release
 
 
-def test_a_file_that_is_sound_but_another_one(path: Path) -> None:
+def test_swapped_file(path: Path) -> None:
     """Entries with the same cells and other values: sizes, rows and bounds agree."""
     changed = type(ENTRIES)(ENTRIES.coords, ENTRIES.values[::-1].copy())
     storage.save(path.parent / "u", SCHEMA, [changed])
@@ -123,7 +123,7 @@ def test_a_file_that_is_sound_but_another_one(path: Path) -> None:
             read()
 
 
-def test_files_of_the_first_release_are_hashed_whole(tmp_path: Path) -> None:
+def test_first_release_files_are_hashed(tmp_path: Path) -> None:
     path = Path(shutil.copytree(Path(__file__).parent / "format1" / "matrix", tmp_path / "matrix"))
     for file in path.glob("*.parquet"):
         good = file.read_bytes()
@@ -137,7 +137,7 @@ def test_files_of_the_first_release_are_hashed_whole(tmp_path: Path) -> None:
     assert sp.open(path).nnz == np.count_nonzero(sp.open(path).to_numpy())
 
 
-def test_labels_are_checked_when_they_are_read(path: Path) -> None:
+def test_labels_are_checked_on_read(path: Path) -> None:
     (file,) = (path / "_labels").iterdir()
     good = file.read_bytes()
     for at in range(0, len(good), 41):
@@ -148,7 +148,7 @@ def test_labels_are_checked_when_they_are_read(path: Path) -> None:
     assert sp.open(path).sel(d0="row 7").shape == (40,)
 
 
-def test_a_listing_is_checked(tmp_path: Path) -> None:
+def test_bundle_listing_is_checked(tmp_path: Path) -> None:
     with storage.stage_folder(tmp_path / "b") as folder:
         storage.save(folder / "X", SCHEMA, [])
         storage.write_bundle(folder, {"X": {"role": "data"}}, {"index_base": 1})
@@ -167,7 +167,7 @@ def entry(path: Path, version: int) -> Path:
     return path / "_delta_log" / f"{version:020d}.json"
 
 
-def edited(path: Path, version: int, change: Callable[[str], str]) -> None:
+def change_entry(path: Path, version: int, change: Callable[[str], str]) -> None:
     text = entry(path, version).read_text()
     assert change(text) != text
     entry(path, version).write_text(change(text))
@@ -192,46 +192,46 @@ def commit(path: Path, value: float) -> None:
         lambda text: "",
     ],
 )
-def test_an_entry_that_was_changed(path: Path, change: Callable[[str], str]) -> None:
-    edited(path, 0, change)
+def test_changed_log_entry(path: Path, change: Callable[[str], str]) -> None:
+    change_entry(path, 0, change)
     with pytest.raises(errors.CorruptionError, match=entry(path, 0).name):
         sp.open(path)
 
 
 @pytest.mark.parametrize("key", ["partitionValues", "modificationTime", "dataChange"])
-def test_an_entry_after_a_checkpoint_that_lacks_a_key(path: Path, key: str) -> None:
+def test_log_entry_without_a_key(path: Path, key: str) -> None:
     while not list((path / "_delta_log").glob("*.checkpoint.parquet")):
         commit(path, 1.5 + sp.open(path).version)
     commit(path, 0.5)
     newest = sp.open(path).version
-    edited(path, newest, lambda text: text.replace(f'"{key}"', f'"{key[:-1]}z"'))
+    change_entry(path, newest, lambda text: text.replace(f'"{key}"', f'"{key[:-1]}z"'))
     with pytest.raises(errors.CorruptionError, match=entry(path, newest).name):
         sp.open(path).to_numpy()
 
 
 @pytest.mark.parametrize("change", [('"dataChange"', '"dat!Change"'), ('"dataChange":true', '"dataChange":null')])
-def test_a_removal_that_does_not_say_what_deltalake_wants(path: Path, change: tuple[str, str]) -> None:
+def test_removal_without_data_change(path: Path, change: tuple[str, str]) -> None:
     for value in (1, 2):
         commit(path, value)
 
-    def changed(text: str) -> str:
+    def change_line(text: str) -> str:
         return "\n".join(line.replace(*change) if line.startswith('{"remove"') else line for line in text.splitlines())
 
-    edited(path, 1, changed)
+    change_entry(path, 1, change_line)
     with pytest.raises(errors.CorruptionError, match=entry(path, 1).name):
         sp.open(path).to_numpy()
 
 
-def test_an_entry_below_the_newest(path: Path) -> None:
+def test_changed_older_log_entry(path: Path) -> None:
     for value in (1, 2, 3):
         commit(path, value)
-    edited(path, 2, lambda text: text.replace('{"remove":', '{"removx":'))
+    change_entry(path, 2, lambda text: text.replace('{"remove":', '{"removx":'))
     with pytest.raises(errors.CorruptionError, match=entry(path, 2).name):
         sp.open(path)
     assert sp.open(path, version=1)[25, 20] == 1
 
 
-def test_entries_that_changed_places(path: Path) -> None:
+def test_swapped_log_entries(path: Path) -> None:
     for value in (1, 2, 3):
         commit(path, value)
     first, second = entry(path, 1).read_text(), entry(path, 2).read_text()
@@ -241,7 +241,7 @@ def test_entries_that_changed_places(path: Path) -> None:
         sp.open(path)
 
 
-def test_an_entry_of_another_tensor(path: Path, tmp_path: Path) -> None:
+def test_log_entry_of_another_tensor(path: Path, tmp_path: Path) -> None:
     commit(path, 1)
     storage.save(tmp_path / "u", SCHEMA, [ENTRIES])
     shutil.copyfile(entry(tmp_path / "u", 0), entry(path, 0))
@@ -251,13 +251,13 @@ def test_an_entry_of_another_tensor(path: Path, tmp_path: Path) -> None:
 
 def test_history_is_checked(path: Path) -> None:
     commit(path, 1)
-    edited(path, 0, lambda text: text.replace('\\"operation\\": \\"save\\"', '\\"operation\\": \\"safe\\"'))
+    change_entry(path, 0, lambda text: text.replace('\\"operation\\": \\"save\\"', '\\"operation\\": \\"safe\\"'))
     with pytest.raises(errors.CorruptionError, match=entry(path, 0).name):
         sp.open(path).history()
     assert [finding.file for finding in sp.open(path).verify()] == [f"_delta_log/{entry(path, 0).name}"]
 
 
-def test_a_checkpoint_is_checked(path: Path) -> None:
+def test_changed_checkpoint(path: Path) -> None:
     handle = storage.open(path, sizes=TINY)
     for value in range(1, 22):
         handle.commit(Edit("put", upsert=entries([(25, 20)], [value])))
@@ -269,7 +269,7 @@ def test_a_checkpoint_is_checked(path: Path) -> None:
         sp.open(path)
 
 
-def test_what_deltalake_alone_reads_of_an_entry(path: Path) -> None:
+def test_log_entry_read_by_deltalake_only(path: Path) -> None:
     for value in range(1, 24):
         commit(path, value)
     (checkpoint,) = (path / "_delta_log").glob("*.checkpoint.parquet")
@@ -281,7 +281,7 @@ def test_what_deltalake_alone_reads_of_an_entry(path: Path) -> None:
     assert sp.open(path).version == 23  # from the checkpoint on
 
 
-def test_commits_of_other_tools_are_taken_as_they_are(path: Path) -> None:
+def test_commits_of_other_tools_are_accepted(path: Path) -> None:
     from deltalake import DeltaTable
 
     DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 30 days"})
@@ -295,7 +295,7 @@ def test_commits_of_other_tools_are_taken_as_they_are(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../secret.parquet", "/etc/passwd", "sub/x.parquet", "..", "file:///etc/passwd"])
-def test_a_log_that_names_files_elsewhere(path: Path, name: str) -> None:
+def test_log_with_files_outside_the_folder(path: Path, name: str) -> None:
     own = data_file(path).name
     lines = [json.loads(line) for line in entry(path, 0).read_text().splitlines()]
     for line in lines:
@@ -332,7 +332,7 @@ def test_links_are_not_followed(path: Path, tmp_path: Path, part: str) -> None:
     assert all(file.exists() for file in kept)
 
 
-def test_a_bundle_that_leads_elsewhere(tmp_path: Path, path: Path) -> None:
+def test_bundle_with_members_outside_the_folder(tmp_path: Path, path: Path) -> None:
     with storage.stage_folder(tmp_path / "b") as folder:
         storage.save(folder / "X", SCHEMA, [])
         storage.write_bundle(folder, {"X": None})
@@ -351,7 +351,7 @@ def test_a_bundle_that_leads_elsewhere(tmp_path: Path, path: Path) -> None:
         sp.open(tmp_path / "b")
 
 
-def test_a_tensor_may_be_reached_by_a_link(path: Path, tmp_path: Path) -> None:
+def test_open_through_a_link(path: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(path)
     assert_same(read_all(storage.open(tmp_path / "link").current), ENTRIES)
 
@@ -380,7 +380,7 @@ class Failing(io.RawIOBase):
 
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("way", range(5))
-def test_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, way: int, warm: bool) -> None:
+def test_disk_failure(path: Path, monkeypatch: pytest.MonkeyPatch, way: int, warm: bool) -> None:
     read = ways(path)[way]
     file = data_file(path)
     if warm:
@@ -390,7 +390,7 @@ def test_a_disk_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, way: int
         read()
 
 
-def test_a_log_on_a_disk_that_fails(path: Path) -> None:
+def test_disk_failure_in_the_log(path: Path) -> None:
     def fail(path: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -402,7 +402,7 @@ def test_a_log_on_a_disk_that_fails(path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="tells threads by /proc")
-def test_labels_are_read_without_threads_of_arrow_which_abort_an_exit(tmp_path: Path) -> None:
+def test_labels_are_read_without_arrow_threads(tmp_path: Path) -> None:
     sp.from_coords([[0, 1]], [1, 2], dims=["user"], labels={"user": ["ann", "bob"]}).save(tmp_path / "a.sparrow")
     script = """
 import os, sys
@@ -419,7 +419,7 @@ print(len([name for name in names if not name.startswith("jemalloc")]) - threads
     assert int(run.stdout) <= 0
 
 
-def test_notes_of_a_commit_under_a_damaged_name(tmp_path: Path) -> None:
+def test_damaged_notes_key(tmp_path: Path) -> None:
     sp.asarray([[1.0, 0.0], [0.0, 2.0]]).save(tmp_path / "a")
     entry = tmp_path / "a" / "_delta_log" / f"{0:020d}.json"
     text = entry.read_bytes()

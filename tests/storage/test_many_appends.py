@@ -1,4 +1,4 @@
-"""Many small appends: what each writes does not depend on how much is stored, labels included."""
+"""Cost of many small appends, labels included."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def days(first: int, count: int, items: int = 20) -> pl.DataFrame:
     return pl.DataFrame({"day": [f"d{first + k:07}" for k in day], "item": item, "value": np.ones(len(day))})
 
 
-def stored(path: Path, count: int = LABELS) -> sp.Tensor:
+def make_tensor(path: Path, count: int = LABELS) -> sp.Tensor:
     """Return a tensor of many labelled days."""
     day = np.arange(10 * count) // 10
     names = [f"d{k:07}" for k in range(count)]
@@ -45,14 +45,14 @@ def sizes(folder: Path) -> dict[str, int]:
 
 
 def label_parts(a: sp.Tensor) -> list[int]:
-    """Return how many labels each file of the leading dimension holds."""
+    """Return the number of labels in each file of the leading dimension."""
     found = storage.open(str(a.path)).current.vocabulary(0)
     assert found is not None
     return [count for _, count in found.parts]
 
 
-def test_each_writes_what_is_new(tmp_path: Path) -> None:
-    a = stored(tmp_path / "a")
+def test_append_writes_new_data_only(tmp_path: Path) -> None:
+    a = make_tensor(tmp_path / "a")
     before = sizes(tmp_path / "a")
     whole = max(size for name, size in before.items() if "_labels" in name)
     rounds, bytes_of = 24, list[int]()
@@ -76,7 +76,7 @@ def test_each_writes_what_is_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backward", [False, True])
-def test_entries_at_one_end_are_written_seldom(tmp_path: Path, backward: bool) -> None:
+def test_appends_at_one_end_rewrite_little(tmp_path: Path, backward: bool) -> None:
     rounds, rows = 40, 20
     handle = storage.save(tmp_path / "t", Schema((rounds * rows,)), [], sizes=storage.Sizes(group_rows=256))
     written, before = 0, set[str]()
@@ -96,7 +96,7 @@ def test_entries_at_one_end_are_written_seldom(tmp_path: Path, backward: bool) -
 
 @pytest.mark.parametrize("front", [False, True])
 @pytest.mark.parametrize("named", [False, True])
-def test_appends_that_write_everything_anew_are_warned_of(tmp_path: Path, named: bool, front: bool) -> None:
+def test_expensive_appends_warn(tmp_path: Path, named: bool, front: bool) -> None:
     users = [f"u{k:04}" for k in range(2_000)]
     labels = {"user": users} if named else {}
     shape, dims = ((300, 2_000), ["item", "user"]) if front else ((2_000, 300), ["user", "item"])
@@ -126,14 +126,14 @@ def test_appends_that_write_everything_anew_are_warned_of(tmp_path: Path, named:
 
 def parts(path: Path) -> sp.Tensor:
     """Return a tensor whose labels are in files of 4, 2 and 1, of versions 0 to 2."""
-    a = stored(path, 4)
+    a = make_tensor(path, 4)
     a.append(days(4, 2))
     a.append(days(6, 1))
     assert label_parts(a) == [4, 2, 1]
     return a
 
 
-def test_parts_are_merged(tmp_path: Path) -> None:
+def test_label_files_are_merged(tmp_path: Path) -> None:
     a = parts(tmp_path / "a")
     a.append(days(7, 1))
     assert label_parts(a) == [8]
@@ -156,7 +156,7 @@ def test_parts_are_merged(tmp_path: Path) -> None:
     assert a.verify() == []
 
 
-def test_vacuum_keeps_every_part(tmp_path: Path) -> None:
+def test_vacuum_keeps_label_files(tmp_path: Path) -> None:
     a = parts(tmp_path / "a")
     a.append(days(7, 1))
     a.restore(2)
@@ -167,7 +167,7 @@ def test_vacuum_keeps_every_part(tmp_path: Path) -> None:
     assert a.verify() == []
 
 
-def test_one_vocabulary_grows_as_one(tmp_path: Path) -> None:
+def test_shared_labels_grow_together(tmp_path: Path) -> None:
     web = sp.from_coords([[0, 1], [1, 0]], [1, 1], dims=["src", "dst"]).save(tmp_path / "web")
     web.set_labels(["src", "dst"], ["a", "b"])
     web.append(pl.DataFrame({"src": ["c"], "dst": ["a"], "value": [1]}))
@@ -181,7 +181,7 @@ def test_one_vocabulary_grows_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_a_damaged_part_can_be_replaced(tmp_path: Path, at: int) -> None:
+def test_damaged_label_file_can_be_replaced(tmp_path: Path, at: int) -> None:
     a = parts(tmp_path / "a")
     found = storage.open(tmp_path / "a").current.vocabulary(0)
     assert found is not None
@@ -196,16 +196,16 @@ def test_a_damaged_part_can_be_replaced(tmp_path: Path, at: int) -> None:
     assert again.verify() == []
 
 
-def test_who_knows_whole_files_alone_finds_none(tmp_path: Path) -> None:
+def test_old_readers_miss_partial_label_files(tmp_path: Path) -> None:
     a = parts(tmp_path / "a")
     number = storage.open(str(a.path)).current.metadata.labels[0].rpartition("-")[2][:15]
     names = os.listdir(tmp_path / "a" / "_labels")
     assert not any(name.startswith("0-") and number in name for name in names)
 
 
-def test_names_of_transactions_are_fixed(tmp_path: Path) -> None:
-    """Shape and labels of a grown tensor are in the log under names that every version of sparrow knows."""
-    a = stored(tmp_path / "a", 3)
+def test_transaction_names_are_fixed(tmp_path: Path) -> None:
+    """Every version of sparrow finds the shape and labels of a grown tensor."""
+    a = make_tensor(tmp_path / "a", 3)
     a.append(days(3, 1))
     text = (tmp_path / "a" / "_delta_log" / f"{1:020d}.json").read_text(encoding="utf-8")
     names = {line["txn"]["appId"] for line in map(json.loads, text.splitlines()) if "txn" in line}
@@ -213,8 +213,8 @@ def test_names_of_transactions_are_fixed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", ["more-*", "0-*"])
-def test_a_file_of_labels_that_is_gone_is_named(tmp_path: Path, which: str) -> None:
-    a = stored(tmp_path / "a", 100)
+def test_missing_label_file_is_named(tmp_path: Path, which: str) -> None:
+    a = make_tensor(tmp_path / "a", 100)
     a.append(days(100, 3))
     (path,) = (tmp_path / "a" / "_labels").glob(which)
     path.unlink()

@@ -1,4 +1,4 @@
-"""Tensors on an object store: a real S3 server on this machine, behind a proxy that counts, delays and refuses."""
+"""Tensors on an S3 server behind a proxy that counts, delays and refuses."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.relations.base import Edit, apply_edit
 from sparrow.storage.fs.filesystem import get_filesystem
+from sparrow.storage.fs.objects import ObjectStore
+from sparrow.storage.parquet import reader
 from tests.storage.helpers import TINY, assert_same, end_all_processes, entries, random_entries, read_all
 from tests.storage.server import BUCKET, OPTIONS, SECRET, Proxy, Request, moto, refusing_from, slow
 
@@ -46,8 +48,8 @@ def server() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def shared(server: str) -> Iterator[Proxy]:
+@pytest.fixture(scope="module", name="shared")
+def shared_proxy(server: str) -> Iterator[Proxy]:
     proxy = Proxy(server)
     yield proxy
     proxy.close()
@@ -70,6 +72,7 @@ def home(proxy: Proxy) -> str:
 def keys(folder: str) -> list[str]:
     """Return the names of all files below a URL, relative to it."""
     store = get_filesystem(folder)
+    assert isinstance(store, ObjectStore)
     start = len(store._key(folder)) + 1
     return sorted(found["path"][start:] for found in store._iter_below(folder))
 
@@ -77,7 +80,7 @@ def keys(folder: str) -> list[str]:
 # -- what a tensor does ----------------------------------------------------------------------------
 
 
-def test_a_tensor_lives_on_a_store(home: str, tmp_path: Path) -> None:
+def test_tensor_round_trip(home: str, tmp_path: Path) -> None:
     labels = {"user": ["ann", "bob", "eve"], "film": ["Alien", "Brazil"]}
     first = sp.from_coords([[0, 1, 2], [0, 1, 1]], [4.5, 3.0, 1.0], dims=("user", "film"), labels=labels)
     here, there = first.save(tmp_path / "t"), first.save(f"{home}/t", orders=[(1, 0)])
@@ -111,7 +114,7 @@ def test_a_tensor_lives_on_a_store(home: str, tmp_path: Path) -> None:
     assert not [name for name in keys(f"{home}/t") if "_creating" in name]
 
 
-def test_runs_are_read_from_a_store(home: str) -> None:
+def test_append_runs(home: str) -> None:
     block = random_entries(SCHEMA, 60)
     handle = storage.save(f"{home}/t", SCHEMA, [block], sizes=storage.Sizes(file_rows=100, group_rows=5))
     handle.commit(Edit("append", upsert=random_entries(SCHEMA, 4, seed=1), existing="first"))
@@ -123,7 +126,7 @@ def test_runs_are_read_from_a_store(home: str) -> None:
     assert handle.verify() == []
 
 
-def test_edits_are_those_of_a_disk(home: str, tmp_path: Path) -> None:
+def test_edits_equal_local_ones(home: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     places = (tmp_path / "t", f"{home}/t")
     handles = [storage.save(place, SCHEMA, [OLD], sizes=TINY) for place in places]
@@ -186,7 +189,7 @@ def test_sql_and_engines(home: str) -> None:
     )
 
 
-def test_files_in_and_out(home: str) -> None:
+def test_ingest_and_export(home: str) -> None:
     lines = {"a.svm": b"1 3:0.5\n-1 1:2\n", "e1.txt": b"0 1\n1 2\n", "e2.txt": b"0 5\n1 9\n", "other": b"x"}
     for name, data in lines.items():
         assert get_filesystem(home).put(f"{home}/raw/{name}", data)
@@ -208,14 +211,14 @@ def test_files_in_and_out(home: str) -> None:
     assert keys(f"{home}/no") == []
 
 
-def _uploaded(folder: Path, home: str) -> None:
+def _upload_folder(folder: Path, home: str) -> None:
     """Put the files of a folder on the store."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             assert get_filesystem(home).put(f"{home}/{path.relative_to(folder)}", path.read_bytes())
 
 
-def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
+def test_every_format_round_trips(home: str, tmp_path: Path) -> None:
     from sparrow.io.base.detect import detect_format
 
     links = sp.from_coords([[0, 0, 1, 3], [1, 2, 3, 0]], np.ones(4, np.int64), shape=(4, 4), dims=("src", "dst"))
@@ -227,7 +230,7 @@ def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
         assert np.argwhere(back.to_numpy()).tolist() == np.argwhere(links.to_numpy()).tolist()
     with pytest.raises(errors.IngestError, match="this is a folder: pass its files"):
         sp.ingest.edges(f"{home}/raw", f"{home}/no")
-    with pytest.raises(errors.UnsupportedError, match="written on this machine"):
+    with pytest.raises(errors.UnsupportedError, match="written to a local folder"):
         sp.export(links, f"{home}/shards", format="alx")
     sp.export(links, tmp_path / "shards", format="alx", shards=2)
     for name, text in {
@@ -245,7 +248,7 @@ def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "bv.graph").write_bytes(b"\xc0")  # two lists of length 0
-    _uploaded(tmp_path, f"{home}/raw")
+    _upload_folder(tmp_path, f"{home}/raw")
     for name, kind in (("shards", "alx"), ("kg", "triples"), ("tenx", "tenx"), ("bv.graph", "webgraph")):
         assert detect_format(f"{home}/raw/{name}").format == kind
     web = sp.ingest.alx(f"{home}/raw/shards", f"{home}/alx")
@@ -264,7 +267,7 @@ def test_every_format_in_and_out(home: str, tmp_path: Path) -> None:
 
 
 class _Ranges(SimpleHTTPRequestHandler):
-    """Sends parts of files where that is asked for, which the one of the library does not."""
+    """A web server with range requests."""
 
     def log_message(self, *args: object) -> None:
         pass
@@ -283,7 +286,7 @@ class _Ranges(SimpleHTTPRequestHandler):
         self.wfile.write(whole[first : last + 1])
 
 
-class _Whole(SimpleHTTPRequestHandler):
+class _NoRanges(SimpleHTTPRequestHandler):
     def log_message(self, *args: object) -> None:
         pass
 
@@ -309,7 +312,7 @@ class _NoQuestions(_Ranges):
         return super().translate_path(path.removeprefix("/moved"))
 
 
-class _LeastOfAll(_Whole):
+class _LeastOfAll(_NoRanges):
     """Knows no request but that for a whole file."""
 
     def do_HEAD(self) -> None:
@@ -322,8 +325,8 @@ class _LeastOfAll(_Whole):
         super().do_GET()
 
 
-class _Wrong(_Whole):
-    """Says nothing of the length of a file, or sends the first line of it and no more."""
+class _Wrong(_NoRanges):
+    """A web server that omits the length, or sends only the first line."""
 
     def do_GET(self) -> None:
         if "unknown" in self.path:
@@ -354,7 +357,7 @@ def _site(handler: Any) -> Iterator[str]:
             thread.join()
 
 
-def test_servers_of_the_web_that_tell_too_little(tmp_path: Path) -> None:
+def test_web_servers_with_missing_headers(tmp_path: Path) -> None:
     pytest.importorskip("obstore")
     with _site(_Wrong) as site:
         with pytest.raises(errors.IngestError, match="expected 8 bytes at offset 0, got 4: did it change meanwhile"):
@@ -366,7 +369,7 @@ def test_servers_of_the_web_that_tell_too_little(tmp_path: Path) -> None:
     assert not (tmp_path / "e").exists()
 
 
-def test_servers_of_the_web_that_send_whole_files_and_no_more(tmp_path: Path) -> None:
+def test_web_servers_without_ranges(tmp_path: Path) -> None:
     pytest.importorskip("obstore")
     (tmp_path / "e.txt").write_text("0 1\n1 2\n")
     (tmp_path / "empty.txt").touch()
@@ -379,7 +382,7 @@ def test_servers_of_the_web_that_send_whole_files_and_no_more(tmp_path: Path) ->
 
 
 class _Replaced(_Ranges):
-    """Has another file from the third request for parts of it on, which it may tell by a tag, or by the time."""
+    """A web server whose file changes at the third range request."""
 
     asked = 0
 
@@ -403,7 +406,7 @@ _TIMES = "Mon, 02 Nov 2026 10:00:00 GMT", "Mon, 02 Nov 2026 11:00:00 GMT"
 
 
 @pytest.mark.parametrize("word", ["tag", "time", "size"])
-def test_a_file_of_the_web_that_is_replaced(tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_web_file_replaced_while_read(tmp_path: Path, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("obstore")
     for name in (f"{word}.csv", "longer.csv"):
         (tmp_path / name).write_text("i,value\n0,1.5\n1,2.5\n" + ("2,3.5\n" if name == "longer.csv" else ""))
@@ -416,15 +419,15 @@ def test_a_file_of_the_web_that_is_replaced(tmp_path: Path, word: str, monkeypat
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet", "a.npy", "a.h5"])
-def test_an_object_that_is_replaced(home: str, proxy: Proxy, tmp_path: Path, name: str) -> None:
-    """Before each of its requests, until one comes too late: never two versions in one tensor."""
+def test_object_replaced_while_read(home: str, proxy: Proxy, tmp_path: Path, name: str) -> None:
+    """Replace the object before each request; two versions are never mixed."""
     versions = [sp.random((12, 12), nnz=90, seed=seed, dtype=np.float64) for seed in (1, 2)]
     place = f"{home}/{name}"
     kind = {"a.h5": "binsparse", "a.npy": "npy"}.get(name, "columns")
     options: Any = {"coords": ["d0", "d1"], "value": "value", "shape": (12, 12)} if kind == "columns" else {}
 
     def attempt(number: int) -> tuple[bool, str]:
-        """Return whether the file was replaced, before that request, and the error of the reader."""
+        """Return whether the file was replaced at a request, and the error."""
         sp.export(versions[0], place, overwrite=True)
         asked = itertools.count()
         told = ""
@@ -449,8 +452,8 @@ def test_an_object_that_is_replaced(home: str, proxy: Proxy, tmp_path: Path, nam
     assert all("was replaced while it was read" in told for told in refused)
 
 
-@pytest.mark.parametrize("handler", [_Ranges, _Whole, _NoQuestions])
-def test_files_of_the_web(tmp_path: Path, handler: type[SimpleHTTPRequestHandler]) -> None:
+@pytest.mark.parametrize("handler", [_Ranges, _NoRanges, _NoQuestions])
+def test_web_files(tmp_path: Path, handler: type[SimpleHTTPRequestHandler]) -> None:
     pytest.importorskip("obstore")
     (tmp_path / "e 1.txt.gz").write_bytes(gzip.compress(b"0 1\n1 2\n"))
     pl.DataFrame({"i": [0, 2], "value": [1.5, 2.5]}).write_parquet(tmp_path / "t.parquet")
@@ -468,7 +471,7 @@ def test_files_of_the_web(tmp_path: Path, handler: type[SimpleHTTPRequestHandler
 # -- what is asked of the store ----------------------------------------------------------------------
 
 
-def test_a_slice_fetches_its_row_groups(home: str, proxy: Proxy) -> None:
+def test_slice_fetches_its_row_groups(home: str, proxy: Proxy) -> None:
     schema = Schema((4096, 64))
     path = f"{home}/t"
     storage.save(path, schema, [random_entries(schema, 20000)], sizes=storage.Sizes(file_rows=4096, group_rows=512))
@@ -492,7 +495,7 @@ def test_a_slice_fetches_its_row_groups(home: str, proxy: Proxy) -> None:
     assert counted.nbytes < 1.2 * tensor.nbytes + 65536 * len(tensor.files())
 
 
-def test_sql_fetches_what_its_filters_need(home: str, proxy: Proxy) -> None:
+def test_sql_prunes_row_groups(home: str, proxy: Proxy) -> None:
     schema = Schema((4096, 64), ("src", "dst"))
     entries = random_entries(schema, 20000)
     entries.values[::7] = np.nan
@@ -519,12 +522,12 @@ def test_sql_fetches_what_its_filters_need(home: str, proxy: Proxy) -> None:
     assert sp.sql(picked, part=web[[7, 3, 3]]).fetchall() == sp.sql(picked, part=local[[7, 3, 3]]).fetchall()
 
 
-def test_footers_take_one_request_and_are_kept(home: str, proxy: Proxy) -> None:
+def test_footers_are_cached(home: str, proxy: Proxy) -> None:
     storage.save(f"{home}/t", SCHEMA, [OLD], sizes=TINY)
     handle = storage.open(f"{home}/t")
     files = len(handle.current.base)
     for path in map(handle.current.base.path, range(files)):
-        storage.parquet.reader.evict_footer(path)
+        reader.evict_footer(path)
     proxy.reset()
     handle.current.chunks(Box.everything(SCHEMA.shape))
     assert len(proxy.requests) == files > 4
@@ -533,7 +536,7 @@ def test_footers_take_one_request_and_are_kept(home: str, proxy: Proxy) -> None:
     assert proxy.requests == []
 
 
-def test_pieces_are_fetched_at_once(home: str, proxy: Proxy) -> None:
+def test_row_groups_are_prefetched(home: str, proxy: Proxy) -> None:
     storage.save(f"{home}/t", SCHEMA, [OLD], sizes=TINY)
     handle = storage.open(f"{home}/t")
     handle.current.chunks(Box.everything(SCHEMA.shape))
@@ -545,7 +548,7 @@ def test_pieces_are_fetched_at_once(home: str, proxy: Proxy) -> None:
     assert len(proxy.requests) == len(handle.current.chunks(Box.everything(SCHEMA.shape)))
 
 
-def test_failures_that_pass_are_tried_again(home: str, proxy: Proxy) -> None:
+def test_transient_failures_are_retried(home: str, proxy: Proxy) -> None:
     number = itertools.count()
     proxy.before = lambda request: 503 if next(number) % 7 == 3 else None
     handle = storage.save(f"{home}/t", SCHEMA, [OLD])
@@ -555,7 +558,7 @@ def test_failures_that_pass_are_tried_again(home: str, proxy: Proxy) -> None:
     assert storage.open(f"{home}/t").current.version == 1
 
 
-def test_a_request_that_hangs_is_given_up_and_tried_again(home: str, proxy: Proxy) -> None:
+def test_hanging_requests_are_retried(home: str, proxy: Proxy) -> None:
     storage.save(f"{home}/t", SCHEMA, [OLD])
     hanging, over = itertools.count(), threading.Event()
 
@@ -573,7 +576,7 @@ def test_a_request_that_hangs_is_given_up_and_tried_again(home: str, proxy: Prox
     assert next(hanging) >= 3  # more where the machine is slow: others are given up too
 
 
-def test_an_answer_that_is_lost_is_no_race(home: str, proxy: Proxy) -> None:
+def test_lost_response_is_not_a_race(home: str, proxy: Proxy) -> None:
     handle = storage.save(f"{home}/t", SCHEMA, [OLD])
     lost: list[Request] = []
 
@@ -593,7 +596,7 @@ def test_an_answer_that_is_lost_is_no_race(home: str, proxy: Proxy) -> None:
 # -- one in the place of another ----------------------------------------------------------------------
 
 
-def test_a_tensor_takes_the_place_of_another(home: str) -> None:
+def test_overwrite(home: str) -> None:
     path = f"{home}/t"
     old = sp.from_coords([[0, 2], [0, 0]], [1, 2], shape=(3, 1), labels={"d0": ["a", "b", "c"]}).save(path)
     old.resize((3, 2))
@@ -625,7 +628,7 @@ def test_a_tensor_takes_the_place_of_another(home: str) -> None:
         sp.open(path, version=2).to_numpy()
 
 
-def test_a_replacement_that_fails_leaves_what_was_there(home: str, proxy: Proxy, tmp_path: Path) -> None:
+def test_failed_overwrite_keeps_the_old_tensor(home: str, proxy: Proxy, tmp_path: Path) -> None:
     path, labels = f"{home}/t", ["a", "b", "c"]
     sp.from_coords([[0], [2]], [1], shape=(3, 3), labels={"d0": labels, "d1": labels}).save(path)
     before = keys(path)
@@ -644,7 +647,7 @@ def test_a_replacement_that_fails_leaves_what_was_there(home: str, proxy: Proxy,
     assert np.argwhere(edges.to_numpy()).tolist() == [[0, 1], [4, 2]]
 
 
-def test_who_replaces_and_who_writes_at_once(home: str, proxy: Proxy) -> None:
+def test_overwrite_beside_a_writer(home: str, proxy: Proxy) -> None:
     path = f"{home}/t"
     storage.save(path, SCHEMA, [OLD])
     first = True
@@ -672,7 +675,7 @@ def test_who_replaces_and_who_writes_at_once(home: str, proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_of_two_writers_one_is_first(home: str, proxy: Proxy, apart: bool) -> None:
+def test_concurrent_commits(home: str, proxy: Proxy, apart: bool) -> None:
     handle = storage.save(f"{home}/t", SCHEMA, [OLD])
     other = storage.open(f"s3a://{home.partition('://')[2]}/t")  # a lock of its own, as in another process
     raced: list[Request] = []
@@ -702,7 +705,7 @@ def test_of_two_writers_one_is_first(home: str, proxy: Proxy, apart: bool) -> No
     assert {name for name in keys(f"{home}/t") if name.endswith(".parquet")} == used
 
 
-def test_one_of_several_creations_wins(home: str, proxy: Proxy) -> None:
+def test_concurrent_creation_has_one_winner(home: str, proxy: Proxy) -> None:
     line = threading.Barrier(3)
     won: list[int] = []
 
@@ -732,7 +735,7 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_kill_while_creating(home: str, proxy: Proxy) -> None:
+def test_kill_while_creating(home: str, proxy: Proxy) -> None:
     labels = {0: pa.array([f"row {k}" for k in range(20)])}
     seen = set()
     for last in itertools.count(1):
@@ -761,7 +764,7 @@ def test_a_kill_while_creating(home: str, proxy: Proxy) -> None:
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_kill_while_adding_an_order(home: str, proxy: Proxy) -> None:
+def test_kill_while_adding_an_order(home: str, proxy: Proxy) -> None:
     handle = storage.save(f"{home}/t", SCHEMA, [OLD])
     for last in range(1, 5):
         proxy.before, _ = refusing_from(last)
@@ -780,7 +783,7 @@ def test_a_kill_while_adding_an_order(home: str, proxy: Proxy) -> None:
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_kill_while_writing(home: str, proxy: Proxy) -> None:
+def test_kill_while_writing(home: str, proxy: Proxy) -> None:
     wanted = storage.save(f"{home}/t", SCHEMA, [OLD]).current
     for last in itertools.count(1):
         handle = storage.open(f"{home}/t")
@@ -802,7 +805,7 @@ def test_a_kill_while_writing(home: str, proxy: Proxy) -> None:
 
 
 @pytest.mark.usefixtures("dead")
-def test_a_kill_while_making_a_bundle(home: str, proxy: Proxy) -> None:
+def test_kill_while_creating_a_bundle(home: str, proxy: Proxy) -> None:
     seen = set()
     for last in (4, 9):
         path = f"{home}/{last}"
@@ -818,7 +821,7 @@ def test_a_kill_while_making_a_bundle(home: str, proxy: Proxy) -> None:
     assert False in seen
 
 
-def test_a_process_that_is_killed(home: str, proxy: Proxy) -> None:
+def test_killed_process(home: str, proxy: Proxy) -> None:
     path = f"{home}/t"
     script = f"import sparrow as sp; print('go', flush=True); sp.eye(50).save({path!r})"
     process = subprocess.Popen(
@@ -847,7 +850,7 @@ def test_a_process_that_is_killed(home: str, proxy: Proxy) -> None:
 # -- what was written is what is read --------------------------------------------------------------------
 
 
-def test_a_byte_that_is_changed_is_found(home: str) -> None:
+def test_changed_byte_is_detected(home: str) -> None:
     path = f"{home}/t"
     handle = storage.save(path, SCHEMA, [OLD])
     (name,) = handle.current.base.names
@@ -857,23 +860,23 @@ def test_a_byte_that_is_changed_is_found(home: str) -> None:
     for at in (20, len(whole) - 30):
         with store.atomic_write(f"{path}/{name}") as file:
             file.write(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        storage.parquet.reader.evict_footer(f"{path}/{name}")
+        reader.evict_footer(f"{path}/{name}")
         with pytest.raises(errors.CorruptionError, match=name):
             read_all(storage.open(path).current)
         assert storage.open(path).verify() != []
     with store.atomic_write(f"{path}/{name}") as file:
         file.write(whole)
-    storage.parquet.reader.evict_footer(f"{path}/{name}")
+    reader.evict_footer(f"{path}/{name}")
     assert storage.open(path).verify() == []
     store.delete(f"{path}/{name}")
     with pytest.raises(errors.NotFoundError, match="is gone"):
         read_all(storage.open(path).current)
 
 
-# -- what is told -------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------
 
 
-def test_errors_say_the_way_out(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_messages(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     for work in (lambda: sp.open("s3://nowhere/t"), lambda: sp.eye(2).save("s3://nowhere/t")):
         with pytest.raises(errors.NotFoundError, match="there is no bucket s3://nowhere: make it first"):
             work()
@@ -913,7 +916,7 @@ def test_errors_say_the_way_out(home: str, proxy: Proxy, monkeypatch: pytest.Mon
         sp.open("s3://another/t")
 
 
-def test_options_stay_where_they_are(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_not_pickled(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*OPTIONS, "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"):
         monkeypatch.delenv(name)
     given = {**OPTIONS, "AWS_ENDPOINT_URL": proxy.address, "allow_http": "true", "timeout": "20s"}
@@ -941,7 +944,7 @@ def test_options_stay_where_they_are(home: str, proxy: Proxy, monkeypatch: pytes
         get_filesystem(f"s3://me:{SECRET}@bucket/t")
 
 
-def test_options_of_the_settings(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_from_settings(home: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*OPTIONS, "AWS_ENDPOINT_URL", "AWS_ALLOW_HTTP"):
         monkeypatch.delenv(name)
     given = {**OPTIONS, "AWS_ENDPOINT_URL": proxy.address, "AWS_ALLOW_HTTP": "true"}
@@ -956,7 +959,7 @@ def test_options_of_the_settings(home: str, proxy: Proxy, monkeypatch: pytest.Mo
     assert sp.open(f"{home}/t").nnz == 3
 
 
-def test_the_command_line(home: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_command_line(home: str, capfd: pytest.CaptureFixture[str]) -> None:
     from sparrow.cli import main
 
     def run(*words: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs: what is appended all over the keys stands beside the files in order, and every reader sees one tensor."""
+"""Append runs: every reader sees one tensor."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
+from sparrow.engines.stream.product import dense_contraction
 from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit, apply_edit
 from sparrow.storage.delta.append_runs import Part, isin_block, merge_blocks, merge_parts, plan_chunks
@@ -51,7 +52,7 @@ def append(cells: Any, values: Any, rule: Any = "error") -> Edit:
 
 
 def foreign(path: Path) -> pl.DataFrame:
-    """Return what another reader of Delta tables finds."""
+    """Return the rows that another reader of Delta tables finds."""
     return pl.scan_delta(str(path)).collect()
 
 
@@ -77,9 +78,7 @@ def histories(draw: st.DrawFn) -> tuple[Schema, list[Edit | str]]:
 
 @settings(max_examples=12)
 @given(histories(), st.sampled_from([0, 1, 2, 16]), st.sampled_from([0, 60, 150]))
-def test_any_history_means_what_it_means_in_memory(
-    history: tuple[Schema, list[Edit | str]], bound: int, count: int
-) -> None:
+def test_histories_equal_those_in_memory(history: tuple[Schema, list[Edit | str]], bound: int, count: int) -> None:
     schema, steps = history
     block = random_entries(schema, count)
     with (
@@ -118,7 +117,7 @@ def test_any_history_means_what_it_means_in_memory(
         assert rows == list(zip(*(c.tolist() for c in (*block.coords, block.values)), strict=True))
 
 
-def test_readers_of_all_kinds(tmp_path: Path) -> None:
+def test_all_readers_see_runs(tmp_path: Path) -> None:
     schema, block = many()
     handle = storage.save(tmp_path / "t", schema, [block], sizes=SMALL)
     rng = np.random.default_rng(1)
@@ -178,7 +177,7 @@ def refuse_to_merge(rows: int) -> None:
     raise AssertionError("merged")
 
 
-def test_what_needs_no_order_merges_nothing(overlapping: tuple[sp.Tensor, Any]) -> None:
+def test_unordered_reads_do_not_merge(overlapping: tuple[sp.Tensor, Any]) -> None:
     a, wanted = overlapping
     x, flat = np.random.default_rng(1).random(50), wanted[:, :, 1]
     with sparrow.testing.on("storage.merge_runs", refuse_to_merge):
@@ -201,7 +200,7 @@ def test_what_needs_no_order_merges_nothing(overlapping: tuple[sp.Tensor, Any]) 
 
 
 @given(st.data())
-def test_a_view_merges_what_it_shows(overlapping: tuple[sp.Tensor, Any], data: st.DataObject) -> None:
+def test_views_merge_their_elements_only(overlapping: tuple[sp.Tensor, Any], data: st.DataObject) -> None:
     a, wanted = overlapping
     key = tuple(
         data.draw(
@@ -225,9 +224,10 @@ def test_a_view_merges_what_it_shows(overlapping: tuple[sp.Tensor, Any], data: s
         assert sum(details["rows"] for _, details in seen) <= np.count_nonzero(wanted[(distinct, *key[1:])])
 
 
-def test_contractions_with_arrays_add_what_stands_beside_the_files(
-    overlapping: tuple[sp.Tensor, Any],
+def test_contractions_add_runs_without_merging(
+    overlapping: tuple[sp.Tensor, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dense_contraction, "_FEW", 0)
     A, wanted = overlapping
     x, y = np.arange(100.0).reshape(50, 2), np.arange(8.0).reshape(4, 2)
     with sparrow.testing.strategy("numba"), sparrow.testing.on("storage.merge_runs", refuse_to_merge):
@@ -235,7 +235,7 @@ def test_contractions_with_arrays_add_what_stands_beside_the_files(
             np.testing.assert_allclose(sp.einsum(letters, A, x, y), np.einsum(letters, wanted, x, y), rtol=1e-12)
 
 
-def test_runs_of_a_scan_stay_decoded(overlapping: tuple[sp.Tensor, Any]) -> None:
+def test_runs_are_decoded_once_per_scan(overlapping: tuple[sp.Tensor, Any]) -> None:
     a, wanted = overlapping
     assert a.path is not None
     with sp.config(threads=1), sparrow.testing.observe("storage.read_row_group") as seen:
@@ -245,7 +245,7 @@ def test_runs_of_a_scan_stay_decoded(overlapping: tuple[sp.Tensor, Any]) -> None
 
 
 def written(rounds: int, rows: int, path: Path, bound: int) -> list[int]:
-    """Return how many entries each of some appends writes, of entries all over the keys."""
+    """Return the number of elements that each of several scattered appends writes."""
     order = np.random.default_rng(0).permutation(rounds * rows)
     handle = storage.save(path, Schema((rounds * rows,)), [], sizes=storage.Sizes(group_rows=64))
     out, before = [], set[str]()
@@ -260,7 +260,7 @@ def written(rounds: int, rows: int, path: Path, bound: int) -> list[int]:
     return out
 
 
-def test_entries_that_change_are_written_where_they_are(tmp_path: Path) -> None:
+def test_changed_elements_stay_in_their_files(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     cells = rng.permutation(20_000)
     stored, recent, new = (
@@ -273,21 +273,21 @@ def test_entries_that_change_are_written_where_they_are(tmp_path: Path) -> None:
 
     handle = storage.save(tmp_path / "t", Schema((20_000,)), [ones(stored)], sizes=sizes)
 
-    def appended(some: Any, rule: Any = "sum") -> int:
+    def append_all(some: Any, rule: Any = "sum") -> int:
         before = {record.path for record in handle.files()}
         handle.commit(Edit("append", upsert=ones(np.sort(some)), existing=rule))
         return sum(record.rows for record in handle.files() if record.path not in before)
 
-    assert appended(recent) == len(recent)
+    assert append_all(recent) == len(recent)
     # Those of runs are written with these alone, whatever is stored in order.
-    assert appended(np.concatenate([recent[::40], new])) == len(recent) + len(new)
+    assert append_all(np.concatenate([recent[::40], new])) == len(recent) + len(new)
     assert len(handle.current.runs) == 1
     # Those of files with files, which are small from then on; new ones stand beside them.
     neighbours, more = stored[6_000:6_020], np.setdiff1d(np.arange(20_000), cells[:13_100])[::500]
-    first = appended(np.concatenate([neighbours, more]))
+    first = append_all(np.concatenate([neighbours, more]))
     assert len(stored) / 4 < first <= len(stored) + 2 * len(more)
     assert len(handle.current.runs) == 2
-    assert appended(neighbours) < len(stored) / 4
+    assert append_all(neighbours) < len(stored) / 4
     wanted = np.zeros(20_000)
     for some in (stored, recent, recent[::40], new, neighbours, more, neighbours):
         wanted[some] += 1
@@ -296,14 +296,14 @@ def test_entries_that_change_are_written_where_they_are(tmp_path: Path) -> None:
     assert len(foreign(tmp_path / "t")) == np.count_nonzero(wanted)
 
 
-def test_entries_all_over_are_written_seldom(tmp_path: Path) -> None:
+def test_scattered_appends_rewrite_little(tmp_path: Path) -> None:
     rounds, rows = 64, 10
     found = written(rounds, rows, tmp_path / "t", 16)
     assert sum(found) <= rounds * rows * (1 + math.log2(rounds))
     assert sum(written(rounds, rows, tmp_path / "u", 0)) > rounds * rows * rounds / 3
 
 
-def test_appends_here_and_there_by_label(tmp_path: Path) -> None:
+def test_scattered_appends_by_label(tmp_path: Path) -> None:
     users, days = [f"u{k:03}" for k in range(200)], ["d0"]
     schema = Schema((200, 1), ("user", "day"))
     block = entries([(k, 0) for k in range(200)], np.ones(200))
@@ -322,7 +322,7 @@ def test_appends_here_and_there_by_label(tmp_path: Path) -> None:
     assert a.verify() == []
 
 
-def test_two_writers(tmp_path: Path) -> None:
+def test_concurrent_appends(tmp_path: Path) -> None:
     schema, block = many()
     one = storage.save(tmp_path / "t", schema, [block], sizes=SMALL)
     other = storage.open(tmp_path / "t", sizes=SMALL)
@@ -339,7 +339,7 @@ def test_two_writers(tmp_path: Path) -> None:
     assert one.verify() == []
 
 
-def test_verify_finds_a_cell_of_two_runs(tmp_path: Path) -> None:
+def test_verify_finds_elements_in_two_runs(tmp_path: Path) -> None:
     schema, block = many()
     handle = storage.save(tmp_path / "t", schema, [block], sizes=SMALL)
     cell = tuple(int(column[7]) for column in block.coords)
@@ -359,7 +359,7 @@ def test_verify_finds_a_cell_of_two_runs(tmp_path: Path) -> None:
     st.sampled_from([1, 2, 3, 4]),
     st.booleans(),
 )
-def test_parts_are_merged_in_order(cells: list[set[tuple[int, ...]]], ndim: int, wide: bool) -> None:
+def test_merge_parts(cells: list[set[tuple[int, ...]]], ndim: int, wide: bool) -> None:
     seen: set[tuple[int, ...]] = set()
     parts: list[Part] = []
     for k, some in enumerate(cells):
@@ -385,7 +385,7 @@ def test_parts_are_merged_in_order(cells: list[set[tuple[int, ...]]], ndim: int,
     assert isin_block(whole, entries(more, np.zeros(len(more)))).tolist() == [cell in seen for cell in more]
 
 
-def test_coordinates_that_a_run_does_not_hold_are_put_in_order(tmp_path: Path) -> None:
+def test_wide_coordinates_fold_runs(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", Schema((2**32,)), [random_entries(Schema((6000,)), 3000)])
     handle.commit(Edit("resize", shape=(6000,)))  # files of wide coordinates, which are read as narrow ones
     block = read_all(handle.current)
@@ -402,7 +402,7 @@ def test_coordinates_that_a_run_does_not_hold_are_put_in_order(tmp_path: Path) -
     assert handle.verify() == []
 
 
-def test_the_bound_is_a_setting() -> None:
+def test_append_runs_setting() -> None:
     with sp.config(append_runs=3) as found:
         assert found.append_runs == 3
     with pytest.raises(errors.InvalidValueError, match="append_runs must be at least 0, got -1"):

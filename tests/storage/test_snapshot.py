@@ -21,14 +21,13 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import Edit, Relation, scan
-from sparrow.sorting import sorter
 from tests.storage.helpers import TINY, assert_same, entries, files_of, random_entries, read_all
 
 SCHEMA = Schema((60, 40))
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> storage.StoredHandle:
+@pytest.fixture(scope="module", name="stored")
+def saved_tensor(tmp_path_factory: pytest.TempPathFactory) -> storage.StoredHandle:
     path = tmp_path_factory.mktemp("stored") / "t"
     return storage.save(path, SCHEMA, [random_entries(SCHEMA, 600)], orders=[(1, 0)], sizes=TINY)
 
@@ -42,7 +41,7 @@ def test_a_snapshot_is_a_relation(stored: storage.StoredHandle) -> None:
 
 
 @given(st.data())
-def test_scans_hold_every_entry_of_the_box(stored: storage.StoredHandle, data: st.DataObject) -> None:
+def test_scan_covers_the_box(stored: storage.StoredHandle, data: st.DataObject) -> None:
     ranges = []
     for n in SCHEMA.shape:
         start, stop = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))
@@ -69,7 +68,7 @@ def test_scans_hold_every_entry_of_the_box(stored: storage.StoredHandle, data: s
     assert {chunk.ref.path for chunk in chunks} <= set(source.paths)
 
 
-def test_boxes_skip_files_and_row_groups(stored: storage.StoredHandle) -> None:
+def test_scan_prunes_files_and_row_groups(stored: storage.StoredHandle) -> None:
     snapshot = stored.current
     row, column = Box((range(7, 8), range(40))), Box((range(60), range(9, 10)))
     everything = snapshot.stats(Box.everything(SCHEMA.shape))
@@ -82,7 +81,7 @@ def test_boxes_skip_files_and_row_groups(stored: storage.StoredHandle) -> None:
     assert len(files_of(snapshot, row).paths) <= 4
 
 
-def test_building_a_snapshot_reads_no_data_file(tmp_path: Path) -> None:
+def test_snapshot_reads_no_data_file(tmp_path: Path) -> None:
     path = tmp_path / "t"
     handle = storage.save(path, SCHEMA, [random_entries(SCHEMA, 100)], sizes=TINY)
     nbytes = sum(file.stat().st_size for file in path.glob("*.parquet"))
@@ -97,7 +96,7 @@ def test_building_a_snapshot_reads_no_data_file(tmp_path: Path) -> None:
             read()
 
 
-def test_arrays_are_views_of_what_was_read(tmp_path: Path) -> None:
+def test_reads_are_zero_copy(tmp_path: Path) -> None:
     values = np.random.default_rng(0).standard_normal(1000)
     handle = storage.save(tmp_path / "t", Schema((1000,)), [Block((np.arange(1000, dtype=np.int32),), values)])
     (chunk,) = handle.current.chunks(Box((range(1000),)))
@@ -107,7 +106,7 @@ def test_arrays_are_views_of_what_was_read(tmp_path: Path) -> None:
     assert block.coords[0].dtype == np.int32
 
 
-def test_reads_from_several_threads_agree(stored: storage.StoredHandle) -> None:
+def test_concurrent_reads(stored: storage.StoredHandle) -> None:
     box = Box.everything(SCHEMA.shape)
     wanted = read_all(stored.current)
 
@@ -132,7 +131,7 @@ def test_footers_are_read_once(stored: storage.StoredHandle) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8", "complex64"])
-def test_orders_hold_the_same_entries(tmp_path: Path, dtype: str) -> None:
+def test_orders_hold_the_same_elements(tmp_path: Path, dtype: str) -> None:
     schema = Schema((20, 30, 10), ('a "b"', "x y", "c"), np.dtype(dtype))
     handle = storage.save(tmp_path / "t", schema, [random_entries(schema, 150)], sizes=TINY)
     handle.add_order((2, 0, 1))
@@ -151,21 +150,11 @@ def test_orders_hold_the_same_entries(tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "float16", "complex128", "bool"])
-def test_orders_larger_than_memory_are_sorted_on_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
-) -> None:
+def test_add_order_spills(tmp_path: Path, dtype: str) -> None:
     schema = Schema((50, 40), ('say "a"', "b'c"), np.dtype(dtype))
     handle = storage.save(tmp_path / "t's", schema, [random_entries(schema, 300)], sizes=TINY)
-    spills: list[int] = []
-    inner = sorter.Sorter._spill
-
-    def noted(self: sorter.Sorter) -> None:
-        spills.append(self.count)
-        inner(self)
-
-    monkeypatch.setattr(sorter, "memory_budget", lambda: 400)
-    monkeypatch.setattr(sorter.Sorter, "_spill", noted)
-    handle.add_order((1, 0))
+    with sparrow.testing.tune("sorting", budget_bytes=400), sparrow.testing.observe("sorting.spill") as spills:
+        handle.add_order((1, 0))
     assert len(spills) > 1
     block, whole = read_all(handle.current, (1, 0)), read_all(handle.current)
     assert_same(block.take(np.lexsort(block.coords[::-1])), whole)
@@ -193,7 +182,7 @@ def test_orders_become_stale_and_are_rebuilt(tmp_path: Path) -> None:
     assert handle.current.orders == ((0, 1), (1, 0))
 
 
-def test_an_order_must_be_one(tmp_path: Path) -> None:
+def test_invalid_orders_raise(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", SCHEMA, [])
     for wrong in ((0,), (0, 0), (0, 2)):
         with pytest.raises(errors.ShapeError, match="each of 2 dimensions"):
@@ -207,7 +196,7 @@ def test_an_order_must_be_one(tmp_path: Path) -> None:
 # -- versions ------------------------------------------------------------------------------------
 
 
-def test_history_tells_what_happened(tmp_path: Path) -> None:
+def test_history(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 100)], operation="ingest edges")
     handle.commit(Edit("put", upsert=entries([(0, 0)], [1000])))
     handle.commit(Edit("clear", (Box((range(60), range(40))),)))
@@ -221,7 +210,7 @@ def test_history_tells_what_happened(tmp_path: Path) -> None:
     assert len(storage.open(tmp_path / "t", 1).history()) == 2
 
 
-def test_tokens_tell_entries_apart(tmp_path: Path) -> None:
+def test_tokens(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 100)])
     first = handle.current.token
     assert hash(first) == hash(storage.open(tmp_path / "t").current.token)
@@ -231,7 +220,7 @@ def test_tokens_tell_entries_apart(tmp_path: Path) -> None:
     assert len({first, handle.current.token, storage.open(tmp_path / "t", 1).current.token}) == 3
 
 
-def test_handles_see_others_after_refresh(tmp_path: Path) -> None:
+def test_refresh(tmp_path: Path) -> None:
     one = storage.save(tmp_path / "t", SCHEMA, [])
     two = storage.open(tmp_path / "t")
     one.commit(Edit("put", upsert=entries([(0, 0)], [1])))
@@ -242,7 +231,7 @@ def test_handles_see_others_after_refresh(tmp_path: Path) -> None:
     assert two.refresh() is two.current
 
 
-def test_handles_pickle_as_path_and_version(tmp_path: Path) -> None:
+def test_pickle_handle(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 100)])
     text = pickle.dumps(handle)
     handle.commit(Edit("clear", (Box((range(60), range(40))),)))
@@ -279,7 +268,7 @@ def test_extra_and_labels_are_kept(tmp_path: Path) -> None:
 # -- what is not there ---------------------------------------------------------------------------
 
 
-def test_opening_what_is_no_tensor(tmp_path: Path) -> None:
+def test_open_without_tensor(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="nothing is there"):
         storage.open(tmp_path / "none")
     with pytest.raises(errors.NotFoundError, match="it is something else"):
@@ -304,7 +293,7 @@ def test_opening_what_is_no_tensor(tmp_path: Path) -> None:
         storage.open(tmp_path / "foreign")
 
 
-def test_a_log_that_is_broken_says_so(tmp_path: Path) -> None:
+def test_broken_log(tmp_path: Path) -> None:
     storage.save(tmp_path / "t", SCHEMA, [])
     (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").write_text("{")
     with pytest.raises(errors.CorruptionError, match="log"):
@@ -319,7 +308,7 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut off", "no log"])
-def test_a_damaged_order_is_not_scanned_and_can_be_rebuilt(tmp_path: Path, damage: str) -> None:
+def test_damaged_order_is_rebuilt(tmp_path: Path, damage: str) -> None:
     A = sp.asarray(np.eye(20)).save(tmp_path / "a", orders=[(1, 0)])
     order = tmp_path / "a" / "_orders" / "1-0"
     (file,) = order.glob("*.parquet")
@@ -340,7 +329,7 @@ def test_a_damaged_order_is_not_scanned_and_can_be_rebuilt(tmp_path: Path, damag
     assert len(A.files((1, 0))) == 1
 
 
-def test_a_file_that_cannot_be_opened_is_a_finding(tmp_path: Path) -> None:
+def test_verify_reports_unreadable_files(tmp_path: Path) -> None:
     A = sp.asarray(np.eye(3)).save(tmp_path / "a")
     (file,) = (tmp_path / "a").glob("*.parquet")
     file.unlink()
@@ -348,7 +337,7 @@ def test_a_file_that_cannot_be_opened_is_a_finding(tmp_path: Path) -> None:
     assert any("cannot be read" in finding.problem for finding in A.verify())
 
 
-def test_late_versions_whose_commit_a_checkpoint_replaced(tmp_path: Path) -> None:
+def test_open_version_without_log_entry(tmp_path: Path) -> None:
     A = sp.asarray([[1.0, 0.0], [0.0, 2.0]]).save(tmp_path / "a")
     for value in (3.0, 4.0):
         A[0, 1] = value

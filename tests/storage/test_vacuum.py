@@ -1,4 +1,4 @@
-"""Vacuum removes what nobody needs, and nothing else."""
+"""Vacuum deletes unused files and nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def edit(handle: storage.StoredHandle, value: float) -> None:
     handle.commit(Edit("put", upsert=entries([(25, 20)], [value])))
 
 
-def test_files_of_old_versions_go(tmp_path: Path) -> None:
+def test_vacuum_deletes_old_files(tmp_path: Path) -> None:
     path = tmp_path / "t"
     handle = storage.save(path, SCHEMA, [random_entries(SCHEMA, 100)], sizes=TINY)
     first = set(handle.current.base.names)
@@ -51,7 +51,7 @@ def test_files_of_old_versions_go(tmp_path: Path) -> None:
     assert handle.vacuum("0 seconds") == []
 
 
-def test_versions_newer_than_the_horizon_stay_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vacuum_keeps_recent_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t"
     handle = storage.save(path, SCHEMA, [random_entries(SCHEMA, 100)], sizes=TINY)
     edit(handle, 1)
@@ -72,7 +72,7 @@ def test_versions_newer_than_the_horizon_stay_whole(tmp_path: Path, monkeypatch:
     assert storage.open(path, 0).verify() != []
 
 
-def test_leftovers_of_killed_writers_go_when_old(tmp_path: Path) -> None:
+def test_vacuum_deletes_old_leftovers(tmp_path: Path) -> None:
     path = tmp_path / "t"
     handle = storage.save(
         path, SCHEMA, [random_entries(SCHEMA, 100)], labels={0: pa.array([str(k) for k in range(50)])}, orders=[(1, 0)]
@@ -103,7 +103,7 @@ def test_leftovers_of_killed_writers_go_when_old(tmp_path: Path) -> None:
     assert storage.open(path).current.orders == ((0, 1), (1, 0))
 
 
-def test_stale_orders_go_when_old(tmp_path: Path) -> None:
+def test_vacuum_deletes_stale_orders(tmp_path: Path) -> None:
     path = tmp_path / "t"
     handle = storage.save(path, SCHEMA, [random_entries(SCHEMA, 100)], orders=[(1, 0)])
     handle.add_order((1, 0))
@@ -122,7 +122,7 @@ def test_stale_orders_go_when_old(tmp_path: Path) -> None:
     assert storage.open(path).verify() == []
 
 
-def test_ages() -> None:
+def test_parse_age() -> None:
     assert parse_age("7 days") == timedelta(days=7)
     assert parse_age("1 week") == timedelta(days=7)
     assert parse_age("0 seconds") == timedelta(0)

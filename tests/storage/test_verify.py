@@ -39,7 +39,7 @@ def problems(handle: storage.StoredHandle) -> list[str]:
 
 @pytest.mark.parametrize("where", [4, 30, 60, 120, -60, -3])
 @pytest.mark.parametrize("order", [None, (1, 0)])
-def test_a_flipped_bit(handle: storage.StoredHandle, order: tuple[int, int] | None, where: int) -> None:
+def test_flipped_bit(handle: storage.StoredHandle, order: tuple[int, int] | None, where: int) -> None:
     path = Path(handle.files(order)[2].path)
     data = bytearray(path.read_bytes())
     data[where] ^= 4
@@ -51,7 +51,7 @@ def test_a_flipped_bit(handle: storage.StoredHandle, order: tuple[int, int] | No
     assert all(text.startswith((name, "_orders/1-0: the order")) for text in found)
 
 
-def test_a_flipped_bit_in_a_page_names_the_row_group(handle: storage.StoredHandle) -> None:
+def test_flipped_bit_names_the_row_group(handle: storage.StoredHandle) -> None:
     path = Path(handle.files()[0].path)
     metadata = pq.read_metadata(path)
     column = metadata.row_group(1).column(0)
@@ -61,7 +61,7 @@ def test_a_flipped_bit_in_a_page_names_the_row_group(handle: storage.StoredHandl
     assert any("row group 1 cannot be read" in text for text in problems(handle))
 
 
-def test_a_truncated_a_longer_and_a_missing_file(handle: storage.StoredHandle) -> None:
+def test_wrong_file_sizes(handle: storage.StoredHandle) -> None:
     one, two, three = (Path(record.path) for record in handle.files()[:3])
     one.write_bytes(one.read_bytes()[:-20])
     two.write_bytes(two.read_bytes() + b"x")
@@ -73,12 +73,12 @@ def test_a_truncated_a_longer_and_a_missing_file(handle: storage.StoredHandle) -
     assert f"{three.name}: the file is missing" in found
 
 
-def test_an_emptied_file(handle: storage.StoredHandle) -> None:
+def test_empty_file(handle: storage.StoredHandle) -> None:
     Path(handle.files()[0].path).write_bytes(b"")
     assert any("footer cannot be read" in text for text in problems(handle))
 
 
-def test_labels_are_looked_at(handle: storage.StoredHandle) -> None:
+def test_labels_are_verified(handle: storage.StoredHandle) -> None:
     (path,) = Path(handle.path, "_labels").iterdir()
     good = path.read_bytes()
     data = bytearray(good)
@@ -95,7 +95,7 @@ def test_labels_are_looked_at(handle: storage.StoredHandle) -> None:
 
 
 def forge(folder: Path, cells: list[tuple[int, int]], values: list[int], **claims: Any) -> DataFile:
-    """Write a file as another program might, with a right name, and claim what is said of it."""
+    """Write a file with a valid name as another program might."""
     table = pa.table(
         {
             "d0": pa.array([c[0] for c in cells], pa.int32()),
@@ -130,7 +130,7 @@ FORGED: list[tuple[list[tuple[int, int]], list[int], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("cells", "values", "claims", "problem"), FORGED)
-def test_entries_that_are_not_canonical(
+def test_elements_not_canonical(
     tmp_path: Path, cells: list[tuple[int, int]], values: list[int], claims: dict[str, Any], problem: str
 ) -> None:
     handle = storage.save(tmp_path / "t", SCHEMA, [])
@@ -149,7 +149,7 @@ def test_entries_that_are_not_canonical(
         ([(0, 4), (1, 1)], "it begins at (0, 4), before the end of"),
     ],
 )
-def test_files_that_overlap(tmp_path: Path, second: list[tuple[int, int]], problem: str) -> None:
+def test_overlapping_files(tmp_path: Path, second: list[tuple[int, int]], problem: str) -> None:
     handle = storage.save(tmp_path / "t", SCHEMA, [])
     one = forge(tmp_path / "t", [(0, 1), (0, 5)], [1, 1])
     two = forge(tmp_path / "t", second, [1, 1])
@@ -161,7 +161,7 @@ def test_files_that_overlap(tmp_path: Path, second: list[tuple[int, int]], probl
     assert one.name in found[0]
 
 
-def test_an_order_with_other_entries(tmp_path: Path) -> None:
+def test_order_with_other_elements(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", SCHEMA, [random_entries(SCHEMA, 50)], orders=[(1, 0)])
     other = storage.save(tmp_path / "u", SCHEMA, [random_entries(SCHEMA, 50, seed=1)], orders=[(1, 0)])
     (name,) = other.current.table((1, 0)).names
@@ -178,7 +178,7 @@ def test_an_order_with_other_entries(tmp_path: Path) -> None:
     assert problems(handle) == ["_orders/1-0: the order (1, 0) does not hold the elements of the base order"]
 
 
-def test_a_version_that_was_named_is_the_one_looked_at(tmp_path: Path) -> None:
+def test_verify_an_old_version(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", SCHEMA, [entries([(0, 0)], [1], np.int64)])
     (old,) = handle.files()
     handle.commit(Edit("put", upsert=Block((np.array([0]), np.array([0])), np.array([2]))))

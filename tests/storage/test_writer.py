@@ -1,4 +1,4 @@
-"""The streaming writer: what it refuses, where it ends files, and what it leaves."""
+"""Writer of data files: errors, ends of files, and leftovers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.storage.helpers import TINY, assert_same, entries, names, random_entr
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
-def test_blocks_of_any_size_give_the_same_files(tmp_path: Path, size: int, threads: int) -> None:
+def test_files_do_not_depend_on_block_size(tmp_path: Path, size: int, threads: int) -> None:
     schema = Schema((100, 10))
     block = random_entries(schema, 100)
     with sparrow_settings.config(threads=threads):
@@ -76,7 +76,7 @@ BAD: list[tuple[list[tuple[int, int]], list[tuple[int, int]], type[Exception], s
 
 
 @pytest.mark.parametrize(("first", "second", "error", "match"), BAD)
-def test_what_is_not_canonical_is_refused(
+def test_elements_not_canonical_raise(
     tmp_path: Path, first: list[tuple[int, int]], second: list[tuple[int, int]], error: type[Exception], match: str
 ) -> None:
     sizes = storage.Sizes(group_rows=1 if second else 2)
@@ -93,14 +93,14 @@ def test_what_is_not_canonical_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_order_of_a_derived_order(tmp_path: Path) -> None:
+def test_derived_order(tmp_path: Path) -> None:
     writer = storage.TensorWriter(tmp_path, ("d0", "d1"), np.float64, order=(1, 0))
     writer.write(entries([(5, 0), (2, 1)], [1, 2]))
     (file,) = writer.finish()
     assert (file.first, file.last, file.low, file.high) == ((5, 0), (2, 1), (2, 0), (5, 1))
 
 
-def test_coordinates_widen_when_a_large_one_comes(tmp_path: Path) -> None:
+def test_large_coordinates_widen_files(tmp_path: Path) -> None:
     writer = storage.TensorWriter(tmp_path, ("d0", "d1"), np.float64, sizes=TINY)
     small = entries([(k, 0) for k in range(20)], np.ones(20))
     writer.write(small)
@@ -116,7 +116,7 @@ def test_coordinates_widen_when_a_large_one_comes(tmp_path: Path) -> None:
     assert read_all(handle.current).coords[1].max() == 2**31
 
 
-def test_files_of_several_writers_are_put_in_order_and_made_alike(tmp_path: Path) -> None:
+def test_create_from_several_writers(tmp_path: Path) -> None:
     files = []
     for start, wide in ((100, 0), (0, 2**32)):
         writer = storage.TensorWriter(tmp_path, ("d0", "d1"), np.float64)
@@ -128,7 +128,7 @@ def test_files_of_several_writers_are_put_in_order_and_made_alike(tmp_path: Path
     assert handle.verify() == []
 
 
-def test_files_that_overlap_or_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_overlapping_files_raise(tmp_path: Path) -> None:
     files = []
     for start in (0, 1):
         writer = storage.TensorWriter(tmp_path, ("d0",), np.float64)
@@ -157,7 +157,7 @@ class FullDisk:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("room", [0, 3000, 15_000])
-def test_a_full_disk_leaves_nothing(tmp_path: Path, room: int, threads: int) -> None:
+def test_full_disk_leaves_nothing(tmp_path: Path, room: int, threads: int) -> None:
     sparrow_settings.config(threads=threads)
     schema = Schema((1000, 10))
     block = random_entries(schema, 300)
@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, room: int, threads: int) -> 
     assert_same(read_all(handle.current), block)
 
 
-def test_a_failing_source_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_source_leaves_nothing(tmp_path: Path) -> None:
     def blocks() -> Any:
         yield entries([(k,) for k in range(100)], np.ones(100))
         raise KeyboardInterrupt

@@ -181,7 +181,7 @@ def merge_parts(ref: MergedChunk, read: Callable[[Part], Block], ndim: int, dtyp
         if start < stop:
             found = block.take(slice(start, stop))
             clipped = found if ref.box is None else _clip_to_box(found, part, ref.box)
-            blocks.append(_copied(clipped) if part.run and clipped is found else clipped)
+            blocks.append(_copy(clipped) if part.run and clipped is found else clipped)
     out = merge_blocks(blocks, ndim, dtype)
     emit("storage.merge_runs", rows=out.count)
     return out
@@ -229,7 +229,7 @@ def merge_blocks(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Bl
 
 
 def _insert_positions(large: Block, small: Block) -> NDArray[np.int64] | None:
-    """Return where ``small`` is inserted in ``large``, or None past int64."""
+    """Return the insert positions of ``small`` in ``large``, or None past int64."""
     if len(large.coords) < 2:
         return np.searchsorted(large.coords[0], small.coords[0]) if large.coords else None
     rest = [block.coords[1] for block in (large, small)]
@@ -244,7 +244,7 @@ def _insert_positions(large: Block, small: Block) -> NDArray[np.int64] | None:
 
 
 def isin_block(block: Block, wanted: Block) -> NDArray[np.bool_]:
-    """Return which elements of ``wanted`` a sorted block contains."""
+    """Test for each element of ``wanted`` whether a sorted block contains it."""
     if not block.count or not wanted.count:
         return np.zeros(wanted.count, dtype=bool)
     keys = _flat_keys(block, wanted)
@@ -265,7 +265,7 @@ def _flat_keys(*blocks: Block) -> list[NDArray[np.int64]] | None:
 
 
 def search_key(block: Block, key: Key) -> int:
-    """Return how many elements of a sorted block precede a key prefix."""
+    """Return the number of elements of a sorted block before a key prefix."""
     start, stop = 0, block.count
     for column, wanted in zip(block.coords, key, strict=False):
         part, kind = column[start:stop], column.dtype.type  # NumPy would cast the whole column for a Python integer
@@ -275,5 +275,5 @@ def search_key(block: Block, key: Key) -> int:
     return start
 
 
-def _copied(block: Block) -> Block:
+def _copy(block: Block) -> Block:
     return Block(tuple(column.copy() for column in block.coords), block.values.copy())

@@ -158,7 +158,7 @@ def _plan_append(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) ->
 
 
 def _find_existing(snapshot: Snapshot, table: FileTable, wanted: Block) -> NDArray[np.bool_]:
-    """Return which of some sorted elements exist in the files of a table."""
+    """Test which of some sorted elements exist in the files of a table."""
     out = np.zeros(wanted.count, dtype=bool)
     if not wanted.count:
         return out
@@ -215,7 +215,7 @@ def _memory_part(block: Block) -> Part:
 
 
 def _rows_between(snapshot: Snapshot, upsert: Block) -> int:
-    """Return how many base elements a fold of the new elements reads."""
+    """Return the number of base elements that a fold of new elements reads."""
     base, leading = snapshot.base, upsert.coords[0]
     lows = [int(leading[0]), *(int(run.low[:, 0].min()) for run in snapshot.runs)]
     highs = [int(leading[-1]), *(int(run.high[:, 0].max()) for run in snapshot.runs)]

@@ -64,7 +64,7 @@ def _check_files(where: str, files: Mapping[str, int]) -> None:
 
 
 def _find_damage(where: str, files: Iterable[str]) -> str | None:
-    """Return which file is missing or damaged, or None if all can be read."""
+    """Return a message about the missing or damaged file, None if there is none."""
     import pyarrow.parquet as pq
 
     for path in (os.path.join(where, file) for file in files):

@@ -110,7 +110,7 @@ class FileTable:
         return np.flatnonzero(box.intersecting(self.low, self.high))
 
     def stats(self, box: Box) -> ScanStats:
-        """Return what a scan of a box reads."""
+        """Return the statistics of a scan of a box."""
         files = self.select_files(box)
         self.prefetch_footers(files.tolist())
         groups = read = rows = nbytes = files_read = 0

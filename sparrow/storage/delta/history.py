@@ -132,7 +132,7 @@ def entry_errors(name: str) -> Iterator[None]:
 
 
 def damage_candidates(path: str, version: int) -> str:
-    """Return the files that make up a version, where the damaged one cannot be told."""
+    """Return the files of a version, one of which is damaged."""
     names = get_filesystem(path).names(os.path.join(path, LOG))
     last = os.path.basename(log_entry(path, version))
     checkpoints = [name for name in names if ".checkpoint." in name and name <= last][-1:]

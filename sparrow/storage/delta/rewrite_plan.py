@@ -195,7 +195,10 @@ def _key(block: Block, at: int) -> Key:
 
 
 def _position(block: Block, key: Key, start: int, stop: int, right: bool) -> int:
-    """Return where a key belongs among elements ``start`` to ``stop``."""
+    """Return the place of a key among elements ``start`` to ``stop``.
+
+    It comes before equal elements, or after them if ``right``.
+    """
     for dim, column in enumerate(block.coords):
         part = column[start:stop]
         low = start + int(np.searchsorted(part, key[dim], "left"))
@@ -207,7 +210,7 @@ def _position(block: Block, key: Key, start: int, stop: int, right: bool) -> int
 
 
 def _split_upsert(snapshot: Snapshot, upsert: Block | None) -> tuple[list[int], list[int]]:
-    """Return where each file's slice of the elements starts and stops.
+    """Return start and stop of each file's slice of the elements.
 
     Bounds in the log decide for most files; footers are read where elements lie on the bounds of the leading dimension.
     """

@@ -213,12 +213,12 @@ class Snapshot:
     @property
     def orders(self) -> tuple[tuple[int, ...], ...]:
         """The base order, then complete derived orders built from these files."""
-        return (self.base.order, *self._derived())
+        return (self.base.order, *self._load_orders())
 
     @property
     def damaged(self) -> dict[tuple[int, ...], DamagedOrder]:
         """Derived orders that are not scanned because they are damaged."""
-        self._derived()
+        self._load_orders()
         return self._damaged
 
     def invalidate_orders(self) -> None:
@@ -226,7 +226,7 @@ class Snapshot:
         with self._lock:
             self._orders = None
 
-    def _derived(self) -> dict[tuple[int, ...], FileTable]:
+    def _load_orders(self) -> dict[tuple[int, ...], FileTable]:
         with self._lock:
             if self._orders is None:
                 self._orders, self._damaged = {}, {}
@@ -276,7 +276,7 @@ class Snapshot:
         """
         if order is None or tuple(order) == self.base.order:
             return self.base
-        found = self._derived().get(tuple(order))
+        found = self._load_orders().get(tuple(order))
         if found is None:
             damaged = self._damaged.get(tuple(order))
             if damaged is not None:
@@ -424,12 +424,12 @@ class Snapshot:
         return read_row_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._kinds, dims)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
-        """Return what a scan of the box reads."""
+        """Return the statistics of a scan of the box."""
         first, *others = (table.stats(box) for table in self._tables(order))
         return first.plus(others[0]) if others else first
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
-        """Return what a SQL engine scans.
+        """Return the files or the dataset that a SQL engine scans.
 
         Local files that may hold elements of the box, none if there are none; a dataset for remote files.
         """
@@ -462,7 +462,7 @@ class Snapshot:
 
 
 def _find_problem(path: str, nbytes: int) -> str | None:
-    """Return what is wrong with a file at first sight, or None."""
+    """Return a message about a missing file or a wrong size, None if it is fine."""
     try:
         found = get_filesystem(path).size(path)
     except StorageError as error:

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Provider(NamedTuple):
-    """What the options of a kind of store are called."""
+    """Names of the options of a kind of store."""
 
     credentials: str
     """Environment variables that hold credentials, as named in errors."""
@@ -74,10 +74,7 @@ _first_pid: int | None = None
 
 
 def provider_of(scheme: str) -> Provider:
-    """Return what the options of a URL scheme are called.
-
-    Empty strings for web servers.
-    """
+    """Return the option names of a URL scheme; empty for web servers."""
     return OBJECT_STORES.get(scheme, Provider("", ""))
 
 

@@ -242,7 +242,7 @@ class LocalFileSystem:
         if not os.path.lexists(path):
             self.recover(os.path.dirname(path))  # the bundle of which it is a member
             if os.path.lexists(backup_path(path)):
-                with contextlib.suppress(OSError), _locked(os.path.dirname(path)):
+                with contextlib.suppress(OSError), _lock_folder(os.path.dirname(path)):
                     _restore_backup(path)
 
     def is_replacement(self, staged: str) -> bool:
@@ -267,7 +267,7 @@ class LocalFileSystem:
         :meth:`recover` brings it back. Readers who find nothing meanwhile wait for the lock.
         """
         parent = os.path.dirname(path)
-        with _Raising("write", parent), _locked(parent):
+        with _Raising("write", parent), _lock_folder(parent):
             fsync_path(staged)
             if not (replace and os.path.lexists(path)):
                 try:
@@ -283,7 +283,7 @@ class LocalFileSystem:
                 try:
                     syscalls.rename(path, backup)
                     syscalls.rename(staged, path)
-                    syscalls.rename(backup, staged)  # from here on nobody restores it
+                    syscalls.rename(backup, staged)  # recover() no longer finds it
                 except BaseException:
                     _restore_backup(path)
                     raise
@@ -393,7 +393,7 @@ def _delete(path: str) -> None:
 
 
 @contextmanager
-def _locked(folder: str) -> Iterator[None]:
+def _lock_folder(folder: str) -> Iterator[None]:
     """Lock a folder against processes that publish or recover in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

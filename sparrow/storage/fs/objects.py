@@ -350,7 +350,7 @@ class ObjectStore:
     def prefetch_ranges(self, pieces: Sequence[ByteRange], version: Version | None = None) -> None:
         """Fetch ranges in the background.
 
-        The oldest ones are dropped if nobody reads them.
+        Ranges that are not read are dropped, oldest first.
         """
         with self._guard:
             for piece in pieces:

@@ -34,7 +34,7 @@ _WINDOWS_AHEAD = 4
 
 
 class Version(NamedTuple):
-    """What distinguishes a file from one that replaces it."""
+    """Properties that distinguish a file from one that replaces it."""
 
     size: int
     tag: str | None
@@ -79,7 +79,7 @@ def pinned_versions() -> dict[str, Version]:
 
 
 class RangeStore(Protocol):
-    """What files need of their store."""
+    """The methods of a store that files use."""
 
     def version(self, path: str) -> Version:
         """Return the current version of a file."""
@@ -147,8 +147,8 @@ class RemoteFile(io.RawIOBase):
         """Raise ``StorageError`` if a version is not the one read before."""
         if self._versions is not None and (known := self._versions.setdefault(self._path, found)).differs(found):
             raise StorageError(
-                f"{self._path!r} was replaced while it was read ({known}, then {found}): read it again once nobody "
-                "writes it, or a copy"
+                f"{self._path!r} was replaced while it was read ({known}, then {found}): read it again when it "
+                "is complete, or a copy"
             )
 
     def read(self, size: int = -1) -> bytes:

@@ -179,7 +179,7 @@ def decode_values(columns: Sequence[NDArray[Any]], dtype: np.dtype[Any]) -> NDAr
 
 
 def stored_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -> tuple[StoredColumn, ...]:
-    """Return how the logical columns of a schema are stored in files.
+    """Return the stored form of the logical columns of a schema.
 
     Examples
     --------
@@ -303,7 +303,7 @@ def _choose_encoding(column: NDArray[Any], candidates: Sequence[Encoding], plain
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the log stores about a tensor apart from its files."""
+    """Metadata of a tensor in the log, apart from its files."""
 
     schema: Schema
     profile: Profile = "fast"

@@ -346,7 +346,7 @@ def _numpy(column: pa.ChunkedArray) -> NDArray[Any]:
         return values
     array, buffer = as_numpy(chunk), chunk.buffers()[1]
     if buffer.is_mutable and array.nbytes and not array.flags.writeable:
-        # Nobody else has this buffer, though pyarrow marks the array read-only.
+        # The buffer is not shared, though pyarrow marks the array read-only.
         array = np.frombuffer(buffer, array.dtype, len(array), chunk.offset * array.itemsize)
     return array
 

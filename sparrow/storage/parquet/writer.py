@@ -360,9 +360,9 @@ class TensorWriter:
     def _submit(self, work: Callable[..., None], *args: Any) -> None:
         self._wait()
         if self._pool is None:
-            self._guarded(work, *args)
+            self._run_checked(work, *args)
         else:
-            self._running = self._pool.submit(self._guarded, work, *args)
+            self._running = self._pool.submit(self._run_checked, work, *args)
 
     def _wait(self) -> None:
         running, self._running = self._running, None
@@ -379,7 +379,7 @@ class TensorWriter:
             self._pool.shutdown()
             self._pool = None
 
-    def _guarded(self, work: Callable[..., None], *args: Any) -> None:
+    def _run_checked(self, work: Callable[..., None], *args: Any) -> None:
         try:
             work(*args)
         except StorageError:
