@@ -1,8 +1,8 @@
-"""Containers of arrays, as other libraries lay out sparse arrays: coordinates, compressed rows or columns, whole rows.
+"""Containers of arrays in the sparse formats of other libraries.
 
-They carry arrays in and out: ``sp.asarray(CSR(data, indices, indptr, shape))`` is a tensor of that storage type, and
-``A.to_format("csr")`` gives the arrays of a tensor. COO takes entries as they come, CSR is what arithmetic libraries
-work on, RowSparse is how gradients of embeddings come.
+Coordinates, compressed rows or columns, whole rows. ``sp.asarray(CSR(data, indices, indptr, shape))`` is a tensor of
+that storage type, and ``A.to_format("csr")`` returns the arrays of a tensor. COO takes elements in any order, CSR is
+what numerical libraries work on, RowSparse is the format of gradients of embeddings.
 
 Examples
 --------

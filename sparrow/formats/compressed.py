@@ -1,4 +1,4 @@
-"""Compressed rows and compressed columns: indices along one dimension, and where each line of them begins."""
+"""Compressed rows and columns (CSR, CSC)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["CSC", "CSR"]
 
 
 class _Compressed(Container):
-    """What rows and columns have in common. A *line* is a row of CSR, a column of CSC."""
+    """Base of CSR and CSC. A *line* is a row of CSR, a column of CSC."""
 
     __slots__ = ("_indices", "_indptr")
     _major: ClassVar[int]
-    """The dimension whose lines are compressed."""
+    """Dimension that is compressed."""
     _line: ClassVar[str]
     _indices: NDArray[Any]
     _indptr: NDArray[Any]
@@ -47,36 +47,37 @@ class _Compressed(Container):
     def _sizes(cls, shape: Sequence[int]) -> tuple[int, ...]:
         sizes = check_shape(shape)
         if len(sizes) != 2:
-            raise ShapeError(f"{cls.__name__} has two dimensions, shape={sizes} has {len(sizes)}")
+            raise ShapeError(f"{cls.__name__} needs a shape of 2 sizes, got {sizes}")
         return sizes
 
     def _inferred(self) -> tuple[int, int]:
         if not len(self._indices):
-            raise ShapeError("without entries there is nothing to tell the shape from: pass shape=")
+            raise ShapeError("shape cannot be inferred without elements: pass shape=")
         lines, across = len(self._indptr) - 1, int(self._indices.max()) + 1
         return (across, lines) if self._major else (lines, across)
 
     @classmethod
-    def _made(cls, data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Self:
-        """Return a container of arrays that are known to be sound."""
+    def _trusted(cls, data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Self:
+        """Return a container of arrays that are known to be valid."""
         made = cls.__new__(cls)
         made._data, made._indices, made._indptr, made._shape = data, indices, indptr, shape
         return made
 
     @classmethod
     def from_begin_end(cls, data: Any, indices: Any, begin: Any, end: Any, shape: Sequence[int] | None = None) -> Self:
-        """Return the container of four arrays, as MKL takes them: line i has the entries ``begin[i]`` to ``end[i]``.
+        """Return the container of four arrays, as MKL has them.
 
-        Lines may lie in any order, with gaps between them; entries of none are not taken over.
+        Line i has the elements ``begin[i]`` to ``end[i]``. Lines may be in any order, with gaps between them; elements
+        of no line are dropped.
 
         Parameters
         ----------
         data, indices
-            Shape (n,): values, and their columns (in CSC their rows), counted from 0, in any order within a line.
+            Shape (n,): values, and their columns (CSC: rows), from 0, in any order within a line.
         begin, end
             Shape (lines,): positions in ``data``.
         shape
-            The shape; by default as many lines as ``begin`` says, and the largest index + 1 across.
+            Shape; by default the length of ``begin``, and the largest index + 1.
 
         Returns
         -------
@@ -85,11 +86,11 @@ class _Compressed(Container):
         Raises
         ------
         ShapeError
-            If lengths do not fit, or a range does not lie in ``data``.
+            If lengths differ, or a range exceeds ``data``.
         IndexingError
             If an index is out of range.
         DuplicateError
-            If an index comes twice in a line.
+            If an index is repeated in a line.
 
         Examples
         --------
@@ -102,14 +103,14 @@ class _Compressed(Container):
         values, places = as_values(data), as_index("indices", indices)
         first, last = as_index("begin", begin), as_index("end", end)
         if values.shape != places.shape:
-            raise ShapeError(f"data has the shape {values.shape}, indices {places.shape}: expected one (n,)")
+            raise ShapeError(f"data and indices must have one shape (n,), got {values.shape} and {places.shape}")
         if len(first) != len(last):
-            raise ShapeError(f"begin has {len(first)} positions, end has {len(last)}: one each for every {cls._line}")
+            raise ShapeError(f"begin and end must have one position per {cls._line}, got {len(first)} and {len(last)}")
         wrong = (first < 0) | (last < first) | (last > len(values))
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             raise ShapeError(
-                f"{cls._line} {at} runs from {int(first[at])} to {int(last[at])}, outside the {len(values)} entries"
+                f"{cls._line} {at} runs from {int(first[at])} to {int(last[at])}, outside the {len(values)} elements"
             )
         counts = last - first
         ends = np.cumsum(counts)
@@ -118,63 +119,64 @@ class _Compressed(Container):
         if shape is None:
             across = 1 + int(places[at].max(initial=-1))
             if not across:
-                raise ShapeError("without entries there is nothing to tell the shape from: pass shape=")
+                raise ShapeError("shape cannot be inferred without elements: pass shape=")
             shape = (across, len(first)) if cls._major else (len(first), across)
         shape = cls._sizes(shape)
         if shape[cls._major] != len(first):
-            raise ShapeError(f"begin has {len(first)} positions for {shape[cls._major]} {cls._line}s")
+            raise ShapeError(f"begin must have {shape[cls._major]} positions, one per {cls._line}, got {len(first)}")
         coords = (places[at], lines) if cls._major else (lines, places[at])
         return cls.from_coords(coords, values[at], shape, "error")
 
     @property
     def indices(self) -> NDArray[Any]:
-        """The column (in CSC the row) of each value, shape (nnz,), ascending in every line, read-only."""
+        """Column (CSC: row) of each value, shape (nnz,), ascending in a line, read-only."""
         return readonly(self._indices)
 
     @property
     def indptr(self) -> NDArray[Any]:
-        """Where lines begin: line i has the entries ``indptr[i]`` to ``indptr[i + 1]``; shape (lines + 1,), read-only.
+        """Pointers to lines, shape (lines + 1,), read-only.
 
-        Of the four-array form ``indptr[:-1]`` are the beginnings and ``indptr[1:]`` the ends.
+        Line i has the elements ``indptr[i]`` to ``indptr[i + 1]``. Of the four-array form ``indptr[:-1]`` is ``begin``
+        and ``indptr[1:]`` is ``end``.
         """
         return readonly(self._indptr)
 
     def check_format(self, full: bool = True) -> None:
-        """Raise where the arrays are not what the format says. See :meth:`Container.check_format`."""
+        """Raise if the arrays violate the format. See :meth:`Container.check_format`."""
         data, indices, indptr = self._data, self._indices, self._indptr
         lines, across = self._shape[self._major], self._shape[1 - self._major]
         if data.shape != indices.shape:
-            raise ShapeError(f"data has the shape {data.shape}, indices {indices.shape}: expected one (nnz,)")
+            raise ShapeError(f"data and indices must have one shape (nnz,), got {data.shape} and {indices.shape}")
         if len(indptr) != lines + 1:
-            raise ShapeError(f"indptr has {len(indptr)} pointers: expected {lines + 1} for {lines} {self._line}s")
+            raise ShapeError(f"indptr must have {lines + 1} pointers for {lines} {self._line}s, got {len(indptr)}")
         if indptr[0] != 0:
-            raise ShapeError(f"indptr begins with {int(indptr[0])}: expected 0")
+            raise ShapeError(f"indptr must begin with 0, got {int(indptr[0])}")
         if indptr[-1] != len(data):
-            raise ShapeError(f"indptr ends with {int(indptr[-1])}: expected {len(data)}, the number of values")
+            raise ShapeError(f"indptr must end with {len(data)}, the number of values, got {int(indptr[-1])}")
         if not full:
             return
         falling = np.flatnonzero(indptr[1:] < indptr[:-1])
         if len(falling):
             at = int(falling[0])
             raise ShapeError(
-                f"indptr falls from {int(indptr[at])} to {int(indptr[at + 1])} at {self._line} {at}: it must not"
+                f"indptr must not decrease, got {int(indptr[at])} and {int(indptr[at + 1])} at {self._line} {at}"
             )
         outside = np.flatnonzero((indices < 0) | (indices >= across))
         if len(outside):
             at = int(outside[0])
             raise IndexingError(
-                f"index {int(indices[at])} of {self._line} {self._line_of(at)} is out of range for {across} cells"
+                f"index {int(indices[at])} of {self._line} {self._line_of(at)} is out of range for size {across}"
             )
         stuck = np.flatnonzero(indices[1:] <= indices[:-1]) + 1
         stuck = stuck[~np.isin(stuck, indptr)]
         if len(stuck):
             at = int(stuck[0])
             where = f"{self._line} {self._line_of(at)}"
-            hint = f"{type(self).__name__}.from_array of SciPy's array sorts and adds up"
+            hint = f"{type(self).__name__}.from_array of a SciPy array sorts and sums"
             if indices[at] == indices[at - 1]:
                 raise DuplicateError(f"{where} has the index {int(indices[at])} twice: {hint}")
             raise InvalidValueError(
-                f"the indices of {where} do not ascend, {int(indices[at])} follows {int(indices[at - 1])}: {hint}"
+                f"indices of {where} must ascend, {int(indices[at])} follows {int(indices[at - 1])}: {hint}"
             )
 
     def _line_of(self, at: int) -> int:
@@ -193,30 +195,31 @@ class _Compressed(Container):
 
 
 class CSR(_Compressed):
-    """Compressed rows: row i has ``data[indptr[i]:indptr[i + 1]]`` at the columns ``indices[indptr[i]:indptr[i + 1]]``.
+    """Compressed sparse rows.
 
-    The columns of a row ascend, none comes twice, and no value is 0: values that are 0 are dropped.
+    Row i has ``data[indptr[i]:indptr[i + 1]]`` at the columns ``indices[indptr[i]:indptr[i + 1]]``. The columns of a
+    row ascend strictly; explicit zeros are dropped.
 
     Parameters
     ----------
     data
         Shape (nnz,).
     indices
-        Shape (nnz,): columns, counted from 0. int32 and int64 are kept, other integers become int64.
+        Shape (nnz,): columns, from 0. int32 and int64 are kept, other integers become int64.
     indptr
-        Shape (rows + 1,): from 0 to nnz, never falling.
+        Shape (rows + 1,): from 0 to nnz, not decreasing.
     shape
-        The shape; by default (len(indptr) - 1, largest index + 1).
+        Shape; by default (len(indptr) - 1, largest index + 1).
 
     Raises
     ------
     ShapeError
-        If lengths do not fit, ``indptr`` does not lead from 0 to nnz or falls, or no shape is given and there are no
-        entries.
+        If lengths differ, ``indptr`` does not run from 0 to nnz or decreases, or the shape cannot be inferred without
+        elements.
     IndexingError
         If a column is out of range.
     InvalidValueError, DuplicateError
-        If the columns of a row do not ascend, or one comes twice.
+        If the columns of a row do not ascend, or one is repeated.
 
     Examples
     --------
@@ -237,12 +240,12 @@ class CSR(_Compressed):
 
     @property
     def T(self) -> CSC:
-        """The transpose, of the same arrays."""
-        return CSC._made(self._data, self._indices, self._indptr, self._shape[::-1])
+        """The transpose, sharing the arrays."""
+        return CSC._trusted(self._data, self._indices, self._indptr, self._shape[::-1])
 
     @classmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:
-        return cls._made(block.values, block.column(1), row_pointers(block, schema.shape[0]), schema.shape)
+        return cls._trusted(block.values, block.column(1), row_pointers(block, schema.shape[0]), schema.shape)
 
     def _entries(self) -> Block:
         kind = np.int32 if self._shape[1] <= 2**31 else np.int64
@@ -256,18 +259,18 @@ class CSR(_Compressed):
 
 
 class CSC(_Compressed):
-    """Compressed columns: as :class:`CSR`, with rows and columns swapped.
+    """Compressed sparse columns: :class:`CSR` with rows and columns swapped.
 
     Parameters
     ----------
     data
         Shape (nnz,).
     indices
-        Shape (nnz,): rows, counted from 0. int32 and int64 are kept, other integers become int64.
+        Shape (nnz,): rows, from 0. int32 and int64 are kept, other integers become int64.
     indptr
-        Shape (columns + 1,): from 0 to nnz, never falling.
+        Shape (columns + 1,): from 0 to nnz, not decreasing.
     shape
-        The shape; by default (largest index + 1, len(indptr) - 1).
+        Shape; by default (largest index + 1, len(indptr) - 1).
 
     Raises
     ------
@@ -292,13 +295,13 @@ class CSC(_Compressed):
 
     @property
     def T(self) -> CSR:
-        """The transpose, of the same arrays."""
-        return CSR._made(self._data, self._indices, self._indptr, self._shape[::-1])
+        """The transpose, sharing the arrays."""
+        return CSR._trusted(self._data, self._indices, self._indptr, self._shape[::-1])
 
     @classmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:
         rows, columns = block.coords
-        return cls._made(*_grouped(columns, rows, block.values, schema.shape[::-1]), schema.shape)
+        return cls._trusted(*_group_by_line(columns, rows, block.values, schema.shape[::-1]), schema.shape)
 
     def _entries(self) -> Block:
         rows, columns, data = self._indices, self._lines(), self._data
@@ -306,8 +309,8 @@ class CSC(_Compressed):
         if self._shape[0] > 8 * len(rows):
             order = np.argsort(rows, kind="stable")
             return Block((rows[order].astype(kind, copy=False), columns[order]), data[order])
-        data, columns, indptr = _grouped(rows, columns, data, self._shape)
-        return CSR._made(data, columns, indptr, self._shape)._entries()
+        data, columns, indptr = _group_by_line(rows, columns, data, self._shape)
+        return CSR._trusted(data, columns, indptr, self._shape)._entries()
 
     def _scipy(self, copy: bool) -> scipy.sparse.sparray:
         import scipy.sparse
@@ -316,13 +319,13 @@ class CSC(_Compressed):
         return scipy.sparse.csc_array((self._data, self._indices, indptr), shape=self._shape, copy=copy)
 
 
-def _grouped(
+def _group_by_line(
     lines: NDArray[Any], places: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
-    """Return data, indices and pointers of entries whose places ascend within each line, though lines come mixed."""
+    """Return data, indices and pointers of elements that ascend within each line."""
     import scipy.sparse
 
     memory.check(8 * (shape[0] + 1), f"the pointers of {shape[0]} rows or columns")
-    plain = values.view(np.uint16) if values.dtype == np.float16 else values  # SciPy moves values, and has no float16
+    plain = values.view(np.uint16) if values.dtype == np.float16 else values  # SciPy has no float16
     found = scipy.sparse.coo_array((plain, (lines, places)), shape=shape).tocsr()
     return found.data.view(values.dtype), found.indices, found.indptr.astype(np.int64)

@@ -1,4 +1,4 @@
-"""What the containers of arrays share: how they are made, converted, compared and shown."""
+"""Base class of the containers of arrays: construction, conversion, comparison."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _FORMATS: dict[str, type[Container]] = {}
 
 
 class Container(ABC):
-    """Arrays of one storage format: the base class of ``COO``, ``CSR``, ``CSC`` and ``RowSparse``.
+    """Arrays of a storage format, base of ``COO``, ``CSR``, ``CSC`` and ``RowSparse``.
 
-    A container is frozen: what it returns are read-only arrays. Arrays that are given to it are not copied where they
-    fit as they are; what their owner does to them later shows, :meth:`check_format` tells whether it is sound still,
-    and :meth:`copy` gives a container of its own. No operations: :func:`sparrow.asarray` makes a tensor of one.
+    A container is frozen: it returns read-only arrays. Arrays passed to it are shared where possible; later changes by
+    their owner show, :meth:`check_format` tells whether it is still valid, and :meth:`copy` returns an independent one.
+    Containers have no operations: :func:`sparrow.asarray` makes a tensor of one.
 
     Examples
     --------
@@ -52,42 +52,42 @@ class Container(ABC):
         if "stype" in cls.__dict__:
             _FORMATS[cls.stype] = cls
 
-    # -- what a format knows --------------------------------------------------------------------
+    # -- primitives of a format --------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:
-        """Return the container of canonical entries."""
+        """Return the container of canonical elements."""
 
     @abstractmethod
     def _entries(self) -> Block:
-        """Return the canonical entries."""
+        """Return the canonical elements."""
 
     @abstractmethod
     def _with_data(self, data: NDArray[Any]) -> Self:
-        """Return other values in the same places."""
+        """Return other values at the same coordinates."""
 
     @abstractmethod
     def _arrays(self) -> tuple[NDArray[Any], ...]:
-        """Return the arrays that it is made of."""
+        """Return the arrays it consists of."""
 
     @abstractmethod
     def check_format(self, full: bool = True) -> None:
-        """Raise where the arrays are not what the format says.
+        """Raise if the arrays violate the format.
 
         Parameters
         ----------
         full
-            Look at every index; else only at what costs no pass over the arrays: lengths and ends.
+            Check every index; else lengths and ends only, without a pass over the arrays.
 
         Raises
         ------
         ShapeError
-            If lengths, dimensions or pointers do not fit together.
+            If lengths, dimensions or pointers contradict each other.
         IndexingError
             If an index is out of range.
         InvalidValueError, DuplicateError
-            If indices do not ascend, or one comes twice.
+            If indices do not ascend, or one is repeated.
 
         Examples
         --------
@@ -95,16 +95,16 @@ class Container(ABC):
         >>> sp.formats.CSR([7, 8], [2, 0], [0, 1, 2], shape=(2, 3)).check_format()
         """
 
-    # -- making ---------------------------------------------------------------------------------
+    # -- construction ---------------------------------------------------------------------------------
 
     @classmethod
     def from_coords(cls, coords: Any, values: Any, shape: Sequence[int] | None = None, duplicates: str = "sum") -> Self:
-        """Return the container of coordinates and values; values for one cell are added up.
+        """Return the container of coordinates and values; duplicates are summed.
 
         Parameters
         ----------
         coords, values, shape, duplicates
-            As of :func:`sparrow.from_coords`, which also says what is refused.
+            See :func:`sparrow.from_coords`, also for errors.
 
         Returns
         -------
@@ -122,18 +122,18 @@ class Container(ABC):
 
     @classmethod
     def from_array(cls, obj: Any, shape: Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Self:
-        """Return the container of a tensor, another container, a NumPy or SciPy array, or a nested list.
+        """Return the container of an array: a tensor, container, NumPy or SciPy array.
 
-        Cells that are 0 are not stored, entries of SciPy's for one cell mean their sum.
+        Zeros are not stored, and duplicates of SciPy are summed.
 
         Parameters
         ----------
         obj
-            What :func:`sparrow.asarray` takes.
+            Anything that :func:`sparrow.asarray` takes.
         shape
-            The shape that ``obj`` must have.
+            Shape that ``obj`` must have.
         dtype
-            The type of the values, that of ``obj`` by default.
+            Type of the values, that of ``obj`` by default.
 
         Returns
         -------
@@ -142,9 +142,9 @@ class Container(ABC):
         Raises
         ------
         ShapeError
-            If ``obj`` has another shape, or not the number of dimensions that the format is for.
+            If ``obj`` has another shape, or a number of dimensions that the format does not support.
         TooLargeError
-            If the arrays would pass the memory limit.
+            If the arrays would exceed the memory limit.
 
         Examples
         --------
@@ -157,20 +157,20 @@ class Container(ABC):
             is_tensor = hasattr(obj, "to_format")
             obj = obj.to_format("coo") if is_tensor else _FORMATS["coo"]._from_entries(*from_object(obj)[:2])
         if shape is not None and check_shape(shape) != obj.shape:
-            raise ShapeError(f"shape={tuple(shape)} was asked for, the array has the shape {obj.shape}")
+            raise ShapeError(f"shape must be that of the array, {obj.shape}, got {tuple(shape)}")
         found: Self = obj.asformat(cls.stype)
         return found if dtype is None else found.astype(dtype, copy=False)
 
     @classmethod
     def zeros(cls, shape: Sequence[int], dtype: DTypeLike = "float64") -> Self:
-        """Return the container without entries.
+        """Return a container without elements.
 
         Parameters
         ----------
         shape
-            The number of cells along each dimension.
+            Sizes of the dimensions.
         dtype
-            The type of the values.
+            Type of the values.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Container(ABC):
         Raises
         ------
         ShapeError
-            If the format is not for as many dimensions.
+            If the format does not support that many dimensions.
 
         Examples
         --------
@@ -193,36 +193,36 @@ class Container(ABC):
             schema, Block(tuple(np.zeros(0, np.int32) for _ in schema.shape), np.zeros(0, schema.dtype))
         )
 
-    # -- what it is -----------------------------------------------------------------------------
+    # -- properties -----------------------------------------------------------------------------
 
     @property
     def data(self) -> NDArray[Any]:
-        """The values, read-only."""
+        """Values, read-only."""
         return readonly(self._data)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of cells along each dimension."""
+        """Sizes of the dimensions."""
         return self._shape
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Number of dimensions."""
         return len(self._shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the values."""
+        """Type of the values."""
         return self._data.dtype
 
     @property
     def fill_value(self) -> Any:
-        """The value of absent cells, a NumPy scalar: 0 in every format but COO."""
+        """Value of the elements that are not stored, a NumPy scalar; 0 except in COO."""
         return self.dtype.type(0)
 
     @property
     def nnz(self) -> int:
-        """The number of cells that differ from fill."""
+        """Number of elements that differ from the fill value."""
         return len(self._data)
 
     @property
@@ -234,7 +234,7 @@ class Container(ABC):
         return f"<{type(self).__name__} {self.shape} {self.dtype} nnz={self.nnz}>"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether another container, of whatever format, or an array has the same shape and equal cells."""
+        """Return whether a container or array has the same shape and equal elements."""
         if isinstance(other, np.ndarray | list):
             return bool(np.array_equal(self.to_numpy(), other))
         if not isinstance(other, Container):
@@ -246,18 +246,18 @@ class Container(ABC):
         a, b = self._entries(), other._entries()
         return np.array_equal(a.values, b.values) and all(map(np.array_equal, a.coords, b.coords))
 
-    # -- converting -----------------------------------------------------------------------------
+    # -- conversion -----------------------------------------------------------------------------
 
     def _schema(self) -> Schema:
         return Schema(self._shape, (), self.dtype, self.fill_value, self.stype)
 
     def __sparrow_entries__(self) -> tuple[Schema, Block]:
-        """Return what a tensor of the container is, in arrays of its own."""
+        """Return schema and elements for a tensor, in arrays of its own."""
         block = self._entries()
         return self._schema(), Block(tuple(column.copy() for column in block.coords), block.values.copy())
 
     def asformat(self, format: str) -> Any:
-        """Return the cells in another format, itself where it has that.
+        """Return the container in another format, itself if it has that format.
 
         Parameters
         ----------
@@ -271,9 +271,9 @@ class Container(ABC):
         Raises
         ------
         InvalidValueError, ShapeError
-            If there is no such format, or it is not for as many dimensions.
+            If the format is unknown, or does not support that many dimensions.
         TooLargeError
-            If the arrays would pass the memory limit.
+            If the arrays would exceed the memory limit.
 
         Examples
         --------
@@ -295,9 +295,9 @@ class Container(ABC):
         Parameters
         ----------
         dtype
-            The type.
+            Type of the values.
         copy
-            False to return the container itself where it has the type.
+            False returns the container itself if it has the type.
 
         Returns
         -------
@@ -306,7 +306,7 @@ class Container(ABC):
         Raises
         ------
         UnsupportedError
-            If there are no values of this type, or imaginary parts would be lost.
+            If the type is not supported, or imaginary parts would be lost.
 
         Examples
         --------
@@ -318,12 +318,12 @@ class Container(ABC):
         if wanted == self.dtype:
             return self.copy() if copy else self
         if self.dtype.kind == "c" and wanted.kind != "c":
-            raise UnsupportedError(f"{self.dtype} values cannot become {wanted}: take the real part first")
+            raise UnsupportedError(f"cannot cast {self.dtype} to {wanted}: take the real part first")
         with np.errstate(all="ignore"):
             return self._with_data(self._data.astype(wanted))
 
     def copy(self) -> Self:
-        """Return a container with arrays of its own.
+        """Return a copy with its own arrays.
 
         Returns
         -------
@@ -339,7 +339,7 @@ class Container(ABC):
         return copy.deepcopy(self)
 
     def to_numpy(self) -> NDArray[Any]:
-        """Return all cells as a NumPy array.
+        """Return a dense NumPy array.
 
         Returns
         -------
@@ -348,7 +348,7 @@ class Container(ABC):
         Raises
         ------
         TooLargeError
-            If the array would pass the memory limit.
+            If the array would exceed the memory limit.
 
         Examples
         --------
@@ -362,12 +362,12 @@ class Container(ABC):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise InvalidValueError("a sparse container has no dense array to share: copy=False is not possible")
+            raise InvalidValueError("copy=False is impossible: a sparse container has no dense array to share")
         dense = implicit_dense_array(self._schema(), self._entries)
         return dense if dtype is None else dense.astype(dtype)
 
     def to_scipy(self) -> scipy.sparse.sparray:
-        """Return a SciPy sparse array of the same format, or the nearest that there is, with arrays of its own.
+        """Return a SciPy sparse array of the same or the nearest format, a copy.
 
         Returns
         -------
@@ -376,7 +376,7 @@ class Container(ABC):
         Raises
         ------
         UnsupportedError
-            If SciPy has no such values, or the fill is not 0.
+            If SciPy does not support the values, or the fill value is not 0.
 
         Examples
         --------
@@ -397,16 +397,18 @@ class Container(ABC):
 
 
 def from_entries(format: str, schema: Schema, block: Block) -> Container:
-    """Return canonical entries as the container of a format, cells of a fill that is not 0 listed where it has none.
+    """Return canonical elements as the container of a format.
+
+    Formats other than COO store the elements of a nonzero fill value explicitly.
 
     Parameters
     ----------
     format
         "coo", "csr", "csc" or "row_sparse".
     schema
-        What the entries are of.
+        Schema of the elements.
     block
-        The entries, canonical.
+        Canonical elements.
 
     Returns
     -------
@@ -415,7 +417,7 @@ def from_entries(format: str, schema: Schema, block: Block) -> Container:
     Raises
     ------
     TooLargeError
-        If cells of a fill that is not 0 would pass the memory limit.
+        If explicit elements of a nonzero fill value would exceed the memory limit.
 
     Examples
     --------
@@ -433,59 +435,59 @@ def from_entries(format: str, schema: Schema, block: Block) -> Container:
 
 
 def scipy_array(format: str, schema: Schema, block: Block, own: bool = True) -> scipy.sparse.sparray:
-    """Return canonical entries, which :func:`check_scipy` lets pass, as a SciPy array ("coo", "csr" or "csc") of them.
+    """Return canonical elements, which passed :func:`check_scipy`, as a SciPy array.
 
-    If they are its ``own``, it holds the very arrays where they are what SciPy keeps.
+    Arrays are shared if they are the caller's ``own``, where SciPy keeps the same layout.
     """
-    return from_entries(format, schema, block)._scipy(copy=not own and format != "csc")  # by columns they are moved
+    return from_entries(format, schema, block)._scipy(copy=not own and format != "csc")  # CSC is always built by a copy
 
 
 def check_scipy(schema: Schema) -> None:
-    """Raise ``UnsupportedError`` where SciPy has no sparse array of such fill, values and dimensions."""
+    """Raise ``UnsupportedError`` if SciPy has no sparse array of such a tensor."""
     if not schema.has_zero_fill:
         raise UnsupportedError(
-            f"SciPy's arrays are zero where nothing is stored; here it is {schema.fill_value}: use A.refill(0)"
+            f"SciPy's sparse arrays need fill 0, the tensor has {schema.fill_value}: use A.refill(0)"
         )
     if schema.dtype == np.float16 or not schema.ndim:
-        what = "float16" if schema.ndim else "array without dimensions"
+        what = "float16" if schema.ndim else "0-dimensional array"
         raise UnsupportedError(f"SciPy's sparse arrays have no {what}: use to_numpy()")
 
 
 def readonly(array: NDArray[Any]) -> NDArray[Any]:
-    """Return the array as one that cannot be written to."""
+    """Return a read-only view of an array."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def as_values(values: Any) -> NDArray[Any]:
-    """Return the values of a container as an array of a type that tensors hold."""
+    """Return the values of a container as an array of a supported dtype."""
     try:
         data = np.asarray(values)
     except ValueError:
-        raise ShapeError("data is ragged: its rows differ in length") from None
+        raise ShapeError("rows of data must have the same length") from None
     return data.astype(check_dtype(data.dtype), copy=False)
 
 
 def as_index(name: str, indices: Any) -> NDArray[Any]:
-    """Return indices or pointers as an array of shape (n,), int32 or int64, as it is where it is one.
+    """Return indices or pointers as a 1-D array of int32 or int64.
 
     Raises
     ------
     ShapeError
-        If it has not one dimension.
+        If it is not 1-D.
     UnsupportedError
-        If it holds no integers.
+        If it does not hold integers.
     """
     try:
         array = np.asarray(indices)
     except ValueError:
-        raise ShapeError(f"{name} is ragged: expected one dimension") from None
+        raise ShapeError(f"{name} must be 1-D, got a ragged list") from None
     if array.ndim != 1:
-        raise ShapeError(f"{name} has the shape {array.shape}: expected one dimension")
+        raise ShapeError(f"{name} must be 1-D, got shape {array.shape}")
     if array.size and array.dtype.kind not in "iu":
-        raise UnsupportedError(f"{name} holds {array.dtype} values: expected integers")
+        raise UnsupportedError(f"{name} must be integers, got {array.dtype}")
     if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        raise InvalidValueError(f"{name} holds {int(array.max())}, past 2^63 - 1")
+        raise InvalidValueError(f"{name} must be below 2^63, got {int(array.max())}")
     native = array.dtype.newbyteorder("=")
     return array.astype(native if native in (np.int32, np.int64) else np.int64, copy=False)

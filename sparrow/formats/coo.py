@@ -1,4 +1,4 @@
-"""Coordinates and values."""
+"""Coordinate format (COO)."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ __all__ = ["COO"]
 
 
 class COO(Container):
-    """Coordinates and values, of any number of dimensions: ``dense[coords[0][k], coords[1][k], ...] = data[k]``.
+    """Coordinates and values, of any number of dimensions.
 
-    Entries are sorted by their coordinates, the first dimension first, unique, and differ from fill.
+    ``dense[coords[0][k], coords[1][k], ...] = data[k]``. Elements are sorted by coordinates, the first dimension first,
+    unique, and differ from the fill value.
 
     Parameters
     ----------
     data
         Shape (nnz,), copied.
     coords
-        Shape (ndim, nnz), or a list of ``ndim`` arrays of shape (nnz,), counted from 0, in any order.
+        Shape (ndim, nnz), or a list of ``ndim`` arrays of shape (nnz,), from 0, in any order.
     shape
-        The sizes of the dimensions; by default the largest coordinate + 1 of each.
+        Sizes of the dimensions; by default the largest coordinate + 1 of each.
     duplicates
-        What becomes of a cell given twice: "error", "sum", "last", "first", "min" or "max".
+        Rule for elements given more than once: "error", "sum", "last", "first", "min" or "max".
     fill_value
-        The value of absent cells.
+        Value of the elements that are not stored.
 
     Raises
     ------
@@ -71,30 +72,30 @@ class COO(Container):
 
     @property
     def coords(self) -> tuple[NDArray[Any], ...]:
-        """The coordinates, an array of shape (nnz,) for each dimension, read-only."""
+        """Coordinates, an array of shape (nnz,) per dimension, read-only."""
         return tuple(readonly(column) for column in self._coords)
 
     @property
     def fill_value(self) -> Any:
-        """The value of absent cells, a NumPy scalar."""
+        """Value of the elements that are not stored, a NumPy scalar."""
         return self._fill
 
     def check_format(self, full: bool = True) -> None:
-        """Raise where the arrays are not what the format says.
+        """Raise if the arrays violate the format.
 
         Parameters
         ----------
         full
-            Look at every coordinate; else at lengths and dimensions only.
+            Check every coordinate; else lengths and dimensions only.
 
         Raises
         ------
         ShapeError
-            If lengths and dimensions do not fit together.
+            If lengths or dimensions differ.
         IndexingError
             If a coordinate is out of range.
         InvalidValueError
-            If cells do not ascend, or one comes twice.
+            If coordinates do not ascend, or are repeated.
 
         Examples
         --------
@@ -103,7 +104,7 @@ class COO(Container):
         """
         for dim, column in enumerate(self._coords):
             if column.shape != self._data.shape:
-                raise ShapeError(f"coords[{dim}] has the shape {column.shape} for data of shape {self._data.shape}")
+                raise ShapeError(f"coords[{dim}] must have the shape of data, {self._data.shape}, got {column.shape}")
         if not full or not len(self._data):
             return
         for dim, (column, size) in enumerate(zip(self._coords, self._shape, strict=True)):
@@ -111,7 +112,7 @@ class COO(Container):
                 if not 0 <= extreme < size:
                     raise IndexingError(f"coords[{dim}] holds {extreme}, out of range for a dimension of size {size}")
         if not is_sorted(self._coords, strict=True):
-            raise InvalidValueError("coords are not in ascending order, or hold a cell twice")
+            raise InvalidValueError("coords must ascend, without repeated elements")
 
     @classmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:

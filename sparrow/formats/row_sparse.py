@@ -1,4 +1,4 @@
-"""Some rows of an array, whole."""
+"""Row-sparse format: some rows of an array, dense."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ __all__ = ["RowSparse"]
 
 
 class RowSparse(Container):
-    """Some rows of an array, whole: ``dense[indices[k]] = data[k]``, and all other rows are 0.
+    """Some rows of an array, dense: ``dense[indices[k]] = data[k]``, other rows are 0.
 
-    Zeros inside a stored row are stored, and so are rows of nothing but zeros: the list of rows says which ones a
-    gradient touched. Conversions to other formats drop both, and so does a tensor, which holds the cells that are
-    not 0: ``sp.asarray(R).to_format("row_sparse")`` has the rows that have some.
+    Zeros within stored rows are stored, and so are rows of zeros: the list of rows tells which ones a gradient touched.
+    Conversions to other formats and to tensors drop both: ``sp.asarray(R).to_format("row_sparse")`` has the rows with
+    nonzero elements.
 
     Parameters
     ----------
     data
-        Shape (rows stored, ...), of two dimensions or more.
+        Shape (rows stored, ...), at least 2-D.
     indices
-        Shape (rows stored,): row numbers, counted from 0, ascending. int32 and int64 are kept, other integers become
+        Shape (rows stored,): row numbers, from 0, ascending. int32 and int64 are kept, other integers become
         int64.
     shape
-        The shape; by default (last index + 1, ...).
+        Shape; by default (last index + 1, ...).
 
     Raises
     ------
     ShapeError
-        If the shapes do not fit, or no shape is given and there are no rows.
+        If shapes contradict each other, or the shape cannot be inferred without rows.
     IndexingError
         If a row number is out of range.
     InvalidValueError, DuplicateError
-        If row numbers do not ascend, or one comes twice.
+        If row numbers do not ascend, or one is repeated.
 
     Examples
     --------
@@ -66,47 +66,47 @@ class RowSparse(Container):
         self._data, self._indices = as_values(data), as_index("indices", indices)
         if shape is None:
             if not len(self._indices):
-                raise ShapeError("without rows there is nothing to tell the shape from: pass shape=")
+                raise ShapeError("shape cannot be inferred without rows: pass shape=")
             shape = (int(self._indices[-1]) + 1, *self._data.shape[1:])
         self._shape = check_shape(shape)
         self.check_format()
 
     @classmethod
-    def _made(cls, data: NDArray[Any], indices: NDArray[Any], shape: tuple[int, ...]) -> Self:
-        """Return a container of arrays that are known to be sound."""
+    def _trusted(cls, data: NDArray[Any], indices: NDArray[Any], shape: tuple[int, ...]) -> Self:
+        """Return a container of arrays that are known to be valid."""
         made = cls.__new__(cls)
         made._data, made._indices, made._shape = data, indices, shape
         return made
 
     @property
     def indices(self) -> NDArray[Any]:
-        """The numbers of the stored rows, ascending, read-only."""
+        """Numbers of the stored rows, ascending, read-only."""
         return readonly(self._indices)
 
     @property
     def nnz(self) -> int:
-        """The number of cells that are not 0."""
+        """Number of nonzero elements."""
         return int(np.count_nonzero(self._data))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]} rows={len(self._indices)}>"
 
     def check_format(self, full: bool = True) -> None:
-        """Raise where the arrays are not what the format says.
+        """Raise if the arrays violate the format.
 
         Parameters
         ----------
         full
-            Look at every index; else at lengths and dimensions only.
+            Check every index; else lengths and dimensions only.
 
         Raises
         ------
         ShapeError
-            If lengths and dimensions do not fit together.
+            If lengths or dimensions contradict each other.
         IndexingError
             If an index is out of range.
         InvalidValueError, DuplicateError
-            If indices do not ascend, or one comes twice.
+            If indices do not ascend, or one is repeated.
 
         Examples
         --------
@@ -115,12 +115,12 @@ class RowSparse(Container):
         """
         data, indices, shape = self._data, self._indices, self._shape
         if len(shape) < 2:
-            raise ShapeError(f"RowSparse has two dimensions or more, shape={shape} has {len(shape)}")
+            raise ShapeError(f"RowSparse needs at least 2 dimensions, got shape {shape}")
         if data.ndim < 2 or data.shape[1:] != shape[1:]:
             wanted = ", ".join(map(str, ("rows stored", *shape[1:])))
-            raise ShapeError(f"data has the shape {data.shape}: expected ({wanted})")
+            raise ShapeError(f"data must have shape ({wanted}), got {data.shape}")
         if len(data) != len(indices):
-            raise ShapeError(f"data has {len(data)} rows for {len(indices)} indices")
+            raise ShapeError(f"data must have {len(indices)} rows, one per index, got {len(data)}")
         if not full or not len(indices):
             return
         _check_ascending(indices)
@@ -129,12 +129,12 @@ class RowSparse(Container):
                 raise IndexingError(f"row {extreme} is out of range for {shape[0]} rows")
 
     def retain(self, rows: Any) -> RowSparse:
-        """Return the container of certain rows: exactly these are stored, as zeros where they were not.
+        """Return the container of exactly these rows, zeros if they were not stored.
 
         Parameters
         ----------
         rows
-            Row numbers, counted from 0, ascending; whole numbers of any type.
+            Row numbers, from 0, ascending; integral numbers of any dtype.
 
         Returns
         -------
@@ -143,11 +143,11 @@ class RowSparse(Container):
         Raises
         ------
         UnsupportedError
-            If one is no whole number below 2^63.
+            If one is not an integer below 2^63.
         IndexingError
             If one is out of range.
         InvalidValueError, DuplicateError
-            If they do not ascend, or one comes twice.
+            If they do not ascend, or one is repeated.
 
         Examples
         --------
@@ -157,29 +157,29 @@ class RowSparse(Container):
         (array([0, 3]), array([[1, 2],
                [5, 6]]))
         """
-        wanted = self._wanted(rows)
+        wanted = self._check_rows(rows)
         memory.check(len(wanted) * math.prod(self._shape[1:]) * self.dtype.itemsize, f"{len(wanted)} rows")
         data = np.zeros((len(wanted), *self._shape[1:]), self.dtype)
-        at, stored = self._places(wanted)
+        at, stored = self._locate(wanted)
         data[stored] = self._data[at[stored]]
         return RowSparse(data, wanted, self._shape)
 
     def put(self, rows: Any, data: Any) -> None:
-        """Set whole rows in place; those that were not stored are from now on.
+        """Set rows in place, storing those that were not stored.
 
         Parameters
         ----------
         rows
-            Row numbers, counted from 0, ascending; whole numbers of any type.
+            Row numbers, from 0, ascending; integral numbers of any dtype.
         data
-            The cells, shape (rows, ...), cast to the type of the container.
+            Elements, shape (rows, ...), cast to the dtype of the container.
 
         Raises
         ------
         ShapeError
-            If the cells are not those of so many rows.
+            If the shape of ``data`` does not match.
         UnsupportedError, IndexingError, InvalidValueError, DuplicateError
-            As of :meth:`retain`.
+            See :meth:`retain`.
 
         Examples
         --------
@@ -190,36 +190,36 @@ class RowSparse(Container):
         (array([1, 3]), array([[5, 6],
                [7, 8]]))
         """
-        wanted, cells = self._wanted(rows), np.asarray(data)
+        wanted, cells = self._check_rows(rows), np.asarray(data)
         if cells.shape != (len(wanted), *self._shape[1:]):
-            raise ShapeError(f"data has the shape {cells.shape}: expected {(len(wanted), *self._shape[1:])}")
+            raise ShapeError(f"data must have shape {(len(wanted), *self._shape[1:])}, got {cells.shape}")
         for extreme in wanted[[0, -1]] if len(wanted) else ():
             if not 0 <= extreme < self._shape[0]:
                 raise IndexingError(f"row {extreme} is out of range for {self._shape[0]} rows")
-        at, stored = self._places(wanted)
+        at, stored = self._locate(wanted)
         if not stored.all():
             self._indices = np.insert(self._indices, at[~stored], wanted[~stored])
             self._data = np.insert(self._data, at[~stored], 0, axis=0)
-            at, stored = self._places(wanted)
+            at, stored = self._locate(wanted)
         elif not self._data.flags.writeable:
             self._data = self._data.copy()
         self._data[at] = cells
 
     @staticmethod
-    def _wanted(rows: Any) -> NDArray[Any]:
-        """Return row numbers that ascend."""
+    def _check_rows(rows: Any) -> NDArray[Any]:
+        """Return ascending row numbers."""
         given = np.asarray(rows)
         if given.dtype.kind == "f":
             wrong = ~((given == np.floor(given)) & (np.abs(given) < 2.0**63))
             if wrong.any():
-                raise UnsupportedError(f"rows holds {given[wrong][0]}: expected whole numbers below 2^63")
+                raise UnsupportedError(f"rows must be integers below 2^63, got {given[wrong][0]}")
             given = given.astype(np.int64)
         wanted = as_index("rows", given)
         _check_ascending(wanted)
         return wanted
 
-    def _places(self, wanted: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool]]:
-        """Return where rows stand among those stored, or would, and which of them do."""
+    def _locate(self, wanted: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.bool]]:
+        """Return the positions of rows among those stored, and which are stored."""
         at = np.searchsorted(self._indices, wanted)
         stored = np.zeros(len(wanted), bool)
         inside = at < len(self._indices)
@@ -236,7 +236,7 @@ class RowSparse(Container):
         memory.check(nbytes, f"{len(indices)} whole rows of shape {schema.shape[1:]}")
         data = np.zeros((len(indices), *schema.shape[1:]), schema.dtype)
         data[(np.cumsum(fresh) - 1, *block.coords[1:])] = block.values
-        return cls._made(data, indices, schema.shape)
+        return cls._trusted(data, indices, schema.shape)
 
     def _entries(self) -> Block:
         stored = ~is_fill(self._data, self.fill_value)
@@ -247,7 +247,7 @@ class RowSparse(Container):
         return Block(coords, self._data[stored])
 
     def _with_data(self, data: NDArray[Any]) -> Self:
-        return self._made(data, self._indices, self._shape)
+        return self._trusted(data, self._indices, self._shape)
 
     def _arrays(self) -> tuple[NDArray[Any], ...]:
         return (self._data, self._indices)
@@ -258,10 +258,10 @@ class RowSparse(Container):
 
 
 def _check_ascending(rows: NDArray[Any]) -> None:
-    """Raise where row numbers do not ascend."""
+    """Raise if row numbers do not ascend."""
     stuck = np.flatnonzero(rows[1:] <= rows[:-1])
     if len(stuck):
         before, after = int(rows[stuck[0]]), int(rows[stuck[0] + 1])
         if before == after:
-            raise DuplicateError(f"row {after} is given twice: add up its rows first")
-        raise InvalidValueError(f"row numbers must ascend, {after} follows {before}: sort them and the rows with them")
+            raise DuplicateError(f"row {after} is repeated: sum its rows first")
+        raise InvalidValueError(f"row numbers must ascend, {after} follows {before}: sort them together with the rows")

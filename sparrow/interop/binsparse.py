@@ -1,9 +1,9 @@
-"""The binsparse protocol: a sparse array as a descriptor, which is a dictionary, and named arrays.
+"""The binsparse protocol: a sparse array as a descriptor and named arrays.
 
-The descriptor is that of the Binary Sparse Format Specification 0.1 (https://graphblas.org/binsparse-specification),
-handed from library to library as proposed for the array API (data-apis/array-api, pull request 912): the method
-``__binsparse_descriptor__`` gives it, ``__binsparse__`` the arrays by name; a list of them, in the order of the
-descriptor's ``data_types``, is taken too.
+The descriptor is that of the Binary Sparse Format Specification 0.1 (https://graphblas.org/binsparse-specification), a
+dictionary, exchanged as proposed for the array API (data-apis/array-api, pull request 912): the method
+``__binsparse_descriptor__`` returns it, ``__binsparse__`` the arrays by name; a list of them, in the order of the
+descriptor's ``data_types``, is accepted too.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _ALIASES: dict[str, tuple[list[int], dict[str, Any]]] = {
     "COOR": ([0, 1], _levels(("sparse", 2))),
     "COOC": ([1, 0], _levels(("sparse", 2))),
 }
-"""The formats that have names: which dimension each level walks, and the levels."""
+"""Named formats: order of the dimensions, and levels."""
 
 
 def arrays_of(schema: Schema, block: Block) -> dict[str, NDArray[Any]]:
-    """Return the named arrays of canonical entries, which :func:`descriptor_of` describes."""
+    """Return the named arrays of canonical elements, as :func:`descriptor_of` says."""
     values = block.values.view(np.uint8) if block.values.dtype == bool else block.values
     if schema.stype in ("csr", "csc"):
         height = schema.shape[0 if schema.stype == "csr" else 1]
@@ -69,10 +69,10 @@ def arrays_of(schema: Schema, block: Block) -> dict[str, NDArray[Any]]:
 
 
 def descriptor_of(schema: Schema, count: int, source: str) -> dict[str, Any]:
-    """Return the descriptor of ``count`` entries.
+    """Return the descriptor of ``count`` elements.
 
-    The format is "CSR" or "CSC" where that is the storage type, else "CVEC" of one dimension, "COOR" of two, and of any
-    other number "custom": one sparse level of all dimensions.
+    The format is "CSR" or "CSC" for these storage types, else "CVEC" for one dimension, "COOR" for two, and "custom"
+    for any other number: one sparse level of all dimensions.
 
     Raises
     ------
@@ -109,40 +109,40 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 
 
 def from_binsparse(obj: Any) -> Coordinates:
-    """Return the entries of an object with ``__binsparse_descriptor__`` and ``__binsparse__``, whatever its format.
+    """Return the elements of an object that implements the protocol, in any format.
 
     Raises
     ------
     UnsupportedError
-        If the version is another, or the structure names a triangle that stands for both.
+        If the version is another, or only one triangle is stored.
     InvalidValueError
-        If the descriptor is not whole, names a format or level that there is not, or an array is missing.
+        If the descriptor is incomplete, a format or level is unknown, or an array is missing.
     ShapeError
         If arrays do not fit the descriptor.
     """
     try:
         return _entries(obj.__binsparse_descriptor__()["binsparse"], obj.__binsparse__())
     except KeyError as error:
-        raise InvalidValueError(f"binsparse: {error} is missing from the descriptor or among the arrays") from None
+        raise InvalidValueError(f"binsparse: {error} is missing from the descriptor or the arrays") from None
 
 
 def _entries(found: dict[str, Any], given: Any) -> Coordinates:
     if not isinstance(given, Mapping):
         if len(given) != len(found["data_types"]):
             names = ", ".join(found["data_types"])
-            raise ShapeError(f"binsparse: {len(given)} arrays for {len(found['data_types'])} names: {names}")
+            raise ShapeError(f"binsparse must have {len(found['data_types'])} arrays, got {len(given)}: {names}")
         given = dict(zip(found["data_types"], given, strict=True))
     arrays = {name: _numpy(array) for name, array in given.items()}
     version = str(found["version"])
     if not version.startswith("0."):
-        raise UnsupportedError(f"binsparse version {version}: 0.1 is read")
+        raise UnsupportedError(f"binsparse version must be 0.1, got {version}")
     if "structure" in found:
-        raise UnsupportedError(f"binsparse structure {found['structure']!r}: store both triangles")
+        raise UnsupportedError(f"binsparse structure {found['structure']!r} is not supported: store both triangles")
     shape = check_shape(found["shape"])
     order, level = format_of(found, len(shape))
     if sorted(order) != list(range(len(shape))):
         raise ShapeError(f"the binsparse format describes {len(order)} dimensions, the shape {shape} has {len(shape)}")
-    columns, values = _walked(level, [shape[dim] for dim in order], arrays, int(found.get("index_base", 0)))
+    columns, values = _expand_levels(level, [shape[dim] for dim in order], arrays, int(found.get("index_base", 0)))
     if len(columns) != len(shape):
         raise ShapeError(f"the binsparse levels describe {len(columns)} dimensions, the shape {shape} has {len(shape)}")
     kind = str(found["data_types"]["values"])
@@ -151,7 +151,7 @@ def _entries(found: dict[str, Any], given: Any) -> Coordinates:
     if kind.startswith("iso["):
         values = np.repeat(values[:1], len(columns[0]) if columns else 1)
     if columns and len(values) != len(columns[0]):
-        raise ShapeError(f"the binsparse array 'values' has {len(values)} elements for {len(columns[0])} entries")
+        raise ShapeError(f"the binsparse array 'values' has {len(values)} elements, expected {len(columns[0])}")
     fill = arrays["fill_value"].reshape(-1)[0] if found.get("fill") else values.dtype.type(0)
     if "bint8" in kind:
         values, fill = values.astype(bool), bool(fill)
@@ -160,21 +160,21 @@ def _entries(found: dict[str, Any], given: Any) -> Coordinates:
 
 
 def format_of(found: dict[str, Any], ndim: int) -> tuple[list[int], dict[str, Any]]:
-    """Return which dimension each level walks, and the levels, of the format of a descriptor.
+    """Return the order of dimensions and the levels of a descriptor's format.
 
     Raises
     ------
     InvalidValueError
-        If there is no format of its name.
+        If the format is unknown.
     KeyError
-        If it does not say.
+        If it is missing.
     """
     name = found["format"]
     custom = name.get("custom", name) if isinstance(name, dict) else found.get("custom")
     if custom is not None:
         return [int(dim) for dim in custom.get("transpose", range(ndim))], custom["level"]
     if name not in _ALIASES:
-        raise InvalidValueError(f"binsparse format {name!r}: there are {', '.join(_ALIASES)} and 'custom'")
+        raise InvalidValueError(f"binsparse format must be one of {', '.join(_ALIASES)}, 'custom', got {name!r}")
     return _ALIASES[name]
 
 
@@ -182,12 +182,12 @@ def _numpy(array: Any) -> NDArray[Any]:
     return array if isinstance(array, np.ndarray) else np.from_dlpack(array)
 
 
-def _walked(
+def _expand_levels(
     level: dict[str, Any], sizes: list[int], arrays: dict[str, NDArray[Any]], base: int
 ) -> tuple[list[NDArray[Any]], NDArray[Any]]:
-    """Return a column for each dimension, outermost first, and the values, going through the levels.
+    """Return a column per dimension, outermost first, and the values.
 
-    A level takes positions of the level above and gives more, each with coordinates along its own dimensions.
+    A level maps positions of the level above to more positions, each with coordinates along its own dimensions.
     """
     columns: list[NDArray[Any]] = []
     positions = 1
@@ -203,13 +203,13 @@ def _walked(
             if depth:
                 counts = np.diff(arrays[f"pointers_to_{depth}"])
                 if (counts < 0).any():
-                    raise ShapeError(f"pointers_to_{depth} falls: it must not")
+                    raise ShapeError(f"pointers_to_{depth} must not decrease")
                 if len(counts) != positions:
-                    raise ShapeError(f"pointers_to_{depth} has {len(counts) + 1} elements for {positions} positions")
+                    raise ShapeError(f"pointers_to_{depth} must have {positions + 1} elements, got {len(counts) + 1}")
                 columns = [np.repeat(column, counts) for column in columns]
             columns += own
             positions = len(own[0])
         else:
-            raise InvalidValueError(f"binsparse level {kind!r}: there are 'dense', 'sparse' and 'element'")
+            raise InvalidValueError(f"binsparse level must be 'dense', 'sparse' or 'element', got {kind!r}")
         level = level["level"]
     return columns, arrays["values"]

@@ -1,4 +1,4 @@
-"""Schema and entries from what other libraries hold: coordinates, arrays, tables."""
+"""Schema and elements from objects of other libraries: arrays and tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 Converted: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
-"""Schema, canonical entries, and the labels of dimensions that have some: what a relation in memory is made of."""
+"""Schema, canonical elements, and the labels of labelled dimensions."""
 
 
 def from_coordinates(
@@ -62,13 +62,13 @@ def from_coordinates(
     duplicates: str,
     fill_value: Any = 0,
 ) -> tuple[Schema, Block]:
-    """Return schema and canonical entries; what :func:`sparrow.from_coords` checks is checked here."""
+    """Return schema and canonical elements, as :func:`sparrow.from_coords` does."""
     rule = check_duplicates(duplicates)
     check_unmasked(values)
     try:
-        data = np.array(values)  # a copy: what the caller later does to the array must not show in the tensor
+        data = np.array(values)  # a copy: the tensor must not change with the caller's array
     except ValueError:
-        raise ShapeError("values is ragged: give one number for each coordinate, or a scalar") from None
+        raise ShapeError("values must be 1-D or a scalar, got a ragged list") from None
     if data.dtype == object:
         raise UnsupportedError("values must be numbers or booleans of one type, got objects")
     sizes = None if shape is None else check_shape(shape)
@@ -79,19 +79,17 @@ def from_coordinates(
     except ValueError:
         turned = f"; coords of shape ({len(columns)}, {count}) looks like (nnz, ndim), pass its transpose"
         raise ShapeError(
-            f"values have shape {data.shape} for {count} coordinates: one value each, or a scalar"
+            f"values must have shape ({count},) or be a scalar, got shape {data.shape}"
             + (turned if data.shape == (len(columns),) else "")
         ) from None
     if sizes is None:
         if not count:
-            raise ShapeError("without entries there is nothing to tell the shape from: pass shape=")
+            raise ShapeError("shape cannot be inferred without elements: pass shape=")
         sizes = check_shape(tuple(int(column.max()) + 1 for column in columns))
     for dim, (column, size) in enumerate(zip(columns, sizes, strict=True)):
         for extreme in (int(column.min()), int(column.max())) if count and not _are_inside(column, size) else ():
             if extreme < 0:
-                raise IndexingError(
-                    f"coordinate {extreme} is out of range for dimension {dim}: coordinates count from 0"
-                )
+                raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim}: coordinates start at 0")
             if extreme >= size:
                 raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
     dtype = check_dtype(data.dtype)
@@ -105,10 +103,10 @@ _UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
 
 
 def _are_inside(column: np.ndarray[Any, Any], size: int) -> bool:
-    """Return whether integers are known to be from 0 on and below a size; looks once, where their type allows it."""
+    """Return whether integers are in [0, size), in one pass if their dtype allows it."""
     if size >> (8 * column.itemsize - 1) or not column.dtype.isnative:
         return False
-    past = column.view(_UNSIGNED[column.itemsize]) >= size  # as negative ones are then
+    past = column.view(_UNSIGNED[column.itemsize]) >= size  # negative ones wrap around
     return not np.count_nonzero(past)
 
 
@@ -118,11 +116,11 @@ def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
     Raises
     ------
     ShapeError
-        If there are not as many as ``size``.
+        If their number differs from ``size``.
     InvalidValueError
-        If two are equal, or one is null.
+        If one is repeated or null.
     UnsupportedError
-        If they are no texts, integers or dates.
+        If they are not texts, integers or dates.
     """
     import pyarrow.compute as pc
 
@@ -131,17 +129,17 @@ def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
     try:
         found = labels if isinstance(labels, pa.Array) else pa.array(labels)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise UnsupportedError(f"labels of dimension {dim!r} are no texts, integers or dates: {error}") from None
+        raise UnsupportedError(f"labels of dimension {dim!r} must be texts, integers or dates: {error}") from None
     if pa.types.is_dictionary(found.type):
         found = found.dictionary_decode()
     if not len(found) and pa.types.is_null(found.type):
         found = found.cast(pa.string())
     if len(found) and not _is_label(found.type):
-        raise UnsupportedError(f"labels of dimension {dim!r} are {found.type}: use texts, integers or dates")
+        raise UnsupportedError(f"labels of dimension {dim!r} must be texts, integers or dates, got {found.type}")
     if size is not None and len(found) != size:
-        raise ShapeError(f"{len(found)} labels for dimension {dim!r} of size {size}: give one for each")
+        raise ShapeError(f"dimension {dim!r} of size {size} needs {size} labels, got {len(found)}")
     if found.null_count or pc.count_distinct(found).as_py() != len(found):
-        raise InvalidValueError(f"labels of dimension {dim!r} must all be there and different")
+        raise InvalidValueError(f"labels of dimension {dim!r} must be distinct and not null")
     return found
 
 
@@ -152,22 +150,22 @@ def _is_label(kind: pa.DataType) -> bool:
 
 
 def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a fill value as a scalar of the dtype; one that the dtype cannot hold is refused."""
+    """Return a fill value as a scalar of the dtype; raise if it does not fit."""
     if type(fill_value) is int and fill_value == 0:
         return dtype.type(0)
     given = check_array(fill_value, "fill_value")
     if given.ndim or given.dtype.kind not in "biufc":
-        raise InvalidValueError(f"fill_value={fill_value!r} is no number")
+        raise InvalidValueError(f"fill_value must be a number, got {fill_value!r}")
     with np.errstate(all="ignore"):
         found = (given.real if dtype.kind != "c" else given).astype(dtype)[()]
     exact = dtype.kind in "biu" or (given.dtype.kind == "c" and dtype.kind != "c")
     if exact and found != given:
-        raise InvalidValueError(f"fill_value={fill_value!r} is no value of {dtype}: cast the values first")
+        raise InvalidValueError(f"fill_value must fit {dtype}, got {fill_value!r}: cast the values first")
     return found
 
 
 def _columns(coords: Any, ndim: int | None, values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """Return one array of integers for each dimension."""
+    """Return an array of integers per dimension."""
     try:
         columns = [np.asarray(column) for column in coords]
     except (TypeError, ValueError):
@@ -201,30 +199,30 @@ def from_object(
     dims: Sequence[str] | None = None,
     duplicates: str | None = None,
 ) -> Converted:
-    """Return what :func:`sparrow.asarray` takes as schema, canonical entries and labels."""
+    """Return schema, canonical elements and labels for :func:`sparrow.asarray`."""
     is_table = hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches")
     options = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
     for name, given in () if is_table else options.items():
         if given is not None:
-            raise InvalidValueError(f"{name}= is for tables, and {type(obj).__name__} is none")
+            raise InvalidValueError(f"{name}= applies to tables only, got {type(obj).__name__}")
     if hasattr(obj, "__sparrow_entries__"):
         schema, block = obj.__sparrow_entries__()
         return replace(schema, dims=normalize_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
         return from_table(obj, coords, value, shape, dims, duplicates or "error", rest=True)
     if type(obj).__module__.partition(".")[0] == "xarray" and hasattr(obj, "indexes"):
-        schema, block = _entries(obj.data, _names_of(obj) if dims is None else dims)
+        schema, block = _from_array(obj.data, _names_of(obj) if dims is None else dims)
         return schema, block, _labels_of(obj)
-    return *_entries(obj, dims), {}
+    return *_from_array(obj, dims), {}
 
 
 def _names_of(array: Any) -> list[str]:
-    """Return the names of the dimensions of an array of xarray; those that nobody gave are ours."""
+    """Return the dimension names of an xarray array; default names become ours."""
     return [f"d{axis}" if dim == f"dim_{axis}" else str(dim) for axis, dim in enumerate(array.dims)]
 
 
 def _labels_of(array: Any) -> dict[int, pa.Array]:
-    """Return the coordinates of an array of xarray that can be labels: not those that only count."""
+    """Return the coordinates of an xarray array that can be labels."""
     found: dict[int, pa.Array] = {}
     for axis, dim in enumerate(array.dims):
         index = array.indexes.get(dim)
@@ -236,9 +234,9 @@ def _labels_of(array: Any) -> dict[int, pa.Array]:
     return found
 
 
-def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
-    """Return schema and canonical entries of an array, dense or sparse."""
-    found = _foreign(obj)
+def _from_array(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
+    """Return schema and canonical elements of an array, dense or sparse."""
+    found = _to_known(obj)
     if isinstance(found, Coordinates):
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
     obj = found
@@ -254,13 +252,11 @@ def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     try:
         dense = np.asarray(obj)
     except ValueError:
-        raise ShapeError("a nested list is ragged: its rows differ in length") from None
+        raise ShapeError("rows of a nested list must have the same length") from None
     if dense.dtype == object and isinstance(obj, list | tuple | int | np.ndarray):
         raise UnsupportedError("values must be numbers of 64 bits or booleans, all of one type, got objects")
     if dense.dtype == object:
-        raise UnsupportedError(
-            f"{type(obj).__name__} is no array: pass a NumPy or SciPy array, a tensor or an Arrow table"
-        )
+        raise UnsupportedError(f"expected a NumPy or SciPy array, a tensor or an Arrow table, got {type(obj).__name__}")
     check_dtype(dense.dtype)
     zero = np.zeros((), dense.dtype)[()]
     stored = ~is_fill(dense, zero)
@@ -269,12 +265,12 @@ def _entries(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
 
 
 def is_foreign_sparse(obj: Any) -> bool:
-    """Return whether this is a sparse array or matrix of SciPy or CuPy."""
+    """Return whether an object is a sparse array or matrix of SciPy or CuPy."""
     return hasattr(type(obj), "tocoo") and hasattr(type(obj), "nnz")
 
 
-def _foreign(obj: Any) -> Any:
-    """Return what arrays of other libraries and .npz files hold as coordinates, or as NumPy and SciPy arrays."""
+def _to_known(obj: Any) -> Any:
+    """Return arrays of other libraries and .npz files as coordinates or SciPy arrays."""
     if isinstance(obj, str | os.PathLike):
         return from_npz(obj)
     library = type(obj).__module__.partition(".")[0]
@@ -282,7 +278,7 @@ def _foreign(obj: Any) -> Any:
         return from_torch(obj)
     if library in ("cupy", "cupyx"):
         return from_cupy(obj)
-    if library == "sparse" and hasattr(obj, "fill_value"):  # GCXS and DOK are COO in other clothes
+    if library == "sparse" and hasattr(obj, "fill_value"):  # GCXS and DOK convert to COO
         return obj.asformat("coo")
     return obj
 
@@ -297,25 +293,25 @@ def from_table(
     labelled: Collection[str] = (),
     rest: bool = False,
 ) -> Converted:
-    """Return schema, canonical entries and labels of a table; nulls in it are refused.
+    """Return schema, canonical elements and labels of a table without nulls.
 
-    Columns of integers are coordinates. Those of texts and dates become labels: the different ones, ascending.
+    Columns of integers are coordinates. Those of texts and dates become labels: the distinct ones, ascending.
 
     Parameters
     ----------
     source
-        An Arrow table, anything with ``__arrow_c_stream__``, a DuckDB relation or a Polars lazy frame.
+        An Arrow table, an object with ``__arrow_c_stream__``, a DuckDB relation or a Polars lazy frame.
     coords, value, shape, dims, duplicates
-        As of :func:`sparrow.asarray`.
+        See :func:`sparrow.asarray`.
     labelled
         Columns of integers that are labels too.
     rest
-        Whether the one column of numbers beside ``coords`` is that of the values, whatever its name.
+        Whether the only numeric column beside ``coords`` holds the values, whatever its name.
 
     Raises
     ------
     TooLargeError
-        If its columns would pass the memory limit.
+        If its columns would exceed the memory limit.
     """
     table = collect_table(source, coords, value, rest)
     names = table.column_names
@@ -329,25 +325,24 @@ def from_table(
     picked = [name for name in names if name not in (value, imaginary)] if coords is None else list(coords)
     if shape is not None and len(check_shape(shape)) != len(picked):
         raise ShapeError(
-            f"shape={shape} has {len(check_shape(shape))} dimensions for {len(picked)} columns of coordinates: "
-            f"{', '.join(map(repr, picked))}"
+            f"shape must have {len(picked)} sizes for the columns {', '.join(map(repr, picked))}, got {shape}"
         )
     columns = []
     labels: dict[int, pa.Array] = {}
     for dim, name in enumerate(picked):
-        column = _whole(table[name], name)
+        column = _decimals_as_integers(table[name], name)
         if column.null_count:
             raise InvalidValueError(
-                f"column {name!r} holds {column.null_count} nulls: a coordinate must be an integer or a label"
+                f"column {name!r} has {column.null_count} nulls: coordinates must be integers or labels"
             )
         if pa.types.is_integer(column.type) and name not in labelled:
             columns.append(column.to_numpy())
             continue
-        labels[dim], codes = _numbered(column, name)
+        labels[dim], codes = _factorize(column, name)
         columns.append(codes)
         if shape is not None and shape[dim] != len(labels[dim]):
             raise InvalidValueError(
-                f"column {name!r} has {len(labels[dim])} labels, shape says {shape[dim]}: leave shape out"
+                f"column {name!r} has {len(labels[dim])} labels, but shape has {shape[dim]}: omit shape"
             )
     if value is None:
         values = np.ones(table.num_rows, np.int64)
@@ -371,32 +366,32 @@ def from_appended_table(
     duplicates: str = "error",
     value: str | None = None,
 ) -> Converted:
-    """Return schema, entries and labels of a table that is to be appended, its columns by the names of dimensions.
+    """Return schema, elements and labels of a table to append, matched by name.
 
     Parameters
     ----------
     source
-        As of :func:`from_table`. Where nobody named the dimensions of the target, columns are taken as they come.
+        See :func:`from_table`. If the dimensions of the target have default names, columns are taken in order.
     target
-        What it is appended to.
+        Schema of the tensor to append to.
     kinds
-        The types of the labels of the target's dimensions that have some: columns of such a type hold labels.
+        Types of the labels of the target's labelled dimensions: columns of such a type hold labels.
     duplicates
-        What becomes of a cell that comes twice.
+        Rule for elements given more than once.
     value
-        The column of the values; by default the one called value, or the one that is left.
+        Column of the values; by default the one named value, or the remaining one.
 
     Raises
     ------
     LabelError
-        If a column is missing, or holds labels and the dimension has none.
+        If a column is missing, or holds labels for a dimension without.
     DuplicateError
-        If a cell comes twice.
+        If an element is given more than once.
     """
     table = collect_table(source, None, None)
-    if not table.num_columns:  # as of a file without a line, which names none
+    if not table.num_columns:  # an empty file has no columns
         table = pa.table(dict.fromkeys((*target.dims, value or "value"), pa.nulls(0)))
-    picked, value = _appended(table.column_names, target, value)
+    picked, value = _match_columns(table.column_names, target, value)
     table = _as_labels(table, {picked[dim]: kind for dim, kind in kinds.items()}, picked, value)
     labelled, sizes = [], list(target.shape)
     for dim, name in enumerate(picked):
@@ -406,45 +401,45 @@ def from_appended_table(
             sizes[dim] = len(table[name].unique())
         elif not whole and not pa.types.is_decimal(table[name].type):
             raise LabelError(
-                f"append: column {name!r} holds {table[name].type}, and dimension {target.dims[dim]!r} has no labels: "
-                "give it some with set_labels(), or number the column"
+                f"append: column {name!r} holds {table[name].type}, but dimension {target.dims[dim]!r} has no labels: "
+                "add them with set_labels(), or map the column to integers"
             )
     return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
 
 
 def columns_to_append(names: Sequence[str], target: Schema, value: str | None) -> list[str]:
-    """Return which columns of a table that is to be appended are read: those that :func:`from_appended_table` takes."""
-    picked, value = _appended(names, target, value)
+    """Return the columns that :func:`from_appended_table` reads of a table."""
+    picked, value = _match_columns(names, target, value)
     imaginary = ["value_im"] if value == "value" and "value_im" in names and "value_im" not in picked else []
     return [*picked, *([] if value is None else [value]), *imaginary]
 
 
-def _appended(names: Sequence[str], target: Schema, value: str | None) -> tuple[list[str], str | None]:
-    """Return the columns of coordinates and of values of a table that is to be appended."""
+def _match_columns(names: Sequence[str], target: Schema, value: str | None) -> tuple[list[str], str | None]:
+    """Return the columns of coordinates, and that of values, of a table to append."""
     by_name = any(dim in names or is_custom_name(dim) for dim in target.dims)
     apart = {"value", "value_im", value}
     picked = list(target.dims) if by_name else [name for name in names if name not in apart]
     for name in [*picked, *([] if value is None else [value])]:
         if name not in names:
             what = "the values" if name == value else "the dimension"
-            raise LabelError(f"append: no column {name!r} for {what}: there are {', '.join(map(repr, names))}")
+            raise LabelError(f"append: no column {name!r} for {what}, columns are {', '.join(map(repr, names))}")
     if len(picked) != target.ndim:
-        raise ShapeError(f"append: columns {', '.join(map(repr, picked))} for {target.ndim} dimensions")
+        raise ShapeError(f"append: expected {target.ndim} columns of coordinates, got {', '.join(map(repr, picked))}")
     rest = [name for name in names if name not in picked and name != "value_im"]
     if value is None:
         if len(rest) > 1 and "value" not in rest:
             raise InvalidValueError(
-                f"append: columns {', '.join(map(repr, rest))} are no dimensions of the tensor: pass value= which one "
-                "has the values"
+                f"append: columns {', '.join(map(repr, rest))} are not dimensions of the tensor: pass value= to name "
+                "that of the values"
             )
         value = "value" if "value" in rest else next(iter(rest), None)
     elif value in picked:
-        raise InvalidValueError(f"append: value={value!r} is a dimension of the tensor: name the column of the values")
+        raise InvalidValueError(f"append: value must name the column of values, got the dimension {value!r}")
     return picked, value
 
 
 def _as_labels(table: pa.Table, kinds: Mapping[str, pa.DataType], picked: Sequence[str], value: str | None) -> pa.Table:
-    """Return a table with its dates as texts and its texts as dates, where the labels are that; typed without rows."""
+    """Return a table with columns cast to the types of labels; empty ones typed."""
     for at, field in enumerate(table.schema):
         kind = kinds.get(field.name)
         if not table.num_rows and field.name in (*picked, value):
@@ -458,19 +453,19 @@ def _as_labels(table: pa.Table, kinds: Mapping[str, pa.DataType], picked: Sequen
         try:
             table = table.set_column(at, field.name, table.column(at).cast(pa.string()).cast(wanted))
         except pa.ArrowInvalid as error:
-            raise LabelError(f"append: labels of {field.name!r} are of type {kind}: {error}") from None
+            raise LabelError(f"append: labels of {field.name!r} must be {kind}: {error}") from None
     return table
 
 
-def _numbered(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-    """Return the different labels of a column, ascending, and where among them each row's is."""
+def _factorize(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, np.ndarray[Any, Any]]:
+    """Return the distinct labels of a column, ascending, and the code of each row."""
     import pyarrow.compute as pc
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not _is_label(kind):
         raise UnsupportedError(
-            f"coordinate column {name!r} holds {kind}: "
-            "name the columns of coordinates in coords=, which are integers, or labels: texts or dates"
+            f"coordinates must be integers, texts or dates, column {name!r} holds {kind}: "
+            "pass the columns of coordinates as coords="
         )
     kind = pa.string() if pa.types.is_string_view(kind) else kind
     found = column.cast(kind).combine_chunks()
@@ -483,21 +478,23 @@ def _values(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
     """Return a column of values."""
     column = table[name]
     if column.null_count:
-        raise InvalidValueError(f"column {name!r} holds {column.null_count} nulls: filter them or give them a value")
-    column = _whole(column, name)
+        raise InvalidValueError(f"column {name!r} has {column.null_count} nulls: filter or fill them")
+    column = _decimals_as_integers(column, name)
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
     if not pa.types.is_integer(column.type) and not pa.types.is_floating(column.type) and column.type != pa.bool_():
-        raise UnsupportedError(f"column {name!r} holds {column.type}: values are numbers or booleans")
+        raise UnsupportedError(f"values must be numbers or booleans, column {name!r} holds {column.type}")
     found: np.ndarray[Any, Any] = column.to_numpy()
     return found
 
 
-def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | None, rest: bool = False) -> list[str]:
-    """Return the columns that coordinates and values may be in, of those that there are."""
+def _select_columns(
+    names: Sequence[str], coords: Sequence[str] | None, value: str | None, rest: bool = False
+) -> list[str]:
+    """Return the columns that may hold coordinates and values."""
     for name in [*(coords or ()), *([] if value is None else [value])]:
         if name not in names:
-            raise LabelError(f"no column {name!r}: there are {', '.join(map(repr, names))}")
+            raise LabelError(f"no column {name!r}, columns are {', '.join(map(repr, names))}")
     wanted = names if coords is None else [*coords, value or "value", "value_im"]
     others = [name for name in names if name not in wanted]
     if rest and value is None and "value" not in names and len(others) == 1:
@@ -505,22 +502,22 @@ def _picked(names: Sequence[str], coords: Sequence[str] | None, value: str | Non
     picked = [name for name in names if name in wanted]
     for name in picked:
         if picked.count(name) > 1:
-            raise InvalidValueError(f"{picked.count(name)} columns are called {name!r}: rename them")
+            raise InvalidValueError(f"{picked.count(name)} columns have the name {name!r}: rename them")
     return picked
 
 
 def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, rest: bool = False) -> pa.Table:
-    """Return columns of coordinates and values of a table, in memory; None for all of them.
+    """Return columns of coordinates and values of a table, in memory; None for all.
 
     Raises
     ------
     TooLargeError
-        If they would pass the memory limit: they are read as a stream.
+        If they would exceed the memory limit: they are read as a stream.
     """
     if isinstance(source, pa.Table):
-        return source.select(_picked(source.column_names, coords, value, rest))
+        return source.select(_select_columns(source.column_names, coords, value, rest))
     if hasattr(source, "collect_batches"):
-        query = source.select(_picked(source.collect_schema().names(), coords, value, rest))
+        query = source.select(_select_columns(source.collect_schema().names(), coords, value, rest))
         schema = query.collect_schema().to_frame().to_arrow().schema
         frames = query.collect_batches(chunk_size=tuning().batch_rows, maintain_order=True)
         batches = (batch.cast(schema) for frame in frames for batch in frame.to_arrow().to_batches())
@@ -528,15 +525,15 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
         lines = source.to_arrow_reader(tuning().batch_rows) if hasattr(source, "to_arrow_reader") else source
         if not hasattr(lines, "__arrow_c_stream__"):
             raise UnsupportedError(
-                f"{type(source).__name__} is no table: sp.asarray takes arrays, sp.from_coords entries"
+                f"expected a table, got {type(source).__name__}: sp.asarray takes arrays, sp.from_coords elements"
             )
         try:
             reader = pa.RecordBatchReader.from_stream(lines)
         except pa.ArrowInvalid:
             raise UnsupportedError(
-                f"{type(source).__name__} is one column and no table: pass its to_numpy() for an array of one dimension"
+                f"expected a table, got {type(source).__name__}, a single column: pass its to_numpy() for a 1-D array"
             ) from None
-        picked = _picked(reader.schema.names, coords, value, rest)
+        picked = _select_columns(reader.schema.names, coords, value, rest)
         schema = pa.schema([reader.schema.field(name) for name in picked])
         batches = (batch.select(picked) for batch in reader)
     kept: list[pa.RecordBatch] = []
@@ -555,11 +552,11 @@ def _is_number(kind: pa.DataType) -> bool:
     return any((types.is_integer(kind), types.is_boolean(kind), types.is_floating(kind), types.is_decimal(kind)))
 
 
-def _whole(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """Return a column of decimals without fraction, such as SQL's sums of integers, as int64; others as they are."""
+def _decimals_as_integers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Return a column of integral decimals, as SQL sums are, as int64; others as is."""
     if not pa.types.is_decimal(column.type) or column.type.scale:
         return column
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:
-        raise InvalidValueError(f"column {name!r} holds integers past 2^63: cast it to double") from None
+        raise InvalidValueError(f"column {name!r} holds integers beyond 2^63: cast it to double") from None

@@ -1,6 +1,6 @@
-"""Arrays in the layouts of other libraries and protocols: NumPy, PyTorch, CuPy, pydata/sparse, .npz files.
+"""Arrays of other libraries: NumPy, PyTorch, CuPy, pydata/sparse, .npz files.
 
-What goes out takes schema and canonical entries, what comes in gives coordinates, values, shape and fill.
+Exports take schema and canonical elements, imports return coordinates, values, shape and fill value.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class Coordinates(NamedTuple):
-    """Entries as they come from elsewhere: ``coords`` (ndim arrays of shape (n,)), ``values`` (shape (n,))."""
+    """Elements from elsewhere: ndim arrays ``coords`` and ``values`` of shape (n,)."""
 
     coords: Any
     values: Any
@@ -60,15 +60,13 @@ class Coordinates(NamedTuple):
     duplicates: str = "error"
 
 
-def _zero_fill(schema: Schema, whose: str) -> None:
+def _require_zero_fill(schema: Schema, whose: str) -> None:
     if not schema.has_zero_fill:
-        raise UnsupportedError(
-            f"{whose} sparse arrays are zero where nothing is stored; here it is {schema.fill_value}"
-        )
+        raise UnsupportedError(f"{whose} sparse arrays need fill 0, the tensor has {schema.fill_value}")
 
 
-def _stacked(schema: Schema, block: Block) -> NDArray[np.int64]:
-    """Return coordinates as one array of shape (ndim, n), int64."""
+def _stack_coords(schema: Schema, block: Block) -> NDArray[np.int64]:
+    """Return coordinates as one int64 array of shape (ndim, n)."""
     out = np.empty((schema.ndim, block.count), np.int64)
     for row, column in zip(out, block.coords, strict=True):
         row[:] = column
@@ -76,57 +74,57 @@ def _stacked(schema: Schema, block: Block) -> NDArray[np.int64]:
 
 
 def check_dense(schema: Schema, remedy: str = "take a smaller view") -> None:
-    """Raise ``TooLargeError`` where all cells pass the memory limit, ``UnsupportedError`` where no array holds them."""
+    """Raise ``TooLargeError`` or ``UnsupportedError`` if a dense array is impossible."""
     check_array_ndim(schema.ndim)
     memory.check(schema.size * schema.dtype.itemsize, "the dense array", remedy)
 
 
 def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
-    """Return all cells as a NumPy array, :func:`check_dense` having looked whether one holds them."""
+    """Return a dense NumPy array; :func:`check_dense` must have passed."""
     fill = schema.fill_value
-    bare = fill.tobytes() in _BARE
-    cells = np.zeros(schema.shape, schema.dtype) if bare else np.full(schema.shape, fill, dtype=schema.dtype)
+    is_zero = fill.tobytes() in _ZERO_BITS
+    cells = np.zeros(schema.shape, schema.dtype) if is_zero else np.full(schema.shape, fill, dtype=schema.dtype)
     write_dense(cells, block)
     return cells
 
 
-_BARE = {bytes(size) for size in (1, 2, 4, 8, 16)}
-"""Numbers without a bit set: -0.0 has one."""
-_WAY_OUT = "to_scipy() gives a sparse array, which most libraries take; to_numpy() makes the dense one on purpose"
+_ZERO_BITS = {bytes(size) for size in (1, 2, 4, 8, 16)}
+"""Values of all zero bits; -0.0 is not one."""
+_ALTERNATIVES = "to_scipy() returns a sparse array, which most libraries accept; to_numpy() forces the dense one"
 
 
 def implicit_dense_array(schema: Schema, entries_of: Callable[[], Block]) -> NDArray[Any]:
-    """Return all cells as an array that NumPy asks for, or a library through it; say so where it is a waste.
+    """Return a dense array that NumPy or another library asks for; warn of waste.
 
     Raises
     ------
     TooLargeError
-        If it passes the memory limit, or 1 GB and 100 times what the entries take.
+        If it exceeds the memory limit, or 1 GB and 100 times the size of the stored elements.
     """
     check_dense(schema, "take a smaller view; to_scipy() is sparse")
     block = entries_of()
-    _say_what_it_takes(schema, block.count)
+    _warn_expansion(schema, block.count)
     return dense_array(schema, block)
 
 
-def _say_what_it_takes(schema: Schema, count: int) -> None:
+def _warn_expansion(schema: Schema, count: int) -> None:
     dense, entries = schema.size * schema.dtype.itemsize, max(count, 1) * schema.element_bytes()
     what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
     sizes = f"{format_quantity(dense, 'bytes')}, its entries {format_quantity(entries, 'bytes')}"
     limits = tuning()
     if dense > limits.max_dense_bytes and dense > limits.max_expansion * entries:
-        raise TooLargeError(f"{what} would take {sizes}: it is not made unasked; {_WAY_OUT}")
+        raise TooLargeError(f"{what} would take {sizes}, too much for an implicit conversion: {_ALTERNATIVES}")
     if dense > limits.silent_dense_bytes and dense > limits.warn_expansion * entries:
-        warnings.warn(f"{what} takes {sizes}: {_WAY_OUT}", PerformanceWarning, stacklevel=4)
+        warnings.warn(f"{what} takes {sizes}: {_ALTERNATIVES}", PerformanceWarning, stacklevel=4)
 
 
 def row_pointers(block: Block, height: int) -> NDArray[np.int64]:
-    """Return where each of ``height`` rows begins among entries sorted by row, and their number: CSR's indptr.
+    """Return the row pointers (``indptr`` of CSR) of elements sorted by row.
 
     Raises
     ------
     TooLargeError
-        If the pointers would pass the memory limit.
+        If the pointers would exceed the memory limit.
     """
     memory.check(8 * (height + 1), f"the pointers of {height} rows or columns")
     if not isinstance(block, CSRBlock):
@@ -142,25 +140,25 @@ def row_pointers(block: Block, height: int) -> NDArray[np.int64]:
 
 
 def torch_tensor(schema: Schema, block: Block, layout: str) -> Any:
-    """Return entries as a PyTorch tensor on the CPU, in the layout "coo" or "csr"; the values are not copied."""
+    """Return a PyTorch tensor on the CPU, layout "coo" or "csr"; values are shared."""
     try:
         import torch
     except ImportError as error:
         raise MissingDependencyError("to_torch needs PyTorch: pip install torch") from error
     if layout not in ("coo", "csr"):
-        raise InvalidValueError(f"layout={layout!r}: use 'coo' or 'csr'")
-    _zero_fill(schema, "PyTorch's")
+        raise InvalidValueError(f"layout must be 'coo' or 'csr', got {layout!r}")
+    _require_zero_fill(schema, "PyTorch's")
     values = torch.from_numpy(block.values)
     if layout == "coo":
-        indices = torch.from_numpy(_stacked(schema, block))
+        indices = torch.from_numpy(_stack_coords(schema, block))
         return torch.sparse_coo_tensor(indices, values, schema.shape, is_coalesced=True, check_invariants=False)
     if schema.ndim != 2:
-        raise ShapeError(f"layout='csr' is for two dimensions, not {schema.ndim}: use layout='coo'")
+        raise ShapeError(f"layout='csr' needs 2 dimensions, the tensor has {schema.ndim}: use layout='coo'")
     return torch_csr(block.values, block.column(1), row_pointers(block, schema.shape[0]), schema.shape)
 
 
 def torch_csr(values: NDArray[Any], cols: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Any:
-    """Return compressed rows as a PyTorch tensor on the CPU; values and columns are not copied."""
+    """Return compressed rows as a PyTorch tensor on the CPU; arrays are shared."""
     try:
         import torch
     except ImportError as error:
@@ -173,9 +171,9 @@ def torch_csr(values: NDArray[Any], cols: NDArray[Any], indptr: NDArray[Any], sh
 
 
 def from_torch(tensor: Any) -> Coordinates | NDArray[Any]:
-    """Return the entries of a sparse PyTorch tensor, entries for one cell summed; a dense one as a NumPy array."""
+    """Return a sparse PyTorch tensor, duplicates summed, or a dense one as an array."""
     tensor = tensor.detach().cpu().resolve_conj()
-    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has none; float32 holds all of its values
+    if str(tensor.dtype) == "torch.bfloat16":  # NumPy has no bfloat16; float32 holds all of its values
         tensor = tensor.float()
     if str(tensor.layout) == "torch.strided":
         dense: NDArray[Any] = tensor.numpy()
@@ -190,7 +188,7 @@ def from_torch(tensor: Any) -> Coordinates | NDArray[Any]:
 
 
 def cupy_array(array: scipy.sparse.sparray, format: str) -> Any:
-    """Return a SciPy array in GPU memory as one of ``cupyx.scipy.sparse``."""
+    """Return a SciPy array in GPU memory, of ``cupyx.scipy.sparse``."""
     try:
         import cupy
         import cupyx.scipy.sparse
@@ -204,21 +202,21 @@ def cupy_array(array: scipy.sparse.sparray, format: str) -> Any:
     arrays = (array.data, array.coords) if format == "coo" else (array.data, array.indices, array.indptr)
     try:
         cupy.cuda.runtime.getDeviceCount()
-    except RuntimeError as error:  # CuPy's CUDARuntimeError, where there is no device
+    except RuntimeError as error:  # CuPy's CUDARuntimeError without a device
         raise MissingDependencyError(f"to_cupy needs a CUDA device, and CuPy finds none ({error})") from error
     on_device = [tuple(map(cupy.asarray, part)) if isinstance(part, tuple) else cupy.asarray(part) for part in arrays]
     found = getattr(cupyx.scipy.sparse, f"{format}_matrix")(tuple(on_device), shape=array.shape)
     counted = (found.row if format == "coo" else found.indices).dtype
     if max(*array.shape, array.nnz) > np.iinfo(counted).max:
         raise UnsupportedError(
-            f"this CuPy counts rows, columns and entries in {counted}, and the matrix has shape {array.shape} and "
-            f"{array.nnz} entries: newer ones count in int64"
+            f"this CuPy has {counted} indices, too narrow for shape {array.shape} and "
+            f"{array.nnz} elements: newer ones have int64"
         )
     return found
 
 
 def from_cupy(array: Any) -> Any:
-    """Return a CuPy array, dense or sparse, as the NumPy or SciPy array of the same entries."""
+    """Return a CuPy array, dense or sparse, as a NumPy or SciPy array."""
     return array.get()
 
 
@@ -226,13 +224,13 @@ def from_cupy(array: Any) -> Any:
 
 
 def pydata_array(schema: Schema, block: Block) -> Any:
-    """Return entries as a ``sparse.COO``, with their fill."""
+    """Return a ``sparse.COO`` with the fill value."""
     try:
         import sparse
     except ImportError as error:
         raise MissingDependencyError("to_pydata_sparse needs pydata/sparse: pip install sparse") from error
     return sparse.COO(
-        _stacked(schema, block),
+        _stack_coords(schema, block),
         block.values,
         shape=schema.shape,
         has_duplicates=False,
@@ -245,10 +243,10 @@ def pydata_array(schema: Schema, block: Block) -> Any:
 
 
 def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compressed: bool) -> None:
-    """Write entries to a .npz file: as SciPy does where it can hold them, else as pydata/sparse does."""
+    """Write a .npz file, as SciPy does if it can hold the tensor, else pydata/sparse."""
     arrays: dict[str, Any] = {"shape": np.array(schema.shape, np.int64), "data": block.values}
     if not schema.has_zero_fill or schema.ndim == 0 or schema.dtype == np.float16:
-        arrays |= {"format": "coo", "coords": _stacked(schema, block), "fill_value": schema.fill_value}
+        arrays |= {"format": "coo", "coords": _stack_coords(schema, block), "fill_value": schema.fill_value}
     else:
         arrays["_is_array"] = True
         if schema.ndim == 2 and schema.shape[0] <= block.count:
@@ -263,45 +261,45 @@ def to_npz(path: str | os.PathLike[str], schema: Schema, block: Block, compresse
 
 
 def match_index_dtype(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[Any]:
-    """Return pointers in the type of the indices where they fit, as SciPy wants them."""
+    """Return pointers in the dtype of the indices if they fit, as SciPy requires."""
     return indptr.astype(indices.dtype) if len(indices) < 2**31 else indptr
 
 
 def from_npz(path: str | os.PathLike[str]) -> Any:
-    """Return what a .npz file of SciPy or pydata/sparse holds: a SciPy array, or coordinates."""
+    """Return the contents of a .npz file of SciPy or pydata/sparse."""
     import scipy.sparse
 
     name = os.fspath(path)
     files = get_filesystem(name)
     if Path(name).suffix != ".npz":
         raise InvalidValueError(
-            f"{name!r} does not end in .npz, and of files only such are read as arrays: sp.open opens what is stored, "
+            f"file must end in .npz to be read as an array, got {name!r}: sp.open opens stored tensors, "
             "sp.ingest stores text and tables"
         )
     try:
         with files.local_copy(name) as near:
             with np.load(near, allow_pickle=False) as arrays:
                 if "fill_value" in arrays:
-                    return _from_nodes(arrays)
+                    return _from_pydata(arrays)
             found = scipy.sparse.load_npz(near)
         if hasattr(found, "indptr"):
             found.check_format(full_check=True)
         return found
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        reason = error if zipfile.is_zipfile(name) else "what it holds is not what .npz files hold"
-        raise InvalidValueError(f"{name} is no sparse array of SciPy or pydata/sparse: {reason}") from error
+        reason = error if zipfile.is_zipfile(name) else "it is not a zip archive"
+        raise InvalidValueError(f"{name} is not a sparse array of SciPy or pydata/sparse: {reason}") from error
 
 
-def _from_nodes(arrays: Any) -> Coordinates:
-    """Return the entries of a COO or GCXS array as pydata/sparse writes them."""
+def _from_pydata(arrays: Any) -> Coordinates:
+    """Return the elements of a COO or GCXS array of pydata/sparse."""
     shape = tuple(arrays["shape"].tolist())
     fill, data = arrays["fill_value"][()], arrays["data"]
     kind = str(arrays["format"])
     if kind == "coo":
         return Coordinates(arrays["coords"], data, shape, fill)
     if kind != "gcxs":
-        raise ValueError(f"the format {kind!r} is none of 'coo' and 'gcxs'")
-    # Generalised compressed storage: some axes ravelled are the rows of a CSR matrix, the others its columns.
+        raise ValueError(f"format must be 'coo' or 'gcxs', got {kind!r}")
+    # GCXS: a CSR matrix whose rows are some axes, ravelled, and whose columns are the others.
     down = tuple(arrays["compressed_axes"].tolist())
     indices, indptr = arrays["indices"], arrays["indptr"]
     if not down:

@@ -1,8 +1,7 @@
-"""A tensor as a Polars lazy frame: what a query selects and filters reaches the scan.
+"""A tensor as a Polars lazy frame, with pushdown of projections and predicates.
 
-Polars asks for columns, a filter and a number of rows. Only the columns asked for are decoded. Of the filter, ranges of
-coordinates narrow the view, so that row groups of files and pieces of expressions outside of them are skipped; then the
-whole filter is applied to what was read.
+Only the columns asked for are decoded. Ranges of coordinates in the predicate narrow the view, so that row groups and
+partitions outside are skipped; then the predicate is applied to what was read.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ _MIRRORED = {"Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq", "Eq": "Eq"}
 
 
 def lazy_frame(scan: Scan, labels: Mapping[int, pa.Array]) -> polars.LazyFrame:
-    """Return the entries of a scan as a lazy frame: a column for each axis, then ``value``.
+    """Return a lazy frame of the stored elements: a column per axis, then ``value``.
 
-    Labels are put in place of the coordinates along some axes after the scan.
+    Labels replace the coordinates of labelled axes after the scan.
     """
     import polars
     from polars.io.plugins import register_io_source
@@ -46,7 +45,7 @@ def lazy_frame(scan: Scan, labels: Mapping[int, pa.Array]) -> polars.LazyFrame:
         used = set(columns) | (set() if predicate is None else set(predicate.meta.root_names()))
         axes = [axis for axis, name in enumerate(schema.dims) if name in used]
         left = n_rows
-        for block in _narrowed(scan, predicate, axes):
+        for block in _read_range(scan, predicate, axes):
             frame = polars.from_arrow(arrow_table(schema, block))
             assert isinstance(frame, polars.DataFrame)
             if predicate is not None:
@@ -67,8 +66,8 @@ def lazy_frame(scan: Scan, labels: Mapping[int, pa.Array]) -> polars.LazyFrame:
     return frame.with_columns(named) if named else frame
 
 
-def _narrowed(scan: Scan, predicate: polars.Expr | None, axes: Sequence[int]) -> Iterator[Block]:
-    """Yield the entries of a scan that may pass a filter, at the coordinates that they have in the whole."""
+def _read_range(scan: Scan, predicate: polars.Expr | None, axes: Sequence[int]) -> Iterator[Block]:
+    """Yield the elements that may satisfy a predicate, at their coordinates."""
     shape = scan.schema.shape
     if predicate is None:
         yield from engines.iter_blocks(scan, axes)
@@ -85,14 +84,14 @@ def _narrowed(scan: Scan, predicate: polars.Expr | None, axes: Sequence[int]) ->
 
 
 def predicate_bounds(predicate: polars.Expr, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return half-open ranges of integer columns outside of which a filter lets nothing through.
+    """Return half-open ranges of columns outside of which a predicate is false.
 
-    Comparisons with integers, ``is_between`` and what ``&`` joins are understood; anything else bounds nothing.
+    Comparisons with integers, ``is_between`` and conjunctions are analyzed; other expressions bound nothing.
 
     Examples
     --------
     >>> import polars as pl
-    >>> bounds((pl.col("i") >= 3) & pl.col("j").is_between(0, 4) & (pl.col("value") > 0.5), ["i", "j"])
+    >>> predicate_bounds((pl.col("i") >= 3) & pl.col("j").is_between(0, 4) & (pl.col("value") > 0.5), ["i", "j"])
     {'i': (3, 9223372036854775807), 'j': (0, 5)}
     """
     found: dict[str, tuple[int, int]] = {}
@@ -131,7 +130,7 @@ def predicate_bounds(predicate: polars.Expr, names: Sequence[str]) -> dict[str, 
 
 
 def _integer(node: Any) -> int | None:
-    """Return the integer that a literal of a filter is, or None."""
+    """Return the integer of a literal, or None."""
     match node:
         case {"Literal": {"Dyn": {"Int": int(number)}}}:
             return number

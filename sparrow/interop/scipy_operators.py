@@ -1,7 +1,7 @@
-"""Operators of SciPy's sparse arrays with a tensor on the right: they leave it to the tensor, and nothing is dense.
+"""Operators of SciPy's sparse arrays with a tensor on the right, kept sparse.
 
-``S @ A`` and its kin make an array of whatever they do not know, and give way to its class only where NumPy cannot make
-one, which NumPy tells by an array of one object. So that is what their question gets; any other asks for the cells.
+``S @ A`` converts an unknown operand to an array, and defers to the operand's class only if NumPy cannot: it returns an
+object array of one element then. So these operators get such an array; any other caller gets the dense one.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _OPERATORS = {"_matmul_dispatch", "_multiply_2d_with_broadcasting", "multiply", 
 
 
 def is_called_by_operator(caller: FrameType) -> bool:
-    """Return whether an operator of a sparse array asks for the array that an operand is."""
+    """Return whether an operator of SciPy's sparse arrays asks for the array."""
     if caller.f_code.co_name not in _OPERATORS:
         return False
     return str(caller.f_globals.get("__name__", "")).startswith("scipy.sparse.")
 
 
 def wrap_operand(operand: Any) -> NDArray[Any]:
-    """Return an array without dimensions that holds an operand as an object."""
+    """Return a 0-dimensional object array that holds an operand."""
     found = np.empty((), object)
     found[()] = operand
     return found
 
 
 def reject_matrix_star(operand: Any) -> None:
-    """Raise ``UnsupportedError`` for a factor of ``*`` whose class means the product of matrices by it."""
+    """Raise ``UnsupportedError`` for a SciPy matrix, whose ``*`` is the matrix product."""
     module = sys.modules.get("scipy.sparse")
     if module is not None and module.isspmatrix(operand):
         raise UnsupportedError(
-            f"* of a tensor and a {type(operand).__name__}, to which it is the product of matrices: say @, or "
-            "np.multiply for that of cells"
+            f"* is ambiguous for a tensor and a {type(operand).__name__}, which means the matrix product by it: use @, "
+            "or np.multiply for the element-wise product"
         )

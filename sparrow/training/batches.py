@@ -327,7 +327,7 @@ class Batches:
 
     def _cut(self, slices: Sequence[Slice], name: str, tensor: Tensor) -> CSR:
         rows = cut(slices, name)
-        return CSR._made(rows.values, rows.cols, rows.indptr, (len(rows.indptr) - 1, tensor.shape[1]))
+        return CSR._trusted(rows.values, rows.cols, rows.indptr, (len(rows.indptr) - 1, tensor.shape[1]))
 
     def _column(self, name: str, given: Labels) -> NDArray[Any]:
         if not isinstance(given, Tensor):

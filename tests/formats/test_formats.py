@@ -191,7 +191,7 @@ def test_scipys_matrices_are_made_canonical() -> None:
     )
     found = formats.CSR.from_array(odd)
     assert arrays_of(found) == CASES["layouts"][6]["csr"]
-    with pytest.raises(InvalidValueError, match="the indices of row 2 do not ascend, 1 follows 2"):
+    with pytest.raises(InvalidValueError, match="indices of row 2 must ascend, 1 follows 2"):
         formats.CSR(odd.data, odd.indices, odd.indptr, odd.shape)
     assert odd.nnz == 7
 
@@ -342,7 +342,7 @@ def test_a_fill_that_is_not_zero_is_stored_where_the_format_has_none() -> None:
     assert (tensor.fill_value, tensor.stype) == (1, "coo")
     assert tensor.to_format("coo").fill_value == 1
     assert tensor.to_format("csc").to_numpy().tolist() == [[5, 1], [1, 0]]
-    with pytest.raises(UnsupportedError, match="zero where nothing is stored; here it is 1"):
+    with pytest.raises(UnsupportedError, match="need fill 0, the tensor has 1"):
         A.to_scipy()
 
 
@@ -369,7 +369,7 @@ def test_coordinates_that_were_changed_behind_its_back_are_found() -> None:
     for changed, says in (
         (5, "holds 5, out of range for a dimension of size 3"),
         (-1, "holds -1"),
-        (2, "a cell twice"),
+        (2, "without repeated elements"),
     ):
         column[0] = changed
         A.check_format(full=False)
@@ -389,16 +389,16 @@ def test_tensors_forget_zero_rows_and_containers_keep_them() -> None:
 
 def test_retain_says_what_is_wrong() -> None:
     R = formats.RowSparse([[1, 2]], [0], (3, 2))
-    with pytest.raises(UnsupportedError, match=r"0\.5: expected whole numbers"):
+    with pytest.raises(UnsupportedError, match=r"must be integers below 2\^63, got 0\.5"):
         R.retain([0.5, 1])
     for row in (np.nan, np.inf, 1e300):
-        with pytest.raises(UnsupportedError, match="expected whole numbers below"):
+        with pytest.raises(UnsupportedError, match="must be integers below"):
             R.retain([row])
     with pytest.raises(IndexingError, match="row 3 is out of range for 3 rows"):
         R.retain([3])
     with pytest.raises(InvalidValueError, match="0 follows 1"):
         R.retain([1, 0])
-    with pytest.raises(DuplicateError, match="row 1 is given twice"):
+    with pytest.raises(DuplicateError, match="row 1 is repeated"):
         R.retain([1, 1])
 
 

@@ -64,7 +64,7 @@ def test_lists_take_numpys_dtype_and_shapes_are_inferred() -> None:
     [
         ([[0, 1], [0, 1], [1, 0]], [1, 2, 3], (2, 2), ShapeError, "transpose"),
         ([[0, 1], [0]], [1, 2], None, ShapeError, "one length"),
-        ([[0, 1], [0, 1]], [1, 2, 3], None, ShapeError, "one value each"),
+        ([[0, 1], [0, 1]], [1, 2, 3], None, ShapeError, r"must have shape \(2,\) or be a scalar"),
         ([[], []], [], None, ShapeError, "shape="),
         ([[0, 2], [0, 1]], [1, 2], (2, 2), IndexingError, "coordinate 2 is out of range for dimension 0 of size 2"),
         ([[0, 1], [0, -1]], [1, 2], (2, 2), IndexingError, "coordinate -1 is out of range for dimension 1"),
@@ -151,19 +151,19 @@ def test_tables_are_checked() -> None:
     with pytest.raises(InvalidValueError, match="1 nulls"):
         sp.asarray(table, coords=["i"])
     assert [str(name) for name in sp.asarray(table, coords=["s"]).labels("s") or ()] == ["a", "b"]
-    with pytest.raises(InvalidValueError, match="'v' holds 1 nulls"):
+    with pytest.raises(InvalidValueError, match="'v' has 1 nulls"):
         sp.asarray(pa.table({"i": [0, 1], "v": [1.0, None]}), coords=["i"], value="v")
 
 
 def test_what_is_no_array() -> None:
-    with pytest.raises(UnsupportedError, match="object is no array"):
+    with pytest.raises(UnsupportedError, match=r"expected a NumPy or SciPy array, .* got object"):
         sp.asarray(object())
     with pytest.raises(UnsupportedError, match="not supported"):
         sp.asarray(["a"])
 
 
 def test_scipy_is_zero_where_nothing_is_stored() -> None:
-    with pytest.raises(UnsupportedError, match="zero where nothing is stored"):
+    with pytest.raises(UnsupportedError, match="need fill 0, the tensor has"):
         sp.from_coords([[0]], [2.0], fill_value=1).to_scipy()
 
 
@@ -196,7 +196,7 @@ def test_scipy_arrays_can_be_written_to(format: str) -> None:
     [("int64", np.nan), ("int64", 0.5), ("uint8", 300), ("uint8", -1), ("float64", 1j), ("float64", "a")],
 )
 def test_a_fill_that_the_dtype_cannot_hold_is_refused(dtype: str, fill: object) -> None:
-    with pytest.raises(ValueError, match="fill_value="):
+    with pytest.raises(ValueError, match="fill_value must"):
         sp.from_coords([[0]], np.ones(1, dtype), fill_value=fill)
     assert sp.from_coords([[0]], np.ones(1, "uint8"), fill_value=255.0).fill_value == np.uint8(255)
     assert np.isnan(sp.from_coords([[0]], np.ones(1, "complex64"), fill_value=np.nan).fill_value)
@@ -208,7 +208,7 @@ def test_sums_of_integers_in_sql_stay_integers() -> None:
     assert B.dtype == np.int64
     assert B.to_numpy().tolist() == [2**53 + 1, 2]
     past = sp.sql("select 0 as i, sum(9223372036854775807::hugeint) * 4 as v")
-    with pytest.raises(ValueError, match="past 2\\^63"):
+    with pytest.raises(ValueError, match="beyond 2\\^63"):
         sp.from_relation(past, coords=["i"], value="v")
 
 

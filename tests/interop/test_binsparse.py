@@ -163,21 +163,21 @@ def test_arrays_may_come_as_a_list() -> None:
 
 
 def test_what_is_not_read_says_so() -> None:
-    with pytest.raises(InvalidValueError, match="format 'BSR'"):
+    with pytest.raises(InvalidValueError, match=r"format must be .* got 'BSR'"):
         sp.asarray(Given("BSR", BY_ROWS))
     with pytest.raises(UnsupportedError, match="symmetric_lower"):
         sp.asarray(Given("CSR", BY_ROWS, structure="symmetric_lower"))
-    with pytest.raises(UnsupportedError, match="version 2"):
+    with pytest.raises(UnsupportedError, match=r"version must be 0\.1, got 2"):
         sp.asarray(Given("CSR", BY_ROWS, version="2.0"))
     with pytest.raises(InvalidValueError, match="'indices_1' is missing"):
         sp.asarray(Given("CSR", {"pointers_to_1": CSR.indptr, **VALUES}))
-    with pytest.raises(ShapeError, match="pointers_to_1 has 3 elements for 3 positions"):
+    with pytest.raises(ShapeError, match="pointers_to_1 must have 4 elements, got 3"):
         sp.asarray(Given("CSR", {**BY_ROWS, "pointers_to_1": [0, 2, 4]}))
     with pytest.raises(ShapeError, match="describes 1 dimensions"):
         sp.asarray(Given("CVEC", {"indices_0": [1], "values": [1]}, (3, 4)))
     with pytest.raises(ShapeError, match="describes 2 dimensions"):
         sp.asarray(Given("CSR", BY_ROWS, (3,)))
-    with pytest.raises(ShapeError, match="'values' has 1 elements for 4 entries"):
+    with pytest.raises(ShapeError, match="'values' has 1 elements, expected 4"):
         sp.asarray(Given("CSR", {**BY_ROWS, "values": [1]}))
     with pytest.raises(ShapeError, match="pointers_to_1 falls"):
         sp.asarray(Given("CSR", {**BY_ROWS, "pointers_to_1": [0, 2, 1, 4]}))

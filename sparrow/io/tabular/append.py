@@ -1,4 +1,4 @@
-"""What paths name as what is appended: tables in files that ``columns`` reads, stored tensors, Delta tables."""
+"""Tables and tensors named by a path, to append: files, stored tensors, Delta."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COMPRESSED = {".gz", ".zst", ".bz2"}
 
 
 def reading_options() -> tuple[DeclaredOption, ...]:
-    """Return the options of ``columns`` that say how a table lies in files; no columns need be named."""
+    """Return the options of ``columns`` that describe how a table is stored in files."""
     own = (each for each in options_of(Columns) if each.name in _READING)
     return tuple(each._replace(default=None) if each.name == "coords" else each for each in own)
 
@@ -45,7 +45,7 @@ def reading_options() -> tuple[DeclaredOption, ...]:
 @pin_file_versions()
 def read_appended(
     src: str | os.PathLike[str],
-    pick: Callable[[Sequence[str]], list[str]],
+    choose: Callable[[Sequence[str]], list[str]],
     kinds: Mapping[str, pa.DataType | None],
     reading: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
@@ -56,47 +56,49 @@ def read_appended(
     src
         A file, a pattern, ``"-"`` for standard input, a folder of files, of ``name=value`` folders or of Parquet, a
         stored tensor, or a Delta table of another tool.
-    pick
-        Returns the columns to read, of those that there are.
+    choose
+        Returns the columns to read, given all of them.
     kinds
-        The types of the labels of each dimension, None of those that are numbers.
+        Types of the labels of each dimension, None for those without labels.
     reading
-        How files are read: options of ``columns``, of which ``coords`` are the columns of the dimensions.
+        Options of ``columns`` on how files are read, of which ``coords`` are the columns of the dimensions.
 
     Raises
     ------
     InvalidValueError
-        If there is no such option, or what is no table in files is read with some.
+        If an option is unknown, or a stored table is read with some.
     LabelError
-        If there is no column of ``coords``.
+        If a column of ``coords`` is missing.
     NotFoundError
-        If there is nothing.
+        If nothing exists.
     UnsupportedError
-        If a file is named as no table is.
+        If the suffix of a file is not that of a table.
     IngestError
-        If one cannot be read: with file and line.
+        If a file cannot be read: with file and line.
     CorruptionError
-        If a file of a table of Delta is missing, damaged or a link.
+        If a file of a Delta table is missing, damaged or a link.
     TooLargeError
-        If the columns would pass the memory limit.
+        If the columns would exceed the memory limit.
     """
     for name in reading:
         if name not in _READING:
-            raise InvalidValueError(f"{name!r} is no option of append: files are read with {', '.join(_READING)}")
+            raise InvalidValueError(f"options of append must be among {', '.join(_READING)}, got {name!r}")
     folder = folder_path(src)
     if folder is not None and storage.is_tensor(folder):
         if reading:
-            raise InvalidValueError(f"{', '.join(reading)}: {folder!r} is stored, no file that is read with options")
+            raise InvalidValueError(f"{', '.join(reading)} apply to files only, {folder!r} is a stored tensor")
         try:
             return Tensor(storage.open(folder))
         except NotFoundError:  # of another tool
             with storage.delta_table(folder) as frame:
-                return collect_table(frame, pick(frame.collect_schema().names()), None)
+                return collect_table(frame, choose(frame.collect_schema().names()), None)
     sources = _sources(src, folder, "format" in reading)
-    told = reading.get("coords")
-    coords = [*kinds] if told is None else [told] if isinstance(told, str) else told
+    given = reading.get("coords")
+    coords = [*kinds] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(coords, Sequence) or len(coords) != len(kinds):
-        raise InvalidValueError(f"coords={coords!r}: name a column for each of the dimensions {', '.join(kinds)}")
+        raise InvalidValueError(
+            f"coords must name a column for each of the dimensions {', '.join(kinds)}, got {coords!r}"
+        )
     own = Columns(src, "", **{**reading, "coords": coords}, dims=tuple(kinds))
     dims = dict(zip(own.coords, kinds, strict=True))
     texts = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is not None and is_string_type(kind))
@@ -105,32 +107,31 @@ def read_appended(
     form = replace(own.spec.csv, columns=[], texts=texts, integers=numbers)
     read: list[str] = []
 
-    def noted(names: Sequence[str]) -> list[str]:
-        for name, dim in () if told is None else dims.items():
+    def choose_and_note(names: Sequence[str]) -> list[str]:
+        for name, dim in () if given is None else dims.items():
             if name not in names:
                 there = ", ".join(map(repr, names))
-                raise LabelError(f"append: no column {name!r} for the dimension {dim!r}: there are {there}")
-        called = {dims.get(name, name): name for name in names if name in dims or name not in kinds}
-        read[:] = [called[name] for name in pick([*called])]
+                raise LabelError(f"append: no column {name!r} for the dimension {dim!r}, columns are {there}")
+        named = {dims.get(name, name): name for name in names if name in dims or name not in kinds}
+        read[:] = [named[name] for name in choose([*named])]
         return read.copy()
 
-    table = open_table([source.path or "-" for source in sources], ReadSpec([], form, own.format, choose=noted))
+    table = open_table(
+        [source.path or "-" for source in sources], ReadSpec([], form, own.format, choose=choose_and_note)
+    )
     try:
-        found = _gathered(table.batches(lambda _: None), table.name)
+        found = _collect(table.batches(lambda _: None), table.name)
         found = pa.table({name: pa.nulls(0) for name in read}) if found is None else found
         return found.rename_columns([dims.get(name, name) for name in found.column_names])
     except IngestError as error:
-        said = re.search(r"pass (\w+)=", error.problem)
-        if said is not None and said[1] not in _READING:
+        hint = re.search(r"pass (\w+)=", error.problem)
+        if hint is not None and hint[1] not in _READING:
             error.problem += ", to sp.ingest.columns(src, path, coords=...), and append the tensor that it stores"
         raise
 
 
-def _sources(src: str | os.PathLike[str], folder: str | None, told: bool) -> list[Source]:
-    """Return the files of a path; of a folder those that are Parquet, where it does not part them by columns.
-
-    What they hold may be told, whatever they are called.
-    """
+def _sources(src: str | os.PathLike[str], folder: str | None, is_format_given: bool) -> list[Source]:
+    """Return the files of a path; of a folder without partitions the Parquet files."""
     if folder is not None:
         inside = get_filesystem(folder).glob(os.path.join(glob.escape(folder), "*.parquet"))
         if inside:
@@ -139,19 +140,19 @@ def _sources(src: str | os.PathLike[str], folder: str | None, told: bool) -> lis
     for source in sources:
         ends = [end.lower() for end in PurePath(source.path or "-.csv").suffixes] or [""]
         end = ends[-2] if ends[-1] in _COMPRESSED and len(ends) > 1 else ends[-1]
-        if end not in _TABLES and not told:
+        if end not in _TABLES and not is_format_given:
             raise UnsupportedError(
-                f"{source.name!r} is no .csv, .tsv, .jsonl, .parquet or .arrow: pass format='csv' or another if it is "
-                "one, else ingest it, or read it as a frame, and append that"
+                f"file must be .csv, .tsv, .jsonl, .parquet or .arrow, got {source.name!r}: pass format='csv' or "
+                "another, or ingest it, or read it as a frame, and append that"
             )
     return sources
 
 
-def _gathered(batches: Any, name: str) -> pa.Table | None:
-    """Return batches as one table, None where there are none."""
+def _collect(batches: Any, name: str) -> pa.Table | None:
+    """Return batches as one table, None if there are none."""
     kept: list[pa.Table] = []
     rows = 0
-    way = "ingest it with sp.ingest.columns(src, path, coords=...), at any length, and append that tensor"
+    way = "store it with sp.ingest.columns(src, path, coords=...), at any length, and append that tensor"
     with memory.reserve(0, "", way) as room, closing(batches):
         for batch in batches:
             kept.append(pa.Table.from_batches([batch.data]))

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import IngestError, SparrowError, UnsupportedError
 from sparrow.io.base.source import Source, open_sources, total_size
-from sparrow.io.tabular import delimited
-from sparrow.io.tabular.delimited import CsvOptions
+from sparrow.io.tabular.delimited import CsvOptions, CsvReader, LateTextError, MalformedTextError
 from sparrow.io.tuning import tuning
 from sparrow.runtime.duckdb_connection import quote_name, translate_errors
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -123,7 +122,7 @@ class TableSource(NamedTuple):
     batches: Callable[[Advance], Generator[TableBatch]]
 
 
-def open_table(src: Any, query: ReadSpec) -> TableSource:
+def open_table(src: Any, spec: ReadSpec) -> TableSource:
     """Return a source as batches of the wanted columns.
 
     Raises
@@ -144,18 +143,18 @@ def open_table(src: Any, query: ReadSpec) -> TableSource:
             ", ".join(source.name for source in sources),
             size,
             (size or 0) // tuning().min_compression,
-            lambda advance: _files(sources, query, advance),
+            lambda advance: _files(sources, spec, advance),
         )
     kind = type(src).__name__
     if isinstance(src, duckdb.DuckDBPyRelation):
-        query = query.restrict_to(list(src.columns), None)
-        wanted = ", ".join(map(quote_name, query.columns))
+        spec = spec.restrict_to(list(src.columns), None)
+        wanted = ", ".join(map(quote_name, spec.columns))
         return TableSource(
-            kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(tuning().batch_rows), query)
+            kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(tuning().batch_rows), spec)
         )
     if kind == "LazyFrame" and hasattr(src, "collect_batches"):
-        query = query.restrict_to(src.collect_schema().names(), None)
-        frames = src.select(query.columns)
+        spec = spec.restrict_to(src.collect_schema().names(), None)
+        frames = src.select(spec.columns)
         return TableSource(
             kind,
             None,
@@ -164,14 +163,14 @@ def open_table(src: Any, query: ReadSpec) -> TableSource:
                 chain.from_iterable(
                     pa.table(frame).to_batches() for frame in frames.collect_batches(chunk_size=tuning().batch_rows)
                 ),
-                query,
+                spec,
             ),
         )
     if hasattr(src, "__arrow_c_stream__"):
 
         def read(advance: Advance) -> Generator[TableBatch]:
             with pa.RecordBatchReader.from_stream(src) as reader:
-                yield from _stream(reader, _restrict(query, reader.schema, None))
+                yield from _stream(reader, _restrict(spec, reader.schema, None))
 
         return TableSource(kind, None, 0, read)
     raise UnsupportedError(
@@ -180,7 +179,7 @@ def open_table(src: Any, query: ReadSpec) -> TableSource:
     )
 
 
-def _restrict(query: ReadSpec, schema: pa.Schema, file: str | None) -> ReadSpec:
+def _restrict(spec: ReadSpec, schema: pa.Schema, file: str | None) -> ReadSpec:
     """Return the spec of columns of a schema, with members such as ``user.id``."""
 
     def members(field: pa.Field) -> Iterator[str]:
@@ -188,7 +187,7 @@ def _restrict(query: ReadSpec, schema: pa.Schema, file: str | None) -> ReadSpec:
             yield f"{field.name}.{inner.name}"
             yield from members(inner.with_name(f"{field.name}.{inner.name}"))
 
-    return query.restrict_to(schema.names, file, [name for field in schema for name in members(field)])
+    return spec.restrict_to(schema.names, file, [name for field in schema for name in members(field)])
 
 
 def _select(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
@@ -201,9 +200,9 @@ def _select(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(found, list(columns))
 
 
-def _stream(batches: Any, query: ReadSpec) -> Generator[TableBatch]:
+def _stream(batches: Any, spec: ReadSpec) -> Generator[TableBatch]:
     row = 1
-    for batch in _validated((_select(batch, query.columns) for batch in batches), None):
+    for batch in _validated((_select(batch, spec.columns) for batch in batches), None):
         yield TableBatch(batch, None, row)
         row += batch.num_rows
 
@@ -232,12 +231,12 @@ def _validated(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
         row += batch.num_rows
 
 
-def _files(sources: Sequence[Source], query: ReadSpec, advance: Advance) -> Generator[TableBatch]:
+def _files(sources: Sequence[Source], spec: ReadSpec, advance: Advance) -> Generator[TableBatch]:
     types: dict[str, pa.DataType] = {}
-    wanted = None if query.choose is not None else query.columns
-    told = partition_columns(sources, wanted, () if query.csv is None else query.csv.texts)
+    wanted = None if spec.choose is not None else spec.columns
+    told = partition_columns(sources, wanted, () if spec.csv is None else spec.csv.texts)
     for source, constants in zip(sources, told, strict=True):
-        with closing(_file(source, query.without(constants), types, advance)) as batches:
+        with closing(_file(source, spec.without(constants), types, advance)) as batches:
             for batch in batches:
                 data = batch.data
                 for name, value in constants.items():
@@ -245,20 +244,20 @@ def _files(sources: Sequence[Source], query: ReadSpec, advance: Advance) -> Gene
                 yield batch._replace(data=data)
 
 
-def _file(source: Source, query: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
-    if not query.columns and query.choose is None:
+def _file(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
+    if not spec.columns and spec.choose is None:
         raise IngestError("all columns are in the names of folders: name one that is in the file", source.name)
-    kind = query.format or _detect_format(source)
+    kind = spec.format or _detect_format(source)
     if kind == "csv":
-        yield from _csv(source, query, types, advance)
+        yield from _csv(source, spec, types, advance)
         return
     if kind == "json":
-        yield from _json(source, query, types, advance)
+        yield from _json(source, spec, types, advance)
         return
     if kind == "arrow":
-        batches = _arrow(source, query, advance)
+        batches = _arrow(source, spec, advance)
     elif source.path is not None and source.size is not None:
-        batches = _parquet(source.path, source.size, query, advance)
+        batches = _parquet(source.path, source.size, spec, advance)
     else:
         raise IngestError("Parquet cannot be read from a pipe: pass a file", source.name)
     row = 1
@@ -267,38 +266,38 @@ def _file(source: Source, query: ReadSpec, types: dict[str, pa.DataType], advanc
         row += batch.num_rows
 
 
-def _csv(source: Source, query: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
-    assert query.csv is not None
+def _csv(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
+    assert spec.csv is not None
     row = 1
 
-    def check(names: list[str]) -> CsvOptions:
-        found = query.restrict_to(names, source.name).csv
+    def choose(names: list[str]) -> CsvOptions:
+        found = spec.restrict_to(names, source.name).csv
         assert found is not None
         return found
 
     try:
-        with closing(delimited.batches(source, query.csv, types, check, advance)) as found:
+        with closing(CsvReader(source, spec.csv, types, advance, choose).batches()) as found:
             for each in found:
                 yield TableBatch(each.data, source.name, row, each.line_of)
                 row += each.data.num_rows
-    except delimited.LateTextError as error:
+    except LateTextError as error:
         error.problem = f"cannot be read after row {row - 1}: {error.problem}"
         raise
-    except delimited.MalformedTextError as error:
+    except MalformedTextError as error:
         raise IngestError(f"cannot be read after row {row - 1}: {error.problem}", source.name, error.line) from error
 
 
-def _json(source: Source, query: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
-    from sparrow.io.tabular import json_lines
+def _json(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
+    from sparrow.io.tabular.json_lines import JsonLinesReader
 
-    assert query.csv is not None
-    pick, row = query.choose, 1
-    if (halves := query.complex_columns) is not None and halves[1] not in query.columns:
+    assert spec.csv is not None
+    choose, row = spec.choose, 1
+    if (halves := spec.complex_columns) is not None and halves[1] not in spec.columns:
 
-        def pick(own: Sequence[str]) -> list[str]:
-            return [*query.columns, *(name for name in own if name == halves[1])]
+        def choose(own: Sequence[str]) -> list[str]:
+            return [*spec.columns, *(name for name in own if name == halves[1])]
 
-    with closing(json_lines.batches(source, query.csv, types, advance, pick)) as found:
+    with closing(JsonLinesReader(source, spec.csv, types, advance, choose).batches()) as found:
         for each in found:
             yield TableBatch(each.data, source.name, row, each.line_of)
             row += each.data.num_rows
@@ -318,18 +317,18 @@ def _detect_format(source: Source) -> str:
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 
 
-def _parquet(path: str, total: int, query: ReadSpec, advance: Advance) -> Iterator[pa.RecordBatch]:
+def _parquet(path: str, total: int, spec: ReadSpec, advance: Advance) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     with get_filesystem(path).open(path) as raw, pq.ParquetFile(raw, page_checksum_verification=True) as file:
-        query = _restrict(query, file.schema_arrow, path)
+        spec = _restrict(spec, file.schema_arrow, path)
         rows = max(file.metadata.num_rows, 1)
-        for batch in file.iter_batches(tuning().batch_rows, columns=query.columns):
-            yield _select(batch, query.columns)
+        for batch in file.iter_batches(tuning().batch_rows, columns=spec.columns):
+            yield _select(batch, spec.columns)
             advance(total * batch.num_rows // rows)
 
 
-def _arrow(source: Source, query: ReadSpec, advance: Advance) -> Iterator[pa.RecordBatch]:
+def _arrow(source: Source, spec: ReadSpec, advance: Advance) -> Iterator[pa.RecordBatch]:
     """Yield the batches of an Arrow file or stream; a pipe holds the latter."""
     if source.path is None or source.size is None:
         with ExitStack() as stack:
@@ -337,25 +336,25 @@ def _arrow(source: Source, query: ReadSpec, advance: Advance) -> Iterator[pa.Rec
             if source.path is not None:
                 stream = stack.enter_context(open(source.path, "rb"))
             reader = stack.enter_context(pa.ipc.open_stream(pa.PythonFile(stream, mode="r")))
-            query = _restrict(query, reader.schema, source.name)
-            yield from (_select(batch, query.columns) for batch in reader)
+            spec = _restrict(spec, reader.schema, source.name)
+            yield from (_select(batch, spec.columns) for batch in reader)
         return
     with get_filesystem(source.path).open(source.path, sequential=True) as file:
         whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
         file.seek(0)
         if not whole:
             with pa.ipc.open_stream(file) as reader:
-                query = _restrict(query, reader.schema, source.name)
+                spec = _restrict(spec, reader.schema, source.name)
                 told = 0
                 for batch in reader:
-                    yield _select(batch, query.columns)
+                    yield _select(batch, spec.columns)
                     told, before = file.tell(), told
                     advance(told - before)
             return
         with pa.ipc.open_file(file) as reader:
-            query = _restrict(query, reader.schema, source.name)
+            spec = _restrict(spec, reader.schema, source.name)
             for k in range(reader.num_record_batches):
-                yield _select(reader.get_batch(k), query.columns)
+                yield _select(reader.get_batch(k), spec.columns)
                 advance(source.size // reader.num_record_batches)
 
 

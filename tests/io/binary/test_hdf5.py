@@ -227,7 +227,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     attempt(lambda file: file["X"].attrs.pop("shape"), "'/X' must have an attribute 'shape' of two sizes")
     attempt(
         lambda file: file.move("X", "raw/X"),
-        "'/raw' is no matrix of AnnData, but a group: pass matrix='raw/X'",
+        "'/raw' must be a matrix of AnnData, got a group: pass matrix='raw/X'",
         matrix="raw",
     )
 
@@ -237,12 +237,12 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
 
     attempt(nothing, "there is no matrix 'X': pass matrix='layers/counts', of layers/counts")
     (tmp_path / "a.h5ad").write_text("text")
-    with pytest.raises(IngestError, match="this is no HDF5 file"):
+    with pytest.raises(IngestError, match="this is not an HDF5 file"):
         sp.ingest.h5ad(tmp_path / "a.h5ad", tmp_path / "A.sparrow")
     (tmp_path / "a.h5ad.gz").write_bytes(gzip.compress(b"\x89HDF\r\n\x1a\n"))
-    with pytest.raises(IngestError, match=r"gzip -dc \S+/a\.h5ad\.gz > \S+/a\.h5ad, and read that"):
+    with pytest.raises(IngestError, match=r"gzip -dc \S+/a\.h5ad\.gz > \S+/a\.h5ad and read that"):
         sp.ingest.h5ad(tmp_path / "a.h5ad.gz", tmp_path / "A.sparrow")
-    with pytest.raises(UnsupportedError, match="matrices of real numbers"):
+    with pytest.raises(UnsupportedError, match="h5ad needs a real matrix"):
         sp.export(sp.asarray(np.ones(3)), tmp_path / "c.h5ad")
 
 
