@@ -1,4 +1,9 @@
-"""Loops over arrays: no I/O, no plans, no knowledge of where the arrays come from."""
+"""Kernels: loops over arrays, without I/O or knowledge of plans and storage.
+
+APIs take and return NumPy arrays. Compiled functions live in modules that import
+:mod:`sparrow.kernels.jit.compiler`; import those lazily, since they load Numba.
+
+"""
 
 from __future__ import annotations
 

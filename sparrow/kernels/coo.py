@@ -1,7 +1,8 @@
-"""Sorting, merging and cleaning entries: parallel arrays of coordinates and values.
+"""Blocks of stored elements in COO form: sorting, merging, deduplication.
 
-A block of entries is *canonical* when it is sorted lexicographically by its coordinates, holds no
-coordinate twice and no value that equals fill.
+A block is *canonical* if it is sorted lexicographically by coordinates, without duplicates and without values equal to
+the fill value.
+
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from numpy.typing import NDArray
 from sparrow.core.schema import is_fill
 from sparrow.errors import DuplicateError, InvalidValueError
 from sparrow.kernels.runs import group_starts
+from sparrow.kernels.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "CSR_MIN_MEAN_ROW_ELEMENTS",
     "Block",
     "CSRBlock",
     "Duplicates",
@@ -42,27 +43,18 @@ __all__ = [
 ]  # fmt: skip
 
 Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
-"""What becomes of several entries for one cell."""
+"""Rule for several values of one element."""
 
-CSR_MIN_MEAN_ROW_ELEMENTS = 2
-"""Entries of a row, on average, from which its leading coordinates are told once."""
-_FEW = 1 << 12
-"""Entries up to which NumPy's own indexing is as fast as a compiled loop."""
-_INDICES = 32
-"""Arrays that NumPy takes as an index, and more."""
-_SHORT = 1 << 16
-"""Cells whose positions have 16 bits, which NumPy sorts digit by digit."""
-_MANY = 1 << 18
-"""Entries from which threads are worth starting."""
-_LARGE = 1 << 25
-"""Bytes of an array that are no more in the cache once it is written."""
-_SPREAD = 4
-"""Cells along an axis for each entry, up to which entries are sorted by it by counting."""
+_NUMPY_MAX_INDEX_ARRAYS = 32
+_UINT16_SIZE = 1 << 16
+"""NumPy sorts uint16 with a radix sort."""
 
 
-@dataclass(slots=True, eq=False)  # a frozen one takes three times as long to make, and every call makes a few
+@dataclass(slots=True, eq=False)  # frozen dataclasses take three times as long to construct
 class Block:
-    """Entries: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,)).
+    """Stored elements: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,)).
+
+    Immutable by convention: the arrays are never replaced.
 
     Neither is ever put in the place of another.
     """
@@ -72,7 +64,7 @@ class Block:
 
     @property
     def count(self) -> int:
-        """The number of entries, n."""
+        """Number of stored elements, n."""
         return len(self.values)
 
     @property
@@ -81,11 +73,11 @@ class Block:
         return self.values.nbytes + sum(column.nbytes for column in self.coords)
 
     def take(self, at: Any) -> Block:
-        """Return the entries at positions, in a slice or under a mask."""
+        """Return the elements selected by positions, a slice or a mask."""
         return Block(tuple([column[at] for column in self.coords]), self.values[at])
 
     def copy(self, kinds: Sequence[np.dtype[Any]], dtype: np.dtype[Any]) -> Block:
-        """Return a copy with coordinates and values of some types."""
+        """Return a copy with coordinates and values cast to the given dtypes."""
         return Block(tuple(map(np.ndarray.astype, self.coords, kinds)), self.values.astype(dtype))
 
     def column(self, dim: int) -> NDArray[Any]:
@@ -93,14 +85,16 @@ class Block:
         return self.coords[dim]
 
     def indptr(self, height: int) -> NDArray[np.int64]:
-        """Return where each of so many rows begins and where the last one ends, of entries sorted by row."""
+        """Return row pointers, shape (height + 1,), of elements sorted by row."""
         return row_pointers(self.coords[0], height)
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
-        """Copy the entries to positions of arrays: one for each dimension, one of values."""
+        """Copy the elements to positions ``start:stop`` of arrays, one per dimension and one of values."""
+        limits = tuning()
         for array, column in zip(arrays, (*self.coords, self.values), strict=True):
             wide = array.itemsize in (4, 8, 16) and array.dtype == column.dtype
-            if wide and array.nbytes >= _LARGE and stop - start >= _FEW and column.strides == array.strides:
+            wide = wide and array.nbytes >= limits.stream_copy_min_bytes and stop - start >= limits.numpy_max_elements
+            if wide and column.strides == array.strides:
                 from sparrow.kernels.rows import stream_copy
 
                 stream_copy(column, array[start:stop])
@@ -110,34 +104,39 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowIndex:
-    """The leading coordinates of entries that stand row by row, those of each row told once."""
+    """Run-length encoded leading coordinates of elements sorted by row, as in CSR."""
 
     coords: tuple[NDArray[Any], ...]
-    """Of each row along each of the leading dimensions: shape (m,)."""
+    """Coordinate of each row along each leading dimension, shape (m,)."""
     pointers: NDArray[np.int64]
-    """Where each row begins, and where the last one ends: shape (m + 1,)."""
+    """Row pointers, shape (m + 1,)."""
 
     @property
     def count(self) -> int:
-        """The number of entries."""
+        """Number of stored elements."""
         return int(self.pointers[-1])
 
+    @property
+    def saves_memory(self) -> bool:
+        """Whether rows are long enough for pointers to take less memory than coordinates."""
+        return tuning().csr_min_row_elements * len(self.pointers) <= self.count
+
     def write(self, arrays: Sequence[NDArray[Any]], start: int) -> None:
-        """Write them out, from a position of arrays on: one for each of the leading dimensions."""
+        """Decode the coordinates to arrays, one per leading dimension, from position ``start``."""
         from sparrow.kernels.rows import repeat_rows
 
         for column, array in zip(self.coords, arrays, strict=True):
             repeat_rows(column, self.pointers, array[start : start + self.count])
 
     def between(self, first: int, last: int) -> RowIndex:
-        """Return those of some rows, whose entries are counted from the first one on."""
+        """Return rows ``first:last``, with pointers starting at 0."""
         pointers = self.pointers[first : last + 1]
         return RowIndex(tuple([column[first:last] for column in self.coords]), pointers - pointers[0])
 
     def indptr(self, height: int) -> NDArray[np.int64]:
-        """Return where each of so many rows begins and where the last one ends, of one leading dimension."""
+        """Return row pointers, shape (height + 1,), of a single leading dimension."""
         rows, count = self.coords[0], len(self.coords[0])
-        if count and rows[-1] == count - 1:  # each up to the last one has an entry
+        if count and rows[-1] == count - 1:  # no empty row before the last one
             return np.append(self.pointers, np.full(height - count, self.pointers[-1]))
         out = np.zeros(height + 1, np.int64)
         out[rows + 1] = np.diff(self.pointers)
@@ -145,13 +144,13 @@ class RowIndex:
 
     @staticmethod
     def of(begins: NDArray[np.int64], dtype: np.dtype[Any]) -> RowIndex:
-        """Return those of rows 0, 1, ... that begin, and end, somewhere; of a type."""
+        """Return the index of the non-empty rows of row pointers, with coordinates of a dtype."""
         rows = np.flatnonzero(begins[1:] != begins[:-1])
         return RowIndex((rows.astype(dtype),), begins[np.append(rows, len(begins) - 1)])
 
     @staticmethod
     def joined(parts: Sequence[RowIndex]) -> RowIndex:
-        """Return those of entries that stand one after the other."""
+        """Concatenate the indices of consecutive blocks."""
         pointers = np.empty(sum(len(part.pointers) - 1 for part in parts) + 1, np.int64)
         row = begin = 0
         for part in parts:
@@ -164,16 +163,16 @@ class RowIndex:
 
 
 class CSRBlock(Block):
-    """Entries row by row, whose leading coordinates are written out when somebody first asks for ``coords``.
+    """Block in CSR form, whose leading coordinates are decoded on first access to ``coords``.
 
     Parameters
     ----------
     heads
-        The leading coordinates, in their types.
+        Leading coordinates.
     rest
-        The coordinates along the other dimensions, and the values.
+        Other coordinates, and values.
     written
-        All coordinates, where they are written out already.
+        Decoded coordinates, if available.
     """
 
     __slots__ = ("_written", "heads", "rest")
@@ -184,18 +183,19 @@ class CSRBlock(Block):
 
     @classmethod
     def of(cls, block: Block) -> CSRBlock:
-        """Return sorted entries with each coordinate along the first dimension told once as well."""
+        """Encode the first dimension of a sorted block."""
         starts = group_starts(block.coords[:1], block.count)
         heads = RowIndex((block.coords[0][starts],), np.append(starts, block.count))
         return cls(heads, Block(block.coords[1:], block.values), block.coords)
 
     @property
     def coords(self) -> tuple[NDArray[Any], ...]:  # type: ignore[override]
-        """All coordinates of each entry."""
-        if self._written is None:  # two threads may write them out at once, which costs time alone
+        """All coordinates of each element."""
+        if self._written is None:  # two threads may decode concurrently, which only costs time
             arrays = [np.empty(self.count, column.dtype) for column in self.heads.coords]
             pointers = self.heads.pointers
-            cuts = np.searchsorted(pointers, np.arange(_MANY, self.count, _MANY))
+            step = tuning().thread_min_elements
+            cuts = np.searchsorted(pointers, np.arange(step, self.count, step))
             spans = itertools.pairwise(np.unique([0, *cuts, len(pointers) - 1]).tolist())
 
             def write(span: tuple[int, int]) -> None:
@@ -208,26 +208,26 @@ class CSRBlock(Block):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, written out or not."""
+        """Bytes of the arrays once decoded."""
         return self.count * sum(column.itemsize for column in self.heads.coords) + self.rest.nbytes
 
     def copy(self, kinds: Sequence[np.dtype[Any]], dtype: np.dtype[Any]) -> Block:
-        """Return a copy with coordinates and values of some types; what tells rows once is never written to."""
+        """Return a copy with coordinates and values cast to the given dtypes; row pointers are shared."""
         leading = len(self.heads.coords)
         own = tuple([column.astype(kind, copy=False) for column, kind in zip(self.heads.coords, kinds, strict=False)])
         return CSRBlock(RowIndex(own, self.heads.pointers), self.rest.copy(kinds[leading:], dtype))
 
     def column(self, dim: int) -> NDArray[Any]:
-        """Return the coordinates along one dimension: leading ones are written out."""
+        """Return the coordinates along one dimension; leading ones are decoded."""
         leading = len(self.heads.coords)
         return self.coords[dim] if dim < leading else self.rest.coords[dim - leading]
 
     def indptr(self, height: int) -> NDArray[np.int64]:
-        """Return where each of so many rows begins and where the last one ends."""
+        """Return row pointers, shape (height + 1,)."""
         return super().indptr(height) if len(self.heads.coords) > 1 else self.heads.indptr(height)
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
-        """Copy the entries to positions of arrays: one for each dimension, one of values."""
+        """Copy the elements to positions ``start:stop`` of arrays, one per dimension and one of values."""
         leading = len(self.heads.coords)
         self.heads.write(arrays[:leading], start)
         self.rest.write(arrays[leading:], start, stop)
@@ -237,8 +237,8 @@ class CSRBlock(Block):
 
 
 def filter_block(block: Block, keep: NDArray[np.bool_]) -> Block:
-    """Return the entries under a mask, without holding the GIL where they are many."""
-    if block.count < _FEW:
+    """Return the elements selected by a mask; large blocks are filtered without the GIL."""
+    if block.count < tuning().numpy_max_elements:
         return block.take(keep)
     from sparrow.kernels.merge import as_words, compress
 
@@ -250,19 +250,19 @@ def filter_block(block: Block, keep: NDArray[np.bool_]) -> Block:
     return Block(coords, compress(as_words(block.values), keep, count).view(block.values.dtype))
 
 
-_RULES = get_args(Duplicates)
+_DUPLICATE_RULES = get_args(Duplicates)
 
 
 def check_duplicates(duplicates: str) -> Duplicates:
-    """Return the rule for duplicates, or raise ``InvalidValueError`` naming the rules there are."""
+    """Return a rule for duplicates; raise ``InvalidValueError`` if it is unknown."""
     given: object = duplicates
-    if not isinstance(given, str) or given not in _RULES:
-        raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, _RULES))}")
+    if not isinstance(given, str) or given not in _DUPLICATE_RULES:
+        raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, _DUPLICATE_RULES))}")
     return duplicates  # type: ignore[return-value]
 
 
 def concat_blocks(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> Block:
-    """Return the entries of several blocks, one after the other."""
+    """Concatenate blocks without sorting."""
     if len(blocks) == 1:
         return blocks[0]
     if not blocks:
@@ -272,7 +272,7 @@ def concat_blocks(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> B
 
 
 def accumulator_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in which products of this result type are summed.
+    """Return the dtype in which products of a result dtype are accumulated.
 
     Integers of any width sum in int64 modulo 2^64, of which every narrower or unsigned result is the
     low bits; booleans count in int64; float16 sums in float32.
@@ -283,7 +283,7 @@ def accumulator_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: int) -> NDArray[np.int64]:
-    """Return positions of ``count`` entries in C order; the cells must not pass 2^63."""
+    """Return the C-order positions of ``count`` elements; the tensor must have fewer than 2^63 elements."""
     if not coords:
         return np.zeros(count, np.int64)
     out = coords[0].astype(np.int64)
@@ -294,24 +294,24 @@ def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: 
 
 
 def write_dense(cells: NDArray[Any], block: Block) -> None:
-    """Write entries to a C-contiguous array of their shape; many by one array of positions, which takes less time."""
-    if block.count < _FEW and 0 < cells.ndim <= _INDICES:
+    """Write elements to a C-contiguous array of their shape; many through one array of flat positions."""
+    if block.count < tuning().numpy_max_elements and 0 < cells.ndim <= _NUMPY_MAX_INDEX_ARRAYS:
         cells[block.coords] = block.values
     else:
         cells.reshape(-1)[flat_positions(block.coords, cells.shape, block.count)] = block.values
 
 
 def linear_keys(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
-    """Return one ascending-comparable integer per entry, or None where the cells pass 2^63."""
+    """Return one sortable int64 key per element, or None if the shape has 2^63 elements or more."""
     if math.prod([n or 1 for n in shape]) >= 2**63:
         return None
     return flat_positions(coords, shape, len(coords[0]) if coords else 0)
 
 
 def row_pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
-    """Return where each row begins once entries are sorted by row, and their number at the end: shape (height + 1,)."""
+    """Return row pointers, shape (height + 1,), of elements grouped by row."""
     out = np.zeros(height + 1, np.int64)
-    if len(rows) < _MANY:
+    if len(rows) < tuning().thread_min_elements:
         np.cumsum(np.bincount(rows, minlength=height), out=out[1:])
         return out
     from sparrow.kernels.rows import count_rows
@@ -321,7 +321,7 @@ def row_pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
 
 
 def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:
-    """Return whether entries are in lexicographic order; ``strict`` wants no coordinate twice as well."""
+    """Return whether coordinates are in lexicographic order; with ``strict``, without duplicates."""
     n = len(coords[0]) if coords else 0
     tie = np.ones(max(n - 1, 0), dtype=bool)
     for column in coords:
@@ -333,17 +333,17 @@ def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:
 
 
 def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[Any] | None:
-    """Return the stable order that sorts entries lexicographically, or None where many are sorted."""
+    """Return the stable lexicographic sort order, or None if a large block is sorted already."""
     if not coords:
         return None
-    key = linear_keys(coords, shape) if len(coords[0]) < _FEW else None
+    key = linear_keys(coords, shape) if len(coords[0]) < tuning().numpy_max_elements else None
     if key is not None:
-        return (key.astype(np.uint16) if math.prod(shape) <= _SHORT else key).argsort(kind="stable")
+        return (key.astype(np.uint16) if math.prod(shape) <= _UINT16_SIZE else key).argsort(kind="stable")
     if is_sorted(coords):
         return None
     key = linear_keys(coords, shape)
     columns = coords if key is None else [key]
-    if not _FEW <= len(columns[0]) < 2**31:
+    if not tuning().numpy_max_elements <= len(columns[0]) < 2**31:
         return np.lexsort(tuple(reversed(columns)))
     from sparrow.kernels.keys import sort_stable
 
@@ -363,7 +363,10 @@ def canonicalize(
     keep_fill: bool = False,
     leading: int | None = None,
 ) -> Block:
-    """Return entries sorted, unique and, unless ``keep_fill``, without values that equal fill.
+    """Return elements sorted, deduplicated and, unless ``keep_fill``, without values equal to fill.
+
+    Sums run in input order, in the dtype of the values. With ``leading``, elements that agree in that many first
+    coordinates must be sorted already.
 
     Sums run in the order of the input, in the dtype of the values. Where ``leading`` is given, entries that agree in so
     many first coordinates are in order already.
@@ -373,8 +376,8 @@ def canonicalize(
     DuplicateError
         If a coordinate comes twice and ``duplicates`` is ``"error"``.
     """
-    few = leading is None and block.coords and len(block.values) < _FEW
-    key = linear_keys(block.coords, shape) if few else None
+    is_small = leading is None and block.coords and len(block.values) < tuning().numpy_max_elements
+    key = linear_keys(block.coords, shape) if is_small else None
     if key is None or np.count_nonzero(key[1:] <= key[:-1]):
         block = _unique(sort_block(block, shape, leading), duplicates)
     if not keep_fill:
@@ -385,7 +388,7 @@ def canonicalize(
 
 
 def _unique(block: Block, duplicates: Duplicates) -> Block:
-    """Return sorted entries with one for each cell."""
+    """Deduplicate sorted elements."""
     n = block.count
     fresh = np.zeros(n, dtype=bool)
     fresh[:1] = True
@@ -406,64 +409,64 @@ def _unique(block: Block, duplicates: Duplicates) -> Block:
 
 
 def sort_block(block: Block, shape: Sequence[int], leading: int | None = None) -> Block:
-    """Return entries sorted by their coordinates, of which those that agree in ``leading`` first ones are in order."""
-    if leading == 1 and _countable(block, shape[0]):
+    """Return elements in lexicographic order; those that agree in ``leading`` first coordinates must be sorted."""
+    if leading == 1 and _can_count(block, shape[0]):
         if is_sorted(block.coords[:1]):
             return block
-        begins, *coords, values = _counted(block, shape[0])
+        begins, *coords, values = _count_sort(block, shape[0])
         heads = RowIndex.of(begins, block.coords[0].dtype)
-        if CSR_MIN_MEAN_ROW_ELEMENTS * len(heads.pointers) <= block.count:
+        if heads.saves_memory:
             return CSRBlock(heads, Block(tuple(coords), values))
         rows = np.empty(block.count, block.coords[0].dtype)
         heads.write([rows], 0)
         return Block((rows, *coords), values)
     order = sort_order(block.coords[:leading], shape[:leading])
-    return block if order is None else _ordered(block, order)
+    return block if order is None else _take_sorted(block, order)
 
 
 def sort_to_csr(block: Block, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
-    """Return entries of a matrix by rows: where each begins, columns and values; those of a row are in order."""
+    """Return the CSR arrays of a matrix: row pointers, columns, values; elements of a row keep their order."""
     from sparrow.kernels.rows import indptr_from_sorted
 
-    if _countable(block, shape[0]):
-        begins, columns, values = _counted(block, shape[0])
+    if _can_count(block, shape[0]):
+        begins, columns, values = _count_sort(block, shape[0])
         return begins, columns, values
     block = sort_block(block, shape, leading=1)
     return indptr_from_sorted(block.coords[0], 0, shape[0]), block.coords[1], block.values
 
 
-def _countable(block: Block, height: int) -> bool:
-    """Return whether entries are sorted by their first coordinate, of so many, by counting."""
-    return block.count >= _FEW and height <= _SPREAD * block.count and block.values.itemsize <= 8
+def _can_count(block: Block, height: int) -> bool:
+    """Return whether elements are sorted by their first coordinate with a counting sort."""
+    limits = tuning()
+    if block.count < limits.numpy_max_elements or block.values.itemsize > 8:
+        return False
+    return height <= limits.counting_sort_max_ratio * block.count
 
 
-def _counted(block: Block, height: int) -> list[NDArray[Any]]:
-    """Return entries sorted by their first coordinate: where each begins, the other coordinates, and the values.
-
-    Column by column on threads where they are many.
-    """
+def _count_sort(block: Block, height: int) -> list[NDArray[Any]]:
+    """Sort by the first coordinate by counting; return row pointers, other coordinates and values."""
     from sparrow.kernels.rows import counting_sort
 
     leading = block.coords[0]
     begins = row_pointers(leading, height)
-    threads = settings.current().threads if block.count >= _MANY else 1
+    threads = settings.current().threads if block.count >= tuning().thread_min_elements else 1
     columns = (*block.coords[1:], block.values)
     return [begins, *ordered_map(lambda column: counting_sort(leading, begins, column), columns, threads)]
 
 
-def _ordered(block: Block, order: NDArray[Any]) -> Block:
-    """Return the entries at positions, column by column on threads where they are many."""
+def _take_sorted(block: Block, order: NDArray[Any]) -> Block:
+    """Return the elements at positions; large blocks are gathered on threads."""
     if order.dtype != np.int32:
         return block.take(order)
     from sparrow.kernels.keys import gather_values
 
-    threads = settings.current().threads if block.count >= _MANY else 1
+    threads = settings.current().threads if block.count >= tuning().thread_min_elements else 1
     *coords, values = ordered_map(lambda column: gather_values(column, order), (*block.coords, block.values), threads)
     return Block(tuple(coords), values)
 
 
 def reduce_runs(values: NDArray[Any], starts: NDArray[np.int64], duplicates: Duplicates) -> NDArray[Any]:
-    """Return one value for each run of ``values`` that begins at ``starts``."""
+    """Reduce each run of ``values`` that begins at ``starts`` to one value."""
     if duplicates == "first":
         return np.asarray(values[starts])
     if duplicates == "last":
@@ -474,12 +477,12 @@ def reduce_runs(values: NDArray[Any], starts: NDArray[np.int64], duplicates: Dup
     later[starts] = False
     run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values)))
     with np.errstate(all="ignore"):
-        ufunc.at(out, run[later], values[later])  # reduceat would add pairwise, not in order
+        ufunc.at(out, run[later], values[later])  # reduceat adds pairwise, not in order
     return out
 
 
 def merge_blocks(old: Block, new: Block, shape: Sequence[int], duplicates: Duplicates) -> Block:
-    """Return the union of two sorted unique blocks; ``old`` comes first where both have a cell."""
+    """Merge two canonical blocks; duplicates are reduced with ``old`` first."""
     coords = tuple(np.concatenate([a, b]) for a, b in zip(old.coords, new.coords, strict=True))
     both = Block(coords, np.concatenate([old.values, new.values]))
     return canonicalize(both, shape, None, duplicates, keep_fill=True)

@@ -1,4 +1,4 @@
-"""One function over the cells of several sparse operands of one shape, their entries aligned first."""
+"""Element-wise functions of sparse operands of one shape."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
 from sparrow.kernels.coo import Block, concat_blocks, filter_block, linear_keys, sort_order
+from sparrow.kernels.tuning import tuning
 
 __all__ = ["Function", "align", "apply", "combine"]
 
 Function: TypeAlias = Callable[[tuple[NDArray[Any], ...], Sequence[NDArray[Any]]], NDArray[Any]]
-"""Takes the coordinates of cells and the value of each operand there, arrays of shape (n,), and returns n results."""
-
-_STRETCH = 1 << 15
-"""Entries of the longer operand that are merged at a time: few enough for the caches."""
-_FEW = 1 << 12
-"""Entries up to which the plain form is as fast."""
+"""Maps coordinates and operand values there, arrays of shape (n,), to n results."""
 
 
 def combine(
@@ -30,7 +26,10 @@ def combine(
     required: Sequence[bool],
     fill_value: Any,
 ) -> Block:
-    """Return the entries of a function of cells: those of :func:`align` whose result is not ``fill_value``.
+    """Return the stored elements of a function of operands, without results equal to ``fill_value``.
+
+    Two operands whose coordinates fit a 63-bit key are merged by compiled loops; other operands, and small ones, are
+    aligned by :func:`align`.
 
     Two operands whose coordinates fit a key of 63 bits are merged by compiled loops; others, and few entries, by
     :func:`align`.
@@ -38,24 +37,24 @@ def combine(
     Parameters
     ----------
     function
-        What is done with the values at some of the cells.
+        Function of coordinates and operand values.
     blocks, fills, shape, required
-        As of :func:`align`.
+        See :func:`align`.
     fill_value
-        The result at all other cells.
+        Result at all other coordinates.
     """
     layout = None
-    if len(blocks) == 2 and shape and sum(block.count for block in blocks) > _FEW:
+    if len(blocks) == 2 and shape and sum(block.count for block in blocks) > tuning().numpy_max_elements:
         from sparrow.kernels.keys import choose_layout
 
         layout = choose_layout([max(n - 1, 0) for n in shape])
     if layout is None:
         coords, columns = align(blocks, fills, shape, required)
         return apply(function, coords, columns, fill_value)
-    return _merged(function, blocks, fills, layout, required, fill_value)
+    return _combine_merged(function, blocks, fills, layout, required, fill_value)
 
 
-def _merged(
+def _combine_merged(
     function: Function,
     blocks: Sequence[Block],
     fills: Sequence[Any],
@@ -63,16 +62,17 @@ def _merged(
     required: Sequence[bool],
     fill_value: Any,
 ) -> Block:
-    """Return the entries of a function of two operands, stretch by stretch of their keys."""
+    """Merge two operands chunk by chunk of their keys."""
     from sparrow.kernels import merge
-    from sparrow.kernels.keys import pack
+    from sparrow.kernels.keys import pack, unpack
 
     one, two = blocks
     a, b = pack(one.coords, layout), pack(two.coords, layout)
     dtypes = [column.dtype for column in one.coords]
     left, right = (merge.WordCodec(block.values, fill) for block, fill in zip(blocks, fills, strict=True))
     longer = max(a, b, key=len)
-    borders = longer[_STRETCH::_STRETCH]
+    chunk = tuning().merge_chunk_elements
+    borders = longer[chunk::chunk]
     cuts_a, cuts_b = ([0, *np.searchsorted(keys, borders).tolist(), len(keys)] for keys in (a, b))
     found = []
     for start_a, stop_a, start_b, stop_b in zip(cuts_a, cuts_a[1:], cuts_b, cuts_b[1:], strict=False):
@@ -91,7 +91,7 @@ def _merged(
             words = left.words(start_a, stop_a), right.words(start_b, stop_b)
             keys, *found_at = merge.union(p, q, *words, left.fill, right.fill)
             x, y = left.values(found_at[0]), right.values(found_at[1])
-        coords = merge.unpack(keys, layout, dtypes)
+        coords = unpack(keys, layout, dtypes)
         found.append(apply(function, coords, [x, y], fill_value))
     return concat_blocks(found, len(layout), found[0].values.dtype)
 
@@ -99,25 +99,25 @@ def _merged(
 def align(
     blocks: Sequence[Block], fills: Sequence[Any], shape: Sequence[int], required: Sequence[bool]
 ) -> tuple[tuple[NDArray[Any], ...], list[NDArray[Any]]]:
-    """Return the cells where some operand has an entry, and each operand's values there, by one sort.
+    """Return the coordinates where any operand stores an element, and the values of each operand there.
 
     Parameters
     ----------
     blocks
-        Canonical entries of each operand, coordinates within ``shape``.
+        Canonical elements of each operand.
     fills
-        The value of an operand where it has no entry.
+        Fill value of each operand.
     shape
-        The shape of the operands.
+        Shape of the operands.
     required
-        Operands without which a cell does not count: where all are required the cells are an intersection.
+        Operands that must store an element; if all are required, the result is an intersection.
 
     Returns
     -------
     coords
-        One sorted array of shape (m,) for each dimension.
+        One sorted array of shape (m,) per dimension.
     values
-        One array of shape (m,) for each operand.
+        One array of shape (m,) per operand.
     """
     if len(blocks) == 1:
         return blocks[0].coords, [blocks[0].values]
@@ -125,7 +125,7 @@ def align(
     ndim = len(shape)
     coords = tuple(np.concatenate([block.coords[dim] for block in blocks]) for dim in range(ndim))
     total = sum(counts)
-    key = linear_keys(coords, shape) if coords and total < _FEW else None
+    key = linear_keys(coords, shape) if coords and total < tuning().numpy_max_elements else None
     order = sort_order(coords, shape) if key is None else np.argsort(key, kind="stable")
     if order is None:
         order = np.arange(total)
@@ -159,7 +159,7 @@ def align(
 def apply(
     function: Function, coords: tuple[NDArray[Any], ...], columns: Sequence[NDArray[Any]], fill_value: Any
 ) -> Block:
-    """Return the entries of a function at sorted coordinates, without results that equal fill."""
+    """Evaluate a function at sorted coordinates and drop results equal to the fill value."""
     with np.errstate(all="ignore"):
         values = function(coords, columns)
     absent = is_fill(values, fill_value)

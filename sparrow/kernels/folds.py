@@ -37,7 +37,7 @@ State: TypeAlias = tuple[NDArray[Any], ...]
 
 
 class Fold(ABC):
-    """One running quantity."""
+    """Mergeable aggregate state of groups."""
 
     needs_positions = False
     """Whether entries of a group must come with their positions, ascending."""
@@ -50,22 +50,22 @@ class Fold(ABC):
 
     @abstractmethod
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
-        """Return the states of groups of ``n`` entries and, after them, ``m`` more; ``n`` and ``m`` at least 1."""
+        """Merge the states of groups of ``n`` elements with those of ``m`` later ones; ``n`` and ``m`` at least 1."""
 
     @abstractmethod
     def empty(self, size: int) -> State:
-        """Return the states of groups without entries."""
+        """Return the states of empty groups."""
 
     @abstractmethod
     def scatter(
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
-        """Add each entry to its group, in order."""
+        """Add each element to its group, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class UfuncFold(Fold):
-    """A quantity that one ufunc adds up, such as a sum or a largest value."""
+    """Fold of one ufunc, such as a sum or a maximum."""
 
     ufunc: np.ufunc
     dtype: np.dtype[Any]
@@ -88,17 +88,17 @@ class UfuncFold(Fold):
         return (self.ufunc.reduceat(prepared, starts),)
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
-        """Return the states of groups that go on."""
+        """Merge states of groups."""
         return (self.ufunc(earlier[0], later[0]),)
 
     def empty(self, size: int) -> State:
-        """Return the states of groups without entries."""
+        """Return the states of empty groups."""
         return (np.full(size, self.initial, self.dtype.type),)
 
     def scatter(
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
-        """Add each entry to its group, in order."""
+        """Add each element to its group, in order."""
         from sparrow.kernels.scatter import scatter_add
 
         prepared = self._prepared(values)
@@ -111,7 +111,7 @@ class UfuncFold(Fold):
 
 @dataclass(frozen=True, slots=True)
 class MomentsFold(Fold):
-    """Mean and sum of squared deviations from it: the state is (mean, deviations).
+    """Mean and sum of squared deviations; the state is (mean, deviations).
 
     Within a run in two passes, across runs by the rule of Chan, Golub and LeVeque, entry by entry by that of
     Welford: a mean that is large beside the spread costs no digits.
@@ -122,7 +122,7 @@ class MomentsFold(Fold):
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Whether groups may be the cells of dense arrays."""
+        """Whether groups may be the elements of dense arrays."""
         return self.dtype.kind == "f"
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -134,17 +134,17 @@ class MomentsFold(Fold):
         return mean, np.add.reduceat(_squared(away), starts)
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
-        """Return the states of groups that go on."""
+        """Merge states of groups."""
         return merge_moments(earlier, n.astype(np.float64), later, m.astype(np.float64))
 
     def empty(self, size: int) -> State:
-        """Return the states of groups without entries; the third array counts the entries of :meth:`scatter`."""
+        """Return the states of empty groups; the third array counts elements for :meth:`scatter`."""
         return np.zeros(size, self.dtype), np.zeros(size), np.zeros(size, np.int64)
 
     def scatter(
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
-        """Add each entry to its group, in order."""
+        """Add each element to its group, in order."""
         from sparrow.kernels.scatter import scatter_moments
 
         mean, away, count = state
@@ -152,7 +152,7 @@ class MomentsFold(Fold):
 
 
 def merge_moments(earlier: State, n: NDArray[np.float64], later: State, m: NDArray[np.float64]) -> State:
-    """Return mean and squared deviations of two groups together, of ``n`` and ``m`` members, not both 0."""
+    """Merge means and squared deviations of groups of ``n`` and ``m`` members, not both 0 (Chan et al. 1983)."""
     total = n + m
     apart = later[0] - earlier[0]
     mean = earlier[0] + apart * (m / total)
@@ -165,7 +165,7 @@ def _squared(values: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, slots=True)
 class ExtremumFold(Fold):
-    """The first largest or smallest value, NaN before all others, and the first position without an entry.
+    """First largest or smallest value (NaN wins), and the first position without a stored element.
 
     The state is (value, its position, first position, entries that follow it without a gap).
     """
@@ -176,7 +176,7 @@ class ExtremumFold(Fold):
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Whether groups may be the cells of dense arrays."""
+        """Whether groups may be the elements of dense arrays."""
         return self.dtype.kind != "c"
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -196,7 +196,7 @@ class ExtremumFold(Fold):
         return best, where, first, np.add.reduceat(follows, starts, dtype=np.int64)
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
-        """Return the states of groups that go on."""
+        """Merge states of groups."""
         take = self.beats(later[0], earlier[0])
         return (
             np.where(take, later[0], earlier[0]),
@@ -206,21 +206,21 @@ class ExtremumFold(Fold):
         )
 
     def beats(self, challenger: NDArray[Any], holder: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return where a value takes the place of an earlier one."""
+        """Return where a value replaces an earlier one."""
         better = challenger > holder if self.largest else challenger < holder
         if self.dtype.kind in "fc":
             better = ~np.isnan(holder) & (better | np.isnan(challenger))
         return np.asarray(better)
 
     def empty(self, size: int) -> State:
-        """Return the states of groups without entries."""
+        """Return the states of empty groups."""
         integers = tuple(np.zeros(size, np.int64) for _ in range(3))
         return (np.zeros(size, self.dtype), *integers, np.zeros(size, np.int64), np.zeros(size, np.int64))
 
     def scatter(
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
-        """Add each entry to its group, in order: the fifth array of the state counts, the sixth holds ranks."""
+        """Add each element to its group, in order; the fifth array of the state counts, the sixth holds ranks."""
         from sparrow.kernels.scatter import scatter_best
 
         assert positions is not None
@@ -233,7 +233,7 @@ class ExtremumFold(Fold):
 
 
 def _ranks(values: NDArray[Any], largest: bool) -> NDArray[np.int64]:
-    """Return int64 numbers in the order of real values: the better the larger, NaN largest of all."""
+    """Map real values to int64 ranks in their order, NaN the highest."""
     if values.dtype.kind == "f":
         wide = values.astype(np.float64) + 0.0
         bits = wide.view(np.int64)
@@ -247,19 +247,19 @@ def _ranks(values: NDArray[Any], largest: bool) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class MappedFold(Fold):
-    """A fold of values that a function is applied to first."""
+    """Fold of values transformed by a function."""
 
     fold: Fold
     prepare: Callable[[NDArray[Any]], NDArray[Any]]
 
     @property
     def needs_positions(self) -> bool:  # type: ignore[override]
-        """Whether entries of a group must come with their positions."""
+        """Whether elements must come with their positions in the group."""
         return self.fold.needs_positions
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Whether groups may be the cells of dense arrays."""
+        """Whether groups may be the elements of dense arrays."""
         return self.fold.scatters
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -267,30 +267,30 @@ class MappedFold(Fold):
         return self.fold.runs(self.prepare(values), starts, positions)
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
-        """Return the states of groups that go on."""
+        """Merge states of groups."""
         return self.fold.merge(earlier, n, later, m)
 
     def empty(self, size: int) -> State:
-        """Return the states of groups without entries."""
+        """Return the states of empty groups."""
         return self.fold.empty(size)
 
     def scatter(
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
-        """Add each entry to its group, in order."""
+        """Add each element to its group, in order."""
         self.fold.scatter(state, keys, self.prepare(values), positions)
 
 
 @dataclass(frozen=True, slots=True)
 class NanMomentsFold(Fold):
-    """Mean and sum of squared deviations of the values that are not NaN: the state is (mean, deviations, numbers)."""
+    """Mean and sum of squared deviations, ignoring NaN; the state is (mean, deviations, counts)."""
 
     dtype: np.dtype[Any]
     """float64, or complex128 for complex values."""
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Whether groups may be the cells of dense arrays."""
+        """Whether groups may be the elements of dense arrays."""
         return MomentsFold(self.dtype).scatters
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -303,7 +303,7 @@ class NanMomentsFold(Fold):
         return mean, np.add.reduceat(away.real**2 + away.imag**2, starts), counts
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
-        """Return the states of groups that go on; numbers of entries, NaN among them, do not matter."""
+        """Merge states of groups by their own counts of numbers; ``n`` and ``m`` are ignored."""
         first, second = earlier[2], later[2]
         mean, away = merge_moments(earlier[:2], first.astype(np.float64), later[:2], second.astype(np.float64))
         alone = (first == 0) | (second == 0)
@@ -315,7 +315,7 @@ class NanMomentsFold(Fold):
         )
 
     def empty(self, size: int) -> State:
-        """Return the states of groups without numbers."""
+        """Return the states of empty groups."""
         return MomentsFold(self.dtype).empty(size)
 
     def scatter(
@@ -328,11 +328,11 @@ class NanMomentsFold(Fold):
 
 @dataclass(frozen=True, slots=True)
 class NanExtremumFold(ExtremumFold):
-    """The first largest or smallest value that is a number; NaN, at no position, where there is none."""
+    """First largest or smallest value, ignoring NaN; NaN at no position if there is none."""
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
-        """Never: NaN has its rank above the numbers there."""
+        """Always False: NaN ranks above all numbers there."""
         return False
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
@@ -347,6 +347,6 @@ class NanExtremumFold(ExtremumFold):
         return np.where(np.logical_or.reduceat(~blind, starts), best, self.dtype.type(np.nan)), where, first, follows
 
     def beats(self, challenger: NDArray[Any], holder: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return where a value takes the place of an earlier one."""
+        """Return where a value replaces an earlier one."""
         better = challenger > holder if self.largest else challenger < holder
         return np.asarray(better | (np.isnan(holder) & ~np.isnan(challenger)))

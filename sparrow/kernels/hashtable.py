@@ -1,4 +1,4 @@
-"""Numbers for integers that lie anywhere: a hash table of open places, over arrays alone."""
+"""Open-addressing hash table that dictionary-encodes int64 keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AHEAD = 16
 
 @njit(cache=True, nogil=True)
 def _probed(value, shift, last, places, found):  # type: ignore[no-untyped-def]
-    """Return where a value lies, or the open place where it would, and the number there."""
+    """Return the slot of a key, or the free slot for it, and the code stored there."""
     at = (np.uint64(value) * _MIXED) >> shift
     known = places[at]
     while known >= 0 and found[known] != value:
@@ -28,7 +28,7 @@ def _probed(value, shift, last, places, found):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def factorize(values, bits, places, found, out):  # type: ignore[no-untyped-def]
-    """Give values numbers in the order in which they first come; return how many different ones there are.
+    """Encode keys in order of first appearance; return the number of distinct keys.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def factorize(values, bits, places, found, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def lookup(values, bits, places, found, out):  # type: ignore[no-untyped-def]
-    """Write the number of each value, -1 for those that :func:`factorize` has not seen.
+    """Write the code of each key, -1 for keys unknown to :func:`factorize`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Packed coordinates: one non-negative int64 per entry whose order is the lexicographic order of its coordinates."""
+"""Packed coordinates: one non-negative int64 key per element in lexicographic order."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import njit
+from sparrow.kernels.jit.warmup import as_readonly
 
 __all__ = [
     "Keys",
@@ -30,13 +31,15 @@ Keys: TypeAlias = NDArray[np.int64]
 
 
 def choose_layout(maxima: Sequence[int]) -> Layout | None:
-    """Return a layout for coordinates up to ``maxima``, the bits left over shared out; None past 63 bits.
+    """Return the bits per dimension for coordinates up to ``maxima``; None if they exceed 63 bits.
+
+    Spare bits are distributed evenly.
 
     Examples
     --------
-    >>> layout_for((5, 1000))
+    >>> choose_layout((5, 1000))
     (28, 35)
-    >>> layout_for((2**40, 2**40)) is None
+    >>> choose_layout((2**40, 2**40)) is None
     True
     """
     needed = [int(largest).bit_length() for largest in maxima]
@@ -50,12 +53,12 @@ def choose_layout(maxima: Sequence[int]) -> Layout | None:
 
 
 def layout_covers(layout: Layout, maxima: Sequence[int]) -> bool:
-    """Return whether coordinates up to ``maxima`` fit the layout."""
+    """Return whether coordinates up to ``maxima`` fit a layout."""
     return all(int(largest).bit_length() <= bits for largest, bits in zip(maxima, layout, strict=True))
 
 
 def pack(coords: Sequence[NDArray[Any]], layout: Layout) -> Keys:
-    """Return the keys of entries; every coordinate must fit."""
+    """Return the keys of coordinates, which must fit the layout."""
     keys = coords[0].astype(np.int64)
     for column, bits in zip(coords[1:], layout[1:], strict=True):
         keys <<= bits
@@ -64,26 +67,31 @@ def pack(coords: Sequence[NDArray[Any]], layout: Layout) -> Keys:
 
 
 def unpack(keys: Keys, layout: Layout, dtypes: Sequence[np.dtype[Any]] | None = None) -> tuple[NDArray[Any], ...]:
-    """Return the coordinates of keys, as int64 or in the dtypes given."""
-    columns: list[NDArray[Any]] = []
+    """Return the coordinates of keys, shape (n,) each, as int64 or in the given dtypes."""
+    columns = tuple(np.empty(len(keys), dtype) for dtype in dtypes or (np.dtype(np.int64),) * len(layout))
+    keys = as_readonly(keys)
     shift = sum(layout)
-    for dim, bits in enumerate(layout):
+    for column, bits in zip(columns, layout, strict=True):
         shift -= bits
-        column = keys >> shift
-        if dim:
-            column &= (1 << bits) - 1
-        columns.append(column if dtypes is None else column.astype(dtypes[dim], copy=False))
-    return tuple(columns)
+        _unpack_column(keys, shift, (1 << bits) - 1, column)
+    return columns
+
+
+@njit(cache=True, nogil=True)
+def _unpack_column(keys, shift, mask, out):  # type: ignore[no-untyped-def]
+    """Write ``(keys >> shift) & mask`` to ``out``."""
+    for k in range(len(keys)):
+        out[k] = (keys[k] >> shift) & mask
 
 
 def repack(keys: Keys, old: Layout, new: Layout) -> Keys:
-    """Return the same entries' keys in another layout."""
+    """Convert keys to another layout."""
     return keys if old == new else pack(unpack(keys, old), new)
 
 
 @njit(cache=True, nogil=True)
 def sortedness(keys: Keys, bits: Any) -> Any:
-    """Return whether keys ascend strictly, whether they never descend, and whether their lowest bits never do."""
+    """Return whether keys ascend strictly, whether they never descend, and whether their low ``bits`` never do."""
     mask = (np.int64(1) << bits) - 1
     strictly = ascending = below = True
     for i in range(1, len(keys)):
@@ -96,10 +104,10 @@ def sortedness(keys: Keys, bits: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def sort_stable(keys: Keys, sorted_bits: Any) -> tuple[Keys, NDArray[np.int32]]:
-    """Return the keys in ascending order and the stable order that sorts them: shape (n,), n below 2^31.
+    """Return sorted keys and the stable order that sorts them, shape (n,), n below 2^31.
 
-    A radix sort, least digit first, which leaves out the bits that all keys share, and so many lowest bits as keys that
-    agree above them are sorted by already.
+    LSD radix sort that skips bits shared by all keys, and ``sorted_bits`` low bits by which keys that agree above are
+    already sorted.
     """
     n = len(keys)
     differing = np.int64(0)
@@ -152,7 +160,7 @@ def _gather(words: NDArray[Any], order: NDArray[np.int32]) -> NDArray[Any]:
 
 
 def gather_values(values: NDArray[Any], order: NDArray[np.int32]) -> NDArray[Any]:
-    """Return ``values[order]`` without holding the GIL, for values of any type."""
+    """Return ``values[order]`` without the GIL, for any dtype."""
     if values.dtype.itemsize > 8:
         return values[order]
     return np.asarray(_gather(values.view(f"u{values.dtype.itemsize}"), order).view(values.dtype))

@@ -1,13 +1,12 @@
-"""Merging sorted entries of two operands by their keys, and picking entries under a mask, compiled.
+"""Merges of sorted keys of two operands, and compaction by a mask, compiled.
 
-Keys are those of :mod:`sparrow.kernels.keys`: one ascending int64 for each entry. Values travel as words, whatever they
-mean, so that few loops are compiled: through a merge of two operands as words of 64 bits (:class:`WordCodec`). The
-loops have no branch that depends on the data.
+Keys are those of :mod:`sparrow.kernels.keys`. Values are reinterpreted as unsigned words, so that one loop serves all
+dtypes; merges of two operands use 64-bit words (:class:`WordCodec`). The loops are free of data-dependent branches.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.jit.compiler import njit
 
-__all__ = ["WordCodec", "as_words", "compress", "intersection", "lookup", "union", "unpack"]
+__all__ = ["WordCodec", "as_words", "compress", "intersection", "lookup", "union"]
 
 
 def as_words(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a contiguous read-only array as the words that kernels take; it may share memory with ``values``."""
+    """Return values as a contiguous read-only array of words; may share memory with ``values``."""
     array = np.ascontiguousarray(values)
     view = array.view(f"u{array.dtype.itemsize}" if array.dtype.itemsize <= 8 else array.dtype.type)
     view.setflags(write=False)
@@ -27,14 +26,14 @@ def as_words(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class WordCodec:
-    """Values of an operand as words of 64 bits: their bits, or where they are if they have more.
+    """Values of an operand as 64-bit words: their bits, or their positions if the dtype is wider.
 
     Parameters
     ----------
     values
         Shape (n,).
     fill
-        The value where the operand has no key.
+        Value where the operand has no key.
     """
 
     def __init__(self, values: NDArray[Any], fill: Any) -> None:
@@ -50,13 +49,13 @@ class WordCodec:
             self.fill = np.uint64(as_words(ended)[0])
 
     def words(self, start: int, stop: int) -> NDArray[np.uint64]:
-        """Return the words of some values."""
+        """Return the words of a slice of the values."""
         part = self._words[start:stop].astype(np.uint64, copy=False)
         part.setflags(write=False)
         return part
 
     def values(self, found: NDArray[np.uint64]) -> NDArray[Any]:
-        """Return the values that words stand for."""
+        """Return the values of words."""
         if self._wide:
             return self._values[found]
         return found.astype(self._words.dtype, copy=False).view(self._dtype)
@@ -64,16 +63,16 @@ class WordCodec:
 
 @njit(cache=True, nogil=True)
 def union(a, b, values_a, values_b, fill_a, fill_b):  # type: ignore[no-untyped-def]
-    """Return the keys that are in either of two operands, and the values of both there.
+    """Return the keys of either operand, and the values of both operands there.
 
     Parameters
     ----------
     a, b
-        Ascending keys without repeats, shapes (n,) and (m,).
+        Sorted unique keys, shapes (n,) and (m,).
     values_a, values_b
         Their values.
     fill_a, fill_b
-        The values where an operand has no key.
+        Values where an operand has no key.
 
     Returns
     -------
@@ -108,7 +107,7 @@ def union(a, b, values_a, values_b, fill_a, fill_b):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True)
 def intersection(a, b, values_a, values_b):  # type: ignore[no-untyped-def]
-    """Return the keys that are in both of two operands, and the values of both there; as :func:`union`."""
+    """Return the keys of both operands, and their values there; see :func:`union`."""
     n, m = len(a), len(b)
     size = min(n, m)
     keys = np.empty(size, np.int64)
@@ -128,7 +127,7 @@ def intersection(a, b, values_a, values_b):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def lookup(a, b, values_b, fill_b):  # type: ignore[no-untyped-def]
-    """Return the values of the second operand at each key of the first; as :func:`union`."""
+    """Return the values of the second operand at the keys of the first; see :func:`union`."""
     out = np.empty(len(a), values_b.dtype)
     j = 0
     for i in range(len(a)):
@@ -140,27 +139,10 @@ def lookup(a, b, values_b, fill_b):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def compress(array, keep, count):  # type: ignore[no-untyped-def]
-    """Return the ``count`` elements of an array at which ``keep`` holds, in order."""
+    """Return the ``count`` elements of an array where ``keep`` is true."""
     out = np.empty(count + 1, array.dtype)
     k = 0
     for i in range(len(array)):
         out[k] = array[i]
         k += keep[i]
     return out[:count]
-
-
-def unpack(keys: NDArray[np.int64], layout: Sequence[int], dtypes: Sequence[np.dtype[Any]]) -> tuple[NDArray[Any], ...]:
-    """Return the coordinates of keys in the dtypes given: one pass for each column."""
-    columns = tuple(np.empty(len(keys), dtype) for dtype in dtypes)
-    shift = sum(layout)
-    for column, bits in zip(columns, layout, strict=True):
-        shift -= bits
-        _unpack_column(keys, shift, (1 << bits) - 1, column)
-    return columns
-
-
-@njit(cache=True, nogil=True)
-def _unpack_column(keys, shift, mask, out):  # type: ignore[no-untyped-def]
-    """Write the bits of ``mask`` of each key shifted right by ``shift`` to ``out``."""
-    for k in range(len(keys)):
-        out[k] = (keys[k] >> shift) & mask

@@ -1,4 +1,4 @@
-"""Loops over compressed rows and sorted columns, compiled: what is brought into another order."""
+"""Row pointers, and reordering of rows and sorted columns, compiled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 @njit(cache=True, nogil=True)
 def _pointers(rows, first, out):  # type: ignore[no-untyped-def]
-    """Write where each row ends, of those from ``first``, to ``out`` (zeros, one longer than there are rows)."""
+    """Write the end of each row, counted from row ``first``, to ``out`` (zeros)."""
     for k in range(len(rows)):
         out[np.int64(rows[k]) - first + 1] = k + 1
     for k in range(1, len(out)):
@@ -33,7 +33,7 @@ def _pointers(rows, first, out):  # type: ignore[no-untyped-def]
 
 
 def indptr_from_sorted(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.int64]:
-    """Return where rows begin and end among entries sorted by row.
+    """Return the row pointers of elements sorted by row.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def indptr_from_sorted(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.
 
     Examples
     --------
-    >>> pointers(np.array([3, 3, 5]), 2, 7)
+    >>> indptr_from_sorted(np.array([3, 3, 5]), 2, 7)
     array([0, 0, 2, 2, 3, 3])
     """
     warn_compiling()
@@ -55,7 +55,7 @@ def indptr_from_sorted(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.
 
 @njit(cache=True, nogil=True)
 def _repeat(values, indptr, out):  # type: ignore[no-untyped-def]
-    """Write eight entries at a time, without asking how many a short row has: the next row writes over the rest."""
+    """Write eight elements at a time even for short rows; the next row overwrites the excess."""
     end = np.uint64(indptr[-1])
     for k in range(len(values)):
         at, stop, value = np.uint64(indptr[k]), np.uint64(indptr[k + 1]), broadcast(values[k])
@@ -66,7 +66,7 @@ def _repeat(values, indptr, out):  # type: ignore[no-untyped-def]
 
 
 def repeat_rows(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[Any]) -> None:
-    """Write what stands for each row at all its entries, without holding the GIL.
+    """Repeat each row value for all elements of the row, without the GIL.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def repeat_rows(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[An
     Examples
     --------
     >>> out = np.zeros(3, np.int64)
-    >>> repeat(np.array([5, 6, 7]), np.array([0, 2, 2, 3]), out)
+    >>> repeat_rows(np.array([5, 6, 7]), np.array([0, 2, 2, 3]), out)
     >>> out
     array([5, 5, 7])
     """
@@ -90,7 +90,7 @@ def repeat_rows(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[An
 
 @njit(cache=True, nogil=True)
 def _place(starts, stops, begins, source, out):  # type: ignore[no-untyped-def]
-    """Copy the stretches of ``source`` between starts and stops to where ``begins`` says in ``out``."""
+    """Copy the slices ``starts[k]:stops[k]`` of ``source`` to ``out`` from ``begins[k]``."""
     for k in range(len(begins)):
         first, at = np.uint64(starts[k]), np.uint64(begins[k])  # unsigned: a negative index would be looked for
         for j in range(np.uint64(stops[k]) - first):
@@ -104,7 +104,7 @@ def copy_rows(
     source: NDArray[Any],
     out: NDArray[Any],
 ) -> None:
-    """Copy rows of a compressed array to other places of another one.
+    """Copy rows of a compressed array to other positions, without the GIL.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def copy_rows(
     Examples
     --------
     >>> out = np.zeros(4, np.int64)
-    >>> place_rows(np.array([0, 2]), np.array([2, 3]), np.array([2, 0]), np.array([5, 6, 7]), out)
+    >>> copy_rows(np.array([0, 2]), np.array([2, 3]), np.array([2, 0]), np.array([5, 6, 7]), out)
     >>> out
     array([7, 0, 5, 6])
     """
@@ -145,7 +145,7 @@ def _copy(source, first, out):  # type: ignore[no-untyped-def]
 
 
 def stream_copy(source: NDArray[Any], out: NDArray[Any]) -> None:
-    """Copy numbers to where they are not looked at soon: past the cache, without holding the GIL.
+    """Copy with non-temporal stores that bypass the cache, without the GIL.
 
     Memory need not be read before it is written so, which takes half of the time of a copy of more than a cache holds.
 
@@ -157,7 +157,7 @@ def stream_copy(source: NDArray[Any], out: NDArray[Any]) -> None:
     Examples
     --------
     >>> out = np.zeros(3)
-    >>> copy(np.array([1.0, 2.0, 3.0]), out)
+    >>> stream_copy(np.array([1.0, 2.0, 3.0]), out)
     >>> out
     array([1., 2., 3.])
     """
@@ -177,7 +177,7 @@ def _scatter(rows, at, words, out):  # type: ignore[no-untyped-def]
 
 
 def counting_sort(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers sorted by row, those of a row as they came, without holding the GIL.
+    """Return a column sorted stably by row, without the GIL.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def counting_sort(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray
 
     Examples
     --------
-    >>> scattered(np.array([1, 0, 1]), np.array([0, 1, 3]), np.array([5, 6, 7]))
+    >>> counting_sort(np.array([1, 0, 1]), np.array([0, 1, 3]), np.array([5, 6, 7]))
     array([6, 5, 7])
     """
     warn_compiling()
@@ -207,7 +207,7 @@ def _tally(rows, out):  # type: ignore[no-untyped-def]
 
 
 def count_rows(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
-    """Add to each row the number of entries that it has, several times as fast as NumPy and without holding the GIL.
+    """Add the number of elements of each row to ``out``, several times faster than NumPy and without the GIL.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def count_rows(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
     Examples
     --------
     >>> out = np.zeros(3, np.int64)
-    >>> tally(np.array([2, 0, 2]), out)
+    >>> count_rows(np.array([2, 0, 2]), out)
     >>> out
     array([1, 0, 2])
     """
@@ -244,7 +244,7 @@ def _splice(words, at, more, out):  # type: ignore[no-untyped-def]
 
 
 def insert_sorted(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> NDArray[Any]:
-    """Return ``np.insert(values, at, more)`` for ascending places, several times as fast and without holding the GIL.
+    """Return ``np.insert(values, at, more)`` for ascending positions, several times faster and without the GIL.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def insert_sorted(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any
 
     Examples
     --------
-    >>> spliced(np.array([1, 2, 3]), np.array([0, 2, 3]), np.array([7, 8, 9]))
+    >>> insert_sorted(np.array([1, 2, 3]), np.array([0, 2, 3]), np.array([7, 8, 9]))
     array([7, 1, 2, 8, 3, 9])
     """
     if values.dtype.itemsize > 8:
@@ -280,7 +280,7 @@ def _places(rows, rest, wanted, wanted_rest, out):  # type: ignore[no-untyped-de
 def merge_positions(
     rows: NDArray[Any], rest: NDArray[Any], wanted: NDArray[Any], wanted_rest: NDArray[Any]
 ) -> NDArray[np.int64]:
-    """Return before which of some entries others come, all sorted by row and within it by a second number.
+    """Return the insertion positions of elements among others, both sorted by row and a second key.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def merge_positions(
     Examples
     --------
     >>> rows, rest = np.array([1, 1, 4]), np.array([0, 7, 2])
-    >>> places(rows, rest, np.array([0, 1, 4, 5]), np.array([9, 3, 2, 0]))
+    >>> merge_positions(rows, rest, np.array([0, 1, 4, 5]), np.array([9, 3, 2, 0]))
     array([0, 1, 2, 3])
     """
     warn_compiling()

@@ -1,4 +1,4 @@
-"""Runs of entries that stand together: where they begin, how long they are."""
+"""Runs of elements with equal coordinates: starts and lengths."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["group_starts", "run_lengths"]
+from sparrow.kernels.tuning import tuning
 
-_FEW = 1 << 12
-"""Entries up to which NumPy alone is as fast as a compiled loop."""
+__all__ = ["group_starts", "run_lengths"]
 
 
 def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int64]:
-    """Return where runs of entries with equal coordinates begin; without columns all ``count`` entries are one run."""
+    """Return the start of each run of equal coordinates; without columns all elements are one run."""
     if not count:
         return np.zeros(0, np.int64)
-    if len(columns) == 1 and count >= _FEW:
+    if len(columns) == 1 and count >= tuning().numpy_max_elements:
         from sparrow.kernels.jit.warmup import as_readonly
         from sparrow.kernels.scatter import run_starts
 
@@ -31,7 +30,7 @@ def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int6
 
 
 def run_lengths(starts: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the lengths of runs that begin at ``starts``, of ``count`` entries in all."""
+    """Return the lengths of runs that begin at ``starts``, of ``count`` elements in total."""
     out = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], out=out[:-1])
     if len(out):

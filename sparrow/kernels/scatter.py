@@ -1,4 +1,4 @@
-"""Loops that add entries to groups, compiled: the scattered half of :mod:`sparrow.kernels.folds`."""
+"""Scatter half of :mod:`sparrow.kernels.folds`, compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["run_starts", "scatter_add", "scatter_best", "scatter_moments"]
 
 @njit(cache=True, nogil=True)
 def run_starts(column):  # type: ignore[no-untyped-def]
-    """Return where runs of equal integers of ``column`` (shape (n,), n at least 1) begin, int64."""
+    """Return the start of each run of equal integers in ``column`` (shape (n,), n at least 1), int64."""
     end = np.uint64(len(column))
     one: Any = np.uint64(1)
     runs = one
@@ -37,7 +37,7 @@ def run_starts(column):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def scatter_add(keys, values, out):  # type: ignore[no-untyped-def]
-    """Add each of ``values`` (shape (n,)) to the cell of ``out`` that ``keys`` (shape (n,)) names, in order."""
+    """Add each of ``values`` (shape (n,)) to ``out[keys]``, in order."""
     size = np.uint64(len(out))
     for k in range(len(keys)):
         cell = np.uint64(keys[k])
@@ -47,7 +47,7 @@ def scatter_add(keys, values, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def scatter_moments(keys, values, mean, away, count):  # type: ignore[no-untyped-def]
-    """Update means and sums of squared deviations of groups by entries, in order (Welford 1962)."""
+    """Update means and sums of squared deviations of groups, in order (Welford 1962)."""
     size = np.uint64(len(mean))
     for k in range(len(keys)):
         cell = np.uint64(keys[k])
@@ -60,7 +60,7 @@ def scatter_moments(keys, values, mean, away, count):  # type: ignore[no-untyped
 
 @njit(cache=True, nogil=True)
 def scatter_best(keys, positions, ranks, where, first, follows, count, rank):  # type: ignore[no-untyped-def]
-    """Update groups by entries in ascending positions; return the entries that were the best when they came."""
+    """Update extrema of groups with elements in ascending positions; return those that became the extremum."""
     size = np.uint64(len(where))
     changed = np.zeros(len(keys), np.bool_)
     for k in range(len(keys)):

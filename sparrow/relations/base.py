@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
-from sparrow.kernels.coo import CSR_MIN_MEAN_ROW_ELEMENTS, Block, CSRBlock, Duplicates, RowIndex, merge_blocks
+from sparrow.kernels.coo import Block, CSRBlock, Duplicates, RowIndex, merge_blocks
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
@@ -400,7 +400,7 @@ class MemoryRelation:
         if self.is_small or isinstance(block, CSRBlock) or not block.coords:
             return block
         found = CSRBlock.of(block)
-        if CSR_MIN_MEAN_ROW_ELEMENTS * len(found.heads.pointers) <= block.count:
+        if found.heads.saves_memory:
             self.block = found
         return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sparrow.kernels import coo, elementwise, keys
+from sparrow.kernels import keys
 from sparrow.kernels.coo import Block, canonicalize, filter_block, sort_order
 from sparrow.kernels.elementwise import align, apply, combine
-from sparrow.kernels.merge import as_words, compress, intersection, lookup, union, unpack
+from sparrow.kernels.keys import unpack
+from sparrow.kernels.merge import as_words, compress, intersection, lookup, union
+from sparrow.testing import strategy
 
 DTYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex64", "complex128"]
 ODD = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan]
@@ -50,10 +52,9 @@ def assert_same(found: Block, wanted: Block) -> None:
 
 
 @pytest.fixture(autouse=True)
-def compiled_from_the_first_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elementwise, "_FEW", 0)
-    monkeypatch.setattr(elementwise, "_STRETCH", 3)
-    monkeypatch.setattr(coo, "_FEW", 0)
+def always_compiled() -> Iterator[None]:
+    with strategy("compiled"):
+        yield
 
 
 @given(
@@ -65,7 +66,7 @@ def compiled_from_the_first_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     st.integers(0, 30),
     st.integers(0, 2**16),
 )
-def test_the_merge_is_the_plain_form(
+def test_combine_equals_align(
     one: str, two: str, shape: tuple[int, ...], required: tuple[bool, bool], n: int, m: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -79,7 +80,7 @@ def test_the_merge_is_the_plain_form(
 
 
 @given(st.lists(st.integers(0, 60), unique=True), st.lists(st.integers(0, 60), unique=True))
-def test_unions_intersections_and_lookups(one: list[int], two: list[int]) -> None:
+def test_union_intersection_lookup(one: list[int], two: list[int]) -> None:
     a, b = np.array(sorted(one), np.int64), np.array(sorted(two), np.int64)
     x, y = as_words(a * 2), as_words(b * 3)
     found = union(a, b, x, y, x.dtype.type(7), y.dtype.type(9))
@@ -94,7 +95,7 @@ def test_unions_intersections_and_lookups(one: list[int], two: list[int]) -> Non
 
 
 @given(st.lists(st.booleans(), max_size=40), st.sampled_from(DTYPES))
-def test_picking_is_indexing_by_a_mask(mask: list[bool], dtype: str) -> None:
+def test_compress_equals_mask_indexing(mask: list[bool], dtype: str) -> None:
     keep = np.array(mask, bool)
     values = np.arange(len(keep)).astype(dtype)
     nothing = np.broadcast_to(np.zeros(1, np.int32), len(keep))
@@ -103,7 +104,7 @@ def test_picking_is_indexing_by_a_mask(mask: list[bool], dtype: str) -> None:
     assert compress(as_words(values), keep, int(keep.sum())).view(values.dtype).tolist() == values[keep].tolist()
 
 
-def test_keys_come_apart_again() -> None:
+def test_unpack_inverts_pack() -> None:
     rng = np.random.default_rng(1)
     layout = keys.choose_layout((2**40, 5, 1000))
     assert layout is not None
@@ -116,7 +117,7 @@ def test_keys_come_apart_again() -> None:
 
 
 @given(st.integers(0, 60), st.integers(0, 2**16), st.sampled_from([(4, 9), (2**20, 2**20)]))
-def test_the_radix_sort_is_numpys(count: int, seed: int, shape: tuple[int, int]) -> None:
+def test_radix_sort_equals_numpy(count: int, seed: int, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(seed)
     coords = tuple(rng.integers(0, n, count) for n in shape)
     found = sort_order(coords, shape)
@@ -125,7 +126,7 @@ def test_the_radix_sort_is_numpys(count: int, seed: int, shape: tuple[int, int])
 
 
 @given(st.integers(0, 60), st.integers(0, 2**16))
-def test_what_is_sorted_but_for_the_first_axis(count: int, seed: int) -> None:
+def test_radix_sort_skips_sorted_bits(count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     block = block_of(rng, (6, 7, 8), "float64", count)
     turned = Block((block.coords[2], block.coords[0], block.coords[1]), block.values)

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from sparrow.kernels import runs
 from sparrow.kernels.folds import ExtremumFold, MomentsFold, UfuncFold
 from sparrow.kernels.runs import group_starts
+from sparrow.testing import strategy
 
 FLOAT = np.dtype(np.float64)
 numbers = st.lists(st.sampled_from([0.0, -0.0, 1.0, -1.5, 3.25, np.inf, -np.inf, np.nan]), min_size=1, max_size=30)
@@ -28,10 +28,9 @@ def test_group_starts() -> None:
 
 
 @given(st.lists(st.integers(0, 3), max_size=30))
-def test_runs_of_one_column(given: list[int]) -> None:
+def test_group_starts_compiled(given: list[int]) -> None:
     column = np.array(given, np.int32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "_FEW", 0)
+    with strategy("compiled"):
         compiled = group_starts([column], len(column))
     expected = [k for k in range(len(given)) if k == 0 or given[k] != given[k - 1]]
     assert compiled.tolist() == group_starts([column], len(column)).tolist() == expected
@@ -39,7 +38,7 @@ def test_runs_of_one_column(given: list[int]) -> None:
 
 
 @pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.fmin, np.logical_or])
-def test_one_run_is_many_of_one_kind(ufunc: np.ufunc) -> None:
+def test_runs_equal_scatter(ufunc: np.ufunc) -> None:
     values = np.array([1.5, -0.0, np.nan, np.inf, 2.0])
     kind = np.dtype(bool if ufunc is np.logical_or else float)
     fold = UfuncFold(ufunc, kind, 0)
@@ -49,7 +48,7 @@ def test_one_run_is_many_of_one_kind(ufunc: np.ufunc) -> None:
     np.testing.assert_array_equal(twice, np.repeat(once, 2))
 
 
-def test_a_mean_far_from_zero_costs_no_digits() -> None:
+def test_moments_far_from_zero_are_accurate() -> None:
     values = 1e9 + np.random.default_rng(0).random(1000)
     fold = MomentsFold(FLOAT)
     halves = [fold.runs(part, np.zeros(1, np.int64), None) for part in (values[:300], values[300:])]
@@ -62,7 +61,7 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
 
 
 @given(numbers, st.data(), st.booleans())
-def test_best_is_numpys_and_counts_to_the_first_gap(given: list[float], data: st.DataObject, largest: bool) -> None:
+def test_extremum_equals_numpy(given: list[float], data: st.DataObject, largest: bool) -> None:
     values = np.array(given)
     cells = len(values) + 3
     positions = np.sort(np.array(data.draw(st.permutations(range(cells)))[: len(values)]))
@@ -86,7 +85,7 @@ def test_best_is_numpys_and_counts_to_the_first_gap(given: list[float], data: st
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "int64", "float16", "float32"])
 @pytest.mark.parametrize("largest", [True, False])
-def test_best_orders_every_type(dtype: str, largest: bool) -> None:
+def test_extremum_of_every_dtype(dtype: str, largest: bool) -> None:
     rng = np.random.default_rng(3)
     kind = np.dtype(dtype)
     if kind.kind in "iu":
@@ -104,7 +103,7 @@ def test_best_orders_every_type(dtype: str, largest: bool) -> None:
         assert (state[0][key], state[1][key]) == (values[best], best)
 
 
-def test_keys_outside_write_nowhere() -> None:
+def test_keys_out_of_range_are_ignored() -> None:
     keys, values = np.array([0, 5, -1, 1]), np.arange(4.0)
     moments = MomentsFold(FLOAT)
     state = moments.empty(2)
@@ -116,7 +115,7 @@ def test_keys_outside_write_nowhere() -> None:
     assert found[1].tolist() == [0, 3]
 
 
-def test_running_sums_wrap_and_widen() -> None:
+def test_sums_wrap_and_widen() -> None:
     fold = UfuncFold(np.add, np.dtype(np.int64), 0)
     values = np.full(4, 2**62)
     assert fold.runs(values, np.array([0, 1]), None)[0].tolist() == [2**62, -(2**62)]

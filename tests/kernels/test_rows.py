@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparrow.kernels import coo
 from sparrow.kernels.coo import Block, CSRBlock, sort_block, sort_to_csr
 from sparrow.kernels.rows import copy_rows, indptr_from_sorted, repeat_rows, stream_copy
+from sparrow.testing import tune
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_pointers(kind: Any) -> None:
+def test_indptr_from_sorted(kind: Any) -> None:
     rng = np.random.default_rng(1)
     for start, stop, count in [(0, 5, 9), (3, 20, 6), (7, 8, 0), (4, 4, 0), (2**31 - 9, 2**31 - 1, 30)]:
         rows = np.sort(rng.integers(start, max(stop, start + 1), count)).astype(kind)
@@ -23,7 +23,7 @@ def test_pointers(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("most", [1, 2, 9, 40])
-def test_what_stands_for_a_row_is_written_at_all_its_entries(most: int, kind: Any) -> None:
+def test_repeat_rows(most: int, kind: Any) -> None:
     rng = np.random.default_rng(most)
     for first in (0, 5):
         lengths = rng.integers(0, most + 1, 50)
@@ -39,7 +39,7 @@ def test_what_stands_for_a_row_is_written_at_all_its_entries(most: int, kind: An
 
 
 @pytest.mark.parametrize("kind", ["bool", "int8", "float16", "int32", "float64", "complex64", "complex128"])
-def test_rows_in_another_order(kind: str) -> None:
+def test_copy_rows(kind: str) -> None:
     rng = np.random.default_rng(2)
     lengths = rng.integers(0, 5, 30)
     indptr = np.append(0, np.cumsum(lengths))
@@ -54,7 +54,7 @@ def test_rows_in_another_order(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "height"), [(300_000, 5_000), (5_000, 700), (50, 90_000)])
-def test_entries_by_rows_are_those_sorted(count: int, height: int) -> None:
+def test_sort_to_csr(count: int, height: int) -> None:
     rng = np.random.default_rng(3)
     rows, cols = (rng.integers(0, height, count).astype(np.int32) for _ in range(2))
     block = Block((rows, cols), rng.random(count))
@@ -69,7 +69,7 @@ def test_entries_by_rows_are_those_sorted(count: int, height: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint32", "float32", "int64", "float64", "complex64", "complex128"])
-def test_copies_past_the_cache_are_copies(dtype: str) -> None:
+def test_stream_copy(dtype: str) -> None:
     rng = np.random.default_rng(2)
     for count in (0, 1, 5, 8, 15, 16, 17, 100):
         for start in range(9):
@@ -81,8 +81,8 @@ def test_copies_past_the_cache_are_copies(dtype: str) -> None:
             assert (out[start + count :] == 7).all()
 
 
-def test_large_arrays_are_written_past_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coo, "_LARGE", 1 << 16)
+@tune("kernels", stream_copy_min_bytes=1 << 16)
+def test_large_arrays_bypass_the_cache() -> None:
     rng = np.random.default_rng(3)
     n = 10_000
     dtypes: list[Any] = [np.float64, np.float16, np.int8, np.complex128]
@@ -96,7 +96,7 @@ def test_large_arrays_are_written_past_the_cache(monkeypatch: pytest.MonkeyPatch
             assert (array[33 + n :] == -1).all()
 
 
-def test_entries_that_are_sorted_by_counting_tell_their_rows_once() -> None:
+def test_counting_sort_gives_csr_block() -> None:
     rng = np.random.default_rng(4)
     n, height = 20_000, 300
     rows, columns = rng.integers(0, height // 2, n).astype(np.int32) * 2, np.sort(rng.integers(0, 10**6, n))
@@ -113,7 +113,7 @@ def test_entries_that_are_sorted_by_counting_tell_their_rows_once() -> None:
     assert not isinstance(sort_block(Block((np.arange(n)[::-1], columns), columns), (n, 10**6), leading=1), CSRBlock)
 
 
-def test_rows_of_sorted_entries_are_told_once() -> None:
+def test_csr_block_of_sorted_block() -> None:
     rows, columns = np.array([2, 2, 2, 5, 9, 9], np.int32), np.array([0, 4, 7, 1, 3, 8], np.int32)
     found = CSRBlock.of(Block((rows, columns), np.arange(6.0)))
     np.testing.assert_array_equal(found.heads.coords[0], [2, 5, 9])

@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 
 import sparrow as sp
+import sparrow.testing
 from sparrow.errors import (
     ConvergenceError,
     InvalidValueError,
@@ -345,9 +346,8 @@ def test_refit_keeps_mapped_tables(tmp_path: Path) -> None:
     assert model.user_factors.shape == (3, 4)
 
 
-def test_progress_shows_loss(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sparrow.runtime.progress.DELAY", 0.0)
-    monkeypatch.setattr("sparrow.runtime.progress.INTERVAL", 0.0)
+@sparrow.testing.tune("runtime", progress_delay_seconds=0.0, progress_interval_seconds=0.0)
+def test_progress_shows_loss(capsys: pytest.CaptureFixture[str]) -> None:
     with sp.config(progress=True):
         loss = ALS(4, epochs=3).fit(A).loss_[-2]
     assert f"epoch 3 of 3, loss {loss:.6g}" in capsys.readouterr().err

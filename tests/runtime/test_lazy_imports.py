@@ -55,7 +55,11 @@ import sparrow as sp
 assert sp.__file__.endswith(".pyc"), sp.__file__
 A = sp.random((20, 20), density=0.5, seed=1)
 assert np.isclose(float(sp.linalg.norm(A)), np.linalg.norm(A.to_numpy()))
-assert sp.linalg.trace and sp.models.evaluation and dir(sp.optim) and dir(sp.fft)
+assert (sp.eye(20) @ A).nnz == A.nnz
+assert (A.save("A.sparrow") + 1).sum() == A.sum() + 400
+assert sp.graph.degrees and sp.fft.fft and sp.optim.SGD and sp.linalg.cg
+assert all(getattr(sp.models, name) for name in sp.models.__all__)
+assert len(sp.graph.bfs(A, 0)) == 20
 """
     environment = {"PYTHONPATH": str(tmp_path), "PATH": "", "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-P", "-c", code], check=True, cwd=tmp_path, env=environment)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box, ListAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
-from sparrow.kernels.coo import CSR_MIN_MEAN_ROW_ELEMENTS, Block, CSRBlock, RowIndex, canonicalize, sort_block
+from sparrow.kernels.coo import Block, CSRBlock, RowIndex, canonicalize, sort_block
 from sparrow.plan import Scan
 from sparrow.plan.estimates import outer_nnz
 from sparrow.relations.base import Chunk, MemoryRelation, Relation, RowSlices
@@ -368,7 +368,7 @@ class _Whole:
         if stop > self._cells[-1].count:
             self._cells = [cells.grow(max(stop, 2 * start), start) for cells in self._cells]
         cells = self._cells
-        if isinstance(block, CSRBlock) and CSR_MIN_MEAN_ROW_ELEMENTS * len(block.heads.pointers) <= block.count:
+        if isinstance(block, CSRBlock) and block.heads.saves_memory:
             self._heads.append((start, block.heads))
             cells = cells[len(block.heads.coords) :]
         self._count = stop

@@ -1,4 +1,4 @@
-"""Loops over links: counting, turning, cutting into blocks of rows and parts of blocks."""
+"""Adjacency in CSR form: counting, transposition, partitioning into row blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["count_edges", "part_bounds", "row_block_bounds", "transpose"]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def count_edges(rows, cols, row_counts, col_counts):  # type: ignore[no-untyped-def]
-    """Add the links of a chunk to the numbers of links of each row and each column."""
+    """Add the edges of a chunk to the out- and in-degrees."""
     height, width = np.uint64(len(row_counts)), np.uint64(len(col_counts))
     for k in range(len(rows)):
         row, col = np.uint64(rows[k]), np.uint64(cols[k])
@@ -22,7 +22,7 @@ def count_edges(rows, cols, row_counts, col_counts):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def transpose(indptr, cols, values, weighted, places, rows, moved):  # type: ignore[no-untyped-def]
-    """Write links sorted by row into ``rows`` and ``moved``, sorted by column.
+    """Write edges sorted by row into ``rows`` and ``moved``, sorted by column.
 
     ``places`` (shape (columns,)) says where the links of each column begin; it is counted up.
     """
@@ -37,7 +37,7 @@ def transpose(indptr, cols, values, weighted, places, rows, moved):  # type: ign
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def row_block_bounds(indptr, height, links, span):  # type: ignore[no-untyped-def]
-    """Return where blocks of rows begin, and the end.
+    """Return the bounds of row blocks of about ``links`` edges and at most ``span`` rows.
 
     A block has at most ``height`` rows with links, ``links`` links and ``span`` rows in all; a row with more links is
     a block of its own.
@@ -60,7 +60,7 @@ def row_block_bounds(indptr, height, links, span):  # type: ignore[no-untyped-de
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def part_bounds(indptr, cuts, links, span):  # type: ignore[no-untyped-def]
-    """Return where parts begin among blocks, and the end: at most so many links and rows in each, or one block."""
+    """Return the bounds of groups of blocks: at most so many edges and rows each, or one block."""
     n = len(cuts) - 1
     parts = np.empty(n + 1, np.int64)
     parts[0] = 0

@@ -1,4 +1,4 @@
-"""What a round of PageRank does beside its product, in one pass over the nodes."""
+"""PageRank iteration apart from its matrix product, in one pass over the nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["finish_iteration"]
 
 @njit(cache=True, nogil=True)
 def finish_iteration(ranks, before, jump, jumps, lost, stray, share, out):  # type: ignore[no-untyped-def]
-    """Add what comes by jumps to the ranks that came along links, and share them out for the next round.
+    """Add teleport and dangling mass to the ranks, and divide them among the edges of the next iteration.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ _MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
 @njit(cache=True, nogil=True)
 def relax(nodes, starts, stops, cols, weights, limit, distance, before, active):  # type: ignore[no-untyped-def]
-    """Shorten the distances (float64) of nodes that lists lead to; ``weights`` of the links, or none for 1 each.
+    """Relax edges: shorten the distances (float64) of neighbors; ``weights`` may be empty for unit weights.
 
     Distances beyond ``limit`` are not taken. ``before`` is told which node each was reached from, unless it is empty.
     """
@@ -61,7 +61,7 @@ def relax(nodes, starts, stops, cols, weights, limit, distance, before, active):
 
 @njit(cache=True, nogil=True)
 def has_negative_cycle(before, far, was, marks):  # type: ignore[no-untyped-def]
-    """Return whether going back from a node to that before it, and on, comes round a circle that gets ever shorter.
+    """Return whether predecessors form a cycle, which then has negative length.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def has_negative_cycle(before, far, was, marks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def union_neighbors(nodes, starts, stops, cols, parent):  # type: ignore[no-untyped-def]
-    """Join the sets of linked nodes: ``parent`` leads to the smallest node of a set, which leads to itself."""
+    """Union-find: join the sets of adjacent nodes; ``parent`` leads to the smallest node of a set."""
     for k in range(len(nodes)):
         for at in range(starts[k], stops[k]):
             one, other = nodes[k], cols[at]
@@ -125,7 +125,7 @@ def number_components(parent):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def gather_edges(nodes, starts, stops, cols, alive, part, leads, led, k, at, keys, filled):  # type: ignore[no-untyped-def]
-    """Append links from a part to another, among nodes alive, to ``keys`` until that is full: 2^32 row + column.
+    """Append edges between alive nodes of two parts to ``keys`` until it is full: 2^32 row + column.
 
     Returns the list and the link to go on with, and how many keys there are; ``leads`` and ``led`` mark the ends.
     """
@@ -148,7 +148,7 @@ def gather_edges(nodes, starts, stops, cols, alive, part, leads, led, k, at, key
 
 @njit(cache=True, nogil=True)
 def propagate_colors(nodes, starts, stops, cols, alive, colours, active):  # type: ignore[no-untyped-def]
-    """Hand the larger colour of active nodes on along links among nodes alive, as far as these lists lead."""
+    """Propagate the larger color of active nodes along edges between alive nodes."""
     again = len(nodes) > 0
     while again:
         again = False
@@ -170,7 +170,7 @@ def propagate_colors(nodes, starts, stops, cols, alive, colours, active):  # typ
 
 @njit(cache=True, nogil=True)
 def reach(nodes, starts, stops, cols, alive, colours, found, active):  # type: ignore[no-untyped-def]
-    """Find what active nodes lead to among nodes alive of the same colour, as far as these lists lead."""
+    """Mark alive nodes of the same color that active nodes reach within these lists."""
     again = len(nodes) > 0
     while again:
         again = False
@@ -189,7 +189,7 @@ def reach(nodes, starts, stops, cols, alive, colours, found, active):  # type: i
 
 @njit(cache=True, nogil=True)
 def h_index(nodes, starts, stops, cols, core, active, tally):  # type: ignore[no-untyped-def]
-    """Lower ``core`` to the largest h such that h linked nodes have at least h; ``tally`` is 0 and stays so."""
+    """Lower ``core`` to the h-index of the cores of neighbors; ``tally`` is zero before and after."""
     for k in range(len(nodes)):
         node = nodes[k]
         active[node] = False
@@ -212,7 +212,7 @@ def h_index(nodes, starts, stops, cols, core, active, tally):  # type: ignore[no
 
 @njit(cache=True, nogil=True)
 def propagate_labels(nodes, starts, stops, cols, labels, active, tally, seed):  # type: ignore[no-untyped-def]
-    """Give each node the label that most linked ones have: its own of several, else one drawn; ``tally`` stays 0."""
+    """Assign each node the most frequent label of its neighbors: ties keep its own, else are drawn at random."""
     for k in range(len(nodes)):
         node = nodes[k]
         active[node] = False
@@ -238,7 +238,7 @@ def propagate_labels(nodes, starts, stops, cols, labels, active, tally, seed):  
 
 @njit(cache=True, nogil=True)
 def orient_by_rank(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type: ignore[no-untyped-def]
-    """Append the ranks of nodes that are higher than those that lead to them to ``up``, while whole lists have room.
+    """Append the ranks of neighbors of higher rank to ``up``, while complete lists fit.
 
     Returns the list to go on with, and how many links there are; ``lengths[node - low + 1]`` is how many a node has.
     """
@@ -256,7 +256,7 @@ def orient_by_rank(nodes, starts, stops, cols, rank, low, lengths, up, filled): 
 
 @njit(cache=True, nogil=True)
 def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, counts):  # type: ignore[no-untyped-def]
-    """Count triangles at all three nodes: those whose lowest node has one of the lists, and the middle one is held.
+    """Count triangles at all three nodes, for lists of the lowest node whose middle node is in memory.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, co
 
 @njit(cache=True, nogil=True)
 def symmetrize(indptr, cols, back, sources, pointers, out):  # type: ignore[no-untyped-def]
-    """Merge the lists of links from each node with those to it, both ascending: repeats and the node itself go.
+    """Merge sorted out- and in-neighbors of each node, without duplicates and self-loops.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ def symmetrize(indptr, cols, back, sources, pointers, out):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True)
 def transpose_edges(indptr, cols, back, sources):  # type: ignore[no-untyped-def]
-    """Write links by the node that they lead to: ``back``, zeros of shape (n + 2,), whose first n + 1 say where."""
+    """Transpose edges by counting sort: ``back``, zeros of shape (n + 2,), receives the row pointers."""
     n = len(indptr) - 1
     for k in range(len(cols)):
         back[cols[k] + 2] += 1
@@ -337,7 +337,7 @@ def transpose_edges(indptr, cols, back, sources):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def bfs_levels(indptr, cols, queue, limit, far, state, most):  # type: ignore[no-untyped-def]
-    """Find what nodes of a queue lead to, link by link; ``far`` (int64) is -1 of those not found yet.
+    """Breadth-first search over edges of a queue of nodes; ``far`` (int64) is -1 for unvisited nodes.
 
     Parameters
     ----------
@@ -371,7 +371,7 @@ def bfs_levels(indptr, cols, queue, limit, far, state, most):  # type: ignore[no
 def near_far_paths(  # type: ignore[no-untyped-def]
     indptr, cols, weights, width, far, before, near, later, waits, bound, state, most
 ):  # fmt: skip
-    """Shorten distances along links: near nodes first, in the order found, then others.
+    """Shortest paths by the near-far method (Davidson et al. 2014): near nodes first, far ones later.
 
     Parameters
     ----------
@@ -450,7 +450,7 @@ def near_far_paths(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def strong_components(indptr, cols, rank, path, at, first, waiting, state, most):  # type: ignore[no-untyped-def]
-    """Give nodes that lead to each other one number in ``rank`` (int32, 0 before), by Pearce's algorithm.
+    """Enumerate strongly connected components in ``rank`` (int32, 0 before) by Pearce's algorithm (2016).
 
     Parameters
     ----------
@@ -512,7 +512,7 @@ def strong_components(indptr, cols, rank, path, at, first, waiting, state, most)
 
 @njit(cache=True, nogil=True)
 def bucket_by_degree(degree, begin, order, place):  # type: ignore[no-untyped-def]
-    """Sort nodes by their degrees: ``order`` are they, ``place`` is where each is, ``begin`` where each degree begins.
+    """Sort nodes by degree: ``order`` lists them, ``place`` is the inverse, ``begin`` starts of each degree.
 
     ``begin`` comes as zeros, two longer than the largest degree.
     """
@@ -531,7 +531,7 @@ def bucket_by_degree(degree, begin, order, place):  # type: ignore[no-untyped-de
 
 @njit(cache=True, nogil=True)
 def peel_cores(indptr, cols, core, begin, order, place, state, most):  # type: ignore[no-untyped-def]
-    """Take nodes away, those of the fewest neighbours first: ``core`` becomes the most that they had left.
+    """Compute core numbers by removing nodes of minimal degree (Batagelj and Zaversnik 2003).
 
     Parameters
     ----------

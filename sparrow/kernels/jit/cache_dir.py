@@ -1,4 +1,9 @@
-"""Where compiled loops are kept: beside their source, in the home of the user, or else in a temporary folder."""
+"""Cache directory of compiled kernels.
+
+Numba caches beside the sources, or in the user's cache directory. It refuses to define cached functions if neither is
+writable, as in read-only containers; sparrow then falls back to a temporary directory.
+
+"""
 
 from __future__ import annotations
 
@@ -13,42 +18,39 @@ from sparrow.runtime import progress
 
 __all__ = ["ensure_cache_dir"]
 
-_WANTED = "NUMBA_CACHE_DIR"
+_CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 
 
 def ensure_cache_dir() -> None:
-    """Have Numba keep loops in a temporary folder where it can keep them nowhere else, and say so once.
-
-    It refuses to define a loop that it cannot keep, as where the installation is read-only and the user has no home
-    to write to: in containers.
-    """
+    """Set a temporary cache directory, with a notice, if no regular one is writable."""
     caches = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME", "~/.cache")
     beside = os.path.join(os.path.dirname(__file__), "__pycache__")
-    for folder in (os.environ.get(_WANTED, ""), beside, os.path.join(os.path.expanduser(caches), "numba")):
-        if _can_be_written(folder):
+    for folder in (os.environ.get(_CACHE_VARIABLE, ""), beside, os.path.join(os.path.expanduser(caches), "numba")):
+        if _is_writable(folder):
             return
     try:
-        kept = _own_folder()
-    except OSError:  # then nothing can be kept, and Numba says so where a loop is needed
+        kept = _private_directory()
+    except OSError:  # Numba raises where a kernel is first defined
         return
-    os.environ[_WANTED] = kept
+    os.environ[_CACHE_VARIABLE] = kept
     loaded = sys.modules.get("numba.core.config")
     if loaded is not None:
         loaded.CACHE_DIR = kept  # type: ignore[attr-defined]
 
 
-def _can_be_written(folder: str) -> bool:
-    """Return whether files can be put into a folder, which need not be there yet."""
+def _is_writable(folder: str) -> bool:
+    """Return whether files can be created in a directory, which need not exist yet."""
     while folder and not os.path.lexists(folder):
         above = os.path.dirname(folder)
         folder = "" if above == folder else above
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
-def _own_folder() -> str:
-    """Return a temporary folder that nobody else can write to, since what lies there is run.
+def _private_directory() -> str:
+    """Return a temporary directory that only this user can write to, since its content is executed.
 
-    It is the same for every process, or one of this process alone where somebody else has made that one.
+    It is shared by all processes of the user, or private to this process if another user has created it.
+
     """
     folder = os.path.join(tempfile.gettempdir(), f"sparrow-loops-{os.getuid()}")
     try:
@@ -60,7 +62,7 @@ def _own_folder() -> str:
         folder = tempfile.mkdtemp(prefix="sparrow-loops-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     progress.write_note(
-        f"sparrow: neither its own folder nor the home can be written to: compiled loops are kept in {folder}, "
-        f"set {_WANTED} to keep them elsewhere"
+        f"sparrow: neither the package directory nor the user cache is writable: compiled kernels are cached in "
+        f"{folder}; set {_CACHE_VARIABLE} to choose another directory"
     )
     return folder

@@ -1,11 +1,11 @@
-"""What loops take of Numba: the one place that imports it.
+"""Numba: the only module that imports it, and cache keys of compiled kernels.
 
-It is imported on another thread. Ctrl-C ends what the main one does, and would leave half of Numba behind, which no
-later import makes whole.
+Numba is imported on a separate thread: Ctrl-C in the main thread would leave a half-imported Numba behind, which no
+later import repairs.
 
-Numba keeps a loop as long as the file that it is written in stays as it is. Those that it calls are compiled into it,
-so that after an upgrade one called with other arguments than it has by now, which ends the process. What ``njit`` keeps
-here knows of the loops that a loop calls.
+Numba invalidates a cached function if its source file changes, but compiles called functions into it as well. After an
+upgrade a stale callee would then be called with a wrong signature and crash the process. The cache keys here therefore
+cover all kernel files that a file imports. Without sources, as in frozen applications, they cover the byte code.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import hashlib
 import importlib
 import os
 import re
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 
 def _import() -> None:
-    with contextlib.suppress(Exception):  # said again below, by the thread that wants it
+    with contextlib.suppress(Exception):  # raised again by the imports below
         for name in ("numba.extending", "numba.np.numpy_support", "numba.np.arrayobj", "numba.core.caching"):
             importlib.import_module(name)
 
 
-with contextlib.suppress(RuntimeError):  # as the interpreter ends there are no new threads
+with contextlib.suppress(RuntimeError):  # no new threads during interpreter shutdown
     _importing = threading.Thread(target=_import, name="sparrow: importing Numba", daemon=True)
     _importing.start()
     _importing.join()
@@ -60,7 +61,9 @@ _IMPORTED = re.compile(r"^from sparrow\.kernels\.([\w.]+) import", re.MULTILINE)
 
 @functools.cache
 def source_stamp(path: str) -> bytes:
-    """Return what tells a file of loops and all files of loops that it takes some from, one after the other."""
+    """Return the hash of a kernel file and of all kernel files that it imports."""
+    if path.endswith(".pyc"):
+        return _bytecode_stamp()
     text = Path(path).read_text(encoding="utf-8")
     out = hashlib.sha256(text.encode())
     root = _KERNELS if _is_kernel_file(path) else os.path.dirname(path)
@@ -69,25 +72,36 @@ def source_stamp(path: str) -> bytes:
     return out.digest()
 
 
+@functools.cache
+def _bytecode_stamp() -> bytes:
+    """Return the hash of the byte code of all kernels, whose imports cannot be told apart cheaply."""
+    out = hashlib.sha256()
+    for path in sorted(Path(_KERNELS).rglob("*.pyc")):
+        out.update(path.read_bytes())
+    return out.digest()
+
+
 def _is_kernel_file(path: str) -> bool:
-    """Return whether a file lies below the folder of kernels."""
+    """Return whether a file lies in the kernels package."""
     return path.startswith(_KERNELS + os.sep)
 
 
-def _knowing(locator: Any) -> Any:
-    class Knowing(locator):  # type: ignore[misc]
+def _stamped(locator: Any) -> Any:
+    class Stamped(locator):  # type: ignore[misc]
         def get_source_stamp(self) -> bytes:
             return source_stamp(self._py_file)
 
         @classmethod
         def from_function(cls, py_func: Any, py_file: str) -> Any:
-            ours = _is_kernel_file(py_file) and os.path.isfile(py_file)
-            return super().from_function(py_func, py_file) if ours else None
+            if not os.path.isfile(py_file):  # byte code alone, which records the path of the former source
+                py_file = getattr(sys.modules.get(py_func.__module__), "__file__", None) or py_file
+            is_ours = _is_kernel_file(py_file) and os.path.isfile(py_file)
+            return super().from_function(py_func, py_file) if is_ours else None
 
-    return Knowing
+    return Stamped
 
 
 caching.CacheImpl._locator_classes[:0] = [
-    _knowing(each)
-    for each in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
+    _stamped(base)
+    for base in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
 ]

@@ -1,7 +1,4 @@
-"""Compiling: how arrays are handed to loops, and the word that loops are being compiled.
-
-The first time that a machine runs them takes seconds, without a bar.
-"""
+"""Arguments of kernels, and the notice that kernels are being compiled."""
 
 from __future__ import annotations
 
@@ -20,17 +17,17 @@ T = TypeVar("T", bound=np.generic)
 
 @functools.cache
 def warn_compiling() -> None:
-    """Have a line on standard error when this process first compiles a loop, where progress is shown."""
+    """Print a notice when this process first compiles a kernel, if progress is shown."""
     from sparrow.kernels.jit.compiler import event
 
     class Compiling(event.Listener):
-        """Told of every function that Numba compiles; not of those that it finds compiled."""
+        """Listener for compilations; cached functions do not trigger it."""
 
-        told = False
+        noticed = False
 
         def on_start(self, what: Any) -> None:
-            if not self.told and what.data["dispatcher"].py_func.__module__.startswith("sparrow."):
-                self.told = progress.write_line("compiling loops for the first use: this takes some seconds, once")
+            if not self.noticed and what.data["dispatcher"].py_func.__module__.startswith("sparrow."):
+                self.noticed = progress.write_line("compiling kernels on first use, which takes a few seconds once")
 
         def on_end(self, what: Any) -> None:
             pass
@@ -39,7 +36,7 @@ def warn_compiling() -> None:
 
 
 def as_readonly(array: NDArray[T]) -> NDArray[T]:
-    """Return a contiguous read-only array of the same entries: one type for Numba wherever they come from."""
+    """Return a contiguous read-only view or copy: a single Numba type, and compilation, for any input."""
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view

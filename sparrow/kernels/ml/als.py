@@ -83,7 +83,7 @@ def _sweep(table, count, x, targets, at, residual, found, out):  # type: ignore[
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _start(indptr, first, last, rows, basis, gemm, factors, given, x):  # type: ignore[no-untyped-def]
-    """List the rows of a block that have links and turn their factors into the basis; zero the others.
+    """Collect the non-empty rows of a block and rotate their factors into the basis; zero the others.
 
     Returns
     -------
@@ -127,7 +127,7 @@ def _copy(x, i, point, r):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _direct(x, r, p, spectrum, weight):  # type: ignore[no-untyped-def]
-    """Complete the residual at ``x``, take it as the first direction and return its square."""
+    """Complete the residual at ``x``, use it as first direction and return its squared norm."""
     total = _ZERO
     for j in range(len(x)):
         gap = r[j] - (spectrum[j] + weight) * x[j]
@@ -139,7 +139,7 @@ def _direct(x, r, p, spectrum, weight):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _advance(x, r, p, q, spectrum, weight, energy):  # type: ignore[no-untyped-def]
-    """Move along ``p`` and turn it; return the length of the move and the square of the new residual."""
+    """Take a conjugate gradient step; return its length and the squared norm of the new residual."""
     curvature = _ZERO
     for j in range(len(x)):
         bent = q[j] + (spectrum[j] + weight) * p[j]
@@ -162,7 +162,7 @@ def _advance(x, r, p, q, spectrum, weight, energy):  # type: ignore[no-untyped-d
 def conjugate_gradient(  # type: ignore[no-untyped-def]
     cuts, height, room, indptr, links, table, spectrum, ridge, basis, steps, gemm, factors, losses
 ):
-    """Improve the factors of rows by some steps of the conjugate gradient method, from where they are.
+    """Improve the factors of rows by some conjugate gradient steps, starting at the current ones.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
 def eigenbasis(  # type: ignore[no-untyped-def]
     cuts, indptr, links, table, spectrum, ridge, double, single_lapack, double_lapack, factors, losses
 ):
-    """Solve the rows exactly where the fixed table stands in the eigenbasis of its Gramian.
+    """Solve rows exactly, with the fixed table in the eigenbasis of its Gramian.
 
     With D = M + ridge, a diagonal, a row of n links and fewer than d solves n equations (the identity of Woodbury):
     ``w = D^-1 Z' (I + Z D^-1 Z')^-1 y``, in float32. That is far less sensitive to the condition of D than the d
@@ -320,7 +320,7 @@ def eigenbasis(  # type: ignore[no-untyped-def]
 def normal_equations(  # type: ignore[no-untyped-def]
     cuts, indptr, links, table, gramian, ridge, double_lapack, factors, losses
 ):
-    """Solve the rows exactly in float64 by d equations each, in whatever basis and condition.
+    """Solve rows exactly in float64 through the normal equations, for any basis and condition.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def normal_equations(  # type: ignore[no-untyped-def]
 def subspace(  # type: ignore[no-untyped-def]
     cuts, height, room, indptr, links, table, spectrum, ridge, basis, width, gemm, lapack, factors, losses
 ):
-    """Improve the factors of rows, ``width`` coordinates after the other, by Newton's method.
+    """Improve the factors of rows by Newton steps on blocks of ``width`` coordinates (iALS++, Rendle et al. 2021).
 
     For some coordinates, the others held fixed, the equations are ``width x width`` ones in the errors of the row's
     links (iALS++, Rendle et al. 2021), or as many as it has links, where these are fewer. The errors are kept from one

@@ -25,7 +25,7 @@ _AHEAD = 8
 
 
 def _prefetch_call(context: Any, array: Any, row: Any) -> Any:
-    """Ask for the memory of a row of a contiguous matrix; nothing is read."""
+    """Prefetch a row of a contiguous matrix."""
 
     def generate(target: Any, builder: Any, signature: Any, given: Any) -> Any:
         matrix = target.make_array(signature.args[0])(target, builder, given[0])
@@ -47,7 +47,7 @@ _prefetch: Any = intrinsic(_prefetch_call)
 
 
 def _bits_call(context: Any, bits: Any) -> Any:
-    """Return the float32 that has these 32 bits."""
+    """Reinterpret 32 bits as float32."""
 
     def generate(target: Any, builder: Any, signature: Any, given: Any) -> Any:
         return builder.bitcast(given[0], ir.FloatType())
@@ -60,7 +60,7 @@ _float32_of: Any = intrinsic(_bits_call)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def decode(bits, kind, out):  # type: ignore[no-untyped-def]
-    """Write the float32 values of float16 or bfloat16 bits, shape (n,), into ``out`` of the same shape."""
+    """Decode float16 or bfloat16 bits, shape (n,), to float32 in ``out``."""
     if kind == BFLOAT16:
         for k in range(len(bits)):
             out[k] = _float32_of(np.uint32(bits[k]) << np.uint32(16))
@@ -78,7 +78,7 @@ def decode(bits, kind, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def encode(words, out):  # type: ignore[no-untyped-def]
-    """Write the bfloat16 bits of float32 values, given by their bits, rounded to nearest even; NaN stays NaN."""
+    """Round float32 values, given as bits, to bfloat16 (nearest even); NaN stays NaN."""
     for k in range(len(words)):
         word = words[k]
         if word & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000):
@@ -89,7 +89,7 @@ def encode(words, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def load(table, links, start, count, out):  # type: ignore[no-untyped-def]
-    """Copy the rows of a table that ``links[0][start:start + count]`` refer to into a buffer.
+    """Copy the rows ``links[0][start:start + count]`` of a table to a buffer.
 
     Those of the links that follow are asked for ahead: they lie anywhere.
     """
@@ -112,7 +112,7 @@ def load(table, links, start, count, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _take(table, first, count, lengths, out):  # type: ignore[no-untyped-def]
-    """Copy consecutive rows of a table into a buffer, and their squared lengths."""
+    """Copy consecutive rows of a table to a buffer, and compute their squared norms."""
     exact, bits, kind = table
     for k in range(count):
         target = out[k]
@@ -130,7 +130,7 @@ def _take(table, first, count, lengths, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def survey(table, first, last, ridge, syrk, gramian):  # type: ignore[no-untyped-def]
-    """Add what some rows of a table, T, contribute to T'T, in the precision of ``gramian``.
+    """Add the contribution of some rows to the Gramian T'T, in the precision of ``gramian``.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _ZERO = np.int64(0)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _slopes(loss, out, target):  # type: ignore[no-untyped-def]
-    """Return the loss of a row's scores and put its derivatives in their place."""
+    """Return the loss of scores and replace them by its derivatives."""
     if loss == SQUARED:
         out[0] -= target
         return 0.5 * out[0] * out[0]
@@ -59,7 +59,7 @@ def _slopes(loss, out, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _score(data, indices, start, stop, w, bias, factors, inner, out):  # type: ignore[no-untyped-def]
-    """Write the scores of a row to ``out``, and the sums of its factors, which the gradient wants too, to ``inner``."""
+    """Write the scores of a row to ``out``, and its factor sums, which the gradient needs too, to ``inner``."""
     for k in range(len(out)):
         out[k] = bias[0, k]
     if factors == 0 and len(out) == 1:
@@ -99,7 +99,7 @@ def scores(data, indices, indptr, w, bias, factors, found):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def losses(loss, found, targets, weights, totals):  # type: ignore[no-untyped-def]
-    """Add weighted losses of scores, which are overwritten, and weights to the sums in ``totals``."""
+    """Add weighted losses of scores, which are overwritten, and weights to ``totals``."""
     for i in range(len(found)):
         if weights[i] != 0.0:
             totals[0] += weights[i] * _slopes(loss, found[i], targets[i])
@@ -130,7 +130,7 @@ def _scatter(rows, columns, near):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gather_all(w, a, b, columns, near, near_a, near_b):  # type: ignore[no-untyped-def]
-    """Bring rows of weights and states side by side; those of a state that there is not stay."""
+    """Gather rows of weights and optimizer states; missing states are skipped."""
     _gather(w, columns, near)
     if len(a):
         _gather(a, columns, near_a)
@@ -140,7 +140,7 @@ def _gather_all(w, a, b, columns, near, near_a, near_b):  # type: ignore[no-unty
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _scatter_all(w, a, b, columns, near, near_a, near_b):  # type: ignore[no-untyped-def]
-    """Bring them back."""
+    """Scatter rows of weights and states back."""
     _scatter(w, columns, near)
     if len(a):
         _scatter(a, columns, near_a)
@@ -153,7 +153,7 @@ def train(  # type: ignore[no-untyped-def]
     data, indices, indptr, targets, weights, batch, loss, factors, w, a, b, bias, bias_a, bias_b, with_bias, kind,
     everywhere, rates, constants, for_bias, slots, totals,
 ):  # fmt: skip
-    """Update the weights once for each ``batch`` rows; return how many batches were done.
+    """Run one update per mini-batch of ``batch`` rows; return the number of mini-batches.
 
     A batch whose loss is not finite ends it before its update.
 

@@ -40,7 +40,7 @@ _SGD, _MOMENTUM, _ADAM, _ADAGRAD = np.int64(SGD), np.int64(MOMENTUM), np.int64(A
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def step(kind, x, a, b, g, rate, constants):  # type: ignore[no-untyped-def]
-    """Return a weight and its cells of both states after an update with the gradient ``g``."""
+    """Return a weight and its two states after an update with gradient ``g``."""
     decay, l1, first = constants[_DECAY], constants[_L1], constants[_FIRST]
     g *= constants[_RESCALE]
     if kind == ADAM:
@@ -77,7 +77,7 @@ def step(kind, x, a, b, g, rate, constants):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def step_arrays(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
-    """Update weights side by side, all arrays of one length; ``a`` and ``b`` are spare where a kind has none."""
+    """Update arrays of weights of one length; ``a`` and ``b`` are dummies if the optimizer has no such state."""
     for p in range(len(xs)):
         x, first, second = step(kind, float(xs[p]), float(a[p]), float(b[p]), float(gradient[p]), rate, constants)
         xs[p] = x
@@ -87,7 +87,7 @@ def step_arrays(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def step_chunks(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
-    """Do as :func:`step_arrays`, for many.
+    """Update large arrays of weights; see :func:`step_arrays`.
 
     The loop of a constant kind takes several weights at a time, two to five times as fast, and costs its compilation,
     so the commonest have one.
@@ -106,7 +106,7 @@ def step_chunks(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def update(mode, kind, w, a, b, rows, gradient, rate, constants):  # type: ignore[no-untyped-def]
-    """Update rows of ``w``: ``gradient[p]`` is that of row ``rows[p]``, under ``DENSE`` that of row p.
+    """Update rows of ``w``: ``gradient[p]`` belongs to row ``rows[p]``, or to row p under ``DENSE``.
 
     Parameters
     ----------

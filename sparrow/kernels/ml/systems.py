@@ -37,21 +37,21 @@ _FEW = 64
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def assign(out, source):  # type: ignore[no-untyped-def]
-    """Copy numbers, into their type."""
+    """Copy numbers with a cast."""
     for j in range(len(out)):  # the assignment of slices takes Numba seconds: it may fail, with a message
         out[j] = source[j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def clear(out):  # type: ignore[no-untyped-def]
-    """Set to zero."""
+    """Fill with zeros."""
     for j in range(len(out)):
         out[j] = 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def copy_targets(links, start, count, out):  # type: ignore[no-untyped-def]
-    """Copy the values of links from ``start``, 1 where they are not looked at."""
+    """Copy the values of edges from ``start``, or 1 for implicit feedback."""
     values, weighted = links[1], links[2]
     for k in range(count):
         out[k] = values[start + k] if weighted else _ONE
@@ -101,7 +101,7 @@ def combine_rows(table, low, count, by, out):  # type: ignore[no-untyped-def]
 def solve_cholesky(  # type: ignore[no-untyped-def]
     start, n, links, table, base, weight, lapack, buffer, matrix, w, y, found
 ):
-    """Solve a row by the Cholesky factor of its d x d matrix, in the precision of the buffers.
+    """Solve a row by Cholesky factorization of its d x d matrix, in the precision of the buffers.
 
     Returns
     -------
@@ -140,7 +140,7 @@ def solve_cholesky(  # type: ignore[no-untyped-def]
 def refine_cholesky(  # type: ignore[no-untyped-def]
     start, n, links, table, spectrum, weight, lapack, buffer, factor, w, wide, slope, step, y
 ):
-    """Improve what :func:`solve_cholesky` left in ``w`` and ``factor`` in float32, by residuals in float64.
+    """Refine the float32 solution of :func:`solve_cholesky` iteratively, with residuals in float64.
 
     Returns
     -------
@@ -183,7 +183,7 @@ def refine_cholesky(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _products_of_pairs(table, low, count, width, matrix):  # type: ignore[no-untyped-def]
-    """Write the products of rows of a buffer, from column ``low``: of i and j <= i to ``matrix[j * count + i]``."""
+    """Write the inner products of rows i and j <= i of a buffer, from column ``low``, to ``matrix[j * count + i]``."""
     high = low + width
     i = 0
     while i + 4 <= count:
@@ -213,7 +213,7 @@ def _products_of_pairs(table, low, count, width, matrix):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_woodbury(buffer, low, n, spectrum, weight, most, lapack, matrix, root, targets, w):  # type: ignore[no-untyped-def]
-    """Solve for some coordinates of a row of fewer links by the Cholesky factor of an n x n matrix.
+    """Solve for some coordinates of a row with fewer edges than factors by an n x n Cholesky factorization.
 
     Takes the links' rows Z in the columns of the buffer from ``low``, which it spoils, and what they should give in
     ``targets``, where it leaves the errors: they are the solution of the n equations itself. The coordinates go to

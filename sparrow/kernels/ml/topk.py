@@ -28,7 +28,7 @@ _SEGMENT = 64
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def exclude_columns(scores, first, indptr, indices, cursors):  # type: ignore[no-untyped-def]
-    """Make scores of a block NaN, which is no candidate.
+    """Set excluded scores of a block to NaN, which is never selected.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def exclude_columns(scores, first, indptr, indices, cursors):  # type: ignore[no
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def update_candidates(scores, first, k, keys, counts, thresholds):  # type: ignore[no-untyped-def]
-    """Add the scores of a block that are among the best k of their row so far. Blocks come in ascending columns.
+    """Merge the scores of a block into the best k of each row; blocks come in ascending columns.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def update_candidates(scores, first, k, keys, counts, thresholds):  # type: igno
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _select(keys, k):  # type: ignore[no-untyped-def]
-    """Bring the k smallest of distinct keys to the front, in any order; return the largest of these (Hoare 1961)."""
+    """Move the k smallest of distinct keys to the front; return the largest of these (quickselect, Hoare 1961)."""
     low, high = 0, len(keys) - 1
     while low < high:
         middle = (low + high) >> 1
@@ -127,7 +127,7 @@ def _select(keys, k):  # type: ignore[no-untyped-def]
 
 
 def sort_candidates(keys: NDArray[np.uint64], counts: NDArray[np.int64]) -> None:
-    """Sort the candidates of each row, the best first, and put ``ABSENT`` after them."""
+    """Sort the candidates of each row, the best first, and pad with ``NO_CANDIDATE``."""
     keys[np.arange(keys.shape[1]) >= counts[:, None]] = NO_CANDIDATE
     keys.sort(axis=1)
 
@@ -146,7 +146,7 @@ def _score(key):  # type: ignore[no-untyped-def]
 
 
 def decode(keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return columns and scores of keys; -1 and -inf where a key is ``ABSENT``."""
+    """Return columns and scores of keys; -1 and -inf for ``NO_CANDIDATE``."""
     absent = keys == NO_CANDIDATE
     columns = (keys & np.uint64(LARGEST - 1)).astype(np.int64)
     falling = (keys >> np.uint64(32)).astype(np.uint32)

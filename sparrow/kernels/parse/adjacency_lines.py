@@ -1,4 +1,4 @@
-"""Lists of numbers in bytes, one a line: the neighbours of vertices. A blank line is an empty list."""
+"""Parser of adjacency lists: one line of neighbors per vertex; blank lines are empty lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOO_FEW: Final = 4
 
 @kernel
 def count_numbers(data: NDArray[np.uint8]) -> Any:
-    """Return how many tokens there are in text."""
+    """Count the tokens of a text."""
     count = 0
     before = True
     for byte in data:
@@ -45,7 +45,7 @@ def parse_lists(
     weights: NDArray[np.int64],
     heads: NDArray[np.int64],
 ) -> Any:
-    r"""Read whole lines.
+    r"""Parse complete lines.
 
     Parameters
     ----------

@@ -1,7 +1,4 @@
-"""Lists of successors out of the bits of WebGraph's BVGraph, node after node.
-
-P. Boldi and S. Vigna, The WebGraph Framework I: Compression Techniques, 2004; II: Codes for the World-Wide Web, 2004.
-"""
+"""Decoder of successor lists in the BVGraph bit format of WebGraph (Boldi and Vigna 2004)."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ def _intrinsic(function: Callable[..., Any]) -> Any:
 
 @_intrinsic
 def _leading_zeros(typing: Any, word: Any) -> Any:
-    """Return the number of zero bits before the first one bit of a uint64; 64 of 0."""
+    """Return the number of leading zero bits of a uint64; 64 for 0."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -53,7 +50,7 @@ def _leading_zeros(typing: Any, word: Any) -> Any:
 
 @kernel
 def _peek(data: Any, at: Any) -> Any:
-    """Return the 64 bits from bit ``at`` on, the first of them highest."""
+    """Return the 64 bits from bit ``at``, the first one highest."""
     byte, shift = at >> 3, np.uint64(at & 7)
     word = np.uint64(0)
     for k in range(8):
@@ -75,7 +72,7 @@ def _unary(data: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def _bits(data: Any, at: Any, count: Any) -> Any:
-    """Return the number in ``count`` bits, 0 to 63 of them."""
+    """Return the number in ``count`` bits, 0 to 63."""
     return np.int64((_peek(data, at) >> np.uint64(1)) >> np.uint64(63 - count))
 
 
@@ -97,7 +94,7 @@ def _gamma(data: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def _read(data: Any, at: Any, end: Any, code: Any, k: Any) -> Any:
-    """Return the number that a code word says, -1 where there is none, and the bit behind it."""
+    """Return the number of a code word, -1 if there is none, and the position after it."""
     if code == 1:
         return _gamma(data, at, end)
     if at >= end:
@@ -158,7 +155,7 @@ def _signed(number: Any) -> Any:
 
 @kernel
 def _copied(data: Any, at: Any, end: Any, codes: Any, k: Any, succ: Any, start: Any, stop: Any, out: Any) -> Any:
-    """Copy the blocks of a list that are said to be; return how many nodes, -1 where wrong, and the bit behind."""
+    """Copy the blocks of a reference list; return the number of nodes (-1 if invalid) and the position after them."""
     blocks, at = _read(data, at, end, codes[3], k)
     count = 0
     if blocks < 0 or blocks > stop - start + 1:
@@ -195,7 +192,7 @@ def decode(
     offsets: NDArray[np.int64],
     known: int,
 ) -> Any:
-    """Decode the lists of nodes until there are no more of them, of bits, or of room.
+    """Decode lists of nodes until nodes, bits or room run out.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Records of delimited text in bytes: where they begin and end, and fields that begin with a zero."""
+"""Records of delimited text, and fields with leading zeros."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["has_padded_field", "scan_records"]
 
 @kernel
 def scan_records(data: NDArray[np.uint8], delimiter: int, quote: int, lines: NDArray[np.int64]) -> Any:
-    r"""Walk through the records of a text of whole lines.
+    r"""Scan the records of complete lines.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def scan_records(data: NDArray[np.uint8], delimiter: int, quote: int, lines: NDA
 
 @kernel
 def has_padded_field(data: NDArray[np.uint8], delimiter: int) -> bool:
-    """Return whether a field begins with a zero and a further digit, perhaps in quotes."""
+    """Return whether a field, quoted or not, is a number with leading zeros."""
     before = True
     for k in range(len(data) - 1):
         byte = data[k]

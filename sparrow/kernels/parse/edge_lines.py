@@ -1,9 +1,4 @@
-"""Lines of edge lists in bytes: two ids, then perhaps a weight.
-
-Columns are parted by blanks and tabs, or one comma among them. Lines that begin with ``#`` or ``%``
-and blank lines say nothing; ``#`` ends a line. A third column ``{}`` is no weight; a fourth one and
-those after it are passed over.
-"""
+"""Parser of edge list lines: two ids and an optional weight."""
 
 from __future__ import annotations
 
@@ -69,7 +64,7 @@ FOURTH: Final = 3
 
 @kernel
 def _separator(text: Any, at: Any) -> Any:
-    """Return the position behind blanks and at most one comma."""
+    """Return the position after blanks and at most one comma."""
     comma = False
     while True:
         byte = byte_at(text, at)
@@ -82,7 +77,7 @@ def _separator(text: Any, at: Any) -> Any:
 
 @kernel
 def _ends(byte: Any) -> Any:
-    """Return whether a token ends before this byte."""
+    """Return whether a byte ends a token."""
     return byte == 10 or byte == 44 or is_blank(byte)
 
 
@@ -95,7 +90,7 @@ def _token_end(text: Any, at: Any) -> Any:
 
 @kernel
 def _id(text: Any, start: Any, padded: Any) -> Any:
-    """Return an id, the position behind it, and ``GOOD`` or what is wrong with it."""
+    """Return an id, the position after it, and ``GOOD`` or an error code."""
     value, at, status = scan_integer(text, start)
     if not padded and byte_at(text, start) == 48 and at > start + 1:
         return value, at, PADDED
@@ -110,7 +105,7 @@ def _id(text: Any, start: Any, padded: Any) -> Any:
 
 @kernel
 def first_data_line(data: NDArray[np.uint8]) -> Any:
-    """Return where the first line that is neither blank nor a comment begins and ends; its end is 0 where none is."""
+    """Return the bounds of the first line that is neither blank nor a comment; the end is 0 if there is none."""
     text = address(data)
     at = 0
     while at < len(data):
@@ -139,7 +134,7 @@ def parse_edges(
     integer_weights: NDArray[np.int64],
     hard: NDArray[np.int64],
 ) -> Any:
-    r"""Read whole lines.
+    r"""Parse complete lines.
 
     Parameters
     ----------
@@ -256,7 +251,7 @@ def parse_edges(
 def parse_vertices(
     data: NDArray[np.uint8], ids: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
 ) -> Any:
-    """Read lines of an id and a name, which runs to the next tab if one stood before it; more columns are passed over.
+    """Parse lines of an id and a name, which extends to the next tab if one precedes it; other columns are ignored.
 
     Returns
     -------
@@ -311,7 +306,7 @@ def gather_texts(
     offsets: NDArray[np.int32],
     out: NDArray[np.uint8],
 ) -> None:
-    """Copy texts one behind the other to ``out``, text i from ``offsets[i]``, which are filled too."""
+    """Concatenate strings into ``out`` and fill their offsets."""
     text = address(data)
     to = 0
     for i in range(len(start)):

@@ -1,8 +1,9 @@
-"""Numbers for texts, in the order in which they are first met: a hash table over bytes.
+"""String interner: dictionary-encode strings in order of first appearance.
 
-A text's record in the pool is its number, its length (4 bytes each) and its bytes; a slot of the
-table is where the record begins, below some bits of the hash. A text that is known thus costs two
-places in memory, and those of several texts are fetched at once.
+A record in the pool is the code of a string, its length (4 bytes each) and its bytes. A slot of the hash table is the
+offset of a record, below some bits of the hash. Looking up a known string takes two memory accesses; those of several
+strings are overlapped.
+
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow.kernels.parse.numbers import kernel
+from sparrow.kernels.tuning import tuning
+from sparrow.runtime import events
 
 __all__ = ["Interner"]
 
 _BATCH = 32
 _PLACE = (1 << 40) - 1
-_MANY = 200_000
-_BESIDE = 2.5
-"""Times the table that sorting many texts takes beside it, at most."""
-_STRETCH = 1 << 17
 
 
 @kernel
@@ -58,7 +57,7 @@ def _intern(
     known: int,
     used: int,
 ) -> Any:
-    """Give texts numbers, from text ``first``; return where room ran out, the texts and the bytes of pool in use."""
+    """Encode strings from number ``first``; return where room ran out, and the strings and pool bytes in use."""
     mask = np.uint64(len(slots) - 1)
     room = len(slots) * 7 // 10
     hashes = np.empty(_BATCH, np.uint64)
@@ -141,7 +140,7 @@ def _texts(pool: NDArray[np.uint8], offsets: NDArray[np.int64], out: NDArray[np.
 
 
 class Interner:
-    """Give each distinct text a number; at most 2^31 of them.
+    """Dictionary-encode strings; at most 2^31 distinct ones.
 
     Examples
     --------
@@ -170,7 +169,7 @@ class Interner:
         return self._slots.nbytes + self._pool.nbytes
 
     def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers, shape (n,), of the texts ``data[start[i]:end[i]]``."""
+        """Return the codes, shape (n,), of the strings ``data[start[i]:end[i]]``."""
         codes = np.empty(len(start), np.int64)
         done = 0
         while True:
@@ -182,13 +181,13 @@ class Interner:
             self._grow(int(end[done] - start[done]))
 
     def codes(self, texts: pa.Array) -> NDArray[np.int64]:
-        """Return the numbers, shape (n,), of an array of strings without nulls."""
+        """Return the codes, shape (n,), of a string array without nulls."""
         texts = texts.cast(pa.large_string())
         if not len(texts):
             return np.zeros(0, np.int64)
         _, offsets, data = texts.buffers()
         bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        # Writable copies, of the bytes in use: one compiled version serves these and blocks of text.
+        # A writable copy of the bytes in use: one compiled version serves strings and blocks of text.
         low, high = int(bounds[0]), int(bounds[-1])
         used = np.array(np.frombuffer(data, np.uint8)[low:high] if high > low else [], np.uint8)
         return self.codes_of(used, bounds[:-1] - low, bounds[1:] - low)
@@ -196,7 +195,7 @@ class Interner:
     def _grow(self, length: int) -> None:
         if self._used + 8 + length > len(self._pool):
             size = 9 * len(self._pool) // 8 + length + 8
-            self._pool.resize(size, refcheck=False)  # in its place: a copy would stand beside it
+            self._pool.resize(size, refcheck=False)  # in place: a copy would double the memory
         if self._known >= len(self._slots) * 7 // 10:
             size = 2 * len(self._slots)
             self._slots = np.empty(0, np.int64)
@@ -204,39 +203,43 @@ class Interner:
             _rehash(self._slots, self._pool, self._known)
 
     def finish(self, room: int = 0) -> tuple[pa.Array, NDArray[np.int32]]:
-        """Return the texts, sorted by their bytes, and the position of each number's among them; once.
+        """Return the strings sorted by their bytes, and the rank of each code; the interner is empty afterwards.
 
         Parameters
         ----------
         room
-            Bytes that may be taken beside the table: many texts are sorted on threads where that is enough.
+            Memory available beside the table, in bytes; enough of it permits a parallel sort.
         """
         known, narrow = self._known, self._used - 8 * self._known < 2**31
         rank = np.empty(known, np.int32)
-        if known <= _MANY or room < _BESIDE * self.nbytes:
+        limits = tuning()
+        if known <= limits.intern_parallel_min_strings or room < limits.intern_parallel_memory * self.nbytes:
             self._slots = np.empty(0, np.int64)
             labels = self._unsorted()
-            self._clear()  # the table would stand beside what is sorted
+            self._clear()  # before the sort, which needs the memory
             order = pc.array_sort_indices(labels)
             labels = labels.take(order)
             rank[order.to_numpy()] = np.arange(known, dtype=np.int32)
         else:
+            chunk = limits.intern_chunk_strings
             labels = self._sorted()
-            for start in range(0, known, _STRETCH):  # all at once, what is looked up takes as much as the table
-                part = labels.slice(start, _STRETCH)
+            for start in range(0, known, chunk):
+                part = labels.slice(start, chunk)
                 rank[self.codes(part)] = np.arange(start, start + len(part), dtype=np.int32)
             self._clear()
         return labels.cast(pa.string()) if narrow else labels, rank
 
     def _unsorted(self) -> pa.Array:
-        """Return the texts by their numbers."""
+        """Return the strings by code."""
         offsets = np.empty(self._known + 1, np.int64)
         out = np.empty(self._used - 8 * self._known, np.uint8)
         _texts(self._pool, offsets, out)
         return pa.LargeStringArray.from_buffers(self._known, pa.py_buffer(offsets), pa.py_buffer(out))
 
     def _sorted(self) -> pa.Array:
-        """Return the texts, sorted by their bytes on threads; nothing else is held when it returns."""
+        """Return the strings sorted by their bytes, on threads."""
         import polars as pl
+
+        events.emit("kernels.sort_strings", strings=self._known)
 
         return pl.Series(self._unsorted()).sort().to_arrow().cast(pa.large_string())

@@ -1,4 +1,4 @@
-"""Lines of libffm: a label, then ``field:index:value`` for each feature."""
+"""Parser of libffm lines: a label, then ``field:index:value`` per feature."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parse_fields(
     values: NDArray[np.float64],
     hard: NDArray[np.int64],
 ) -> Any:
-    r"""Read whole lines.
+    r"""Parse complete lines.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ _SLICE = 1 << 16
 
 
 class Fault(NamedTuple):
-    """The first bad token of a block."""
+    """First invalid token of a block."""
 
     code: int
     start: int
@@ -48,7 +48,7 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class Parsed:
-    """A block of text as arrays; r rows, e entries in the order of the text."""
+    """Parsed block of text: r rows, e elements in the order of the text."""
 
     at: NDArray[np.int32]
     """Shape (r,): where in the text each row's first token starts."""
@@ -277,7 +277,7 @@ def _parse(
 
 
 def parse(data: NDArray[np.uint8], lines: int, least: int, limit: int, whole: bool = False) -> Parsed:
-    r"""Parse whole lines of libsvm text up to the first bad token.
+    r"""Parse complete lines of libsvm text up to the first invalid token.
 
     Parameters
     ----------

@@ -1,7 +1,4 @@
-"""Lines of numbers in bytes: so many whole coordinates, then so many values, parted by blanks.
-
-Blank lines say nothing, nor do lines that begin with ``%`` or ``#``, nor what follows these signs in a line.
-"""
+"""Parser of lines of numbers: some integer coordinates, then some values."""
 
 from __future__ import annotations
 
@@ -39,13 +36,13 @@ TOO_MANY: Final = 5
 
 @kernel
 def _ends(byte: Any) -> Any:
-    """Return whether a number ends before this byte; 5% is none."""
+    """Return whether a byte ends a number."""
     return byte == 10 or byte == 35 or is_blank(byte)
 
 
 @kernel
 def _over(byte: Any) -> Any:
-    """Return whether a byte where a number might begin says that no more come in the line."""
+    """Return whether a byte in place of a number ends the numbers of the line."""
     return byte == 10 or byte == 37 or byte == 35
 
 
@@ -60,7 +57,7 @@ def parse_numbers(
     integers: NDArray[np.int64],
     hard: NDArray[np.int64],
 ) -> Any:
-    r"""Read whole lines.
+    r"""Parse complete lines.
 
     Parameters
     ----------

@@ -1,17 +1,4 @@
-r"""A scanner of numbers in bytes, for the kernels of all text formats.
-
-:func:`scan_integer` and :func:`scan_float` are compiled and are called from compiled loops. They
-read at a position and stop at the first byte that does not belong to the number; the caller checks
-that a separator follows. The text must end in a byte that belongs to no number (``\n``), so that no
-bounds are checked. Loops are given its :func:`address`, and read digits eight at a time, as one word.
-
-Floats are the doubles nearest to the text, bit for bit those of Python's ``float``, by the
-algorithm of Eisel and Lemire (D. Lemire, "Number parsing at a gigabyte per second", 2021; that
-numbers of up to 19 digits need no other way: N. Mushtak, D. Lemire, "Fast number parsing without
-fallback", 2023). A longer number is taken between its first 19 digits and the next such number
-above. In the rare case that these two differ as doubles its status is ``HARD``, and the caller
-gives the text to ``float``.
-"""
+r"""Scanner of numbers in bytes, for the kernels of all text formats."""
 
 from __future__ import annotations
 
@@ -42,12 +29,12 @@ HARD: Final = 3
 
 
 def kernel(function: F) -> F:
-    """Compile a function on its first call, without the interpreter lock, kept on disk for the next process."""
+    """Compile a function lazily, without the GIL, cached on disk."""
     return cast("F", njit(cache=True, nogil=True)(function))
 
 
 def _inlined(function: F) -> F:
-    """Compile a function into those that call it: for what a number needs more than once, a call costs too much."""
+    """Compile a function that is inlined into its callers; a call would be too slow here."""
     return cast("F", njit(cache=True, nogil=True, forceinline=True)(function))
 
 
@@ -55,7 +42,7 @@ _SMALLEST_POWER, _LARGEST_POWER = -342, 308
 
 
 def _powers_of_five() -> NDArray[np.uint64]:
-    """Return the first 128 bits of 5^q, from q = -342 to 308; shape (651, 2), high word first."""
+    """Return the first 128 bits of 5^q, q from -342 to 308; shape (651, 2), high word first (Eisel-Lemire 2021)."""
     out = np.empty((_LARGEST_POWER - _SMALLEST_POWER + 1, 2), dtype=np.uint64)
     for row, q in enumerate(range(_SMALLEST_POWER, _LARGEST_POWER + 1)):
         if q < 0:
@@ -95,7 +82,7 @@ def _high(typing: Any, a: Any, b: Any) -> Any:
 
 @_intrinsic
 def _leading_zeros(typing: Any, word: Any) -> Any:
-    """Return the number of zero bits before the first one bit of a uint64."""
+    """Return the number of leading zero bits of a uint64."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -105,7 +92,7 @@ def _leading_zeros(typing: Any, word: Any) -> Any:
 
 @_intrinsic
 def _as_double(typing: Any, word: Any) -> Any:
-    """Return the double whose bits are those of a uint64."""
+    """Reinterpret a uint64 as a double."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.DoubleType())
@@ -115,7 +102,7 @@ def _as_double(typing: Any, word: Any) -> Any:
 
 @_intrinsic
 def address(typing: Any, data: Any) -> Any:
-    """Return where the bytes of an array are: at every call references to arrays would be counted, numbers are not."""
+    """Return the address of an array, which avoids reference counting at every call."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = make_array(signature.args[0])(context, builder, arguments[0])  # type: ignore[no-untyped-call]
@@ -132,7 +119,7 @@ def _of_an_address(result: Any, text: Any) -> Any:
 
 @_intrinsic
 def byte_at(typing: Any, text: Any, at: Any) -> Any:
-    """Return the byte at a position of the text at an address."""
+    """Return a byte at an offset of an address."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(builder.inttoptr(builder.add(*arguments), ir.IntType(8).as_pointer()))
@@ -142,7 +129,7 @@ def byte_at(typing: Any, text: Any, at: Any) -> Any:
 
 @_intrinsic
 def _word_at(typing: Any, text: Any, at: Any) -> Any:
-    """Return the eight bytes from a position of the text at an address as a uint64, the first one lowest."""
+    """Return eight bytes at an offset of an address as a little-endian uint64."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         word = builder.inttoptr(builder.add(*arguments), ir.IntType(64).as_pointer())
@@ -153,7 +140,7 @@ def _word_at(typing: Any, text: Any, at: Any) -> Any:
 
 @_inlined
 def _more_digits(text: Any, at: Any, w: Any) -> Any:
-    """Return ``w`` with the digits from ``at`` on behind its own, modulo 2^64, and the position behind them."""
+    """Append the digits from ``at`` to ``w``, modulo 2^64; return it and the position after them."""
     while (text + at) & (_PAGE - 1) <= _PAGE - 8:  # what is behind the text, but in its page, may be read
         word = _word_at(text, at)
         each = word ^ np.uint64(0x3030303030303030)  # a digit is its value, whatever else is 10 or more
@@ -179,7 +166,7 @@ def _more_digits(text: Any, at: Any, w: Any) -> Any:
 
 @kernel
 def _double_bits(w: Any, q: Any) -> Any:
-    """Return the bits of the double nearest to w * 10^q, w a uint64 and q an int64."""
+    """Return the bits of the double nearest to w * 10^q (Eisel-Lemire 2021)."""
     zero, one, three = np.uint64(0), np.uint64(1), np.uint64(3)
     infinity = np.uint64(0x7FF0000000000000)
     if w == zero or q < _SMALLEST_POWER:
@@ -218,13 +205,13 @@ def _double_bits(w: Any, q: Any) -> Any:
 
 @kernel
 def is_blank(byte: Any) -> Any:
-    """Return whether a byte is white space within a line: blank, tab, carriage return, form feed."""
+    """Return whether a byte is whitespace within a line: blank, tab, carriage return, form feed."""
     return byte == 32 or byte == 9 or byte == 13 or byte == 11 or byte == 12
 
 
 @kernel
 def next_line(text: Any, at: Any) -> Any:
-    """Return the position behind the next line end."""
+    """Return the position after the next line end."""
     while byte_at(text, at) != 10:
         at += 1
     return at + 1
@@ -232,7 +219,7 @@ def next_line(text: Any, at: Any) -> Any:
 
 @kernel
 def scan_integer(text: Any, at: Any) -> Any:
-    """Read an integer: a sign or none, then decimal digits.
+    """Scan an integer: an optional sign and decimal digits.
 
     Parameters
     ----------
@@ -266,7 +253,7 @@ def scan_integer(text: Any, at: Any) -> Any:
 
 @kernel
 def _first_digits(text: Any, at: Any, end: Any) -> Any:
-    """Return the first 19 digits that count, the power of ten they are to be scaled by, and whether others are lost."""
+    """Return the first 19 significant digits, their decimal exponent, and whether others are lost."""
     w = np.uint64(0)
     taken = 0
     exponent: Any = 0
@@ -288,14 +275,14 @@ def _first_digits(text: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def _is_named(text: Any, at: Any) -> Any:
-    """Return whether a name of no number follows, as in the 1.#INF, 1.#IND, 1.#QNAN and 1.#SNAN of C on Windows."""
+    """Return whether a Windows special value follows: 1.#INF, 1.#IND, 1.#QNAN, 1.#SNAN."""
     first = byte_at(text, at)
     return (first == 73 or first == 81 or first == 83) and byte_at(text, at + 1) == 78
 
 
 @kernel
 def scan_float(text: Any, at: Any) -> Any:
-    """Read a decimal number, or nan, inf, infinity in any case, with a sign or none.
+    """Scan a decimal number, or nan, inf, infinity in any case, with an optional sign.
 
     Parameters
     ----------

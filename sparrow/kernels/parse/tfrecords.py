@@ -1,7 +1,4 @@
-"""Frames of TFRecord files, and the lists of integers in the ``Example`` messages that they hold.
-
-A frame is the length of the message (8 bytes, little-endian), its masked CRC-32C, the message, and its masked CRC-32C.
-"""
+"""TFRecord frames, and the integer lists of ``tf.train.Example`` messages in them."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ NEGATIVE: Final = 5
 
 
 def _table() -> NDArray[np.uint32]:
-    """Return the remainders of a byte that 0 to 7 others follow; shape (8, 256)."""
+    """Return the CRC-32C tables for slicing by 8, shape (8, 256)."""
     out = np.empty((8, 256), np.uint32)
     for byte in range(256):
         rest = byte
@@ -103,7 +100,7 @@ def _is(data: Any, at: Any, checksum: Any) -> Any:
 
 @kernel
 def split_frames(data: NDArray[np.uint8]) -> Any:
-    """Return where the whole frames of bytes end, the size of the next if it is told, and whether that is sound."""
+    """Return the end of the complete frames, the size of the next one if known, and whether its header is valid."""
     at: Any = 0
     while at + 12 <= len(data):
         if not _is(data, at + 8, _masked(data, at, at + 8)):
@@ -117,7 +114,7 @@ def split_frames(data: NDArray[np.uint8]) -> Any:
 
 @kernel
 def _varint(data: Any, at: Any, end: Any) -> Any:
-    """Return an integer and the byte behind it, which is beyond ``end`` where there is none."""
+    """Return an integer and the position after it, which exceeds ``end`` if it is truncated."""
     out = np.uint64(0)
     for k in range(10):
         if at >= end:
@@ -132,7 +129,7 @@ def _varint(data: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def _field(data: Any, at: Any, end: Any) -> Any:
-    """Return the number of a field, 0 where it is none, its wire type, and where what it holds begins and ends."""
+    """Return the field number (0 if invalid), its wire type, and the bounds of its content."""
     tag, at = _varint(data, at, end)
     kind = tag & 7
     stop = end + 1
@@ -153,7 +150,7 @@ def _field(data: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def _lists(data: Any, at: Any, end: Any, found: Any) -> Any:
-    """Find the lists of an ``Example``: fills where those of row_tag, col_tag and gt_tag begin and end."""
+    """Find the bounds of the lists row_tag, col_tag and gt_tag of an ``Example``."""
     found[:] = 0
     while at < end:
         number, kind, inner, at = _field(data, at, end)
@@ -201,7 +198,7 @@ def _lists(data: Any, at: Any, end: Any, found: Any) -> Any:
 
 @kernel
 def _integers(data: Any, at: Any, end: Any, out: Any, count: Any) -> Any:
-    """Read the integers of a list, packed or one by one; return how many there are now, -1 where it is none."""
+    """Read the integers of a list, packed or not; return their total number, -1 if invalid."""
     while at < end:
         number, kind, begin, at = _field(data, at, end)
         if number != 1 or (kind != 0 and kind != 2):
@@ -217,7 +214,7 @@ def _integers(data: Any, at: Any, end: Any, out: Any, count: Any) -> Any:
 
 @kernel
 def parse(data: NDArray[np.uint8], which: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Any:
-    """Read whole frames: pairs of the row and each id of one of its lists.
+    """Parse complete frames: pairs of the row and each id of one of its lists.
 
     Parameters
     ----------
@@ -273,7 +270,7 @@ def parse(data: NDArray[np.uint8], which: int, src: NDArray[np.int64], dst: NDAr
 
 @kernel
 def digest(src: NDArray[np.int64], dst: NDArray[np.int64]) -> Any:
-    """Return a number that pairs have in whatever order they come; those of all parts are added."""
+    """Return an order-independent hash of pairs; hashes of parts are added."""
     out = np.uint64(0)
     for i in range(len(src)):
         word = np.uint64(src[i]) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(dst[i])
@@ -305,7 +302,7 @@ def _width(number: Any) -> Any:
 
 @kernel
 def _put_list(out: Any, at: Any, name: Any, ids: Any) -> Any:
-    """Write an entry of the map: a name, and a feature that is a packed list."""
+    """Write a map entry: a name and a feature with a packed list."""
     packed = 0
     for number in ids:
         packed += _width(number)

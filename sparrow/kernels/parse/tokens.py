@@ -1,4 +1,4 @@
-"""Lines of so many tokens in bytes: where each begins and ends."""
+"""Tokenizer of lines with a fixed number of tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOO_MANY: Final = 2
 
 @kernel
 def split_tokens(data: NDArray[np.uint8], delimiter: int, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Any:
-    r"""Find the tokens of whole lines; blank lines are passed over.
+    r"""Find the tokens of complete lines; blank lines are ignored.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def split_tokens(data: NDArray[np.uint8], delimiter: int, starts: NDArray[np.int
 def parse_integers(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.int64]
 ) -> Any:
-    """Read tokens that are integers from 0 on; return how many were read before one that is none."""
+    """Parse non-negative integers; return how many precede the first invalid token."""
     text = address(data)
     for i in range(len(starts)):
         value, at, status = scan_integer(text, starts[i])

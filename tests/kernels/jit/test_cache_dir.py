@@ -25,10 +25,10 @@ def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / f"sparrow-loops-{os.getuid()}"
 
 
-def test_a_temporary_folder_is_used_and_told_once(container: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_temporary_directory_with_one_notice(container: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cache_dir.ensure_cache_dir()
     assert os.environ["NUMBA_CACHE_DIR"] == sys.modules["numba.core.config"].CACHE_DIR == str(container)
-    assert f"compiled loops are kept in {container}, set NUMBA_CACHE_DIR" in capsys.readouterr().err
+    assert f"compiled kernels are cached in {container}; set NUMBA_CACHE_DIR" in capsys.readouterr().err
     assert container.stat().st_mode & 0o777 == 0o700
     cache_dir.ensure_cache_dir()  # as a process that this one starts
     del os.environ["NUMBA_CACHE_DIR"]
@@ -38,7 +38,7 @@ def test_a_temporary_folder_is_used_and_told_once(container: Path, capsys: pytes
 
 
 @pytest.mark.parametrize("made", ["open to all", "a link", "a file"])
-def test_a_folder_that_others_may_write_to_is_not_used(container: Path, made: str) -> None:
+def test_directory_writable_by_others_is_rejected(container: Path, made: str) -> None:
     if made == "open to all":
         container.mkdir()
         container.chmod(0o777)
@@ -54,7 +54,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(container: Path, made: st
     assert kept.stat().st_mode & 0o777 == 0o700
 
 
-def test_nothing_is_changed_where_a_folder_can_be_written_to(
+def test_writable_directory_changes_nothing(
     container: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(container.parent / "given" / "below"))
@@ -68,7 +68,7 @@ def test_nothing_is_changed_where_a_folder_can_be_written_to(
     assert not capsys.readouterr().err
 
 
-def test_without_any_folder_numba_says_so(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numba_raises_without_any_directory(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> str:
         raise FileNotFoundError("No usable temporary directory found")
 

@@ -15,7 +15,7 @@ def compile_one_of(module: str) -> None:
     assert njit(double)(3) == 6
 
 
-def test_the_first_loop_of_this_package_that_is_compiled_is_told_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_first_compilation_prints_a_notice(capsys: pytest.CaptureFixture[str]) -> None:
     warmup.warn_compiling.__wrapped__()
     with sp.config(progress=False):
         compile_one_of("sparrow.kernels.some")

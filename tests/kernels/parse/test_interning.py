@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparrow.kernels.parse import interning
 from sparrow.kernels.parse.interning import Interner
+from sparrow.testing import observe, tune
 
 
 @given(st.lists(st.lists(st.text(st.characters(codec="utf-8"), max_size=6), max_size=80), max_size=5))
-def test_agrees_with_a_dictionary(lists: list[list[str]]) -> None:
+def test_interner_equals_dictionary(lists: list[list[str]]) -> None:
     names, known = Interner(), dict[str, int]()
     for texts in lists:
         codes = names.codes(pa.array(texts, pa.string()))
@@ -27,32 +27,24 @@ def test_agrees_with_a_dictionary(lists: list[list[str]]) -> None:
 
 
 @pytest.mark.parametrize("room", [0, 10**12])
-def test_it_grows(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interning, "_MANY", 0)
-    monkeypatch.setattr(interning, "_STRETCH", 7_000)
-    on_threads: list[int] = []
-    own = Interner._sorted
-
-    def watched(self: Interner) -> pa.Array:
-        on_threads.append(room)
-        return own(self)
-
-    monkeypatch.setattr(Interner, "_sorted", watched)
+@tune("kernels", intern_parallel_min_strings=0, intern_chunk_strings=7_000)
+def test_interner_grows(room: int) -> None:
     rng = np.random.default_rng(0)
     texts = [f"{'x' * int(rng.integers(0, 40))}{k}" for k in rng.integers(0, 40_000, 100_000)] + ["y" * 300_000]
     names, known = Interner(), dict[str, int]()
     codes = names.codes(pa.array(texts))
     assert codes.tolist() == [known.setdefault(text, len(known)) for text in texts]
     assert names.nbytes < 1.15 * (names._used + names._slots.nbytes)  # it grows in small steps, in its place
-    labels, rank = names.finish(room)
-    assert on_threads == ([room] if room else [])  # where there is room for more than the table
+    with observe("kernels.sort_strings") as sorts:
+        labels, rank = names.finish(room)
+    assert len(sorts) == bool(room)  # in parallel if memory permits
     assert labels.type == pa.string()
     assert labels.to_pylist() == sorted(known)
     assert np.array_equal(np.argsort(rank), [known[label] for label in labels.to_pylist()])
     assert names.nbytes < 200_000
 
 
-def test_the_end_takes_less_than_the_table() -> None:
+def test_finish_bounds_memory() -> None:
     names = Interner()
     names.codes(pa.array([f"a text of some length, number {k}" for k in range(150_000)]))
     table = names.nbytes

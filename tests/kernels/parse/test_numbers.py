@@ -60,11 +60,11 @@ def check_floats(tokens: Sequence[str], most_hard: float = 0.0) -> None:
 
 
 @given(st.lists(st.floats(allow_nan=False).map(repr), min_size=1))
-def test_floats_as_python_writes_them_give_the_same_bits(tokens: list[str]) -> None:
+def test_python_floats_round_trip(tokens: list[str]) -> None:
     check_floats(tokens)
 
 
-def test_random_bits_give_the_same_bits() -> None:
+def test_random_bits_round_trip() -> None:
     rng = random.Random(1)
     words = [rng.randrange(0x7FF << 52) | rng.randrange(2) << 63 for _ in range(20_000)]
     words += [rng.randrange(1 << rng.randrange(1, 54)) for _ in range(5_000)]
@@ -72,7 +72,7 @@ def test_random_bits_give_the_same_bits() -> None:
     check_floats([format(double(word), ".18e") for word in words])
 
 
-def test_decimals_of_up_to_19_digits_are_never_hard() -> None:
+def test_19_digits_are_never_hard() -> None:
     rng = random.Random(2)
     tokens = []
     for _ in range(20_000):
@@ -101,7 +101,7 @@ def test_halfway_between_two_doubles() -> None:
     check_floats(near)
 
 
-def test_long_numbers_are_seldom_hard() -> None:
+def test_long_numbers_are_rarely_hard() -> None:
     rng = random.Random(4)
     check_floats([f"0.{rng.randrange(10**30):030d}" for _ in range(20_000)], most_hard=0.01)
 
@@ -149,7 +149,7 @@ def test_nan_in_any_case() -> None:
         "-1.#IND",
     ],
 )
-def test_no_floats(token: str) -> None:
+def test_invalid_floats(token: str) -> None:
     assert scan(_floats, [token], np.float64)[2] == [BAD]
 
 
@@ -157,7 +157,7 @@ def test_no_floats(token: str) -> None:
     ("token", "left"),
     [("0x10", "x10"), ("1.5#c", "#c"), ("1_0", "_0"), ("1e5.", "."), ("infinit", "init"), ("nano", "o"), ("1 2", " 2")],
 )
-def test_what_python_or_c_would_read_further_is_left_over(token: str, left: str) -> None:
+def test_rest_of_token_is_left_over(token: str, left: str) -> None:
     _, rest, statuses = scan(_floats, [token], np.float64)
     assert (rest, statuses) == ([left], [OK])
 
@@ -178,11 +178,11 @@ def test_integers_beyond_64_bits(number: int, negative: bool) -> None:
 
 
 @pytest.mark.parametrize(("token", "left"), [("", ""), ("-", ""), ("+", ""), ("x", "x"), ("--1", "-1"), (".5", ".5")])
-def test_no_integers(token: str, left: str) -> None:
+def test_invalid_integers(token: str, left: str) -> None:
     _, rest, statuses = scan(_integers, [token], np.int64)
     assert (rest, statuses) == ([left], [BAD])
 
 
-def test_integers_stop_at_what_is_no_digit() -> None:
+def test_integers_stop_at_non_digits() -> None:
     values, rest, statuses = scan(_integers, ["+5:1", "1.5", "7e3"], np.int64)
     assert (values.tolist(), rest, statuses) == ([5, 1, 7], [":1", ".5", "e3"], [OK] * 3)

@@ -46,7 +46,7 @@ def reduced(cells: list[tuple[int, int, int]], rule: str) -> dict[tuple[int, int
 
 
 @given(CELLS, st.sampled_from(RULES), st.sampled_from([(4, 4), (2**62, 2**62)]))
-def test_canonical(cells: list[tuple[int, int, int]], rule: Any, shape: tuple[int, int]) -> None:
+def test_canonicalize(cells: list[tuple[int, int, int]], rule: Any, shape: tuple[int, int]) -> None:
     block = canonicalize(block_of(cells), shape, 0, rule)
     assert as_dict(block) == {cell: v for cell, v in reduced(cells, rule).items() if v}
     assert list(as_dict(block)) == sorted(as_dict(block))
@@ -54,7 +54,7 @@ def test_canonical(cells: list[tuple[int, int, int]], rule: Any, shape: tuple[in
 
 
 @given(CELLS)
-def test_duplicates_are_refused_by_name(cells: list[tuple[int, int, int]]) -> None:
+def test_duplicate_error_names_the_element(cells: list[tuple[int, int, int]]) -> None:
     seen = [cell[:2] for cell in cells]
     if len(set(seen)) == len(seen):
         canonicalize(block_of(cells), (4, 4), 0)
@@ -65,14 +65,14 @@ def test_duplicates_are_refused_by_name(cells: list[tuple[int, int, int]]) -> No
 
 
 @given(CELLS, CELLS, st.sampled_from(RULES))
-def test_merge(a: list[tuple[int, int, int]], b: list[tuple[int, int, int]], rule: Any) -> None:
+def test_merge_blocks(a: list[tuple[int, int, int]], b: list[tuple[int, int, int]], rule: Any) -> None:
     old, new = (canonicalize(block_of(cells), (4, 4), 0, "last", keep_fill=True) for cells in (a, b))
     cells = [(*cell, v) for block in (old, new) for cell, v in as_dict(block).items()]
     assert as_dict(merge_blocks(old, new, (4, 4), rule)) == reduced(cells, rule)
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40))
-def test_sums_run_in_the_order_of_the_input(values: list[float]) -> None:
+def test_sums_run_in_input_order(values: list[float]) -> None:
     block = canonicalize(Block((np.zeros(len(values), int),), np.array(values)), (1,), None, "sum", keep_fill=True)
     total = values[0]
     for value in values[1:]:
@@ -80,25 +80,25 @@ def test_sums_run_in_the_order_of_the_input(values: list[float]) -> None:
     assert block.values[0] == total
 
 
-def test_nan_is_not_zero_and_minus_zero_is() -> None:
+def test_fill_removal_of_nan_and_negative_zero() -> None:
     block = Block((np.array([0, 1, 2]),), np.array([np.nan, -0.0, 1.0]))
     assert canonicalize(block, (3,), 0.0).coords[0].tolist() == [0, 2]
     assert canonicalize(block, (3,), np.nan).coords[0].tolist() == [1, 2]
 
 
-def test_values_travel_with_coordinates() -> None:
+def test_sorting_moves_values() -> None:
     coords = np.array([[1, 0, 0], [0, 1, 1], [0, 1, 0], [1, 1, 1]]).T
     block = canonicalize(Block(tuple(coords), np.array([2, 1, 0, 3])), (2, 2, 2), None, keep_fill=True)
     assert np.array(block.coords).T.tolist() == [[0, 1, 0], [0, 1, 1], [1, 0, 0], [1, 1, 1]]
     assert block.values.tolist() == [0, 1, 2, 3]
 
 
-def test_concatenate_of_nothing_has_the_rank() -> None:
+def test_concat_blocks_of_nothing() -> None:
     empty = concat_blocks([], 3, np.dtype("int8"))
     assert (len(empty.coords), empty.count, empty.values.dtype.name) == (3, 0, "int8")
 
 
-def test_rules_are_checked() -> None:
+def test_unknown_duplicates_rule_raises() -> None:
     assert check_duplicates("sum") == "sum"
     with pytest.raises(InvalidValueError, match="'last'"):
         check_duplicates("mean")
@@ -114,7 +114,7 @@ def test_sums_keep_the_dtype(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "float64", "complex128"])
 @pytest.mark.parametrize("height", [7, 20_000, 2**40])
-def test_many_entries_are_sorted_by_their_first_coordinate_as_they_come(dtype: str, height: int) -> None:
+def test_counting_sort_is_stable(dtype: str, height: int) -> None:
     rng = np.random.default_rng(height)
     kind = np.int64 if height > 2**31 else np.int32
     rows, columns = rng.integers(0, height, 5000).astype(kind), np.arange(5000, dtype=np.int32)
@@ -129,7 +129,7 @@ def test_many_entries_are_sorted_by_their_first_coordinate_as_they_come(dtype: s
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), st.integers(0, 3))
-def test_rows_that_are_told_once_say_where_each_begins(lengths: list[int], further: int) -> None:
+def test_row_index_indptr(lengths: list[int], further: int) -> None:
     height = len(lengths) + further
     rows = np.repeat(np.arange(len(lengths)), lengths)
     block = Block((rows, np.arange(len(rows))), np.ones(len(rows)))

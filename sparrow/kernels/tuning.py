@@ -1,0 +1,34 @@
+"""Tuning parameters of kernels on the Python side: NumPy against compiled loops, threads, block sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparrow.runtime.tuning import Tunable, parameter
+
+__all__ = ["KernelTuning", "tuning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTuning:
+    """Thresholds that decide how elements are sorted, merged, copied and interned."""
+
+    numpy_max_elements: int = parameter(1 << 12, "elements", "Below, NumPy is as fast as a compiled loop and its load.")
+    thread_min_elements: int = parameter(1 << 18, "elements", "Smaller arrays do not repay the start of a thread.")
+    merge_chunk_elements: int = parameter(1 << 15, "elements", "Elements merged at a time: they fit the L2 cache.")
+    csr_min_row_elements: int = parameter(2, "elements", "Mean row length from which row pointers save memory.")
+    counting_sort_max_ratio: int = parameter(4, "ratio", "Rows per element up to which counting sort beats radix sort.")
+    stream_copy_min_bytes: int = parameter(1 << 25, "bytes", "Copies larger than the last-level cache bypass it.")
+    intern_parallel_min_strings: int = parameter(200_000, "strings", "Fewer strings sort faster on one thread.")
+    intern_parallel_memory: float = parameter(2.5, "ratio", "Memory of a parallel sort relative to the string table.")
+    intern_chunk_strings: int = parameter(1 << 17, "strings", "Sorted strings looked up at a time, to bound memory.")
+
+
+tuning = Tunable(
+    "kernels",
+    KernelTuning(),
+    strategies={
+        "compiled": {"numpy_max_elements": 0, "merge_chunk_elements": 3},
+        "numpy": {"numpy_max_elements": 1 << 62},
+    },
+)
