@@ -1,9 +1,12 @@
-"""Engines: from a plan to its result. The terminals are here; what computes is in the packages of the engines."""
+"""Engines: from a plan to its result. The implementations are in the packages of the engines."""
 
 from __future__ import annotations
 
 from sparrow.engines.density import DensityMap, density
-from sparrow.engines.registry import ENGINES, Engine, engine_for, register, unregister
+from sparrow.engines.duckdb import contract_sql, register_select
+from sparrow.engines.explain import Plan
+from sparrow.engines.protocol import Engine, EngineName, device_of
+from sparrow.engines.registry import ENGINES, engine_for, register, unregister
 from sparrow.engines.run import (
     count_nnz,
     evaluate,
@@ -16,25 +19,12 @@ from sparrow.engines.run import (
     open_partitions,
     reduce_all,
 )
+from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.tracing import explained
 
 __all__ = [
-    "ENGINES",
-    "DensityMap",
-    "Engine",
-    "count_nnz",
-    "density",
-    "engine_for",
-    "evaluate",
-    "evaluate_dense",
-    "evaluate_element",
-    "evaluate_many",
-    "explain",
-    "explained",
-    "iter_blocks",
-    "iter_sorted_blocks",
-    "open_partitions",
-    "reduce_all",
-    "register",
-    "unregister",
+    "ENGINES", "DensityMap", "Engine", "EngineName", "Plan", "contract_sql", "count_nnz", "density", "device_of",
+    "engine_for", "evaluate", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "explained",
+    "iter_blocks", "iter_sorted_blocks", "open_partitions", "reduce_all", "register", "register_select",
+    "sorted_order", "unregister",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import RangeAxis
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import lower
-from sparrow.engines.stream.scan_reader import blocks
+from sparrow.engines.stream.scan_reader import iter_blocks
 from sparrow.plan import Scan
 
 __all__ = ["DensityMap", "density"]
@@ -51,7 +51,7 @@ def density(scan: Scan, axes: tuple[int, int], bins: int, sample: bool) -> Densi
     chunks = scan.relation.chunks(scan.view.box(), order) if scan.view.size else []
     stride = -(-len(chunks) // _SAMPLE) if sample else 1
     read = [np.zeros(n, dtype=bool) for n in cells]
-    for block in blocks(scan, order, chunks[:: max(stride, 1)]):
+    for block in iter_blocks(scan, order, chunks[:: max(stride, 1)]):
         place: NDArray[Any] = np.zeros(block.count, dtype=np.int64)
         for axis, size, n, strips in zip(axes, sizes, cells, read, strict=True):
             column = block.coords[axis]

@@ -1,162 +1,311 @@
-"""Plans told to people: the tree, the engine of each step, the predicate that reaches a scan and what it skips."""
+"""Render a plan for ``explain()``: as text, HTML and JSON.
+
+The tree shows the engine of each node, the predicate that reaches a scan and the files and row groups that it skips. It
+reads the log and footers of files, no data. Plans may be deep, so nothing here recurses.
+"""
 
 from __future__ import annotations
 
+import html
+import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeAlias
 
-from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
-from sparrow.engines.duckdb.predicate import conditions
+from sparrow.engines.duckdb.predicate import view_predicates
 from sparrow.engines.fallback import unsupported_nodes
+from sparrow.engines.profile import Profile
+from sparrow.engines.protocol import Engine
 from sparrow.engines.sort_orders import product_order, scan_order
-from sparrow.plan import (
-    Dense,
-    MatMulDense,
-    Node,
-    Root,
-    Scan,
-    nodes_below,
-    optimize_plan,
-    scans_of,
-)
+from sparrow.engines.tuning import tuning
+from sparrow.plan import Dense, MatMulDense, Node, Root, Scan, nodes_below, optimize_plan
 from sparrow.plan.estimates import CostModel
 from sparrow.relations.csr import CSRRelation
 from sparrow.runtime.progress import format_quantity
 
-if TYPE_CHECKING:
-    from sparrow.engines.registry import Engine
-
-__all__ = ["format_schema", "render_plan"]
-
-_INDENTED = 30
-"""Levels that are indented; deeper ones stand below one another."""
+__all__ = ["Plan", "PlanEntry", "PlanTree", "format_schema"]
 
 
-def render_plan(node: Root, engine: Engine) -> str:
-    """Return the plan of a node as an engine would run it. Looks at the log and at footers, not at data."""
-    return "\n".join(_Telling(node, engine).lines())
+@dataclass(slots=True)
+class PlanEntry:
+    """One node of a rendered plan."""
+
+    depth: int
+    operation: str
+    """Such as "map add" or "scan"."""
+    schema: Schema | None
+    """Of the result; None for a scalar operand."""
+    note: str = ""
+    """Follows the schema."""
+    details: list[tuple[str, str]] = field(default_factory=list)
+    """Names and texts: the engine, the predicate, ..."""
+    actual: dict[str, Any] = field(default_factory=dict)
+    """Counters of the node if the plan was analyzed."""
+
+    @property
+    def head(self) -> str:
+        """The first line."""
+        return f"{self.operation}{'' if self.schema is None else f' {format_schema(self.schema)}'}{self.note}"
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """The details, and the counters as one of them."""
+        return [*self.details, ("actual", _format_actual(self.actual))] if self.actual else self.details
 
 
-_Item: TypeAlias = "tuple[int, Any, str, tuple[int, ...] | None, bool]"
-"""Depth, what is told, the name of its engine, the sort order it reads, whether it wants the view's own order."""
+class Plan(str):
+    """A rendered plan: a string that notebooks show as a tree.
 
+    Parameters
+    ----------
+    entries
+        The nodes, each before its operands.
+    summary
+        Lines about the evaluation as a whole.
 
-class _Telling:
-    """One plan on its way to a text; without recursion, since plans may be deep."""
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> plan = (sp.asarray([[0, 2], [3, 0]]) * 2).explain()
+    >>> plan.splitlines()[0]
+    'map multiply (d0: 2, d1: 2) int64'
+    >>> import json
+    >>> json.loads(plan.to_json())["operation"]
+    'map multiply'
+    """
 
-    def __init__(self, node: Root, engine: Engine) -> None:
-        self._engine = engine
-        if isinstance(node, Scan):
-            self._node: Root = optimize_plan([node])[0]
-        elif isinstance(node, MatMulDense | Node):
-            self._node = node.with_inputs(optimize_plan(node.scans))
-        else:
-            self._node = node
-        scans = [self._node] if isinstance(self._node, Scan) else list(scans_of(self._node))
-        self._steps = nodes_below(scans)
-        self._away = {} if engine.name == "stream" else unsupported_nodes(engine, self._steps)
-        uses = Counter(scan.source for step in self._steps for scan in step.scans if isinstance(scan.source, Node))
-        uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
-        several = [step for step in reversed(self._steps) if uses[step] > 1]
-        self._number = {step: k for k, step in enumerate(several, 1)}
-        self._told: set[Node] = set()
+    __slots__ = ("entries", "summary")
 
-    def lines(self) -> list[str]:
-        """Return the lines of the text."""
+    entries: tuple[PlanEntry, ...]
+    summary: tuple[str, ...]
+
+    def __new__(cls, entries: Iterable[PlanEntry], summary: Iterable[str] = ()) -> Self:  # noqa: D102
+        entries, summary, levels = tuple(entries), tuple(summary), tuning().max_indent_levels
+        lines = []
+        for entry in entries:
+            indent = "  " * min(entry.depth, levels)
+            lines.append(indent + entry.head)
+            lines += [f"{indent}  {name:<11} {text}" for name, text in entry.lines]
+        plan = super().__new__(cls, "\n".join([*lines, *summary]))
+        plan.entries, plan.summary = entries, summary
+        return plan
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plan, (self.entries, self.summary)
+
+    def to_json(self) -> str:
+        """Return the plan as JSON: nested objects with ``operation``, ``dims``, ``details`` and ``operands``.
+
+        An analyzed plan has the counters of a node as ``actual``, and the lines about the whole as ``summary``.
+        """
         out: list[str] = []
-        node = self._node
-        order = scan_order(node) if isinstance(node, Scan) and node.step is None and node.view.size else None
-        waiting: list[_Item] = [(0, node, self._engine.name, order, isinstance(node, Scan))]
-        while waiting:
-            depth, item, engine, order, sorts = waiting.pop()
-            lines, below = self._one(item, engine, order, sorts)
-            out += ["  " * min(depth, _INDENTED) + line for line in lines]
-            waiting.extend((depth + 1, *rest) for rest in reversed(below))
+        depth = -1
+        for entry in self.entries:
+            out.append("]}" * (depth - entry.depth + 1) + ("," if 0 <= entry.depth <= depth else ""))
+            own: dict[str, Any] = {"operation": entry.operation}
+            if entry.schema is not None:
+                own["dims"] = dict(zip(entry.schema.dims, entry.schema.shape, strict=True))
+                own["dtype"] = str(entry.schema.dtype)
+            own["note"] = entry.note.strip(" ,")
+            own["details"] = dict(entry.details)
+            own |= {"actual": entry.actual} if entry.actual else {}
+            own |= {"summary": self.summary} if entry.depth == 0 and self.summary else {}
+            out.append(f'{json.dumps(own)[:-1]}, "operands": [')
+            depth = entry.depth
+        return "".join([*out, "]}" * (depth + 1)])
+
+    def _repr_html_(self) -> str:
+        """Return a tree of collapsible nodes."""
+        out: list[str] = []
+        depth = -1
+        for entry in self.entries:
+            out.append("</details>" * (depth - entry.depth + 1))
+            rows = "".join(
+                f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>" for name, text in entry.lines
+            )
+            out.append(
+                f'<details open style="margin-left:1em"><summary><code>{html.escape(entry.head)}</code></summary>'
+            )
+            out.append(f"<table>{rows}</table>" if rows else "")
+            depth = entry.depth
+        lines = "".join(f"<p>{html.escape(line)}</p>" for line in self.summary)
+        return f"<div>{''.join(out)}{'</details>' * (depth + 1)}{lines}</div>"
+
+
+_Pending: TypeAlias = "tuple[int, Any, str, tuple[int, ...] | None, bool]"
+"""Depth, node, name of its engine, the sort order it reads, whether the view's own order is wanted."""
+
+
+class PlanTree:
+    """The plan of a root as an engine runs it.
+
+    Parameters
+    ----------
+    root
+        It is optimized first.
+    engine
+        Unsupported nodes fall back to the stream engine.
+    """
+
+    def __init__(self, root: Root, engine: Engine) -> None:
+        self._engine = engine
+        self.scans: list[Scan] = optimize_plan([root] if isinstance(root, Scan) else _scans(root))
+        """The scans of the root, or itself, optimized."""
+        self.root: Root = root
+        """The root, optimized."""
+        if isinstance(root, Scan):
+            self.root = self.scans[0]
+        elif isinstance(root, Node):
+            self.root = root.with_inputs(self.scans)
+        nodes = nodes_below(self.scans)
+        self._unsupported = unsupported_nodes(engine, nodes)
+        uses = Counter(scan.source for node in nodes for scan in node.scans if isinstance(scan.source, Node))
+        uses.update(scan.source for scan in self.scans if isinstance(scan.source, Node))
+        shared = [node for node in reversed(nodes) if uses[node] > 1]
+        self._number = {node: k for k, node in enumerate(shared, 1)}
+        self._seen: set[Node] = set()
+        self._tokens: list[Hashable] = []
+        self.entries = self._render()
+        """The nodes, each before its operands."""
+
+    def plan(
+        self, profile: Profile | None = None, executed: dict[Any, Any] | None = None, summary: Sequence[str] = ()
+    ) -> Plan:
+        """Return the rendered plan.
+
+        Parameters
+        ----------
+        profile
+            Counters that are shown with the nodes.
+        executed
+            The nodes that ran in place of nodes of this tree.
+        summary
+            Lines about the evaluation as a whole.
+        """
+        if profile is not None:
+            for entry, token in zip(self.entries, self._tokens, strict=True):
+                if token is not None:
+                    operator = profile.operator((executed or {}).get(token, token))
+                    entry.actual = {} if operator.is_empty else operator.to_dict()
+        return Plan(self.entries, summary)
+
+    def _render(self) -> list[PlanEntry]:
+        root, out = self.root, []
+        order = scan_order(root) if isinstance(root, Scan) and root.step is None and root.view.size else None
+        pending: list[_Pending] = [(0, root, self._engine.name, order, isinstance(root, Scan))]
+        while pending:
+            depth, item, engine, order, sorts = pending.pop()
+            entry, token, below = self._entry(depth, item, engine, order, sorts)
+            out.append(entry)
+            self._tokens.append(token)
+            pending.extend((depth + 1, *rest) for rest in reversed(below))
         return out
 
-    def _one(self, item: Any, engine: str, order: tuple[int, ...] | None, sorts: bool) -> tuple[list[str], list[Any]]:
-        """Return the lines of one item, and what stands below it."""
+    def _entry(
+        self, depth: int, item: Any, engine: str, order: tuple[int, ...] | None, sorts: bool
+    ) -> tuple[PlanEntry, Hashable | None, list[Any]]:
+        """Return the entry of an item, what its counters are kept under, and its operands."""
         if isinstance(item, Dense):
-            return [f"dense {format_schema(item.schema)}, in memory"], []
-        if isinstance(item, MatMulDense):
-            return self._contract(item)
+            return PlanEntry(depth, "dense", item.schema, ", in memory"), None, []
         if isinstance(item, Node):
-            return self._step(item, engine)
+            return self._node(depth, item, engine)
         if not isinstance(item, Scan):
-            return [f"scalar {item!r}"], []
+            return PlanEntry(depth, f"scalar {item!r}", None), None, []
         if item.view.size == 0:
-            return [_head(item), "  engine      none: the view has no cells, nothing is read"], []
+            details = [("engine", "none: the view has no elements, nothing is read")]
+            return PlanEntry(depth, "scan", item.schema, _source_note(item), details), None, []
         if item.step is None:
             order = scan_order(item) if order is None else order
             unsorted = sorts and not item.view.preserves_order(order)
-            return _scan(item, engine, order, "; the view's own order takes a sort" if unsorted else ""), []
+            details = _scan_details(item, engine, order, "; the view's own order takes a sort" if unsorted else "")
+            return PlanEntry(depth, "scan", item.schema, _source_note(item), details), item.source.token, []
         if item.view.is_identity:
-            return self._step(item.step, engine)
-        predicate = f"  predicate   {_predicate(item, item.step.schema)}"
-        lines = [f"view {format_schema(item.schema)}", f"  engine      {engine}", predicate]
-        return lines, [(item.step, engine, None, False)]
+            return self._node(depth, item.step, engine)
+        details = [("engine", engine), ("predicate", _predicate(item, item.step.schema))]
+        return PlanEntry(depth, "view", item.schema, "", details), None, [(item.step, engine, None, False)]
 
-    def _contract(self, node: MatMulDense) -> tuple[list[str], list[Any]]:
-        reason = self._engine.unsupported_reason(node)
-        engine = self._engine.name if reason is None else "stream"
-        told = self._engine.describe(node) if reason is None else reason
-        lines = [f"matmul {format_schema(node.schema)}", f"  engine      {engine}{': ' * bool(told)}{told}"]
-        scan = node.operands[0]
-        order = product_order(scan) if scan.step is None and scan.view.size else None
-        return lines, [(side, engine, order, False) for side in (node.left, node.right)]
-
-    def _step(self, step: Node, engine: str) -> tuple[list[str], list[Any]]:
-        number = f"  [{self._number[step]}]" if step in self._number else ""
-        head = f"{step.label()} {format_schema(step.schema)}{number}"
-        if step in self._told:
-            return [f"{head}, as above"], []
-        self._told.add(step)
-        reason = self._away.get(step) if engine != "stream" else None
+    def _node(self, depth: int, node: Node, engine: str) -> tuple[PlanEntry, Hashable | None, list[Any]]:
+        number = f"  [{self._number[node]}]" if node in self._number else ""
+        if node in self._seen:
+            return PlanEntry(depth, node.label(), node.schema, f"{number}, as above"), None, []
+        self._seen.add(node)
+        reason, strategy = None, ""
+        if engine == self._engine.name:
+            reason = self._engine.unsupported_reason(node) if node is self.root else self._unsupported.get(node)
+            strategy = "" if reason else self._engine.describe(node)
         runs = "stream" if reason else engine
-        why = f": {reason}; its entries are handed over to {engine}" if reason else ""
-        lines = [head, f"  engine      {runs}{why}"]
-        lines += [f"  {name:<11} {text}" for name, text in step.params(CostModel())]
-        return lines, [(below, runs, None, False) for below in step.inputs]
+        details = [("engine", f"{runs}, fallback: {reason}" if reason else f"{runs}{': ' * bool(strategy)}{strategy}")]
+        details += node.params(CostModel())
+        order = None
+        if isinstance(node, MatMulDense):
+            scan = node.operands[0]
+            order = product_order(scan) if scan.step is None and scan.view.size else None
+        operands = [(below, runs, order if isinstance(below, Scan) else None, False) for below in node.inputs]
+        return PlanEntry(depth, node.label(), node.schema, number, details), node, operands
 
 
-def _head(scan: Scan) -> str:
+def _scans(root: Dense | Node) -> tuple[Scan, ...]:
+    return root.scans if isinstance(root, Node) else ()
+
+
+def _source_note(scan: Scan) -> str:
     source = scan.source
     where = "in memory, by rows" if isinstance(source, CSRRelation) else "in memory"
     if isinstance(source, Node):
         where = "computed"
     elif source.version is not None:
         where = f"stored, version {source.version}"
-    return f"scan {format_schema(scan.schema)}, of {format_schema(source.schema)} {where}"
+    return f", of {format_schema(source.schema)} {where}"
 
 
-def _scan(scan: Scan, engine: str, order: tuple[int, ...], sort: str) -> list[str]:
-    relation, view, base = scan.relation, scan.view, scan.relation.schema
-    stats = relation.stats(view.box(), order)
-    lines = [_head(scan), f"  engine      {engine}", f"  predicate   {_predicate(scan, base)}"]
-    lines.append(f"  order       {', '.join(base.dims[dim] for dim in order) or 'none'}{sort}")
+def _scan_details(scan: Scan, engine: str, order: tuple[int, ...], sort: str) -> list[tuple[str, str]]:
+    relation, base = scan.relation, scan.relation.schema
+    stats = relation.stats(scan.view.box(), order)
+    found = [
+        ("engine", engine),
+        ("predicate", _predicate(scan, base)),
+        ("order", f"{', '.join(base.dims[dim] for dim in order) or 'none'}{sort}"),
+    ]
     if stats.files:
-        lines.append(f"  files       {_of(stats.files_read, stats.files)}")
-        lines.append(f"  row groups  {_of(stats.row_groups_read, stats.row_groups)}")
-    lines.append(f"  rows        {_of(stats.rows, relation.nnz)}, {format_quantity(stats.nbytes, 'bytes')}")
-    return lines
+        found.append(("files", _read_of(stats.files_read, stats.files)))
+        found.append(("row groups", _read_of(stats.row_groups_read, stats.row_groups)))
+    found.append(("rows", f"{_read_of(stats.rows, relation.nnz)}, {format_quantity(stats.nbytes, 'bytes')}"))
+    return found
 
 
 def _predicate(scan: Scan, base: Schema) -> str:
-    view: View = scan.view
     dims = base.dims
-    found = conditions(view, lambda dim: dims[dim])
-    for group in view.points:
+    found = view_predicates(scan.view, lambda dim: dims[dim])
+    for group in scan.view.points:
         names = ", ".join(dims[dim] for dim in group.dims)
         names = f"({names})" if len(group.dims) != 1 else names
         found.append(f"{names} IN a list of {group.count}")
     return " AND ".join(found) or "none: everything is read"
 
 
-def _of(read: int, total: int) -> str:
+def _read_of(read: int, total: int) -> str:
     return f"{read} of {total} read, {total - read} skipped"
 
 
+def _format_actual(actual: dict[str, Any]) -> str:
+    """Return the counters of a node as text."""
+    parts = [f"{actual['rows']} elements"]
+    if actual["bytes"]:
+        parts.append(format_quantity(actual["bytes"], "bytes"))
+    if actual["bytes_read"]:
+        parts.append(f"{format_quantity(actual['bytes_read'], 'bytes')} decoded")
+    if actual["partitions"]:
+        parts.append(f"{actual['partitions']} partition{'s' * (actual['partitions'] != 1)}")
+    parts.append(f"{1000 * actual['seconds']:.1f} ms")
+    if actual["spilled_bytes"]:
+        parts.append(f"{format_quantity(actual['spilled_bytes'], 'bytes')} spilled")
+    if actual["strategy"]:
+        parts.append(actual["strategy"])
+    return ", ".join(parts)
+
+
 def format_schema(schema: Schema) -> str:
-    """Return names, sizes and the type of a result."""
+    """Return the names and sizes of dimensions, and the dtype."""
     return f"({', '.join(f'{name}: {n}' for name, n in zip(schema.dims, schema.shape, strict=True))}) {schema.dtype}"

@@ -173,7 +173,7 @@ class Profile:
         Parameters
         ----------
         node
-            A step; a scan, which is known by its source and view; or a relation, which is known by its token.
+            A node, a relation, or a scan of one: scans of one relation share their counters.
         """
         key = _key(node)
         found = self._operators.get(key)
@@ -184,9 +184,7 @@ class Profile:
 
 
 def _key(node: Any) -> Hashable:
-    if isinstance(node, Scan):
-        return node.source if node.step is not None else (node.source.token, node.view)
-    found: Hashable = getattr(node, "token", node)
+    found: Hashable = node.source.token if isinstance(node, Scan) else getattr(node, "token", node)
     return found
 
 
@@ -205,4 +203,5 @@ def profiling(profile: Profile) -> Iterator[Profile]:
     try:
         yield profile
     finally:
-        _active.reset(token)
+        with contextlib.suppress(ValueError):  # a generator that is closed in another context
+            _active.reset(token)

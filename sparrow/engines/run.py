@@ -1,4 +1,4 @@
-"""The front of the engines: each terminal names an engine, or "auto", and means the same whichever it is."""
+"""Evaluation of plans by a chosen engine, traced if plans are collected."""
 
 from __future__ import annotations
 
@@ -8,217 +8,207 @@ from typing import Any
 
 from sparrow.core.indexing import View
 from sparrow.core.schema import check_array_ndim
-from sparrow.engines.explain import render_plan
+from sparrow.engines.explain import Plan, PlanTree
 from sparrow.engines.fallback import lower_with_fallback
-from sparrow.engines.registry import STREAM, Engine, engine_for
+from sparrow.engines.protocol import Engine
+from sparrow.engines.registry import STREAM, engine_for
 from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.operator import ReadRange, open_cursors, partition_bounds
 from sparrow.engines.tracing import explained, is_tracing, trace
 from sparrow.kernels.coo import Block
-from sparrow.plan import Accumulate, Dense, DenseContraction, Map, MatMulDense, Node, Reduce, Root, Scan
+from sparrow.plan import Dense, Node, Reduce, Root, Scan
 from sparrow.relations.base import Relation
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "count_nnz",
-    "evaluate",
-    "evaluate_dense",
-    "evaluate_element",
-    "evaluate_many",
-    "explain",
-    "iter_blocks",
-    "iter_sorted_blocks",
-    "open_partitions",
-    "reduce_all",
-]
+    "count_nnz", "evaluate", "evaluate_dense", "evaluate_element", "evaluate_many", "explain", "iter_blocks",
+    "iter_sorted_blocks", "open_partitions", "reduce_all",
+]  # fmt: skip
 
 
-def _ready(engine: Engine, scan: Scan) -> Scan:
-    return scan if engine is STREAM else lower_with_fallback(engine, [scan])[0]
+def _lower(engine: Engine, scans: Sequence[Scan]) -> Sequence[Scan]:
+    return scans if engine is STREAM else lower_with_fallback(engine, scans)
 
 
 def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
-    """Return the entries of a scan, canonical in the order of the view's axes, in memory.
+    """Return the elements of a scan, canonical in the order of the view's axes, in memory.
 
     Parameters
     ----------
     engine
-        The engine that computes them.
+        Name of the engine.
     own
-        Whether they are the caller's, to keep and to write to; otherwise they may be what a tensor holds.
+        Whether the caller may keep and write to the arrays; otherwise they may belong to a tensor.
 
     Raises
     ------
     TooLargeError
-        If they would pass the memory limit.
+        If they exceed the memory limit.
     InvalidValueError, UnsupportedError
         If there is no such engine.
     """
     run = engine_for(engine)
     if run is STREAM and not is_tracing():
-        return STREAM.entries(scan, own)
-    with trace(scan, run) as watch:
-        return watch.entries(run.entries(_ready(run, watch.plan(scan))))
+        return STREAM.evaluate(scan, own)
+    with trace(scan, run) as tracer:
+        return tracer.block(run.evaluate(*_lower(run, tracer.scans)))
 
 
 def count_nnz(scan: Scan, engine: str = "auto") -> int:
-    """Return the number of entries of a scan; of a whole expression it is computed once and kept."""
+    """Return the number of stored elements of a scan; that of a whole expression is computed once and cached."""
     run = engine_for(engine)
-    step = scan.step if scan.view.is_identity else None
+    node = scan.step if scan.view.is_identity else None
     known: int | None = None
     if scan.view.is_identity:
-        known = scan.relation.nnz if step is None else step.known_nnz
+        known = scan.relation.nnz if node is None else node.known_nnz
     if known is None or engine != "auto":
-        with trace(scan, run) as watch:
-            known = watch.number(run.count(_ready(run, watch.plan(scan))))
-        if step is not None:
-            step.set_nnz(known)
+        with trace(scan, run) as tracer:
+            known = tracer.value(run.count_nnz(*_lower(run, tracer.scans)))
+        if node is not None:
+            node.set_nnz(known)
     return known
 
 
 def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") -> Any:
-    """Return the one cell that a view without axes shows, as a NumPy scalar."""
+    """Return the only element of a view without axes, as a NumPy scalar."""
     run, scan = engine_for(engine), Scan(source, view, source.schema.with_view(view))
     if run is not STREAM:
         block = evaluate(scan, engine)
         return block.values[0] if block.count else scan.schema.fill_value
-    with trace(scan, run) as watch:
-        return watch.number(STREAM.cell(watch.plan(scan)))
+    with trace(scan, run) as tracer:
+        return tracer.value(STREAM.evaluate_element(*tracer.scans))
 
 
 def iter_sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
-    """Yield the entries of a scan in canonical blocks, in the order of the view's axes, within the memory limit."""
+    """Yield the elements of a scan in canonical blocks, in the order of the view's axes, within the memory limit."""
     run = engine_for(engine)
-    with trace(scan, run) as watch:
-        for block in run.blocks(_ready(run, watch.plan(scan))):
-            yield watch.entries(block)
+    with trace(scan, run) as tracer:
+        for block in run.iter_blocks(*_lower(run, tracer.scans)):
+            yield tracer.block(block)
 
 
 def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
-    """Yield the entries of a scan in any order, streamed.
+    """Yield the elements of a scan in any order, streamed.
 
     Parameters
     ----------
     axes
-        The axes whose coordinates are wanted, all by default; the columns of the others may hold anything.
+        Axes whose coordinates are needed, all by default; those of others are undefined.
     """
-    with trace(scan, STREAM) as watch:
-        for block in STREAM.unsorted(watch.plan(scan), axes):
-            yield watch.entries(block)
+    with trace(scan, STREAM) as tracer:
+        for block in STREAM.iter_unsorted(tracer.scans[0], axes):
+            yield tracer.block(block)
 
 
 def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], list[ReadRange]]:
-    """Return how scans of one height are read stretch by stretch of their leading axis, in any order.
+    """Open cursors over partitions of scans of equal length, in any order.
 
     Parameters
     ----------
     scans
-        Of at least one axis, the first as long in all of them.
+        Of at least one axis; the leading one is equally long in all.
     start, stop
-        Bounds along it.
+        Range along the leading axis.
 
     Returns
     -------
     bounds
-        Ascending, from ``start`` to ``stop``: between two of them there are a few row groups at most.
-    evaluates
-        For each scan the function from two bounds to its canonical entries between them, where they stand in the
-        scan; several threads may call it.
+        Ascending, from ``start`` to ``stop``: between two of them lie a few row groups at most.
+    readers
+        For each scan the function from two bounds to its canonical elements between them, at coordinates of the scan;
+        several threads may call it.
     """
     with contextlib.ExitStack() as stack:
-        watches = [stack.enter_context(trace(scan, STREAM)) for scan in scans]
-        plans = lower([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
-        inside = [at for at in partition_bounds(plans, scans[0].schema.shape[0]) if start < at < stop]
-        return [start, *inside, stop] if start < stop else [start], open_cursors(plans, start, stop)
+        tracers = [stack.enter_context(trace(scan, STREAM)) for scan in scans]
+        lowered = lower([scan for tracer in tracers for scan in tracer.scans])
+        inside = [at for at in partition_bounds(lowered, scans[0].schema.shape[0]) if start < at < stop]
+        return [start, *inside, stop] if start < stop else [start], open_cursors(lowered, start, stop)
 
 
 def reduce_all(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
-    """Return reductions over all axes of one scan, computed by one pass over it, as NumPy scalars."""
+    """Return reductions of one scan over all axes, computed in one pass, as NumPy scalars."""
     run = engine_for(engine)
     if any(run.unsupported_reason(node) for node in nodes):
         run = STREAM
-    with trace(nodes[0], run) as watch:
-        operands = [watch.plan(scan) for scan in nodes[0].scans]
-        if run is not STREAM:
-            operands = lower_with_fallback(run, operands)
-        return watch.numbers(run.scalars([node.with_inputs(operands) for node in nodes]))
+    with trace(nodes[0], run) as tracer:
+        operands = _lower(run, tracer.scans)
+        lowered = [node.with_inputs(operands) for node in nodes]
+        tracer.executes(lowered[0])
+        return tracer.values(run.reduce_all(lowered))
 
 
-def evaluate_dense(node: MatMulDense | DenseContraction | Accumulate | Map, engine: str = "auto") -> Any:
-    """Return the result of a node that is dense by nature: a NumPy array, or a scalar where it has no dimensions.
+def evaluate_dense(node: Node, engine: str = "auto") -> Any:
+    """Return the result of a dense node: a NumPy array, or a scalar if it has no dimensions.
 
     Raises
     ------
     TooLargeError
-        If it would pass the memory limit.
+        If it exceeds the memory limit.
     InvalidValueError, UnsupportedError
-        If there is no such engine, or no engine does this.
+        If there is no such engine, or none supports the node.
     """
     check_array_ndim(node.schema.ndim, "make a tensor of the array with sp.asarray")
     run = engine_for(engine)
     if run.unsupported_reason(node) is not None:
         run = STREAM
-    with trace(node, run) as watch:
-        operands = [watch.plan(scan) for scan in node.scans]
-        return watch.number(
-            run.array(node.with_inputs(operands if run is STREAM else lower_with_fallback(run, operands)))
-        )
+    with trace(node, run) as tracer:
+        lowered = node.with_inputs(_lower(run, tracer.scans))
+        tracer.executes(lowered)
+        return tracer.value(run.evaluate_dense(lowered))
 
 
 def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
-    """Return the entries of several scans; what they share is read and computed once.
+    """Return the elements of several scans; what they share is read and computed once.
 
     Raises
     ------
     TooLargeError
-        If those of one of them would pass the memory limit.
+        If the elements of a scan exceed the memory limit.
     """
     run = engine_for(engine)
     if run is not STREAM:
         return [evaluate(scan, engine) for scan in scans]
     found = []
     with contextlib.ExitStack() as stack:
-        watches = [stack.enter_context(trace(scan, run)) for scan in scans]
-        plans = lower([watch.plan(scan) for watch, scan in zip(watches, scans, strict=True)])
-        # All of them are held until the last one is there.
-        rooms = [stack.enter_context(scan_reader.reserve_for(plan)) for plan in plans]
-        work = zip(plans, rooms, strict=True)
-        blocks = ordered_map(lambda one: scan_reader.entries(*one), work, settings.current().threads)
-        for watch, block in zip(watches, blocks, strict=True):
-            found.append(watch.entries(block))
+        tracers = [stack.enter_context(trace(scan, run)) for scan in scans]
+        lowered = lower([scan for tracer in tracers for scan in tracer.scans])
+        # All results stay reserved until the last one is computed.
+        rooms = [stack.enter_context(scan_reader.reserve_for(scan)) for scan in lowered]
+        work = zip(lowered, rooms, strict=True)
+        blocks = ordered_map(lambda one: scan_reader.read_block(*one), work, settings.current().threads)
+        for tracer, block in zip(tracers, blocks, strict=True):
+            found.append(tracer.block(block))
     return found
 
 
-def explain(node: Root, analyze: bool = False, engine: str = "auto") -> str:
-    """Return the plan of a node as text: each step with its engine, under it what it takes in.
+def explain(root: Root, analyze: bool = False, engine: str = "auto") -> Plan:
+    """Return the plan of a root: each node with its engine, followed by its operands.
 
-    Looks at the log and at the footers of files, not at data. The result of ``analyze`` is thrown away.
+    Reads the log and footers of files, no data, unless ``analyze`` evaluates the plan; the result is discarded.
 
     Parameters
     ----------
     analyze
-        Run it, and count the rows and bytes read and the time.
+        Evaluate the plan and count elements, bytes and time.
     engine
-        The engine that would be asked for; a step that it declines says why, and which engine runs it.
+        Engine to use; nodes that it does not support say why and which engine runs them.
 
     Raises
     ------
     InvalidValueError, UnsupportedError
         If there is no such engine.
     """
-    if not analyze or isinstance(node, Dense):
-        return render_plan(node, engine_for(engine))
+    if not analyze or isinstance(root, Dense):
+        return PlanTree(root, engine_for(engine)).plan()
     with explained(analyze=True) as plans:
-        if isinstance(node, MatMulDense | DenseContraction | Accumulate) or (isinstance(node, Map) and node.is_dense):
-            evaluate_dense(node, engine)
-        elif engine_for(engine) is STREAM:
-            for _ in iter_blocks(_scan_of(node)):
-                pass
+        if isinstance(root, Node) and root.is_dense:
+            evaluate_dense(root, engine)
         else:
-            evaluate(_scan_of(node), engine)
+            scan = root if isinstance(root, Scan) else Scan(root, View.identity(root.schema.shape), root.schema)
+            if engine_for(engine) is STREAM:
+                for _ in iter_blocks(scan):
+                    pass
+            else:
+                evaluate(scan, engine)
     return plans[-1]
-
-
-def _scan_of(node: Scan | Node) -> Scan:
-    return node if isinstance(node, Scan) else Scan(node, View.identity(node.schema.shape), node.schema)

@@ -1,39 +1,40 @@
-"""Plans of what runs: ``explained`` gathers them while terminals run inside of it."""
+"""Tracer: the plans of what runs, for ``explained()`` and ``explain(analyze=True)``."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from sparrow.engines.explain import format_schema, render_plan
+import numpy as np
+
+from sparrow.engines.explain import Plan, PlanTree, format_schema
+from sparrow.engines.profile import OperatorProfile, Profile, profiling
+from sparrow.engines.protocol import Engine
 from sparrow.engines.stream.product.chain import ChainStep, chain_steps
 from sparrow.kernels.coo import Block
-from sparrow.plan import MatMulDense, Node, Root, Scan, nodes_below, scans_of
+from sparrow.plan import Node, Root, Scan, nodes_below, scans_of
 from sparrow.plan.nodes import subscripts
 from sparrow.relations.base import Chunk, Relation
+from sparrow.relations.csr import CSRRelation
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.validation import check_flag
 from sparrow.storage import Traffic, count_traffic
 
-if TYPE_CHECKING:
-    from sparrow.engines.registry import Engine
-
-__all__ = ["explained", "is_tracing", "trace"]
+__all__ = ["NullTracer", "Tracer", "explained", "is_tracing", "trace"]
 
 T = TypeVar("T")
 
 
-class _Plans(list[str]):
-    """The plans of what ran, one text each."""
+class _Plans(list[Plan]):
+    """The plans of what ran."""
 
     def __init__(self, analyze: bool) -> None:
         super().__init__()
         self.analyze = analyze
-        self.done: list[ChainStep] = []
+        self.chain_steps: list[ChainStep] = []
         """The steps of products of several operands, as they ran."""
 
 
@@ -41,18 +42,18 @@ _plans: ContextVar[_Plans | None] = ContextVar("sparrow_plans", default=None)
 
 
 @contextmanager
-def explained(analyze: bool = False) -> Iterator[list[str]]:
-    """Gather the plans of everything that runs inside of the block: products, reductions, conversions.
+def explained(analyze: bool = False) -> Iterator[list[Plan]]:
+    """Collect the plans of everything that is evaluated in a block: products, reductions, conversions.
 
     Parameters
     ----------
     analyze
-        Count what is read, and the time.
+        Count elements, bytes and time, of each node where the engine does that.
 
     Yields
     ------
-    list of str
-        Filled as things run, a text of the form of ``A.explain()`` for each.
+    list of Plan
+        One plan per evaluation, as :meth:`~sparrow.Tensor.explain` returns it; filled as things are evaluated.
 
     Examples
     --------
@@ -64,7 +65,7 @@ def explained(analyze: bool = False) -> Iterator[list[str]]:
     matmul (d0: 2) int64
     """
     plans = _Plans(check_flag("analyze", analyze))
-    token, listening = _plans.set(plans), chain_steps.set(plans.done if analyze else None)
+    token, listening = _plans.set(plans), chain_steps.set(plans.chain_steps if analyze else None)
     try:
         yield plans
     finally:
@@ -72,8 +73,17 @@ def explained(analyze: bool = False) -> Iterator[list[str]]:
         chain_steps.reset(listening)
 
 
-class _Unwatched:
-    """What stands in where nobody wants to know."""
+class NullTracer:
+    """No-op tracer.
+
+    Parameters
+    ----------
+    root
+        Root of the plan that is evaluated.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
 
     def __enter__(self) -> Self:
         return self
@@ -81,157 +91,165 @@ class _Unwatched:
     def __exit__(self, *error: object) -> None:
         return
 
-    def plan(self, scan: Scan) -> Scan:
-        """Return the scan as it is."""
-        return scan
+    @property
+    def scans(self) -> Sequence[Scan]:
+        """The scans to evaluate: that of the root, or those that it takes."""
+        return [self._root] if isinstance(self._root, Scan) else scans_of(self._root)
 
-    def entries(self, block: Block) -> Block:
-        """Take note of entries."""
+    def executes(self, node: Node) -> None:
+        """Note which node is evaluated in place of the root."""
+
+    def block(self, block: Block) -> Block:
+        """Note elements of the result."""
         return block
 
-    def number(self, result: T) -> T:
-        """Take note of a result."""
+    def value(self, result: T) -> T:
+        """Note the result, an array or a scalar."""
         return result
 
-    def numbers(self, results: list[T]) -> list[T]:
-        """Take note of results."""
+    def values(self, results: list[T]) -> list[T]:
+        """Note several scalar results."""
         return results
 
 
-class _Watch(_Unwatched):
-    """One thing that runs."""
+class Tracer(NullTracer):
+    """Trace of one evaluation, whose plan is appended to a list when it ends."""
 
-    def __init__(self, plans: _Plans, node: Root, engine: Engine) -> None:
-        self._plans, self._node, self._engine = plans, node, engine
+    def __init__(self, plans: _Plans, root: Root, engine: Engine) -> None:
+        super().__init__(root)
+        self._plans, self._engine = plans, engine
         self._count: int | None = None
         self._result = ""
-        self._counts = _Counts()
+        self._profile = Profile()
+        self._executed: dict[Any, Any] = {}
+        self._counters: list[OperatorProfile] = []
         self._stack, self._fetched = ExitStack(), Traffic()
 
     def __enter__(self) -> Self:
+        self._tree = PlanTree(self._root, self._engine)
+        self._scans = super().scans
         if self._plans.analyze:
             self._fetched = self._stack.enter_context(count_traffic())
-        self._text = render_plan(self._node, self._engine)
-        self._before = len(self._plans.done)
+            if self._engine.reads_chunks:
+                self._stack.enter_context(profiling(self._profile))
+                self._scans = self._counted(self._tree.scans)
+        self._n_steps = len(self._plans.chain_steps)
         self._start = time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
-        lines = [self._text]
-        if self._plans.analyze and error[0] is None:
-            seconds = time.perf_counter() - self._start
-            result = f"{self._count or 0} entries" if self._count is not None else self._result or "0 entries"
-            counts = self._counts
-            decoded = f"{counts.rows} rows, {format_quantity(counts.nbytes, 'bytes')} decoded in {counts.chunks} chunks"
-            plain = all(scan.step is None for scan in scans_of(self._node) or (self._node,) if isinstance(scan, Scan))
-            if not counts.watched:
-                lines.append(f"analyzed: {result}, {1000 * seconds:.1f} ms")
-            elif plain:
-                lines.append(f"analyzed: {result} from {decoded}, {1000 * seconds:.1f} ms")
-            else:
-                lines.append(f"analyzed: {result}, {1000 * seconds:.1f} ms, from {decoded}")
-            lines += map(_step_told, self._plans.done[self._before :])
-            if self._fetched.requests:
-                fetched = format_quantity(self._fetched.nbytes, "bytes")
-                lines.append(f"fetched: {fetched} in {self._fetched.requests} requests, the log aside")
-        self._plans.append("\n".join(lines))
+        if not self._plans.analyze or error[0] is not None:
+            self._plans.append(self._tree.plan())
+            return
+        seconds = time.perf_counter() - self._start
+        self._plans.append(self._tree.plan(self._profile, self._executed, self._summary(seconds)))
 
-    def plan(self, scan: Scan) -> Scan:
-        """Return the scan with what it reads counted, if that is wanted and the engine reads chunk by chunk."""
-        if not self._plans.analyze or self._engine.name == "duckdb":
-            return scan
-        self._counts.watched = True
-        return _counted(scan, self._counts)
+    @property
+    def scans(self) -> Sequence[Scan]:
+        """The scans to evaluate, their reads counted if the plan is analyzed."""
+        return self._scans
 
-    def entries(self, block: Block) -> Block:
-        """Take note of entries."""
+    def executes(self, node: Node) -> None:
+        """Note which node is evaluated in place of the root."""
+        self._executed[self._tree.root] = node
+
+    def block(self, block: Block) -> Block:
+        """Note elements of the result."""
         self._count = (self._count or 0) + block.count
         return block
 
-    def number(self, result: T) -> T:
-        """Take note of a result."""
-        schema = self._node.schema
-        self._result = f"dense {format_schema(schema)}" if schema.ndim or isinstance(self._node, MatMulDense) else ""
-        self._result = self._result or f"{result}"
+    def value(self, result: T) -> T:
+        """Note the result, an array or a scalar."""
+        is_array = isinstance(result, np.ndarray) and result.ndim > 0
+        self._result = f"dense {format_schema(self._root.schema)}" if is_array else f"{result}"
         return result
 
-    def numbers(self, results: list[T]) -> list[T]:
-        """Take note of results."""
+    def values(self, results: list[T]) -> list[T]:
+        """Note several scalar results."""
         self._result = ", ".join(map(str, results))
         return results
 
+    def _summary(self, seconds: float) -> list[str]:
+        """Return the lines about the evaluation as a whole."""
+        result = f"{self._count} elements" if self._count is not None else self._result or "0 elements"
+        rows, nbytes, chunks = (
+            sum(getattr(each, name) for each in self._counters) for name in ("rows", "bytes_read", "partitions")
+        )
+        decoded = f"{rows} rows, {format_quantity(nbytes, 'bytes')} decoded in {chunks} chunks"
+        roots = scans_of(self._root) or (self._root,)
+        reads_only_relations = all(scan.step is None for scan in roots if isinstance(scan, Scan))
+        if not self._engine.reads_chunks:
+            lines = [f"analyzed: {result}, {1000 * seconds:.1f} ms"]
+        elif reads_only_relations:
+            lines = [f"analyzed: {result} from {decoded}, {1000 * seconds:.1f} ms"]
+        else:
+            lines = [f"analyzed: {result}, {1000 * seconds:.1f} ms, from {decoded}"]
+        lines += map(_format_step, self._plans.chain_steps[self._n_steps :])
+        if self._fetched.requests:
+            fetched = format_quantity(self._fetched.nbytes, "bytes")
+            lines.append(f"fetched: {fetched} in {self._fetched.requests} requests, the log aside")
+        return lines
 
-def _step_told(step: ChainStep) -> str:
-    """Return what was expected of a step, and what came out."""
-    found = "the result" if step.found is None else f"{step.found} entries came out"
-    expected = f"{step.products:.3g} products and {step.entries:.3g} entries expected"
-    return f"step: {subscripts(step.node.indices, step.node.output_indices)}, {expected}, {found}"
+    def _counted(self, scans: Sequence[Scan]) -> list[Scan]:
+        """Return scans of plans whose relations count what is read of them."""
+        sources: dict[Hashable, Any] = {}
+
+        def replace_source(scan: Scan) -> Scan:
+            source = scan.source
+            if isinstance(source, Node):
+                return Scan(self._executed.get(source, source), scan.view, scan.schema)
+            if isinstance(source, CSRRelation):  # its rows are not read by chunks
+                return scan
+            if source.token not in sources:
+                counters = self._profile.operator(source)
+                self._counters.append(counters)
+                sources[source.token] = _CountingRelation(source, counters)
+            return Scan(sources[source.token], scan.view, scan.schema)
+
+        for node in nodes_below(scans):
+            self._executed[node] = node.with_inputs([replace_source(scan) for scan in node.scans])
+        return [replace_source(scan) for scan in scans]
 
 
-_NOBODY = _Unwatched()
+def _format_step(step: ChainStep) -> str:
+    """Return a line on the estimates and the result of a step of a chain of products."""
+    actual = "" if step.found is None else f", actual: {step.found} elements"
+    name = subscripts(step.node.indices, step.node.output_indices)
+    return f"step: {name}, {step.products:.3g} products and {step.entries:.3g} elements expected{actual}"
 
 
 def is_tracing() -> bool:
-    """Return whether anybody listens."""
+    """Return whether plans are collected."""
     return _plans.get() is not None
 
 
-def trace(node: Root, engine: Engine) -> _Unwatched:
-    """Return a context manager that tells ``explained`` what runs in it, if anybody listens."""
+def trace(root: Root, engine: Engine) -> NullTracer:
+    """Return a context manager that traces an evaluation if plans are collected."""
     plans = _plans.get()
-    return _NOBODY if plans is None else _Watch(plans, node, engine)
+    return NullTracer(root) if plans is None else Tracer(plans, root, engine)
 
 
-class _Counts:
-    """What was read."""
+class _CountingRelation:
+    """A relation whose reads are counted."""
 
-    def __init__(self) -> None:
-        self.rows = self.nbytes = self.chunks = 0
-        self.watched = False
-        self.lock = threading.Lock()
-
-
-def _counted(scan: Scan, counts: _Counts) -> Scan:
-    """Return the scan of a plan whose relations count what is read of them."""
-    from sparrow.relations.csr import CSRRelation
-
-    known: dict[Hashable, Any] = {}
-
-    def of(below: Scan) -> Scan:
-        source = below.source
-        if isinstance(source, Node):
-            return Scan(known[source], below.view, below.schema)
-        if isinstance(source, CSRRelation):  # whose rows are not read chunk by chunk
-            return below
-        if source.token not in known:
-            known[source.token] = _Counting(source, counts)
-        return Scan(known[source.token], below.view, below.schema)
-
-    for step in nodes_below([scan]):
-        known[step] = step.with_inputs([of(below) for below in step.scans])
-    return of(scan)
-
-
-class _Counting:
-    """A relation that counts what is read of another."""
-
-    def __init__(self, relation: Relation, counts: _Counts) -> None:
-        self._relation, self._counts = relation, counts
+    def __init__(self, relation: Relation, counters: OperatorProfile) -> None:
+        self._relation, self._counters = relation, counters
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._relation, name)
 
-    is_small = False
+    is_small = few = False
 
-    def read_small(self) -> None:
-        """Return None: chunks are counted, so all elements are read as chunks."""
+    def whole(self) -> None:
+        """Return None: all elements are read as chunks, which are counted."""
+
+    read_small = whole
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
-        """Return the entries of a chunk."""
-        block = self._relation.read(chunk, dims)
-        with self._counts.lock:
-            self._counts.chunks += 1
-            self._counts.rows += block.count
-            self._counts.nbytes += block.values.nbytes + sum(column.nbytes for column in block.coords)
+        """Return the elements of a chunk."""
+        with self._counters.measure():
+            block = self._relation.read(chunk, dims)
+        nbytes = block.values.nbytes + sum(column.nbytes for column in block.coords)
+        self._counters.record(rows=block.count, bytes_read=nbytes, partitions=1)
         return block

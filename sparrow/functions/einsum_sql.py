@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparrow.engines.duckdb.products import contract_sql
+from sparrow.engines import contract_sql
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.plan import Semiring, as_semiring, axis_labels
 from sparrow.runtime.duckdb_connection import quote_name

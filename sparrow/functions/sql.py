@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 import pyarrow as pa
 
-from sparrow.engines.duckdb import register_select
+from sparrow.engines import register_select
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.plan import AxisLabels, Scan, axis_labels
 from sparrow.runtime import duckdb_connection

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.engines.cupy import CuPy
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.models.als_data import SparseRatings, check_matrix, load_rows
@@ -202,12 +201,12 @@ class ALS(Parameters, Recommender):
             If a GPU is requested without CuPy or a device.
         """
         args = self.solver, int(self.cg_steps), int(self.block)
-        engine = engines.engine_for(self.engine)
-        if not isinstance(engine, CuPy):
+        device = engines.device_of(engines.engine_for(self.engine))
+        if device is None:
             return CPUBackend(*args)
         from sparrow.models.devices import DeviceBackend
 
-        return DeviceBackend(engine.device(), *args)
+        return DeviceBackend(device, *args)
 
     def fit(self, A: Any, y: None = None) -> ALS:
         """Fit the factors to a matrix of ratings.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.engines.sort_orders import sorted_order
+from sparrow.engines import sorted_order
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.models.tuning import tuning

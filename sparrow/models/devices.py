@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.cupy import solves
-from sparrow.engines.cupy.device import Device
-from sparrow.engines.cupy.tiles import halved
+from sparrow.engines.gpu import Device, halved, solves
 from sparrow.errors import TooLargeError
 from sparrow.models.als_data import RowPartition
 from sparrow.models.als_solvers import PartitionSolver, Solver

@@ -128,7 +128,7 @@ class Scan:
     source: Relation | Node
     view: View
     schema: Schema
-    """Equal to ``source.schema.through(view)``."""
+    """Equal to ``source.schema.with_view(view)``."""
 
     def then(self, view: View) -> Scan:
         """Return the scan of the same source through another view."""

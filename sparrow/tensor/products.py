@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sparrow import engines
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema, check_array, check_dtype
+from sparrow.engines import EngineName
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.coo import Block
@@ -34,7 +35,7 @@ from sparrow.tensor.base import Base, as_scan
 
 __all__ = ["Engine", "LinearOperatorMethods", "as_dense_contraction", "as_explicit_scan", "contract", "matmul"]
 
-Engine = Literal["auto", "cupy", "duckdb", "stream"]
+Engine: TypeAlias = EngineName
 
 
 def matmul(

@@ -491,7 +491,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         >>> A = sp.asarray([[0.5, 0], [0, -2]])
         >>> print((A * 2).astype("int8").explain(engine="duckdb"))
         map astype int8 (d0: 2, d1: 2) int8
-          engine      stream: float64 to int8: what does not fit is the processor's choice; its entries are handed ...
+          engine      stream, fallback: float64 to int8: overflow is undefined
           map multiply (d0: 2, d1: 2) float64
             engine      stream
             scan (d0: 2, d1: 2) float64, of (d0: 2, d1: 2) float64 in memory

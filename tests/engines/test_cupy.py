@@ -211,7 +211,7 @@ def test_nodes_that_a_device_does_not_take() -> None:
         (sp.matmul(A, A, mask=A), "mask"),
         (sp.einsum("ij,jk->ijk", A, A), "no product of two matrices"),
         (H @ H, "float16"),
-        (sp.concat([A, A]), "moves entries"),
+        (sp.concat([A, A]), "moves elements"),
     ]:
         node = step(tensor)
         assert reason in str(ENGINE.unsupported_reason(node))
@@ -225,7 +225,7 @@ def test_nodes_that_a_device_does_not_take() -> None:
     dense = make_map(np.add, [A.__sparrow_scan__(), np.ones((4, 4))])
     assert "every cell" in str(ENGINE.unsupported_reason(dense))
     with pytest.raises(UnsupportedError, match="use engine='stream'"):
-        ENGINE.array(dense)
+        ENGINE.evaluate_dense(dense)
 
 
 def test_what_adds_floats_is_declined_where_sums_must_not_depend_on_the_run() -> None:
@@ -342,7 +342,7 @@ def test_products_with_arrays_of_views_fills_and_steps(tmp_path: Path) -> None:
             np.testing.assert_allclose(np.ones(50) @ (T * 3 + T), (a * 4).sum(axis=0))
             assert sp.asarray(np.array([[0, 3.0]])) @ [np.inf, 1] == [3.0]  # an absent cell annihilates
         assert device.puts > 20
-        with pytest.raises(UnsupportedError, match="absent cells are 2"):
+        with pytest.raises(UnsupportedError, match=r"absent .* are 2"):
             engines.evaluate_dense(
                 MatMulDense(scan_of(memory(a + 2, fill_value=2.0)), Dense(np.full(9, np.nan))), "cupy"
             )

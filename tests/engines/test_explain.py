@@ -55,7 +55,7 @@ def test_lists_and_everything() -> None:
     text = engines.explain(at(relation, [3, 1, 1], [0, 5, 2]))
     assert "predicate   a BETWEEN 1 AND 3 AND b <= 5 AND (a, b) IN a list of 3\n" in text
     assert "predicate   none: everything is read\n" in engines.explain(scan_of(relation))
-    assert "no cells, nothing is read" in engines.explain(at(relation, slice(2, 2)))
+    assert "no elements, nothing is read" in engines.explain(at(relation, slice(2, 2)))
 
 
 def test_a_product(tall: Relation) -> None:
@@ -80,7 +80,7 @@ def test_a_product(tall: Relation) -> None:
 
 def test_analyze_counts_what_was_read(tall: Relation) -> None:
     text = engines.explain(at(tall, slice(0, 15)), analyze=True)
-    assert "\nanalyzed: 750 entries from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
+    assert "\nanalyzed: 750 elements from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
     text = engines.explain(MatMulDense(Dense(np.ones((3, 15))), at(tall, slice(0, 15))), analyze=True)
     assert "\nanalyzed: dense (d0: 3, d1: 50) float64 from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
 
@@ -118,7 +118,7 @@ def test_an_expression_is_a_tree_of_steps(tall: Relation) -> None:
 
 def test_a_step_says_why_it_does_not_run_in_sql(tall: Relation) -> None:
     A: Any = sp.Tensor(Unreadable(tall))
-    reason = "float64 to int8: what does not fit is the processor's choice"
+    reason = "float64 to int8: overflow is undefined"
     text = engines.explain((A.astype("int8") + A)[:3, [5, 5]].__sparrow_scan__(), engine="duckdb")
     assert text.splitlines()[:9] == [
         "view (src: 3, dst: 2) float64",
@@ -128,7 +128,7 @@ def test_a_step_says_why_it_does_not_run_in_sql(tall: Relation) -> None:
         "    engine      duckdb",
         "    elements    a union",
         "    map astype int8 (src: 3, dst: 1) int8",
-        f"      engine      stream: {reason}; its entries are handed over to duckdb",
+        f"      engine      stream, fallback: {reason}",
         "      scan (src: 3, dst: 1) float64, of (src: 400, dst: 50) float64 stored, version 0",
     ]
     streamed = engines.explain((A + A).sum(axis=0, where="stored").__sparrow_scan__())
@@ -143,7 +143,7 @@ def test_the_way_to_a_column_of_a_sum(tall: Relation) -> None:
     assert "order       dst, src\n" in column.explain()
     assert column.to_numpy().tolist() == [2.0] * 400
     for engine in ("stream", "duckdb"):
-        assert "\nanalyzed: 400 entries, " in column.explain(analyze=True, engine=engine)
+        assert "\nanalyzed: 400 elements, " in column.explain(analyze=True, engine=engine)
 
 
 @pytest.mark.parametrize("key", [(), (3,), ([2, 2],), (slice(None, None, -2), None, 4), (1, 1)])

@@ -28,6 +28,7 @@ class Toy:
     """Dense arrays."""
 
     name = "toy"
+    reads_chunks = False
     max_depth: int | None = None
 
     def support(self, kind: type[Any]) -> tuple[str, str]:
@@ -45,7 +46,7 @@ class Toy:
             return "too many cells for dense arrays"
         return None if mark == "yes" or isinstance(node, Scan | plan.Dense) else reason
 
-    def entries(self, scan: Scan) -> Block:
+    def evaluate(self, scan: Scan) -> Block:
         """Return the cells that differ from fill."""
         dense, schema = cells_of(scan), scan.schema
         stored = ~is_fill(dense, schema.fill_value)
@@ -53,19 +54,19 @@ class Toy:
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
         return Block(tuple(c.astype(t) for c, t in zip(coords, dtypes, strict=True)), dense[stored].reshape(-1))
 
-    def blocks(self, scan: Scan) -> Iterator[Block]:
+    def iter_blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries."""
-        yield self.entries(scan)
+        yield self.evaluate(scan)
 
-    def count(self, scan: Scan) -> int:
+    def count_nnz(self, scan: Scan) -> int:
         """Return the number of entries."""
-        return self.entries(scan).count
+        return self.evaluate(scan).count
 
-    def scalars(self, nodes: Sequence[plan.Reduce]) -> list[Any]:
+    def reduce_all(self, nodes: Sequence[plan.Reduce]) -> list[Any]:
         """Return reductions over all axes."""
         return [_reduce(node, cells_of(node.operand))[()] for node in nodes]
 
-    def array(self, node: Any) -> Any:
+    def evaluate_dense(self, node: Any) -> Any:
         """Return what is dense by nature."""
         if isinstance(node, plan.MatMulDense):
             return _contract(node)

@@ -1,4 +1,4 @@
-"""What computes: an array namespace, and the way in and out of the memory that its arrays are in."""
+"""Devices: an array namespace, and transfers to and from its memory."""
 
 from __future__ import annotations
 
@@ -8,41 +8,32 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.engines.cupy.tuning import tuning
 from sparrow.errors import MissingDependencyError
 from sparrow.runtime import memory, settings
 
-__all__ = ["Device", "current_gpu", "tile_rows", "unordered"]
-
-_ENTRY_BYTES = 256
-"""About what an entry takes on the device while it is computed with: keys and values, sorted, and what they make."""
-_HOST_BYTES = 128
-"""About what it takes beside the device, on its way in and out."""
-_TILE_ROWS = 1 << 22
-"""Entries of a tile, at most: enough to keep a device busy, few enough that others are decoded meanwhile."""
+__all__ = ["Device", "current_gpu", "order_unsupported_reason", "tile_rows"]
 
 _EXHAUSTED = ("ALLOC_FAILED", "INSUFFICIENT_RESOURCES", "cudaErrorMemoryAllocation")
-"""What the ``RuntimeError`` of cuBLAS, cuSOLVER, cuSPARSE and CUDA says where memory ends."""
+"""Texts in the ``RuntimeError`` of cuBLAS, cuSOLVER, cuSPARSE and CUDA if memory is exhausted."""
 
 
 class Device(Protocol):
-    """Where arrays are computed with.
-
-    Nothing of it may be mixed with NumPy's arrays: what goes in goes through ``put``, and out through ``get``.
-    """
+    """A device. Its arrays do not mix with NumPy's: transfers go through ``put`` and ``get``."""
 
     xp: Any
-    """The array namespace: CuPy, or what has its names."""
+    """The array namespace: CuPy, or one with its names."""
     sparse: Any
-    """The namespace of ``csr_matrix``: cupyx.scipy.sparse, or what has its names."""
+    """The namespace of ``csr_matrix``: cupyx.scipy.sparse, or one with its names."""
 
     def put(self, array: NDArray[Any]) -> Any:
-        """Return an array as one of the device."""
+        """Copy an array to the device."""
 
     def get(self, array: Any) -> NDArray[Any]:
-        """Return an array of the device as one of NumPy."""
+        """Copy an array of the device to a NumPy array."""
 
     def solve(self, matrices: Any, vectors: Any) -> Any:
-        """Return the solution of each of some symmetric systems, shapes (m, n, n) and (m, n), in their type.
+        """Solve symmetric positive definite systems, shapes (m, n, n) and (m, n).
 
         Raises
         ------
@@ -51,42 +42,42 @@ class Device(Protocol):
         """
 
     def room(self) -> int:
-        """Return the bytes of its memory that are free."""
+        """Return the free bytes of its memory."""
 
     def exhausted(self, error: Exception) -> bool:
-        """Return whether an error says that there is too little memory."""
+        """Return whether an error means that memory is exhausted."""
 
     def release(self) -> None:
-        """Give back what is kept for later, after it has run out of memory."""
+        """Free cached memory."""
 
     def here(self) -> AbstractContextManager[Any]:
-        """Return what makes the device that of the thread which enters it."""
+        """Return a context manager that makes it the device of the current thread."""
 
 
 class _GPU:
-    """A CUDA device, by CuPy."""
+    """A CUDA device, through CuPy."""
 
     def __init__(self, cupy: Any, sparse: Any, number: int) -> None:
         self.xp, self.sparse, self._number = cupy, sparse, number
 
     def put(self, array: NDArray[Any]) -> Any:
-        """Return a copy on the device."""
+        """Copy to the device."""
         return self.xp.asarray(array)
 
     def get(self, array: Any) -> NDArray[Any]:
-        """Return a copy in the memory of the machine."""
+        """Copy to host memory."""
         return np.asarray(self.xp.asnumpy(array))
 
     def solve(self, matrices: Any, vectors: Any) -> Any:
-        """Return the solutions by cuSOLVER's factors of Cholesky."""
+        """Solve by cuSOLVER's Cholesky factorization."""
         import cupyx
         import cupyx.lapack
 
-        with cupyx.errstate(linalg="raise"):  # else what is not positive definite goes unseen
+        with cupyx.errstate(linalg="raise"):  # otherwise a matrix that is not positive definite goes unnoticed
             return cupyx.lapack.posv(matrices, vectors)
 
     def room(self) -> int:
-        """Return what the driver has free and CuPy keeps for later, within the limit that CuPy was given."""
+        """Return the bytes free in the driver and in CuPy's pool, within the limit of the pool."""
         with self.here():
             pool = self.xp.get_default_memory_pool()
             free = self.xp.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
@@ -94,21 +85,21 @@ class _GPU:
             return int(min(free, limit - pool.used_bytes()) if limit else free)
 
     def exhausted(self, error: Exception) -> bool:
-        """Return whether it is CuPy's own error, or one of libraries that take memory beside CuPy's."""
+        """Return whether CuPy or a library beside it ran out of memory."""
         return isinstance(error, MemoryError) or any(name in str(error) for name in _EXHAUSTED)
 
     def release(self) -> None:
-        """Give back what CuPy keeps."""
+        """Free the blocks of CuPy's pool."""
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def here(self) -> AbstractContextManager[Any]:
-        """Return CuPy's own context of the device."""
+        """Return CuPy's context of the device."""
         found: AbstractContextManager[Any] = self.xp.cuda.Device(self._number)
         return found
 
 
 def current_gpu() -> Device:
-    """Return the CUDA device that is current on this thread.
+    """Return the current CUDA device of this thread.
 
     Raises
     ------
@@ -126,7 +117,7 @@ def current_gpu() -> Device:
     try:
         number = cupy.cuda.Device().id
         cupy.cuda.runtime.memGetInfo()
-    except RuntimeError as error:  # CuPy's CUDARuntimeError, of which there may be no device at all
+    except RuntimeError as error:  # CUDARuntimeError, also if there is no device
         raise MissingDependencyError(
             f"engine='cupy' needs a CUDA device, and CuPy finds none ({error}): use engine='stream'"
         ) from error
@@ -134,13 +125,14 @@ def current_gpu() -> Device:
 
 
 def tile_rows(device: Device) -> int:
-    """Return how many entries a tile may have: as many threads may hold one each."""
-    most = min(device.room() // _ENTRY_BYTES, memory.limit() // _HOST_BYTES) // settings.current().threads
-    return max(min(most, _TILE_ROWS), 1)
+    """Return the most elements of a tile, given that each thread may hold one tile."""
+    limits = tuning()
+    most = min(device.room() // limits.element_device_bytes, memory.limit() // limits.element_host_bytes)
+    return max(min(most // settings.current().threads, limits.tile_rows), 1)
 
 
-def unordered(dtype: np.dtype[Any]) -> str | None:
-    """Return why sums in a type are not done on a device, where the settings ask for the same bits every time."""
+def order_unsupported_reason(dtype: np.dtype[Any]) -> str | None:
+    """Return why sums of a dtype are not computed on a device with ``deterministic=True``, None if they are."""
     if settings.current().deterministic and dtype.kind in "fc":
-        return "floats are added in no fixed order there, and deterministic=True asks for one"
+        return "floats are added in no fixed order on a device, and deterministic=True requires one"
     return None

@@ -1,6 +1,6 @@
-"""The CuPy engine as the registry knows it: each terminal lowers a plan to tiles and reads them.
+"""CuPy engine: lowers a plan to tiles on a device and reads them.
 
-What computes is imported when it is first wanted: most processes never use a GPU.
+The modules that compute are imported on first use, since most processes never use a GPU.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sparrow.engines.cupy.tuning import tuning
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.product.dense import matmul_dense
 from sparrow.errors import UnsupportedError
@@ -21,6 +22,7 @@ from sparrow.plan import (
     Diagonal,
     Map,
     MatMulDense,
+    Node,
     Product,
     Reduce,
     Reshape,
@@ -39,105 +41,111 @@ if TYPE_CHECKING:
 
 __all__ = ["CuPy"]
 
-_TAKEN = (MatMulDense, Map, Product, Reduce)
+_SUPPORTED = (MatMulDense, Map, Product, Reduce)
 
-_MOVED = ("never", "it moves entries and computes nothing, which is done before they reach the device")
+_STRUCTURAL = ("never", "it moves elements without computing, which is done before they reach the device")
 
-_DECLINED: dict[type[Any], tuple[str, str]] = {
-    Accumulate: ("notyet", "running sums of lines on the device"),
-    Concat: _MOVED,
-    Diagonal: _MOVED,
-    WithFill: ("never", "it lists every absent cell"),
-    Reshape: _MOVED,
-    Sort: ("notyet", "lines in order by sorts on the device"),
-    Triangle: _MOVED,
-    DenseContraction: ("notyet", "rows of several arrays gathered on the device"),
+_UNSUPPORTED: dict[type[Any], tuple[str, str]] = {
+    Accumulate: ("notyet", "cumulative sums on the device"),
+    Concat: _STRUCTURAL,
+    Diagonal: _STRUCTURAL,
+    WithFill: ("never", "every absent element becomes a stored one"),
+    Reshape: _STRUCTURAL,
+    Sort: ("notyet", "segmented sorts on the device"),
+    Triangle: _STRUCTURAL,
+    DenseContraction: ("notyet", "gathers of several arrays on the device"),
 }
 
 
 class CuPy:
-    """Plans on a GPU.
+    """Engine that computes on a GPU.
 
     Parameters
     ----------
     device
-        Returns what computes, whenever a plan is computed; by default the current CUDA device.
+        Returns the device for each evaluation; by default the current CUDA device.
     """
 
     name = "cupy"
-    max_depth: int | None = 24
+    reads_chunks = True
 
     def __init__(self, device: Callable[[], Device] | None = None) -> None:
         self._given = device
 
+    @property
+    def max_depth(self) -> int | None:
+        """Nesting whose tiles are held on the device together."""
+        return tuning().max_nested_nodes
+
     def check(self) -> None:
-        """Raise ``MissingDependencyError`` where there is no CuPy, or no device."""
+        """Raise ``MissingDependencyError`` if CuPy or a device is missing."""
         self.device()
 
     def unsupported_reason(self, node: Root) -> str | None:
-        """Return why a node is not computed on a device, whatever stands below; None where it is."""
+        """Return why a node is not supported, whatever its operands; None if it is."""
         if isinstance(node, Scan | Dense):
             return None
-        if type(node) not in _TAKEN:
+        if type(node) not in _SUPPORTED:
             return self.support(type(node))[1]
-        if any(one.schema.size >= 2**63 for one in (node, *scans_of(node))) and not isinstance(node, MatMulDense):
-            return "cells are numbered in 64 bits there, and a shape has 2^63 or more"
-        from sparrow.engines.cupy.nodes import DECLINES
+        sizes = [node.schema.size, *(scan.schema.size for scan in scans_of(node))]
+        if max(sizes) >= 2**63 and not isinstance(node, MatMulDense):
+            return "flat positions have 64 bits, and a shape has 2^63 elements or more"
+        from sparrow.engines.cupy.nodes import UNSUPPORTED_REASONS
 
-        return DECLINES[type(node)](node)
+        return UNSUPPORTED_REASONS[type(node)](node)
 
-    def support(self, kind: type[Any]) -> tuple[str, str]:
-        """Return how a device stands to a kind of node."""
-        if kind in _DECLINED:
-            return _DECLINED[kind]
-        return ("partly", "by types and functions") if kind in _TAKEN else ("notimpl", "nothing computes it there")
+    def support(self, node_type: type[Any]) -> tuple[str, str]:
+        """Return the support for a type of nodes, and a reason."""
+        if node_type in _UNSUPPORTED:
+            return _UNSUPPORTED[node_type]
+        return ("partly", "by dtype and function") if node_type in _SUPPORTED else ("notimpl", "no builder")
 
-    def entries(self, scan: Scan) -> Block:
-        """Return all entries of a scan, canonical, in memory."""
-        return scan_reader.entries(self._lowered([scan])[0])
+    def evaluate(self, scan: Scan) -> Block:
+        """Return all elements of a scan, canonical, in memory."""
+        return scan_reader.read_block(self._lower([scan])[0])
 
-    def blocks(self, scan: Scan) -> Iterator[Block]:
-        """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""
-        yield from scan_reader.sorted_blocks(*self._lowered([scan]))
+    def iter_blocks(self, scan: Scan) -> Iterator[Block]:
+        """Yield the elements of a scan in canonical blocks, in the order of its axes, within the memory limit."""
+        yield from scan_reader.iter_sorted_blocks(*self._lower([scan]))
 
-    def count(self, scan: Scan) -> int:
-        """Return the number of entries of a scan."""
-        return scan_reader.count(*self._lowered([scan]))
+    def count_nnz(self, scan: Scan) -> int:
+        """Return the number of stored elements of a scan."""
+        return scan_reader.count_nnz(*self._lower([scan]))
 
-    def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
+    def reduce_all(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes of one scan."""
         from sparrow.engines.cupy.reductions import scalars
 
-        return scalars(self.device(), nodes, *self._lowered(nodes[0].scans))
+        return scalars(self.device(), nodes, *self._lower(nodes[0].scans))
 
-    def array(self, node: MatMulDense | DenseContraction | Accumulate | Map) -> Any:
+    def evaluate_dense(self, node: Node) -> Any:
         """Return the product of a tensor and a dense array."""
         reason = self.unsupported_reason(node)
         if reason is not None or not isinstance(node, MatMulDense):
             raise UnsupportedError(f"engine='cupy': {reason}: use engine='stream'")
         from sparrow.engines.cupy.products import accumulate
 
-        return matmul_dense(node.with_inputs(self._lowered(node.scans)), partial(accumulate, self.device()))
+        return matmul_dense(node.with_inputs(self._lower(node.scans)), partial(accumulate, self.device()))
 
     def describe(self, node: Root) -> str:
-        """Return how it runs a node, in a few words for people."""
+        """Return the physical strategy for a node."""
         threads = settings.current().threads
         return f"decoded on {threads} threads, multiplied on the device" if isinstance(node, MatMulDense) else ""
 
     def device(self) -> Device:
-        """Return what computes.
+        """Return the device.
 
         Raises
         ------
         MissingDependencyError
-            Where there is no CuPy, or no device.
+            If CuPy or a device is missing.
         """
         from sparrow.engines.cupy.device import current_gpu
 
         return (self._given or current_gpu)()
 
-    def _lowered(self, scans: Sequence[Scan]) -> list[Scan]:
+    def _lower(self, scans: Sequence[Scan]) -> list[Scan]:
         from sparrow.engines.cupy.nodes import BUILDERS
-        from sparrow.engines.cupy.tiles import lowered
+        from sparrow.engines.cupy.tiles import lower
 
-        return lowered(self.device(), BUILDERS, scans, nodes_below(scans))
+        return lower(self.device(), BUILDERS, scans, nodes_below(scans))

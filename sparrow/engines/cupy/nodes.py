@@ -1,4 +1,4 @@
-"""The tables of the nodes that are computed on a device: when one is declined, and what computes it."""
+"""Tables of the nodes supported on a device: builders and checks."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sparrow.engines.cupy.cells import mapped
 from sparrow.engines.cupy.tiles import Builder
 from sparrow.plan import Map, MatMulDense, Product, Reduce
 
-__all__ = ["BUILDERS", "DECLINES"]
+__all__ = ["BUILDERS", "UNSUPPORTED_REASONS"]
 
 BUILDERS: dict[type[Any], Builder] = {Map: mapped, Product: products.multiplied, Reduce: reductions.reduced}
-"""What computes the entries of each kind of step."""
+"""Builders of physical operators by node type."""
 
-DECLINES: dict[type[Any], Callable[[Any], str | None]] = {
+UNSUPPORTED_REASONS: dict[type[Any], Callable[[Any], str | None]] = {
     Map: functions.unsupported_reason,
-    Product: products.product_declines,
+    Product: products.product_unsupported_reason,
     Reduce: reductions.unsupported_reason,
-    MatMulDense: products.contract_declines,
+    MatMulDense: products.matmul_unsupported_reason,
 }
-"""What says why a node is not computed there, None where it is."""
+"""Functions that return why a node is not supported, None if it is."""

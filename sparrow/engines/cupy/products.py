@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.cupy.cells import located
-from sparrow.engines.cupy.device import Device, tile_rows, unordered
+from sparrow.engines.cupy.device import Device, order_unsupported_reason, tile_rows
 from sparrow.engines.cupy.entries import Entries, Groups, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, halved, is_tiled, joined, tiles_of
+from sparrow.engines.cupy.tuning import tuning
 from sparrow.engines.sort_orders import product_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import partition_bounds
@@ -28,24 +29,19 @@ from sparrow.plan import MatMulDense, Product, Scan
 from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.runtime import settings
 
-__all__ = ["accumulate", "contract_declines", "multiplied", "product_declines"]
+__all__ = ["accumulate", "matmul_unsupported_reason", "multiplied", "product_unsupported_reason"]
 
-_MOST = 2**31 - 1
-"""What 32 bits count."""
-_PRODUCT_BYTES = 64
-"""About what a product takes on the device until it is added up."""
-_HELD_BYTES = 64
-"""About what an entry of the operand that is held takes there."""
+_INT32_MAX = 2**31 - 1
 
 
 # -- tensors and dense arrays --------------------------------------------------------------------
 
 
-def contract_declines(node: MatMulDense) -> str | None:
+def matmul_unsupported_reason(node: MatMulDense) -> str | None:
     """Return why a product with a dense array is not computed on a device, None where it is."""
-    if max(node.left.schema.shape + node.right.schema.shape) > _MOST:
-        return f"cuSPARSE counts to {_MOST}"
-    return unordered(node.schema.dtype)
+    if max(node.left.schema.shape + node.right.schema.shape) > _INT32_MAX:
+        return f"cuSPARSE counts to {_INT32_MAX}"
+    return order_unsupported_reason(node.schema.dtype)
 
 
 def accumulate(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
@@ -138,7 +134,7 @@ def _matrix(device: Device, values: Any, columns: Any, pointers: Any, width: int
 # -- two tensors ---------------------------------------------------------------------------------
 
 
-def product_declines(node: Product) -> str | None:
+def product_unsupported_reason(node: Product) -> str | None:
     """Return why a product of tensors is not computed on a device, None where it is."""
     if not node.semiring.plain:
         return f"{node.semiring}: cuSPARSE adds and multiplies"
@@ -148,7 +144,7 @@ def product_declines(node: Product) -> str | None:
         return "it is no product of two matrices"
     if node.schema.dtype == np.float16:
         return "a product in float16"
-    return unordered(node.schema.dtype)
+    return order_unsupported_reason(node.schema.dtype)
 
 
 def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]] | None:
@@ -202,7 +198,8 @@ def multiplied(device: Device, node: Product, scans: list[Scan]) -> Tiled:
     held: list[_Rows | None] = []
 
     def panels() -> Iterator[_Rows | None]:
-        bounds = partition_bounds([right], inner, max(min(device.room() // (4 * _HELD_BYTES), _MOST), 1))
+        most = min(device.room() // (4 * tuning().resident_element_bytes), _INT32_MAX)
+        bounds = partition_bounds([right], inner, max(most, 1))
         if len(bounds) > 2:
             for first, last in itertools.pairwise(bounds):
                 yield _panel(device, right, first, last)
@@ -262,7 +259,7 @@ def _product(
     left = _Rows(device, entries, inner)
     lengths = right.pointers[places + 1] - right.pointers[places]
     count = int(lengths.sum())
-    most = min(device.room() // (_PRODUCT_BYTES * settings.current().threads), _MOST)
+    most = min(device.room() // (tuning().product_bytes * settings.current().threads), _INT32_MAX)
     if several and count > most:
         raise MemoryError(f"{count} products")
     if dtype.kind not in "fc":

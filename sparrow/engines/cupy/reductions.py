@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
-from sparrow.engines.cupy.device import Device, unordered
+from sparrow.engines.cupy.device import Device, order_unsupported_reason
 from sparrow.engines.cupy.entries import Entries, Groups, regrouped, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, tiles_of
 from sparrow.engines.stream.operator import PhysicalOperator, range_slice
@@ -124,7 +124,7 @@ def unsupported_reason(node: Reduce) -> str | None:
     if name == "norm" and node.options.get("ord", 2) not in (0, 1, 2, math.inf, -math.inf):
         return f"the norm of order {node.options['ord']}"
     adds = name in ("sum", "nansum", "mean", "nanmean", "var", "std", "nanvar", "nanstd", "norm")
-    return unordered(node.schema.dtype) if adds else None
+    return order_unsupported_reason(node.schema.dtype) if adds else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

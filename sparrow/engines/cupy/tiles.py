@@ -26,7 +26,7 @@ from sparrow.relations.base import Relation
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["Builder", "Tile", "Tiled", "halved", "is_tiled", "joined", "lowered", "tiles_of"]
+__all__ = ["Builder", "Tile", "Tiled", "halved", "is_tiled", "joined", "lower", "tiles_of"]
 
 T = TypeVar("T")
 
@@ -210,7 +210,7 @@ def halved(device: Device, work: Callable[[int, int], T], start: int, stop: int,
     return found
 
 
-def lowered(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Scan], steps: list[Node]) -> list[Scan]:
+def lower(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Scan], steps: list[Node]) -> list[Scan]:
     """Return scans of relations that hold the entries of a plan, computed on the device when they are read.
 
     Parameters

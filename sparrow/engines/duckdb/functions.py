@@ -1,9 +1,9 @@
-"""What SQL runs of NumPy's functions of cells: one table, and how a function and its types find their place in it.
+"""Element-wise functions in SQL: a table from ufuncs to expressions.
 
-A function runs in the types that NumPy's own loop has for it (``ufunc.resolve_dtypes``). Integers are computed in
-128 bits, where nothing overflows, and their last bits are taken, as NumPy wraps; DuckDB alone raises. DuckDB orders
-NaN after all numbers and equal to itself, so comparisons say ``isnan``. Functions that libraries round differently
-(``exp``, ``sin``, ...) agree to rounding, all others bit by bit.
+A function runs in the dtypes of NumPy's own loop (``ufunc.resolve_dtypes``). Integers are computed in 128 bits, where
+nothing overflows, and wrapped as NumPy wraps; DuckDB would raise. DuckDB orders NaN after all numbers and equal to
+itself, so comparisons test ``isnan``. Functions that libraries round differently (``exp``, ``sin``, ...) agree up to
+rounding, all others bit by bit.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.engines.duckdb.types import Declined, cast, literal, sql_type, whole
+from sparrow.engines.duckdb.types import UnsupportedInSQL, cast, literal, sql_type, wrap_integer
 from sparrow.plan import Cast, Clip, Round, function_name
 
 __all__ = ["FUNCTIONS", "function_sql"]
 
-PLAIN = "plain"
-"""The text gives the type of the loop."""
-WHOLE = "whole"
-"""Operands come as integers of 128 bits; the last bits of the result are taken."""
+NATIVE = "native"
+"""The expression has the dtype of the loop."""
+WRAPPED = "wrapped"
+"""Operands are 128-bit integers, and the result is wrapped."""
 DOUBLE = "double"
-"""The text gives a double, whatever the floats of the loop."""
+"""The expression is a double, whatever the floats of the loop."""
 
 _FLOORED = "{0} - (({0} % nullif({1}, 0)) + {1}) % nullif({1}, 0)"
 _REMAINDER = "CASE WHEN {0} % {1} <> 0 AND ({0} % {1} < 0) <> ({1} < 0) THEN {0} % {1} + {1} ELSE {0} % {1} END"
-# As NumPy finds it, without a rounding error that floor would make one.
+# NumPy's algorithm, without a rounding error that floor would turn into a difference of 1.
 _QUOTIENT = "(({0} - {0} % {1}) / {1} - CASE WHEN {0} % {1} <> 0 AND ({0} % {1} < 0) <> ({1} < 0) THEN 1 ELSE 0 END)"
 _FLOAT_FLOORED = (
     f"CASE WHEN {{1}} = 0 THEN {{0}} / {{1}} WHEN {_QUOTIENT} - floor({_QUOTIENT}) > 0.5 THEN floor({_QUOTIENT}) + 1 "
     f"ELSE floor({_QUOTIENT}) END"
 )
-# exp(x) - 1 and ln(1 + x) lose all digits near 0: half the way by sinh; Kahan's correction of the logarithm.
+# exp(x) - 1 and ln(1 + x) lose all digits near 0: expm1 by sinh, log1p by Kahan's correction.
 _EXPM1 = "CASE WHEN abs({0}) < 1 THEN 2 * exp({0} / 2) * sinh({0} / 2) ELSE exp({0}) - 1 END"
 _LOG1P = (
     "CASE WHEN 1 + {0} = 1 THEN {0} WHEN abs({0}) < 1 THEN ln(1 + {0}) * {0} / ((1 + {0}) - 1) ELSE ln(1 + {0}) END"
@@ -46,34 +46,34 @@ _HYPOT = (
 
 
 def _above(sign: str) -> str:
-    """Return a comparison that is false of NaN, which DuckDB puts above all numbers."""
+    """Return a comparison that is false for NaN, which DuckDB orders above all numbers."""
     return f"({{0}} {sign} {{1}} AND NOT isnan({{{0 if '>' in sign else 1}}}))"
 
 
 FUNCTIONS: dict[Any, dict[str, tuple[str, str]]] = {
-    np.add: {"b": (PLAIN, "({0} OR {1})"), "iu": (WHOLE, "({0} + {1})"), "f": (PLAIN, "({0} + {1})")},
-    np.subtract: {"iu": (WHOLE, "({0} - {1})"), "f": (PLAIN, "({0} - {1})")},
-    np.multiply: {"b": (PLAIN, "({0} AND {1})"), "iu": (WHOLE, "({0} * {1})"), "f": (PLAIN, "({0} * {1})")},
-    np.true_divide: {"f": (PLAIN, "({0} / {1})")},
+    np.add: {"b": (NATIVE, "({0} OR {1})"), "iu": (WRAPPED, "({0} + {1})"), "f": (NATIVE, "({0} + {1})")},
+    np.subtract: {"iu": (WRAPPED, "({0} - {1})"), "f": (NATIVE, "({0} - {1})")},
+    np.multiply: {"b": (NATIVE, "({0} AND {1})"), "iu": (WRAPPED, "({0} * {1})"), "f": (NATIVE, "({0} * {1})")},
+    np.true_divide: {"f": (NATIVE, "({0} / {1})")},
     np.floor_divide: {
-        "iu": (WHOLE, f"coalesce(({_FLOORED}) // nullif({{1}}, 0), 0)"),
-        "f": (PLAIN, _FLOAT_FLOORED),
+        "iu": (WRAPPED, f"coalesce(({_FLOORED}) // nullif({{1}}, 0), 0)"),
+        "f": (NATIVE, _FLOAT_FLOORED),
     },
     np.remainder: {
-        "iu": (WHOLE, "coalesce((({0} % nullif({1}, 0)) + {1}) % nullif({1}, 0), 0)"),
-        "f": (PLAIN, _REMAINDER),
+        "iu": (WRAPPED, "coalesce((({0} % nullif({1}, 0)) + {1}) % nullif({1}, 0), 0)"),
+        "f": (NATIVE, _REMAINDER),
     },
-    np.fmod: {"iu": (WHOLE, "coalesce({0} % nullif({1}, 0), 0)"), "f": (PLAIN, "({0} % {1})")},
+    np.fmod: {"iu": (WRAPPED, "coalesce({0} % nullif({1}, 0), 0)"), "f": (NATIVE, "({0} % {1})")},
     np.power: {"f": (DOUBLE, "pow({0}, {1})")},
     np.float_power: {"f": (DOUBLE, "pow({0}, {1})")},
-    np.negative: {"iu": (WHOLE, "(-{0})"), "f": (PLAIN, "(-{0})")},
-    np.positive: {"iuf": (PLAIN, "{0}")},
-    np.conjugate: {"iuf": (PLAIN, "{0}")},
-    np.absolute: {"b": (PLAIN, "{0}"), "iu": (WHOLE, "abs({0})"), "f": (PLAIN, "abs({0})")},
-    np.fabs: {"f": (PLAIN, "abs({0})")},
-    np.sign: {"iu": (PLAIN, "sign({0})"), "f": (PLAIN, "CASE WHEN isnan({0}) THEN {0} ELSE sign({0}) END")},
-    np.square: {"iu": (WHOLE, "({0} * {0})"), "f": (PLAIN, "({0} * {0})")},
-    np.reciprocal: {"f": (PLAIN, "(1 / {0})")},
+    np.negative: {"iu": (WRAPPED, "(-{0})"), "f": (NATIVE, "(-{0})")},
+    np.positive: {"iuf": (NATIVE, "{0}")},
+    np.conjugate: {"iuf": (NATIVE, "{0}")},
+    np.absolute: {"b": (NATIVE, "{0}"), "iu": (WRAPPED, "abs({0})"), "f": (NATIVE, "abs({0})")},
+    np.fabs: {"f": (NATIVE, "abs({0})")},
+    np.sign: {"iu": (NATIVE, "sign({0})"), "f": (NATIVE, "CASE WHEN isnan({0}) THEN {0} ELSE sign({0}) END")},
+    np.square: {"iu": (WRAPPED, "({0} * {0})"), "f": (NATIVE, "({0} * {0})")},
+    np.reciprocal: {"f": (NATIVE, "(1 / {0})")},
     np.sqrt: {"f": (DOUBLE, "sqrt({0})")},
     np.cbrt: {"f": (DOUBLE, "cbrt({0})")},
     np.exp: {"f": (DOUBLE, "exp({0})")},
@@ -101,61 +101,61 @@ FUNCTIONS: dict[Any, dict[str, tuple[str, str]]] = {
     np.radians: {"f": (DOUBLE, "radians({0})")},
     np.deg2rad: {"f": (DOUBLE, "radians({0})")},
     np.hypot: {"f": (DOUBLE, _HYPOT)},
-    np.floor: {"biu": (PLAIN, "{0}"), "f": (PLAIN, "floor({0})")},
-    np.ceil: {"biu": (PLAIN, "{0}"), "f": (PLAIN, "ceil({0})")},
-    np.trunc: {"biu": (PLAIN, "{0}"), "f": (PLAIN, "trunc({0})")},
-    np.rint: {"f": (PLAIN, "round_even({0}, 0)")},
-    np.isnan: {"biu": (PLAIN, "false"), "f": (PLAIN, "isnan({0})")},
-    np.isinf: {"biu": (PLAIN, "false"), "f": (PLAIN, "isinf({0})")},
-    np.isfinite: {"biu": (PLAIN, "true"), "f": (PLAIN, "isfinite({0})")},
-    np.signbit: {"f": (PLAIN, "signbit({0})")},
-    np.copysign: {"f": (PLAIN, "CASE WHEN signbit({1}) THEN -abs({0}) ELSE abs({0}) END")},
+    np.floor: {"biu": (NATIVE, "{0}"), "f": (NATIVE, "floor({0})")},
+    np.ceil: {"biu": (NATIVE, "{0}"), "f": (NATIVE, "ceil({0})")},
+    np.trunc: {"biu": (NATIVE, "{0}"), "f": (NATIVE, "trunc({0})")},
+    np.rint: {"f": (NATIVE, "round_even({0}, 0)")},
+    np.isnan: {"biu": (NATIVE, "false"), "f": (NATIVE, "isnan({0})")},
+    np.isinf: {"biu": (NATIVE, "false"), "f": (NATIVE, "isinf({0})")},
+    np.isfinite: {"biu": (NATIVE, "true"), "f": (NATIVE, "isfinite({0})")},
+    np.signbit: {"f": (NATIVE, "signbit({0})")},
+    np.copysign: {"f": (NATIVE, "CASE WHEN signbit({1}) THEN -abs({0}) ELSE abs({0}) END")},
     np.heaviside: {
-        "f": (PLAIN, "CASE WHEN isnan({0}) THEN {0} WHEN {0} = 0 THEN {1} WHEN {0} < 0 THEN 0 ELSE 1 END"),
+        "f": (NATIVE, "CASE WHEN isnan({0}) THEN {0} WHEN {0} = 0 THEN {1} WHEN {0} < 0 THEN 0 ELSE 1 END"),
     },
-    np.less: {"biu": (PLAIN, "({0} < {1})"), "f": (PLAIN, _above("<"))},
-    np.less_equal: {"biu": (PLAIN, "({0} <= {1})"), "f": (PLAIN, _above("<="))},
-    np.greater: {"biu": (PLAIN, "({0} > {1})"), "f": (PLAIN, _above(">"))},
-    np.greater_equal: {"biu": (PLAIN, "({0} >= {1})"), "f": (PLAIN, _above(">="))},
-    np.equal: {"biu": (PLAIN, "({0} = {1})"), "f": (PLAIN, "({0} = {1} AND NOT isnan({0}))")},
-    np.not_equal: {"biu": (PLAIN, "({0} <> {1})"), "f": (PLAIN, "({0} <> {1} OR isnan({0}))")},
-    np.maximum: {"b": (PLAIN, "({0} OR {1})"), "iuf": (PLAIN, "greatest({0}, {1})")},
-    np.fmax: {"b": (PLAIN, "({0} OR {1})"), "iu": (PLAIN, "greatest({0}, {1})"),
-              "f": (PLAIN, "CASE WHEN isnan({0}) THEN {1} WHEN isnan({1}) THEN {0} ELSE greatest({0}, {1}) END")},
-    np.minimum: {"b": (PLAIN, "({0} AND {1})"), "iu": (PLAIN, "least({0}, {1})"),
-                 "f": (PLAIN, "CASE WHEN isnan({0}) THEN {0} WHEN isnan({1}) THEN {1} ELSE least({0}, {1}) END")},
-    np.fmin: {"b": (PLAIN, "({0} AND {1})"), "iuf": (PLAIN, "least({0}, {1})")},
-    np.logical_and: {"b": (PLAIN, "({0} AND {1})"), "iuf": (PLAIN, "({0} <> 0 AND {1} <> 0)")},
-    np.logical_or: {"b": (PLAIN, "({0} OR {1})"), "iuf": (PLAIN, "({0} <> 0 OR {1} <> 0)")},
-    np.logical_xor: {"b": (PLAIN, "({0} <> {1})"), "iuf": (PLAIN, "(({0} <> 0) <> ({1} <> 0))")},
-    np.logical_not: {"b": (PLAIN, "(NOT {0})"), "iuf": (PLAIN, "({0} = 0)")},
-    np.bitwise_and: {"b": (PLAIN, "({0} AND {1})"), "iu": (PLAIN, "({0} & {1})")},
-    np.bitwise_or: {"b": (PLAIN, "({0} OR {1})"), "iu": (PLAIN, "({0} | {1})")},
-    np.bitwise_xor: {"b": (PLAIN, "({0} <> {1})"), "iu": (PLAIN, "xor({0}, {1})")},
-    np.invert: {"b": (PLAIN, "(NOT {0})"), "iu": (PLAIN, "(~{0})")},
+    np.less: {"biu": (NATIVE, "({0} < {1})"), "f": (NATIVE, _above("<"))},
+    np.less_equal: {"biu": (NATIVE, "({0} <= {1})"), "f": (NATIVE, _above("<="))},
+    np.greater: {"biu": (NATIVE, "({0} > {1})"), "f": (NATIVE, _above(">"))},
+    np.greater_equal: {"biu": (NATIVE, "({0} >= {1})"), "f": (NATIVE, _above(">="))},
+    np.equal: {"biu": (NATIVE, "({0} = {1})"), "f": (NATIVE, "({0} = {1} AND NOT isnan({0}))")},
+    np.not_equal: {"biu": (NATIVE, "({0} <> {1})"), "f": (NATIVE, "({0} <> {1} OR isnan({0}))")},
+    np.maximum: {"b": (NATIVE, "({0} OR {1})"), "iuf": (NATIVE, "greatest({0}, {1})")},
+    np.fmax: {"b": (NATIVE, "({0} OR {1})"), "iu": (NATIVE, "greatest({0}, {1})"),
+              "f": (NATIVE, "CASE WHEN isnan({0}) THEN {1} WHEN isnan({1}) THEN {0} ELSE greatest({0}, {1}) END")},
+    np.minimum: {"b": (NATIVE, "({0} AND {1})"), "iu": (NATIVE, "least({0}, {1})"),
+                 "f": (NATIVE, "CASE WHEN isnan({0}) THEN {0} WHEN isnan({1}) THEN {1} ELSE least({0}, {1}) END")},
+    np.fmin: {"b": (NATIVE, "({0} AND {1})"), "iuf": (NATIVE, "least({0}, {1})")},
+    np.logical_and: {"b": (NATIVE, "({0} AND {1})"), "iuf": (NATIVE, "({0} <> 0 AND {1} <> 0)")},
+    np.logical_or: {"b": (NATIVE, "({0} OR {1})"), "iuf": (NATIVE, "({0} <> 0 OR {1} <> 0)")},
+    np.logical_xor: {"b": (NATIVE, "({0} <> {1})"), "iuf": (NATIVE, "(({0} <> 0) <> ({1} <> 0))")},
+    np.logical_not: {"b": (NATIVE, "(NOT {0})"), "iuf": (NATIVE, "({0} = 0)")},
+    np.bitwise_and: {"b": (NATIVE, "({0} AND {1})"), "iu": (NATIVE, "({0} & {1})")},
+    np.bitwise_or: {"b": (NATIVE, "({0} OR {1})"), "iu": (NATIVE, "({0} | {1})")},
+    np.bitwise_xor: {"b": (NATIVE, "({0} <> {1})"), "iu": (NATIVE, "xor({0}, {1})")},
+    np.invert: {"b": (NATIVE, "(NOT {0})"), "iu": (NATIVE, "(~{0})")},
 }  # fmt: skip
-"""For each ufunc, by the kinds of its loop's operands: how it is computed, and the text over its operands.
+"""For each ufunc, by dtype kinds of its loop: how it is computed, and the expression over its operands.
 
-Beside these run ``where``, ``real``, ``clip``, ``round``, ``astype``, and an integer to the power of 2.
+``where``, ``real``, ``clip``, ``round``, ``astype`` and the square of integers are supported as well.
 """
 
 
 def function_sql(function: Callable[..., Any], arguments: Sequence[Any], result: np.dtype[Any]) -> str:
-    """Return the SQL of a function of cells.
+    """Return the SQL of an element-wise function.
 
     Parameters
     ----------
     function
-        What a ``Map`` holds.
+        Function of a ``Map``.
     arguments
-        For each operand a pair (SQL of a column, its dtype), or a Python or NumPy scalar.
+        A pair (SQL of a column, its dtype) or a Python or NumPy scalar per operand.
     result
-        The dtype wanted.
+        Dtype of the result.
 
     Raises
     ------
     Declined
-        If SQL has no such function of these types.
+        If SQL does not have the function for these dtypes.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def function_sql(function: Callable[..., Any], arguments: Sequence[Any], result:
     """
     for dtype in (result, *(argument[1] for argument in arguments if isinstance(argument, tuple))):
         if dtype.kind == "c" or dtype == np.float16:
-            raise Declined(f"SQL has no {dtype}")
+            raise UnsupportedInSQL(f"SQL has no {dtype}")
     if isinstance(function, Cast):
         return _as(arguments[0], result)
     if isinstance(function, Clip):
@@ -181,23 +181,23 @@ def function_sql(function: Callable[..., Any], arguments: Sequence[Any], result:
     if function is np.power and result.kind in "iu" and not isinstance(arguments[1], tuple) and arguments[1] == 2:
         function, arguments = np.square, arguments[:1]
     if function not in FUNCTIONS:
-        raise Declined(f"SQL has no {function_name(function)}")
+        raise UnsupportedInSQL(f"SQL has no {function_name(function)}")
     return _ufunc(function, arguments, result)
 
 
 def _ufunc(ufunc: Any, arguments: Sequence[Any], result: np.dtype[Any]) -> str:
-    loop = ufunc.resolve_dtypes((*map(_described, arguments), None))
+    loop = ufunc.resolve_dtypes((*map(_dtype_or_type, arguments), None))
     kinds = {dtype.kind for dtype in loop[:-1]}
     how, text = next((rule for of, rule in FUNCTIONS[ufunc].items() if kinds <= set(of)), ("", ""))
     if not how or any(dtype == np.float16 for dtype in loop):
         types = ", ".join(dtype.name for dtype in loop[:-1])
-        raise Declined(f"SQL has no {ufunc.__name__} of {types}")
+        raise UnsupportedInSQL(f"SQL has no {ufunc.__name__} of {types}")
     operands = [_as(argument, dtype) for argument, dtype in zip(arguments, loop, strict=False)]
-    if how == WHOLE:
+    if how == WRAPPED:
         # The product of two uint64 fits 128 bits only without a sign, their difference only with one.
         unsigned = loop[0] == np.uint64 and ufunc in (np.multiply, np.square)
         wide = [f"CAST({operand} AS {'UHUGEINT' if unsigned else 'HUGEINT'})" for operand in operands]
-        found = whole(text.format(*wide), loop[-1])
+        found = wrap_integer(text.format(*wide), loop[-1])
     elif how == DOUBLE:
         found = text.format(
             *(cast(operand, dtype, np.dtype(float)) for operand, dtype in zip(operands, loop, strict=False))
@@ -210,8 +210,8 @@ def _ufunc(ufunc: Any, arguments: Sequence[Any], result: np.dtype[Any]) -> str:
     return cast(found, loop[-1], result)
 
 
-def _described(argument: Any) -> Any:
-    """Return an operand as ``resolve_dtypes`` takes it: a dtype, or the Python type of a scalar that adapts."""
+def _dtype_or_type(argument: Any) -> Any:
+    """Return an operand for ``resolve_dtypes``: a dtype, or the type of a weakly typed Python scalar."""
     if isinstance(argument, tuple):
         return argument[1]
     if isinstance(argument, bool | np.generic):
@@ -220,11 +220,11 @@ def _described(argument: Any) -> Any:
 
 
 def _as(argument: Any, dtype: np.dtype[Any]) -> str:
-    """Return an operand in a type."""
+    """Return an operand cast to a dtype."""
     if isinstance(argument, tuple):
         return cast(argument[0], argument[1], dtype)
     if dtype.kind in "iu" and isinstance(argument, float | np.floating):
-        raise Declined(f"the scalar {argument!r} as {dtype}")
+        raise UnsupportedInSQL(f"the scalar {argument!r} as {dtype}")
     return literal(argument, dtype)
 
 
@@ -233,8 +233,8 @@ def _clip(clip: Clip, argument: Any, result: np.dtype[Any]) -> str:
         if bound is None:
             continue
         if np.ndim(bound) or isinstance(bound, complex):
-            raise Declined("clip between arrays")
-        dtype = ufunc.resolve_dtypes((_described(argument), _described(bound), None))[-1]
+            raise UnsupportedInSQL("clip between arrays")
+        dtype = ufunc.resolve_dtypes((_dtype_or_type(argument), _dtype_or_type(bound), None))[-1]
         argument = (_ufunc(ufunc, (argument, bound), dtype), dtype)
     return _as(argument, result)
 
@@ -248,4 +248,4 @@ def _round(rounding: Round, argument: Any, result: np.dtype[Any]) -> str:
         return f"(round_even({sql} * {factor}, 0) / {factor})"
     if dtype.kind in "iu" and dtype == result and rounding.decimals >= 0:
         return str(sql)
-    raise Declined(f"SQL has no {function_name(rounding)} of {dtype}")
+    raise UnsupportedInSQL(f"SQL has no {function_name(rounding)} of {dtype}")

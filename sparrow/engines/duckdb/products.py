@@ -1,4 +1,4 @@
-"""What SQL runs of products of tensors: the aggregate of the products of a group, ``a.value`` with ``b.value``."""
+"""Products of tensors in SQL: the aggregate of ``a.value`` times ``b.value`` per group."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.engines.duckdb.types import Declined, cast, whole
+from sparrow.engines.duckdb.types import UnsupportedInSQL, cast, wrap_integer
 from sparrow.plan import Product
 from sparrow.runtime.resources import sql_text
 
 __all__ = ["contract_sql", "product_sql"]
 
-_ORDERED = {"min": "<", "max": ">"}
+_COMPARISONS = {"min": "<", "max": ">"}
 
 
 def contract_sql(columns: str, operands: str, mask: str, groups: str) -> str:
-    """Return the query of a product: ``sql/duckdb/contract.sql``, without its comment."""
+    """Return the query of a product: the template ``sql/duckdb/contract.sql`` filled in."""
     lines = (line for line in sql_text("duckdb", "contract").splitlines() if not line.startswith("--"))
     return Template("\n".join(lines)).substitute(columns=columns, operands=operands, mask=mask, groups=groups)
 
 
 def product_sql(node: Product) -> str:
-    """Return the value of a cell of the result.
+    """Return the aggregate of one element of the result.
 
     Raises
     ------
     Declined
-        If SQL does not reproduce it.
+        If SQL does not reproduce the semiring for the dtypes.
     """
     semiring, dtype = node.semiring, node.schema.dtype
     if callable(semiring.add) or callable(semiring.multiply):
-        raise Declined(f"semiring {semiring} is made of functions in Python")
+        raise UnsupportedInSQL(f"semiring {semiring} has Python functions")
     if dtype.kind == "c" or dtype == np.float16:
-        raise Declined(f"SQL has no {dtype}")
+        raise UnsupportedInSQL(f"SQL has no {dtype}")
     a, b = (_operand(node, number) for number in (0, 1))
     values = [scan.schema.dtype for scan in (node.left, node.right)]
     floating = dtype.kind == "f"
     if semiring.multiply == "times":
         if dtype == np.uint64:
-            raise Declined("products of uint64 could pass 128 bits")
-        found = f"{a} * {b}" if floating else f"CAST({whole(f'{a} * {b}', np.dtype(np.int64))} AS HUGEINT)"
+            raise UnsupportedInSQL("products of uint64 could exceed 128 bits")
+        found = f"{a} * {b}" if floating else f"CAST({wrap_integer(f'{a} * {b}', np.dtype(np.int64))} AS HUGEINT)"
     elif semiring.multiply == "plus":
         found = f"{a} + {b}"
-    elif semiring.multiply in _ORDERED:
-        # NaN wins, which to DuckDB is the largest number.
+    elif semiring.multiply in _COMPARISONS:
+        # NaN propagates; DuckDB orders it as the largest number.
         nan = " OR ".join(f"isnan({side})" for side, own in zip((a, b), values, strict=True) if own.kind == "f")
         plain = f"{'least' if semiring.multiply == 'min' else 'greatest'}({a}, {b})"
         found = f"CASE WHEN {nan} THEN CAST('nan' AS DOUBLE) ELSE {plain} END" if nan else plain
@@ -56,7 +56,7 @@ def product_sql(node: Product) -> str:
 
 
 def _operand(node: Product, number: int) -> str:
-    """Return the value of an operand in the type in which products are added up."""
+    """Return an operand cast to the type of the accumulator."""
     scan, side = (node.left, node.right)[number], "ab"[number]
     column, have = f"{side}.value", scan.schema.dtype
     if node.semiring.multiply == "and" or node.semiring.add == "or":
@@ -67,7 +67,7 @@ def _operand(node: Product, number: int) -> str:
 
 
 def _aggregate(node: Product, found: str, floating: bool) -> str:
-    """Return the aggregate of products, as the type of the result."""
+    """Return the aggregate of products, cast to the dtype of the result."""
     add, dtype = node.semiring.add, node.schema.dtype
     if add == "or":
         return f"bool_or({found})"
@@ -76,8 +76,8 @@ def _aggregate(node: Product, found: str, floating: bool) -> str:
     if add == "plus":
         summed = f"sum({found})"
         return _typed(summed if dtype.kind != "b" else f"sum(CAST({found} <> 0 AS BIGINT))", dtype, floating)
-    if dtype.kind in "iu":  # wraps before it is compared
-        found = whole(f"CAST({found} AS HUGEINT)", dtype)
+    if dtype.kind in "iu":  # wrap before comparing
+        found = wrap_integer(f"CAST({found} AS HUGEINT)", dtype)
     value = f"{add}({found})"
     if floating and add == "min":
         value = f"CASE WHEN bool_or(isnan({found})) THEN CAST('nan' AS DOUBLE) ELSE {value} END"
@@ -87,4 +87,4 @@ def _aggregate(node: Product, found: str, floating: bool) -> str:
 def _typed(sql: str, dtype: np.dtype[Any], floating: bool) -> str:
     if floating:
         return cast(sql, np.dtype(np.float64), dtype)
-    return f"({sql} <> 0)" if dtype.kind == "b" else whole(sql, dtype)
+    return f"({sql} <> 0)" if dtype.kind == "b" else wrap_integer(sql, dtype)

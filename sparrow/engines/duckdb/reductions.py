@@ -1,4 +1,4 @@
-"""What SQL runs of reductions: for each name the aggregate of a group's entries, absent cells counted in."""
+"""Reductions in SQL: aggregates of stored elements, absent elements accounted for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparrow.engines.duckdb.types import Declined, cast, literal, whole
+from sparrow.engines.duckdb.types import UnsupportedInSQL, cast, literal, wrap_integer
 from sparrow.plan import Reduce
 
 __all__ = ["REDUCTIONS", "reduction_sql"]
@@ -19,7 +19,7 @@ _NUMBERS = "FILTER (NOT isnan(e.value))"
 
 
 class _Group:
-    """The cells of a group, in SQL over its entries."""
+    """A group in SQL: expressions over its stored elements."""
 
     def __init__(self, node: Reduce) -> None:
         schema = node.operand.schema
@@ -32,7 +32,7 @@ class _Group:
 
     @property
     def absent(self) -> str:
-        """The number of absent cells that take part."""
+        """The number of absent elements that take part."""
         if self.stored:
             return "0"
         if self.size < 2**62:
@@ -41,20 +41,20 @@ class _Group:
 
     @property
     def members(self) -> str:
-        """The number of cells that take part, as a double."""
+        """The number of elements that take part, as a double."""
         return "CAST(count(*) AS DOUBLE)" if self.stored else literal(float(self.size), _DOUBLE)
 
-    def with_absent(self, entries: str, absent: str, combine: str = "({0} + {1})") -> str:
-        """Return a quantity of the entries together with that of the absent cells, if there are some."""
+    def with_absent(self, stored: str, absent: str, combine: str = "({0} + {1})") -> str:
+        """Return an aggregate of the stored elements combined with that of the absent ones, if there are any."""
         if self.stored:
-            return entries
-        return f"CASE WHEN {self.absent} > 0 THEN {combine.format(entries, absent)} ELSE {entries} END"
+            return stored
+        return f"CASE WHEN {self.absent} > 0 THEN {combine.format(stored, absent)} ELSE {stored} END"
 
-    def summed(self, entries: str, each: float) -> str:
-        """Return a sum of doubles and, for each absent cell, of ``each``."""
+    def add_absent(self, stored: str, each: float) -> str:
+        """Return a sum of doubles, plus ``each`` per absent element."""
         if each == 0:
-            return entries
-        return self.with_absent(entries, f"{self.absent} * {literal(each, _DOUBLE)}")
+            return stored
+        return self.with_absent(stored, f"{self.absent} * {literal(each, _DOUBLE)}")
 
 
 def _sum(group: _Group, skip_nan: bool = False) -> str:
@@ -62,18 +62,18 @@ def _sum(group: _Group, skip_nan: bool = False) -> str:
         total = "sum(e.value)"  # 128 bits
         if group.fill and not group.stored:
             every = group.size * int(group.fill) % 2**64
-            fill = int(group.fill)  # below 2^63 in magnitude, or its product with a count would pass 128 bits
+            fill = int(group.fill)  # below 2^63 in magnitude, or its product with a count would exceed 128 bits
             total = f"({total} + {every} - count(*) * CAST({fill if fill < 2**63 else fill - 2**64} AS HUGEINT))"
-        return whole(total, np.dtype(np.uint64 if group.dtype.kind == "u" else np.int64))
+        return wrap_integer(total, np.dtype(np.uint64 if group.dtype.kind == "u" else np.int64))
     if skip_nan:
         total = f"coalesce(sum({_VALUE}) {_NUMBERS}, 0)"
-        return total if np.isnan(group.fill) else group.summed(total, float(group.fill))
-    return group.summed(f"sum({_VALUE})", float(group.fill))
+        return total if np.isnan(group.fill) else group.add_absent(total, float(group.fill))
+    return group.add_absent(f"sum({_VALUE})", float(group.fill))
 
 
 def _mean(group: _Group, skip_nan: bool = False) -> str:
     if not skip_nan or not group.floating:
-        return f"{group.summed(f'sum({_VALUE})', float(group.fill))} / {group.members}"
+        return f"{group.add_absent(f'sum({_VALUE})', float(group.fill))} / {group.members}"
     numbers = f"count(*) {_NUMBERS}"
     if not np.isnan(group.fill):
         numbers = f"({numbers} + {group.absent})"
@@ -88,13 +88,13 @@ def _var(group: _Group, skip_nan: bool = False) -> str:
     members = f"CAST({count} + {'0' if nothing else group.absent} AS DOUBLE)" if skip_nan else group.members
     away = f"coalesce(var_pop({_VALUE}){some}, 0) * {count}"
     if group.floating:
-        # A lone infinity deviates by 0 in DuckDB; squares past the largest double come to NaN there.
+        # In DuckDB a single infinity has variance 0, and overflowing squares are NaN.
         away = (
             f"CASE WHEN NOT bool_and(isfinite(e.value)){some} THEN CAST('nan' AS DOUBLE) "
             f"WHEN isnan({away}) THEN CAST('inf' AS DOUBLE) ELSE {away} END"
         )
     fill = float(group.fill)
-    if not group.stored and not nothing:  # two groups together, by the rule of Chan, Golub and LeVeque
+    if not group.stored and not nothing:  # merged moments, Chan, Golub and LeVeque 1983
         apart = f"({literal(fill, _DOUBLE)} - avg({_VALUE}){some})"
         between = f"coalesce({apart} * {apart} * ({count} * ({group.absent} / {members})), 0)"
         away = group.with_absent(f"({away})", between if np.isfinite(fill) else "CAST('nan' AS DOUBLE)")
@@ -106,7 +106,7 @@ def _var(group: _Group, skip_nan: bool = False) -> str:
 def _ddof(group: _Group) -> float:
     found = next((group.options[name] for name in ("ddof", "correction") if group.options.get(name) is not None), 0)
     if not isinstance(found, int | float | np.integer | np.floating):
-        raise Declined(f"ddof={found!r}")
+        raise UnsupportedInSQL(f"ddof={found!r}")
     return float(found)
 
 
@@ -118,13 +118,13 @@ def _extreme(group: _Group, largest: bool, skip_nan: bool = False) -> str:
     if not group.floating:
         return group.with_absent(entries, literal(fill, group.dtype), combine)
     nan = literal(np.nan, group.dtype)
-    if skip_nan:  # a group of NaN alone has no number, and greatest and least pass over NULL
+    if skip_nan:  # a group of NaN only is NULL, which greatest and least skip
         found = f"{name}(e.value) {_NUMBERS}"
         if not np.isnan(fill):
             found = group.with_absent(found, literal(fill, group.dtype), combine)
         return f"coalesce({found}, {nan})"
     found = group.with_absent(entries, literal(fill, group.dtype), combine)
-    if largest:  # NaN is DuckDB's largest
+    if largest:  # NaN is the largest number in DuckDB
         return found
     wins = "bool_or(isnan(e.value))"
     if np.isnan(fill):
@@ -142,7 +142,7 @@ def _truth(group: _Group, every: bool) -> str:
 
 def _prod(group: _Group, skip_nan: bool = False) -> str:
     if not group.floating:
-        raise Declined("the product of integers, which wraps")
+        raise UnsupportedInSQL("products of integers wrap")
     power = f"pow({literal(float(group.fill), _DOUBLE)}, {group.absent})"
     entries = f"coalesce(product({_VALUE}) {_NUMBERS}, 1)" if skip_nan else f"product({_VALUE})"
     return entries if skip_nan and np.isnan(group.fill) else group.with_absent(entries, power, "({0} * {1})")
@@ -154,14 +154,14 @@ def _norm(group: _Group) -> str:
     fill = float(group.fill)
     if order == 0:
         test = "e.value" if group.dtype.kind == "b" else "e.value <> 0"
-        return group.summed(f"CAST(count(*) FILTER ({test}) AS DOUBLE)", float(fill != 0))
+        return group.add_absent(f"CAST(count(*) FILTER ({test}) AS DOUBLE)", float(fill != 0))
     if order == 1:
-        return group.summed(f"sum(abs({_VALUE}))", abs(fill))
+        return group.add_absent(f"sum(abs({_VALUE}))", abs(fill))
     if order == 2:
-        return f"sqrt({group.summed(f'sum({_VALUE} * {_VALUE})', fill * fill)})"
+        return f"sqrt({group.add_absent(f'sum({_VALUE} * {_VALUE})', fill * fill)})"
     if order == np.inf:
         return group.with_absent(f"max(abs({_VALUE}))", literal(abs(fill), _DOUBLE), "greatest({0}, {1})")
-    raise Declined(f"the norm of order {order}")
+    raise UnsupportedInSQL(f"the norm of order {order}")
 
 
 REDUCTIONS: dict[str, tuple[Callable[[_Group], str], tuple[str, ...]]] = {
@@ -184,33 +184,33 @@ REDUCTIONS: dict[str, tuple[Callable[[_Group], str], tuple[str, ...]]] = {
     "count": (lambda group: "count(*)", ()),
     "norm": (_norm, ("ord",)),
 }
-"""By name: the SQL of a group, and the options that it heeds. Positions (argmin, argmax) do not run in SQL."""
+"""By name: the aggregate of a group, and its options. Positions (argmin, argmax) are not supported."""
 
 
 def reduction_sql(node: Reduce) -> str:
-    """Return the aggregate over the ``value`` of a group's entries, in the dtype of the result.
+    """Return the aggregate of a group, in the dtype of the result.
 
     Raises
     ------
     Declined
-        If SQL has no such reduction of these values.
+        If SQL does not have the reduction for this dtype and these options.
     """
     dtype = node.operand.schema.dtype
     if dtype.kind == "c" or np.float16 in (dtype, node.schema.dtype):
-        raise Declined(f"SQL has no {dtype}")
+        raise UnsupportedInSQL(f"SQL has no {dtype}")
     if node.name not in REDUCTIONS:
-        raise Declined(f"SQL has no {node.name}")
+        raise UnsupportedInSQL(f"SQL has no {node.name}")
     if not math.isfinite(_size(node)):
-        raise Declined("the number of cells passes the largest double")
-    compiled, heeded = REDUCTIONS[node.name]
+        raise UnsupportedInSQL("the group size exceeds the largest double")
+    compile_group, supported = REDUCTIONS[node.name]
     for option, given in node.options.items():
-        if given is not None and option not in heeded:
-            raise Declined(f"{node.name} with {option}=")
-    return cast(compiled(_Group(node)), _given(node.name, dtype), node.schema.dtype)
+        if given is not None and option not in supported:
+            raise UnsupportedInSQL(f"{node.name} with {option}=")
+    return cast(compile_group(_Group(node)), _aggregate_dtype(node.name, dtype), node.schema.dtype)
 
 
-def _given(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype of what a reduction of such values gives in SQL."""
+def _aggregate_dtype(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of an aggregate in SQL."""
     if name in ("min", "max", "nanmin", "nanmax"):
         return dtype
     if name in ("any", "all"):

@@ -1,7 +1,7 @@
-"""Scans in SQL: a view is a projection of coordinates over a filter on the base's columns.
+"""Scans in SQL: a view is a projection of coordinates over a filter on the columns of its base.
 
-The base is Parquet files, an Arrow table, or the SQL of the last step of an expression. DuckDB pushes the filter, and
-those of a query around it, down to row groups. Lists are joined.
+The base is Parquet files, an Arrow table, or the SQL of a node. DuckDB pushes the filter, and those of an enclosing
+query, down to row groups. Lists are joins.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import ListAxis, Points, RangeAxis, View
 from sparrow.core.schema import Schema
-from sparrow.engines.duckdb.predicate import conditions, positions
-from sparrow.engines.duckdb.steps import Names, Query, compile_step
+from sparrow.engines.duckdb.predicate import axis_position, view_predicates
+from sparrow.engines.duckdb.steps import ColumnNames, Query, compile_node
 from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.sort_orders import scan_order
 from sparrow.plan import Dense, Node, Scan, nodes_below
@@ -28,15 +28,15 @@ __all__ = ["compile_scan"]
 
 
 def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
-    """Return the SELECT of a scan: a column for each axis, named as the schema says, then ``value``.
+    """Return the SELECT of a scan of supported nodes: a column per dimension, then ``value``.
 
-    A complex tensor has ``value`` and ``value_im``. Opens no data pages. The plan holds steps that SQL runs; one
-    that is used more than once is a common table expression.
+    A complex tensor has ``value`` and ``value_im``. Opens no data pages. A node that is used more than once becomes a
+    common table expression.
 
     Parameters
     ----------
     prefix
-        What the names of registered tables begin with.
+        Prefix of the names of registered tables.
     """
     steps = nodes_below([scan])
     uses = Counter(below.source for step in steps for below in step.scans)
@@ -56,8 +56,8 @@ def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
     return Query(f"WITH {text} {query.text}", tables | query.tables)
 
 
-def _select(scan: Scan, prefix: str, names: Names, common: Mapping[Node, str]) -> Query:
-    """Return the SELECT of some axes of a scan, their columns named; ``common`` steps are tables that there are."""
+def _select(scan: Scan, prefix: str, names: ColumnNames, common: Mapping[Node, str]) -> Query:
+    """Return the SELECT of some axes of a scan; nodes in ``common`` are tables."""
     view, schema = scan.view, scan.schema
     parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
     if view.size == 0:
@@ -74,13 +74,13 @@ def _select(scan: Scan, prefix: str, names: Names, common: Mapping[Node, str]) -
         text, tables = quote_name(common[step]), {}
     else:
 
-        def operand(of: Scan | Dense, number: int, wanted: Names) -> Query:
+        def operand(of: Scan | Dense, number: int, wanted: ColumnNames) -> Query:
             below = f"{prefix}.{number}"
             if isinstance(of, Scan):
                 return _select(of, below, wanted, common)
             return _dense(of, step.schema, below, wanted)
 
-        query = compile_step(step, names if view.is_identity else dict(enumerate(step.schema.dims)), operand)
+        query = compile_node(step, names if view.is_identity else dict(enumerate(step.schema.dims)), operand)
         if view.is_identity:
             return query
         text, tables = f"({query.text})", dict(query.tables)
@@ -88,7 +88,7 @@ def _select(scan: Scan, prefix: str, names: Names, common: Mapping[Node, str]) -
     return _project(view, step.schema, (f"{text} AS e", columns, tables), prefix, names, parts)
 
 
-def _nothing(schema: Schema, names: Names, parts: tuple[str, ...]) -> Query:
+def _nothing(schema: Schema, names: ColumnNames, parts: tuple[str, ...]) -> Query:
     """Return a SELECT without rows."""
     columns = [(name, sql_type(schema.coordinate_dtype(axis))) for axis, name in names.items()]
     columns += [(part, sql_type(schema.dtype)) for part in parts]
@@ -101,10 +101,10 @@ def _project(
     schema: Schema,
     base: tuple[str, dict[str, str], dict[str, pa.Table]],
     prefix: str,
-    names: Names,
+    names: ColumnNames,
     parts: tuple[str, ...],
 ) -> Query:
-    """Return the SELECT of a view of a base of this schema: what stands after FROM, the columns by name, tables."""
+    """Return the SELECT of a view; ``base`` is the FROM clause, the columns by name, and tables to register."""
     relation, columns, tables = base
 
     def column(dim: int) -> str:
@@ -119,7 +119,7 @@ def _project(
     for number, name in names.items():
         axis = view.axes[number]
         if isinstance(axis, RangeAxis):
-            expression = positions(axis, column(axis.dim))
+            expression = axis_position(axis, column(axis.dim))
         elif isinstance(axis, ListAxis):
             expression = f"p{axis.group}.p{axis.position}"
         elif axis.length == 1:
@@ -130,14 +130,14 @@ def _project(
         shown.append(f"{expression} AS {quote_name(name)}")
     shown += [f"{columns[part]} AS {quote_name(part)}" for part in parts]
     text = f"SELECT {', '.join(shown)} FROM {relation}"
-    where = conditions(view, column)
+    where = view_predicates(view, column)
     return Query(f"{text} WHERE {' AND '.join(where)}" if where else text, tables)
 
 
 def _base(
     source: ParquetSource | ArrowSource, schema: Schema, parts: tuple[str, ...], prefix: str, joined: bool
 ) -> tuple[str, dict[str, str], dict[str, pa.Table]]:
-    """Return what stands after FROM, the SQL of each column of the base by its name, and the tables to register."""
+    """Return the FROM clause of a source, the SQL of its columns by name, and tables to register."""
     names = (*schema.dims, *parts)
     plain = {name: f"e.{quote_name(name)}" for name in names}
     if isinstance(source, ArrowSource):
@@ -145,7 +145,7 @@ def _base(
         if isinstance(source.table, pa.Table):
             return f"{quote_name(name)} AS e", plain, {name: _without_half(source.table)}
         tried = {part: f"TRY(e.{quote_name(part)})" for part in parts if schema.dtype.kind in "fc"}
-        if not (joined and tried):  # filters on floats stay in DuckDB: to Arrow NaN is not the largest
+        if not (joined and tried):  # filters on floats stay in DuckDB: in Arrow NaN is not the largest
             return f"{quote_name(name)} AS e", plain | tried, {name: source.table}
         columns = ", ".join(f"{tried.get(each, quote_name(each))} AS {quote_name(each)}" for each in names)
         return f"(SELECT {columns} FROM {quote_name(name)} AS e) AS e", plain, {name: source.table}
@@ -157,19 +157,19 @@ def _base(
         if not column.plain:
             derived[column.name] = f"CAST({quote_name(column.stored[0])} AS {sql_type(column.dtype)})"
     if schema.dtype.kind in "fc":
-        # Statistics of floats in Parquet leave NaN out, and DuckDB takes them for bounds of all values: isnan, max and
-        # comparisons come out wrong. It knows nothing of what TRY gives.
+        # Parquet statistics of floats exclude NaN, and DuckDB takes them for bounds of all values: isnan, max and
+        # comparisons would be wrong. It derives no statistics through TRY.
         derived |= {part: f"TRY({derived.get(part, part)})" for part in parts}
     if joined and derived:
-        # Beside the columns of joined tables, expressions over the columns of files need a level of their own; alone
-        # they do not, and filters are pushed down through one level better than through two.
+        # With joined tables, expressions over the columns of files need a subquery. Without, they do not, and filters
+        # are pushed down better through one level than through two.
         columns = ", ".join(f"{derived.get(name, quote_name(name))} AS {quote_name(name)}" for name in names)
         return f"(SELECT {columns} FROM {files}) AS e", plain, {}
     return files, plain | derived, {}
 
 
 def _points_table(schema: Schema, group: Points) -> pa.Table:
-    """Return the points of a group: base coordinates c0, c1, ... and their positions p0, p1, ..."""
+    """Return the table of a list of points: base coordinates c0, c1, ... and positions p0, p1, ..."""
     columns: dict[str, NDArray[Any]] = {}
     for k, (dim, coords) in enumerate(zip(group.dims, group.coords, strict=True)):
         columns[f"c{k}"] = coords.reshape(-1).astype(schema.coordinate_dtype(dim))
@@ -178,8 +178,8 @@ def _points_table(schema: Schema, group: Points) -> pa.Table:
     return pa.table(columns)
 
 
-def _dense(dense: Dense, schema: Schema, prefix: str, names: Names) -> Query:
-    """Return the SELECT of a dense array that broadcasts to a schema: the cells along the axes wanted."""
+def _dense(dense: Dense, schema: Schema, prefix: str, names: ColumnNames) -> Query:
+    """Return the SELECT of a dense array that broadcasts to a schema, along some axes."""
     array = dense.array
     missing = schema.ndim - array.ndim
     places = np.indices(array.shape, sparse=True)
@@ -192,7 +192,7 @@ def _dense(dense: Dense, schema: Schema, prefix: str, names: Names) -> Query:
 
 
 def _without_half(table: pa.Table) -> pa.Table:
-    """Return the table with float16 as float32, the narrowest that DuckDB has."""
+    """Return a table with float16 cast to float32, since DuckDB has no float16."""
     at = table.schema.get_field_index("value")
     if table.schema.field(at).type != pa.float16():
         return table

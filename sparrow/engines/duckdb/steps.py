@@ -1,8 +1,8 @@
-"""The steps of an expression in SQL, each one SELECT over those of its operands.
+"""Plan nodes in SQL, each one SELECT over those of its operands.
 
-A union of cells is a full outer join on the coordinates, the fills of the operands standing in where one has no entry;
-an intersection an inner join, on the axes that both have: what is repeated along an axis is not repeated. Groups are
-``GROUP BY``. What equals the fill of the result is filtered.
+A union of elements is a full outer join on the coordinates, with fill values for absent elements; an intersection is an
+inner join on the axes that both have, so that broadcast axes are not repeated. Groups are ``GROUP BY``. Elements that
+equal the fill of the result are filtered out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.functions import function_sql
 from sparrow.engines.duckdb.products import contract_sql, product_sql
 from sparrow.engines.duckdb.reductions import reduction_sql
-from sparrow.engines.duckdb.types import Declined, cast, differs, literal, sql_type
+from sparrow.engines.duckdb.tuning import tuning
+from sparrow.engines.duckdb.types import UnsupportedInSQL, cast, is_not_fill, literal, sql_type
 from sparrow.plan import (
     Accumulate,
     Concat,
@@ -40,41 +41,41 @@ from sparrow.plan import (
 from sparrow.runtime import memory
 from sparrow.runtime.duckdb_connection import quote_name
 
-__all__ = ["COMPILERS", "DECLINED", "Names", "Operand", "Query", "compile_step", "unsupported_reason"]
+__all__ = ["COMPILERS", "UNSUPPORTED", "ColumnNames", "Operand", "Query", "compile_node", "unsupported_reason"]
 
-Names: TypeAlias = Mapping[int, str]
-"""The axes that a SELECT gives, each with its column's name; ``value`` comes last."""
+ColumnNames: TypeAlias = Mapping[int, str]
+"""The column name of each axis that a SELECT returns; ``value`` comes last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT, and the Arrow tables that must be registered under the names it uses."""
+    """A SELECT, and the Arrow tables to register by name."""
 
     text: str
     tables: dict[str, pa.Table]
 
 
-Operand: TypeAlias = Callable[[Scan | Dense, int, Names], Query]
-"""Compiles an operand, by its number, to a SELECT of some of its axes."""
+Operand: TypeAlias = Callable[[Scan | Dense, int, ColumnNames], Query]
+"""Compiles an operand, given its number, to a SELECT of some of its axes."""
 
 
-def compile_step(node: Node, names: Names, operand: Operand) -> Query:
-    """Return the SELECT of a step.
+def compile_node(node: Node, names: ColumnNames, operand: Operand) -> Query:
+    """Return the SELECT of a node.
 
     Raises
     ------
     Declined
-        If SQL does not reproduce what it does, or there is no form for such a step.
+        If SQL does not reproduce the node.
     """
     if type(node) not in COMPILERS:
-        _, reason = DECLINED.get(type(node), ("", f"no form of {type(node).__name__}"))
-        raise Declined(f"SQL declines: {reason}")
+        _, reason = UNSUPPORTED.get(type(node), ("", f"no compiler for {type(node).__name__}"))
+        raise UnsupportedInSQL(f"not supported in SQL: {reason}")
     for dtype in (node.schema.dtype, *(scan.schema.dtype for scan in node.scans)):
         if dtype.kind == "c" or dtype == np.float16:
-            raise Declined(f"SQL has no {dtype}")
+            raise UnsupportedInSQL(f"SQL has no {dtype}")
     tables: dict[str, pa.Table] = {}
 
-    def select(of: Scan | Dense, number: int, wanted: Names) -> str:
+    def select(of: Scan | Dense, number: int, wanted: ColumnNames) -> str:
         query = operand(of, number, wanted)
         tables.update(query.tables)
         return query.text
@@ -83,57 +84,59 @@ def compile_step(node: Node, names: Names, operand: Operand) -> Query:
 
 
 def unsupported_reason(node: Node) -> str | None:
-    """Return why SQL does not run a step, whatever its operands are made of; None where it does."""
+    """Return why SQL does not support a node, whatever its operands; None if it does."""
     try:
-        compile_step(node, dict(enumerate(node.schema.dims)), lambda of, number, names: Query("", {}))
-    except Declined as reason:
+        compile_node(node, dict(enumerate(node.schema.dims)), lambda of, number, names: Query("", {}))
+    except UnsupportedInSQL as reason:
         return str(reason)
     return None
 
 
-_Select: TypeAlias = Callable[[Scan | Dense, int, Names], str]
+_Select: TypeAlias = Callable[[Scan | Dense, int, ColumnNames], str]
 
 
 def _columns(axes: Mapping[int, str] | list[int] | range | set[int]) -> dict[int, str]:
-    """Return the names of axes within a step: i0, i1, ..."""
+    """Return the column names of axes inside a node: i0, i1, ..."""
     return {axis: f"i{axis}" for axis in sorted(axes)}
 
 
-def _shown(expressions: Mapping[int, str], names: Names, value: str) -> str:
-    """Return what stands after SELECT."""
+def _select_list(expressions: Mapping[int, str], names: ColumnNames, value: str) -> str:
+    """Return the SELECT list."""
     columns = [f"{expressions[axis]} AS {quote_name(name)}" for axis, name in names.items()]
     return ", ".join([*columns, f"{value} AS value"])
 
 
-def _kept(text: str, schema: Schema) -> str:
-    """Return the SELECT without what equals fill."""
-    return f"SELECT * FROM ({text}) WHERE {differs('value', schema.fill_value, schema.dtype)}"
+def _without_fill(text: str, schema: Schema) -> str:
+    """Return a SELECT without elements equal to the fill."""
+    return f"SELECT * FROM ({text}) WHERE {is_not_fill('value', schema.fill_value, schema.dtype)}"
 
 
-# -- functions of cells --------------------------------------------------------------------------
+# -- element-wise ----------------------------------------------------------------------------
 
 
-def _map(node: Map, names: Names, select: _Select) -> str:
+def _map(node: Map, names: ColumnNames, select: _Select) -> str:
     arrays = [operand for operand in node.operands if isinstance(operand, Scan | Dense)]
     needed = iter(node.required)
     inner = [isinstance(array, Dense) or next(needed) for array in arrays]
     if len(arrays) == 1 or any(inner):
-        coords, values, source = _matched(node, arrays, [True] if len(arrays) == 1 else inner, select)
+        coords, values, source = _join_inner(node, arrays, [True] if len(arrays) == 1 else inner, select)
     else:
-        coords, values, source = _united(node, arrays, select)
+        coords, values, source = _join_outer(node, arrays, select)
     stored = iter(values)
     arguments = [
         (next(stored), operand.schema.dtype) if isinstance(operand, Scan | Dense) else operand
         for operand in node.operands
     ]
     value = function_sql(node.function, arguments, node.schema.dtype)
-    return _kept(f"SELECT {_shown(coords, names, value)} FROM {source}", node.schema)
+    return _without_fill(f"SELECT {_select_list(coords, names, value)} FROM {source}", node.schema)
 
 
-def _matched(node: Map, arrays: list[Any], inner: list[bool], select: _Select) -> tuple[dict[int, str], list[str], str]:
-    """Return the coordinates, values and FROM where the operands ``inner`` have cells, in SQL.
+def _join_inner(
+    node: Map, arrays: list[Any], inner: list[bool], select: _Select
+) -> tuple[dict[int, str], list[str], str]:
+    """Return the coordinates, values and FROM clause of an inner join of the operands ``inner``.
 
-    The others join from the left. An operand is joined on the axes along which it is not repeated.
+    The others are left-joined. An operand is joined on the axes along which it is not broadcast.
     """
     own = [_own_axes(array, node.schema) for array in arrays]
     order = sorted(range(len(arrays)), key=lambda k: (not inner[k], isinstance(arrays[k], Dense)))
@@ -153,8 +156,8 @@ def _matched(node: Map, arrays: list[Any], inner: list[bool], select: _Select) -
     return coords, values, source
 
 
-def _united(node: Map, arrays: list[Any], select: _Select) -> tuple[dict[int, str], list[str], str]:
-    """Return the coordinates, values and FROM where any operand has a cell, in SQL."""
+def _join_outer(node: Map, arrays: list[Any], select: _Select) -> tuple[dict[int, str], list[str], str]:
+    """Return the coordinates, values and FROM clause of a full outer join of the operands."""
     axes = range(node.schema.ndim)
     plain = [f"i{axis}" for axis in axes] or ["one"]
 
@@ -173,7 +176,7 @@ def _united(node: Map, arrays: list[Any], select: _Select) -> tuple[dict[int, st
 
 
 def _own_axes(operand: Scan | Dense, schema: Schema) -> set[int]:
-    """Return the axes along which an operand is not merely repeated."""
+    """Return the axes along which an operand is not broadcast."""
     if isinstance(operand, Scan):
         return {k for k, axis in enumerate(operand.view.axes) if not isinstance(axis, NewAxis)}
     missing = schema.ndim - operand.array.ndim
@@ -185,74 +188,74 @@ def _filled(column: str, scan: Scan) -> str:
 
 
 def _check_room(dense: Dense, axes: set[int]) -> None:
-    """Decline a dense array that takes much memory as a table."""
+    """Raise for a dense array that is large as a table."""
     nbytes = dense.array.size * (dense.array.itemsize + 8 * len(axes))
-    if nbytes > memory.limit() // 8:
-        raise Declined(f"a dense array of {dense.array.size} cells is large as a table")
+    if nbytes > memory.limit() // tuning().dense_table_share:
+        raise UnsupportedInSQL(f"a dense array of {dense.array.size} elements is large as a table")
 
 
 # -- groups --------------------------------------------------------------------------------------
 
 
-def _reduce(node: Reduce, names: Names, select: _Select) -> str:
+def _reduce(node: Reduce, names: ColumnNames, select: _Select) -> str:
     value = reduction_sql(node)
     kept = [axis for axis in node.axes if axis is not None]
     repeated = {k for k, axis in enumerate(node.operand.view.axes) if isinstance(axis, NewAxis) and axis.length > 1}
     below = select(node.operand, 0, _columns({*kept, *repeated}))
     coords = {k: "CAST(0 AS INTEGER)" if axis is None else f"e.i{axis}" for k, axis in enumerate(node.axes)}
-    # Without groups an aggregate has a row even of nothing, which is the fill.
+    # Without GROUP BY an aggregate of nothing still returns a row, which would equal the fill.
     groups = f"GROUP BY {', '.join(f'e.i{axis}' for axis in kept)}" if kept else "HAVING count(*) > 0"
-    return _kept(f"SELECT {_shown(coords, names, value)} FROM ({below}) AS e {groups}", node.schema)
+    return _without_fill(f"SELECT {_select_list(coords, names, value)} FROM ({below}) AS e {groups}", node.schema)
 
 
 # -- products ------------------------------------------------------------------------------------
 
 
-def _product(node: Product, names: Names, select: _Select) -> str:
+def _product(node: Product, names: ColumnNames, select: _Select) -> str:
     value = product_sql(node)
     sides, tests = [], []
     place: dict[int, str] = {}
-    for number, (scan, letters) in enumerate(zip((node.left, node.right), node.indices, strict=True)):
+    for number, (scan, indices) in enumerate(zip((node.left, node.right), node.indices, strict=True)):
         side = "ab"[number]
-        sides.append(f"({select(scan, number, _columns(range(len(letters))))}) AS {side}")
-        for axis, letter in enumerate(letters):
+        sides.append(f"({select(scan, number, _columns(range(len(indices))))}) AS {side}")
+        for axis, index in enumerate(indices):
             column = f"{side}.i{axis}"
-            tests += [f"{place[letter]} = {column}"] if letter in place else []
-            place.setdefault(letter, column)
-    cells = {axis: place[letter] for axis, letter in enumerate(node.output_indices)}
+            tests += [f"{place[index]} = {column}"] if index in place else []
+            place.setdefault(index, column)
+    cells = {axis: place[index] for axis, index in enumerate(node.output_indices)}
     source, mask = f"{sides[0]} JOIN {sides[1]} ON {' AND '.join(tests) or 'true'}", ""
     if node.mask is not None:
         below = select(node.mask, 2, _columns(range(node.schema.ndim)))
         same = " AND ".join(f"m.i{axis} = {column}" for axis, column in cells.items()) or "true"
         mask = f" {'ANTI' if node.complement else 'SEMI'} JOIN ({below}) AS m ON {same}"
     groups = f"GROUP BY {', '.join(cells.values())}" if cells else "HAVING count(*) > 0"
-    text = contract_sql(_shown(cells, names, value), source, mask, groups)
-    return text if node.keep_fill else _kept(text, node.schema)
+    text = contract_sql(_select_list(cells, names, value), source, mask, groups)
+    return text if node.keep_fill else _without_fill(text, node.schema)
 
 
-# -- rearrangements ------------------------------------------------------------------------------
+# -- structural ----------------------------------------------------------------------------------
 
 
 def _coordinate(schema: Schema, axis: int) -> str:
     return sql_type(schema.coordinate_dtype(axis))
 
 
-def _concat(node: Concat, names: Names, select: _Select) -> str:
+def _concat(node: Concat, names: ColumnNames, select: _Select) -> str:
     parts, start = [], 0
     for k, scan in enumerate(node.operands):
         coords = {axis: f"e.i{axis}" for axis in range(node.schema.ndim)}
         coords[node.axis] = f"CAST(e.i{node.axis} AS {_coordinate(node.schema, node.axis)}) + {start}"
         value = cast("e.value", scan.schema.dtype, node.schema.dtype)
         below = select(scan, k, _columns(range(node.schema.ndim)))
-        parts.append(f"SELECT {_shown(coords, names, value)} FROM ({below}) AS e")
+        parts.append(f"SELECT {_select_list(coords, names, value)} FROM ({below}) AS e")
         start += scan.schema.shape[node.axis]
     return " UNION ALL ".join(parts)
 
 
-def _reshape(node: Reshape, names: Names, select: _Select) -> str:
+def _reshape(node: Reshape, names: ColumnNames, select: _Select) -> str:
     old, new = node.operand.schema.shape, node.schema.shape
     if node.schema.size >= 2**126:
-        raise Declined("positions pass 126 bits")
+        raise UnsupportedInSQL("positions exceed 126 bits")
     wide = "BIGINT" if node.schema.size < 2**63 else "HUGEINT"
     terms = [f"CAST(i{k} AS {wide}) * {math.prod(old[k + 1 :])}" for k in range(len(old))]
     below = select(node.operand, 0, _columns(range(len(old))))
@@ -261,26 +264,26 @@ def _reshape(node: Reshape, names: Names, select: _Select) -> str:
         for k, n in enumerate(new)
     }
     position = " + ".join(terms) or "0"
-    return f"SELECT {_shown(coords, names, 'e.value')} FROM (SELECT {position} AS p, value FROM ({below})) AS e"
+    return f"SELECT {_select_list(coords, names, 'e.value')} FROM (SELECT {position} AS p, value FROM ({below})) AS e"
 
 
-def _triangle(node: Triangle, names: Names, select: _Select) -> str:
+def _triangle(node: Triangle, names: ColumnNames, select: _Select) -> str:
     ndim = node.schema.ndim
     below = select(node.operand, 0, _columns(range(ndim)))
     coords = {axis: f"e.i{axis}" for axis in range(ndim)}
     distance = f"CAST(e.i{ndim - 1} AS BIGINT) - e.i{ndim - 2}"
     test = f"{distance} {'>=' if node.upper else '<='} {node.k}"
-    return f"SELECT {_shown(coords, names, 'e.value')} FROM ({below}) AS e WHERE {test}"
+    return f"SELECT {_select_list(coords, names, 'e.value')} FROM ({below}) AS e WHERE {test}"
 
 
-def _diagonal(node: Diagonal, names: Names, select: _Select) -> str:
+def _diagonal(node: Diagonal, names: ColumnNames, select: _Select) -> str:
     below = select(node.operand, 0, _columns(range(2)))
     row = max(-node.offset, 0)
     test = f"CAST(e.i1 AS BIGINT) - e.i0 = {node.offset}"
-    return f"SELECT {_shown({0: f'e.i0 - {row}'}, names, 'e.value')} FROM ({below}) AS e WHERE {test}"
+    return f"SELECT {_select_list({0: f'e.i0 - {row}'}, names, 'e.value')} FROM ({below}) AS e WHERE {test}"
 
 
-COMPILERS: dict[type[Node], Callable[[Any, Names, _Select], str]] = {
+COMPILERS: dict[type[Node], Callable[[Any, ColumnNames, _Select], str]] = {
     Map: _map,
     Reduce: _reduce,
     Product: _product,
@@ -289,12 +292,12 @@ COMPILERS: dict[type[Node], Callable[[Any, Names, _Select], str]] = {
     Triangle: _triangle,
     Diagonal: _diagonal,
 }
-"""What compiles each kind of step."""
+"""Compilers by node type."""
 
-DECLINED: dict[type[Node], tuple[str, str]] = {
-    Sort: ("notyet", "lines in order by window functions"),
-    WithFill: ("never", "it lists every absent cell"),
-    Accumulate: ("never", "SQL gives entries, and this is an array"),
-    DenseContraction: ("never", "SQL gives entries, and this is an array"),
+UNSUPPORTED: dict[type[Node], tuple[str, str]] = {
+    Sort: ("notyet", "sorting by window functions"),
+    WithFill: ("never", "every absent element becomes a row"),
+    Accumulate: ("never", "SQL returns rows, and the result is an array"),
+    DenseContraction: ("never", "SQL returns rows, and the result is an array"),
 }
-"""Kinds of steps that SQL does not run, each with a mark and why."""
+"""Unsupported node types, each with the support mark and the reason."""

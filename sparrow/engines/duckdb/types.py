@@ -1,4 +1,4 @@
-"""Values in SQL: the types of columns, literals, and casts that give NumPy's results."""
+"""Values in SQL: column types, literals, and casts with NumPy's results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Declined", "cast", "differs", "literal", "sql_type", "whole"]
+__all__ = ["UnsupportedInSQL", "cast", "is_not_fill", "literal", "sql_type", "wrap_integer"]
 
 _TYPES = {
     "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
@@ -15,12 +15,12 @@ _TYPES = {
 }  # fmt: skip
 
 
-class Declined(Exception):
-    """SQL does not reproduce NumPy here, and the step runs elsewhere; the text says why."""
+class UnsupportedInSQL(Exception):
+    """SQL does not reproduce NumPy's result of a node; the text is the reason."""
 
 
 def sql_type(dtype: np.dtype[Any]) -> str:
-    """Return the SQL type of a column of values, or of one part of complex ones.
+    """Return the SQL type of a column of values, or of a part of complex ones.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
     Raises
     ------
     Declined
-        If the type has no counterpart in SQL, or an integer does not fit it.
+        If SQL has no such type, or an integer does not fit it.
 
     Examples
     --------
@@ -44,13 +44,13 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
     ("CAST('0.10000000149011612' AS FLOAT)", "CAST('nan' AS DOUBLE)", 'CAST(3 AS TINYINT)')
     """
     if dtype.kind == "c" or dtype == np.float16 or isinstance(value, complex | np.complexfloating):
-        raise Declined(f"SQL has no {dtype if dtype.kind == 'c' or dtype == np.float16 else 'complex'}")
+        raise UnsupportedInSQL(f"SQL has no {dtype if dtype.kind == 'c' or dtype == np.float16 else 'complex'}")
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if not limits.min <= int(value) <= limits.max:
-            raise Declined(f"{value} does not fit {dtype}")
+            raise UnsupportedInSQL(f"{value} does not fit {dtype}")
         return f"CAST({int(value)} AS {sql_type(dtype)})"
     with np.errstate(all="ignore"):
         number = float(np.asarray(value).astype(dtype)[()])
@@ -58,12 +58,12 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
 
 
 def cast(sql: str, have: np.dtype[Any], want: np.dtype[Any]) -> str:
-    """Return the SQL of a value in another type, with what ``astype`` makes of overflow.
+    """Return a cast with the overflow of ``astype``.
 
     Raises
     ------
     Declined
-        If numbers with fractions become integers: what NumPy makes of those that do not fit is the processor's.
+        If floats become integers: the result of overflow depends on the processor.
     """
     if have == want:
         return sql
@@ -72,14 +72,14 @@ def cast(sql: str, have: np.dtype[Any], want: np.dtype[Any]) -> str:
     if want == np.float32 and have == np.float64:
         return _single(sql)
     if want.kind in "iu" and have.kind == "f":
-        raise Declined(f"{have} to {want}: what does not fit is the processor's choice")
+        raise UnsupportedInSQL(f"{have} to {want}: overflow is undefined")
     if want.kind in "iu" and have.kind in "iu" and not np.can_cast(have, want):
-        return whole(f"CAST({sql} AS HUGEINT)", want)
+        return wrap_integer(f"CAST({sql} AS HUGEINT)", want)
     return f"CAST({sql} AS {sql_type(want)})"
 
 
-def whole(sql: str, dtype: np.dtype[Any]) -> str:
-    """Return an integer of 128 bits as one of an integer type: its last bits, as NumPy wraps.
+def wrap_integer(sql: str, dtype: np.dtype[Any]) -> str:
+    """Return a 128-bit integer wrapped to an integer type, as NumPy wraps.
 
     Examples
     --------
@@ -94,13 +94,13 @@ def whole(sql: str, dtype: np.dtype[Any]) -> str:
 
 
 def _single(sql: str) -> str:
-    """Return a double as a float: where DuckDB raises, of numbers past the largest, IEEE 754 has infinities."""
+    """Return a double as a float, infinite on overflow, where DuckDB would raise."""
     infinity = f"CASE WHEN {sql} > 0 THEN CAST('inf' AS FLOAT) ELSE CAST('-inf' AS FLOAT) END"
     return f"coalesce(TRY_CAST({sql} AS FLOAT), {infinity})"
 
 
-def differs(sql: str, fill: Any, dtype: np.dtype[Any]) -> str:
-    """Return the predicate that a value is no fill: NaN is only NaN, and -0.0 is 0."""
+def is_not_fill(sql: str, fill: Any, dtype: np.dtype[Any]) -> str:
+    """Return the predicate that a value differs from the fill; NaN equals NaN, and -0.0 equals 0."""
     if fill != fill:
         return f"NOT isnan({sql})"
     return f"{sql} <> {literal(fill, dtype)}"

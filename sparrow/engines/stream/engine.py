@@ -34,6 +34,7 @@ class Stream:
     """Everything there is, chunk by chunk."""
 
     name = "stream"
+    reads_chunks = True
     max_depth: int | None = None
 
     def check(self) -> None:
@@ -50,31 +51,31 @@ class Stream:
         known = kind in (*BUILDERS, *ARRAYS, Reduce)
         return ("yes", "") if known else ("notimpl", "no function in the tables of lowering and engine")
 
-    def entries(self, scan: Scan, own: bool = True) -> Block:
+    def evaluate(self, scan: Scan, own: bool = True) -> Block:
         """Return all entries of a scan, canonical, in memory; the caller's to keep and to write to, if ``own``."""
-        return scan_reader.entries(lower([scan])[0] if isinstance(scan.source, Node) else scan, own=own)
+        return scan_reader.read_block(lower([scan])[0] if isinstance(scan.source, Node) else scan, own=own)
 
-    def blocks(self, scan: Scan) -> Iterator[Block]:
+    def iter_blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all entries of a scan in canonical blocks, sorted by its axes, within the memory limit."""
-        yield from scan_reader.sorted_blocks(*lower([scan]))
+        yield from scan_reader.iter_sorted_blocks(*lower([scan]))
 
-    def cell(self, scan: Scan) -> Any:
+    def evaluate_element(self, scan: Scan) -> Any:
         """Return the one cell that a scan without axes shows."""
-        return scan_reader.cell(*lower([scan]))
+        return scan_reader.read_element(*lower([scan]))
 
-    def unsorted(self, scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
+    def iter_unsorted(self, scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
         """Yield the entries of a scan in any order; only the coordinates along ``axes`` are wanted, all by default."""
-        yield from scan_reader.blocks(lower([scan])[0], axes=axes)
+        yield from scan_reader.iter_blocks(lower([scan])[0], axes=axes)
 
-    def count(self, scan: Scan) -> int:
+    def count_nnz(self, scan: Scan) -> int:
         """Return the number of entries of a scan."""
-        return scan_reader.count(*lower([scan]))
+        return scan_reader.count_nnz(*lower([scan]))
 
-    def scalars(self, nodes: Sequence[Reduce]) -> list[Any]:
+    def reduce_all(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes of one scan."""
         return scalars(nodes, *lower(nodes[0].scans))
 
-    def array(self, node: MatMulDense | DenseContraction | Accumulate | Map) -> Any:
+    def evaluate_dense(self, node: Node) -> Any:
         """Return the result of a node that is dense by nature."""
         if type(node) not in ARRAYS:
             raise UnsupportedError(

@@ -202,7 +202,7 @@ class GroupBy:
             return
         permuted = _permuted(scan, kept)
         grouped = _grouped(permuted.schema.shape, tuple(range(len(kept))), self.folds)
-        parts = ordered_map(grouped, scan_reader.sorted_blocks(permuted), settings.current().threads)
+        parts = ordered_map(grouped, scan_reader.iter_sorted_blocks(permuted), settings.current().threads)
         yield from _runs(parts, self.folds)
 
 
@@ -410,19 +410,19 @@ def first_extreme(scan: Scan, fold: ExtremumFold) -> int:
     start = np.zeros(1, np.int64)
     order = scan_order(scan)
     chunks = scan_reader.unordered_chunks(scan, order)
-    for block in scan_reader.blocks(scan, order, chunks, axes=()):
+    for block in scan_reader.iter_blocks(scan, order, chunks, axes=()):
         here = fold.runs(block.values, start, np.arange(block.count))[0]
         if best is None or bool(fold.beats(here, best)[0]):
             best = here
     if best is None:
         return 0
     fill = np.asarray(scan.schema.fill_value)
-    count = scan_reader.count(scan)
+    count = scan_reader.count_nnz(scan)
     if count < scan.schema.size and bool(fold.beats(fill, best)[0]):
         return _first_absent(scan, order, count)
     target = best[0]
     first = scan.schema.size
-    for block in scan_reader.blocks(scan, order, chunks):
+    for block in scan_reader.iter_blocks(scan, order, chunks):
         hit = block.values == target if target == target else np.isnan(block.values)
         if hit.any():
             first = min(first, int(flat_positions(block.coords, shape, block.count)[hit].min()))
@@ -434,7 +434,7 @@ def _first_absent(scan: Scan, order: tuple[int, ...], count: int) -> int:
     chunks = scan_reader.unordered_chunks(scan, order)
     for low in range(0, count + 1, _WINDOW):
         taken = np.zeros(min(_WINDOW, count + 1 - low), bool)
-        for block in scan_reader.blocks(scan, order, chunks):
+        for block in scan_reader.iter_blocks(scan, order, chunks):
             at = flat_positions(block.coords, scan.schema.shape, block.count) - low
             taken[at[(at >= 0) & (at < len(taken))]] = True
         if not taken.all():

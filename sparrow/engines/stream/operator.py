@@ -412,7 +412,7 @@ def read_range(scan: Scan, start: int, stop: int) -> Block:
     relation, schema = scan.relation, scan.schema
     shape = schema.shape
     if not shape:
-        return scan_reader.entries(scan)
+        return scan_reader.read_block(scan)
     block = scan_reader.read_small(scan) if start == 0 and stop == shape[0] else None
     if block is not None:
         return block
@@ -422,7 +422,7 @@ def read_range(scan: Scan, start: int, stop: int) -> Block:
     chunks = relation.chunks(view.box(), order) if view.size and view.preserves_order(order) else None
     shown = max(view.repeats, 1) * sum(chunk.rows for chunk in chunks or ())
     if chunks is None or shown * _ENTRY_BYTES > memory.limit():
-        block = scan_reader.entries(part)
+        block = scan_reader.read_block(part)
     elif scan.view.is_identity and order[0] == 0:
         found = [_between(relation.read(chunk), chunk, start, stop) for chunk in chunks]
         return concat_blocks(found, schema.ndim, schema.dtype)
@@ -604,7 +604,7 @@ class _PutAside:
         kind = self._scan.schema.coordinate_dtype(0)
         aside = SpilledBlocks(SpillFile())
         weakref.finalize(self, aside.spool.close)
-        for block in scan_reader.sorted_blocks(part):
+        for block in scan_reader.iter_sorted_blocks(part):
             if block.count:
                 leading = block.coords[0].astype(kind, copy=False) + kind.type(start)
                 aside.append(Block((leading, *block.coords[1:]), block.values))

@@ -168,7 +168,7 @@ class _Lowering:
         relation: Relation = computed
         if depth > _DEEPEST:
             whole = Scan(computed, View.identity(computed.schema.shape), computed.schema)
-            relation, depth = MemoryRelation(computed.schema, scan_reader.entries(whole)), 0
+            relation, depth = MemoryRelation(computed.schema, scan_reader.read_block(whole)), 0
         elif step in self._shared:
             relation = CachedRelation(computed, self._cache)
         self._made[step], self._depth[step] = relation, depth

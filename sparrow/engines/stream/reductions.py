@@ -135,7 +135,7 @@ def scalars(nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
     if len(nodes) == 1:
         (node,) = nodes
         if node.name == "count":
-            return [np.int64(scan_reader.count(scan))]
+            return [np.int64(scan_reader.count_nnz(scan))]
         found = _total(node, scan)
         if found is not None:
             return [found]

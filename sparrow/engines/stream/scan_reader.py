@@ -24,17 +24,17 @@ from sparrow.runtime import buffer_pool, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "blocks",
-    "cell",
     "clip_to_view",
-    "count",
-    "entries",
+    "count_nnz",
     "is_small",
+    "iter_blocks",
+    "iter_sorted_blocks",
     "map_blocks",
+    "read_block",
+    "read_element",
     "read_small",
     "reader",
     "reserve_for",
-    "sorted_blocks",
     "split_runs",
     "unordered_chunks",
 ]
@@ -52,7 +52,7 @@ _SORT_COPIES = 4
 """Entries are held about so many times while they are sorted in memory."""
 
 
-def blocks(
+def iter_blocks(
     scan: Scan,
     order: tuple[int, ...] | None = None,
     chunks: Sequence[Chunk] | None = None,
@@ -94,12 +94,12 @@ def map_blocks(
     axes: Sequence[int] | None = None,
     doing: str | None = None,
 ) -> Iterator[T]:
-    """Yield ``work(block)`` for each of the :func:`blocks` of a scan, done by the threads that read them.
+    """Yield ``work(block)`` for each of the :func:`iter_blocks` of a scan, done by the threads that read them.
 
     Parameters
     ----------
     order, chunks, axes
-        As of :func:`blocks`.
+        As of :func:`iter_blocks`.
     doing
         What a progress bar says; there is none by default.
     """
@@ -126,7 +126,7 @@ def map_blocks(
 
 
 def reader(scan: Scan, order: tuple[int, ...], axes: Sequence[int] | None = None) -> Callable[[Chunk], Block]:
-    """Return the function that reads one chunk of a sort order; the arguments are those of :func:`blocks`."""
+    """Return the function that reads one chunk of a sort order; the arguments are those of :func:`iter_blocks`."""
     relation, view = scan.relation, scan.view
     dims = None if axes is None else _dims(view, axes)
     if view.is_identity:
@@ -143,7 +143,7 @@ def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(wanted))
 
 
-def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True) -> Block:
+def read_block(scan: Scan, room: memory.Reservation | None = None, own: bool = True) -> Block:
     """Return all entries of a scan, canonical in the order of the view's axes.
 
     Parameters
@@ -177,7 +177,7 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
         return block.copy(schema.coordinate_dtypes, schema.dtype)  # these are the caller's
     if room is None:
         with reserve_for(scan) as room:
-            return entries(scan, room)
+            return read_block(scan, room)
     if scan.view.size == 0:
         return _collected(scan, iter(()), 0, room)
     rows_at = find_listed_rows(scan)
@@ -188,7 +188,7 @@ def entries(scan: Scan, room: memory.Reservation | None = None, own: bool = True
     if scan.view.preserves_order(order) or scan.view.ndim == 0:
         return _read_in_place(scan, order, rows, room)
     if _SORT_COPIES * rows * scan.schema.element_bytes(wide=True) > memory.available():
-        return _collected(scan, sorted_blocks(scan), rows, room)
+        return _collected(scan, iter_sorted_blocks(scan), rows, room)
     leading = _out_of_order(scan.view, order)
     turned = _turned(scan)
     if turned is not None:
@@ -417,7 +417,7 @@ def _collected(scan: Scan, pieces: Iterator[Block], rows: int, room: memory.Rese
     return whole.block()
 
 
-def sorted_blocks(scan: Scan) -> Iterator[Block]:
+def iter_sorted_blocks(scan: Scan) -> Iterator[Block]:
     """Yield all entries of a scan in canonical blocks, in the order of the view's axes, within the memory limit.
 
     Streamed where a sort order gives them so; otherwise sorted, on disk where they are too many.
@@ -426,7 +426,7 @@ def sorted_blocks(scan: Scan) -> Iterator[Block]:
         return
     order = sorted_order(scan)
     if scan.view.preserves_order(order) or scan.view.ndim == 0:
-        yield from blocks(scan, order)
+        yield from iter_blocks(scan, order)
         return
     from sparrow.sorting import Rows, sorter
 
@@ -434,7 +434,7 @@ def sorted_blocks(scan: Scan) -> Iterator[Block]:
     yield from sorter.sorted_blocks(rows, scan.schema)
 
 
-def count(scan: Scan) -> int:
+def count_nnz(scan: Scan) -> int:
     """Return the number of entries of a scan; chunks that lie within the view are not read."""
     relation, view = scan.relation, scan.view
     if view.is_identity:
@@ -459,13 +459,13 @@ def count(scan: Scan) -> int:
     return sum(ordered_map(counted, unordered_chunks(scan, order), settings.current().threads))
 
 
-def cell(scan: Scan) -> Any:
+def read_element(scan: Scan) -> Any:
     """Return the one cell that a scan without axes shows, as a NumPy scalar."""
     if isinstance(scan.relation, MemoryRelation):
         found = scan.relation.at([coordinate for _, coordinate in scan.view.fixed])
         return scan.schema.fill_value if found is None else found
     order = scan_order(scan)
-    for block in blocks(scan, order, unordered_chunks(scan, order)):
+    for block in iter_blocks(scan, order, unordered_chunks(scan, order)):
         return block.values[0]
     return scan.schema.fill_value
 

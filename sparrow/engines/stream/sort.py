@@ -34,7 +34,7 @@ def sorted_lines(node: Sort, scan: Scan) -> PhysicalOperator:
         return lambda start, stop: _sorted(piece(start, stop), schema)
 
     def vector(start: int, stop: int) -> Block:
-        line = _sorted(scan_reader.entries(scan), schema)
+        line = _sorted(scan_reader.read_block(scan), schema)
         first, last = np.searchsorted(line.coords[0], [start, stop])
         return line.take(slice(int(first), int(last)))
 
@@ -79,7 +79,7 @@ def accumulated(node: Accumulate, scan: Scan) -> NDArray[Any]:
         key: Any = tuple(slice(before * (k == along), None) for k in range(schema.ndim))
         cells = out[(*key, ...)]
         cells[...] = np.asarray(schema.fill_value).astype(dtype)
-        for block in scan_reader.blocks(scan):
+        for block in scan_reader.iter_blocks(scan):
             coords = tuple(
                 [column + before if before and k == along else column for k, column in enumerate(block.coords)]
             )

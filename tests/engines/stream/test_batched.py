@@ -166,7 +166,7 @@ def test_a_shared_step_is_read_by_slices(tmp_path: Path) -> None:
     A = sp.random((3, 40, 40), nnz=900, seed=1).save(tmp_path / "A")
     both = A + A[::-1]
     scans = [each.__sparrow_scan__() for each in (both.sum(axis=0), both.sum(axis=(1, 2)), both)]
-    found = [scan_reader.entries(scan) for scan in planner.lower(scans)]
+    found = [scan_reader.read_block(scan) for scan in planner.lower(scans)]
     dense = A.to_numpy() + A.to_numpy()[::-1]
     assert found[2].count == np.count_nonzero(dense)
     np.testing.assert_allclose(found[1].values, dense.sum(axis=(1, 2)))

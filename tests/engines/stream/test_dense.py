@@ -86,7 +86,7 @@ def test_sql_rejects_unsupported_dtypes() -> None:
     """The engine raises; ``engine="duckdb"`` falls back to the stream engine for such products."""
 
     def product(relation: Relation, x: Any, engine: str) -> Any:
-        return engines.engine_for(engine).array(MatMulDense(scan_of(relation), Dense(np.asarray(x))))
+        return engines.engine_for(engine).evaluate_dense(MatMulDense(scan_of(relation), Dense(np.asarray(x))))
 
     ints = memory(np.full((2, 4), 2**60))
     with pytest.raises(UnsupportedError, match="engine='stream'"):
@@ -96,11 +96,13 @@ def test_sql_rejects_unsupported_dtypes() -> None:
             product(memory(np.ones((2, 4), dtype)), np.ones(4), "duckdb")
         with pytest.raises(UnsupportedError, match=f"{dtype}.*engine='stream'"):
             product(memory(np.ones((2, 4), "float32")), np.ones(4, dtype), "duckdb")
-    with pytest.raises(UnsupportedError, match=r"absent cells are 2\.0.*engine='stream'"):
+    with pytest.raises(UnsupportedError, match=r"absent elements are 2\.0.*engine='stream'"):
         product(memory(np.ones((2, 4)), fill_value=2.0), np.ones(4), "duckdb")
     filled = MatMulDense(scan_of(memory(np.ones((2, 4)), fill_value=2.0)), Dense(np.ones(4)))
     assert engines.evaluate_dense(filled, "duckdb").tolist() == [4.0, 4.0]
-    assert "engine      stream: a join multiplies stored entries only" in engines.explain(filled, engine="duckdb")
+    assert "engine      stream, fallback: a join multiplies stored elements only" in engines.explain(
+        filled, engine="duckdb"
+    )
 
 
 def test_absent_elements_annihilate_nan(engine: str) -> None:

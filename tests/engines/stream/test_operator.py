@@ -83,7 +83,7 @@ def test_a_chunk_is_read_without_some_coordinates(dtype: str, dims: tuple[int, .
 def test_blocks_of_some_axes_are_those_of_all(relation: tuple[Relation, NDArray[Any]], key: tuple[Any, ...]) -> None:
     scan = at(relation[0], *key)
     for axes in [(), *((axis,) for axis in range(scan.schema.ndim))]:
-        for whole, part in zip(stream.blocks(scan), stream.blocks(scan, axes=axes), strict=True):
+        for whole, part in zip(stream.iter_blocks(scan), stream.iter_blocks(scan, axes=axes), strict=True):
             np.testing.assert_array_equal(part.values, whole.values)
             for axis in axes:
                 np.testing.assert_array_equal(part.coords[axis], whole.coords[axis])

@@ -65,7 +65,7 @@ class Lookup:
     def _entries(self) -> tuple[NDArray[np.int64], NDArray[Any]]:
         with self._lock:
             if self._found is None:
-                own = scan_reader.entries(self._scan)
+                own = scan_reader.read_block(self._scan)
                 self._found = flat_positions(own.coords, self._scan.schema.shape, own.count), own.values
         return self._found
 

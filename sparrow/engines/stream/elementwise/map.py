@@ -169,6 +169,6 @@ def evaluate_dense(node: Map) -> NDArray[Any]:
 
 def _dense(scan: Scan) -> NDArray[Any]:
     array = np.full(scan.schema.shape, scan.schema.fill_value, dtype=scan.schema.dtype)
-    for block in scan_reader.blocks(scan):
+    for block in scan_reader.iter_blocks(scan):
         write_dense(array, block)
     return array

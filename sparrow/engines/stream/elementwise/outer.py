@@ -89,5 +89,5 @@ class Outer:
     def _other_entries(self) -> Block:
         with self._lock:
             if self._held is None:
-                self._held = scan_reader.entries(self._others)
+                self._held = scan_reader.read_block(self._others)
         return self._held

@@ -195,7 +195,7 @@ def _run_step(node: Product, terms: list[_Term]) -> list[_Term]:
         room = memory.reserve(0, what, "take a part of its operands")
         events.emit("product.chain_step", reservation=room)
         try:
-            block = scan_reader.entries(Scan(relation, View.identity(node.schema.shape), node.schema), room)
+            block = scan_reader.read_block(Scan(relation, View.identity(node.schema.shape), node.schema), room)
         except TooLargeError:
             room.release()  # larger than expected: computed when it is read, by partition
         else:
@@ -227,5 +227,5 @@ def _count_operand(indices: tuple[int, ...], scan: Scan) -> Estimate:
 
 def _read_column(scan: Scan, axis: int) -> Iterator[NDArray[Any]]:
     """Yield the coordinates along an axis, of all elements in any order."""
-    for block in scan_reader.blocks(scan, axes=(axis,)):
+    for block in scan_reader.iter_blocks(scan, axes=(axis,)):
         yield block.coords[axis]

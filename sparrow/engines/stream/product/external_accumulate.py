@@ -174,7 +174,7 @@ def _split(operand: Operand, size: int) -> Iterator[Block]:
     """Yield the elements of an operand, sorted, in blocks of ``size``."""
     waiting: list[Block] = []
     room = size
-    for block in map(operand.take_diagonals, scan_reader.sorted_blocks(operand.scan)):
+    for block in map(operand.take_diagonals, scan_reader.iter_sorted_blocks(operand.scan)):
         start = 0
         while start < block.count:
             waiting.append(block.take(slice(start, start + room)))

@@ -222,7 +222,7 @@ class CSROperand:
         if mask is None:
             return None
         if not schema.ndim:
-            return self.mask_rows(rows, scan_reader.entries(mask.scan), *rows.leading_bounds(1))
+            return self.mask_rows(rows, scan_reader.read_block(mask.scan), *rows.leading_bounds(1))
         start, stop = rows.leading_bounds(schema.shape[0])
         (read,) = open_cursors([mask.scan], start, stop)
         return self.mask_rows(rows, read(start, stop), start, stop)

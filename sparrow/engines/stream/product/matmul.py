@@ -435,7 +435,7 @@ class SpGEMM:
         own = None if self._own_mask is None else rhs.own_mask_rows(rows, self._own_mask)
         if own is not None:
             return own
-        block = scan_reader.entries(mask.scan) if read_mask is None else read_mask(start, stop)
+        block = scan_reader.read_block(mask.scan) if read_mask is None else read_mask(start, stop)
         return rhs.mask_rows(rows, block, start, stop)
 
     def _multiply_rows(

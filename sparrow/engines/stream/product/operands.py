@@ -90,7 +90,7 @@ class Operand:
         relation = self.scan.relation
         if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
             return self.take_diagonals(relation.by_rows())
-        return self.take_diagonals(scan_reader.entries(self.scan, room))
+        return self.take_diagonals(scan_reader.read_block(self.scan, room))
 
     def read_rows(
         self, room: memory.Reservation, wanted_rows: NDArray[Any], max_bytes: int | None = None

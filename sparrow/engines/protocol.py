@@ -1,0 +1,97 @@
+"""Protocol of an engine: from a plan to its result.
+
+An engine states which nodes it supports and why not others. Unsupported nodes fall back to the stream engine, which
+supports all of them: ``engine=`` selects the engine, never the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from sparrow.kernels.coo import Block
+from sparrow.plan import Node, Reduce, Root, Scan
+
+__all__ = ["DeviceEngine", "Engine", "EngineName", "device_of"]
+
+EngineName: TypeAlias = str
+"""Name of a registered engine, or "auto"."""
+
+
+class Engine(Protocol):
+    """Evaluates plans.
+
+    Methods are given plans of supported nodes over relations. A view of a node is at the root of a scan, or below a
+    node that it cannot be pushed into.
+    """
+
+    name: str
+    """Value of ``engine=``."""
+    reads_chunks: bool
+    """Whether it reads relations by chunks in this process, so that reads can be profiled."""
+
+    @property
+    def max_depth(self) -> int | None:
+        """The number of nodes that may be nested; deeper ones fall back. None for no limit."""
+
+    def check(self) -> None:
+        """Raise ``MissingDependencyError`` if a dependency or a device is missing."""
+
+    def unsupported_reason(self, root: Root) -> str | None:
+        """Return why a node is not supported, whatever its operands; None if it is."""
+
+    def support(self, node_type: type[Any]) -> tuple[str, str]:
+        """Return the support for a type of nodes, and a reason.
+
+        "yes"; "partly", where :meth:`unsupported_reason` decides; "notimpl" without an implementation; "notyet" if one
+        is planned; "never" if the engine is not made for it.
+        """
+
+    def evaluate(self, scan: Scan) -> Block:
+        """Return all elements of a scan, canonical in the order of the view's axes.
+
+        Raises
+        ------
+        TooLargeError
+            If they exceed the memory limit.
+        """
+
+    def iter_blocks(self, scan: Scan) -> Iterator[Block]:
+        """Yield the elements of a scan in canonical blocks, in the order of its axes, within the memory limit."""
+
+    def count_nnz(self, scan: Scan) -> int:
+        """Return the number of stored elements of a scan."""
+
+    def reduce_all(self, nodes: Sequence[Reduce]) -> list[Any]:
+        """Return reductions of one scan over all axes, as NumPy scalars."""
+
+    def evaluate_dense(self, node: Node) -> Any:
+        """Return the result of a dense node: an array, or a scalar if it has no dimensions.
+
+        Raises
+        ------
+        TooLargeError
+            If it exceeds the memory limit.
+        """
+
+    def describe(self, root: Root) -> str:
+        """Return the physical strategy for a node, for ``explain``; empty if there is only one."""
+
+
+@runtime_checkable
+class DeviceEngine(Protocol):
+    """An engine that computes on a device with memory of its own."""
+
+    def device(self) -> Any:
+        """Return the device.
+
+        Raises
+        ------
+        MissingDependencyError
+            If a dependency or the device is missing.
+        """
+
+
+def device_of(engine: Engine) -> Any:
+    """Return the device of an engine, None if it computes in this process's memory."""
+    return engine.device() if isinstance(engine, DeviceEngine) else None
