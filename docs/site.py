@@ -47,7 +47,7 @@ SUBJECTS = {
     "labels": "Indexing and shapes",
     "contraction": "Products",
     "products": "Products",
-    "sampled": "Products",
+    "sddmm": "Products",
     "einsum_sql": "Products",
     "semirings": "Products",
     "dtypes": "Types and settings",

@@ -43,12 +43,12 @@ CASES: list[tuple[str, type[Exception], list[str]]] = [
     ("sp.concat([A, A[:, 1:]])", ValueError, ["(3, 4)", "(3, 3)"]),
     ("sp.concat(5)", TypeError, ["5"]),
     ("sp.stack([A, A[0]])", ValueError, ["(3, 4)", "(4,)"]),
-    ("sp.split(A, 2)", ValueError, ["size 3", "2 equal parts"]),
+    ("sp.split(A, 2)", ValueError, ["size 3", "2 equal sections"]),
     ("sp.split(A, [1.5])", TypeError, ["1.5"]),
-    ("sp.repeat(A, [1, 2], 0)", ValueError, ["(2,)", "size 3"]),
+    ("sp.repeat(A, [1, 2], 0)", ValueError, ["(2,)", "one number or 3"]),
     ("sp.repeat(A, -1, 0)", ValueError, ["-1"]),
-    ("sp.roll(A, (1, 2), (0,))", ValueError, ["2 shifts", "1 axes"]),
-    ("sp.moveaxis(A, (0, 1), 0)", ValueError, ["2 axes", "1 positions"]),
+    ("sp.roll(A, (1, 2), (0,))", ValueError, ["got 2", "1 axes"]),
+    ("sp.moveaxis(A, (0, 1), 0)", ValueError, ["2 axes", "got 0"]),
     ("sp.tile(A, 'a')", TypeError, ["'a'"]),
     ("A.transpose(0, 0)", ValueError, ["(0, 0)"]),
     ("sp.permute_dims(A, 1)", ValueError, ["(1,)"]),
@@ -121,16 +121,16 @@ CASES: list[tuple[str, type[Exception], list[str]]] = [
     ("sp.graph.random_walks(S, [0], 2, seed=-1)", ValueError, ["seed must be", "got -1"]),
     ("sp.graph.adamic_adar(S, 3)", ValueError, ["pairs=3"]),
     ("sp.graph.symmetrize(S, [])", ValueError, ["combine=[]"]),
-    ("sp.einsum('ij,jk', A, 'x')", TypeError, ["einsum: operand 2 is str 'x'"]),
-    ("sp.einsum('ij,jk', None, A)", TypeError, ["einsum: operand 1 is NoneType None"]),
-    ("sp.einsum(A, [0, 1], {}, [1])", TypeError, ["einsum: operand 2 is dict {}"]),
+    ("sp.einsum('ij,jk', A, 'x')", TypeError, ["operand 2 must be a tensor or a numeric array, got str 'x'"]),
+    ("sp.einsum('ij,jk', None, A)", TypeError, ["operand 1 must be a tensor or a numeric array, got NoneType None"]),
+    ("sp.einsum(A, [0, 1], {}, [1])", TypeError, ["operand 2 must be a tensor or a numeric array, got dict {}"]),
     ("sp.einsum('ij', A, optimize='foo')", ValueError, ["'foo'", "'auto', 'greedy', 'optimal', True, False"]),
-    ("sp.tensordot(A, 'x', 1)", TypeError, ["tensordot: x2 is str 'x'"]),
-    ("sp.tensordot(None, A, 1)", TypeError, ["tensordot: x1 is NoneType None"]),
-    ("sp.sddmm(A, 'x', A)", TypeError, ["sddmm: X is str 'x'"]),
-    ("sp.vecdot(5, A)", IndexError, ["vecdot: x1 has the shape ()", "axis -1"]),
-    ("sp.vecdot(A, 5)", IndexError, ["vecdot: x2 has the shape ()", "axis -1"]),
-    ("sp.vecdot(A, 'x')", TypeError, ["vecdot: x2 is str 'x'"]),
+    ("sp.tensordot(A, 'x', 1)", TypeError, ["x2 must be a tensor or a numeric array, got str 'x'"]),
+    ("sp.tensordot(None, A, 1)", TypeError, ["x1 must be a tensor or a numeric array, got NoneType None"]),
+    ("sp.sddmm(A, 'x', A)", TypeError, ["sddmm: X must be a tensor or a numeric array, got str 'x'"]),
+    ("sp.vecdot(5, A)", IndexError, ["vecdot: x1 has shape ()", "axis -1"]),
+    ("sp.vecdot(A, 5)", IndexError, ["vecdot: x2 has shape ()", "axis -1"]),
+    ("sp.vecdot(A, 'x')", TypeError, ["vecdot: x2 must be a tensor or a numeric array, got str 'x'"]),
     ("sp.linalg.aslinearoperator(S) @ 'x'", TypeError, ["x='x'"]),
     ("b'x' @ sp.linalg.aslinearoperator(S)", TypeError, ["x=b'x'"]),
     ("sp.linalg.aslinearoperator(S) * 'x'", TypeError, ["x='x'"]),
@@ -159,7 +159,7 @@ CASES: list[tuple[str, type[Exception], list[str]]] = [
     ("sp.tile(A, 2**70)", MemoryError, ["copies"]),
     ("sp.repeat(A, 10**12)", MemoryError, ["12000000000000 slices"]),
     ("sp.Semiring('plus', 'times', {})", ValueError, ["identity must be a number, got {}"]),
-    ("sp.sql(None)", TypeError, ["query=None"]),
+    ("sp.sql(None)", TypeError, ["query", "got None"]),
     ("sp.Bundle('x')", ValueError, ["{'X': X, 'y': y}"]),
     ("sp.config(memory_limit=[])", ValueError, ["[]"]),
     ("sp.config(progress=np.ones(2))", ValueError, ["progress must be", "got array([1., 1.])", "True or False"]),
@@ -249,7 +249,7 @@ def test_dims_that_are_no_names(dims: Any) -> None:
 
 def test_labels_that_are_no_dictionary() -> None:
     for labels in (5, "x", [["a", "b"]], np.arange(2)):
-        with pytest.raises(InvalidValueError, match=r"labels=.*: give a dictionary"):
+        with pytest.raises(InvalidValueError, match=r"labels must be a dictionary .*, got "):
             sp.from_coords([[0, 1]], [1, 2], dims=("a",), labels=labels)  # type: ignore[arg-type]
     empty = sp.asarray(np.empty((0,)), dims=("a",), labels={"a": []})
     found = empty.labels("a")

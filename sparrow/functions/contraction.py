@@ -1,4 +1,4 @@
-"""Sums of products by the letters of axes: einsum, its order of steps, and products that are einsums of two."""
+"""Tensor contractions: einsum with semirings and masks, its contraction path, and tensordot."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sparrow.core.schema import check_dtype
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import as_factor
 from sparrow.functions.labels import to_labelled_tensor
+from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor
 from sparrow.plan import DenseContraction, Semiring, align_contraction, as_semiring, axis_labels, normalize_axis
 from sparrow.plan.contraction_path import Path, optimal_path, surviving_indices
@@ -32,8 +33,8 @@ _Optimize: TypeAlias = 'bool | Literal["auto", "greedy", "optimal"] | Sequence[A
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
-    """The letters of an einsum."""
+class _Subscripts:
+    """Indices of the axes of each operand of an einsum, and of the result."""
 
     inputs: tuple[tuple[str, ...], ...]
     output: tuple[str, ...]
@@ -49,50 +50,50 @@ def einsum(
     engine: Engine = "auto",
     dtype: DTypeLike | None = None,
 ) -> Any:
-    """Return sums of products of cells whose axes have letters in common, as ``numpy.einsum`` does.
+    """Evaluate an Einstein summation over tensors and arrays, as ``numpy.einsum`` does.
 
     Parameters
     ----------
     subscripts
-        A letter for each axis of each operand, and after "->" those of the result, as in "ij,jk->ik". A letter that
-        comes twice in an operand means its diagonal; "..." stands for axes that broadcast. Without "->" the result has
-        the letters that come once, sorted.
+        One letter per axis of each operand, and after "->" those of the result, as in "ij,jk->ik". A letter that
+        repeats within an operand selects its diagonal; "..." stands for axes that broadcast. Without "->" the result
+        has the letters that occur once, sorted.
     *operands
-        Tensors, arrays and numbers, at least one of them a tensor; of fill 0 unless there is another semiring. Instead
-        of subscripts each may be followed by a list of numbers for its axes, those of the result last, as
-        ``numpy.einsum`` takes them.
-    semiring, mask, complement
-        As in :func:`sparrow.matmul`.
+        Tensors or arrays, at least one a tensor. Instead of subscripts, operands and lists of axis numbers may
+        alternate, as in ``numpy.einsum``.
+    semiring
+        See :func:`sparrow.matmul`.
+    mask, complement
+        See :func:`sparrow.matmul`: elements of the result to compute.
     optimize
-        The order of steps of two operands: "auto" finds the one with the fewest estimated products, and of operands of
-        one type looks again when it runs: once their entries are counted, and after each step by what came out. False
-        goes from left to right, and a list is that of :func:`einsum_path`, or of NumPy's. One tensor and several arrays
-        are multiplied in one pass over the entries where steps of two spare little. Under "min_plus" and "max_plus"
-        sums of integers that wrap around depend on the order.
+        Contraction path: "auto" or True for the path of the lowest estimated cost ("optimal" for few operands,
+        otherwise "greedy"), False for left to right, or a path of :func:`einsum_path`. One tensor and several arrays
+        run in a single pass over the stored elements unless pairwise steps are far cheaper. Under "min_plus" and
+        "max_plus" sums of integers that wrap around depend on the path.
     engine
-        As in :func:`sparrow.matmul`.
+        See :func:`sparrow.matmul`.
     dtype
-        The type that operands are cast to first; what NumPy makes of their types by default.
+        Dtype that operands are cast to first; NumPy's result type by default.
 
     Returns
     -------
     Tensor, ndarray or scalar
-        A lazy tensor; a number without letters; an array where an operand is one and a letter is summed with it.
+        A lazy tensor; a scalar without result letters; an array if an array operand is contracted.
 
     Raises
     ------
     InvalidValueError
-        If the subscripts are not understood, a letter of the result is of no operand, or an order in ``optimize`` is
-        none, or gives something else under a semiring that tells its operands apart.
+        If the subscripts are malformed, a letter of the result is missing from the operands, or a path in ``optimize``
+        is invalid, or changes the result under a semiring that distinguishes its operands.
     ShapeError
-        If operands have other numbers of dimensions than letters, or sizes along a letter differ.
+        If the number of dimensions of an operand differs from its letters, or sizes along a letter differ.
     UnsupportedError
-        If no operand is a tensor, or the fill of one is not 0 under "plus_times".
+        If no operand is a tensor, or a fill value is not 0 under "plus_times".
     LabelError
-        If labels along a letter are of types that do not fit, repeat where they differ, or an operand without any
-        meets several that do.
+        If label types along a letter do not compare, labels that differ repeat, or an operand without labels meets
+        several that differ.
     TooLargeError
-        If a result that is an array passes the memory limit.
+        If a result that is an array exceeds the memory limit.
 
     Examples
     --------
@@ -106,50 +107,48 @@ def einsum(
     (np.int64(64), array([0, 0, 4]))
     """
     chosen = as_semiring(semiring)
-    terms, given = _parsed(*_separate(subscripts, operands))
+    terms, given = _parse_subscripts(*_normalize_operands(subscripts, operands))
     if dtype is not None:
         wanted = check_dtype(dtype)
         given = [each if each.dtype == wanted else each.astype(wanted) for each in given]
     chosen = for_dtypes(chosen, [each.dtype for each in given])
     if not any(isinstance(each, Tensor) for each in given):
-        raise UnsupportedError("einsum needs a tensor: for dense arrays use NumPy")
+        raise UnsupportedError("einsum requires at least one tensor: use NumPy for dense arrays")
     options: dict[str, Any] = {"mask": mask, "complement": complement, "engine": engine}
     _check_optimize(optimize)
     if len(given) == 1:
-        return _of_one(terms, given[0], chosen, options)
+        return _contract_one(terms, given[0], chosen, options)
     left = list(zip(range(len(given)), terms.inputs, given, strict=True))
     common = np.result_type(*(each.dtype for each in given)) if chosen.mixes else None
     free = len(given) > 2 and chosen.reorderable and isinstance(optimize, bool | str) and optimize is not False
-    whole = _together(terms, given) if chosen.plain and mask is None else None
-    path = _path(terms, given, chosen, optimize, whole)
-    if whole is not None and path == [tuple(range(len(given)))]:
-        return engines.evaluate_dense(whole, engine)
+    single_pass = _as_single_pass(terms, given) if chosen.plain and mask is None else None
+    path = _choose_path(terms, given, chosen, optimize, single_pass)
+    if single_pass is not None and path == [tuple(range(len(given)))]:
+        return engines.evaluate_dense(single_pass, engine)
     arrays = {k for k, each in enumerate(given) if not isinstance(each, Tensor)}
     for step in path:
-        taken = sorted((left[k] for k in step), key=itemgetter(0))  # "first" is the first as they are given
+        pair = sorted((left[k] for k in step), key=itemgetter(0))  # in the given order, which "first" depends on
         left = [each for k, each in enumerate(left) if k not in step]
-        for (at, own, a), (beside, other, b) in [taken] if len(taken) == 2 else []:
+        for (at, own, a), (beside, other, b) in [pair] if len(pair) == 2 else []:
             last = not left
             out = surviving_indices(own, other, [letters for _, letters, _ in left], terms.output, chosen)
-            a, b = _alike(a, b, common)
+            a, b = _promote(a, b, common)
             summed = {*own, *other} > set(out)
             array = {at, beside} <= arrays or (summed and bool(arrays & {at, beside}))
             arrays = arrays - {at, beside} | ({at} if array else set())
-            absent = not last and not out and not array  # a number would be a cell where no two cells have met
+            absent = not last and not out and not array  # a scalar would be stored even if no product contributes
             result: dict[str, Any] = {"result": "tensor"} if absent else {}
             if not chosen.plain:
                 result = {"result": "array" if last and array else "any" if last else "tensor"}
             used, more = chosen, result | (options if last else {})
-            if not (
-                last or chosen.reorderable or chosen.plain
-            ):  # nothing is added up, nor does what adding leaves annihilate
+            if not (last or chosen.reorderable or chosen.plain):  # keep all indices, and explicit fill
                 used, more = Semiring("any", chosen.multiply, None, str(chosen)), more | {"keeps": True}
-            left.append((at, out, _step((own, a), (other, b), out, used, free, more)))
+            left.append((at, out, _contract_pair((own, a), (other, b), out, used, free, more)))
     return left[0][2]
 
 
-def _alike(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any, Any]:
-    """Return the operands of a step, one cast to the type of all operands where the step would have another one."""
+def _promote(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any, Any]:
+    """Cast an operand of a step to the common dtype of all operands, if the step would give another one."""
     if common is None or np.result_type(first.dtype, second.dtype) == common:
         return first, second
     if isinstance(first, Tensor) and not isinstance(second, Tensor):
@@ -157,37 +156,39 @@ def _alike(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any, 
     return first.astype(common), second
 
 
-def _step(
+def _contract_pair(
     first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, free: bool, options: dict[str, Any]
 ) -> Any:
-    """Return the product of two operands; ``free`` says whether it may be put in another order with others."""
+    """Return the contraction of two operands; ``free`` marks a step that may be reordered with others."""
     (one, a), (other, b) = first, second
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         if semiring.plain and options.get("mask") is None:
-            text = _written([one, other], out)
+            text = _format_subscripts([one, other], out)
             if not text.isascii():
-                raise UnsupportedError(f"einsum: two arrays with more than {len(_LETTERS)} axes: make a tensor of one")
+                raise UnsupportedError(
+                    f"einsum: a product of two arrays supports {len(_LETTERS)} axes: convert one to a tensor"
+                )
             return np.einsum(text, a, b)
-        a, b = (_with_all_cells(a), b) if np.size(a) <= np.size(b) else (a, _with_all_cells(b))
+        a, b = (_explicit_tensor(a), b) if np.size(a) <= np.size(b) else (a, _explicit_tensor(b))
     number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
     letters = [number[letter] for letter in one], [number[letter] for letter in other]
     return contract((a, b), letters, [number[letter] for letter in out], semiring=semiring, free=free, **options)
 
 
-def _with_all_cells(array: Any) -> Tensor:
-    """Return an array as a tensor in which each cell is an entry, 0 too."""
+def _explicit_tensor(array: Any) -> Tensor:
+    """Return an array as a tensor that stores every element, 0 included."""
     relation: Any = as_explicit_scan(np.asarray(array)).relation
     return Tensor(MemoryHandle(relation))
 
 
-def _together(terms: _Terms, given: Sequence[Any]) -> DenseContraction | None:
-    """Return an einsum of one tensor and several arrays as one step, None where it is none."""
+def _as_single_pass(terms: _Subscripts, given: Sequence[Any]) -> DenseContraction | None:
+    """Return an einsum of one tensor and several arrays as one node, or None."""
     number = {letter: k for k, letter in enumerate(dict.fromkeys(letter for own in terms.inputs for letter in own))}
     letters = [[number[letter] for letter in own] for own in terms.inputs]
     return as_dense_contraction(given, letters, [number[letter] for letter in terms.output]) if len(given) > 2 else None
 
 
-def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, Any]) -> Any:
+def _contract_one(terms: _Subscripts, tensor: Any, semiring: Semiring, options: dict[str, Any]) -> Any:
     """Return sums and diagonals of one tensor."""
     (own,) = terms.inputs
     moved = set(own) == set(terms.output) and len(own) == len(terms.output)
@@ -199,31 +200,35 @@ def _of_one(terms: _Terms, tensor: Any, semiring: Semiring, options: dict[str, A
         return found if options["engine"] == "auto" else found.compute(options["engine"])
     alone = Semiring(semiring.add, "first", semiring.identity, str(semiring), semiring.associative)
     if semiring.plain and not tensor.__sparrow_scan__().schema.has_zero_fill:
-        raise UnsupportedError(f"einsum: absent cells are {tensor.fill_value}: reductions count them, A.sum(axis=...)")
-    return _step((own, tensor), ((), np.ones((), tensor.dtype)), terms.output, alone, False, options | {"stype": "coo"})
+        raise UnsupportedError(
+            f"einsum: fill value must be 0, got {tensor.fill_value}: use A.sum(axis=...), which counts absent elements"
+        )
+    return _contract_pair(
+        (own, tensor), ((), np.ones((), tensor.dtype)), terms.output, alone, False, options | {"stype": "coo"}
+    )
 
 
 def einsum_path(
     subscripts: Any, *operands: Any, semiring: str | Semiring = "plus_times", optimize: _Optimize = "auto"
 ) -> tuple[list[Any], str]:
-    """Return the order of steps in which :func:`einsum` multiplies, as ``numpy.einsum_path`` does, and its estimates.
+    """Return the contraction path of :func:`einsum` and its cost estimates.
 
     Parameters
     ----------
     subscripts, *operands, semiring, optimize
-        As in :func:`einsum`.
+        See :func:`einsum`.
 
     Returns
     -------
     path : list
-        "einsum_path" and for each step the positions of its operands among those that are left; a result comes last.
+        "einsum_path", then for each step the positions of its operands among those left; a result is appended.
     description : str
-        The steps with the numbers of products and of entries that are expected.
+        The steps with estimated multiplications and stored elements.
 
     Raises
     ------
     InvalidValueError, ShapeError
-        As :func:`einsum`.
+        See :func:`einsum`.
 
     Examples
     --------
@@ -232,17 +237,18 @@ def einsum_path(
     >>> sp.einsum_path("ij,jk,kl->il", A, A, v)[0]
     ['einsum_path', (1, 2), (0, 1)]
     """
-    terms, given = _parsed(*_separate(subscripts, operands))
+    terms, given = _parse_subscripts(*_normalize_operands(subscripts, operands))
     chosen = for_dtypes(as_semiring(semiring), [each.dtype for each in given])
-    whole = _together(terms, given) if chosen.plain else None
-    path = _path(terms, given, chosen, optimize, whole)
-    text = _written(terms.inputs, terms.output)
+    single_pass = _as_single_pass(terms, given) if chosen.plain else None
+    path = _choose_path(terms, given, chosen, optimize, single_pass)
+    text = _format_subscripts(terms.inputs, terms.output)
     lines = [f"{text}, {chosen}"]
-    if whole is not None and path == [tuple(range(len(given)))]:
-        lines.append(f"  {text}: {_products(whole):.3g} products, {whole.schema.size:.3g} cells")
+    if single_pass is not None and path == [tuple(range(len(given)))]:
+        cost = _estimate_single_pass(single_pass)
+        lines.append(f"  {text}: {cost:.3g} products, {single_pass.schema.size:.3g} cells")
     else:
-        estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
-        for sides, cost, found in _steps(path, estimates, terms, chosen):
+        estimates = [_estimate(own, each) for own, each in zip(terms.inputs, given, strict=True)]
+        for sides, cost, found in _estimate_steps(path, estimates, terms, chosen):
             lines.append(f"  {sides}: {cost:.3g} products, {found.nnz:.3g} entries")
     return ["einsum_path", *path], "\n".join(lines)
 
@@ -253,27 +259,27 @@ def tensordot(
     /,
     axes: int | tuple[int | str | Sequence[int | str], int | str | Sequence[int | str]] = 2,
 ) -> Any:
-    """Return sums of products over axes of two operands, the axes that are left of the first one first.
+    """Contract axes of two operands; the remaining axes of the first one come first.
 
     Parameters
     ----------
     x1, x2
-        Tensors of fill 0, or arrays.
+        Tensors of fill value 0, or arrays.
     axes
-        How many last axes of the first are matched with as many first axes of the second; or the axes of both, by
-        number or the name of a dimension.
+        Number of last axes of the first operand to contract with as many first axes of the second; or the axes of both,
+        by number or name.
 
     Returns
     -------
     Tensor, ndarray or scalar
-        A lazy tensor of two tensors, an array with an array, a number without axes.
+        A lazy tensor for two tensors, an array with an array, a scalar without remaining axes.
 
     Raises
     ------
     ShapeError
         If there are no such axes, or their sizes differ.
     UnsupportedError
-        If the fill of one is not 0.
+        If a fill value is not 0.
 
     Examples
     --------
@@ -287,8 +293,8 @@ def tensordot(
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(one.ndim, other.ndim):
             raise ShapeError(
-                f"tensordot: axes={axes} of operands of the shapes {one.shape} and {other.shape}: give how many last "
-                f"axes of one meet the first ones of the other, 0 to {min(one.ndim, other.ndim)}"
+                f"tensordot: axes={axes} of operands of the shapes {one.shape} and {other.shape} must be the number of "
+                f"axes to contract, 0 to {min(one.ndim, other.ndim)}"
             )
         pairs = [(one.ndim - int(axes) + k, k) for k in range(int(axes))]
     else:
@@ -298,47 +304,47 @@ def tensordot(
             sides = []
         if len(sides) != 2 or len(sides[0]) != len(sides[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of both operands")
-        pairs = list(zip(*map(_numbered, ("first", "second"), (one, other), sides), strict=True))
+        pairs = list(zip(*map(_resolve_axes, ("first", "second"), (one, other), sides), strict=True))
         if any(len(set(side)) < len(side) for side in zip(*pairs, strict=True)):
-            raise ShapeError(f"tensordot: axes={axes!r} names an axis twice")
+            raise ShapeError(f"tensordot: axes={axes!r} must not repeat an axis")
     if not isinstance(one, Tensor) and not isinstance(other, Tensor):
         return as_tensor(np.tensordot(one, other, axes))  # type: ignore[arg-type]
     own, across = list(range(one.ndim)), list(range(one.ndim, one.ndim + other.ndim))
     for a, b in pairs:
         across[b] = own[a]
-    gone = {own[a] for a, _ in pairs}
-    out = [letter for letter in (*own, *across) if letter not in gone]
+    contracted = {own[a] for a, _ in pairs}
+    out = [index for index in (*own, *across) if index not in contracted]
     return contract((one, other), (own, across), out, semiring=as_semiring("plus_times"))
 
 
-def _numbered(which: str, operand: Any, axes: Sequence[int | str]) -> list[int]:
+def _resolve_axes(which: str, operand: Any, axes: Sequence[int | str]) -> list[int]:
     """Return axes of an operand of tensordot, by number or name, counted from the front."""
     dims = operand.dims if isinstance(operand, Tensor) else ()
     try:
         return [normalize_axis(axis, operand.ndim, dims) for axis in axes]
     except AxisError as error:
-        raise AxisError(f"tensordot: of the {which} operand, of shape {operand.shape}: {error}") from None
+        raise AxisError(f"tensordot: the {which} operand has shape {operand.shape}: {error}") from None
 
 
-# -- letters -------------------------------------------------------------------------------------
+# -- subscripts ----------------------------------------------------------------------------------
 
 
-def _separate(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Return subscripts and operands, of operands and lists of numbers in turn too."""
+def _normalize_operands(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Return subscripts and operands, also of operands that alternate with lists of axis numbers."""
     if isinstance(subscripts, str):
         return subscripts, _factors(operands)
-    turns = [subscripts, *operands]
-    last = turns.pop() if len(turns) % 2 else None
-    text = ",".join(map(_letters, turns[1::2])) + ("" if last is None else f"->{_letters(last)}")
-    return text, _factors(turns[::2])
+    interleaved = [subscripts, *operands]
+    last = interleaved.pop() if len(interleaved) % 2 else None
+    text = ",".join(map(_to_letters, interleaved[1::2])) + ("" if last is None else f"->{_to_letters(last)}")
+    return text, _factors(interleaved[::2])
 
 
 def _factors(operands: Sequence[Any]) -> list[Any]:
     return [as_factor(each, f"einsum: operand {number}") for number, each in enumerate(operands, 1)]
 
 
-def _letters(numbers: Any) -> str:
-    """Return a list of numbers of axes as letters, in the order of the numbers."""
+def _to_letters(numbers: Any) -> str:
+    """Return a list of axis numbers as letters, in the order of the numbers."""
     known = _LETTERS[26:] + _LETTERS[:26]
     if not isinstance(numbers, list | tuple) or not all(
         each is ... or (isinstance(each, int | np.integer) and 0 <= each < len(known)) for each in numbers
@@ -349,29 +355,31 @@ def _letters(numbers: Any) -> str:
     return "".join("..." if each is ... else known[each] for each in numbers)
 
 
-def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
-    """Return the letters of operands and result; axes of length 1 that "..." broadcasts are taken off the operands."""
+def _parse_subscripts(subscripts: str, given: list[Any]) -> tuple[_Subscripts, list[Any]]:
+    """Return the indices, and the operands without the axes of length 1 that "..." broadcasts."""
     text = "".join(subscripts.split())
     before, arrow, after = text.partition("->")
     parts = before.split(",")
-    strange = set(text.replace("->", "").replace("...", "").replace(",", "")) - set(_LETTERS)
-    if strange or "," in after or text.count("->") > 1 or any(part.count("...") > 1 for part in (*parts, after)):
-        raise InvalidValueError(f"einsum: {subscripts!r} is not understood: letters, '...' , ',' and one '->'")
+    invalid = set(text.replace("->", "").replace("...", "").replace(",", "")) - set(_LETTERS)
+    if invalid or "," in after or text.count("->") > 1 or any(part.count("...") > 1 for part in (*parts, after)):
+        raise InvalidValueError(
+            f"einsum: subscripts must consist of letters, '...', ',' and one '->', got {subscripts!r}"
+        )
     if len(parts) != len(given):
         raise InvalidValueError(f"einsum: {subscripts!r} is for {len(parts)} operands, got {len(given)}")
-    broad = 0
+    max_broadcast = 0
     for number, (part, each) in enumerate(zip(parts, given, strict=True), 1):
         named = len(part.replace("...", ""))
         if named > each.ndim or (named < each.ndim and "..." not in part):
-            raise ShapeError(f"einsum: operand {number} has shape {each.shape}, and its letters are {part!r}")
-        broad = max(broad, each.ndim - named)
-    dots = [f".{k}" for k in range(broad)]
+            raise ShapeError(f"einsum: operand {number} of shape {each.shape} does not match its letters {part!r}")
+        max_broadcast = max(max_broadcast, each.ndim - named)
+    dots = [f".{k}" for k in range(max_broadcast)]
     inputs = []
     for part, each in zip(parts, given, strict=True):
         head, _, tail = part.partition("...")
         extra = each.ndim - len(head) - len(tail) if "..." in part else 0
-        inputs.append((*head, *dots[broad - extra :], *tail))
-    given = _at_same_labels(inputs, given, dots)
+        inputs.append((*head, *dots[max_broadcast - extra :], *tail))
+    given = _align_labels(inputs, given, dots)
     sizes: dict[str, int] = {}
     first: dict[str, str] = {}
     for number, (own, each) in enumerate(zip(inputs, given, strict=True), 1):
@@ -383,27 +391,29 @@ def _parsed(subscripts: str, given: list[Any]) -> tuple[_Terms, list[Any]]:
             elif known != size and not (letter in dots and size == 1):
                 what = "an axis of '...'" if letter in dots else repr(letter)
                 raise ShapeError(f"einsum: {what} is {known} along {first[letter]} and {size} along {where}")
-    thin = []
+    squeezed = []
     for k, (own, each) in enumerate(zip(inputs, given, strict=True)):
-        gone = [letter in dots and size != sizes[letter] for letter, size in zip(own, each.shape, strict=True)]
-        thin.append(each[(*(0 if one else slice(None) for one in gone), ...)] if any(gone) else each)
-        inputs[k] = tuple(letter for letter, one in zip(own, gone, strict=True) if not one)
+        dropped = [letter in dots and size != sizes[letter] for letter, size in zip(own, each.shape, strict=True)]
+        squeezed.append(each[(*(0 if drop else slice(None) for drop in dropped), ...)] if any(dropped) else each)
+        inputs[k] = tuple(letter for letter, drop in zip(own, dropped, strict=True) if not drop)
     if arrow:
         head, _, tail = after.partition("...")
         output = (*head, *(dots if "..." in after else ()), *tail)
         missing = [letter for letter in output if letter not in sizes]
         if missing:
-            raise InvalidValueError(f"einsum: the result's letter {missing[0]!r} is of no operand in {subscripts!r}")
+            raise InvalidValueError(
+                f"einsum: letter {missing[0]!r} of the result is missing from the operands in {subscripts!r}"
+            )
         if len(set(output)) < len(output):
-            raise InvalidValueError(f"einsum: the result of {subscripts!r} has a letter twice")
+            raise InvalidValueError(f"einsum: the result of {subscripts!r} must not repeat a letter")
     else:
         once = sorted(letter for letter in set(before) - set(".,") if before.count(letter) == 1)
         output = (*dots, *once)
-    return _Terms(tuple(inputs), output), thin
+    return _Subscripts(tuple(inputs), output), squeezed
 
 
-def _at_same_labels(inputs: Sequence[Sequence[str]], given: list[Any], dots: Sequence[str]) -> list[Any]:
-    """Return operands at the same labels along axes of one letter, but for axes that "..." broadcasts."""
+def _align_labels(inputs: Sequence[Sequence[str]], given: list[Any], dots: Sequence[str]) -> list[Any]:
+    """Align operands by label along axes of one letter, except axes that "..." broadcasts."""
     scans = [each.__sparrow_scan__() if isinstance(each, Tensor) else each for each in given]
     letters: list[list[Any]] = [
         [(k, letter) if letter in dots and size == 1 else letter for letter, size in zip(own, each.shape, strict=True)]
@@ -419,8 +429,8 @@ def _at_same_labels(inputs: Sequence[Sequence[str]], given: list[Any], dots: Seq
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _written(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
-    """Return letters as subscripts; those of "..." get letters of their own, where these do not suffice Greek ones."""
+def _format_subscripts(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
+    """Return indices as subscripts; those of "..." get unused letters, Greek ones if Latin ones run out."""
     used = {letter for own in (*inputs, output) for letter in own}
     free = (letter for letter in itertools.chain(_LETTERS, map(chr, itertools.count(0x3B1))) if letter not in used)
     name = {letter: letter if letter in _LETTERS else next(free) for letter in sorted(used)}
@@ -428,35 +438,35 @@ def _written(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
     return f"{','.join(sides)}->{last}"
 
 
-# -- the order of steps --------------------------------------------------------------------------
+# -- contraction path ----------------------------------------------------------------------------
 
 
-def _expected(letters: tuple[str, ...], each: Any) -> Estimate:
-    """Return what is known of an operand without reading it."""
+def _estimate(letters: tuple[str, ...], each: Any) -> Estimate:
+    """Return the estimate of an operand. No I/O."""
     if isinstance(each, Tensor):
         return estimate_operand(letters, each.__sparrow_scan__())
     return Estimate.of(letters, float(each.size), each.shape)
 
 
-def _path(
-    terms: _Terms, given: Sequence[Any], semiring: Semiring, optimize: Any, whole: DenseContraction | None
+def _choose_path(
+    terms: _Subscripts, given: Sequence[Any], semiring: Semiring, optimize: Any, whole: DenseContraction | None
 ) -> Path:
-    """Return the steps, each the positions of its operands among those left.
+    """Return the path: for each step the positions of its operands among those left.
 
-    ``whole`` is all of it as one step, taken unless steps of two spare three of four products: theirs take four times
-    as long and more, as they have results of their own to make.
+    ``whole`` evaluates everything in a single pass. It is chosen unless pairwise steps save most of the
+    multiplications: theirs cost more each, since steps have intermediate results.
     """
     count = len(given)
     at_once: Path = [tuple(range(count))]
     in_turn: Path = [(0, 1), *((0, left - 1) for left in range(count - 1, 1, -1))] if count > 1 else at_once
     if isinstance(optimize, list | tuple):
-        steps = _checked([step for step in optimize if not isinstance(step, str)], count)
+        steps = _check_path([step for step in optimize if not isinstance(step, str)], count)
         if whole is not None and steps == at_once:
             return at_once
-        found = _by_twos(steps)
-        if not _allowed(found, in_turn, semiring):
+        found = _to_pairwise(steps)
+        if not _preserves_result(found, in_turn, semiring):
             raise InvalidValueError(
-                f"einsum: optimize={optimize!r} changes what comes out: products of {semiring} are done from left to "
+                f"einsum: optimize={optimize!r} would change the result: products of {semiring} run from left to "
                 "right, optimize=False"
             )
         return found
@@ -465,11 +475,11 @@ def _path(
         return [(0,)]
     if optimize is False or not semiring.reorderable:
         return in_turn
-    estimates = [_expected(own, each) for own, each in zip(terms.inputs, given, strict=True)]
+    estimates = [_estimate(own, each) for own, each in zip(terms.inputs, given, strict=True)]
     path = optimal_path(estimates, terms.output, semiring, exhaustive=optimize != "greedy")
     if whole is not None:
-        spent = sum(cost for _, cost, _ in _steps(path, estimates, terms, semiring))
-        if _products(whole) <= 4 * spent:
+        pairwise_cost = sum(cost for _, cost, _ in _estimate_steps(path, estimates, terms, semiring))
+        if _estimate_single_pass(whole) <= tuning().einsum_single_pass_cost_ratio * pairwise_cost:
             return at_once
     return path
 
@@ -478,29 +488,29 @@ def _check_optimize(given: Any) -> None:
     known = isinstance(given, bool | str) and given in (True, False, "auto", "greedy", "optimal")
     if not known and not isinstance(given, list | tuple):
         raise InvalidValueError(
-            f"einsum: optimize={given!r}: use 'auto', 'greedy', 'optimal', True, False or a list of einsum_path"
+            f"einsum: optimize must be 'auto', 'greedy', 'optimal', True, False or a path of einsum_path, got {given!r}"
         )
 
 
-def _steps(
-    path: Path, estimates: Sequence[Estimate], terms: _Terms, semiring: Semiring
+def _estimate_steps(
+    path: Path, estimates: Sequence[Estimate], terms: _Subscripts, semiring: Semiring
 ) -> Iterator[tuple[str, float, Estimate]]:
-    """Yield the subscripts of each step of two, its products, and what is expected of its result."""
+    """Yield for each pairwise step its subscripts, its multiplications and the estimate of its result."""
     left = list(enumerate(estimates))
     for step in path:
-        taken = sorted((left[k] for k in step), key=itemgetter(0))
+        pair = sorted((left[k] for k in step), key=itemgetter(0))
         left = [each for k, each in enumerate(left) if k not in step]
-        for (at, one), (_, other) in [taken] if len(taken) == 2 else []:
+        for (at, one), (_, other) in [pair] if len(pair) == 2 else []:
             out = surviving_indices(
                 one.indices, other.indices, [each.indices for _, each in left], terms.output, semiring
             )
             cost, found = one.times(other, out)
-            yield _written([one.indices, other.indices], out), cost, found
+            yield _format_subscripts([one.indices, other.indices], out), cost, found
             left.append((at, found))
 
 
-def _products(whole: DenseContraction) -> float:
-    """Return how many products are expected of a tensor and arrays at once."""
+def _estimate_single_pass(whole: DenseContraction) -> float:
+    """Return the estimated multiplications of one tensor and arrays in a single pass."""
     own = set(whole.indices)
     wide = [letters for letters in whole.surviving_array_indices if not set(letters) <= own]
     left = set().union(*wide) - own
@@ -510,7 +520,7 @@ def _products(whole: DenseContraction) -> float:
     return estimate_operand(whole.indices, whole.operand).nnz * max(len(wide), 1) * width
 
 
-def _checked(path: list[Any], count: int) -> Path:
+def _check_path(path: list[Any], count: int) -> Path:
     left = count
     for step in path:
         numbers = isinstance(step, list | tuple) and all(isinstance(k, int | np.integer) for k in step)
@@ -521,17 +531,17 @@ def _checked(path: list[Any], count: int) -> Path:
             or any(not 0 <= k < left for k in step)
         ):
             raise InvalidValueError(
-                f"einsum: optimize={path!r} is no path of {count} operands: a step has the positions of those it takes "
-                "among the ones that are left, and its result comes last"
+                f"einsum: optimize={path!r} is not a path of {count} operands: a step lists the positions of its "
+                "operands among those left, and its result is appended"
             )
         left -= len(step) - 1
     if left != 1:
-        raise InvalidValueError(f"einsum: optimize={path!r} leaves {left} operands")
+        raise InvalidValueError(f"einsum: optimize={path!r} must leave 1 operand, but leaves {left}")
     return [tuple(sorted(map(int, step))) for step in path]
 
 
-def _allowed(path: Path, in_turn: Path, semiring: Semiring) -> bool:
-    """Return whether steps of two give what those from left to right do."""
+def _preserves_result(path: Path, in_turn: Path, semiring: Semiring) -> bool:
+    """Return whether pairwise steps give the result of those from left to right."""
     if callable(semiring.multiply) and not semiring.reorderable:
         return path == in_turn
     if semiring.multiply not in ("first", "second"):
@@ -540,13 +550,13 @@ def _allowed(path: Path, in_turn: Path, semiring: Semiring) -> bool:
     for step in path:
         (low, mine), (next_one, high) = sorted(left[k] for k in step)
         if mine + 1 != next_one:
-            return False  # an operand in between comes to stand on the other side
+            return False  # an operand in between would change sides
         left = [*(each for k, each in enumerate(left) if k not in step), (low, high)]
     return True
 
 
-def _by_twos(path: Path) -> Path:
-    """Return a path with steps of more than two operands done from left to right, positions ascending."""
+def _to_pairwise(path: Path) -> Path:
+    """Return a path whose steps of more than two operands are split into pairs, from left to right."""
     found: Path = []
     left = sum(len(step) - 1 for step in path) + 1
     for step in path:

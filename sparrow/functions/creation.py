@@ -1,4 +1,4 @@
-"""Where tensors come from: files on disk, coordinates, arrays of other libraries, tables."""
+"""Creation of tensors from files, coordinates, arrays of other libraries and tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["asarray", "from_coords", "from_dlpack", "from_relation", "open"]
 
 
-def open(  # noqa: A001 - what people type is sp.open
+def open(  # noqa: A001 - the public name is sp.open
     path: str | os.PathLike[str],
     version: int | str | datetime.date | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -44,25 +44,24 @@ def open(  # noqa: A001 - what people type is sp.open
     value: str | None = None,
     duplicates: str = "error",
 ) -> Any:
-    """Open a stored tensor, or a bundle of them as a mapping. Reads the log, no data.
+    """Open a stored tensor, or a bundle as a mapping; reads the log, no data.
 
-    A Delta table of another tool is read into memory where ``coords`` says which of its columns make a tensor.
+    A Delta table of another tool is read into memory; ``coords`` names the columns of its coordinates.
 
     Parameters
     ----------
     path
-        The folder of the tensor or bundle.
+        Folder of the tensor or bundle.
     version
-        A version to open, read-only; the newest by default. A time, as a ``datetime`` or a text such as
-        ``"2026-11-22 14:00"``, is the version in force then, and a date that at the end of its day; UTC where they name
-        no zone, as in ``history()``.
+        Version to open, read-only; the latest by default. A time, as a ``datetime`` or a string such as
+        ``"2026-11-22 14:00"``, means the version at that time, and a date the version at the end of that day; in UTC
+        unless a time zone is given, as in ``history()``.
     storage_options
-        Options of an object store by the names that delta-rs gives them, such as ``{"AWS_ENDPOINT_URL": ...}``; what is
-        not said is taken from the environment. They hold in this process for what lies at ``path``, and are neither
-        shown nor pickled.
+        Options of an object store under delta-rs' names, such as ``{"AWS_ENDPOINT_URL": ...}``; the environment
+        supplies the others. They apply to ``path`` in this process, and are neither shown nor pickled.
     coords, value, duplicates
-        Of a Delta table of another tool, as in :func:`from_relation`. What is returned is a copy in memory; one that
-        is too large goes from ``polars.scan_delta(path)`` through :func:`sparrow.ingest.columns`.
+        For a Delta table of another tool, see :func:`from_relation`. The result is a copy in memory; stream a larger
+        table from ``polars.scan_delta(path)`` through :func:`sparrow.ingest.columns`.
 
     Returns
     -------
@@ -71,18 +70,18 @@ def open(  # noqa: A001 - what people type is sp.open
     Raises
     ------
     NotFoundError
-        If there is no tensor, or not this version of it, or none yet at this time.
+        If there is no tensor, no such version, or none yet at that time.
     UnsupportedError
-        If there are options and the path is no URL, or it is a URL of another kind than ``s3://``, ``gs://``, ``az://``.
+        If options are passed for a local path, or the URL is not ``s3://``, ``gs://`` or ``az://``.
     InvalidValueError
-        If a version of a bundle is asked for, as its tensors have versions of their own, or a text is no time; or there
-        is a value without coords.
+        If a version of a bundle is requested (its tensors have versions of their own), a string is not a time, or
+        ``value`` is passed without ``coords``.
     LabelError
         If a table has no such column.
     CorruptionError
-        If a file is missing, damaged or a link, or the log names one outside of the folder.
+        If a file is missing, damaged or a link, or the log names a file outside of the folder.
     TooLargeError
-        If a table would pass the memory limit.
+        If a table would exceed the memory limit.
 
     Examples
     --------
@@ -94,11 +93,11 @@ def open(  # noqa: A001 - what people type is sp.open
     with storage.use_storage_options(path, storage_options):
         if coords is not None:
             if version is not None and not isinstance(version, SupportsIndex):
-                raise InvalidValueError(f"version={version!r}: a table of another tool is opened by number")
+                raise InvalidValueError(f"version of a table of another tool must be an integer, got {version!r}")
             with storage.delta_table(path, None if version is None else operator.index(version)) as table:
                 return from_relation(table, coords, value, duplicates=duplicates)
         if value is not None:
-            raise InvalidValueError(f"value={value!r} without coords: name the columns of coordinates too")
+            raise InvalidValueError(f"value={value!r} requires coords=, the columns of the coordinates")
         if storage.is_bundle(path):
             if version is not None:
                 raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
@@ -118,12 +117,12 @@ Tensor._read_path = staticmethod(_read_path)
 
 
 def _version_at(path: str | os.PathLike[str], when: str | datetime.date) -> int:
-    """Return the version in force at a time."""
+    """Return the version at a time."""
     try:
         at = datetime.datetime.fromisoformat(str(when))
     except ValueError:
         raise InvalidValueError(
-            f"version={when!r} is neither a number nor a time such as '2026-11-22' or '2026-11-22 14:00'"
+            f"version must be an integer or a time such as '2026-11-22' or '2026-11-22 14:00', got {when!r}"
         ) from None
     if len(str(when)) <= len("2026-11-22"):
         at += datetime.timedelta(days=1, microseconds=-1)
@@ -132,7 +131,7 @@ def _version_at(path: str | os.PathLike[str], when: str | datetime.date) -> int:
         if commit.timestamp <= at:
             return commit.version
     raise NotFoundError(
-        f"{str(path)!r} had no version at {when}: the first that is known, {commit.version}, is of "
+        f"{str(path)!r} had no version at {when}: the first known one, {commit.version}, is of "
         f"{commit.timestamp:%Y-%m-%d %H:%M:%S} UTC"
     )
 
@@ -147,25 +146,24 @@ def from_coords(
     *,
     labels: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Return a tensor in memory from coordinates and values.
+    """Create a tensor in memory from coordinates and values.
 
     Parameters
     ----------
     coords
         Shape (ndim, nnz), or a list of ``ndim`` arrays of shape (nnz,): integers counted from 0.
     values
-        Shape (nnz,), or a scalar for all. Lists take NumPy's dtype. Values that equal ``fill_value`` are not kept,
-        and -0.0 equals 0.0: it reads as the fill.
+        Shape (nnz,), or a scalar for all. Values equal to ``fill_value`` are not stored; -0.0 equals 0.0.
     shape
-        The sizes of the dimensions; by default the largest coordinate + 1 of each.
+        Sizes of the dimensions; by default the largest coordinate + 1 of each.
     dims
-        The names of the dimensions, ``d0, d1, ...`` by default.
+        Names of the dimensions, ``d0, d1, ...`` by default.
     duplicates
-        What becomes of a cell given twice: "error", "sum", "last", "first", "min" or "max".
+        Rule for coordinates that repeat: "error", "sum", "last", "first", "min" or "max".
     fill_value
-        The value of absent cells.
+        Value of absent elements.
     labels
-        Labels by name of dimension, as many as it is long and all different.
+        Labels by dimension name: one distinct label per position.
 
     Returns
     -------
@@ -174,11 +172,11 @@ def from_coords(
     Raises
     ------
     ShapeError
-        If the lengths differ, ``coords`` is ragged or is (nnz, ndim), or no shape is given and there are no entries.
+        If lengths differ, ``coords`` is ragged or (nnz, ndim), or there are neither a shape nor stored elements.
     IndexingError
         If a coordinate is negative or outside ``shape``.
     DuplicateError
-        If a cell is given twice and ``duplicates`` is "error".
+        If coordinates repeat and ``duplicates`` is "error".
 
     Examples
     --------
@@ -191,12 +189,12 @@ def from_coords(
     >>> stars.sel(user="bob")
     np.float64(3.0)
     """
-    schema, block = from_coordinates(coords, values, _sized(shape, dims, labels), dims, duplicates, fill_value)
-    return tensor_from_block(schema, block, _labelled(schema, labels))
+    schema, block = from_coordinates(coords, values, _infer_shape(shape, dims, labels), dims, duplicates, fill_value)
+    return tensor_from_block(schema, block, _check_labels(schema, labels))
 
 
-def _sized(shape: Any, dims: Sequence[str] | None, labels: Mapping[str, Any] | None) -> Any:
-    """Return a shape; where none is given, and all dimensions have labels, as many cells as these."""
+def _infer_shape(shape: Any, dims: Sequence[str] | None, labels: Mapping[str, Any] | None) -> Any:
+    """Return the shape; if none is given and all dimensions have labels, the numbers of labels."""
     if (
         shape is not None
         or not isinstance(labels, Mapping)
@@ -208,17 +206,17 @@ def _sized(shape: Any, dims: Sequence[str] | None, labels: Mapping[str, Any] | N
     return tuple(len(labels[dim]) for dim in dims)
 
 
-def _labelled(schema: Schema, labels: Mapping[str, Any] | None) -> dict[int, pa.Array]:
-    """Return labels by the number of their dimension."""
+def _check_labels(schema: Schema, labels: Mapping[str, Any] | None) -> dict[int, pa.Array]:
+    """Return labels by dimension number."""
     if labels is not None and not isinstance(labels, Mapping):
-        raise InvalidValueError(f"labels={labels!r}: give a dictionary of the names by dimension")
-    made: dict[int, pa.Array] = {}
+        raise InvalidValueError(f"labels must be a dictionary of labels by dimension name, got {labels!r}")
+    checked: dict[int, pa.Array] = {}
     out: dict[int, pa.Array] = {}
     for dim, given in (labels or {}).items():
         if dim not in schema.dims:
-            raise LabelError(f"labels: no dimension {dim!r}: there are {', '.join(map(repr, schema.dims))}")
+            raise LabelError(f"labels: no dimension {dim!r}: dimensions are {', '.join(map(repr, schema.dims))}")
         axis = schema.dims.index(dim)
-        found = made.setdefault(id(given), check_labels(given, dim))  # one object for several is one vocabulary
+        found = checked.setdefault(id(given), check_labels(given, dim))  # dimensions may share a vocabulary
         out[axis] = check_labels(found, dim, schema.shape[axis])
     return out
 
@@ -236,36 +234,35 @@ def asarray(
     copy: bool | None = None,
     labels: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Return a tensor in memory from what other libraries hold.
+    """Convert an array, a sparse array or a table of another library to a tensor in memory.
 
     Parameters
     ----------
     obj
-        A tensor (returned as it is), a NumPy array or nested list, a SciPy sparse array or matrix (entries
-        for one cell mean their sum), a pydata/sparse array, one of xarray, whose names and labels it keeps, a PyTorch
-        or CuPy array, dense or sparse, the path of a .npz file of SciPy or pydata/sparse, an object with
-        ``__binsparse_descriptor__``, a container of :mod:`sparrow.formats` (the tensor has its storage type), or a
-        table: a Polars lazy frame or anything with ``__arrow_c_stream__``, read as a stream.
+        A tensor (returned as it is); a NumPy array or nested list; a SciPy sparse array or matrix (duplicates are
+        summed); an array of pydata/sparse; one of xarray, with its names and labels; a dense or sparse array of PyTorch
+        or CuPy; the path of a .npz file of SciPy or pydata/sparse; an object with ``__binsparse_descriptor__``; a
+        container of :mod:`sparrow.formats`, whose storage type is kept; or a table: a Polars lazy frame or any object
+        with ``__arrow_c_stream__``, read as a stream.
     coords
-        Of a table: the columns that hold coordinates; by default all but the value's.
+        For a table: columns of the coordinates; by default all but the value column.
     value
-        Of a table: the column of the values; by default ``"value"``, or else the one column of numbers beside
-        ``coords``. Without one each row is a 1.
+        For a table: column of the values; by default ``"value"``, or the only numeric column beside ``coords``. Without
+        one each row is a 1.
     shape
-        As in :func:`from_coords`; of a table only.
+        See :func:`from_coords`; for a table only.
     dims
-        As in :func:`from_coords`.
+        See :func:`from_coords`.
     duplicates
-        As in :func:`from_coords`; of a table only, "error" by default.
+        See :func:`from_coords`; for a table only, "error" by default.
     dtype
-        The type of the values, by default that of ``obj``.
+        Dtype of the values, by default that of ``obj``.
     device
-        "cpu", or None for it.
+        "cpu" or None.
     copy
-        True for entries of its own in memory, of a tensor too; False to refuse to make any: a tensor is returned as it
-        is, and of everything else the entries are copied.
+        True to copy a tensor too; False to raise unless ``obj`` is a tensor, since everything else is copied.
     labels
-        As in :func:`from_coords`; columns of texts and dates have theirs already, and a tensor gets them by
+        See :func:`from_coords`. Columns of strings and dates already have theirs; set those of a tensor with
         :meth:`Tensor.set_labels`.
 
     Returns
@@ -275,14 +272,14 @@ def asarray(
     Raises
     ------
     UnsupportedError
-        If ``obj`` is none of these.
+        If ``obj`` is of another kind.
     InvalidValueError
-        If a path is none of a .npz file, or the file holds no sparse array, there is no such device, or ``copy`` is
-        False and a copy is needed.
+        If a path is not a .npz file, the file holds no sparse array, the device is unknown, or ``copy`` is False and a
+        copy is needed.
     NumberRangeError
         If a number of a list does not fit ``dtype``.
     TooLargeError
-        If a table would pass the memory limit: :func:`sparrow.ingest.columns` stores tables of any length.
+        If a table would exceed the memory limit: :func:`sparrow.ingest.columns` stores tables of any length.
 
     Examples
     --------
@@ -295,36 +292,36 @@ def asarray(
     kind = None if dtype is None else check_dtype(dtype)
     if isinstance(obj, Tensor):
         if labels is not None:
-            raise InvalidValueError("labels= is for what is no tensor yet: A.set_labels(dim, names) gives one labels")
+            raise InvalidValueError("asarray: labels= cannot be passed with a tensor: use A.set_labels(dim, labels)")
         found: Tensor = obj if kind is None else obj.astype(kind)
         if copy is False and found is not obj:
-            raise SharingError(f"copy=False: cells of {obj.dtype} are no cells of {kind}, leave copy out")
+            raise SharingError(f"copy=False: a cast from {obj.dtype} to {kind} requires a copy")
         return found.compute() if copy else found
     if copy is False:
-        raise SharingError(f"copy=False: a tensor shares no memory with {type(obj).__name__}, leave copy out")
+        raise SharingError(f"copy=False: a tensor cannot share memory with {type(obj).__name__}")
     if kind is not None and isinstance(obj, list | tuple | bool | int | float | complex):
         try:
             obj = np.asarray(obj, kind)
         except OverflowError as error:
             raise NumberRangeError(f"dtype={kind}: {error}") from None
         except (TypeError, ValueError) as error:
-            raise UnsupportedError(f"{obj!r} does not become {kind}: {error}") from None
+            raise UnsupportedError(f"cannot convert {obj!r} to {kind}: {error}") from None
     schema, block, found_labels = from_object(obj, coords, value, shape, dims, duplicates)
-    tensor = tensor_from_block(schema, block, {**found_labels, **_labelled(schema, labels)})
+    tensor = tensor_from_block(schema, block, {**found_labels, **_check_labels(schema, labels)})
     return tensor if kind is None else tensor.astype(kind).compute()
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """Return a tensor of the dense array of another library, given by its DLPack protocol: what is not 0 is an entry.
+    """Convert a dense array of another library through DLPack; non-zero elements are stored.
 
     Parameters
     ----------
     x
-        Whatever has ``__dlpack__`` and lies in the memory of the machine; or a tensor, which is returned as it is.
+        Object with ``__dlpack__`` in main memory; a tensor is returned as it is.
     device
-        "cpu", or None for it.
+        "cpu" or None.
     copy
-        True for a copy of a tensor's entries; False says that there must be none, which holds of tensors alone.
+        True to copy a tensor; False to raise unless ``x`` is a tensor.
 
     Returns
     -------
@@ -333,11 +330,11 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     Raises
     ------
     UnsupportedError
-        If it has no such protocol, lies elsewhere or has cells that tensors do not hold.
+        If it does not support DLPack, is on another device, or has an unsupported dtype.
     InvalidValueError
-        If there is no such device.
+        If the device is unknown.
     SharingError
-        If ``copy`` is False and ``x`` is no tensor.
+        If ``copy`` is False and ``x`` is not a tensor.
 
     Examples
     --------
@@ -350,10 +347,10 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     if isinstance(x, Tensor) or copy is False:
         return asarray(x, copy=copy)
     try:
-        cells = np.from_dlpack(x)
+        dense = np.from_dlpack(x)
     except (AttributeError, TypeError, ValueError, BufferError, RuntimeError) as error:
         raise UnsupportedError(f"from_dlpack of {type(x).__name__}: {error}") from None
-    return asarray(cells)
+    return asarray(dense)
 
 
 def from_relation(
@@ -364,20 +361,20 @@ def from_relation(
     dims: Sequence[str] | None = None,
     duplicates: str = "error",
 ) -> Tensor:
-    """Return a tensor in memory from a relation or table, such as a DuckDB relation of :func:`sparrow.sql`.
+    """Create a tensor in memory from a relation or table, such as a result of :func:`sparrow.sql`.
 
     Parameters
     ----------
     rel
-        A DuckDB relation, a Polars lazy frame, or anything with ``__arrow_c_stream__``; read as a stream, and only
-        the columns that are named.
+        DuckDB relation, Polars lazy frame, or any object with ``__arrow_c_stream__``; read as a stream, and only the
+        named columns.
     coords
-        Its columns that hold the coordinates: integers counted from 0; or texts or dates, which become labels, in
-        ascending order.
+        Columns of the coordinates: integers counted from 0; or strings or dates, which become labels in ascending
+        order.
     value
-        Its column of the values; without it each row is a 1.
+        Column of the values; without it each row is a 1.
     shape, dims, duplicates
-        As in :func:`from_coords`; dimensions are named after the columns by default.
+        See :func:`from_coords`; dimensions are named after the columns by default.
 
     Returns
     -------
@@ -388,7 +385,7 @@ def from_relation(
     LabelError
         If the relation has no such column.
     TooLargeError
-        If it would pass the memory limit: :func:`sparrow.ingest.columns` stores relations of any length.
+        If it would exceed the memory limit: :func:`sparrow.ingest.columns` stores relations of any length.
     UnsupportedError
         If a coordinate is neither an integer nor a label.
 

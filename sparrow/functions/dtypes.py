@@ -1,4 +1,4 @@
-"""Types of values by the names of the array API standard: casts, limits, promotion."""
+"""Dtypes by the names of the array API standard: casts, limits, promotion."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 
 
 def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Tensor:
-    """Return the cells in another type, lazily; values that become fill are not kept.
+    """Cast the elements to another dtype, lazily; those equal to the fill value are not stored.
 
     Parameters
     ----------
     x
-        A tensor, or what :func:`sparrow.asarray` takes.
+        Tensor, or anything :func:`sparrow.asarray` accepts.
     dtype
-        The type.
+        The dtype.
     copy
-        Whether the result is another tensor where the type is the same: lazy and read-only, as a view through a list.
+        Return a new, lazy and read-only tensor even if the dtype is the same.
     device
-        "cpu", or None for the same.
+        "cpu" or None.
 
     Returns
     -------
@@ -37,9 +37,9 @@ def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True, device: str | None
     Raises
     ------
     UnsupportedError
-        If tensors cannot hold the type.
+        If tensors do not support the dtype.
     InvalidValueError
-        If there is no such device.
+        If the device is unknown.
 
     Examples
     --------
@@ -53,14 +53,14 @@ def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True, device: str | None
 
 
 def can_cast(from_: Any, to: DTypeLike, /) -> bool:
-    """Return whether values of a type can become those of another without loss, by NumPy's rule.
+    """Return whether one dtype can be cast to another without loss, by NumPy's rule.
 
     Parameters
     ----------
     from_
-        A type, or a tensor or array, whose type is meant.
+        Dtype, tensor or array.
     to
-        A type.
+        Dtype.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def can_cast(from_: Any, to: DTypeLike, /) -> bool:
     Raises
     ------
     UnsupportedError
-        If one is no type.
+        If one is not a dtype.
 
     Examples
     --------
@@ -81,12 +81,12 @@ def can_cast(from_: Any, to: DTypeLike, /) -> bool:
 
 
 def finfo(type: Any, /) -> np.finfo[Any]:
-    """Return the limits of a floating type: ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal``, ``dtype``.
+    """Return the limits of a floating dtype: ``bits``, ``eps``, ``max``, ``min``, ...
 
     Parameters
     ----------
     type
-        A floating or complex type, or a tensor or array, whose type is meant.
+        Floating or complex dtype, tensor or array.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def finfo(type: Any, /) -> np.finfo[Any]:
     Raises
     ------
     UnsupportedError
-        If it is no such type.
+        If it is not such a dtype.
 
     Examples
     --------
@@ -105,17 +105,17 @@ def finfo(type: Any, /) -> np.finfo[Any]:
     """
     dtype = _dtype(type)
     if dtype.kind not in "fc":
-        raise UnsupportedError(f"finfo is for floating and complex types, not for {dtype}: use iinfo")
+        raise UnsupportedError(f"finfo requires a floating or complex dtype, got {dtype}: use iinfo")
     return np.finfo(dtype)
 
 
 def iinfo(type: Any, /) -> np.iinfo[Any]:
-    """Return the limits of an integer type: ``bits``, ``max``, ``min``, ``dtype``.
+    """Return the limits of an integer dtype: ``bits``, ``max``, ``min``, ``dtype``.
 
     Parameters
     ----------
     type
-        An integer type, or a tensor or array, whose type is meant.
+        Integer dtype, tensor or array.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def iinfo(type: Any, /) -> np.iinfo[Any]:
     Raises
     ------
     UnsupportedError
-        If it is no such type.
+        If it is not such a dtype.
 
     Examples
     --------
@@ -134,20 +134,20 @@ def iinfo(type: Any, /) -> np.iinfo[Any]:
     """
     dtype = _dtype(type)
     if dtype.kind not in "iu":
-        raise UnsupportedError(f"iinfo is for integer types, not for {dtype}: use finfo")
+        raise UnsupportedError(f"iinfo requires an integer dtype, got {dtype}: use finfo")
     return np.iinfo(dtype)
 
 
 def isdtype(dtype: DTypeLike, kind: Any) -> bool:
-    """Return whether a type is of a kind.
+    """Return whether a dtype is of a kind.
 
     Parameters
     ----------
     dtype
-        A type.
+        A dtype.
     kind
-        "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric",
-        a type, or a tuple of these, of which one must fit.
+        "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric", a
+        dtype, or a tuple of these, one of which must match.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     Raises
     ------
     UnsupportedError
-        If the first is no type, or the second no kind.
+        If ``dtype`` is not a dtype, or ``kind`` is unknown.
 
     Examples
     --------
@@ -168,16 +168,16 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     try:
         return np.isdtype(given, kind)
     except (TypeError, ValueError) as error:
-        raise UnsupportedError(f"kind={kind!r} is no kind of types: {error}") from None
+        raise UnsupportedError(f"kind={kind!r} is not a kind of dtypes: {error}") from None
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """Return the type of what operands of these types make, by NumPy's promotion.
+    """Return the dtype that NumPy's promotion gives for operands.
 
     Parameters
     ----------
     *arrays_and_dtypes
-        Tensors, arrays, types and numbers, at least one; Python's numbers take the type of the others.
+        Tensors, arrays, dtypes and numbers, at least one; Python numbers adapt to the others.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     Raises
     ------
     UnsupportedError
-        If there are none, or one is no type.
+        If there are none, or one is not a dtype.
 
     Examples
     --------
@@ -195,15 +195,15 @@ def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     (dtype('float64'), dtype('float32'))
     """
     if not arrays_and_dtypes:
-        raise UnsupportedError("result_type needs at least one array or type")
+        raise UnsupportedError("result_type requires at least one array or dtype")
     numbers = (int, float, complex)
     return np.result_type(*(one if isinstance(one, numbers) else _dtype(one) for one in arrays_and_dtypes))
 
 
 def _dtype(given: Any) -> np.dtype[Any]:
-    """Return a type, or that of an array."""
+    """Return a dtype, or that of an array."""
     found = given if isinstance(given, type) else getattr(given, "dtype", given)
     try:
         return np.dtype(found)
     except (TypeError, ValueError):
-        raise UnsupportedError(f"{given!r} is no type and no array") from None
+        raise UnsupportedError(f"{given!r} is neither a dtype nor an array") from None

@@ -1,4 +1,4 @@
-"""``sp.einsum_sql``: the query that a sum of products of relations is."""
+"""SQL of an einsum over relations."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ def einsum_sql(
     complement: bool = False,
     **operands: str | Tensor,
 ) -> str:
-    """Return the SQL of an einsum of relations, for :func:`sparrow.sql`, a DuckDB shell or another database.
+    """Return the SQL of an einsum, for :func:`sparrow.sql` or another database.
 
-    All operands are joined in one query, whose order is left to the database; :func:`sparrow.einsum` goes step by step.
+    All operands are joined in one query, in an order left to the database; :func:`sparrow.einsum` plans pairwise steps.
 
     Parameters
     ----------
     subscripts
-        A letter for each dimension of each operand, and after "->" those of the result, as in "ij,jk->ik".
+        One letter per dimension of each operand, and after "->" those of the result, as in "ij,jk->ik".
     semiring
-        A semiring of named operations.
+        Semiring of named operations.
     mask, complement
-        A relation of the shape of the result: only cells that it has are computed, or with ``complement`` only others.
+        Relation of the shape of the result: only its elements are computed, or with ``complement`` only the others.
     **operands
-        For each operand the name of its relation, in the order of the subscripts: its columns are the coordinates and
-        the value, whatever they are called. A tensor stands for a relation of the name of the keyword, and is checked
-        as :func:`sparrow.einsum` does; of names of relations nothing is known.
+        Name of the relation of each operand, in the order of the subscripts; its columns are the coordinates and the
+        value, under any names. A tensor stands for a relation named like the keyword, and is checked as
+        :func:`sparrow.einsum` does; relations given by name are not checked.
 
     Returns
     -------
     str
-        A SELECT with a column for each letter of the result, and ``value``. Sums of integers have the type that the
-        database gives them, and those of booleans are counts. NaN is larger than all numbers there, so that the least
-        of a number and NaN is the number.
+        A SELECT with a column per letter of the result, and ``value``. The database determines the type of integer
+        sums; sums of booleans are counts. NaN sorts above all numbers, so that the least of a number and NaN is the
+        number.
 
     Raises
     ------
     InvalidValueError
-        If the subscripts are not understood, are for another number of operands, or letters or names differ in case
-        only; or ``complement`` is given without a mask.
+        If the subscripts are malformed or do not match the number of operands, letters or names differ only in case, or
+        ``complement`` is passed without a mask.
     ShapeError
-        If sizes of tensors along a letter differ, or a mask has another number of dimensions than the result.
+        If sizes of tensors along a letter differ, or the number of dimensions of the mask differs from the result.
     LabelError
         If along a letter one tensor has labels, which SQL joins by, and another has none.
     UnsupportedError
-        If SQL has no form for the semiring, or for the values of a tensor; if the fill of one is not 0 under
-        "plus_times"; or an operand is neither a name nor a tensor.
+        If SQL cannot express the semiring or the values of a tensor, a fill value is not 0 under "plus_times", or an
+        operand is neither a name nor a tensor.
 
     Examples
     --------
@@ -77,9 +77,9 @@ def einsum_sql(
     [(0, 2, 7)]
     """
     chosen = as_semiring(semiring)
-    inputs, output = _letters(subscripts, len(operands))
+    inputs, output = _parse_subscripts(subscripts, len(operands))
     if check_flag("complement", complement) and mask is None:
-        raise InvalidValueError("einsum_sql: complement=True needs mask=: without one every cell is computed")
+        raise InvalidValueError("einsum_sql: complement=True requires mask=")
     _check_relations(operands, inputs, mask, output, chosen)
     sources: list[str] = []
     place: dict[str, str] = {}
@@ -96,69 +96,73 @@ def einsum_sql(
         sources.append(f"JOIN {source} ON {' AND '.join(tests) or 'true'}" if sources else source)
         if tests and len(sources) == 1:  # a diagonal
             sources[0] = f"(SELECT * FROM {source} WHERE {' AND '.join(tests)}) AS {side}"
-    cells = [place[letter] for letter in output]
-    values = [_number(name, given, chosen) for name, given in operands.items()]
-    value = _value(chosen, values)
-    columns = [f"{cell} AS {letter}" for letter, cell in zip(output, cells, strict=True)]
-    kept = [] if cells else ["count(*) > 0"]
+    keys = [place[letter] for letter in output]
+    values = [_value_column(name, given, chosen) for name, given in operands.items()]
+    value = _aggregate(chosen, values)
+    columns = [f"{key} AS {letter}" for letter, key in zip(output, keys, strict=True)]
+    conditions = [] if keys else ["count(*) > 0"]
     if chosen.add in ("plus", "or"):
-        kept.append(value if chosen.add == "or" else f"{value} <> 0")
-    groups = [f"GROUP BY {', '.join(cells)}"] if cells else []
-    groups += [f"HAVING {' AND '.join(kept)}"] if kept else []
-    hidden = ""
+        conditions.append(value if chosen.add == "or" else f"{value} <> 0")
+    groups = [f"GROUP BY {', '.join(keys)}"] if keys else []
+    groups += [f"HAVING {' AND '.join(conditions)}"] if conditions else []
+    mask_join = ""
     if mask is not None:
-        same = " AND ".join(f'"mask".{letter} = {cell}' for letter, cell in zip(output, cells, strict=True)) or "true"
-        negated = isinstance(mask, Tensor) and mask.dtype.kind == "b" and bool(mask.fill_value)  # entries are False
-        how = "ANTI" if complement != negated else "SEMI"
-        hidden = f"\n{how} JOIN {_relation('mask', mask, list(output))} ON {same}"
-    return contract_sql(", ".join([*columns, f"{value} AS value"]), "\n".join(sources), hidden, "\n".join(groups))
+        same = " AND ".join(f'"mask".{letter} = {key}' for letter, key in zip(output, keys, strict=True)) or "true"
+        stores_false = isinstance(mask, Tensor) and mask.dtype.kind == "b" and bool(mask.fill_value)
+        join = "ANTI" if complement != stores_false else "SEMI"
+        mask_join = f"\n{join} JOIN {_relation('mask', mask, list(output))} ON {same}"
+    return contract_sql(", ".join([*columns, f"{value} AS value"]), "\n".join(sources), mask_join, "\n".join(groups))
 
 
-def _letters(subscripts: str, count: int) -> tuple[list[str], str]:
+def _parse_subscripts(subscripts: str, count: int) -> tuple[list[str], str]:
     """Return the letters of the operands and of the result."""
     text = "".join(str(subscripts).split())
     before, arrow, output = text.partition("->")
     inputs = before.split(",")
     used = sorted(set(before) - {","})
     if not arrow or not all(letter.isascii() and letter.isalpha() for letter in (*used, *output)):
-        raise InvalidValueError(f"einsum_sql: {subscripts!r} must be letters, ',' and '->', as in 'ij,jk->ik'")
+        raise InvalidValueError(
+            f"einsum_sql: subscripts must be letters, ',' and '->', as in 'ij,jk->ik', got {subscripts!r}"
+        )
     if len(inputs) != count:
         raise InvalidValueError(f"einsum_sql: {subscripts!r} is for {len(inputs)} operands, got {count}")
     if len({letter.lower() for letter in used}) < len(used):
-        raise InvalidValueError(
-            f"einsum_sql: letters of {subscripts!r} differ in case only, which SQL does not tell apart"
-        )
+        raise InvalidValueError(f"einsum_sql: letters of {subscripts!r} differ only in case, which SQL ignores")
     for letter in output:
         if letter not in used or output.count(letter) > 1:
-            raise InvalidValueError(f"einsum_sql: {letter!r} of the result must be of an operand, and there once")
+            raise InvalidValueError(
+                f"einsum_sql: letter {letter!r} of the result must occur in an operand, and once in the result"
+            )
     return inputs, output
 
 
 def _check_relations(
     operands: Mapping[str, Any], inputs: list[str], mask: Any, output: str, semiring: Semiring
 ) -> None:
-    """Raise an error where tensors do not fit their letters or each other, or the semiring."""
+    """Check that tensors match their letters, each other and the semiring."""
     masks = {} if mask is None else {"mask": mask}
     if len({name.lower() for name in (*operands, *masks)}) < len(operands) + len(masks):
         raise InvalidValueError(
-            f"einsum_sql: names of {', '.join((*operands, *masks))} differ in case only, which SQL does not tell apart"
+            f"einsum_sql: names of {', '.join((*operands, *masks))} differ only in case, which SQL ignores"
         )
     for name, given in (*operands.items(), *masks.items()):
         if not isinstance(given, str | Tensor):
             kind = type(given).__name__
-            raise UnsupportedError(f"einsum_sql: {name}= is given {kind}: give the name of a relation, or a tensor")
+            raise UnsupportedError(f"einsum_sql: {name}= must be a tensor or the name of a relation, got {kind}")
     for (name, given), own in zip(operands.items(), inputs, strict=True):
         if not isinstance(given, Tensor):
             continue
         if given.ndim != len(own):
-            raise InvalidValueError(f"einsum_sql: {name} has {given.ndim} dimensions, and its letters are {own!r}")
+            raise InvalidValueError(f"einsum_sql: {name} of {given.ndim} dimensions does not match its letters {own!r}")
         if semiring.plain and given.size and given.fill_value != 0:
             raise UnsupportedError(
-                f"einsum_sql: absent cells of {name} are {given.fill_value}, which a relation of its entries does not "
-                f"say: use {name}.refill(0), or another semiring, under which absent cells take no part"
+                f"einsum_sql: the fill value of {name} must be 0, got {given.fill_value}: use {name}.refill(0), or "
+                "another semiring, which ignores absent elements"
             )
     if isinstance(mask, Tensor) and mask.ndim != len(output):
-        raise ShapeError(f"einsum_sql: the mask has shape {mask.shape}, and the letters of the result are {output!r}")
+        raise ShapeError(
+            f"einsum_sql: the mask of shape {mask.shape} does not match the letters of the result {output!r}"
+        )
     known: dict[str, tuple[str, int, bool]] = {}
     for (name, given), own in zip((*operands.items(), *masks.items()), (*inputs, output), strict=False):
         if not isinstance(given, Tensor):
@@ -170,38 +174,38 @@ def _check_relations(
             if labelled != named:
                 one, other = (where, first) if labelled else (first, where)
                 raise LabelError(
-                    f"einsum_sql: {letter!r} has labels along {one}, which SQL joins by, and none along {other}: give "
-                    "it labels too, or use sp.einsum, which goes by position there"
+                    f"einsum_sql: {letter!r} has labels along {one}, which SQL joins by, and none along {other}: add "
+                    "labels, or use sp.einsum, which matches by position there"
                 )
             if not labelled and size != wanted:
                 raise ShapeError(f"einsum_sql: {letter!r} is {wanted} along {first} and {size} along {where}")
 
 
 def _relation(name: str, given: str | Tensor, columns: list[str]) -> str:
-    """Return a relation, its columns named."""
+    """Return a relation with named columns."""
     known = given if isinstance(given, str) else name
     return f"{quote_name(known)} AS {quote_name(name)}({', '.join([*columns, 'value'])})"
 
 
-def _number(name: str, given: str | Tensor, semiring: Semiring) -> str:
-    """Return the value of an entry; of a tensor whose type is known as one whose products and sums do not overflow."""
+def _value_column(name: str, given: str | Tensor, semiring: Semiring) -> str:
+    """Return the value of a stored element, in a type in which products and sums do not overflow."""
     column = f"{quote_name(name)}.value"
     if not isinstance(given, Tensor):
         return column
     if given.dtype.kind == "c" and semiring.multiply != "pair":
-        raise UnsupportedError(f"einsum_sql: SQL has no {given.dtype}, the type of {name}: use sp.einsum")
+        raise UnsupportedError(f"einsum_sql: SQL does not support {given.dtype}, the dtype of {name}: use sp.einsum")
     if given.dtype.kind == "b" and semiring.multiply in ("min", "max"):
-        return f"CAST({column} AS BIGINT)"  # which others may be compared with
+        return f"CAST({column} AS BIGINT)"  # comparable with other numbers
     grows = semiring.add == "plus" or semiring.multiply in ("times", "plus")
     narrow = given.dtype.kind == "b" or (given.dtype.kind in "iu" and given.dtype.itemsize < 8)
     return f"CAST({column} AS BIGINT)" if grows and narrow else column
 
 
-def _value(semiring: Semiring, values: list[str]) -> str:
+def _aggregate(semiring: Semiring, values: list[str]) -> str:
     """Return the aggregate of the products of a group."""
     add, multiply = semiring.add, semiring.multiply
     if callable(add) or callable(multiply):
-        raise UnsupportedError(f"einsum_sql: semiring {semiring} is made of functions in Python")
+        raise UnsupportedError(f"einsum_sql: semiring {semiring} has Python functions, which SQL cannot call")
     if multiply in ("first", "second", "pair") or len(values) == 1:  # of one there is no product
         found = "1" if multiply == "pair" and len(values) > 1 else values[-1 if multiply == "second" else 0]
     elif multiply == "and":

@@ -1,4 +1,4 @@
-"""Tensors made of nothing but a rule: constant, the identity, sequences of numbers."""
+"""Creation functions of the array API standard: constants, the identity, number sequences."""
 
 from __future__ import annotations
 
@@ -19,84 +19,33 @@ from sparrow.interop.conversion import check_fill
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory
+from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor
 
 __all__ = [
-    "arange",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "linspace",
-    "meshgrid",
-    "ones",
-    "ones_like",
-    "tensor_from_block",
-    "zeros",
-    "zeros_like",
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "meshgrid", "ones", "ones_like",
+    "tensor_from_block", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
-def zeros(
-    shape: int | Sequence[int],
-    dtype: DTypeLike | None = "float64",
-    dims: Sequence[str] | None = None,
-    stype: str = "coo",
-    *,
-    device: str | None = None,
-) -> Tensor:
-    """Return a tensor without entries, whatever its shape.
-
+_shared = SharedText(
+    dims="""
+    dims
+        Names of the dimensions, ``d0, d1, ...`` by default.
+    """,
+    device="""
+    device
+        "cpu" or None.
+    """,
+    constant="""
     Parameters
     ----------
     shape
-        The sizes of the dimensions; their product may pass 2^63.
+        Sizes of the dimensions; the size of the tensor may exceed 2^63.
     dtype
-        The type of the values; None for float64.
-    dims
-        The names of the dimensions, ``d0, d1, ...`` by default.
-    stype
-        The storage type: "coo", "csr", "csc", "row_sparse" or "dense".
-    device
-        "cpu", or None for it.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    InvalidValueError
-        If there is no such storage type, or no such device.
-    ShapeError
-        If a size is negative, or the storage type is not for as many dimensions.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.zeros((10_000, 10_000, 100)).nnz
-    0
-    """
-    check_device(device)
-    sizes = check_shape(shape)
-    schema = Schema(sizes, normalize_dims(dims), _or_float(dtype), stype=check_stype(stype, len(sizes)))
-    return tensor_from_block(schema, concat_blocks([], schema.ndim, schema.dtype))
-
-
-def empty(
-    shape: int | Sequence[int],
-    dtype: DTypeLike | None = "float64",
-    dims: Sequence[str] | None = None,
-    *,
-    device: str | None = None,
-) -> Tensor:
-    """Return a tensor to be written to: :func:`zeros`, for there is no memory to leave as it was.
-
-    Parameters
-    ----------
-    shape, dtype, dims, device
-        As of :func:`zeros`.
+        Dtype of the values; None means float64.
+    %(dims)s
+    %(device)s
 
     Returns
     -------
@@ -107,7 +56,92 @@ def empty(
     ShapeError
         If a size is negative.
     InvalidValueError
-        If there is no such device.
+        If the device is unknown.
+    """,
+    like="""
+    tensor
+        Tensor or array whose shape, dimension names and dtype the result has.
+    """,
+    like_dtype="""
+    dtype
+        Another dtype.
+    %(device)s
+
+    Returns
+    -------
+    Tensor
+        Of the same storage type, if that supports the fill value; otherwise "dense".
+    """,
+    constant_like="""
+    Parameters
+    ----------
+    %(like)s
+    %(like_dtype)s
+
+    Raises
+    ------
+    InvalidValueError
+        If the device is unknown.
+    """,
+)
+
+
+@_shared
+def zeros(
+    shape: int | Sequence[int],
+    dtype: DTypeLike | None = "float64",
+    dims: Sequence[str] | None = None,
+    stype: str = "coo",
+    *,
+    device: str | None = None,
+) -> Tensor:
+    """Return a tensor of zeros, without stored elements.
+
+    Parameters
+    ----------
+    shape
+        Sizes of the dimensions; the size of the tensor may exceed 2^63.
+    dtype
+        Dtype of the values; None means float64.
+    %(dims)s
+    stype
+        Storage type: "coo", "csr", "csc", "row_sparse" or "dense".
+    %(device)s
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    InvalidValueError
+        If the storage type or the device is unknown.
+    ShapeError
+        If a size is negative, or the storage type does not support the number of dimensions.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.zeros((10_000, 10_000, 100)).nnz
+    0
+    """
+    check_device(device)
+    sizes = check_shape(shape)
+    schema = Schema(sizes, normalize_dims(dims), _default_float(dtype), stype=check_stype(stype, len(sizes)))
+    return tensor_from_block(schema, concat_blocks([], schema.ndim, schema.dtype))
+
+
+@_shared
+def empty(
+    shape: int | Sequence[int],
+    dtype: DTypeLike | None = "float64",
+    dims: Sequence[str] | None = None,
+    *,
+    device: str | None = None,
+) -> Tensor:
+    """Return a tensor to be written to, without stored elements: :func:`zeros`.
+
+    %(constant)s
 
     Examples
     --------
@@ -118,6 +152,7 @@ def empty(
     return zeros(shape, dtype, dims, device=device)
 
 
+@_shared
 def ones(
     shape: int | Sequence[int],
     dtype: DTypeLike | None = "float64",
@@ -125,23 +160,9 @@ def ones(
     *,
     device: str | None = None,
 ) -> Tensor:
-    """Return a tensor of fill 1 without entries.
+    """Return a tensor of fill value 1, without stored elements.
 
-    Parameters
-    ----------
-    shape, dtype, dims, device
-        As of :func:`zeros`.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If a size is negative.
-    InvalidValueError
-        If there is no such device.
+    %(constant)s
 
     Examples
     --------
@@ -150,9 +171,10 @@ def ones(
     >>> A.nnz, A.fill_value, float(A.sum())
     (0, np.float64(1.0), 6.0)
     """
-    return full(shape, 1, _or_float(dtype), dims, device=device)
+    return full(shape, 1, _default_float(dtype), dims, device=device)
 
 
+@_shared
 def full(
     shape: int | Sequence[int],
     fill_value: Any,
@@ -161,20 +183,18 @@ def full(
     *,
     device: str | None = None,
 ) -> Tensor:
-    """Return a tensor whose cells all are one value: its fill, so that there are no entries.
+    """Return a tensor of one value: its fill value, without stored elements.
 
     Parameters
     ----------
     shape
-        The sizes of the dimensions; their product may pass 2^63.
+        Sizes of the dimensions; the size of the tensor may exceed 2^63.
     fill_value
-        The value of all cells.
+        Value of all elements.
     dtype
-        The type of the values, NumPy's type of ``fill_value`` by default.
-    dims
-        The names of the dimensions, ``d0, d1, ...`` by default.
-    device
-        "cpu", or None for it.
+        Dtype of the values, NumPy's dtype of ``fill_value`` by default.
+    %(dims)s
+    %(device)s
 
     Returns
     -------
@@ -183,7 +203,7 @@ def full(
     Raises
     ------
     InvalidValueError
-        If ``fill_value`` is no number, or none that the dtype can hold, or there is no such device.
+        If ``fill_value`` is not a number that the dtype can hold, or the device is unknown.
 
     Examples
     --------
@@ -196,33 +216,17 @@ def full(
     check_device(device)
     given = check_array(fill_value, "fill_value")
     if given.ndim or given.dtype.kind not in "biufc":
-        raise InvalidValueError(f"fill_value={fill_value!r} is no number")
+        raise InvalidValueError(f"fill_value must be a number, got {fill_value!r}")
     kind = check_dtype(given.dtype if dtype is None else dtype)
     schema = Schema(check_shape(shape), normalize_dims(dims), kind, check_fill(fill_value, kind))
     return tensor_from_block(schema, concat_blocks([], schema.ndim, kind))
 
 
+@_shared
 def zeros_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
-    """Return a tensor of zeros with the shape, dimension names and, unless given, type of another tensor.
+    """Return a tensor of zeros like another one.
 
-    Parameters
-    ----------
-    tensor
-        The other, or an array.
-    dtype
-        The type of the values.
-    device
-        "cpu", or None for it.
-
-    Returns
-    -------
-    Tensor
-        Of the storage type of the other.
-
-    Raises
-    ------
-    InvalidValueError
-        If there is no such device.
+    %(constant_like)s
 
     Examples
     --------
@@ -234,27 +238,11 @@ def zeros_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | Non
     return full_like(tensor, 0, dtype, device=device)
 
 
+@_shared
 def empty_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
-    """Return a tensor of zeros with the shape, dimension names and, unless given, type of another tensor.
+    """Return a tensor to be written to like another one: :func:`zeros_like`.
 
-    Parameters
-    ----------
-    tensor
-        The other, or an array.
-    dtype
-        The type of the values.
-    device
-        "cpu", or None for it.
-
-    Returns
-    -------
-    Tensor
-        Of the storage type of the other.
-
-    Raises
-    ------
-    InvalidValueError
-        If there is no such device.
+    %(constant_like)s
 
     Examples
     --------
@@ -266,27 +254,11 @@ def empty_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | Non
     return full_like(tensor, 0, dtype, device=device)
 
 
+@_shared
 def ones_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
-    """Return a tensor of fill 1 with the shape, dimension names and, unless given, type of another tensor.
+    """Return a tensor of fill value 1 like another one.
 
-    Parameters
-    ----------
-    tensor
-        The other, or an array.
-    dtype
-        The type of the values.
-    device
-        "cpu", or None for it.
-
-    Returns
-    -------
-    Tensor
-        Of the storage type of the other, where it can have such a fill; else it is dense.
-
-    Raises
-    ------
-    InvalidValueError
-        If there is no such device.
+    %(constant_like)s
 
     Examples
     --------
@@ -298,29 +270,21 @@ def ones_like(tensor: Any, dtype: DTypeLike | None = None, *, device: str | None
     return full_like(tensor, 1, dtype, device=device)
 
 
+@_shared
 def full_like(tensor: Any, fill_value: Any, dtype: DTypeLike | None = None, *, device: str | None = None) -> Tensor:
-    """Return :func:`full` with the shape, dimension names and, unless given, type of another tensor.
+    """Return a tensor of one value like another one.
 
     Parameters
     ----------
-    tensor
-        The other, or an array.
+    %(like)s
     fill_value
-        The value of all cells.
-    dtype
-        The type of the values.
-    device
-        "cpu", or None for it.
-
-    Returns
-    -------
-    Tensor
-        Of the storage type of the other, where it can have such a fill; else it is "dense".
+        Value of all elements.
+    %(like_dtype)s
 
     Raises
     ------
     InvalidValueError
-        If ``fill_value`` is no number, or none that the type can hold, or there is no such device.
+        If ``fill_value`` is not a number that the dtype can hold, or the device is unknown.
 
     Examples
     --------
@@ -336,6 +300,7 @@ def full_like(tensor: Any, fill_value: Any, dtype: DTypeLike | None = None, *, d
     return tensor_from_block(replace(schema, stype=stype), concat_blocks([], schema.ndim, schema.dtype))
 
 
+@_shared
 def eye(
     n_rows: int,
     n_cols: int | None = None,
@@ -344,18 +309,17 @@ def eye(
     *,
     device: str | None = None,
 ) -> Tensor:
-    """Return the matrix with ones on a diagonal.
+    """Return a matrix with ones on a diagonal.
 
     Parameters
     ----------
     n_rows, n_cols
-        Rows and columns; as many columns as rows by default.
+        Numbers of rows and columns; square by default.
     k
-        How far to the right of the main diagonal, negative to the left.
+        Offset from the main diagonal, positive to the right.
     dtype
-        The type of the values; None for float64.
-    device
-        "cpu", or None for it.
+        Dtype of the values; None means float64.
+    %(device)s
 
     Returns
     -------
@@ -366,9 +330,9 @@ def eye(
     ShapeError
         If a size is negative.
     InvalidValueError
-        If there is no such device.
+        If the device is unknown.
     TooLargeError
-        If the entries would pass the memory limit.
+        If the stored elements would exceed the memory limit.
 
     Examples
     --------
@@ -378,12 +342,12 @@ def eye(
            [0, 0, 1]])
     """
     check_device(device)
-    schema = Schema(check_shape((n_rows, n_rows if n_cols is None else n_cols)), dtype=_or_float(dtype))
+    schema = Schema(check_shape((n_rows, n_rows if n_cols is None else n_cols)), dtype=_default_float(dtype))
     height, width = schema.shape
     offset = as_integer(k, "k")
     row, column = max(-offset, 0), max(offset, 0)
     count = max(min(height - row, width - column), 0)
-    memory.check(count * schema.element_bytes(), f"the {count} entries of the diagonal")
+    memory.check(count * schema.element_bytes(), f"the {count} elements of the diagonal")
     if not count:
         return tensor_from_block(schema, concat_blocks([], 2, schema.dtype))
     coords = tuple(
@@ -392,6 +356,7 @@ def eye(
     return tensor_from_block(schema, Block(coords, np.ones(count, schema.dtype)))
 
 
+@_shared
 def arange(
     start: float,
     /,
@@ -401,20 +366,19 @@ def arange(
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """Return evenly spaced numbers of a half-open interval as a tensor: every cell that is not 0 is an entry.
+    """Return evenly spaced numbers of a half-open interval, the non-zero ones stored.
 
     Parameters
     ----------
     start
-        The first number; the end where ``stop`` is not given, and the first is 0.
+        First number; or the end, with the first number 0, if ``stop`` is omitted.
     stop
-        The end, itself not among them.
+        End of the interval, exclusive.
     step
-        From each number to the next.
+        Spacing.
     dtype
-        The type of the values, by default NumPy's choice.
-    device
-        "cpu", or None for it.
+        Dtype of the values, NumPy's choice by default.
+    %(device)s
 
     Returns
     -------
@@ -423,7 +387,7 @@ def arange(
     Raises
     ------
     InvalidValueError
-        If ``step`` is 0, one of them is no real number, or there is no such device.
+        If ``step`` is 0, an argument is not a real number, or the device is unknown.
 
     Examples
     --------
@@ -435,12 +399,13 @@ def arange(
     kind = None if dtype is None else check_dtype(dtype)
     try:
         first, end = (0, start) if stop is None else (start, stop)
-        cells = np.arange(first, end, step, dtype=kind)
+        values = np.arange(first, end, step, dtype=kind)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise InvalidValueError(f"arange({start!r}, {stop!r}, {step!r}): {error}") from None
-    return as_tensor(cells)
+    return as_tensor(values)
 
 
+@_shared
 def linspace(
     start: complex,
     stop: complex,
@@ -451,20 +416,19 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """Return so many evenly spaced numbers from one to another as a tensor: every cell that is not 0 is an entry.
+    """Return evenly spaced numbers from one number to another, the non-zero ones stored.
 
     Parameters
     ----------
     start, stop
-        The first number and the last.
+        First and last number.
     num
-        How many.
+        Number of numbers.
     dtype
-        The type of the values, float64 or complex128 by default.
-    device
-        "cpu", or None for it.
+        Dtype of the values, float64 or complex128 by default.
+    %(device)s
     endpoint
-        Whether ``stop`` is among them.
+        Whether ``stop`` is included.
 
     Returns
     -------
@@ -473,7 +437,7 @@ def linspace(
     Raises
     ------
     InvalidValueError
-        If ``num`` is negative, one of them is no number, or there is no such device.
+        If ``num`` is negative, an argument is not a number, or the device is unknown.
 
     Examples
     --------
@@ -485,21 +449,21 @@ def linspace(
     count = as_integer(num, "num")
     kind = None if dtype is None else check_dtype(dtype)
     try:
-        cells = np.linspace(start, stop, count, dtype=kind, endpoint=endpoint)
+        values = np.linspace(start, stop, count, dtype=kind, endpoint=endpoint)
     except (TypeError, ValueError) as error:
         raise InvalidValueError(f"linspace({start!r}, {stop!r}, {num!r}): {error}") from None
-    return as_tensor(cells)
+    return as_tensor(values)
 
 
 def meshgrid(*tensors: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tensor, ...]:
-    """Return read-only views of vectors, each along an axis of its own and repeated along the others'.
+    """Return coordinate grids of vectors, read-only views.
 
     Parameters
     ----------
     *tensors
-        Vectors, or numbers for vectors of one cell, of one type.
+        Vectors, or numbers for vectors of length 1, of one dtype.
     indexing
-        "xy": the first vector lies along the second axis and the second along the first; "ij": as they are given.
+        "xy": the first vector runs along the second axis and the second along the first; "ij": as given.
 
     Returns
     -------
@@ -509,11 +473,11 @@ def meshgrid(*tensors: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tenso
     Raises
     ------
     ShapeError
-        If one is no vector.
+        If one is not a vector.
     UnsupportedError
-        If their types differ.
+        If their dtypes differ.
     InvalidValueError
-        If there is no such ``indexing``.
+        If ``indexing`` is unknown.
 
     Examples
     --------
@@ -525,14 +489,16 @@ def meshgrid(*tensors: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tenso
            [0, 0, 0]]))
     """
     if indexing not in ("xy", "ij"):
-        raise InvalidValueError(f"indexing={indexing!r} must be 'xy' or 'ij'")
+        raise InvalidValueError(f"indexing must be 'xy' or 'ij', got {indexing!r}")
     vectors = [as_tensor(tensor) for tensor in tensors]
     vectors = [vector if vector.ndim else vector[None, ...] for vector in vectors]
     if any(vector.ndim != 1 for vector in vectors):
-        raise ShapeError(f"meshgrid takes vectors, got shapes {', '.join(str(vector.shape) for vector in vectors)}")
+        raise ShapeError(
+            f"meshgrid: operands must be vectors, got shapes {', '.join(str(vector.shape) for vector in vectors)}"
+        )
     if len({vector.dtype for vector in vectors}) > 1:
         types = ", ".join(str(vector.dtype) for vector in vectors)
-        raise UnsupportedError(f"meshgrid takes vectors of one type, got {types}: cast them first")
+        raise UnsupportedError(f"meshgrid: vectors must have one dtype, got {types}: cast them first")
     ndim = len(vectors)
     shape = tuple(len(vector) for vector in vectors)
     found = tuple(
@@ -542,19 +508,19 @@ def meshgrid(*tensors: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Tenso
     return tuple(moveaxis(grid, 0, 1) for grid in found) if indexing == "xy" and ndim > 1 else found
 
 
-def _or_float(dtype: DTypeLike | None) -> np.dtype[Any]:
+def _default_float(dtype: DTypeLike | None) -> np.dtype[Any]:
     return check_dtype("float64" if dtype is None else dtype)
 
 
 def tensor_from_block(schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> Tensor:
-    """Return the tensor of entries in memory.
+    """Return the tensor of stored elements in memory.
 
     Parameters
     ----------
     schema
-        Its own.
+        Schema of the tensor.
     block
-        Canonical entries.
+        Canonical elements: sorted, unique, none equal to the fill value.
     labels
         Labels by dimension number.
     """

@@ -1,4 +1,4 @@
-"""Cells at given positions by the names of the array API standard; ``A[...]`` does as much and more."""
+"""Indexing functions of the array API standard; ``A[...]`` can do the same and more."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["take", "take_along_axis"]
 
 
 def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str | None = None) -> Any:
-    """Return the cells or slices at positions along an axis: a view through a list.
+    """Return the elements or slices at positions along an axis, lazily.
 
     Parameters
     ----------
     x
-        A tensor.
+        Tensor.
     indices
-        Positions, negative ones from the end; of any shape, which takes the place of the axis.
+        Positions, negative ones from the end; of any shape, which replaces the axis.
     axis
-        Along which; without one the cells in row-major order are taken.
+        The axis; by default positions count all elements in row-major order.
 
     Returns
     -------
     Tensor
-        A number where ``indices`` is one and ``x`` a vector.
+        A scalar if ``indices`` is one and ``x`` a vector.
 
     Raises
     ------
@@ -56,27 +56,27 @@ def take(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str | None = Non
 
 
 def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str = -1) -> Tensor:
-    """Return the cells at positions of their own for each line along an axis: a view through lists.
+    """Return the elements at separate positions for each line along an axis, lazily.
 
     Parameters
     ----------
     x
-        A tensor.
+        Tensor.
     indices
-        Positions along the axis, negative ones from the end, of as many dimensions as ``x``; in the others the sizes
+        Positions along the axis, negative ones from the end, with as many dimensions as ``x``; the other axes
         broadcast.
     axis
-        Along which.
+        The axis.
 
     Returns
     -------
     Tensor
-        Of the shape of ``indices`` along the axis.
+        Of the size of ``indices`` along the axis.
 
     Raises
     ------
     ShapeError
-        If there is no such axis, or the shapes do not fit.
+        If there is no such axis, or the shapes do not broadcast.
     IndexingError
         If a position is out of range.
 
@@ -92,11 +92,13 @@ def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str =
     positions = check_array(indices, "indices")
     around = tuple(1 if k == at else n for k, n in enumerate(tensor.shape))
     if positions.ndim != tensor.ndim:
-        raise ShapeError(f"positions of shape {positions.shape} do not fit the {tensor.ndim} dimensions of the tensor")
+        raise ShapeError(f"indices must have {tensor.ndim} dimensions, got shape {positions.shape}")
     try:
         shape = np.broadcast_shapes(around, positions.shape)
     except ValueError:
-        raise ShapeError(f"positions of shape {positions.shape} do not fit {tensor.shape} beside axis {at}") from None
+        raise ShapeError(
+            f"indices of shape {positions.shape} do not broadcast to {tensor.shape} beside axis {at}"
+        ) from None
     if any(shape[k] != n for k, n in enumerate(tensor.shape) if k != at):
         stretched = (n if k == at else shape[k] for k, n in enumerate(tensor.shape))
         tensor = broadcast_to(tensor, tuple(stretched))

@@ -1,4 +1,4 @@
-"""What the array API standard asks a namespace about itself."""
+"""Inspection of the namespace, as the array API standard defines it."""
 
 from __future__ import annotations
 
@@ -10,29 +10,18 @@ from sparrow.errors import InvalidValueError
 
 __all__ = ["NamespaceInfo", "__array_namespace_info__", "check_device"]
 
-_LARGEST_NUMBER_OF_DIMENSIONS = 64
-"""Tensors may have more; arrays of NumPy, which results become, may not."""
+_MAX_DIMENSIONS = 64
+"""Limit of NumPy arrays, which dense results are; tensors may have more."""
 
 
 def check_device(device: Any) -> None:
-    """Refuse a device other than "cpu"; None stands for it.
-
-    Parameters
-    ----------
-    device
-        What was asked for.
-
-    Raises
-    ------
-    InvalidValueError
-        If it is another.
-    """
+    """Raise ``InvalidValueError`` unless a device is "cpu" or None."""
     if device not in (None, "cpu"):
-        raise InvalidValueError(f"device={device!r}: tensors are on the device 'cpu'; A.to_cupy() takes them to a GPU")
+        raise InvalidValueError(f"device must be 'cpu' or None, got {device!r}; A.to_cupy() moves a tensor to a GPU")
 
 
 def __array_namespace_info__() -> NamespaceInfo:
-    """Return what there is to know about this namespace: capabilities, devices, types.
+    """Return the capabilities, devices and dtypes of this namespace.
 
     Returns
     -------
@@ -48,7 +37,7 @@ def __array_namespace_info__() -> NamespaceInfo:
 
 
 class NamespaceInfo:
-    """Capabilities, devices and types of the namespace ``sp``, as the array API standard asks for them.
+    """Capabilities, devices and dtypes of the namespace ``sp``.
 
     Examples
     --------
@@ -59,7 +48,7 @@ class NamespaceInfo:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Return what is supported: indexes by masks, shapes that depend on data, how many dimensions.
+        """Return the optional features: boolean indexing, data-dependent shapes, dimensions.
 
         Returns
         -------
@@ -74,11 +63,11 @@ class NamespaceInfo:
         return {
             "boolean indexing": True,
             "data-dependent shapes": True,
-            "max dimensions": _LARGEST_NUMBER_OF_DIMENSIONS,
+            "max dimensions": _MAX_DIMENSIONS,
         }
 
     def default_device(self) -> str:
-        """Return where tensors are: "cpu".
+        """Return the default device, "cpu".
 
         Returns
         -------
@@ -93,7 +82,7 @@ class NamespaceInfo:
         return "cpu"
 
     def devices(self) -> list[str]:
-        """Return where tensors may be.
+        """Return the devices.
 
         Returns
         -------
@@ -108,12 +97,12 @@ class NamespaceInfo:
         return ["cpu"]
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, np.dtype[Any]]:
-        """Return the types that results have where none is named, by kind: NumPy's.
+        """Return the default dtypes by kind, which are NumPy's.
 
         Parameters
         ----------
         device
-            "cpu", or None for it.
+            "cpu" or None.
 
         Returns
         -------
@@ -122,7 +111,7 @@ class NamespaceInfo:
         Raises
         ------
         InvalidValueError
-            If there is no such device.
+            If the device is unknown.
 
         Examples
         --------
@@ -137,14 +126,14 @@ class NamespaceInfo:
     def dtypes(
         self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, np.dtype[Any]]:
-        """Return the types that tensors have by their names in the standard; they have float16, too.
+        """Return the dtypes by their names in the standard; float16 is supported too.
 
         Parameters
         ----------
         device
-            "cpu", or None for it.
+            "cpu" or None.
         kind
-            A kind of :func:`sparrow.isdtype`, or several: of these only.
+            Kind of :func:`sparrow.isdtype`, or several, to return only these.
 
         Returns
         -------
@@ -153,7 +142,7 @@ class NamespaceInfo:
         Raises
         ------
         InvalidValueError
-            If there is no such device, or no such kind.
+            If the device or the kind is unknown.
 
         Examples
         --------
@@ -166,4 +155,4 @@ class NamespaceInfo:
         try:
             return dict(found.dtypes(kind=kind))
         except ValueError as error:
-            raise InvalidValueError(f"kind={kind!r} is no kind of types: {error}") from None
+            raise InvalidValueError(f"kind={kind!r} is not a kind of dtypes: {error}") from None

@@ -1,4 +1,4 @@
-"""Tensors brought to the same labels, and what goes along a matrix brought to the labels of its rows or columns."""
+"""Alignment of tensors by label, and of vectors to the labels of a matrix."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ __all__ = [
 
 
 def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
-    """Return tensors at the same labels along dimensions of one name, lazily.
+    """Align tensors to the same labels along dimensions of one name, lazily.
 
-    Operators do this by themselves, and say ``join`` by :func:`sparrow.config`; here is what they compute with.
+    Operators do this by themselves; set their ``join`` with :func:`sparrow.config`.
 
     Parameters
     ----------
     *tensors
-        At least one. Dimensions without labels, or with a name of their own, stay as they are.
+        At least one. Dimensions without labels, or of a name that no other has, stay as they are.
     join
-        "outer" takes all labels, in ascending order; "inner" those that all have and "left" those of the first, in
-        the order of the first; "exact" raises an error where they are not equal.
+        "outer" for all labels, ascending; "inner" for the common ones and "left" for those of the first tensor, in its
+        order; "exact" to raise if they differ.
 
     Returns
     -------
     tuple of Tensor
-        Where a tensor has no label of its own, its cells have its fill value. Tensors whose labels are equal are
-        returned as they are.
+        At labels that a tensor lacks, its elements are absent. Tensors that are aligned already are returned as they
+        are.
 
     Raises
     ------
     LabelError
-        If labels are of types that do not compare, repeat, are missing on one side, or differ and ``join`` is "exact".
+        If label types do not compare, labels repeat or are missing on one side, or they differ and ``join`` is "exact".
     InvalidValueError
-        If there is no such join.
+        If ``join`` is unknown.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
     (['ann', 'bob', 'eve'], array([1, 2, 0]), array([0, 3, 4]))
     """
     if join not in JOINS[1:]:
-        raise InvalidValueError(f"join={join!r}: use {', '.join(map(repr, JOINS[1:-1]))} or {JOINS[-1]!r}")
+        raise InvalidValueError(f"join must be {', '.join(map(repr, JOINS[1:-1]))} or {JOINS[-1]!r}, got {join!r}")
     given = [as_tensor(tensor) for tensor in tensors]
     scans = [tensor.__sparrow_scan__() for tensor in given]
     return tuple(
@@ -71,30 +71,30 @@ def align(*tensors: Any, join: Join = "outer") -> tuple[Tensor, ...]:
 
 
 def to_labelled_tensor(scan: Scan, names: Labels) -> Tensor:
-    """Return what a scan shows as a tensor with labels."""
+    """Return the tensor of a scan, with the given labels."""
     return Tensor(make_map(Cast(scan.schema.dtype), [scan]).with_labels(names))
 
 
 def align_to_axis(given: Any, A: Any, axis: int, name: str = "", what: str = "") -> Any:
-    """Return what goes along an axis of a matrix in the order of the labels that this has.
+    """Align a tensor to the labels of an axis of a matrix.
 
     Parameters
     ----------
     given
-        A tensor, whose first dimension is looked at; where it lacks a label, its cells have its fill value. Anything
-        else, and what has no labels, goes by position and is returned as it is.
+        Tensor whose first dimension is aligned; labels that it lacks become absent elements. Anything else, or a tensor
+        without labels, is matched by position and returned as it is.
     A
-        The matrix, whose labels count where it is a tensor.
+        The matrix.
     axis
         0 for its rows, 1 for its columns.
     name, what
-        Of the argument and of the function, for errors. Without them labels that the matrix lacks are left out, as
-        ``A @ x`` has it.
+        Names of the argument and of the function, for errors. Without them labels that the matrix lacks are dropped, as
+        in ``A @ x``.
 
     Raises
     ------
     LabelError
-        If the matrix lacks a label, or labels are of types that do not compare, repeat, or are to be exact.
+        If the matrix lacks a label, or label types do not compare, labels repeat, or must be exact and differ.
     """
     if not (is_labelled(given, 0) and is_labelled(A, axis)):
         return given
@@ -104,42 +104,43 @@ def align_to_axis(given: Any, A: Any, axis: int, name: str = "", what: str = "")
         return given
     schema = replace(scan.schema, shape=(wanted.length, *scan.schema.shape[1:]))
     target = tensor_from_block(schema, concat_blocks([], schema.ndim, schema.dtype), {0: wanted.array()})
-    placed, more = fit_to_target(scan, target.__sparrow_scan__())
+    aligned, more = fit_to_target(scan, target.__sparrow_scan__())
     if more and what:
         raise LabelError(
-            f"{what}: {name} has the label {more[0][0].as_py()!r}, and none of the {('rows', 'columns')[axis]} of A, "
-            f"{A.dims[axis]!r}, has: leave it out with sel(), or give an array, which goes by position"
+            f"{what}: {name} has the label {more[0][0].as_py()!r}, which is missing from the "
+            f"{('rows', 'columns')[axis]} of A, {A.dims[axis]!r}: drop it with sel(), or pass an array to match by "
+            "position"
         )
-    return to_labelled_tensor(placed.then(placed.view.then((slice(wanted.length),))), {**names, 0: wanted})
+    return to_labelled_tensor(aligned.then(aligned.view.then((slice(wanted.length),))), {**names, 0: wanted})
 
 
 def is_labelled(given: Any, axis: int) -> bool:
-    """Return whether this is a tensor that has labels along an axis. Reads nothing."""
+    """Return whether an object is a tensor with labels along an axis. No I/O."""
     return isinstance(given, Tensor) and axis in axis_labels(given.__sparrow_scan__())
 
 
 def can_align(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
-    """Return whether two axes go together: of one size, or both with labels, by which they are aligned."""
+    """Return whether two axes match: by size, or by labels if both have some."""
     return one.shape[axis] == other.shape[and_axis] or (is_labelled(one, axis) and is_labelled(other, and_axis))
 
 
 def check_same_labels(A: Any, what: str) -> None:
-    """Check that a matrix maps a space to itself: rows and columns have the same labels, if both have some.
+    """Check that the rows and columns of a square matrix have the same labels, if both have some.
 
     Raises
     ------
     LabelError
-        If they do not.
+        If they differ.
     """
     if not (is_labelled(A, 0) and is_labelled(A, 1)):
         return
     names = axis_labels(A.__sparrow_scan__())
     if not names[0].equals(names[1]):
-        raise LabelError(f"{what}: rows and columns are to be the same, but {describe_label_mismatch(A)}")
+        raise LabelError(f"{what}: rows and columns must have the same labels, but {describe_label_mismatch(A)}")
 
 
 def describe_label_mismatch(A: Any) -> str:
-    """Return in which way labels of rows and columns differ, and the way out."""
+    """Describe how the labels of rows and columns differ, for an error message."""
     import pyarrow.compute as pc
 
     (rows, columns), (down, across) = A.dims, (A.labels(axis) for axis in (0, 1))
@@ -147,10 +148,10 @@ def describe_label_mismatch(A: Any) -> str:
     for one, other, name in ((across, down, columns), (down, across, rows)):
         more = one.filter(pc.invert(pc.is_in(one, other)))
         if len(more):
-            return f"{begin}: {more[0].as_py()!r} is one of {name!r} alone: take those that both have with sel()"
-    return f"{begin} in order: A.sel({{{rows!r}: A.labels({columns!r})}}) takes the rows in the order of the columns"
+            return f"{begin}: only {name!r} has {more[0].as_py()!r}: select the common labels with sel()"
+    return f"{begin} in order: A.sel({{{rows!r}: A.labels({columns!r})}}) puts the rows in the order of the columns"
 
 
 def find_labelled_axis(A: Any) -> int:
-    """Return the axis that has the labels of both, of a matrix that maps a space to itself."""
+    """Return the axis of a square matrix whose labels apply to both."""
     return int(is_labelled(A, 1) and not is_labelled(A, 0))

@@ -1,4 +1,4 @@
-"""Shapes of tensors: joining, splitting, folding. What can be a view is one; the rest is lazy."""
+"""Manipulation functions of the array API standard: views where possible, otherwise lazy."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis
 from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
 from sparrow.runtime import memory
+from sparrow.runtime.docs import SharedText, document_as
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import contract
 
@@ -26,27 +27,52 @@ __all__ = [
 ]  # fmt: skip
 
 
-def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
-    """Return tensors joined along an axis that they have, lazily; without one, their cells in row-major order.
-
+_shared = SharedText(
+    tensor="""
+    tensor
+        Tensor of any shape.
+    """,
+    triangle="""
     Parameters
     ----------
-    tensors
-        At least one, of one number of dimensions.
-    axis
-        Along which; None for all of their cells as one vector.
+    tensor
+        Tensor of at least two dimensions.
+    k
+        Offset from the main diagonal, positive to the right.
 
     Returns
     -------
     Tensor
-        Of the type that NumPy gives.
+
+    Raises
+    ------
+    ShapeError
+        If there are fewer dimensions.
+    """,
+)
+
+
+def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
+    """Concatenate tensors along an existing axis, lazily.
+
+    Parameters
+    ----------
+    tensors
+        At least one. Names and labels are aligned along the other axes.
+    axis
+        The axis, by number or name; None to concatenate all elements in row-major order.
+
+    Returns
+    -------
+    Tensor
+        Of NumPy's dtype.
 
     Raises
     ------
     ShapeError
         If there are none, or shapes differ in another axis.
     UnsupportedError
-        If the fill values of tensors differ; dense arrays take that of the tensors.
+        If the fill values of tensors differ; dense arrays adopt that of the tensors.
 
     Examples
     --------
@@ -55,7 +81,7 @@ def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
     array([[1, 0],
            [0, 2]])
     """
-    found = _several(tensors)
+    found = _as_tensor_list(tensors)
     if axis is None:
         found, axis = [reshape(tensor, -1) for tensor in found], 0
     scans = [tensor.__sparrow_scan__() for tensor in found]
@@ -63,37 +89,37 @@ def concat(tensors: Sequence[Any], axis: int | str | None = 0) -> Tensor:
     return Tensor(make_concat(scans, at))
 
 
-def _several(tensors: Any) -> list[Tensor]:
-    """Return the tensors to join, at least one."""
-    several = type(tensors) in (list, tuple) or isinstance(tensors, Sequence | Tensor | np.ndarray)
-    if not several or isinstance(tensors, str):
-        raise UnsupportedError(f"{tensors!r} is no sequence of tensors: give them as a list")
+def _as_tensor_list(tensors: Any) -> list[Tensor]:
+    """Return a non-empty sequence of operands as tensors."""
+    is_sequence = type(tensors) in (list, tuple) or isinstance(tensors, Sequence | Tensor | np.ndarray)
+    if not is_sequence or isinstance(tensors, str):
+        raise UnsupportedError(f"expected a sequence of tensors, got {tensors!r}")
     if not len(tensors):
-        raise ShapeError("nothing to join: give at least one tensor")
+        raise ShapeError("concat and stack require at least one tensor, got none")
     return as_tensors(tensors)
 
 
 def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
-    """Return tensors of one shape joined along a new axis, lazily.
+    """Stack tensors of one shape along a new axis, lazily.
 
     Parameters
     ----------
     tensors
         At least one.
     axis
-        Where the new axis is in the result.
+        Position of the new axis in the result.
 
     Returns
     -------
     Tensor
-        Of the type that NumPy gives.
+        Of NumPy's dtype.
 
     Raises
     ------
     ShapeError
-        If there are none, their shapes differ, or there is no such axis.
+        If there are none, their shapes differ, or the position is out of range.
     UnsupportedError
-        If the fill values of tensors differ; dense arrays take that of the tensors.
+        If the fill values of tensors differ; dense arrays adopt that of the tensors.
 
     Examples
     --------
@@ -102,27 +128,27 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     array([[1, 0],
            [0, 2]])
     """
-    scans = [tensor.__sparrow_scan__() for tensor in _several(tensors)]
+    scans = [tensor.__sparrow_scan__() for tensor in _as_tensor_list(tensors)]
     shapes = [scan.schema.shape for scan in scans]
     if len(set(shapes)) > 1:
-        labelled = any(plan.axis_labels(scan) for scan in scans)  # these may fit once they are brought together
+        labelled = any(plan.axis_labels(scan) for scan in scans)  # shapes may match once aligned
         if not labelled or len(set(map(len, shapes))) > 1:
-            raise ShapeError(f"tensors to stack must have one shape, got {', '.join(map(str, shapes))}")
+            raise ShapeError(f"stack: tensors must have one shape, got {', '.join(map(str, shapes))}")
     at = normalize_axis(axis, len(shapes[0]) + 1)
     return Tensor(make_concat([scan.then(scan.view.insert_axes((at,))) for scan in scans], at))
 
 
 def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | str = 0) -> list[Tensor]:
-    """Return views that cut a tensor along an axis: into equal parts, or before the given positions.
+    """Split a tensor into views along an axis: equal ones, or between positions.
 
     Parameters
     ----------
     tensor
-        Of at least one dimension.
+        Tensor of at least one dimension.
     indices_or_sections
-        The number of equal parts, or the positions before which to cut.
+        Number of equal sections, or the positions at which to split.
     axis
-        Along which.
+        The axis.
 
     Returns
     -------
@@ -131,23 +157,23 @@ def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | 
     Raises
     ------
     ShapeError
-        If there is no such axis, or its size is not a multiple of the number of parts.
+        If there is no such axis, or its size is not a multiple of the number of sections.
 
     Examples
     --------
     >>> import sparrow as sp
     >>> A = sp.asarray([[0, 2, 0, 1], [3, 0, -1, 0]])
-    >>> [part.shape for part in sp.split(A, [1, 3], axis=1)]
+    >>> [section.shape for section in sp.split(A, [1, 3], axis=1)]
     [(2, 1), (2, 2), (2, 1)]
     """
     tensor = as_tensor(tensor)
     axis = normalize_axis(axis, tensor.ndim, tensor.dims)
     size = tensor.shape[axis]
     if isinstance(indices_or_sections, int | np.integer):
-        parts = int(indices_or_sections)
-        if parts < 1 or size % parts:
-            raise ShapeError(f"an axis of size {size} does not split into {parts} equal parts")
-        bounds = [size * k // parts for k in range(parts + 1)]
+        sections = int(indices_or_sections)
+        if sections < 1 or size % sections:
+            raise ShapeError(f"an axis of size {size} does not split into {sections} equal sections")
+        bounds = [size * k // sections for k in range(sections + 1)]
     else:
         cuts = as_integers(indices_or_sections, "indices_or_sections")
         bounds = [0, *(slice(None, at).indices(size)[1] for at in cuts), size]
@@ -155,17 +181,17 @@ def split(tensor: Tensor, indices_or_sections: int | Sequence[int], axis: int | 
     return [tensor[(*before, slice(a, b), ...)] for a, b in itertools.pairwise(bounds)]
 
 
+@_shared
 def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | str | Sequence[int | str] | None = None) -> Tensor:
-    """Return the cells moved along axes, the last ones coming in first, lazily; without an axis in row-major order.
+    """Roll the elements along axes, lazily; without an axis in row-major order.
 
     Parameters
     ----------
-    tensor
-        Of any shape.
+    %(tensor)s
     shift
-        By how many cells, one number for all axes or one for each.
+        Number of positions, one for all axes or one for each.
     axis
-        Along which.
+        The axes.
 
     Returns
     -------
@@ -174,7 +200,7 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | str | Sequence[
     Raises
     ------
     ShapeError
-        If an axis is out of range, or there are not as many shifts as axes.
+        If an axis is out of range, or the numbers of shifts and axes differ.
 
     Examples
     --------
@@ -190,7 +216,7 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | str | Sequence[
     shifts = as_integers(shift, "shift")
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
-        raise ShapeError(f"{len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
+        raise ShapeError(f"roll: expected one shift for each of {len(axes)} axes {axis}, got {len(shifts)}: {shift}")
     for by, along in zip(shifts, axes, strict=True):
         along = normalize_axis(along, tensor.ndim, tensor.dims)
         size = tensor.shape[along]
@@ -200,6 +226,7 @@ def roll(tensor: Tensor, shift: int | Sequence[int], axis: int | str | Sequence[
     return tensor
 
 
+@_shared
 def reshape(
     tensor: Tensor,
     shape: int | Sequence[int],
@@ -207,20 +234,19 @@ def reshape(
     order: Literal["C", "F", "A"] = "C",
     copy: bool | None = None,
 ) -> Tensor:
-    """Return the cells in another shape of as many cells, in row-major order, lazily; one size may be -1.
+    """Return the elements in another shape of the same size, lazily; one size may be -1.
 
     Parameters
     ----------
-    tensor
-        Of any shape.
+    %(tensor)s
     shape
         The shape, or the first of its sizes.
     *sizes
-        The others.
+        The other sizes.
     order
-        "F" to take and put the cells in column-major order; "A" is "C".
+        "C" for row-major, "F" for column-major order; "A" is "C".
     copy
-        False to refuse what is not the tensor itself; any other result is read-only anyhow.
+        False to raise unless the shape is unchanged. Results are read-only in any case.
 
     Returns
     -------
@@ -229,9 +255,9 @@ def reshape(
     Raises
     ------
     ShapeError
-        If the number of cells differs.
+        If the size differs.
     InvalidValueError
-        If there is no such order, or ``copy`` is False and the shape is another.
+        If ``order`` is unknown, or ``copy`` is False and the shape changes.
 
     Examples
     --------
@@ -244,24 +270,11 @@ def reshape(
     return as_tensor(tensor).reshape(*((shape, *sizes) if sizes else (shape,)), order=order, copy=copy)
 
 
+@_shared
 def tril(tensor: Tensor, k: int = 0) -> Tensor:
-    """Return the cells on and below a diagonal of the last two axes, lazily, and the fill value elsewhere.
+    """Return the lower triangle of the last two axes, lazily; other elements are absent.
 
-    Parameters
-    ----------
-    tensor
-        Of at least two dimensions.
-    k
-        How far the diagonal lies to the right of the main one, negative to the left.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If there are fewer dimensions.
+    %(triangle)s
 
     Examples
     --------
@@ -274,24 +287,11 @@ def tril(tensor: Tensor, k: int = 0) -> Tensor:
     return Tensor(make_triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=False))
 
 
+@_shared
 def triu(tensor: Tensor, k: int = 0) -> Tensor:
-    """Return the cells on and above a diagonal of the last two axes, lazily, and the fill value elsewhere.
+    """Return the upper triangle of the last two axes, lazily; other elements are absent.
 
-    Parameters
-    ----------
-    tensor
-        Of at least two dimensions.
-    k
-        How far the diagonal lies to the right of the main one, negative to the left.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If there are fewer dimensions.
+    %(triangle)s
 
     Examples
     --------
@@ -304,38 +304,14 @@ def triu(tensor: Tensor, k: int = 0) -> Tensor:
     return Tensor(make_triangle(tensor.__sparrow_scan__(), as_integer(k, "k"), upper=True))
 
 
+@document_as(Tensor.diagonal, tensor="Tensor of at least two dimensions.")
 def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int | str = 1) -> Tensor:
-    """Return a diagonal of a matrix as a vector, or those of a stack of matrices along a new last axis, lazily.
-
-    Parameters
-    ----------
-    tensor
-        Of two dimensions or more.
-    offset
-        How far the diagonal lies to the right of the main one, negative to the left.
-    axis1, axis2
-        The axes that count the rows and the columns of the matrices.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If there are fewer dimensions, no such axes, or both are one.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.diagonal(sp.asarray([[1, 2, 3], [4, 5, 6]]), offset=1).to_numpy()
-    array([2, 6])
-    """
+    """Return a diagonal, or those of a stack of matrices, lazily."""
     tensor = as_tensor(tensor)
     if tensor.ndim > 2 or (tensor.ndim == 2 and (axis1, axis2) != (0, 1)):
         rows, columns = normalize_axis(axis1, tensor.ndim, tensor.dims), normalize_axis(axis2, tensor.ndim, tensor.dims)
         if rows == columns:
-            raise ShapeError(f"axis1={axis1} and axis2={axis2} are one axis: a diagonal needs two")
+            raise ShapeError(f"diagonal: axis1 and axis2 must differ, got {axis1} and {axis2}")
         matrices = moveaxis(tensor, (rows, columns), (-2, -1))
         if tensor.ndim == 2:
             return diagonal(matrices, offset)
@@ -343,26 +319,26 @@ def diagonal(tensor: Tensor, offset: int = 0, axis1: int | str = 0, axis2: int |
         height, width = matrices.shape[-2:]
         top, left = max(-right, 0), max(right, 0)
         length = max(min(height - top, width - left), 0)
-        if length > tuning().diagonal_gather_max_length and matrices.fill_value == 0:  # by entries, not by cells
+        if length > tuning().diagonal_gather_max_length and matrices.fill_value == 0:  # in time proportional to nnz
             square = matrices[..., top : top + length, left : left + length]
             axes = list(range(tensor.ndim - 1))
             return einsum(square, [*axes, axes[-1]], axes)  # type: ignore[no-any-return]
-        memory.check(2 * 8 * length, f"the places of {length} cells of a diagonal")
-        place = np.arange(length)
-        found: Tensor = matrices[..., place + top, place + left]
+        memory.check(2 * 8 * length, f"the positions of {length} elements of a diagonal")
+        position = np.arange(length)
+        found: Tensor = matrices[..., position + top, position + left]
         return found
     return Tensor(plan.make_diagonal(tensor.__sparrow_scan__(), as_integer(offset, "offset")))
 
 
+@_shared
 def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
-    """Return the tensor laid side by side along each axis, lazily.
+    """Repeat a tensor along each axis, lazily.
 
     Parameters
     ----------
-    tensor
-        Of any shape.
+    %(tensor)s
     reps
-        How often along each axis; further axes in front.
+        Number of copies along each axis; additional axes come first.
 
     Returns
     -------
@@ -387,8 +363,8 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
     for _ in range(len(counts) - tensor.ndim):
         tensor = expand_dims(tensor, 0)
     if any(n < 0 for n in counts):
-        raise InvalidValueError(f"a tensor cannot be laid side by side {counts} times")
-    what = f"{max(counts, default=0)} copies of a tensor side by side"
+        raise InvalidValueError(f"reps must not be negative, got {counts}")
+    what = f"{max(counts, default=0)} copies of a tensor"
     memory.check(tuning().tile_copy_bytes * max(counts, default=0), what, "broadcast along a new axis instead")
     for axis, n in enumerate(counts):
         if n == 0:
@@ -398,17 +374,17 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
     return tensor if any(n != 1 for n in counts) else tensor.astype(tensor.dtype, copy=True)
 
 
+@_shared
 def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None = None) -> Tensor:
-    """Return the tensor with each slice of an axis several times in a row; a copy, lazily.
+    """Repeat each slice of an axis, lazily; the result is a copy.
 
     Parameters
     ----------
-    tensor
-        Of any shape.
+    %(tensor)s
     repeats
-        How often, one number for all slices or one for each.
+        Number of repetitions, one for all slices or one for each.
     axis
-        Along which; without one the cells in row-major order are repeated.
+        The axis; by default the elements in row-major order are repeated.
 
     Returns
     -------
@@ -419,7 +395,7 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None 
     ShapeError
         If there is no such axis, or not one number for each slice.
     InvalidValueError
-        If a number is negative or no integer.
+        If a number is negative or not an integer.
 
     Examples
     --------
@@ -436,42 +412,23 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None 
     size = tensor.shape[axis]
     counts = check_array(repeats, "repeats")
     if counts.size and (counts.dtype.kind not in "iu" or (counts < 0).any()):
-        raise InvalidValueError(f"slices cannot be repeated {repeats} times: give integers from 0 on")
+        raise InvalidValueError(f"repeats must be non-negative integers, got {repeats}")
     if counts.shape not in ((), (1,), (size,)):
-        raise ShapeError(f"repeats of shape {counts.shape} for axis {axis} of size {size}: give one number, or {size}")
+        raise ShapeError(
+            f"repeats must be one number or {size}, one for each slice of axis {axis}, got shape {counts.shape}"
+        )
     total = int(counts.sum(dtype=np.float64)) * (size if counts.size == 1 else 1)
-    memory.check(8 * total, f"the places of {total} slices", "broadcast along a new axis instead")
+    memory.check(8 * total, f"the positions of {total} slices", "broadcast along a new axis instead")
     view: Tensor = tensor[(*(slice(None),) * axis, np.repeat(np.arange(size), counts.astype(np.int64)), ...)]
     return view
 
 
+@document_as(Tensor.nonzero, tensor="Tensor of at least one dimension.")
 def nonzero(tensor: Tensor) -> tuple[NDArray[np.int64], ...]:
-    """Return the positions of cells that are not 0, at once.
-
-    Parameters
-    ----------
-    tensor
-        Of at least one dimension.
-
-    Returns
-    -------
-    tuple of ndarray
-        One array of int64 for each axis, in row-major order.
-
-    Raises
-    ------
-    ShapeError
-        If there is no axis.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.nonzero(sp.asarray([[0, 2], [3, 0]]))
-    (array([0, 1]), array([1, 0]))
-    """
+    """Return the coordinates of the non-zero elements, one array per dimension."""
     tensor = as_tensor(tensor)
     if not tensor.ndim:
-        raise ShapeError("nonzero gives positions along axes, and a tensor without dimensions has none")
+        raise ShapeError("nonzero requires at least one dimension")
     if tensor.fill_value != 0:
         return tensor.to_numpy().nonzero()
     found = engines.evaluate(tensor.__sparrow_scan__())
@@ -479,22 +436,22 @@ def nonzero(tensor: Tensor) -> tuple[NDArray[np.int64], ...]:
 
 
 def unique(tensor: Tensor) -> NDArray[Any]:
-    """Return the distinct values of all cells, ascending, fill among them where a cell is absent, at once.
+    """Return the distinct values of all elements, ascending, the fill value included.
 
     Parameters
     ----------
     tensor
-        Of any shape.
+        Tensor of any shape.
 
     Returns
     -------
     ndarray
-        One NaN for all, as of ``np.unique``; :func:`sparrow.unique_values` keeps each.
+        NaN at most once, as in ``np.unique``; :func:`sparrow.unique_values` keeps every NaN.
 
     Raises
     ------
     TooLargeError
-        If the entries would pass the memory limit.
+        If the stored elements would exceed the memory limit.
 
     Examples
     --------
@@ -515,19 +472,19 @@ def kron(a: Any, b: Any) -> Tensor:
     Parameters
     ----------
     a, b
-        Tensors or arrays of fill 0. The one with fewer dimensions gets new ones in front.
+        Tensors or arrays of fill value 0; the one with fewer dimensions gets new ones in front.
 
     Returns
     -------
     Tensor
-        Of the type that NumPy gives their product.
+        Of NumPy's dtype.
 
     Raises
     ------
     UnsupportedError
-        If the fill of one is not 0.
+        If a fill value is not 0.
     TooLargeError
-        If the entries would pass the memory limit.
+        If the stored elements would exceed the memory limit.
 
     Examples
     --------
@@ -539,6 +496,6 @@ def kron(a: Any, b: Any) -> Tensor:
     pair = [as_tensor(one) for one in (a, b)]
     ndim = max(one.ndim for one in pair)
     left, right = (one.reshape(*(1,) * (ndim - one.ndim), *one.shape) if one.ndim < ndim else one for one in pair)
-    letters = tuple(range(0, 2 * ndim, 2)), tuple(range(1, 2 * ndim, 2))
-    product = contract((left, right), letters, range(2 * ndim), semiring=PLUS_TIMES)
+    indices = tuple(range(0, 2 * ndim, 2)), tuple(range(1, 2 * ndim, 2))
+    product = contract((left, right), indices, range(2 * ndim), semiring=PLUS_TIMES)
     return reshape(as_tensor(product), tuple(n * m for n, m in zip(left.shape, right.shape, strict=True)))

@@ -1,4 +1,4 @@
-"""Products of tensors by the names of the array API standard."""
+"""Products of the array API standard: matmul, matrix_power, vecdot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sparrow.core.schema import as_integer
-from sparrow.errors import AxisError, InvalidValueError, ShapeError
+from sparrow.errors import AxisError, InvalidValueError, ShapeError, SingularError
 from sparrow.functions.contraction import einsum
 from sparrow.functions.elementwise import as_named_operand
 from sparrow.functions.generation import eye
@@ -24,27 +24,27 @@ __all__ = ["matmul", "matrix_power", "multi_dot", "vecdot"]
 
 
 def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Any:
-    """Return the product of a square matrix with itself, ``n`` factors, lazily; of the last two axes of a stack.
+    """Return an integer power of square matrices, lazily.
 
     Parameters
     ----------
     x
-        A tensor of fill 0 and at least two dimensions, the last two of one size.
+        Tensor of shape (..., n, n) and fill value 0.
     n
-        How many factors; of none the result is the identity, of a negative number the factors are the inverse.
+        Exponent; 0 gives the identity, a negative one powers of the inverse.
 
     Returns
     -------
     Tensor
-        Of the shape and type of ``x``; an array, at once, of a negative ``n``: inverses are dense.
+        Of the shape and dtype of ``x``; a dense array, at once, for a negative ``n``.
 
     Raises
     ------
     ShapeError
-        If these are no square matrices.
+        If the last two axes differ in size.
     UnsupportedError
-        If the fill is not 0.
-    numpy.linalg.LinAlgError
+        If the fill value is not 0.
+    SingularError
         If ``n`` is negative and a matrix is singular.
 
     Examples
@@ -56,10 +56,13 @@ def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Any:
     """
     power = as_tensor(x)
     if power.ndim < 2 or power.shape[-1] != power.shape[-2]:
-        raise ShapeError(f"matrix_power takes square matrices, got shape {power.shape}")
+        raise ShapeError(f"matrix_power: x must be square matrices, got shape {power.shape}")
     left = as_integer(n, "n")
     if left < 0:
-        return np.linalg.matrix_power(np.asarray(power), left)
+        try:
+            return np.linalg.matrix_power(np.asarray(power), left)
+        except np.linalg.LinAlgError as error:
+            raise SingularError(f"matrix_power: {error}") from None
     if left == 0:
         return broadcast_to(eye(power.shape[-1], dtype=power.dtype), power.shape)
     found: Tensor | None = None
@@ -73,41 +76,42 @@ def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Any:
 
 
 def multi_dot(arrays: Sequence[Any]) -> Any:
-    """Return the product of several matrices in the order of fewest products; the first and last may be vectors."""
+    """Return the product of several matrices in the cheapest order; the ends may be vectors."""
     if len(arrays) < 2:
-        raise InvalidValueError(f"multi_dot takes two operands or more, got {len(arrays)}")
+        raise InvalidValueError(f"multi_dot requires at least two operands, got {len(arrays)}")
     ends = [0, len(arrays) - 1]
     for k, each in enumerate(arrays):
         if np.ndim(each) != 2 and not (k in ends and np.ndim(each) == 1):
-            raise ShapeError(f"multi_dot takes matrices, operand {k} has shape {np.shape(each)}")
+            raise ShapeError(f"multi_dot: operand {k} must be a matrix, got shape {np.shape(each)}")
     given = [[k, k + 1][-np.ndim(each) :] if k == 0 else [k, k + 1][: np.ndim(each)] for k, each in enumerate(arrays)]
     result = [each for each in (0, len(arrays)) if any(each in own for own in given)]
     return einsum(*(part for pair in zip(arrays, given, strict=True) for part in pair), result)
 
 
 def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str = -1) -> Any:
-    """Return the sums of products of cells along an axis, of the first one's conjugates; other axes broadcast.
+    """Return the dot products of vectors along an axis; other axes broadcast.
+
+    Elements of the first operand are conjugated.
 
     Parameters
     ----------
     x1, x2
         Tensors or arrays.
     axis
-        Along which, counted from the end, or the name of its dimension: where one has none of that name, the axis is
-        counted from the end as in the other. Of as many cells in both, but where both have
-        labels, which are aligned.
+        Axis of the vectors, counted from the end, or the name of a dimension; an operand without that name uses the
+        same axis from the end. Its size must be the same in both, unless both have labels, which are aligned.
 
     Returns
     -------
     Tensor
-        Lazy, without the axis; a number of two vectors.
+        Lazy, without the axis; a scalar for two vectors.
 
     Raises
     ------
     ShapeError
-        If there is no such axis, the sizes along it differ, or the others do not broadcast.
+        If there is no such axis, the sizes along it differ, or the other axes do not broadcast.
     UnsupportedError
-        If one is no operand.
+        If one is not an operand.
 
     Examples
     --------
@@ -118,27 +122,27 @@ def vecdot(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int | str
     """
     one, other = (as_named_operand(each, f"vecdot: {name}") for each, name in ((x1, "x1"), (x2, "x2")))
     dims = [each.dims if isinstance(each, Tensor) else () for each in (one, other)]
-    behind = axis
+    from_end = axis
     if isinstance(axis, str):
-        lead = next((own for own in dims if axis in own), dims[0] or dims[1])
-        behind = normalize_axis(axis, len(lead), lead) - len(lead)
+        named_dims = next((own for own in dims if axis in own), dims[0] or dims[1])
+        from_end = normalize_axis(axis, len(named_dims), named_dims) - len(named_dims)
     sides = list(zip(("x1", "x2"), (one, other), dims, strict=True))
-    at = [_summed(name, each, axis if axis in own else behind, own) for name, each, own in sides]
+    at = [_contracted_axis(name, each, axis if axis in own else from_end, own) for name, each, own in sides]
     sizes = [np.shape(each)[k] for each, k in zip((one, other), at, strict=True)]
     if sizes[0] != sizes[1] and not (is_labelled(one, at[0]) and is_labelled(other, at[1])):
-        raise ShapeError(f"vecdot: {sizes[0]} and {sizes[1]} cells along axis {axis!r}")
+        raise ShapeError(f"vecdot: sizes along axis {axis!r} must be equal, got {sizes[0]} and {sizes[1]}")
     conjugated = np.conj(one) if np.result_type(_dtype(one)).kind == "c" else one
     product = np.multiply(conjugated, other)
     named = isinstance(product, Tensor) and axis in product.dims
-    return total(product, axis=axis if named else behind, dtype=product.dtype)
+    return total(product, axis=axis if named else from_end, dtype=product.dtype)
 
 
-def _summed(name: str, operand: Any, axis: int | str, dims: Sequence[str]) -> int:
-    """Return the axis of an operand of vecdot that is summed over, counted from the front."""
+def _contracted_axis(name: str, operand: Any, axis: int | str, dims: Sequence[str]) -> int:
+    """Return the axis of an operand of vecdot, counted from the front."""
     try:
         return normalize_axis(axis, np.ndim(operand), dims)
     except AxisError as error:
-        raise AxisError(f"vecdot: {name} has the shape {np.shape(operand)}: {error}") from None
+        raise AxisError(f"vecdot: {name} has shape {np.shape(operand)}: {error}") from None
 
 
 def _dtype(obj: Any) -> np.dtype[Any]:

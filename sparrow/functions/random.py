@@ -1,4 +1,4 @@
-"""Random tensors: an exact number of entries in random cells."""
+"""Random tensors with an exact number of stored elements."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["random"]
 
 Distribution = Literal["uniform", "powerlaw"]
 
-_LARGEST_NUMBER = 100
-"""Random integers are 1 to this."""
+_MAX_INTEGER = 100
+"""Largest random integer; the smallest is 1."""
 
 
 def random(
@@ -34,26 +34,27 @@ def random(
     dtype: DTypeLike = "float64",
     dims: Sequence[str] | None = None,
 ) -> Tensor:
-    """Return a tensor in memory with an exact number of entries in random cells.
+    """Return a random tensor in memory with an exact number of stored elements.
 
-    No array of all cells is made, so that the product of the shape may pass 2^63.
+    No dense array is created, so that the size may exceed 2^63.
 
     Parameters
     ----------
     shape
-        The sizes of the dimensions.
+        Sizes of the dimensions.
     nnz, density
-        The number of entries, or its share of the cells; one of the two.
+        Number of stored elements, or its share of the size; pass one of them.
     seed
-        What the generator starts from, or a generator. The same number gives the same tensor.
+        Seed or generator. The same seed gives the same tensor.
     distribution
-        "uniform": every set of cells is as likely. "powerlaw": row k along the first dimension has 2^(k + 1) entries
-        for as long as there are that many, the rows after them one each, in random cells of the row; no row is left
-        without an entry while there are enough. What is left over once every row has its share fills the last rows.
+        "uniform": every set of positions is equally likely. "powerlaw": row k of the first dimension has 2^(k + 1)
+        stored elements while there are enough, and each later row one, at random positions; no row stays empty if there
+        are enough. Elements left over once every row has its share fill the last rows.
     dtype
-        The type of the values: real and imaginary parts are uniform in (0, 1], integers in 1 to 100, booleans True.
+        Dtype of the values: floating numbers are uniform in (0, 1], as are real and imaginary parts; integers are 1 to
+        100, booleans True.
     dims
-        The names of the dimensions, ``d0, d1, ...`` by default.
+        Names of the dimensions, ``d0, d1, ...`` by default.
 
     Returns
     -------
@@ -62,10 +63,9 @@ def random(
     Raises
     ------
     InvalidValueError
-        If not exactly one of ``nnz`` and ``density`` is given, there are not that many cells, or there is no such
-        distribution.
+        If not exactly one of ``nnz`` and ``density`` is passed, it exceeds the size, or the distribution is unknown.
     TooLargeError
-        If the entries would pass the memory limit.
+        If the stored elements would exceed the memory limit.
 
     Examples
     --------
@@ -78,41 +78,43 @@ def random(
     """
     if distribution not in get_args(Distribution):
         raise InvalidValueError(
-            f"distribution={distribution!r}: use one of {', '.join(map(repr, get_args(Distribution)))}"
+            f"distribution must be one of {', '.join(map(repr, get_args(Distribution)))}, got {distribution!r}"
         )
     schema = Schema(check_shape(shape), normalize_dims(dims), check_dtype(dtype))
-    count = _number(schema, nnz, density)
-    memory.check(4 * count * schema.element_bytes(), f"{count} random entries")
+    count = _resolve_nnz(schema, nnz, density)
+    memory.check(4 * count * schema.element_bytes(), f"{count} random elements")
     try:
         rng = np.random.default_rng(seed)
     except (TypeError, ValueError):
-        raise InvalidValueError(f"seed={seed!r} must be an integer from 0 on, or a generator") from None
-    place = _by_rows if distribution == "powerlaw" and schema.ndim else _anywhere
-    coords = place(rng, schema.shape, count)
+        raise InvalidValueError(f"seed must be a non-negative integer or a generator, got {seed!r}") from None
+    sample = _sample_powerlaw if distribution == "powerlaw" and schema.ndim else _sample_uniform
+    coords = sample(rng, schema.shape, count)
     columns = tuple(column.astype(schema.coordinate_dtype(dim), copy=False) for dim, column in enumerate(coords))
-    return tensor_from_block(schema, Block(columns, _values(rng, count, schema.dtype)))
+    return tensor_from_block(schema, Block(columns, _random_values(rng, count, schema.dtype)))
 
 
-def _number(schema: Schema, nnz: int | None, density: float | None) -> int:
-    """Return the number of entries asked for."""
+def _resolve_nnz(schema: Schema, nnz: int | None, density: float | None) -> int:
+    """Return the requested number of stored elements."""
     if (nnz is None) == (density is None):
-        raise InvalidValueError("give either nnz, the number of entries, or density, its share of the cells")
+        raise InvalidValueError("random requires either nnz or density")
     if density is not None:
         if not isinstance(density, numbers.Real) or not 0 <= density <= 1:
-            raise InvalidValueError(f"density={density!r} must lie between 0 and 1")
+            raise InvalidValueError(f"density must be between 0 and 1, got {density!r}")
         return min(round(density * schema.size), schema.size)
     count = as_integer(nnz, "nnz")
     if not 0 <= count <= schema.size:
-        raise InvalidValueError(f"nnz={count} entries do not fit the {schema.size} cells of shape {schema.shape}")
+        raise InvalidValueError(
+            f"nnz must be between 0 and the size {schema.size} of shape {schema.shape}, got {count}"
+        )
     return count
 
 
-def _anywhere(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:
-    """Return ``count`` distinct cells, ascending, every set of them as likely."""
+def _sample_uniform(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:
+    """Return ``count`` distinct positions, ascending, every set of them equally likely."""
     size = math.prod(shape)
     if size < 2**63:
-        wide = [n for n in shape if n > 1]  # of more than 64 dimensions NumPy makes no index
-        at = _distinct(rng, size, count)
+        wide = [n for n in shape if n > 1]  # NumPy supports 64 dimensions
+        at = _sample_distinct(rng, size, count)
         columns = iter(np.unravel_index(at, wide) if wide else ())
         return tuple(next(columns) if n > 1 else np.zeros_like(at) for n in shape)
     found = Block(tuple(np.zeros(0, np.int64) for _ in shape), np.zeros(0, bool))
@@ -124,15 +126,15 @@ def _anywhere(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> t
     return found.coords
 
 
-def _distinct(rng: np.random.Generator, size: int, count: int) -> NDArray[np.int64]:
-    """Return ``count`` distinct numbers below ``size``, ascending, every set of them as likely."""
+def _sample_distinct(rng: np.random.Generator, size: int, count: int) -> NDArray[np.int64]:
+    """Return ``count`` distinct numbers below ``size``, ascending, every set of them equally likely."""
     if 2 * count > size:
-        kept = np.ones(size, bool)
-        kept[_distinct(rng, size, size - count)] = False
-        return np.flatnonzero(kept)
+        selected = np.ones(size, bool)
+        selected[_sample_distinct(rng, size, size - count)] = False
+        return np.flatnonzero(selected)
     found = np.zeros(0, np.int64)
     while len(found) < count:
-        # So many draws are expected to hit the missing number of cells; what is too much is dropped at random.
+        # The expected number of draws that hit the missing positions; the surplus is dropped at random.
         free = size - len(found)
         missing = count - len(found)
         draws = math.ceil(-free * math.log1p(-missing / free) + 4 * math.sqrt(missing))
@@ -144,40 +146,40 @@ def _distinct(rng: np.random.Generator, size: int, count: int) -> NDArray[np.int
     return found
 
 
-def _by_rows(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:
-    """Return ``count`` distinct cells, ascending: 2, 4, 8, ... in the first rows, one in each of the others."""
-    cells = math.prod(shape[1:])
+def _sample_powerlaw(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:
+    """Return ``count`` distinct positions, ascending: 2, 4, 8, ... in the first rows, then one in each."""
+    row_size = math.prod(shape[1:])
     parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, np.int64) for _ in shape)]
     row = 0
-    for rows, each in _row_counts(shape[0], cells, count):
+    for rows, each in _row_counts(shape[0], row_size, count):
         if each == 1:
             part: tuple[NDArray[Any], ...] = (np.arange(rows), *(rng.integers(0, n, rows) for n in shape[1:]))
-        elif each == cells:
-            part = np.unravel_index(np.arange(rows * cells), (rows, *shape[1:]))
+        elif each == row_size:
+            part = np.unravel_index(np.arange(rows * row_size), (rows, *shape[1:]))
         else:
-            part = (np.zeros(each, np.int64), *_anywhere(rng, shape[1:], each))
+            part = (np.zeros(each, np.int64), *_sample_uniform(rng, shape[1:], each))
         parts.append((part[0] + row, *part[1:]))
         row += rows
     return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
-def _row_counts(height: int, cells: int, count: int) -> list[tuple[int, int]]:
-    """Return runs (rows, entries in each of them) from the first row on; there must be room for ``count`` entries."""
+def _row_counts(height: int, row_size: int, count: int) -> list[tuple[int, int]]:
+    """Return runs (number of rows, elements in each of them) from the first row on."""
     if count <= height:
         return [(count, 1)]
     extra = count - height
     runs: list[tuple[int, int]] = []
     row = 0
-    while extra and row < height and 2 ** (row + 1) < cells:
+    while extra and row < height and 2 ** (row + 1) < row_size:
         more = min(2 ** (row + 1) - 1, extra)
         runs.append((1, 1 + more))
         extra -= more
         row += 1
-    whole = min(extra // (cells - 1), height - row)
-    if whole:
-        runs.append((whole, cells))
-        extra -= whole * (cells - 1)
-        row += whole
+    full_rows = min(extra // (row_size - 1), height - row)
+    if full_rows:
+        runs.append((full_rows, row_size))
+        extra -= full_rows * (row_size - 1)
+        row += full_rows
     if extra and row < height:
         runs.append((1, 1 + extra))
         extra = 0
@@ -185,23 +187,23 @@ def _row_counts(height: int, cells: int, count: int) -> list[tuple[int, int]]:
     if row < height:
         runs.append((height - row, 1))
     at = len(runs)
-    while extra:  # every row has its share: what is left fills the last ones
+    while extra:  # every row has its share: the rest fills the last ones
         at -= 1
-        more = min(cells - runs[at][1], extra) if runs[at][0] == 1 else 0
+        more = min(row_size - runs[at][1], extra) if runs[at][0] == 1 else 0
         runs[at] = (runs[at][0], runs[at][1] + more)
         extra -= more
     return runs
 
 
-def _values(rng: np.random.Generator, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return random values that are not 0."""
+def _random_values(rng: np.random.Generator, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return random non-zero values."""
     if dtype.kind == "b":
         return np.ones(count, bool)
     if dtype.kind in "iu":
-        return rng.integers(1, _LARGEST_NUMBER, count, dtype=dtype.type, endpoint=True)
+        return rng.integers(1, _MAX_INTEGER, count, dtype=dtype.type, endpoint=True)
     if dtype.kind == "c":
         out = np.empty(count, dtype)
-        out.real, out.imag = _values(rng, count, out.real.dtype), _values(rng, count, out.real.dtype)
+        out.real, out.imag = _random_values(rng, count, out.real.dtype), _random_values(rng, count, out.real.dtype)
         return out
     wide = np.float32 if dtype.itemsize < 8 else np.float64
     return (1 - rng.random(count, dtype=wide)).astype(dtype, copy=False)

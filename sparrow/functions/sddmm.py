@@ -1,4 +1,4 @@
-"""The product of two matrices at the entries of a third."""
+"""Sampled dense-dense matrix multiplication (SDDMM)."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ _LANES = 8
 
 
 def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
-    """Return ``S * (X @ Y)``, the product computed at the entries of ``S`` alone.
+    """Return ``S * (X @ Y)``, with the product computed at the stored elements of ``S`` only.
 
-    Of two arrays it is computed at once, some entries at a time: the time is that of ``S.nnz * K`` products. Where one
-    is a tensor it is lazy, the product of tensors under the mask ``S``.
+    For two arrays it is computed at once, in batches, in time proportional to ``S.nnz * K``. If one is a tensor the
+    result is lazy: the product of tensors with mask ``S``.
 
     Parameters
     ----------
     S
-        Shape (M, N), of fill 0.
+        Tensor of shape (M, N) and fill value 0.
     X, Y
-        Shapes (M, K) and (K, N). Where both sides have labels they are aligned, and need not be as many.
+        Tensors or arrays of shapes (M, K) and (K, N); axes that both have labels are aligned and may differ in size.
 
     Returns
     -------
     Tensor
-        Shape (M, N), with the names and labels of ``S``; of labels that differ those that ``S * (X @ Y)`` has.
+        Shape (M, N), with the names and labels of ``S``; if labels differ, those of ``S * (X @ Y)``.
 
     Raises
     ------
     ShapeError
-        If the shapes do not fit.
+        If the shapes do not match.
     UnsupportedError
-        If the fill of ``S`` is not 0.
+        If the fill value of ``S`` is not 0.
     TooLargeError
-        If the entries would pass the memory limit.
+        If the stored elements would exceed the memory limit.
 
     Examples
     --------
@@ -72,9 +72,9 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     if {len(shape) for shape in shapes} != {2} or not (
         can_align(pattern, left) and can_align(pattern, right, 1, 1) and can_align(left, right, 1)
     ):
-        raise ShapeError(f"sddmm takes shapes (M, N), (M, K) and (K, N), got {', '.join(map(str, shapes))}")
+        raise ShapeError(f"sddmm: shapes must be (M, N), (M, K) and (K, N), got {', '.join(map(str, shapes))}")
     if pattern.fill_value != 0:
-        raise UnsupportedError(f"sddmm: absent cells of S are {pattern.fill_value}: use S.refill(0) first")
+        raise UnsupportedError(f"sddmm: the fill value of S must be 0, got {pattern.fill_value}: use S.refill(0) first")
     if isinstance(left, Tensor) or isinstance(right, Tensor):
         product = matmul(as_tensor(left), as_tensor(right), mask=pattern)
         return pattern * product  # type: ignore[no-any-return]
@@ -83,9 +83,9 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     dtype = check_dtype(np.result_type(pattern.dtype, product))
     block = engines.evaluate(scan)
     if dtype == product:
-        values = _sampled(block, left, right, dtype)
-    else:  # products have a type of their own, in which integers wrap around
-        sums = _sampled(Block(block.coords, np.ones(block.count, product)), left, right, product)
+        values = _sample_products(block, left, right, dtype)
+    else:  # X @ Y has its own dtype, in which integers wrap
+        sums = _sample_products(Block(block.coords, np.ones(block.count, product)), left, right, product)
         with np.errstate(all="ignore"):
             values = np.multiply(block.values, sums, dtype=dtype)
     found = filter_block(Block(block.coords, values), values != 0)
@@ -96,8 +96,8 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     return Tensor(MemoryHandle(MemoryRelation(schema, found, read_labels(scan))))
 
 
-def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return entries times the product of two arrays at their cells, some at a time on each thread."""
+def _sample_products(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values times the product of two arrays at their coordinates, in batches on each thread."""
     summed, right = accumulator_dtype(dtype), right.T
     copied = sum(each.size for each in (left, right) if each.dtype != summed or not each.flags.c_contiguous)
     room = block.count * max(dtype.itemsize, summed.itemsize) + copied * summed.itemsize
@@ -107,7 +107,7 @@ def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dt
         given, out = block.values.astype(summed, copy=False), np.empty(block.count, summed)
         if numpy_fallback.use_numpy(block.count * left.shape[1]):
             there = rows[block.coords[0]], columns[block.coords[1]]
-            np.multiply(given, _by_eights(np.multiply(*there)), out=out)
+            np.multiply(given, _sum_in_lanes(np.multiply(*there)), out=out)
         else:
             from sparrow.kernels.matmul import sddmm
 
@@ -129,8 +129,8 @@ def _sampled(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dt
         return out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
 
 
-def _by_eights(products: NDArray[Any]) -> NDArray[Any]:
-    """Return the sum of each row of products, added up in the order of the loop: eight side by side."""
+def _sum_in_lanes(products: NDArray[Any]) -> NDArray[Any]:
+    """Return row sums in the order of the compiled loop: eight partial sums side by side."""
     lanes = np.zeros((len(products), _LANES), products.dtype)
     for first in range(0, products.shape[1], _LANES):
         part = products[:, first : first + _LANES]

@@ -1,4 +1,4 @@
-"""Positions of cells by the names of the array API standard, and the choice between cells."""
+"""Searching functions of the array API standard."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ __all__ = ["searchsorted", "where"]
 def searchsorted(
     x1: Any, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: ArrayLike | None = None
 ) -> NDArray[np.int64] | np.int64:
-    """Return where values would have to be put into a sorted vector to keep it sorted, at once.
+    """Return the positions at which to insert values into a sorted vector.
 
-    Of a tensor only the entries are looked at, however long it is.
+    Only stored elements are read, whatever the length of the vector.
 
     Parameters
     ----------
     x1
-        A vector in ascending order, NaN last.
+        Vector in ascending order, NaN last.
     x2
-        The values, of any shape.
+        Values, of any shape.
     side
-        Before the cells that equal a value, "left", or after them, "right".
+        Insert before elements equal to a value, "left", or after them, "right".
     sorter
-        The positions that put ``x1`` in order, if it is in none.
+        Positions that sort ``x1``, if it is unsorted.
 
     Returns
     -------
     ndarray
-        Of the shape of ``x2``, int64; a number where ``x2`` is one.
+        Of the shape of ``x2``, int64; a scalar if ``x2`` is one.
 
     Raises
     ------
     ShapeError
-        If ``x1`` is no vector.
+        If ``x1`` is not a vector.
     InvalidValueError
-        If there is no such side.
+        If ``side`` is unknown.
 
     Examples
     --------
@@ -53,10 +53,10 @@ def searchsorted(
     array([            0,             1, 1099511627775])
     """
     if side not in ("left", "right"):
-        raise InvalidValueError(f"side={side!r} must be 'left' or 'right'")
+        raise InvalidValueError(f"side must be 'left' or 'right', got {side!r}")
     vector, values = as_tensor(x1), np.asarray(as_operand(x2))
     if vector.ndim != 1:
-        raise ShapeError(f"searchsorted looks at a vector, not at a tensor of shape {vector.shape}")
+        raise ShapeError(f"searchsorted: x1 must be a vector, got shape {vector.shape}")
     if sorter is not None:
         vector = vector[np.asarray(sorter)]
     stored = vector.to_format("coo").data

@@ -1,4 +1,4 @@
-"""Distinct values by the names of the array API standard: each NaN is one, and the fill where a cell is absent."""
+"""Set functions of the array API standard: distinct values, each NaN counted as one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class UniqueAll(NamedTuple):
-    """What :func:`unique_all` returns."""
+    """Result of :func:`unique_all`."""
 
     values: NDArray[Any]
     indices: NDArray[np.int64]
@@ -31,37 +31,37 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What :func:`unique_counts` returns."""
+    """Result of :func:`unique_counts`."""
 
     values: NDArray[Any]
     counts: NDArray[np.int64]
 
 
 class UniqueInverse(NamedTuple):
-    """What :func:`unique_inverse` returns."""
+    """Result of :func:`unique_inverse`."""
 
     values: NDArray[Any]
     inverse_indices: NDArray[np.int64]
 
 
 def unique_all(x: Tensor, /) -> UniqueAll:
-    """Return the distinct values with first positions, the value of each cell, and numbers of cells, at once.
+    """Return the distinct values with first positions, inverse positions and counts.
 
     Parameters
     ----------
     x
-        A tensor whose cells fit in memory as an array: the second and third answers are about each of them.
+        Tensor that fits in memory as a dense array.
 
     Returns
     -------
     UniqueAll
-        Arrays ``values``, ascending, ``indices``, where in row-major order each comes first, ``inverse_indices``, of
-        the shape of ``x``, and ``counts``.
+        ``values``, ascending; ``indices``, the first flat position of each; ``inverse_indices``, of the shape of ``x``;
+        and ``counts``.
 
     Raises
     ------
     TooLargeError
-        If the array of all cells would pass the memory limit.
+        If the dense array would exceed the memory limit.
 
     Examples
     --------
@@ -74,24 +74,24 @@ def unique_all(x: Tensor, /) -> UniqueAll:
 
 
 def unique_counts(x: Tensor, /) -> UniqueCounts:
-    """Return the distinct values and how many cells have each, at once; of entries and fill alone, whatever the shape.
+    """Return the distinct values and their counts, from the stored elements only.
 
     Parameters
     ----------
     x
-        A tensor.
+        Tensor of any shape.
 
     Returns
     -------
     UniqueCounts
-        Arrays ``values``, ascending, and ``counts``.
+        ``values``, ascending, and ``counts``.
 
     Raises
     ------
     NumberRangeError
-        If 2^63 cells or more have one value.
+        If a value occurs 2^63 times or more.
     TooLargeError
-        If the entries, or absent cells of fill NaN, would pass the memory limit.
+        If the stored elements, or absent elements of fill NaN, would exceed the memory limit.
 
     Examples
     --------
@@ -106,15 +106,15 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
         return UniqueCounts(values, counts)
     if absent > np.iinfo(counts.dtype).max:
         raise NumberRangeError(
-            f"{absent} cells of shape {tensor.shape} are {tensor.fill_value}, beyond the largest count, 2^63 - 1: "
-            "take a smaller view, or count the entries"
+            f"{absent} absent elements of shape {tensor.shape} exceed the largest count, 2^63 - 1: take a smaller "
+            "view, or count the stored elements"
         )
     fill = np.asarray(tensor.fill_value, values.dtype)
-    if fill == fill:
+    if fill == fill:  # not NaN
         values, counts = np.append(values, fill), np.append(counts, absent)
     else:
         memory.check(
-            absent * (fill.itemsize + counts.itemsize), f"a value for each of {absent} absent cells of fill NaN"
+            absent * (fill.itemsize + counts.itemsize), f"a value for each of {absent} absent elements of fill NaN"
         )
         values, counts = np.append(values, np.full(absent, fill)), np.append(counts, np.ones(absent, counts.dtype))
     order = np.argsort(values, stable=True)
@@ -122,22 +122,22 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """Return the distinct values and for each cell which of them it has, at once.
+    """Return the distinct values and, for each element, the position of its value.
 
     Parameters
     ----------
     x
-        A tensor whose cells fit in memory as an array.
+        Tensor that fits in memory as a dense array.
 
     Returns
     -------
     UniqueInverse
-        Arrays ``values``, ascending, and ``inverse_indices``, of the shape of ``x``.
+        ``values``, ascending, and ``inverse_indices``, of the shape of ``x``.
 
     Raises
     ------
     TooLargeError
-        If the array of all cells would pass the memory limit.
+        If the dense array would exceed the memory limit.
 
     Examples
     --------
@@ -149,14 +149,14 @@ def unique_inverse(x: Tensor, /) -> UniqueInverse:
 
 
 def unique_values(x: Tensor, /) -> NDArray[Any]:
-    """Return the distinct values of all cells, ascending, at once; NaN is there as often as in cells.
+    """Return the distinct values of all elements, ascending, with every NaN.
 
-    :func:`sparrow.unique` gives one NaN for all, as ``np.unique`` does.
+    :func:`sparrow.unique` merges NaN, as ``np.unique`` does.
 
     Parameters
     ----------
     x
-        A tensor.
+        Tensor.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def unique_values(x: Tensor, /) -> NDArray[Any]:
     Raises
     ------
     TooLargeError
-        If the entries, or absent cells of fill NaN, would pass the memory limit.
+        If the stored elements, or absent elements of fill NaN, would exceed the memory limit.
 
     Examples
     --------
@@ -178,39 +178,39 @@ def unique_values(x: Tensor, /) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class IsIn:
-    """The function of cells that says which are among given values."""
+    """Element-wise membership in a set of values."""
 
     values: NDArray[Any]
     invert: bool
 
-    def __call__(self, cells: Any) -> Any:
-        """Return whether each cell is among the values, or whether it is not."""
-        return np.isin(cells, self.values, invert=self.invert)
+    def __call__(self, x: Any) -> Any:
+        """Return whether each element is among the values."""
+        return np.isin(x, self.values, invert=self.invert)
 
 
 def isin(x1: Any, x2: Tensor | ArrayLike, /, *, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Return whether each cell is among given values, lazily.
+    """Return whether each element is in a set of values, lazily.
 
     Parameters
     ----------
     x1
-        A tensor; or an array or a number, of which the result is NumPy's.
+        Tensor; the result for arrays and numbers is NumPy's.
     x2
-        The values: a tensor, an array or a number.
+        Values: a tensor, an array or a number.
     assume_unique
-        Whether all values differ; nothing follows of it.
+        Ignored.
     invert
-        Return whether each is among none of them.
+        Return whether each element is not among the values.
 
     Returns
     -------
     Tensor
-        Booleans of the shape of ``x1``; NaN is among no values.
+        Booleans of the shape of ``x1``; NaN is never among the values.
 
     Raises
     ------
     UnsupportedError
-        If one is no tensor, array or number.
+        If one is not a tensor, an array or a number.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def isin(x1: Any, x2: Tensor | ArrayLike, /, *, assume_unique: bool = False, inv
     >>> sp.isin(sp.asarray([[0, 2, 0], [3, 0, 5]]), [2, 3]).nnz
     2
     """
-    cells, among = as_operand(x1), as_operand(x2)
-    values = np.unique(unique_values(among) if isinstance(among, Tensor) else np.asarray(among))
+    x, given = as_operand(x1), as_operand(x2)
+    values = np.unique(unique_values(given) if isinstance(given, Tensor) else np.asarray(given))
     function = IsIn(values, check_flag("invert", invert))
-    return cells._cells(function, cells) if isinstance(cells, Tensor) else function(cells)
+    return x._cells(function, x) if isinstance(x, Tensor) else function(x)

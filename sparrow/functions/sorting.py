@@ -1,4 +1,4 @@
-"""Cells in order along an axis, running totals of them, and differences."""
+"""Sorting along an axis, and differences of neighboring elements."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["argsort", "diff", "sort"]
 
 
 def sort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Return the cells of each line along an axis in order, lazily: a sorted line is as sparse as it was.
+    """Sort the elements of each line along an axis, lazily; a sorted line stays as sparse.
 
-    NaN counts as the largest number, as in NumPy. Absent cells take their place between the entries that are less than
-    the fill value and the others. A line is sorted in memory, so that the entries of one must fit there.
+    NaN is the largest number, as in NumPy. Absent elements are placed between the stored elements below the fill value
+    and those above it. The stored elements of a line must fit in memory.
 
     Parameters
     ----------
     tensor
-        Of at least one dimension.
+        Tensor of at least one dimension.
     axis
-        Along which.
+        The axis.
     descending
-        The largest first, NaN before all others.
+        Largest first, NaN before all others.
     stable
-        Whether equal cells keep their order; they cannot be told apart, so the result is the same.
+        Ignored: equal elements are indistinguishable.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def sort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable:
     ShapeError
         If there is no such axis.
     TooLargeError
-        When it is computed, if the entries of a line pass the memory limit.
+        When it is computed, if the stored elements of a line exceed the memory limit.
 
     Examples
     --------
@@ -67,18 +67,18 @@ def sort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable:
 
 
 def argsort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable: bool = True) -> NDArray[np.int64]:
-    """Return the positions that put the cells of each line along an axis in order: an array, at once.
+    """Return the positions that sort each line along an axis, a dense array.
 
     Parameters
     ----------
     tensor
-        Of at least one dimension, whose cells fit in memory as an array: each has a position.
+        Tensor of at least one dimension that fits in memory as a dense array.
     axis
-        Along which.
+        The axis.
     descending
-        The largest first, NaN before all others.
+        Largest first, NaN before all others.
     stable
-        Whether equal cells keep their order; they do anyhow.
+        Ignored: the order of equal elements is always kept.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def argsort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stab
     ShapeError
         If there is no such axis.
     TooLargeError
-        If the array of all cells would pass the memory limit.
+        If the dense array would exceed the memory limit.
 
     Examples
     --------
@@ -102,28 +102,30 @@ def argsort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stab
     descending = check_flag("descending", descending)
     tensor = as_tensor(tensor)
     axis = normalize_axis(axis, tensor.ndim, tensor.dims)
-    cells = tensor.to_numpy()
+    dense = tensor.to_numpy()
     if not descending:
-        return np.argsort(cells, axis, stable=True)
-    turned = np.argsort(np.flip(cells, axis), axis, stable=True)
-    return np.flip(cells.shape[axis] - 1 - turned, axis)
+        return np.argsort(dense, axis, stable=True)
+    flipped = np.argsort(np.flip(dense, axis), axis, stable=True)
+    return np.flip(dense.shape[axis] - 1 - flipped, axis)
 
 
 def diff(
     tensor: Tensor, axis: int | str = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
-    """Return the difference of each cell along an axis and the one before it, lazily; of booleans whether they differ.
+    """Return the differences of neighboring elements along an axis, lazily.
+
+    For booleans the result is whether they differ.
 
     Parameters
     ----------
     tensor
-        Of at least one dimension.
+        Tensor of at least one dimension.
     axis
-        Along which; the result is shorter by ``n``. Labels along it are those of the later cells.
+        The axis, by ``n`` shorter in the result. Its labels are those of the later elements.
     n
-        How many times differences are taken, of differences from the second time on; 0 gives the tensor as it is.
+        Number of times that differences are taken; 0 returns the tensor itself.
     prepend, append
-        Cells to put before and after the tensor first, of its fill value.
+        Elements to concatenate before and after the tensor first, of the same fill value.
 
     Returns
     -------
@@ -132,7 +134,7 @@ def diff(
     Raises
     ------
     ShapeError
-        If there is no such axis, or what is to be put before or after does not fit.
+        If there is no such axis, or the shapes of ``prepend`` or ``append`` do not match.
     InvalidValueError
         If ``n`` is negative.
 
@@ -146,7 +148,7 @@ def diff(
     axis = normalize_axis(axis, tensor.ndim, tensor.dims)
     times = as_integer(n, "n")
     if times < 0:
-        raise InvalidValueError(f"n={n}: differences are taken 0 times or more")
+        raise InvalidValueError(f"n must not be negative, got {n}")
     if not times:
         return tensor
     parts = [part for part in (prepend, tensor, append) if part is not None]
@@ -155,14 +157,14 @@ def diff(
     for _ in range(min(times, found.shape[axis])):
         later, earlier = (
             found[(*before, slice(1, None), ...)],
-            _by_position(found[(*before, slice(None, -1), ...)], axis),
+            _drop_labels(found[(*before, slice(None, -1), ...)], axis),
         )
         found = later != earlier if found.dtype == bool else later - earlier
     return as_tensor(found)
 
 
-def _by_position(tensor: Tensor, axis: int) -> Tensor:
-    """Return a tensor without labels along an axis, so that it meets others by position."""
+def _drop_labels(tensor: Tensor, axis: int) -> Tensor:
+    """Return a tensor without labels along an axis, so that others are matched by position."""
     scan = tensor.__sparrow_scan__()
     names = dict(axis_labels(scan))
     if names.pop(axis, None) is None:

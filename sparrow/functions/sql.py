@@ -35,59 +35,57 @@ if TYPE_CHECKING:
 
 __all__ = ["sql"]
 
-_LASTING = frozenset(
+_MUTATING_STATEMENTS = frozenset(
     {"ALTER", "ATTACH", "CREATE", "DELETE", "DETACH", "DROP", "INSERT", "SET", "TRANSACTION", "UPDATE"}
 )
-"""Kinds of statements that would change the database that all queries of the process share."""
+"""Kinds of statements that would change the database shared by all queries of the process."""
 
 
 class Scannable(Protocol):
-    """A tensor, as far as a query needs to know it."""
+    """Tensor, as far as a query needs it."""
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The names of the dimensions."""
+        """Names of the dimensions."""
 
     def __sparrow_scan__(self) -> Scan:
-        """Return the plan of reading it."""
+        """Return the scan of the tensor."""
 
 
 def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
-    """Run SQL over tensors and tables, and return a DuckDB relation.
+    """Run SQL over tensors and tables and return a DuckDB relation.
 
-    A tensor is a relation with an integer column for each dimension, counted from 0, and a column ``value`` (a
-    complex one has ``value`` and ``value_im``) with a row for each stored entry. Where a dimension ``d`` has labels,
-    the column ``d`` is the label, a text, and a column ``d_code`` behind the value is the number, which groups and
-    joins faster. The relation ``A_d`` has all labels: ``d`` (and, the same, ``label``) and ``d_code``. Names are
-    DuckDB's: the case of ASCII letters is ignored, and what is no plain word stands in double quotes. An expression
-    such as ``A + B`` is computed inside the query wherever SQL gives what NumPy gives: ``A.explain(engine="duckdb")``
-    says where.
+    A tensor is a relation with an integer column per dimension, counted from 0, and a column ``value`` (``value`` and
+    ``value_im`` for complex numbers), one row per stored element. If a dimension ``d`` has labels, column ``d`` holds
+    the labels and a column ``d_code`` behind the value the positions, which group and join faster. The relation ``A_d``
+    lists the labels: ``d`` (also as ``label``) and ``d_code``. Names follow DuckDB: ASCII case is ignored, and names
+    that are not identifiers are double-quoted. An expression such as ``A + B`` is computed inside the query wherever
+    SQL gives NumPy's result; ``A.explain(engine="duckdb")`` shows where.
 
-    The rows come in no particular order: say ``order by``.
+    Rows come in no particular order: use ``order by``.
 
     Parameters
     ----------
     query
         One statement in DuckDB's dialect.
     **tensors
-        Tensors, Arrow tables, Polars frames, DuckDB relations and whatever else has ``__arrow_c_stream__``, by the
-        names the query uses. Names not given here are looked for among the variables of the caller.
+        Tensors, Arrow tables, Polars frames, DuckDB relations and other objects with ``__arrow_c_stream__``, by the
+        names that the query uses. Other names are looked up among the variables of the caller.
 
     Returns
     -------
     duckdb.DuckDBPyRelation
         Computed when it is fetched: ``fetchall()``, ``to_arrow_table()``, ``pl()``, ``df()``, ``show()``. It stays
-        valid for as long as it is kept, whatever other queries call by the same names. Ctrl-C while it is fetched is a
-        ``KeyboardInterrupt``.
+        valid, whatever later queries use the same names for. Ctrl-C while it is fetched raises ``KeyboardInterrupt``.
 
     Raises
     ------
     InvalidValueError
-        If the query names a relation that is nowhere, is not one statement, or names differ in case only.
+        If the query names an unknown relation, is not one statement, or names differ only in case.
     UnsupportedError
-        If a name is given to something that is neither a tensor nor a table, or the statement changes a database.
+        If a keyword is neither a tensor nor a table, or the statement changes a database.
     duckdb.Error
-        If DuckDB does not accept the query.
+        If DuckDB rejects the query.
 
     Examples
     --------
@@ -104,35 +102,34 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     """
     frame = sys._getframe(1)
     if not isinstance(query, str):
-        raise UnsupportedError(f"query={query!r}: give the text of one query")
+        raise UnsupportedError(f"query must be a string, got {query!r}")
     for name, thing in tensors.items():
         if not _is_relation(thing):
             raise UnsupportedError(
-                f"{name}= is given {_kind(thing)}, which is neither a tensor nor a table: give a tensor, or anything "
-                "with __arrow_c_stream__"
+                f"{name}= must be a tensor, a table or an object with __arrow_c_stream__, got {_type_name(thing)}"
             )
     con = duckdb_connection.connect()
     statements = con.extract_statements(query)
     if len(statements) != 1:
-        raise InvalidValueError(f"the query holds {len(statements)} statements: give one")
+        raise InvalidValueError(f"query must be one statement, got {len(statements)}")
     kind = statements[0].type.name
-    if kind in _LASTING:
+    if kind in _MUTATING_STATEMENTS:
         raise UnsupportedError(
-            f"sql answers a query, and this is a statement of kind {kind}: change tensors by writing to them, and use "
-            "a connection of your own for tables of DuckDB"
+            f"sql: the statement must be a query, got {kind}: write to tensors to change them, and use your own "
+            "connection for tables of DuckDB"
         )
-    # What is bound by running a part of it, as pivots are, has no use for stand-ins.
-    waits = kind == "SELECT" and re.search("pivot", query, re.IGNORECASE) is None
-    named: dict[str, _Named] = {}
+    # DuckDB binds a pivot by running a part of the query, so that placeholders for labels would show up in it.
+    defers_labels = kind == "SELECT" and re.search("pivot", query, re.IGNORECASE) is None
+    named: dict[str, _LabelledView] = {}
 
     def define(name: str, thing: Any) -> None:
         with duckdb_connection.translate_interrupts():
-            made = _define(con, name, thing, len(named), waits)
-        if made is not None:
-            named[name] = made
+            view = _define(con, name, thing, len(named), defers_labels)
+        if view is not None:
+            named[name] = view
 
     for name, thing in tensors.items():
-        _one_spelling(name, tensors)
+        _match_name(name, tensors)
         define(name, thing)
     import duckdb
 
@@ -141,30 +138,31 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
         try:
             with duckdb_connection.translate_interrupts():
                 found = con.sql(query)
-                if named and waits and _name_what_is_used(con, query, named.values()):
+                if named and defers_labels and _add_used_labels(con, query, named.values()):
                     found = con.sql(query)
-            if found is not None:  # what is no query has no relation
+            if found is not None:  # statements that are not queries return None
                 found = duckdb_connection.interruptible_relation(found, con)
             return found
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)
             if missing is None or missing[1] in defined:
-                raise _placed(con, query, error) from None
+                raise _add_location(con, query, error) from None
             name, problem = missing[1], error
         except duckdb.BinderException as error:
-            raise _placed(con, query, error) from None
+            raise _add_location(con, query, error) from None
         thing = _lookup(name, tensors, frame)
         if thing is None:
             raise InvalidValueError(
-                f"the query names {name!r}, which is no tensor or table here: give it by keyword, as in "
-                f"sql(query, {name if name.isidentifier() else 'name'}=A); tensors in scope: {_known(tensors, frame)}"
+                f"sql: no tensor or table is named {name!r}: pass it by keyword, as in "
+                f"sql(query, {name if name.isidentifier() else 'name'}=A); tensors in scope: "
+                f"{_tensor_names(tensors, frame)}"
             ) from problem
         defined.add(name)
         define(name, thing)
 
 
-def _placed(con: duckdb.DuckDBPyConnection, query: str, error: duckdb.Error) -> duckdb.Error:
-    """Return an error of a query with the line that it is about and a caret, which relations leave out."""
+def _add_location(con: duckdb.DuckDBPyConnection, query: str, error: duckdb.Error) -> duckdb.Error:
+    """Return an error of a query with its line and a caret, which relations omit."""
     import duckdb
 
     if "\nLINE " in str(error):
@@ -175,24 +173,25 @@ def _placed(con: duckdb.DuckDBPyConnection, query: str, error: duckdb.Error) -> 
         text = str(found)
         line = re.search(r"^LINE (\d+): ", text, re.MULTILINE)
         if line is not None and int(line[1]) > 1:
-            said = f"LINE {int(line[1]) - 1}: "
+            marker = f"LINE {int(line[1]) - 1}: "
             before, rest = text[: line.start()], text[line.end() :]
-            return type(error)(f"{before}{said}{rest.replace(chr(10) + ' ' * (len(line[0]) - len(said)), chr(10), 1)}")
+            rest = rest.replace(chr(10) + " " * (len(line[0]) - len(marker)), chr(10), 1)
+            return type(error)(f"{before}{marker}{rest}")
     except duckdb.Error:
-        pass  # bound otherwise than it is as a relation
+        pass  # EXPLAIN binds differently from a relation
     return error
 
 
 def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
-    """Return what a name of a query stands for, or None.
+    """Return the object that a name of a query refers to, or None.
 
-    A variable of the caller, local before enclosing before global; else the labels of a dimension of a tensor,
-    ``<tensor>_<dimension>``.
+    That is a variable of the caller, local before enclosing before global; otherwise the labels of a dimension of a
+    tensor, ``<tensor>_<dimension>``.
     """
     scopes: list[Mapping[str, Any]] = [given, *_scopes(frame)]
     for scope in scopes[1:]:
         relations = {known: thing for known, thing in scope.items() if _is_relation(thing)}
-        spelling = _one_spelling(name, relations)
+        spelling = _match_name(name, relations)
         if spelling is not None:
             return relations[spelling]
     for scope in scopes:
@@ -201,15 +200,15 @@ def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
                 continue
             for axis, names in axis_labels(thing.__sparrow_scan__()).items():
                 if _lower(f"{known}_{thing.dims[axis]}") == _lower(name):
-                    return _vocabulary(thing.dims, axis, names)
+                    return _label_table(thing.dims, axis, names)
     return None
 
 
 def _scopes(frame: FrameType) -> list[Mapping[str, Any]]:
-    """Return the variables that code in a frame may name, innermost first.
+    """Return the variables visible from a frame, innermost first.
 
-    Python keeps of the enclosing functions only those variables that the code itself names, and a name in a query is
-    none of them: in a comprehension or a lambda they are looked for in the functions that made it, while these run.
+    Python keeps only those variables of enclosing functions that the code itself names, and names in a query do not
+    count. So for a comprehension or a lambda the frames of the functions that create it are searched while these run.
     """
     found: list[Mapping[str, Any]] = [frame.f_locals]
     inner, outer = frame.f_code, frame.f_back
@@ -221,29 +220,29 @@ def _scopes(frame: FrameType) -> list[Mapping[str, Any]]:
     return [*found, frame.f_globals]
 
 
-def _one_spelling(name: str, names: Mapping[str, Any]) -> str | None:
-    """Return the name as it is spelled among names: exactly, or but for the case.
+def _match_name(name: str, names: Mapping[str, Any]) -> str | None:
+    """Return the spelling of a name among names, ignoring case.
 
     Raises
     ------
     InvalidValueError
-        If several are equal but for the case.
+        If several names differ only in case.
     """
     spellings = [known for known in names if _lower(known) == _lower(name)]
     if len(spellings) > 1:
         raise InvalidValueError(
-            f"{' and '.join(map(repr, spellings))} differ in case only, which SQL does not tell apart: "
-            "pass one of them by another name"
+            f"{' and '.join(map(repr, spellings))} differ only in case, which SQL ignores: pass one of them under "
+            "another name"
         )
     return spellings[0] if spellings else None
 
 
 def _lower(name: str) -> str:
-    """Return a name as DuckDB compares it: the case of ASCII letters alone is ignored."""
+    """Return a name as DuckDB compares it, with ASCII letters in lower case."""
     return re.sub("[A-Z]", lambda letter: letter[0].lower(), name)
 
 
-def _known(given: Mapping[str, Any], frame: FrameType) -> str:
+def _tensor_names(given: Mapping[str, Any], frame: FrameType) -> str:
     scopes = [given, *_scopes(frame)]
     names = sorted({name for scope in scopes for name, thing in scope.items() if _is_tensor(thing)})
     return ", ".join(names) if names else "none"
@@ -263,13 +262,15 @@ def _is_relation(thing: Any) -> bool:
     )
 
 
-def _kind(thing: Any) -> str:
+def _type_name(thing: Any) -> str:
     kind = type(thing)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
-def _define(con: duckdb.DuckDBPyConnection, name: str, thing: Any, number: int, waits: bool) -> _Named | None:
-    """Make a name of a connection stand for a tensor or a table; of a labelled tensor return how to name it."""
+def _define(
+    con: duckdb.DuckDBPyConnection, name: str, thing: Any, number: int, defers_labels: bool
+) -> _LabelledView | None:
+    """Register a tensor or a table under a name; return the view of a tensor with labels."""
     import duckdb
 
     if _is_tensor(thing):
@@ -278,9 +279,9 @@ def _define(con: duckdb.DuckDBPyConnection, name: str, thing: Any, number: int, 
         if not labels:
             con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {entries}")
             return None
-        made = _Named(name, scan, entries, labels, number)
-        made.show(con, () if waits else labels)
-        return made
+        view = _LabelledView(name, scan, entries, labels, number)
+        view.define(con, () if defers_labels else labels)
+        return view
     if isinstance(thing, duckdb.DuckDBPyRelation):
         thing = thing.to_arrow_table()
     con.register(name, thing if isinstance(thing, pa.Table) else pa.table(thing))
@@ -291,74 +292,79 @@ def _define(con: duckdb.DuckDBPyConnection, name: str, thing: Any, number: int, 
 
 
 def codes_of(dims: Sequence[str], labelled: Collection[int]) -> dict[int, str]:
-    """Return the names of the columns of numbers of labelled dimensions: ``user_code``, or what is free.
+    """Return the column names of positions of labelled dimensions, ``user_code`` or a free name.
 
     Examples
     --------
     >>> codes_of(("user", "user_code"), [0])
     {0: 'user_code_'}
     """
-    taken = {_lower(name) for name in (*dims, "value", "value_im", "label")}
+    used = {_lower(name) for name in (*dims, "value", "value_im", "label")}
     found = {}
     for axis in labelled:
         name = f"{dims[axis]}_code"
-        while _lower(name) in taken:
+        while _lower(name) in used:
             name += "_"
-        taken.add(_lower(name))
+        used.add(_lower(name))
         found[axis] = name
     return found
 
 
-def _vocabulary(dims: Sequence[str], axis: int, names: AxisLabels) -> pa.Table:
-    """Return all labels of a dimension with their numbers."""
+def _label_table(dims: Sequence[str], axis: int, names: AxisLabels) -> pa.Table:
+    """Return all labels of a dimension with their positions."""
     labels = names.array()
     return pa.table({dims[axis]: labels, "label": labels, codes_of(dims, [axis])[axis]: np.arange(len(labels))})
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """A view of a connection whose columns of labelled dimensions are the labels."""
+class _LabelledView:
+    """View of a connection that shows labels in the columns of labelled dimensions.
+
+    A query is first planned with placeholders instead of labels. Only dimensions whose placeholder is left in the plan
+    are joined with their labels.
+    """
 
     name: str
     scan: Scan
     entries: str
-    """The SELECT of the entries, by number."""
+    """The SELECT of the stored elements, by position."""
     labels: Mapping[int, AxisLabels]
     number: int
 
-    def mark(self, axis: int) -> str:
-        """Return a text that stands in the plan of a query which uses the labels of an axis."""
+    def placeholder(self, axis: int) -> str:
+        """Return the text that marks the labels of an axis in a plan."""
         return f"sparrow:labels:{self.number}:{axis}:"
 
-    def show(self, con: duckdb.DuckDBPyConnection, used: Collection[int]) -> None:
-        """Define the view, with the labels of some axes and stand-ins for others."""
+    def define(self, con: duckdb.DuckDBPyConnection, used: Collection[int]) -> None:
+        """Define the view with the labels of the used axes, and placeholders for others."""
         schema = self.scan.schema
         codes = codes_of(schema.dims, self.labels)
-        relation, shown = f"({self.entries}) AS e", []
+        relation, columns = f"({self.entries}) AS e", []
         for axis, dim in enumerate(schema.dims):
             number = f"e.{quote_name(dim)}"
             if axis not in self.labels:
-                shown.append(number)
+                columns.append(number)
             elif axis in used:
                 table = f"{self.name}:{axis}"
                 labels = self.labels[axis].array()
-                places = np.arange(len(labels), dtype=schema.coordinate_dtype(axis))
-                con.register(table, pa.table({"at": places, "label": labels}))
+                positions = np.arange(len(labels), dtype=schema.coordinate_dtype(axis))
+                con.register(table, pa.table({"at": positions, "label": labels}))
                 relation += f" JOIN {quote_name(table)} AS l{axis} ON l{axis}.at = {number}"
-                shown.append(f"l{axis}.label AS {quote_name(dim)}")
+                columns.append(f"l{axis}.label AS {quote_name(dim)}")
             else:
-                shown.append(f"nullif(format('{self.mark(axis)}{{}}', {number}), '') AS {quote_name(dim)}")
+                columns.append(f"nullif(format('{self.placeholder(axis)}{{}}', {number}), '') AS {quote_name(dim)}")
         parts = ("value", "value_im") if schema.dtype.kind == "c" else ("value",)
-        shown += [f"e.{part}" for part in parts]
-        shown += [f"e.{quote_name(schema.dims[axis])} AS {quote_name(code)}" for axis, code in codes.items()]
-        con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(self.name)} AS SELECT {', '.join(shown)} FROM {relation}")
+        columns += [f"e.{part}" for part in parts]
+        columns += [f"e.{quote_name(schema.dims[axis])} AS {quote_name(code)}" for axis, code in codes.items()]
+        select = f"SELECT {', '.join(columns)} FROM {relation}"
+        con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(self.name)} AS {select}")
 
 
-def _name_what_is_used(con: duckdb.DuckDBPyConnection, query: str, views: Collection[_Named]) -> bool:
-    """Give views the labels that the plan of a query has stand-ins for, and return whether there are any."""
+def _add_used_labels(con: duckdb.DuckDBPyConnection, query: str, views: Collection[_LabelledView]) -> bool:
+    """Add labels to views for the placeholders left in the plan of a query; return whether there are any."""
     plan = str(con.sql(f"EXPLAIN (FORMAT json) {query}").fetchall())
-    found = {view.name: [axis for axis in view.labels if view.mark(axis) in plan] for view in views}
+    found = {view.name: [axis for axis in view.labels if view.placeholder(axis) in plan] for view in views}
     for view in views:
         if found[view.name]:
-            view.show(con, found[view.name])
+            view.define(con, found[view.name])
     return any(found.values())

@@ -1,4 +1,4 @@
-"""Axes of tensors: moved, added, dropped, turned, broadcast. All of them are views, which read nothing."""
+"""Views with other axes: moved, added, removed, reversed, broadcast. No I/O."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sparrow.errors import ShapeError
 from sparrow.interop.conversion import from_object
 from sparrow.plan import normalize_axis
 from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.runtime.docs import SharedText, document_as
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -21,24 +22,12 @@ __all__ = [
 
 
 def as_tensor(obj: Any) -> Tensor:
-    """Return a tensor as it is, and anything :func:`sparrow.asarray` takes as one in memory.
-
-    Parameters
-    ----------
-    obj
-        A tensor, or anything else that it takes.
-    """
+    """Return a tensor as it is, and anything else that :func:`sparrow.asarray` accepts in memory."""
     return obj if isinstance(obj, Tensor) else Tensor(MemoryHandle(MemoryRelation(*from_object(obj))))
 
 
 def as_tensors(objects: Iterable[Any]) -> list[Tensor]:
-    """Return tensors as they are, and dense arrays, whose cells are all given, with the fill of the first tensor.
-
-    Parameters
-    ----------
-    objects
-        Tensors, and anything else that :func:`as_tensor` takes.
-    """
+    """Return objects as tensors; dense arrays adopt the fill value of the first tensor."""
     given = list(objects)
     found = [as_tensor(each) for each in given]
     first = next((each for each in given if isinstance(each, Tensor)), None)
@@ -52,16 +41,12 @@ def as_tensors(objects: Iterable[Any]) -> list[Tensor]:
     ]
 
 
-def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
-    """Return the view with a new axis of length 1 at a position, or several at several.
-
-    Parameters
-    ----------
+_shared = SharedText(
+    tensor="""
     tensor
-        Of any shape.
-    axis
-        Where the new axes are in the result.
-
+        Tensor of any shape.
+    """,
+    result="""
     Returns
     -------
     Tensor
@@ -69,7 +54,22 @@ def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     Raises
     ------
     ShapeError
-        If a position is out of range or named twice.
+        If an axis is out of range or repeated.
+    """,
+)
+
+
+@_shared
+def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
+    """Return a view with new axes of length 1.
+
+    Parameters
+    ----------
+    %(tensor)s
+    axis
+        Positions of the new axes in the result.
+
+    %(result)s
 
     Examples
     --------
@@ -81,59 +81,37 @@ def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     tensor = as_tensor(tensor)
     several = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     ndim = tensor.ndim + len(several)
-    new = _axes(several, ndim)
+    new = _resolve_axes(several, ndim)
     return tensor._with(tensor._view.insert_axes(new), lambda whole: whole.insert_axes(new), "indexing")
 
 
+@document_as(Tensor.squeeze, tensor="Tensor of any shape.")
 def squeeze(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) -> Tensor:
-    """Return the view without axes of length 1, or without those given.
-
-    Parameters
-    ----------
-    tensor
-        Of any shape.
-    axis
-        The axes that go, all of length 1 by default.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If there is no such axis, or one given is longer.
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.squeeze(sp.zeros((1, 3, 1))).shape
-    (3,)
-    """
+    """Return a view without axes of length 1."""
     tensor = as_tensor(tensor)
-    gone = (
+    dropped = (
         {k for k, n in enumerate(tensor.shape) if n == 1}
         if axis is None
-        else set(_axes(axis, tensor.ndim, tensor.dims))
+        else set(_resolve_axes(axis, tensor.ndim, tensor.dims))
     )
-    for k in gone:
+    for k in dropped:
         if tensor.shape[k] != 1:
             raise ShapeError(f"cannot squeeze axis {k} of size {tensor.shape[k]}: its size must be 1")
-    view: Tensor = tensor[(*(0 if k in gone else slice(None) for k in range(tensor.ndim)), ...)]
+    view: Tensor = tensor[(*(0 if k in dropped else slice(None) for k in range(tensor.ndim)), ...)]
     return view
 
 
+@_shared
 def moveaxis(tensor: Tensor, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Tensor:
-    """Return the view with axes moved to other positions; the others keep their order.
+    """Return a view with axes moved to other positions; the others keep their order.
 
     Parameters
     ----------
-    tensor
-        Of at least one dimension.
+    %(tensor)s
     source
-        The axes to move.
+        Axes to move.
     destination
-        Where each of them goes.
+        Their positions in the result.
 
     Returns
     -------
@@ -142,7 +120,7 @@ def moveaxis(tensor: Tensor, source: int | str | Sequence[int | str], destinatio
     Raises
     ------
     ShapeError
-        If an axis is out of range or named twice, or there are not as many sources as destinations.
+        If an axis is out of range or repeated, or the numbers of axes and positions differ.
 
     Examples
     --------
@@ -151,24 +129,26 @@ def moveaxis(tensor: Tensor, source: int | str | Sequence[int | str], destinatio
     (3, 4, 2)
     """
     tensor = as_tensor(tensor)
-    sources, targets = (_axes(axes, tensor.ndim, tensor.dims) for axes in (source, destination))
+    sources, targets = (_resolve_axes(axes, tensor.ndim, tensor.dims) for axes in (source, destination))
     if len(sources) != len(targets):
-        raise ShapeError(f"{len(sources)} axes {source} do not move to {len(targets)} positions {destination}")
+        raise ShapeError(
+            f"moveaxis: expected one destination for each of {len(sources)} axes {source}, got {destination}"
+        )
     order = [k for k in range(tensor.ndim) if k not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(target, axis)
     return tensor.transpose(order)
 
 
+@_shared
 def permute_dims(tensor: Tensor, axes: Sequence[int | str]) -> Tensor:
-    """Return the view with its axes in another order.
+    """Return a view with the axes in another order.
 
     Parameters
     ----------
-    tensor
-        Of any shape.
+    %(tensor)s
     axes
-        For each axis of the result, which of the tensor's it is, by number or the name of its dimension.
+        Axes of the tensor in the order of the result, by number or name.
 
     Returns
     -------
@@ -191,30 +171,7 @@ def permute_dims(tensor: Tensor, axes: Sequence[int | str]) -> Tensor:
 
 
 def swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:
-    """Return the view with two axes exchanged.
-
-    Parameters
-    ----------
-    tensor
-        Of at least one dimension.
-    axis1, axis2
-        The axes.
-
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If there is no such axis.
-
-    Examples
-    --------
-    >>> import numpy as np, sparrow as sp
-    >>> np.swapaxes(sp.zeros((2, 3, 4)), 0, 2).shape
-    (4, 3, 2)
-    """
+    """Return a view with two axes exchanged: ``np.swapaxes``."""
     tensor = as_tensor(tensor)
     order = list(range(tensor.ndim))
     one, other = normalize_axis(axis1, tensor.ndim, tensor.dims), normalize_axis(axis2, tensor.ndim, tensor.dims)
@@ -223,12 +180,12 @@ def swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:
 
 
 def matrix_transpose(tensor: Tensor) -> Tensor:
-    """Return the view with the last two axes exchanged.
+    """Return a view with the last two axes exchanged.
 
     Parameters
     ----------
     tensor
-        Of at least two dimensions.
+        Tensor of at least two dimensions.
 
     Returns
     -------
@@ -237,7 +194,7 @@ def matrix_transpose(tensor: Tensor) -> Tensor:
     Raises
     ------
     ShapeError
-        If there are fewer.
+        If there are fewer dimensions.
 
     Examples
     --------
@@ -254,14 +211,14 @@ def unstack(tensor: Tensor, axis: int | str = 0) -> tuple[Any, ...]:
     Parameters
     ----------
     tensor
-        Of at least one dimension.
+        Tensor of at least one dimension.
     axis
-        Along which.
+        The axis.
 
     Returns
     -------
     tuple of Tensor
-        Of numbers where there is no other axis.
+        Of scalars for a vector.
 
     Raises
     ------
@@ -278,33 +235,26 @@ def unstack(tensor: Tensor, axis: int | str = 0) -> tuple[Any, ...]:
     return tuple(moveaxis(tensor, axis, 0))
 
 
-def _axes(axes: int | str | Sequence[int | str], ndim: int, dims: Sequence[str] = ()) -> list[int]:
-    """Return axes counted from the front, none of them twice."""
+def _resolve_axes(axes: int | str | Sequence[int | str], ndim: int, dims: Sequence[str] = ()) -> list[int]:
+    """Return distinct axes counted from the front."""
     several = axes if isinstance(axes, Sequence) and not isinstance(axes, str) else [axes]
     found = [normalize_axis(axis, ndim, dims) for axis in several]
     if len(set(found)) < len(found):
-        raise ShapeError(f"axes {axes} name one of {ndim} dimensions twice")
+        raise ShapeError(f"axes must not repeat, got {axes} of {ndim} dimensions")
     return found
 
 
+@_shared
 def flip(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) -> Tensor:
-    """Return the view with axes reversed, all by default.
+    """Return a view with axes reversed.
 
     Parameters
     ----------
-    tensor
-        Of any shape.
+    %(tensor)s
     axis
-        The axes.
+        The axes, all by default.
 
-    Returns
-    -------
-    Tensor
-
-    Raises
-    ------
-    ShapeError
-        If an axis is out of range or named twice.
+    %(result)s
 
     Examples
     --------
@@ -314,18 +264,18 @@ def flip(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) ->
            [0, 2]])
     """
     tensor = as_tensor(tensor)
-    turned = _axes(range(tensor.ndim) if axis is None else axis, tensor.ndim, tensor.dims)
-    view: Tensor = tensor[(*(slice(None, None, -1 if k in turned else 1) for k in range(tensor.ndim)), ...)]
+    reversed_axes = _resolve_axes(range(tensor.ndim) if axis is None else axis, tensor.ndim, tensor.dims)
+    view: Tensor = tensor[(*(slice(None, None, -1 if k in reversed_axes else 1) for k in range(tensor.ndim)), ...)]
     return view
 
 
 def broadcast_arrays(*tensors: Any) -> tuple[Tensor, ...]:
-    """Return read-only views of tensors, repeated to the one shape that NumPy's rule gives.
+    """Broadcast tensors to one shape, as read-only views.
 
     Parameters
     ----------
     *tensors
-        Of shapes that broadcast.
+        Tensors of shapes that broadcast.
 
     Returns
     -------
@@ -349,12 +299,12 @@ def broadcast_arrays(*tensors: Any) -> tuple[Tensor, ...]:
 
 
 def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
-    """Return the shape that NumPy's rule makes of several.
+    """Return the shape that several shapes broadcast to.
 
     Parameters
     ----------
     *shapes
-        Shapes.
+        The shapes.
 
     Returns
     -------
@@ -377,20 +327,20 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
     for axis in range(-ndim, 0):
         found = {shape[axis] for shape in sizes if len(shape) >= -axis} - {1}
         if len(found) > 1:
-            raise ShapeError(f"shapes {', '.join(map(str, sizes))} do not broadcast: sizes {sorted(found)} meet")
+            raise ShapeError(f"shapes {', '.join(map(str, sizes))} do not broadcast: sizes {sorted(found)} differ")
         out.append(found.pop() if found else 1)
     return tuple(out)
 
 
+@_shared
 def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the read-only view of the cells repeated to a shape by NumPy's rule.
+    """Broadcast a tensor to a shape, as a read-only view.
 
     Parameters
     ----------
-    tensor
-        Of any shape.
+    %(tensor)s
     shape
-        The shape: further axes in front, and any size where the tensor has 1.
+        The shape: additional axes come first, and axes of length 1 take any size.
 
     Returns
     -------
@@ -399,7 +349,7 @@ def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     Raises
     ------
     ShapeError
-        If the shape does not fit.
+        If the tensor does not broadcast to the shape.
 
     Examples
     --------

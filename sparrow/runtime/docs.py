@@ -132,15 +132,17 @@ def document_as(source: Any, **parameters: str) -> Callable[[T], T]:
             return target
         document = inspect.cleandoc(source.__doc__)
         found = _PARAMETERS.search(document)
-        if found is None:
-            raise ValueError(f"{source.__qualname__} has no section Parameters")
-        entries = re.split(r"\n(?=\S)", found[0])
+        entries = [] if found is None else re.split(r"\n(?=\S)", found[0])
         known = {name: entry for entry in entries for name in entry.partition("\n")[0].split(", ")}
         known |= {name: f"{name}\n{indent(inspect.cleandoc(text), '    ')}" for name, text in parameters.items()}
         code = function.__code__
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        kept = "\n".join(dict.fromkeys(known[name] for name in names))
-        function.__doc__ = document[: found.start()] + kept + document[found.end() :]
+        text = "\n".join(dict.fromkeys(known[name] for name in names))
+        if found is not None:
+            function.__doc__ = document[: found.start()] + text + document[found.end() :]
+        else:
+            summary, sections = re.split(r"^(?=[A-Z][A-Za-z ]+\n-{3})", document, maxsplit=1, flags=re.MULTILINE)
+            function.__doc__ = f"{summary}Parameters\n----------\n{text}\n\n{sections}"
         return target
 
     return decorate

@@ -1,4 +1,4 @@
-"""Products of tensors, with tensors and with arrays."""
+"""Products of tensors: matmul, contractions by axis index, and matrix-vector methods."""
 
 from __future__ import annotations
 
@@ -48,54 +48,53 @@ def matmul(
     stype: str | None = None,
     engine: Engine = "auto",
 ) -> Any:
-    """Return the matrix product of two tensors, or of a tensor and an array: what ``A @ B`` does.
+    """Return the matrix product of two tensors, or of a tensor and an array: ``A @ B``.
 
-    Of two tensors it is lazy and sparse. With an array it is computed at once and is an array, unless a storage type is
-    asked for.
+    For two tensors the result is lazy and sparse. With an array it is computed at once, as an array unless a storage
+    type is requested.
 
     Parameters
     ----------
     A, B
-        At least one of them a tensor; of shapes (M, K) or (K,), and (K, N) or (K,). Further leading dimensions
-        broadcast, as in ``numpy.matmul``. Of two tensors both have fill 0, unless there is another semiring.
+        At least one tensor; of shapes (..., M, K) or (K,), and (..., K, N) or (K,). Leading dimensions broadcast, as in
+        ``numpy.matmul``. Two tensors must have fill value 0, except under other semirings.
     semiring
-        What is added and multiplied with: "plus_times", "min_plus", "max_plus", "max_times", "min_max", "or_and",
-        "any_pair", "plus_first", "plus_second", "plus_pair", or an :class:`sparrow.Semiring`. Under another one than
-        "plus_times" absent cells take no part, and the fill of the result is what adding leaves as it is.
+        Addition and multiplication: "plus_times", "min_plus", "max_plus", "max_times", "min_max", "or_and", "any_pair",
+        "plus_first", "plus_second", "plus_pair", or a :class:`sparrow.Semiring`. Semirings other than "plus_times"
+        ignore absent elements, and the fill value of the result is the additive identity.
     mask
-        A tensor of the shape of the result: only cells at which it has an entry are computed. ``M != 0`` is a mask by
-        values, and so is ``M == 0``, whose entries are the cells at which it is False. An array of booleans is one too.
-        Named dimensions and labels are those of the result, whatever their order: at labels that it lacks it has no
-        entry.
+        Tensor of the shape of the result, or a boolean array: only its stored elements are computed. ``M != 0`` is a
+        mask by value; so is ``M == 0``, which selects the elements where it is True. Named dimensions and labels are
+        those of the result, in any order; labels that it lacks are not computed.
     complement
-        Compute the cells at which the mask has no entry instead.
+        Compute the elements that the mask does not store instead.
     stype
-        The storage type of the result, inferred by default.
+        Storage type of the result, inferred by default.
     engine
-        "stream" runs row groups through kernels on several threads without loading the tensor and gives
-        the same bits on any number of threads; "duckdb" runs a join in SQL where that gives what NumPy
-        does, and streams what it does not; "cupy" multiplies on a GPU; "auto" is the engine of the settings, "stream"
-        by default. A product of two tensors is computed at once by an engine that is named.
+        "stream" runs row groups through kernels on several threads without loading the tensor, with the same bits for
+        any number of threads; "duckdb" runs a SQL join where that gives NumPy's result, and streams the rest; "cupy"
+        multiplies on a GPU; "auto" is the configured engine, "stream" by default. A product of two tensors is computed
+        at once by an explicit engine.
 
     Returns
     -------
     Tensor, ndarray or scalar
-        Of shape (M, N), (M,), (N,) or (); a number without dimensions is computed at once.
+        Of shape (..., M, N), (..., M), (..., N) or (); a result without dimensions is computed at once.
 
     Raises
     ------
     ShapeError
-        If the shapes do not fit.
+        If the shapes do not match.
     UnsupportedError
-        If neither is a tensor, or the fill of one of two tensors is not 0 under "plus_times".
+        If neither is a tensor, or a fill value is not 0 under "plus_times".
     InvalidValueError
-        If there is no such semiring, engine or storage type, or a complement of no mask.
+        If the semiring, the engine or the storage type is unknown, or ``complement`` is passed without a mask.
     LabelError
-        If labels of matched dimensions are of types that do not fit, or repeat where they differ.
+        If label types of contracted dimensions do not compare, or labels that differ repeat.
     TooLargeError
-        If a result that is an array passes the memory limit.
+        If a result that is an array exceeds the memory limit.
     MissingDependencyError
-        If the engine is "cupy" and there is no CuPy, or no GPU.
+        If the engine is "cupy" and CuPy or a GPU is missing.
 
     Examples
     --------
@@ -110,14 +109,14 @@ def matmul(
     """
     tensor = next((each for each in (A, B) if isinstance(each, Base)), None)
     if tensor is None:
-        raise UnsupportedError("matmul needs a tensor: for two dense arrays use NumPy")
+        raise UnsupportedError("matmul requires at least one tensor: use NumPy for two dense arrays")
     left, right = (_factor(tensor, each) for each in (A, B))
     both = isinstance(left, Base) and isinstance(right, Base)
     chosen = as_semiring(semiring)
     if not both and chosen.plain and mask is stype is None and max(left.ndim, right.ndim) <= 2:
         nodes: Any = (each.__sparrow_scan__() if isinstance(each, Base) else Dense(each) for each in (left, right))
         return engines.evaluate_dense(MatMulDense(*nodes), engine)
-    left, right, letters, out = _lettered(left, right)
+    left, right, letters, out = _matmul_indices(left, right)
     return contract(
         (left, right), letters, out, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
     )
@@ -221,7 +220,7 @@ class LinearOperatorMethods(Base):
 
 
 def _factor(tensor: Base, obj: Any) -> Any:
-    """Return an operand as a tensor, which sparse arrays of other libraries become, or as an array."""
+    """Return an operand as a tensor, if it is sparse, or as an array."""
     found = tensor._taken_in(obj)
     if isinstance(found, Base):
         return found
@@ -229,18 +228,18 @@ def _factor(tensor: Base, obj: Any) -> Any:
     try:
         return np.asarray(found)
     except ValueError as error:
-        raise UnsupportedError(f"matmul: {obj!r} is no operand: {error}") from None
+        raise UnsupportedError(f"matmul: {obj!r} is not an operand: {error}") from None
 
 
-def _lettered(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Sequence[int]], list[int]]:
-    """Return the operands of a matrix product with axes that broadcast left out, their letters, those of the result."""
+def _matmul_indices(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Sequence[int]], list[int]]:
+    """Return the operands without broadcast axes of length 1, their axis indices, and those of the result."""
     for name, side in (("left", left), ("right", right)):
         if side.ndim == 0:
-            raise ShapeError(f"matmul: the {name} operand has no dimensions, it needs one or two; scale with '*'")
+            raise ShapeError(f"matmul: the {name} operand must have at least 1 dimension, got a scalar: scale with '*'")
     shapes = left.shape, right.shape
-    own = ["k"] if left.ndim == 1 else [*_before(left.ndim - 2), "i", "k"]
-    other = ["k"] if right.ndim == 1 else [*_before(right.ndim - 2), "k", "j"]
-    batch = _before(max(left.ndim, right.ndim, 2) - 2)
+    own = ["k"] if left.ndim == 1 else [*_batch_names(left.ndim - 2), "i", "k"]
+    other = ["k"] if right.ndim == 1 else [*_batch_names(right.ndim - 2), "k", "j"]
+    batch = _batch_names(max(left.ndim, right.ndim, 2) - 2)
     sizes: dict[str, set[int]] = {}
     for shape, along in zip(shapes, (own, other), strict=True):
         for size, letter in zip(shape, along, strict=True):
@@ -250,24 +249,24 @@ def _lettered(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Seq
             axes = own.index(name), other.index(name)
             raise ShapeError(
                 f"matmul: shapes {shapes[0]} and {shapes[1]} do not broadcast along leading dimensions: axis {axes[0]} "
-                f"of the left operand has {shapes[0][axes[0]]} cells, axis {axes[1]} of the right one "
+                f"of the left operand has size {shapes[0][axes[0]]}, axis {axes[1]} of the right one "
                 f"{shapes[1][axes[1]]}"
             )
     number = {letter: k for k, letter in enumerate([*batch, "i", "j", "k"])}
     operands, letters = [], []
     for side, along in ((left, own), (right, other)):
-        thin = [
+        broadcast = [
             size == 1 and letter in batch and sizes[letter] != {1}
             for size, letter in zip(side.shape, along, strict=True)
         ]
-        operands.append(side[tuple(0 if gone else slice(None) for gone in thin)] if any(thin) else side)
-        letters.append([number[letter] for letter, gone in zip(along, thin, strict=True) if not gone])
+        operands.append(side[tuple(0 if drop else slice(None) for drop in broadcast)] if any(broadcast) else side)
+        letters.append([number[letter] for letter, drop in zip(along, broadcast, strict=True) if not drop])
     out = [number[letter] for letter in (*batch, *(each for each in "ij" if each in own or each in other))]
     return operands[0], operands[1], (letters[0], letters[1]), out
 
 
-def _before(count: int) -> list[str]:
-    """Return the letters of leading dimensions, the last always the same."""
+def _batch_names(count: int) -> list[str]:
+    """Return names of leading dimensions, counted from the last one."""
     return [f"b{k}" for k in range(count, 0, -1)]
 
 
@@ -285,23 +284,23 @@ def contract(
     keeps: bool = False,
     result: Literal["any", "array", "tensor"] = "any",
 ) -> Any:
-    """Return the product of two operands by the letters of their axes.
+    """Contract two operands by the indices of their axes.
 
     Parameters
     ----------
     operands
         Tensors or arrays, at least one a tensor.
     letters, out
-        The letter of each axis of both, and of the result.
+        Index of each axis of both, and of the result.
     semiring, mask, complement, stype, engine
-        As in :func:`matmul`.
+        See :func:`matmul`.
     free
-        Whether it is a step of several that may be put in another order.
+        Whether this is one of several steps that may be reordered.
     keeps
-        Whether a cell that comes out as the fill is an entry all the same, for the product that it is an operand of.
+        Whether the product stores elements equal to the fill value, for the product that uses it as an operand.
     result
-        "any" is an array where an operand is one and something is summed, a scalar without letters, else a tensor. A
-        step whose absent cells take no part in the next one stays a "tensor" then too, and the last is an "array".
+        "any": an array if an operand is one and an index is contracted, a scalar without indices, else a tensor.
+        "tensor" and "array" force the kind: a step whose absent elements the next one ignores stays a tensor.
 
     Returns
     -------
@@ -309,19 +308,21 @@ def contract(
     """
     complement = check_flag("complement", complement)
     if complement and mask is None:
-        raise InvalidValueError("complement=True needs mask=: without one every cell is computed")
+        raise InvalidValueError("complement=True requires mask=")
     tensor = next(each for each in operands if isinstance(each, Base))
     if semiring.plain and mask is stype is None:
-        plain = _plain(operands, letters, out) or as_dense_contraction(operands, letters, out)
-        if plain is not None:
-            return engines.evaluate_dense(plain, engine)
+        dense = _as_matmul_dense(operands, letters, out) or as_dense_contraction(operands, letters, out)
+        if dense is not None:
+            return engines.evaluate_dense(dense, engine)
     arrays = any(isinstance(each, np.ndarray) for each in operands)
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else as_explicit_scan(each) for each in operands]
     if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
-        sides = [_every_fill(side) if arrays or not out else side for side in sides]
+        sides = [_store_fill(side) if arrays or not out else side for side in sides]
     left, right = align_contraction(sides, letters)
-    pattern, false = (None, False) if mask is None else _pattern(mask)
-    multiplication = make_product(left, right, letters, out, semiring, pattern, complement != false, stype, free, keeps)
+    pattern, stores_false = (None, False) if mask is None else _as_mask(mask)
+    multiplication = make_product(
+        left, right, letters, out, semiring, pattern, complement != stores_false, stype, free, keeps
+    )
     node = (None if free else as_elementwise(multiplication)) or multiplication
     if not node.schema.ndim and result != "tensor":
         return engines.evaluate_element(node, View.identity(()), engine)
@@ -335,9 +336,9 @@ def contract(
 def as_dense_contraction(
     operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]
 ) -> DenseContraction | None:
-    """Return the product of one tensor and arrays as one node, None if there is none.
+    """Return the product of one tensor and arrays as one node, or None.
 
-    A scalar is the product of tensors that have no letter left, which makes no array of others.
+    A scalar tensor among tensors is not supported: a product without indices is not an array.
     """
     tensors = [k for k, each in enumerate(operands) if isinstance(each, Base)]
     if len(tensors) != 1 or len(operands) < 2 or any(isinstance(each, np.generic) for each in operands):
@@ -348,10 +349,10 @@ def as_dense_contraction(
     return make_dense_contraction(scan, letters[at], [operands[k] for k in others], [letters[k] for k in others], out)
 
 
-def _plain(
+def _as_matmul_dense(
     operands: tuple[Any, Any], letters: tuple[Sequence[int], Sequence[int]], out: Sequence[int]
 ) -> MatMulDense | None:
-    """Return the product of a matrix and an array as one without letters, None where it is none."""
+    """Return the product of a matrix and an array as one node without indices, or None."""
     sides: list[Any] = []
     own, other = map(list, letters)
     shared = set(own) & set(other)
@@ -361,39 +362,36 @@ def _plain(
         return None
     (matched,) = shared
     free = [[letter for letter in each if letter != matched] for each in (own, other)]
-    turned = list(out) == [*free[1], *free[0]] and list(out) != [*free[0], *free[1]]
-    if not turned and list(out) != [*free[0], *free[1]]:
+    swapped = list(out) == [*free[1], *free[0]] and list(out) != [*free[0], *free[1]]
+    if not swapped and list(out) != [*free[0], *free[1]]:
         return None
     for k, (each, along) in enumerate(zip(operands, (own, other), strict=True)):
-        last = (k == 0) != turned
+        last = (k == 0) != swapped
         order = [along.index(letter) for letter in ((*free[k], matched) if last else (matched, *free[k]))]
         if isinstance(each, Base):
             scan = each.__sparrow_scan__()
             sides.append(scan.then(scan.view.permute(order)))
         else:
             sides.append(Dense(each.transpose(order)))
-    return MatMulDense(*(reversed(sides) if turned else sides))
+    return MatMulDense(*(reversed(sides) if swapped else sides))
 
 
-def _pattern(mask: Any) -> tuple[Scan, bool]:
-    """Return a mask as a scan, and whether its entries are the cells at which it is False, as those of ``M == 0`` are.
-
-    It is a tensor, a sparse array of another library or an array of booleans.
-    """
+def _as_mask(mask: Any) -> tuple[Scan, bool]:
+    """Return a mask as a scan, and whether its stored elements are those where it is False, as of ``M == 0``."""
     if isinstance(mask, Base) and mask.dtype == bool and mask.fill_value:
-        turned: Any = mask
-        return as_scan(~turned), True
+        negated: Any = mask
+        return as_scan(~negated), True
     if isinstance(mask, Base) or is_foreign_sparse(mask):
         return as_scan(mask), False
     if isinstance(mask, np.ndarray | np.bool_) and mask.dtype == bool:
         return as_scan(np.asarray(mask)), False
     raise UnsupportedError(
-        f"mask={type(mask).__name__}: a mask is a tensor or has booleans, of another array make one with sp.asarray"
+        f"mask must be a tensor or a boolean array, got {type(mask).__name__}: convert other arrays with sp.asarray"
     )
 
 
-def _every_fill(scan: Scan) -> Scan:
-    """Return a scan with its fill as entries, where the result is an array or a number; as it is if they do not fit."""
+def _store_fill(scan: Scan) -> Scan:
+    """Return a scan that stores its fill value, for results that are dense; the scan itself if that is too large."""
     if scan.schema.has_zero_fill:
         return scan
     try:
@@ -404,7 +402,7 @@ def _every_fill(scan: Scan) -> Scan:
 
 
 def as_explicit_scan(array: NDArray[Any]) -> Scan:
-    """Return an array as a scan in which each cell is an entry, 0 too."""
+    """Return an array as a scan that stores every element, 0 included."""
     check_dtype(array.dtype)
     schema = Schema(array.shape, (), array.dtype, stype="dense")
     coords = [column.reshape(-1) for column in np.indices(array.shape, np.int32, sparse=False)] if array.ndim else []

@@ -313,24 +313,24 @@ def test_tensordot_dot_inner_and_kron() -> None:
 def test_invalid_input_raises() -> None:
     A = sp.asarray(some((4, 5)))
     cases: list[tuple[type[Exception], str, Any]] = [
-        (InvalidValueError, "letter 'l' is of no operand", ("ij,jk->il", A, A.T)),
+        (InvalidValueError, "letter 'l' of the result is missing", ("ij,jk->il", A, A.T)),
         (ShapeError, "'j' is 5 along axis 1 of operand 1.*and 4 along axis 0 of operand 2", ("ij,jk", A, A)),
-        (ShapeError, r"operand 1 has shape \(4, 5\), and its letters are 'ijk'", ("ijk,jk", A, A)),
+        (ShapeError, r"operand 1 of shape \(4, 5\) does not match its letters 'ijk'", ("ijk,jk", A, A)),
         (InvalidValueError, "is for 2 operands, got 1", ("ij,jk", A)),
-        (InvalidValueError, "is not understood", ("i$,jk", A, A)),
-        (InvalidValueError, "a letter twice", ("ij->ii", A)),
+        (InvalidValueError, "subscripts must consist of", ("i$,jk", A, A)),
+        (InvalidValueError, "must not repeat a letter", ("ij->ii", A)),
         (InvalidValueError, "must be subscripts", (A, "ij")),
-        (UnsupportedError, "needs a tensor", ("i,i", [1.0], [2.0])),
-        (UnsupportedError, r"absent cells are 1.*A\.sum", ("ij->i", np.exp(A))),
+        (UnsupportedError, "requires at least one tensor", ("i,i", [1.0], [2.0])),
+        (UnsupportedError, r"fill value must be 0, got 1.*A\.sum", ("ij->i", np.exp(A))),
     ]
     for error, message, arguments in cases:
         with pytest.raises(error, match=message):
             sp.einsum(*arguments)
-    with pytest.raises(InvalidValueError, match="no path of 2 operands"):
+    with pytest.raises(InvalidValueError, match="not a path of 2 operands"):
         sp.einsum("ij,jk", A, A.T, optimize=[(0, 2)])
-    with pytest.raises(InvalidValueError, match="optimize='best'"):
+    with pytest.raises(InvalidValueError, match=r"optimize must be .*, got 'best'"):
         sp.einsum("ij,jk", A, A.T, optimize="best")
-    with pytest.raises(InvalidValueError, match="optimize=array"):
+    with pytest.raises(InvalidValueError, match=r"optimize must be .*, got array"):
         sp.einsum("ij,jk", A, A.T, optimize=np.array([0, 1]))  # type: ignore[arg-type]
 
 
@@ -453,7 +453,7 @@ def test_scipy_operands_stay_sparse() -> None:
             found = product(x, y)
             assert isinstance(found, sp.Tensor)
             np.testing.assert_array_equal(found.to_numpy(), a @ a)
-    with pytest.raises(UnsupportedError, match="is no operand"):
+    with pytest.raises(UnsupportedError, match="is not an operand"):
         A @ [[1, 2], [3]]
 
 
@@ -480,7 +480,7 @@ def test_interleaved_operands_and_dtypes() -> None:
         with pytest.raises(InvalidValueError, match=r"einsum: .* must be subscripts"):
             sp.einsum(*bad)
     for path in ([1, 2], [("a", 1)]):
-        with pytest.raises(InvalidValueError, match="is no path of 2 operands"):
+        with pytest.raises(InvalidValueError, match="is not a path of 2 operands"):
             sp.einsum("ij,jk", A, B, optimize=path)
 
 
@@ -611,7 +611,7 @@ def test_tensordot_axes_by_name() -> None:
     A = sp.from_coords([[0, 1], [1, 2]], [2.0, 3.0], shape=(2, 3), dims=("user", "film"))
     np.testing.assert_array_equal(sp.tensordot(A, A, axes=("film", 1)).to_numpy(), np.diag([4.0, 9]))
     assert sp.tensordot(A, A, axes=(["user", "film"], ["user", "film"])) == 13
-    for axes, told in ((([0], [5]), "second operand, of shape .*axis 5"), (("x", 0), "first operand.*'x'")):
+    for axes, told in ((([0], [5]), "second operand has shape .*axis 5"), (("x", 0), "first operand.*'x'")):
         with pytest.raises(ShapeError, match=told):
             sp.tensordot(A, A, axes=axes)
     with pytest.raises(ShapeError, match="as many axes of both"):
@@ -622,8 +622,8 @@ def test_tensordot_axes_by_name() -> None:
     ("text", "shapes", "told"),
     [
         ("...j,...k->...jk", ((4, 5), (5, 4)), "an axis of '...' is 4 along axis 0 of operand 1"),
-        ("ij->jk->i", ((4, 5),), "is not understood"),
-        ("ij->...i...", ((4, 5),), "is not understood"),
+        ("ij->jk->i", ((4, 5),), "subscripts must consist of"),
+        ("ij->...i...", ((4, 5),), "subscripts must consist of"),
     ],
 )
 def test_mismatched_subscripts_raise(text: str, shapes: tuple[tuple[int, ...], ...], told: str) -> None:
@@ -632,7 +632,7 @@ def test_mismatched_subscripts_raise(text: str, shapes: tuple[tuple[int, ...], .
 
 
 def test_batch_axes_that_do_not_broadcast_raise() -> None:
-    with pytest.raises(ShapeError, match="axis 1 of the left operand has 2 cells, axis 0 of the right one 3"):
+    with pytest.raises(ShapeError, match="axis 1 of the left operand has size 2, axis 0 of the right one 3"):
         sp.matmul(sp.zeros((6, 2, 4, 5)), sp.zeros((3, 5, 4)))
 
 
@@ -654,7 +654,7 @@ def test_numpy_paths_and_invalid_paths() -> None:
         found = sp.einsum(text, *matrices, optimize=path)
         np.testing.assert_allclose(found.to_numpy(), np.linalg.multi_dot(dense), atol=1e-12)
     for bad in ([(0,), (0, 1)], [(0, 0)], [(0, 5)], [()]):
-        with pytest.raises(InvalidValueError, match="no path of 5 operands"):
+        with pytest.raises(InvalidValueError, match="not a path of 5 operands"):
             sp.einsum(text, *matrices, optimize=bad)
 
 

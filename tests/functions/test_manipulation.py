@@ -241,7 +241,7 @@ def test_long_diagonals_of_stacks_cost_what_their_entries_do(offset: int) -> Non
     assert [c.tolist() for c in sp.diagonal(huge, offset=offset, axis1=0, axis2=2).to_format("coo").coords] == [
         [1], [5 + min(offset, 0)]
     ]  # fmt: skip
-    with pytest.raises(TooLargeError, match="the places of"):
+    with pytest.raises(TooLargeError, match="the positions of"):
         sp.diagonal(sp.exp(huge), axis1=0, axis2=2)
 
 

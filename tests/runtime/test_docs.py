@@ -76,8 +76,23 @@ def test_document_as_follows_signature() -> None:
     )
 
 
-def test_document_as_requires_parameters() -> None:
-    with pytest.raises(ValueError, match="no section Parameters"):
-        document_as(Example)(lambda x: x)
+def test_document_as_adds_parameters() -> None:
+    def size(self: object) -> int:
+        """Return the size.
+
+        Returns
+        -------
+        int
+        """
+        return 0
+
+    @document_as(size, x="Tensor.")
+    def size_of(x: object) -> int:
+        return 0
+
+    assert size_of.__doc__ == ("Return the size.\n\nParameters\n----------\nx\n    Tensor.\n\nReturns\n-------\nint")
+
+
+def test_document_as_requires_description() -> None:
     with pytest.raises(KeyError, match="x"):
         document_as(Example.total)(lambda x: x)

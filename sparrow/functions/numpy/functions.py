@@ -1,6 +1,6 @@
-"""What NumPy has of tensors beyond the array API standard, under NumPy's names and with its arguments.
+"""NumPy's functions beyond the array API standard, with NumPy's names and arguments.
 
-Nobody calls these as sparrow's: NumPy's functions find them, see :mod:`sparrow.functions.numpy.dispatch`.
+They are reached through NumPy: ``np.quantile(A, 0.5)``. See :mod:`sparrow.functions.numpy.dispatch`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from sparrow.tensor import Tensor
 __all__ = [
     "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",
     "average", "bincount", "block", "column_stack", "compress", "delete", "diag", "digitize", "dsplit", "dstack",
-    "fliplr", "flipud", "histogram", "hsplit", "hstack", "interp", "isclose", "like", "median", "nan_to_num", "of_sets",
-    "outer", "pad", "percentile", "ptp", "quantile", "rot90", "select", "unique", "vsplit", "vstack",
+    "fliplr", "flipud", "histogram", "hsplit", "hstack", "interp", "isclose", "like", "median", "nan_to_num",
+    "on_unique_values", "outer", "pad", "percentile", "ptp", "quantile", "rot90", "select", "unique", "vsplit",
+    "vstack",
 ]  # fmt: skip
 
 
 def like(value: Any, a: Any, dtype: Any = None, shape: Any = None, device: str | None = None) -> Tensor:
-    """Return a tensor of one value, of the shape, names and type of another unless others are given."""
+    """Return a tensor of one value like another: ``np.full_like``."""
     tensor = as_tensor(a)
     if shape is None:
         return full_like(tensor, value, dtype, device=device)
@@ -43,7 +44,7 @@ def like(value: Any, a: Any, dtype: Any = None, shape: Any = None, device: str |
 
 
 def at_least(ndim: int, *tensors: Any) -> Any:
-    """Return views with new axes, where NumPy's ``atleast_*d`` put them, so that there are ``ndim`` at least."""
+    """Return views with new axes as ``np.atleast_1d``, ``atleast_2d`` and ``atleast_3d`` do."""
     found = []
     for tensor in map(as_tensor, tensors):
         while tensor.ndim < ndim:
@@ -53,109 +54,109 @@ def at_least(ndim: int, *tensors: Any) -> Any:
 
 
 def vstack(tup: Sequence[Any]) -> Tensor:
-    """Return tensors joined along the first axis, vectors as rows."""
+    """Concatenate along the first axis, vectors as rows."""
     return concat([at_least(2, one) for one in as_tensors(tup)])
 
 
 def hstack(tup: Sequence[Any]) -> Tensor:
-    """Return tensors joined along the second axis, vectors along their only one."""
+    """Concatenate along the second axis, vectors along their only one."""
     found = [at_least(1, one) for one in as_tensors(tup)]
     return concat(found, 0 if found and found[0].ndim == 1 else 1)
 
 
 def dstack(tup: Sequence[Any]) -> Tensor:
-    """Return tensors joined along the third axis."""
+    """Concatenate along the third axis."""
     return concat([at_least(3, one) for one in as_tensors(tup)], 2)
 
 
 def column_stack(tup: Sequence[Any]) -> Tensor:
-    """Return tensors joined along the second axis, vectors as columns."""
+    """Concatenate along the second axis, vectors as columns."""
     found = [at_least(1, one) for one in as_tensors(tup)]
     return concat([one[:, None] if one.ndim == 1 else one for one in found], 1)
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Tensor:
-    """Return two tensors joined along an axis, or without one their cells."""
+    """Concatenate two tensors along an axis, or all their elements."""
     return concat([arr, values], axis)
 
 
 def array_split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Return views that cut a tensor into parts that are nearly equal, or before positions."""
+    """Split a tensor into views of nearly equal size, or between positions."""
     tensor = as_tensor(ary)
     if isinstance(indices_or_sections, int | np.integer):
         parts, size = int(indices_or_sections), tensor.shape[normalize_axis(axis, tensor.ndim)]
         if parts < 1:
-            raise InvalidValueError(f"a tensor cannot be cut into {parts} parts")
+            raise InvalidValueError(f"array_split: the number of sections must be positive, got {parts}")
         least, longer = divmod(size, parts)
         indices_or_sections = [k * least + min(k, longer) for k in range(1, parts)]
     return split(tensor, indices_or_sections, axis)
 
 
 def hsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
-    """Return views that cut a tensor along the second axis, a vector along its only one."""
+    """Split a tensor along the second axis, a vector along its only one."""
     tensor = as_tensor(ary)
     return split(tensor, indices_or_sections, 1 if tensor.ndim > 1 else 0)
 
 
 def vsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
-    """Return views that cut a tensor of two axes at least along the first."""
+    """Split a tensor of at least two dimensions along the first axis."""
     return _split(ary, indices_or_sections, 0, 2)
 
 
 def dsplit(ary: Any, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
-    """Return views that cut a tensor of three axes at least along the third."""
+    """Split a tensor of at least three dimensions along the third axis."""
     return _split(ary, indices_or_sections, 2, 3)
 
 
-def _split(ary: Any, indices_or_sections: int | Sequence[int], axis: int, least: int) -> list[Tensor]:
+def _split(ary: Any, indices_or_sections: int | Sequence[int], axis: int, min_ndim: int) -> list[Tensor]:
     tensor = as_tensor(ary)
-    if tensor.ndim < least:
-        raise ShapeError(f"a tensor of shape {tensor.shape} is not cut along axis {axis} of {least} or more")
+    if tensor.ndim < min_ndim:
+        raise ShapeError(f"a split along axis {axis} requires at least {min_ndim} dimensions, got shape {tensor.shape}")
     return split(tensor, indices_or_sections, axis)
 
 
 def block(arrays: Any) -> Tensor:
-    """Return a tensor made of nested lists of blocks: the innermost lists are joined along the last axis, and so on."""
+    """Assemble a tensor from nested lists of blocks, the innermost along the last axis."""
     if not isinstance(arrays, list):
         return at_least(0, arrays)  # type: ignore[no-any-return]
-    depth, leaves = _nested(arrays)
+    depth, leaves = _flatten_lists(arrays)
     ndim = max(depth, *(leaf.ndim for leaf in leaves))
-    given = iter([_widened(leaf, ndim) for leaf in leaves])
+    blocks = iter([_prepend_axes(leaf, ndim) for leaf in leaves])
 
-    def joined(part: Any, axis: int) -> Tensor:
-        return concat([joined(one, axis + 1) for one in part], axis) if isinstance(part, list) else next(given)
+    def assemble(part: Any, axis: int) -> Tensor:
+        return concat([assemble(one, axis + 1) for one in part], axis) if isinstance(part, list) else next(blocks)
 
-    return joined(arrays, -depth)
+    return assemble(arrays, -depth)
 
 
-def _nested(arrays: list[Any]) -> tuple[int, list[Tensor]]:
-    """Return how deep lists stand in lists, and the blocks in them as tensors."""
+def _flatten_lists(arrays: list[Any]) -> tuple[int, list[Tensor]]:
+    """Return the depth of nested lists, and the blocks in them as tensors."""
     found: list[Any] = []
 
-    def depths(part: Any) -> int:
+    def depth(part: Any) -> int:
         if not isinstance(part, list):
             found.append(part)
             return 0
-        below = {depths(one) for one in part}
+        below = {depth(one) for one in part}
         if len(below) != 1:
-            raise ShapeError("np.block: lists must be of one depth, and none empty")
+            raise ShapeError("np.block: lists must be non-empty and of one depth")
         return 1 + below.pop()
 
-    return depths(arrays), as_tensors(found)
+    return depth(arrays), as_tensors(found)
 
 
-def _widened(tensor: Tensor, ndim: int) -> Tensor:
-    """Return the view with as many leading axes as there are dimensions missing."""
+def _prepend_axes(tensor: Tensor, ndim: int) -> Tensor:
+    """Return a view with leading axes added up to a number of dimensions."""
     view: Tensor = tensor[(*(None,) * (ndim - tensor.ndim), ...)]
     return view
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
-    """Return the slices of an axis, or the cells, but those at some positions: a view through a list."""
+    """Return the slices of an axis, or the elements, without those at some positions, lazily."""
     tensor = as_tensor(arr)
     at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
-    memory.check(17 * lines.shape[at], f"a list out of {lines.shape[at]} positions", "join views of what stays")
+    memory.check(17 * lines.shape[at], f"a list of {lines.shape[at]} positions", "concatenate views of the rest")
     view: Tensor = lines[(*(slice(None),) * at, np.delete(np.arange(lines.shape[at]), obj), ...)]
     return view
 
@@ -171,11 +172,11 @@ def fliplr(m: Any) -> Tensor:
 
 
 def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """Return the view turned by ``k`` times 90 degrees in the plane of two axes, from the first towards the second."""
+    """Return the view rotated by ``k`` times 90 degrees in the plane of two axes."""
     tensor = as_tensor(m)
     one, other = (normalize_axis(axis, tensor.ndim) for axis in axes)
     if one == other:
-        raise ShapeError(f"axes={tuple(axes)} must be two different axes")
+        raise ShapeError(f"rot90: axes must be two different axes, got {tuple(axes)}")
     turns = as_integer(k, "k") % 4
     if turns == 2:
         return flip(tensor, (one, other))
@@ -185,19 +186,19 @@ def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def diag(v: Any, k: int = 0) -> Tensor:
-    """Return a diagonal of a matrix, or the matrix in memory that has a vector as its diagonal."""
+    """Return a diagonal of a matrix, or the matrix with a vector as its diagonal."""
     tensor = as_tensor(v)
     if tensor.ndim != 1:
         return diagonal(tensor, k)
     offset = as_integer(k, "k")
     stored = (tensor if tensor.fill_value == 0 else tensor.refill(0)).to_format("coo")
-    place = stored.coords[0].astype(np.int64)
+    position = stored.coords[0].astype(np.int64)
     size = len(tensor) + abs(offset)
-    return from_coords([place + max(-offset, 0), place + max(offset, 0)], stored.data, shape=(size, size))
+    return from_coords([position + max(-offset, 0), position + max(offset, 0)], stored.data, shape=(size, size))
 
 
 def argwhere(a: Any) -> NDArray[np.int64]:
-    """Return the positions of cells that are not 0, a row for each."""
+    """Return the coordinates of the non-zero elements, one row per element."""
     tensor = as_tensor(a)
     if not tensor.ndim:
         return np.argwhere(tensor.to_numpy())
@@ -206,92 +207,94 @@ def argwhere(a: Any) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Digitize:
-    """The function of cells that says between which two edges each lies."""
+    """Element-wise number of the bin between edges."""
 
     bins: NDArray[Any]
     right: bool
 
-    def __call__(self, cells: Any) -> Any:
-        """Return the number of the interval."""
-        return np.digitize(cells, self.bins, self.right)
+    def __call__(self, x: Any) -> Any:
+        """Return the number of the bin of each element."""
+        return np.digitize(x, self.bins, self.right)
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    """Return the number of the interval that each cell lies in, lazily."""
+    """Return the number of the bin of each element, lazily."""
     function = Digitize(np.asarray(bins), right)
     return x._cells(function, x) if isinstance(x, Tensor) else function(x)
 
 
 @dataclass(frozen=True)
 class IsClose:
-    """The function of two cells that says whether they are nearly equal."""
+    """Element-wise comparison within tolerances."""
 
     rtol: float
     atol: float
     equal_nan: bool
 
     def __call__(self, a: Any, b: Any) -> Any:
-        """Return whether cells are nearly equal."""
+        """Return whether elements are close."""
         return np.isclose(a, b, self.rtol, self.atol, self.equal_nan)
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
-    """Return whether cells are nearly equal, lazily; shapes broadcast."""
+    """Return whether elements are equal within tolerances, lazily; shapes broadcast."""
     tensor = a if isinstance(a, Tensor) else b if isinstance(b, Tensor) else as_tensor(a)
     return tensor._cells(IsClose(_number(rtol, "rtol"), _number(atol, "atol"), bool(equal_nan)), a, b)
 
 
 def all_close(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
-    """Return whether all cells are nearly equal."""
+    """Return whether all elements are equal within tolerances."""
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
 @dataclass(frozen=True)
 class NanToNum:
-    """The function of cells that puts numbers in the place of NaN and infinity."""
+    """Element-wise replacement of NaN and infinities by numbers."""
 
     nan: float
     posinf: float | None
     neginf: float | None
 
-    def __call__(self, cells: Any) -> Any:
-        """Return finite cells."""
-        return np.nan_to_num(cells, nan=self.nan, posinf=self.posinf, neginf=self.neginf)
+    def __call__(self, x: Any) -> Any:
+        """Return finite elements."""
+        return np.nan_to_num(x, nan=self.nan, posinf=self.posinf, neginf=self.neginf)
 
 
 def nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
-    """Return the cells with numbers in the place of NaN and infinity, lazily."""
+    """Replace NaN and infinities by numbers, lazily."""
     if not copy:
-        raise UnsupportedError("np.nan_to_num(copy=False) is not supported: A[...] = np.nan_to_num(A)")
+        raise UnsupportedError("np.nan_to_num(copy=False) is not supported: use A[...] = np.nan_to_num(A)")
     return as_tensor(x)._cells(NanToNum(nan, posinf, neginf), x)
 
 
 @dataclass(frozen=True, eq=False)
 class Interp:
-    """The function of cells that lies on straight lines between points."""
+    """Element-wise piecewise linear function."""
 
     xp: NDArray[Any]
     fp: NDArray[Any]
     outside: tuple[Any, Any, Any]
 
-    def __call__(self, cells: Any) -> Any:
-        """Return where cells lie."""
-        return np.interp(cells, self.xp, self.fp, *self.outside)
+    def __call__(self, x: Any) -> Any:
+        """Return the interpolated values."""
+        return np.interp(x, self.xp, self.fp, *self.outside)
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """Return the cells put through the function that lies on straight lines between points, lazily."""
+    """Return a piecewise linear function of the elements, lazily."""
     given, values = np.asarray(xp), np.asarray(fp)
     if given.ndim != 1 or given.shape != values.shape or not len(given):
-        raise ShapeError(f"np.interp: xp and fp of shapes {given.shape} and {values.shape} are no points of a line")
+        raise ShapeError(
+            f"np.interp: xp and fp must be non-empty vectors of one length, got shapes {given.shape} and {values.shape}"
+        )
     function = Interp(given, values, (left, right, period))
     return x._cells(function, x) if isinstance(x, Tensor) else function(x)
 
 
 def outer(a: Any, b: Any) -> Tensor:
-    """Return the products of each cell of one with each of the other, in row-major order, lazily."""
+    """Return the outer product of the elements of two tensors, lazily."""
     product: Tensor = reshape(a, -1)[:, None] * reshape(b, -1)[None, :]
     return product
 
@@ -304,28 +307,30 @@ def unique(
     axis: int | None = None,
     equal_nan: bool = True,
 ) -> Any:
-    """Return the distinct values of all cells, and how many have each: of entries and fill alone.
+    """Return the distinct values of all elements and their counts, from the stored elements.
 
-    With first positions or the value of each cell all of the cells are looked at, which have to fit in memory.
+    Positions and inverse positions are computed on the dense array.
     """
     if axis is not None:
-        raise UnsupportedError("np.unique(axis=) is not supported on sparse tensors: A.to_numpy() where it fits")
+        raise UnsupportedError(
+            "np.unique(axis=) is not supported on sparse tensors: use A.to_numpy() if it fits in memory"
+        )
     if return_index or return_inverse:
         dense = as_tensor(ar).to_numpy()
-        told: dict[str, Any] = {
+        options: dict[str, Any] = {
             "return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts,
         }  # fmt: skip
-        return np.unique(dense, equal_nan=equal_nan, **told)
+        return np.unique(dense, equal_nan=equal_nan, **options)
     values, counts = unique_counts(ar)
-    several = np.isnan(values) if equal_nan and values.dtype.kind in "fc" else np.zeros(len(values), bool)
-    if several.sum() > 1:
-        first = int(several.argmax())
-        values, counts = np.append(values[~several], values[first]), np.append(counts[~several], counts[several].sum())
+    merged = np.isnan(values) if equal_nan and values.dtype.kind in "fc" else np.zeros(len(values), bool)
+    if merged.sum() > 1:
+        first = int(merged.argmax())
+        values, counts = np.append(values[~merged], values[first]), np.append(counts[~merged], counts[merged].sum())
     return (values, counts) if return_counts else values
 
 
-def of_sets(function: Callable[..., NDArray[Any]]) -> Callable[..., Any]:
-    """Return what NumPy's function of two sets does, of the distinct values of tensors."""
+def on_unique_values(function: Callable[..., NDArray[Any]]) -> Callable[..., Any]:
+    """Return NumPy's function of two sets, applied to the distinct values of tensors."""
 
     def call(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
         return function(*(unique(one) if isinstance(one, Tensor) else one for one in (ar1, ar2)))
@@ -334,13 +339,13 @@ def of_sets(function: Callable[..., NDArray[Any]]) -> Callable[..., Any]:
 
 
 def ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the difference of the largest and the smallest cell."""
+    """Return the difference of the largest and the smallest element."""
     tensor = as_tensor(a)
     return tensor.max(axis, keepdims=keepdims) - tensor.min(axis, keepdims=keepdims)
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
-    """Return the mean of cells, each taken as often as its weight says."""
+    """Return the weighted mean."""
     tensor = as_tensor(a)
     if weights is None:
         mean = tensor.mean(axis, keepdims=keepdims)
@@ -349,26 +354,32 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     shares = weights if isinstance(weights, Tensor) else np.asarray(weights)
     if shares.shape != tensor.shape:
         if axis is None:
-            raise UnsupportedError(f"weights of shape {shares.shape} for cells of shape {tensor.shape}: say axis=")
+            raise UnsupportedError(
+                f"average: weights of shape {shares.shape} require axis= for a tensor of shape {tensor.shape}"
+            )
         along = [normalize_axis(one, tensor.ndim) for one in (axis if isinstance(axis, tuple) else (axis,))]
         if shares.shape != tuple(tensor.shape[one] for one in along):
-            raise ShapeError(f"weights of shape {shares.shape} do not fit axes {along} of shape {tensor.shape}")
+            raise ShapeError(
+                f"average: weights of shape {shares.shape} do not match axes {along} of shape {tensor.shape}"
+            )
         shares = shares.transpose(np.argsort(along).tolist())
         shares = shares[tuple(slice(None) if k in along else None for k in range(tensor.ndim))]
         shares = np.broadcast_to(shares, tensor.shape)
     wide = np.result_type(tensor.dtype, shares.dtype, *(() if tensor.dtype.kind in "fc" else (np.float64,)))
     total = np.sum(shares, axis=axis, dtype=wide, keepdims=keepdims)
     if (total == 0).any():
-        raise InvalidValueError("weights add up to 0: there is no average")
+        raise InvalidValueError("average: weights must not sum to 0")
     found = np.sum(tensor * shares, axis=axis, keepdims=keepdims) / total
     return (found, total) if returned else found
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """Return the cells of the first choice whose condition holds, lazily."""
+    """Return elements of the first choice whose condition is True, lazily."""
     if len(condlist) != len(choicelist) or not len(condlist):
-        raise InvalidValueError(f"{len(condlist)} conditions for {len(choicelist)} choices: give one for each")
-    dtype = np.result_type(*map(_typed, (*choicelist, default)))
+        raise InvalidValueError(
+            f"select: expected one condition per choice, got {len(condlist)} conditions and {len(choicelist)} choices"
+        )
+    dtype = np.result_type(*map(_dtype_operand, (*choicelist, default)))
     found = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         tensors = any(isinstance(one, Tensor) for one in (condition, choice, found))
@@ -376,25 +387,28 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return found
 
 
-def _typed(choice: Any) -> Any:
+def _dtype_operand(choice: Any) -> Any:
     """Return what tells NumPy the type of a choice; of a number of Python's it follows the others'."""
     return choice if type(choice) in (int, float, complex) else getattr(choice, "dtype", None) or np.asarray(choice)
 
 
 def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
-    """Return the slices of an axis at which a condition holds: a view through a list."""
+    """Return the slices of an axis where a condition is True, lazily."""
     tensor = as_tensor(a)
-    held = condition if isinstance(condition, Tensor) else np.asarray(condition)
-    if held.ndim != 1:
-        raise ShapeError(f"a condition is a vector, got shape {held.shape}")
-    places = nonzero(held)[0] if isinstance(held, Tensor) else np.flatnonzero(held)
+    mask = condition if isinstance(condition, Tensor) else np.asarray(condition)
+    if mask.ndim != 1:
+        raise ShapeError(f"compress: the condition must be a vector, got shape {mask.shape}")
+    positions = nonzero(mask)[0] if isinstance(mask, Tensor) else np.flatnonzero(mask)
     at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
-    return lines[(*(slice(None),) * at, places, ...)]
+    return lines[(*(slice(None),) * at, positions, ...)]
 
 
 def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **others: Any) -> Tensor:
-    """Return the tensor with cells around it: of one value, entries if it is not the fill, or its own ones again."""
+    """Pad a tensor with a value, or with its own elements.
+
+    A value other than the fill value is stored.
+    """
     given = tensor = as_tensor(array)
     widths = np.broadcast_to(np.asarray(pad_width), (tensor.ndim, 2)).tolist()
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
@@ -405,7 +419,7 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
     for axis, (width, value) in enumerate(zip(widths, values, strict=True)):
         before, after = as_integers(width, "pad_width")
         if before < 0 or after < 0:
-            raise InvalidValueError(f"pad_width={pad_width!r} must not be negative")
+            raise InvalidValueError(f"pad_width must not be negative, got {pad_width!r}")
         if mode == "constant":
             sizes = [(*tensor.shape[:axis], n, *tensor.shape[axis + 1 :]) for n in (before, after)]
             edges = [
@@ -416,27 +430,27 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: 
             tensor = concat(parts, axis) if len(parts) > 1 else tensor
         elif before or after:
             try:
-                places = np.pad(np.arange(tensor.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
+                positions = np.pad(np.arange(tensor.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
             except ValueError as error:
                 raise ShapeError(f"np.pad of shape {tensor.shape}: {error}") from None
-            tensor = tensor[(*(slice(None),) * axis, places, ...)]
+            tensor = tensor[(*(slice(None),) * axis, positions, ...)]
     return tensor.astype(tensor.dtype, copy=True) if tensor is given else tensor
 
 
 def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
-    """Return the cells below which a share ``q`` of each line lies, between two of them by straight lines, lazily."""
+    """Return quantiles of lines along axes with linear interpolation, lazily."""
     shares = _numbers(q, "q")
     if not ((shares >= 0) & (shares <= 1)).all():
-        raise InvalidValueError(f"q={q!r}: shares lie between 0 and 1, percentiles between 0 and 100")
+        raise InvalidValueError(f"q must be between 0 and 1 (percentiles: 0 and 100), got {q!r}")
     if method != "linear":
-        raise UnsupportedError(f"np.quantile(method={method!r}) is not supported on sparse tensors: 'linear' is")
-    lines, kept = _lines(as_tensor(a), axis)
+        raise UnsupportedError(f"np.quantile(method={method!r}) is not supported on sparse tensors, only 'linear'")
+    lines, kept_shape = _sorted_lines(as_tensor(a), axis)
     kind = np.asarray(q).dtype
     if type(q) not in (int, float) and kind.kind == "f":
         lines = lines.astype(np.result_type(lines.dtype, kind))
-    found = [_between(lines, share * (lines.shape[-1] - 1)) for share in shares.reshape(-1).tolist()]
+    found = [_interpolate(lines, share * (lines.shape[-1] - 1)) for share in shares.reshape(-1).tolist()]
     if keepdims:
-        found = [np.reshape(one, kept) for one in found]
+        found = [np.reshape(one, kept_shape) for one in found]
     if not shares.ndim:
         return found[0]
     stacked = concat([expand_dims(as_tensor(one), 0) for one in found])
@@ -444,71 +458,72 @@ def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
 
 
 def percentile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
-    """Return :func:`quantile` of shares in hundredths."""
+    """Return :func:`quantile` of percentages."""
     return quantile(a, q / 100 if type(q) in (int, float) else np.true_divide(q, 100), axis, method, keepdims)
 
 
 def median(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the cell in the middle of each line, or the mean of the two there, lazily."""
+    """Return the median of lines along axes, lazily."""
     tensor = as_tensor(a)
-    lines, kept = _lines(tensor.astype(np.float64) if tensor.dtype == bool else tensor, axis)
+    lines, kept_shape = _sorted_lines(tensor.astype(np.float64) if tensor.dtype == bool else tensor, axis)
     size = lines.shape[-1]
-    middle = lines[..., size // 2].astype(np.promote_types(lines.dtype, np.float32))  # float16 ends at 65,504
-    found = _unless_nan(lines, middle if size % 2 else (lines[..., size // 2 - 1] + middle) / 2)
-    return np.reshape(found, kept) if keepdims else found
+    middle = lines[..., size // 2].astype(np.promote_types(lines.dtype, np.float32))  # sums may overflow float16
+    found = _propagate_nan(lines, middle if size % 2 else (lines[..., size // 2 - 1] + middle) / 2)
+    return np.reshape(found, kept_shape) if keepdims else found
 
 
 def _numbers(given: Any, name: str) -> NDArray[np.float64]:
     try:
         return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidValueError(f"{name}={given!r} is no number") from None
+        raise InvalidValueError(f"{name} must be numeric, got {given!r}") from None
 
 
 def _number(given: Any, name: str) -> float:
     found = _numbers(given, name)
     if found.ndim:
-        raise InvalidValueError(f"{name}={given!r} must be one number")
+        raise InvalidValueError(f"{name} must be a single number, got {given!r}")
     return float(found)
 
 
-def _lines(tensor: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """Return cells in order, lines along the last axis, and the shape that the result has with all axes kept."""
+def _sorted_lines(tensor: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """Return sorted lines along the last axis, and the shape of the result with ``keepdims``."""
     if tensor.dtype.kind in "bc":
-        raise UnsupportedError(f"cells of {tensor.dtype} have no quantiles")
+        raise UnsupportedError(f"quantiles require a real dtype, got {tensor.dtype}")
     given = range(tensor.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
-    gone = [normalize_axis(one, tensor.ndim) for one in given]
-    moved = moveaxis(tensor, gone, range(tensor.ndim - len(gone), tensor.ndim))
-    lines = reshape(moved, (*moved.shape[: tensor.ndim - len(gone)], math.prod(tensor.shape[one] for one in gone)))
+    reduced = [normalize_axis(one, tensor.ndim) for one in given]
+    left = tensor.ndim - len(reduced)
+    moved = moveaxis(tensor, reduced, range(left, tensor.ndim))
+    lines = reshape(moved, (*moved.shape[:left], math.prod(tensor.shape[one] for one in reduced)))
     if not lines.shape[-1]:
-        raise ShapeError(f"there are no cells along axis {axis} of shape {tensor.shape}: no quantile")
+        raise ShapeError(f"quantiles require elements along axis {axis}, got shape {tensor.shape}")
     wide = lines if lines.dtype.kind == "f" else lines.astype(np.float64)
-    return sort(wide), tuple(1 if k in gone else n for k, n in enumerate(tensor.shape))
+    return sort(wide), tuple(1 if k in reduced else n for k, n in enumerate(tensor.shape))
 
 
-def _between(lines: Tensor, position: float) -> Any:
-    """Return what lies at a position of sorted lines, between two cells in proportion; NaN where a line has one."""
+def _interpolate(lines: Tensor, position: float) -> Any:
+    """Interpolate sorted lines at a position; NaN where a line has one."""
     low = math.floor(position)
     share = position - low
     one, other = lines[..., low], lines[..., min(low + 1, lines.shape[-1] - 1)]
-    step = other - one  # NaN beside infinity, as NumPy has it
-    return _unless_nan(lines, one + step * share if share < 0.5 else other - step * (1 - share))
+    step = other - one  # inf - inf is NaN, as in NumPy
+    return _propagate_nan(lines, one + step * share if share < 0.5 else other - step * (1 - share))
 
 
-def _unless_nan(lines: Tensor, found: Any) -> Any:
-    """Return what was found of sorted lines, NaN where a line has one, which is then its last cell; numbers at once."""
+def _propagate_nan(lines: Tensor, found: Any) -> Any:
+    """Return values of sorted lines, NaN where a line has one, which is its last element then."""
     last = lines[..., -1]
-    cells = where(np.isnan(last), last, found).astype(lines.dtype)
-    return cells if cells.ndim else cells.to_numpy()[()]
+    values = where(np.isnan(last), last, found).astype(lines.dtype)
+    return values if values.ndim else values.to_numpy()[()]
 
 
 def histogram(
     a: Any, bins: Any = 10, range: tuple[float, float] | None = None, density: bool | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return how many cells lie in each of several intervals, absent ones among them, and where these end."""
+    """Return the number of elements in each bin, absent ones included, and the bin edges."""
     tensor = as_tensor(a)
     if isinstance(bins, str):
-        raise UnsupportedError(f"np.histogram(bins={bins!r}) is not supported: give a number, or edges")
+        raise UnsupportedError(f"np.histogram(bins={bins!r}) is not supported: pass a number or edges")
     values, numbers = unique_counts(tensor)
     counts, edges = np.histogram(values, bins, range, weights=numbers)
     if density:
@@ -517,17 +532,17 @@ def histogram(
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> NDArray[np.int64]:
-    """Return how many cells of a vector are 0, 1, 2, ..., absent ones among them."""
+    """Return the number of occurrences of 0, 1, 2, ... in a vector, absent elements included."""
     tensor = as_tensor(x)
     if weights is not None:
         raise UnsupportedError("np.bincount(weights=) is not supported on sparse tensors")
     if tensor.ndim != 1:
-        raise ShapeError(f"bincount counts cells of a vector, not of shape {tensor.shape}")
+        raise ShapeError(f"bincount: x must be a vector, got shape {tensor.shape}")
     values, numbers = unique_counts(tensor)
     if tensor.dtype.kind not in "iub":
-        raise UnsupportedError(f"bincount counts integers, not cells of {tensor.dtype}")
+        raise UnsupportedError(f"bincount: x must be integers, got {tensor.dtype}")
     if len(values) and int(values[0]) < 0:
-        raise InvalidValueError(f"bincount: a cell is {int(values[0])}, which is negative")
+        raise InvalidValueError(f"bincount: x must not be negative, got {int(values[0])}")
     counts = np.zeros(max(minlength, int(values[-1]) + 1 if len(values) else 0), np.int64)
     counts[values.astype(np.int64)] = numbers
     return counts
