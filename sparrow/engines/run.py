@@ -13,7 +13,9 @@ from sparrow.engines.fallback import lower_with_fallback
 from sparrow.engines.protocol import Engine
 from sparrow.engines.registry import STREAM, engine_for
 from sparrow.engines.stream import lower, scan_reader
-from sparrow.engines.stream.operator import ReadRange, open_cursors, partition_bounds
+from sparrow.engines.stream.capabilities import ReadRange
+from sparrow.engines.stream.cursors import open_cursors
+from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.engines.tracing import explained, is_tracing, trace
 from sparrow.kernels.coo import Block
 from sparrow.plan import Dense, Node, Reduce, Root, Scan

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.engines.stream import operator as derived
 from sparrow.errors import ReadOnlyError, ShapeError, TooLargeError, UnsupportedError
-from sparrow.testing import strategy
+from sparrow.testing import strategy, tune
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]
@@ -24,8 +23,7 @@ SHAPES = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
 
 @pytest.fixture(autouse=True, scope="module")
 def small_pieces() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(derived, "_PIECE_ROWS", 3)
+    with tune("stream", partition_rows=3):
         yield
 
 

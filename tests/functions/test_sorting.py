@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import sparrow as sp
 from sparrow.core.schema import is_fill
-from sparrow.engines.stream import operator as derived
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.testing import tune
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]
@@ -30,8 +30,7 @@ def filled(dense: np.ndarray[Any, Any], fill: Any) -> sp.Tensor:
 
 @pytest.fixture(autouse=True, scope="module")
 def small_pieces() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(derived, "_PIECE_ROWS", 3)
+    with tune("stream", partition_rows=3):
         yield
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines, plan
-from sparrow.engines.stream import operator, planner
 from sparrow.plan import Map, nodes_below, optimize_plan
+from sparrow.testing import tune
 from tests.engines.helpers import Counting, memory, random_array, scan_of, stored
 
 SEEDS = st.integers(0, 2**16)
@@ -137,7 +136,7 @@ def test_graphs_of_steps_are_what_numpy_makes_of_them(data: st.DataObject, seed:
     known: list[tuple[Any, NDArray[Any]]] = [(sp.asarray(array), array) for array in dense]
     expressions(data, known, data.draw(st.integers(1, 9)))
     key: Any = data.draw(st.sampled_from([(), (slice(1, 5),), (2,), (slice(None), slice(4, None, -2)), ([4, 1, 1],)]))
-    with patch.object(operator, "_PIECE_ROWS", 7), patch.object(planner, "_DEEPEST", data.draw(st.integers(1, 3))):
+    with tune("stream", partition_rows=7, max_pipeline_depth=data.draw(st.integers(1, 3))):
         for tensor, array in known[2:]:
             np.testing.assert_array_equal(tensor[key].to_numpy() if key else tensor.to_numpy(), array[key])
         together = sp.compute(*(tensor[key] if key else tensor for tensor, _ in known[2:]))

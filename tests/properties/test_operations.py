@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import engines, storage
 from sparrow.core.schema import is_fill
-from sparrow.engines.stream import operator as derived
 from sparrow.errors import SparrowError
 from sparrow.relations.base import MemoryHandle
+from sparrow.testing import tune
 from tests.core.indexing.test_view import keys, valid
 from tests.engines.helpers import TINY, memory
 from tests.tensor.test_reductions import best_number
@@ -101,8 +101,7 @@ def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(autouse=True, scope="module")
 def small_pieces() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(derived, "_PIECE_ROWS", 3)
+    with tune("stream", partition_rows=3):
         yield
 
 

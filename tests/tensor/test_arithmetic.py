@@ -6,7 +6,6 @@ import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,10 +16,10 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 import sparrow as sp
 from sparrow import engines
 from sparrow.core.schema import DTYPES, is_fill
-from sparrow.engines.stream import operator as derived
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.plan import freeze_array
 from sparrow.tensor.arithmetic import Arithmetic
+from sparrow.testing import tune
 
 Maker = Callable[[Any], sp.Tensor]
 
@@ -161,7 +160,7 @@ def test_products_of_operands_that_share_no_axis(seed: int, turned: bool, data: 
     A, B = sp.asarray(a.reshape(first))[key], sp.asarray(b)
     if turned:
         a, b, A, B = a[::-1], b[..., ::-1], A[::-1], B[..., ::-1]
-    with patch.object(derived, "_PIECE_ROWS", 3):
+    with tune("stream", partition_rows=3):
         agree(A * B, a * b)
         agree(B * A, b * a)
         agree((A * 2 * B)[1:, ..., :2], (a * 2 * b)[1:, ..., :2])
@@ -199,8 +198,8 @@ def test_expressions_pin_their_operands(make: Maker) -> None:
         twice[0] = 1
 
 
-def test_expressions_are_tensors(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 5)
+@tune("stream", partition_rows=5)
+def test_expressions_are_tensors(make: Maker) -> None:
     a, b = some((7, 6), 1), some((7, 6), 2)
     C, c = make(a) + make(b) * 2, a + b * 2
     assert C.nnz == np.count_nonzero(c)
@@ -214,8 +213,8 @@ def test_expressions_are_tensors(make: Maker, monkeypatch: pytest.MonkeyPatch) -
     assert "scan" in C.explain()
 
 
-def test_saving_an_expression_streams_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 9)
+@tune("stream", partition_rows=9)
+def test_saving_an_expression_streams_it(tmp_path: Path) -> None:
     dense = some((40, 8), 3)
     A = sp.asarray(dense).save(tmp_path / "A.sparrow")
     B = (A - A[::-1]).save(tmp_path / "B.sparrow")

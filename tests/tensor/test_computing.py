@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,15 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.engines.stream import operator as derived
 from sparrow.engines.stream.cache import Cache, cache_bytes
-from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.relations import csr
 from sparrow.runtime import memory
 from sparrow.storage.delta.snapshot import Snapshot
+from sparrow.testing import on, tune
 
 SEEDS = st.integers(0, 2**16)
 DTYPES = ("bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex64", "complex128")
@@ -35,18 +34,21 @@ def some_dense(shape: tuple[int, ...], seed: int, dtype: Any = float) -> np.ndar
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[Any]:
-    """How often each chunk of files was read, and each piece of an expression computed."""
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[Any]]:
+    """Count how often each chunk of files is read and each chunk of an expression computed."""
     found: Counter[Any] = Counter()
-    for kind in (Snapshot, PhysicalOperator):
 
-        def counting(self: Any, chunk: Any, dims: Any = None, read: Any = kind.read) -> Block:
-            found[type(self).__name__, self.token, chunk.ref] += 1
-            block: Block = read(self, chunk, dims)
-            return block
+    def count_stored(self: Any, chunk: Any, dims: Any = None, read: Any = Snapshot.read) -> Block:
+        found["Snapshot", self.token, chunk.ref] += 1
+        block: Block = read(self, chunk, dims)
+        return block
 
-        monkeypatch.setattr(kind, "read", counting)
-    return found
+    def count_computed(operator: Any, chunk: Any) -> None:
+        found[type(operator).__name__, operator.token, chunk.ref] += 1
+
+    monkeypatch.setattr(Snapshot, "read", count_stored)
+    with on("stream.read", count_computed):
+        yield found
 
 
 # -- persist -------------------------------------------------------------------------------------
@@ -316,7 +318,7 @@ def test_any_expressions_together_are_what_they_are_alone(
         else:
             C, c = (A + B, a + b) if kind == "add" else (A * B, a * b)
         known.append((C, c))
-    with patch.object(derived, "_PIECE_ROWS", 20), patch("sparrow.engines.stream.planner.cache_bytes", lambda: budget):
+    with tune("stream", partition_rows=20, cache_bytes=budget):
         found = sp.compute(*(tensor for tensor, _ in known))
     for tensor, (_, array) in zip(found, known, strict=True):
         np.testing.assert_allclose(tensor.to_numpy(), array)

@@ -17,14 +17,13 @@ import sparrow as sp
 from sparrow import engines, storage
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema, is_fill
-from sparrow.engines.stream import groupby as engine
-from sparrow.engines.stream import operator as derived
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Node, Reduce, Scan, make_reduce
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.relations.base import MemoryRelation, Relation
 from sparrow.runtime.settings import config
+from sparrow.testing import tune
 from tests.engines.helpers import (
     Counting,
     Unreadable,
@@ -390,12 +389,11 @@ def test_integers_wrap_where_most_cells_are_absent(fill: int) -> None:
     assert int(found(scan, "prod")) == 7 * pow(fill, cells, 2**64) % 2**64
 
 
-def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@tune("stream", max_dense_groups=0, partition_rows=200)
+def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     dense = np.where(rng.random((30, 25, 7)) < 0.3, rng.integers(1, 9, (30, 25, 7)), 0).astype(float)
     relation = stored(tmp_path / "t", dense)
-    monkeypatch.setattr(engine, "_SMALL", 0)
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 200)
     for axis, names in (
         (0, ("sum", "argmax", "var", "all", "nanvar", "nanargmin")),
         (1, ("sum", "argmax", "nanstd", "nanprod")),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from sklearn.linear_model import SGDClassifier
 import sparrow as sp
 import sparrow.testing
 from sparrow import storage
-from sparrow.engines.stream import operator
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory
+from sparrow.testing import tune
 
 MODES = ["discard", "pad", "roll_over"]
 NINE = """1 0:1 2:2
@@ -35,9 +36,10 @@ NINE = """1 0:1 2:2
 
 
 @pytest.fixture
-def small_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut small matrices into many stretches."""
-    monkeypatch.setattr(operator, "_PIECE_ROWS", 40)
+def small_stretches() -> Iterator[None]:
+    """Divide small matrices into many partitions."""
+    with tune("stream", partition_rows=40):
+        yield
 
 
 def stored(path: Path, tensor: Any, entries: int = 40) -> sp.Tensor:
@@ -229,8 +231,7 @@ def test_any_sizes(data: st.DataObject) -> None:
     dense = np.arange(3 * height).reshape(height, 3) % 5
     part = data.draw(st.integers(0, parts - 1))
     train = sp.batches(dense, dense[:, 0], size, mode, shuffle, 1, parts, part, prefetch=data.draw(st.integers(0, 3)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operator, "_PIECE_ROWS", 7)
+    with tune("stream", partition_rows=7):
         own = range(height * part // parts, height * (part + 1) // parts)
         stream: list[int] = []
         for epoch in range(3):
@@ -330,12 +331,9 @@ def test_batches_pickle(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(("entries", "times"), [(40, 1), (7, 2)], ids=["ends where rows do", "rows go on"])
-def test_row_groups_are_decoded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: bool, entries: int, times: int
-) -> None:
-    monkeypatch.setattr(operator, "_PIECE_ROWS", entries)
+def test_row_groups_are_decoded_once(tmp_path: Path, shuffle: bool, entries: int, times: int) -> None:
     X = stored(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
-    with sparrow.testing.observe("storage.read_row_group") as seen:
+    with tune("stream", partition_rows=entries), sparrow.testing.observe("storage.read_row_group") as seen:
         assert sum(len(batch) for batch in sp.batches(X, batch_size=7, shuffle=shuffle)) == 300 // 7 * 7
     decoded = [tuple(details.values()) for _, details in seen]
     assert len(set(decoded)) > 10

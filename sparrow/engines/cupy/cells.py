@@ -13,7 +13,7 @@ from sparrow.engines.cupy.device import Device
 from sparrow.engines.cupy.entries import Entries, coordinates, regrouped, without_fill
 from sparrow.engines.cupy.functions import called
 from sparrow.engines.cupy.tiles import Tile, Tiled, joined
-from sparrow.engines.stream.elementwise.map import check_repeats
+from sparrow.engines.stream.elementwise.broadcast import check_repeats
 from sparrow.plan import Dense, Map, Scan
 
 __all__ = ["located", "mapped"]

@@ -22,7 +22,7 @@ from sparrow.engines.cupy.tiles import Tile, Tiled, halved, is_tiled, joined, ti
 from sparrow.engines.cupy.tuning import tuning
 from sparrow.engines.sort_orders import product_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import partition_bounds
+from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import MatMulDense, Product, Scan

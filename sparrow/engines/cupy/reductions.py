@@ -7,9 +7,9 @@ take the form of the folds there, and are merged by these, on the processor.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,12 +19,15 @@ from sparrow.core.schema import is_fill
 from sparrow.engines.cupy.device import Device, order_unsupported_reason
 from sparrow.engines.cupy.entries import Entries, Groups, regrouped, without_fill
 from sparrow.engines.cupy.tiles import Tile, Tiled, tiles_of
-from sparrow.engines.stream.operator import PhysicalOperator, range_slice
+from sparrow.engines.stream.capabilities import Cursor
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.partitioning import range_slice
 from sparrow.kernels.coo import Block
 from sparrow.kernels.folds import Fold, MomentsFold, State
 from sparrow.plan import Reduce, Scan
 from sparrow.plan.aggregates import GroupCounts
 from sparrow.runtime import memory
+from sparrow.runtime.once import Once
 
 __all__ = ["reduced", "scalars", "unsupported_reason"]
 
@@ -238,16 +241,38 @@ def reduced(device: Device, node: Reduce, scans: list[Scan]) -> PhysicalOperator
             return without_fill(device, entries, schema.fill_value) if entries.count else entries
 
         return Tiled(device, node, scans, compute)
-    lock = threading.Lock()
-    kept: list[Block] = []
+    return _WholeReduction(device, node, scan)
 
-    def evaluate(start: int, stop: int) -> Block:
-        with lock:
-            if not kept:
-                kept.append(_block(node, _gathered(device, [node], scan)))
-        return kept[0].take(range_slice(kept[0].coords[0], start, stop)) if schema.ndim else kept[0]
 
-    return PhysicalOperator(node, [scan], lambda: [0, schema.shape[0]] if schema.shape[0] else [0], evaluate)
+class _WholeReduction(PhysicalOperator):
+    """A reduction that is computed as a whole by the first read."""
+
+    def __init__(self, device: Device, node: Reduce, scan: Scan) -> None:
+        super().__init__(node, [scan])
+        self._result = Once(partial(_reduce_all, device, node, scan))
+
+    def partitions(self) -> list[int]:
+        """Return the bounds of one partition."""
+        size = self.schema.shape[0]
+        return [0, size] if size else [0]
+
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor over the result."""
+        return _WholeCursor(self._result)
+
+
+class _WholeCursor:
+    def __init__(self, result: Once[Block]) -> None:
+        self._result = result
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        block = self._result()
+        return block.take(range_slice(block.coords[0], start, stop)) if block.coords else block
+
+
+def _reduce_all(device: Device, node: Reduce, scan: Scan) -> Block:
+    return _block(node, _gathered(device, [node], scan))
 
 
 def _block(node: Reduce, found: _Found) -> Block:

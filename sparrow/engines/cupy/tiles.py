@@ -18,7 +18,10 @@ import numpy as np
 from sparrow.engines.cupy.device import Device, tile_rows
 from sparrow.engines.cupy.entries import Entries, moved_in, moved_out
 from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
-from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds
+from sparrow.engines.stream.capabilities import Cursor
+from sparrow.engines.stream.cursors import open_cursor
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Node, Scan
@@ -39,7 +42,7 @@ class _Readers:
 
     def __init__(self, first: int, last: int) -> None:
         self._bounds = first, last
-        self._made: dict[Hashable, ReadRange] = {}
+        self._made: dict[Hashable, Cursor] = {}
         self._lock = threading.Lock()
 
     def read(self, scan: Scan, start: int, stop: int) -> Block:
@@ -47,9 +50,9 @@ class _Readers:
         key = scan.source.token, scan.view
         with self._lock:
             if key not in self._made:
-                (self._made[key],) = open_cursors([scan], *self._bounds)
-            reader = self._made[key]
-        return reader(start, stop)
+                self._made[key] = open_cursor(scan, *self._bounds)
+            cursor = self._made[key]
+        return cursor.read(start, stop)
 
 
 class Tile:
@@ -69,7 +72,7 @@ class Tile:
                 block = self._readers.read(scan, self.start, self.stop)
                 self._found[key] = moved_in(self.device, block, scan.schema.shape)
             else:
-                self._found[key] = inner.compute(self)
+                self._found[key] = inner.compute_tile(self)
         return self._found[key]
 
 
@@ -98,32 +101,40 @@ class Tiled(PhysicalOperator):
         compute: Callable[[Tile], Entries],
         weight: float = 1.0,
     ) -> None:
-        self.device, self.compute = device, compute
+        self.device, self.compute_tile = device, compute
         below = [(_tiled(scan), scan) for scan in scans]
         self.weight: float = max([weight, *(inner.weight for inner, _ in below if inner is not None)])
         found = (inner.children if inner is not None else (scan,) for inner, scan in below)
         read = {(scan.source.token, scan.view): scan for scan in itertools.chain.from_iterable(found)}
-        super().__init__(step, tuple(read.values()), self._cut, self._alone, begin=self._begin)
+        super().__init__(step, tuple(read.values()))
 
-    def _cut(self) -> list[int]:
+    def partitions(self) -> list[int]:
+        """Return the bounds of tiles."""
         shape = self.schema.shape
         return _bounds(self.device, self.children, shape[0] if shape else 1, self.weight)
 
-    def _alone(self, start: int, stop: int) -> Block:
-        return self._begin(start, stop)(start, stop)
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor that computes tiles on the device."""
+        return _TileCursor(self, start, stop)
 
-    def _begin(self, first: int, last: int) -> ReadRange:
-        readers = _Readers(first, last)
 
-        def one(start: int, stop: int) -> Block:
-            found = self.compute(Tile(self.device, readers, start, stop))
-            return moved_out(self.device, found, self.schema)
+class _TileCursor:
+    """Cursor over the tiles of an operator."""
 
-        def evaluate(start: int, stop: int) -> Block:
-            what = f"a result of shape {self.schema.shape}"
-            return concat_blocks(halved(self.device, one, start, stop, what), self.schema.ndim, self.schema.dtype)
+    def __init__(self, operator: Tiled, start: int, stop: int) -> None:
+        self._operator, self._readers = operator, _Readers(start, stop)
 
-        return evaluate
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        operator = self._operator
+        schema = operator.schema
+        what = f"a result of shape {schema.shape}"
+        return concat_blocks(halved(operator.device, self._read, start, stop, what), schema.ndim, schema.dtype)
+
+    def _read(self, start: int, stop: int) -> Block:
+        operator = self._operator
+        found = operator.compute_tile(Tile(operator.device, self._readers, start, stop))
+        return moved_out(operator.device, found, operator.schema)
 
 
 def _tiled(scan: Scan) -> Tiled | None:

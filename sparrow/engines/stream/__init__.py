@@ -1,8 +1,7 @@
-"""The stream engine: chunks decoded on threads, straight into arrays and compiled loops. It takes every node.
+"""The stream engine: physical operators over chunks, decoded on threads. It evaluates every kind of node.
 
-``lowering`` turns a plan into relations that are computed when they are read; ``reading`` reads them. What computes a
-kind of step is in the module of its subject: ``elementwise``, ``reductions`` over ``grouping``, ``reshaping``,
-``lines``, ``refill``; ``products`` and ``persisted`` multiply.
+``planner`` lowers a plan to the operators of ``elementwise``, ``structural``, ``reductions``, ``batched`` and
+``product``; ``cursors`` and ``scan_reader`` read them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Steps of which few slices along the leading dimension hold many entries each: computed slice by slice.
+"""Batched operators: nodes with few, large slices along the leading dimension, evaluated slice by slice.
 
-Pieces of a step are ranges of its leading dimension. Where that is so short that one slice is more than a piece may be,
-as of a stack of a few large matrices, each slice is a step of its own, with a dimension less, that has pieces.
+Partitions are ranges of the leading dimension. If one slice is larger than a partition may be, as in a stack of a few
+large matrices, each slice is lowered as a node of its own, with one dimension less and partitions of its own.
 """
 
 from __future__ import annotations
@@ -11,129 +11,130 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from sparrow.core.indexing import Box, View
 from sparrow.engines.sort_orders import sorted_order
-from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds, read_range
-from sparrow.kernels.coo import Block
+from sparrow.engines.stream.capabilities import Cursor
+from sparrow.engines.stream.cursors import open_cursor
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.tuning import tuning
+from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Map, Node, Product, Scan, Triangle, WithFill, push_index
 from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.relations.base import Chunk
 from sparrow.runtime import memory
+from sparrow.runtime.events import emit
 
-__all__ = ["BatchedOp", "has_large_slices", "shown"]
+__all__ = ["BatchedOp", "has_large_slices"]
 
-_SHORT = 1 << 12
-"""Slices that are told apart at most."""
-_LONG = 1 << 20
-"""Entries from which on a slice is long..."""
-_COPIES = 16
-"""... and bytes of it that are in memory for each that is kept, which are more than there is to work in."""
-_AT_ONCE = 2
-"""Slices of which what they hold is kept: threads are done with one while others begin the next."""
-_SLICED = (Map, Product, WithFill, Triangle)
+_BATCHED_NODES = (Map, Product, WithFill, Triangle)
 
 
-def has_large_slices(step: Node, inputs: Sequence[Scan]) -> bool:
-    """Return whether slices of a step along its leading dimension are long, and steps of their own. Reads no data.
+def has_large_slices(node: Node, children: Sequence[Scan]) -> bool:
+    """Return whether slices of a node are larger than a partition may be, and nodes themselves. Reads no data.
 
     Parameters
     ----------
-    inputs
-        The scans of relations that it reads.
+    node
+        The node.
+    children
+        Scans that it reads, of relations.
     """
-    schema = step.schema
-    if not isinstance(step, _SLICED) or schema.ndim < 2 or not 0 < schema.shape[0] <= _SHORT:
+    schema, parameters = node.schema, tuning()
+    if not isinstance(node, _BATCHED_NODES) or schema.ndim < 2 or not 0 < schema.shape[0] <= parameters.max_batches:
         return False
-    if math.prod(schema.shape[1:]) < _LONG:
+    if math.prod(schema.shape[1:]) < parameters.min_batch_elements:
         return False
-    if isinstance(step, Map) and len(inputs) == 1 and inputs[0].view.preserves_order(sorted_order(inputs[0])):
-        return False  # pieces are the chunks of the input
-    if isinstance(step, Product):
-        if schema.ndim < 3:  # a row of a matrix is no longer than a piece may be, and has nothing to be cut by
+    if isinstance(node, Map) and len(children) == 1 and children[0].view.preserves_order(sorted_order(children[0])):
+        return False  # partitions are the chunks of the input
+    if isinstance(node, Product):
+        if schema.ndim < 3:  # a row of a matrix is not larger than a partition, and cannot be divided further
             return False
-        rows = max(estimate_product(step))
+        rows = max(estimate_product(node))
     else:
-        rows = estimate_nnz(Scan(step, View.identity(schema.shape), schema))
-    each = rows / schema.shape[0]
-    if each < _LONG or each * _COPIES * schema.element_bytes() < memory.working_bytes():
+        rows = estimate_nnz(Scan(node, View.identity(schema.shape), schema))
+    per_slice = rows / schema.shape[0]
+    nbytes = per_slice * parameters.batch_copies * schema.element_bytes()
+    if per_slice < parameters.min_batch_elements or nbytes < memory.working_bytes():
         return False
-    return push_index(step, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
-
-
-def shown(step: Node, scan: Scan) -> PhysicalOperator:
-    """Return the entries of a step that a scan of another relation shows."""
-
-    def begin(first: int, last: int) -> ReadRange:
-        return open_cursors([scan], first, last)[0]
-
-    return PhysicalOperator(
-        step, [scan], lambda: partition_bounds([scan], step.schema.shape[0]), partial(read_range, scan), begin=begin
-    )
+    return push_index(node, (0, *(slice(None) for _ in schema.shape[1:]))) is not None
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A piece of a slice: between two bounds along its leading dimension, or one of its chunks."""
+class _BatchRef:
+    """Reference of a partition of a slice: rows [start, stop) of it, or one of its chunks."""
 
-    at: int
+    index: int
     start: int
     stop: int
     chunk: Chunk | None
 
 
 class BatchedOp(PhysicalOperator):
-    """The entries of a step, slice by slice along the leading dimension.
+    """A node evaluated slice by slice along its leading dimension.
 
     Parameters
     ----------
-    step
-        What is computed.
-    inputs
-        The scans of relations that it reads.
+    node
+        The node.
+    children
+        Scans that it reads, of relations.
     lower
-        Returns the scan of a relation that has the entries of a step.
+        Returns the scan of a relation for a node.
     """
 
     is_small = False
 
-    def __init__(self, step: Node, inputs: Sequence[Scan], lower: Callable[[Node], Scan]) -> None:
-        self._step, self._lower = step, lower
-        self._kept: OrderedDict[int, tuple[Scan, ReadRange]] = OrderedDict()
-        self._found: dict[int, list[tuple[_Part, int]]] = {}
-        self._making = threading.RLock()
-        super().__init__(step, inputs, tuple, self._unasked)
+    def __init__(self, node: Node, children: Sequence[Scan], lower: Callable[[Node], Scan]) -> None:
+        super().__init__(node, children)
+        self._lower = lower
+        self._slices: OrderedDict[int, tuple[Scan, Cursor]] = OrderedDict()
+        self._partitions: dict[int, list[tuple[_BatchRef, int]]] = {}
+        self._opening = threading.RLock()
 
-    def _slice(self, at: int) -> tuple[Scan, ReadRange]:
-        """Return the scan of a slice and what reads its pieces; the last ones are kept, with what they hold."""
-        with self._making:
-            if at not in self._kept:
-                found = push_index(self._step, (at, *(slice(None) for _ in self.schema.shape[1:])))
+    def partitions(self) -> Sequence[int]:
+        """Return the bounds of slices."""
+        return range(self.schema.shape[0] + 1)
+
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor over slices [start, stop)."""
+        return _BatchCursor(self)
+
+    def strategy(self) -> str:
+        """Return the name of the strategy."""
+        return "batched"
+
+    def _slice(self, index: int) -> tuple[Scan, Cursor]:
+        """Return the scan of a slice and a cursor over it; the last ones used stay open."""
+        with self._opening:
+            if index not in self._slices:
+                found = push_index(self.node, (index, *(slice(None) for _ in self.schema.shape[1:])))
                 assert found is not None
                 scan = self._lower(found)
-                self._kept[at] = scan, open_cursors([scan], 0, scan.schema.shape[0])[0]
-                if len(self._kept) > _AT_ONCE:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(at)
-            return self._kept[at]
+                self._slices[index] = scan, open_cursor(scan, 0, scan.schema.shape[0])
+                if len(self._slices) > tuning().max_open_batches:
+                    self._slices.popitem(last=False)
+                emit("stream.open_batch", index=index, num_open=len(self._slices))
+            self._slices.move_to_end(index)
+            return self._slices[index]
 
-    def _parts(self, at: int) -> list[tuple[_Part, int]]:
-        """Return the pieces of a slice and about how many entries each has: told once, nothing is held for them."""
-        with self._making:
-            if at not in self._found:
-                relation = self._slice(at)[0].relation
-                self._found[at] = []
+    def batch_partitions(self, index: int) -> list[tuple[_BatchRef, int]]:
+        """Return the partitions of a slice with upper bounds on their nnz, computed once."""
+        with self._opening:
+            if index not in self._partitions:
+                relation = self._slice(index)[0].relation
+                self._partitions[index] = []
                 for chunk in relation.chunks(View.identity(self.schema.shape[1:]).box()):
-                    span = relation.span(chunk) if isinstance(relation, PhysicalOperator) else None
+                    span = relation.partition_range(chunk) if isinstance(relation, PhysicalOperator) else None
                     start, stop = span or (chunk.low[0], chunk.high[0] + 1)
-                    self._found[at].append((_Part(at, start, stop, None if span else chunk), chunk.rows))
-            return self._found[at]
+                    ref = _BatchRef(index, start, stop, None if span else chunk)
+                    self._partitions[index].append((ref, chunk.rows))
+            return self._partitions[index]
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return the pieces of slices that meet the box, whole. Reads no data pages."""
+        """Return the partitions of slices that meet a box, not clipped to it. Reads no data pages."""
         members = next((found for dim, found in box.members if dim == 0), None)
         leading = box.ranges[0] if members is None else set(members.tolist()).intersection(box.ranges[0])
         if any(len(r) == 0 for r in box.ranges):
@@ -141,22 +142,35 @@ class BatchedOp(PhysicalOperator):
         low, high = (0,) * (self.schema.ndim - 2), tuple(n - 1 for n in self.schema.shape[2:])
         first, last = box.ranges[1][0], box.ranges[1][-1]
         return [
-            Chunk(rows, (at, part.start, *low), (at, part.stop - 1, *high), part, False)
-            for at in sorted(leading)
-            for part, rows in self._parts(at)
-            if part.start <= last and first < part.stop
+            Chunk(rows, (index, ref.start, *low), (index, ref.stop - 1, *high), ref, False)
+            for index in sorted(leading)
+            for ref, rows in self.batch_partitions(index)
+            if ref.start <= last and first < ref.stop
         ]
 
-    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
-        """Compute a piece."""
-        part: _Part = chunk.ref
-        scan, piece = self._slice(part.at)
-        block = piece(part.start, part.stop) if part.chunk is None else scan.relation.read(part.chunk)
-        return Block((np.full(block.count, part.at, self.schema.coordinate_dtype(0)), *block.coords), block.values)
+    def compute(self, chunk: Chunk, dims: Sequence[int] | None) -> Block:
+        """Return the elements of a chunk."""
+        return self.read_batch(chunk.ref)
 
-    def span(self, chunk: Chunk) -> None:
-        """Return None: a piece is no range of the leading dimension."""
+    def read_batch(self, ref: _BatchRef) -> Block:
+        """Return the elements of a partition of a slice."""
+        scan, cursor = self._slice(ref.index)
+        block = cursor.read(ref.start, ref.stop) if ref.chunk is None else scan.relation.read(ref.chunk)
+        leading = np.full(block.count, ref.index, self.schema.coordinate_dtype(0))
+        return Block((leading, *block.coords), block.values)
 
-    def _unasked(self, start: int, stop: int) -> Block:
-        """Never asked for: pieces are those of slices."""
-        raise AssertionError
+    def partition_range(self, chunk: Chunk) -> None:
+        """Return None: a chunk is part of a slice, no range of the leading dimension."""
+
+
+class _BatchCursor:
+    __slots__ = ("_operator",)
+
+    def __init__(self, operator: BatchedOp) -> None:
+        self._operator = operator
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of slices [start, stop)."""
+        operator = self._operator
+        parts = [operator.read_batch(ref) for at in range(start, stop) for ref, _ in operator.batch_partitions(at)]
+        return concat_blocks(parts, operator.schema.ndim, operator.schema.dtype)

@@ -1,8 +1,4 @@
-"""What several parts of a plan read: chunks of files and pieces of common steps, each read or computed once.
-
-A chunk that one of them has read is kept for the others, as many as the memory for it allows; who asks for a chunk that
-is being read waits for it.
-"""
+"""Relations that several operators of a plan read: each chunk is read or computed once while it is cached."""
 
 from __future__ import annotations
 
@@ -15,7 +11,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from sparrow.core.indexing import Box, View
-from sparrow.engines.stream.operator import PhysicalOperator, range_slice
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.partitioning import range_slice
+from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.relations.base import ArrowSource, Chunk, ParquetSource, Relation, ScanStats
 from sparrow.runtime import memory
@@ -27,14 +25,14 @@ __all__ = ["Cache", "CachedRelation", "cache_bytes"]
 
 
 class CachedRelation:
-    """A relation several read, whose chunks a cache keeps.
+    """A relation whose chunks are cached for other readers.
 
     Parameters
     ----------
     relation
-        Files, or what is computed: then ranges of the leading dimension are put together from its own pieces.
+        Files, or an operator: its ranges are then assembled from its own partitions.
     cache
-        Where blocks are kept.
+        Cache of blocks, shared by the relations of a plan.
     """
 
     def __init__(self, relation: Relation, cache: Cache) -> None:
@@ -52,7 +50,7 @@ class CachedRelation:
 
     @property
     def label_keys(self) -> Mapping[int, Hashable]:
-        """What tells the labels of dimensions."""
+        """Keys of the labels of dimensions."""
         return self._relation.label_keys
 
     def labels(self, dim: int) -> Any:
@@ -73,14 +71,13 @@ class CachedRelation:
 
     is_small = False
 
-    def read_small(self) -> Block:
-        """Never asked for: what is kept for others is chunks."""
-        raise AssertionError
+    def read_small(self) -> None:
+        """Return None: only chunks are cached."""
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
-        """Return the entries of a chunk, all of their coordinates: others may want those that this call does not."""
+        """Return the elements of a chunk with all coordinates, since other readers may need them."""
         relation = self._relation
-        span = relation.span(chunk) if isinstance(relation, PhysicalOperator) else None
+        span = relation.partition_range(chunk) if isinstance(relation, PhysicalOperator) else None
         if span is None:
             return self._cache.get((relation.token, chunk.ref), lambda: relation.read(chunk))
         if not relation.schema.shape:
@@ -98,12 +95,21 @@ class CachedRelation:
 
 
 def cache_bytes() -> int:
-    """Return the bytes of what is kept for several, of those to work in beside the libraries."""
-    return memory.share(8, unreserved=memory.limit() - memory.working_bytes())
+    """Return the budget of shared chunks, a share of the working memory."""
+    fixed = tuning().cache_bytes
+    if fixed is not None:
+        return fixed
+    return memory.share(tuning().cache_parts, unreserved=memory.limit() - memory.working_bytes())
 
 
 class Cache:
-    """Blocks by key, each made once while it is kept; what they take is reserved."""
+    """Least-recently-used cache of blocks, each computed once while it is cached; its memory is reserved.
+
+    Parameters
+    ----------
+    budget
+        Bytes of blocks that are kept.
+    """
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -112,7 +118,7 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Block]) -> Block:
-        """Return the block of a key, made by whoever asks first."""
+        """Return the block of a key; the first thread that asks computes it and the others wait."""
         with self._lock:
             future = self._blocks.get(key)
             mine = future is None

@@ -1,16 +1,16 @@
-"""Reductions over axes: entries in groups of equal coordinates along the axes that are kept, in one scan.
+"""Grouped aggregation: elements grouped by their coordinates along the axes that a reduction keeps.
 
-Where the axes kept lead a sort order, groups come one after the other and only one is held; where the cells that are
-kept fit arrays in memory, entries are added to them as they come; elsewhere they are sorted by the axes kept, on disk
-where they are too many. A result that would not fit is computed in pieces of its leading axis. Sums run in the order of
-the chunks, or of a fixed number of stretches of them and within these, whatever the number of threads.
+Three strategies, chosen per scan: *runs*, if the kept axes lead a sort order, so that groups are adjacent and only one
+is open at a time; *scatter*, into dense accumulators that fit memory; *sort*, by the kept axes, on disk if necessary. A
+result that does not fit is computed in partitions of its leading axis. Sums are added in the order of chunks, or of a
+fixed number of lanes of chunks, so bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import NewAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import partition_bounds, pin
+from sparrow.engines.stream.cursors import pin
+from sparrow.engines.stream.partitioning import partition_bounds
+from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, flat_positions
 from sparrow.kernels.folds import ExtremumFold, Fold, State, UfuncFold
 from sparrow.kernels.runs import group_starts, run_lengths
@@ -28,23 +30,16 @@ from sparrow.plan import Scan
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["GroupBy", "GroupState", "first_extreme", "is_in_flat_order"]
-
-_SMALL = 1 << 16
-"""Cells of a dense array that are never too many."""
-_LANES = 4
-"""Stretches of chunks that are added up side by side; a fixed number, so that no sum depends on that of threads."""
-_WINDOW = 1 << 26
-"""Positions looked at in one scan for the first that has no entry."""
+__all__ = ["GroupBy", "GroupState", "first_extreme", "is_in_flat_order", "num_lanes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupState:
-    """Groups of entries, ascending: coordinates along the axes kept, numbers of entries, states of the folds."""
+    """Groups in ascending order: coordinates along the kept axes, element counts, states of the folds."""
 
     coords: tuple[NDArray[Any], ...]
     counts: NDArray[np.int64] | None
-    """None where nobody asked."""
+    """None unless counts are wanted."""
     states: tuple[State, ...]
 
     @property
@@ -62,7 +57,7 @@ class GroupState:
         )
 
 
-def _joined(parts: Sequence[GroupState]) -> GroupState:
+def _concat(parts: Sequence[GroupState]) -> GroupState:
     if len(parts) == 1:
         return parts[0]
     counts = [part.counts for part in parts if part.counts is not None]
@@ -82,26 +77,28 @@ class GroupBy:
     Parameters
     ----------
     scan
-        What is reduced.
+        Operand of the reductions, of a relation.
     kept
-        The axes that stay, ascending.
+        Axes that stay, ascending.
     folds
-        What is computed of each group.
+        Aggregates of each group.
     counted
-        Whether numbers of entries are wanted; without, a group whose states are all 0 may be left out.
-    lead
-        Whether the first axis kept is the leading one of the result, so that pieces of it may be computed.
+        Whether element counts are wanted. Without them, groups whose states are all 0 may be omitted.
+    leads
+        Whether the first kept axis is the leading one of the result, so that it has partitions.
     """
 
-    def __init__(self, scan: Scan, kept: tuple[int, ...], folds: Sequence[Fold], counted: bool, lead: bool) -> None:
+    def __init__(self, scan: Scan, kept: tuple[int, ...], folds: Sequence[Fold], counted: bool, leads: bool) -> None:
         self.scan, self.kept, self.folds, self.counted = scan, kept, tuple(folds), counted
-        self._lead = lead and bool(kept)
-        self._whole: GroupState | None = None
-        self._lock = threading.Lock()
+        self._is_leading = leads and bool(kept)
+        self.strategy: str | None = None
+        """How groups were found last: "small", "adjacent_groups", "dense_groups" or "sorted_groups"."""
+        self._all: GroupState | None = None
+        self._lock = threading.Lock()  # a Once of a method of this object would be a reference cycle
 
-    def cuts(self) -> list[int]:
+    def partitions(self) -> list[int]:
         """Return bounds along the leading axis of the result between which groups fit in memory. Reads footers."""
-        if not self._lead:
+        if not self._is_leading:
             return [0, 1]
         axes = self.scan.view.axes
         size = axes[self.kept[0]].length
@@ -113,7 +110,8 @@ class GroupBy:
         rows = _rows(self.scan, order)
         cells = math.prod(axes[k].length for k in self.kept)
         nbytes = 4 * min(cells, rows) * (8 * len(self.kept) + _width(self.folds))
-        budget = memory.limit() // 4
+        budget = tuning().group_bytes
+        budget = memory.limit() // tuning().group_parts if budget is None else budget
         if nbytes <= budget:
             return [0, size]
         if _leads(self.scan.view, self.kept, order):
@@ -121,103 +119,108 @@ class GroupBy:
         count = min(-(-nbytes // budget), size)
         return [size * k // count for k in range(count + 1)]
 
-    def between(self, start: int, stop: int) -> GroupState:
-        """Return the groups between two bounds along the leading axis of the result; all of them are kept.
+    def read(self, start: int, stop: int) -> GroupState:
+        """Return the groups of rows [start, stop) of the result; all of them are cached if asked for.
 
         Raises
         ------
         TooLargeError
-            If they would pass the memory limit.
+            If they would exceed the memory limit.
         """
-        if not self._lead or (start, stop) == (0, self.scan.view.axes[self.kept[0]].length):
+        if not self._is_leading or (start, stop) == (0, self.scan.view.axes[self.kept[0]].length):
             with self._lock:
-                if self._whole is None:
-                    self._whole = self._gathered(self.scan)
-                return self._whole
+                if self._all is None:
+                    self._all = self._aggregate(self.scan)
+                return self._all
         axis = self.kept[0]
-        if self._whole is not None:
-            first, last = np.searchsorted(self._whole.coords[0], [start, stop])
-            return self._whole.take(slice(int(first), int(last)))
-        found = self._gathered(self.scan.then(self.scan.view.then(self._key(start, stop))))
+        if self._all is not None:
+            first, last = np.searchsorted(self._all.coords[0], [start, stop])
+            return self._all.take(slice(int(first), int(last)))
+        found = self._aggregate(self.scan.then(self.scan.view.then(self._key(start, stop))))
         dtype = self.scan.schema.coordinate_dtype(axis)
         leading = found.coords[0].astype(dtype) + np.asarray(start, dtype)
         return GroupState((leading, *found.coords[1:]), found.counts, found.states)
 
     def pin(self, start: int, stop: int) -> object:
-        """Return what lets the groups between two bounds share what their entries are read of, while it is held."""
-        return pin(self.scan, self._key(start, stop)) if self._lead else None
+        """Return an object that lets reads in rows [start, stop) share a cursor for as long as it is referenced."""
+        return pin(self.scan, self._key(start, stop)) if self._is_leading else None
 
     def _key(self, start: int, stop: int) -> tuple[slice, ...]:
-        """Return the part of the scan between two bounds along the leading axis of the result."""
+        """Return the index of the scan for rows [start, stop) of the result."""
         return (slice(None),) * self.kept[0] + (slice(start, stop),)
 
-    def _gathered(self, scan: Scan) -> GroupState:
+    def _aggregate(self, scan: Scan) -> GroupState:
         if scan_reader.is_small(scan):
             parts = list(self._groups(scan))
-            return parts[0] if len(parts) == 1 else self._together(scan, parts)
+            return parts[0] if len(parts) == 1 else self._concat_groups(scan, parts)
         parts = []
         what = f"the groups of a reduction of shape {scan.schema.shape} to axes {self.kept}"
         with memory.reserve(0, what, "reduce a part of the tensor") as room:
             for part in self._groups(scan):
                 room.grow(part.nbytes)
                 parts.append(part)
-        return self._together(scan, parts)
+        return self._concat_groups(scan, parts)
 
-    def _together(self, scan: Scan, parts: Sequence[GroupState]) -> GroupState:
-        """Return successive groups as one."""
+    def _concat_groups(self, scan: Scan, parts: Sequence[GroupState]) -> GroupState:
+        """Return successive groups as one state."""
         if parts:
-            return _joined(parts)
+            return _concat(parts)
         coords = tuple(np.zeros(0, scan.schema.coordinate_dtype(k)) for k in self.kept)
         states = tuple(fold.empty(0) for fold in self.folds)
         return GroupState(coords, np.zeros(0, np.int64) if self.counted else None, states)
 
     def _groups(self, scan: Scan) -> Iterator[GroupState]:
-        """Yield the groups of a scan, ascending, none twice."""
+        """Yield the groups of a scan in ascending order, each once."""
         view, kept = scan.view, self.kept
         if view.size == 0:
             return
         order = _order(scan, kept)
-        placed = any(fold.needs_positions for fold in self.folds)
-        anyhow = not (placed and not _positions_ascend(view, kept, order))
-        leads = _leads(view, kept, order) and anyhow
-        grouped = _grouped(scan.schema.shape, kept, self.folds)
+        needs_positions = any(fold.needs_positions for fold in self.folds)
+        is_ordered = not needs_positions or _positions_ascend(view, kept, order)
+        leads = _leads(view, kept, order) and is_ordered
+        aggregate = _Aggregator(scan.schema.shape, kept, self.folds)
         block = scan_reader.read_small(scan) if leads and view.preserves_order(order) else None
         if block is not None:
+            self.strategy = "small"
             if block.count:
-                yield grouped(block)
+                yield aggregate(block)
             return
         cells = math.prod(view.axes[k].length for k in kept)
-        small = cells <= max(4 * _rows(scan, order), _SMALL)
-        fits = cells * (8 + _width(self.folds)) <= memory.limit() // 4
+        parameters = tuning()
+        small = cells <= max(parameters.dense_groups_per_element * _rows(scan, order), parameters.max_dense_groups)
+        fits = cells * (8 + _width(self.folds)) <= memory.limit() // parameters.group_parts
         scatters = small and fits and all(fold.scatters for fold in self.folds)
-        # Entries without positions are read file by file where others stand beside those in order, merged where not.
-        first, others = ([], []) if placed else scan_reader.split_runs(scan.relation, view.box(), order)
-        if leads and not (kept and others and scatters):
-            chunks = None if placed or (kept and others) else first + others
-            axes = None if placed else kept
-            yield from _runs(scan_reader.map_blocks(scan, grouped, order, chunks, axes, "reducing"), self.folds)
+        # Folds that need positions read the merged order; others read append runs beside it, without merging.
+        first, runs = ([], []) if needs_positions else scan_reader.split_runs(scan.relation, view.box(), order)
+        if leads and not (kept and runs and scatters):
+            self.strategy = "adjacent_groups"
+            chunks = None if needs_positions or (kept and runs) else first + runs
+            axes = None if needs_positions else kept
+            parts = scan_reader.map_blocks(scan, aggregate, order, chunks, axes, "reducing")
+        elif scatters and is_ordered:
+            self.strategy = "dense_groups"
+            yield _scatter(scan, order, kept, self.folds, self.counted)
             return
-        if scatters and anyhow:
-            yield _scattered(scan, order, kept, self.folds, self.counted)
-            return
-        permuted = _permuted(scan, kept)
-        grouped = _grouped(permuted.schema.shape, tuple(range(len(kept))), self.folds)
-        parts = ordered_map(grouped, scan_reader.iter_sorted_blocks(permuted), settings.current().threads)
-        yield from _runs(parts, self.folds)
+        else:
+            self.strategy = "sorted_groups"
+            permuted = _permuted(scan, kept)
+            aggregate = _Aggregator(permuted.schema.shape, tuple(range(len(kept))), self.folds)
+            parts = ordered_map(aggregate, scan_reader.iter_sorted_blocks(permuted), settings.current().threads)
+        yield from _merge_adjacent(parts, self.folds)
 
 
 def _width(folds: Iterable[Fold]) -> int:
-    """Return the bytes of a group's states."""
+    """Return the bytes of the states of a group."""
     return 8 + sum(array.itemsize for fold in folds for array in fold.empty(0))
 
 
 def _rows(scan: Scan, order: tuple[int, ...]) -> int:
-    """Return about how many entries a scan shows."""
+    """Return an estimate of the number of elements of a scan."""
     return scan.relation.stats(scan.view.box(), order).rows * max(scan.view.repeats, 1)
 
 
 def _order(scan: Scan, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the order to read: adding to groups that lie anywhere costs about as much again."""
+    """Return the cheapest order to read; groups that are not adjacent double the cost."""
     orders = scan.relation.orders
     if len(orders) == 1:
         return orders[0]
@@ -225,7 +228,7 @@ def _order(scan: Scan, kept: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _leads(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Return whether entries sorted by the order come sorted by the axes kept, so that groups stand together."""
+    """Return whether the sort order makes groups adjacent: it starts with the kept axes."""
     settled = {dim for dim, _ in view.fixed}
     settled.update(axis.dim for axis in view.axes if isinstance(axis, RangeAxis) and axis.length == 1)
     dims = []
@@ -239,7 +242,7 @@ def _leads(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
 
 
 def _positions_ascend(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Return whether the entries of a group come with ascending positions along the axes that are reduced."""
+    """Return whether elements of a group come with ascending positions along the reduced axes."""
     reduced = [axis for k, axis in enumerate(view.axes) if k not in kept]
     if len(reduced) == 1:
         axis = reduced[0]
@@ -248,45 +251,47 @@ def _positions_ascend(view: View, kept: tuple[int, ...], order: tuple[int, ...])
 
 
 def is_in_flat_order(scan: Scan) -> bool:
-    """Return whether one scan gives all entries in the order of their flat positions."""
+    """Return whether one scan yields all elements in row-major order."""
     return _positions_ascend(scan.view, (), _order(scan, ()))
 
 
 def _permuted(scan: Scan, kept: tuple[int, ...]) -> Scan:
-    """Return the scan with the axes kept first."""
+    """Return the scan with the kept axes first."""
     reduced = tuple(k for k in range(scan.view.ndim) if k not in kept)
     return scan.then(scan.view.permute(kept + reduced))
 
 
-def _placed(block: Block, kept: tuple[int, ...], shape: tuple[int, ...], folds: Sequence[Fold]) -> Any:
-    """Return the positions of entries along the axes that are reduced, if a fold wants them."""
+def _reduced_positions(block: Block, kept: tuple[int, ...], shape: tuple[int, ...], folds: Sequence[Fold]) -> Any:
+    """Return the positions of elements along the reduced axes, None unless a fold needs them."""
     if not any(fold.needs_positions for fold in folds):
         return None
     reduced = [k for k in range(len(shape)) if k not in kept]
     return flat_positions([block.coords[k] for k in reduced], [shape[k] for k in reduced], block.count)
 
 
-def _grouped(shape: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold]) -> Callable[[Block], GroupState]:
-    """Return the function that finds the groups of a block in which they stand together."""
+class _Aggregator:
+    """Aggregates blocks whose groups are adjacent."""
 
-    def grouped(block: Block) -> GroupState:
-        columns = [block.coords[k] for k in kept]
+    def __init__(self, shape: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold]) -> None:
+        self._shape, self._kept, self._folds = shape, kept, folds
+
+    def __call__(self, block: Block) -> GroupState:
+        """Return the groups of a block."""
+        columns = [block.coords[k] for k in self._kept]
         starts = group_starts(columns, block.count)
-        positions = _placed(block, kept, shape, folds)
+        positions = _reduced_positions(block, self._kept, self._shape, self._folds)
         with np.errstate(all="ignore"):
-            states = tuple([fold.runs(block.values, starts, positions) for fold in folds])
+            states = tuple([fold.runs(block.values, starts, positions) for fold in self._folds])
         return GroupState(tuple([c[starts] for c in columns]), run_lengths(starts, block.count), states)
 
-    return grouped
 
-
-def _runs(parts: Iterator[GroupState], folds: Sequence[Fold]) -> Iterator[GroupState]:
-    """Yield the groups of successive blocks, ascending; the last of one may go on in the next."""
+def _merge_adjacent(parts: Iterator[GroupState], folds: Sequence[Fold]) -> Iterator[GroupState]:
+    """Yield the groups of successive blocks; the last group of a block may continue in the next."""
     pending: GroupState | None = None
     for part in parts:
         if pending is not None:
             if all(a[0] == b[0] for a, b in zip(pending.coords, part.coords, strict=True)):
-                _absorb(pending, part, folds)
+                _merge_first(pending, part, folds)
             else:
                 yield pending
         assert part.counts is not None
@@ -298,8 +303,8 @@ def _runs(parts: Iterator[GroupState], folds: Sequence[Fold]) -> Iterator[GroupS
         yield pending
 
 
-def _absorb(earlier: GroupState, later: GroupState, folds: Sequence[Fold]) -> None:
-    """Merge one group into the first of the groups that come later, in place."""
+def _merge_first(earlier: GroupState, later: GroupState, folds: Sequence[Fold]) -> None:
+    """Merge a group into the first of some later groups, in place."""
     assert earlier.counts is not None
     assert later.counts is not None
     head = later.take(slice(0, 1))
@@ -311,8 +316,8 @@ def _absorb(earlier: GroupState, later: GroupState, folds: Sequence[Fold]) -> No
     later.counts[:1] += earlier.counts
 
 
-class _Cells:
-    """Groups as the cells of dense arrays that entries are added to as they come."""
+class _DenseGroups:
+    """Accumulators of all possible groups as dense arrays."""
 
     def __init__(self, shape: tuple[int, ...], folds: Sequence[Fold], counted: bool) -> None:
         self._shape, self._folds = shape, folds
@@ -321,7 +326,7 @@ class _Cells:
         self._counts = np.zeros(size, np.int64) if counted else None
 
     def add(self, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None) -> None:
-        """Add entries to the cells of their keys, in order."""
+        """Add elements to the groups of their keys, in order."""
         counts = self._counts
         if counts is not None and len(counts) <= len(keys):
             counts += np.bincount(keys, minlength=len(counts))
@@ -331,8 +336,8 @@ class _Cells:
             for fold, state in zip(self._folds, self._states, strict=True):
                 fold.scatter(state, keys, values, positions)
 
-    def merge(self, later: _Cells) -> None:
-        """Add what others hold of entries that come later; folds must all be :class:`UfuncFold`."""
+    def merge(self, later: _DenseGroups) -> None:
+        """Merge the accumulators of later elements; folds must all be :class:`UfuncFold`."""
         one = np.ones(1, np.int64)
         with np.errstate(all="ignore"):
             pairs = zip(self._folds, self._states, later._states, strict=True)
@@ -341,7 +346,7 @@ class _Cells:
             self._counts += later._counts
 
     def groups(self, dtypes: Sequence[np.dtype[Any]]) -> GroupState:
-        """Return the cells that hold something, their coordinates in the types given."""
+        """Return the groups with elements, with coordinates in the given dtypes."""
         if self._counts is not None:
             found = self._counts != 0
         else:
@@ -355,30 +360,30 @@ class _Cells:
         )
 
 
-def _scattered(
+def _scatter(
     scan: Scan, order: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold], counted: bool
 ) -> GroupState:
-    """Return the groups of entries that come in any order, added to dense arrays.
+    """Return the groups of elements that come in any order, accumulated in dense arrays.
 
-    Where entries are many for each cell and folds can be merged, stretches of the chunks are added up side by side.
+    If there are many elements per group and the folds can be merged, chunks are dealt to several lanes.
     """
     shape = scan.schema.shape
     cells = tuple(shape[k] for k in kept)
     axes = None if any(fold.needs_positions for fold in folds) else kept
-    # Positions have to ascend where a fold looks at them.
+    # Folds that need positions need them in ascending order.
     chunks = scan.relation.chunks(scan.view.box(), order) if axes is None else scan_reader.unordered_chunks(scan, order)
 
     def keyed(block: Block) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
         keys = flat_positions([block.coords[k] for k in kept], cells, block.count)
-        return keys, block.values, _placed(block, kept, shape, folds)
+        return keys, block.values, _reduced_positions(block, kept, shape, folds)
 
-    lanes = _lanes(sum(chunk.rows for chunk in chunks), math.prod(cells), folds)
+    lanes = num_lanes(sum(chunk.rows for chunk in chunks), math.prod(cells), folds)
     bounds = [len(chunks) * lane // lanes for lane in range(lanes + 1)]
     read = scan_reader.reader(scan, order, axes)
     with progress.bar("reducing", sum(chunk.rows for chunk in chunks), "entries") as advance:
 
-        def added(lane: int) -> _Cells:
-            out = _Cells(cells, folds, counted)
+        def accumulate(lane: int) -> _DenseGroups:
+            out = _DenseGroups(cells, folds, counted)
             mine = chunks[bounds[lane] : bounds[lane + 1]]
             threads = settings.current().threads if lanes == 1 else 1
             for chunk, entries in zip(mine, ordered_map(lambda c: keyed(read(c)), mine, threads), strict=True):
@@ -386,24 +391,25 @@ def _scattered(
                 advance(chunk.rows)
             return out
 
-        whole, *further = ordered_map(added, range(lanes), min(settings.current().threads, lanes))
-    for later in further:
-        whole.merge(later)
-    return whole.groups([scan.schema.coordinate_dtype(k) for k in kept])
+        first, *others = ordered_map(accumulate, range(lanes), min(settings.current().threads, lanes))
+    for later in others:
+        first.merge(later)
+    return first.groups([scan.schema.coordinate_dtype(k) for k in kept])
 
 
-def _lanes(rows: int, cells: int, folds: Sequence[Fold]) -> int:
-    """Return into how many stretches entries are dealt; it does not depend on the threads, so neither do sums."""
+def num_lanes(rows: int, cells: int, folds: Sequence[Fold]) -> int:
+    """Return the number of lanes, which does not depend on the number of threads, so neither do sums."""
     if not all(isinstance(fold, UfuncFold) for fold in folds):
         return 1
-    room = memory.limit() // 4 // (cells * (8 + _width(folds)))
-    return max(min(_LANES, rows // (_LANES * cells), room), 1)
+    lanes = tuning().sum_lanes
+    fit = memory.limit() // tuning().group_parts // (cells * (8 + _width(folds)))
+    return max(min(lanes, rows // (lanes * cells), fit), 1)
 
 
 def first_extreme(scan: Scan, fold: ExtremumFold) -> int:
-    """Return the flat position of the first best cell of a scan in any order, absent cells taking part.
+    """Return the flat position of the first extreme of a scan that comes in any order, absent elements included.
 
-    One scan finds the best value, another its first position, without sorting.
+    One pass finds the extreme, another its first position, without sorting.
     """
     shape = scan.schema.shape
     best: NDArray[Any] | None = None
@@ -430,10 +436,11 @@ def first_extreme(scan: Scan, fold: ExtremumFold) -> int:
 
 
 def _first_absent(scan: Scan, order: tuple[int, ...], count: int) -> int:
-    """Return the smallest flat position without an entry; the number of entries bounds it."""
+    """Return the smallest flat position without a stored element; the number of elements bounds it."""
     chunks = scan_reader.unordered_chunks(scan, order)
-    for low in range(0, count + 1, _WINDOW):
-        taken = np.zeros(min(_WINDOW, count + 1 - low), bool)
+    window = tuning().absent_window
+    for low in range(0, count + 1, window):
+        taken = np.zeros(min(window, count + 1 - low), bool)
         for block in scan_reader.iter_blocks(scan, order, chunks):
             at = flat_positions(block.coords, scan.schema.shape, block.count) - low
             taken[at[(at >= 0) & (at < len(taken))]] = True

@@ -1,7 +1,7 @@
-"""From a plan to relations that are read: each step by the function of its kind, in an order that needs no recursion.
+"""Lower a plan to physical operators, bottom-up and without recursion.
 
-:data:`BUILDERS` is the table from node kind to implementation. What several parts of a plan read is shared. Steps that
-stand on very many others are computed bottom-up, at every so many levels into memory, so that depth never matters.
+:data:`BUILDERS` maps kinds of nodes to operators. Relations that several operators read are cached. Plans deeper than
+``max_pipeline_depth`` operators are materialized in between, so that no plan is too deep.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from sparrow.core.indexing import View
-from sparrow.engines.stream import fill, scan_reader, sort, structural
-from sparrow.engines.stream.batched import BatchedOp, has_large_slices, shown
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.batched import BatchedOp, has_large_slices
 from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
 from sparrow.engines.stream.elementwise.fusion import FusedKernel, fuse_maps
 from sparrow.engines.stream.elementwise.map import build_map
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.chain import lower_product
-from sparrow.engines.stream.reductions import group_by_scan, reduced_cells
+from sparrow.engines.stream.reductions import build_reductions, group_by_scan
+from sparrow.engines.stream.structural import ConcatOp, DiagonalOp, FillOp, ReshapeOp, SortOp, TriangleOp, ViewOp
+from sparrow.engines.stream.tuning import tuning
 from sparrow.errors import UnsupportedError
 from sparrow.plan import (
     Concat,
@@ -40,38 +42,41 @@ from sparrow.relations.base import MemoryRelation, Relation
 __all__ = ["BUILDERS", "lower"]
 
 BUILDERS: dict[type[Node], Callable[..., PhysicalOperator]] = {
-    Concat: structural.joined,
+    Concat: ConcatOp,
     Product: lower_product,
-    Reshape: structural.reshaped,
-    Triangle: structural.triangle,
-    Diagonal: structural.diagonal,
-    Sort: sort.sorted_lines,
-    WithFill: fill.refilled,
+    Reshape: ReshapeOp,
+    Triangle: TriangleOp,
+    Diagonal: DiagonalOp,
+    Sort: SortOp,
+    WithFill: FillOp,
 }
-"""What computes the entries of each kind of step, of the step and its scans; of ``Map`` and ``Reduce`` several are
-computed in one go, which :class:`_Lowering` sees to."""
-
-_DEEPEST = 24
-"""Steps that are computed one inside the other."""
+"""Operator of each kind of node, made of the node and its scans. ``Map`` and ``Reduce`` are missing: :class:`_Lowering`
+fuses several of them into one operator."""
 
 
 def lower(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
-    """Return scans of relations that hold the entries of a plan, computed when they are read.
+    """Lower plans to scans of relations, whose elements are computed when they are read.
 
     Parameters
     ----------
     scans
-        What is wanted.
+        Roots of the plans.
     share
-        Whether what several steps or scans read is kept for the others while they run.
+        Whether chunks that several operators or roots read are cached.
+
+    Raises
+    ------
+    UnsupportedError
+        If a node has no operator.
     """
     if len(scans) == 1:
         scan = scans[0]
         if not isinstance(scan.source, Node):
             return [scan]
-        inputs = _inputs_of_one(scan)
-        if inputs:
-            return [Scan(_whole(scan.source, inputs) or _computed(scan.source, inputs), scan.view, scan.schema)]
+        children = _children_of_single(scan)
+        if children:
+            node = scan.source
+            return [Scan(_build_batched(node, children) or _build(node, children), scan.view, scan.schema)]
     if not any(isinstance(scan.source, Node) for scan in scans):
         if not share or not scans:
             return list(scans)
@@ -82,107 +87,97 @@ def lower(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
     return _Lowering(steps, scans, share).scans
 
 
-def _inputs_of_one(scan: Scan) -> Sequence[Scan]:
-    """Return the scans of a plan that is one step over relations, all of it wanted: nothing to rewrite, fuse or share.
-
-    None of any other plan.
-    """
+def _children_of_single(scan: Scan) -> Sequence[Scan]:
+    """Return the children of a plan that is one node over relations: nothing to rewrite, fuse or share. Else none."""
     if not scan.view.is_identity or not scan.view.size:
         return ()
-    inputs = scan.source.scans  # type: ignore[union-attr]
-    for below in inputs:
+    children = scan.source.scans  # type: ignore[union-attr]
+    for below in children:
         if isinstance(below.source, Node) or not below.view.size:
             return ()
-    return inputs
+    return children
 
 
-def _computed(step: Node, scans: Sequence[Scan]) -> PhysicalOperator:
-    """Return what computes the entries of a step by itself, of scans of relations.
-
-    Raises
-    ------
-    UnsupportedError
-        If nothing does.
-    """
-    build = BUILDERS.get(type(step))
+def _build(node: Node, scans: Sequence[Scan]) -> PhysicalOperator:
+    """Return the operator of one node."""
+    build = BUILDERS.get(type(node))
     if build is not None:
-        return build(step, *scans)
-    if isinstance(step, Map):
-        program = FusedKernel([step])
-        return build_map(program, program.scans)
-    if isinstance(step, Reduce):
-        return reduced_cells([step], scans[0])[0]
-    raise UnsupportedError(f"engine='stream' has no implementation of the step {type(step).__name__}")
+        return build(node, *scans)
+    if isinstance(node, Map):
+        kernel = FusedKernel([node])
+        return build_map(kernel, kernel.scans)
+    if isinstance(node, Reduce):
+        return build_reductions([node], scans[0])[0]
+    raise UnsupportedError(f"engine='stream' has no implementation of the step {type(node).__name__}")
 
 
-def _whole(step: Node, scans: Sequence[Scan]) -> BatchedOp | None:
-    """Return what computes the entries of a step slice by slice, None where its slices are no longer than pieces."""
-    return BatchedOp(step, scans, _alone) if has_large_slices(step, scans) else None
+def _build_batched(node: Node, scans: Sequence[Scan]) -> BatchedOp | None:
+    """Return the operator that evaluates a node slice by slice, None unless its slices are large."""
+    return BatchedOp(node, scans, _lower_slice) if has_large_slices(node, scans) else None
 
 
-def _alone(step: Node) -> Scan:
-    """Return the scan of a relation that has the entries of a step."""
-    (found,) = lower([Scan(step, View.identity(step.schema.shape), step.schema)])
-    return found if found.view.is_identity else Scan(shown(step, found), View.identity(step.schema.shape), step.schema)
+def _lower_slice(node: Node) -> Scan:
+    """Return the scan of all of a relation that has the elements of a node."""
+    everything = View.identity(node.schema.shape)
+    (found,) = lower([Scan(node, everything, node.schema)])
+    return found if found.view.is_identity else Scan(ViewOp(node, found), everything, node.schema)
 
 
 class _Lowering:
-    """Relations for the steps of a plan."""
+    """The relations of the nodes of a plan."""
 
     def __init__(self, steps: list[Node], roots: Sequence[Scan], share: bool) -> None:
-        self._made: dict[Hashable, Relation] = {}
+        self._relations: dict[Hashable, Relation] = {}
         self._depth: dict[Hashable, int] = {}
         programs = fuse_maps(steps, roots)
         groups = group_by_scan(steps)
-        ready = {node: FusedKernel(calls) for node, calls in programs.items()}
-        together = {node: group for group in groups for node in group}
-        inside = {call for calls in programs.values() for call in calls[:-1]}
-        takes: list[Sequence[Scan]] = [program.scans for program in ready.values()]
-        takes += [group[0].scans for group in groups]
-        takes += [step.scans for step in steps if not isinstance(step, Map | Reduce)]
-        takes += [(scan,) for scan in roots]
-        uses = Counter(token for scans in takes for token in {scan.source.token for scan in scans})
+        kernels = {node: FusedKernel(calls) for node, calls in programs.items()}
+        group_of = {node: group for group in groups for node in group}
+        fused_away = {call for calls in programs.values() for call in calls[:-1]}
+        inputs: list[Sequence[Scan]] = [kernel.scans for kernel in kernels.values()]
+        inputs += [group[0].scans for group in groups]
+        inputs += [step.scans for step in steps if not isinstance(step, Map | Reduce)]
+        inputs += [(scan,) for scan in roots]
+        uses = Counter(token for scans in inputs for token in {scan.source.token for scan in scans})
         self._shared = {token for token, count in uses.items() if share and count > 1}
         self._cache = Cache(cache_bytes())
         for step in steps:
-            if step in inside or step in self._made:
+            if step in fused_away or step in self._relations:
                 continue
-            below = ready[step].scans if isinstance(step, Map) else step.scans
-            reads = self._on(below)
-            sliced = _whole(step, reads)
-            if sliced is not None:
-                self._keep(step, sliced, below)
+            below = kernels[step].scans if isinstance(step, Map) else step.scans
+            scans = self._lowered(below)
+            batched = _build_batched(step, scans)
+            if batched is not None:
+                self._add(step, batched, below)
             elif isinstance(step, Map):
-                self._keep(step, build_map(ready[step], reads), below)
+                self._add(step, build_map(kernels[step], scans), below)
             elif isinstance(step, Reduce):
-                group = together[step]
-                (scan,) = reads
-                for node, computed in zip(group, reduced_cells(group, scan), strict=True):
-                    self._keep(node, computed, node.scans)
+                group = group_of[step]
+                (scan,) = scans
+                for node, operator in zip(group, build_reductions(group, scan), strict=True):
+                    self._add(node, operator, node.scans)
             else:
-                self._keep(step, _computed(step, reads), below)
-        self.scans = self._on(roots)
+                self._add(step, _build(step, scans), below)
+        self.scans = self._lowered(roots)
 
-    def _keep(self, step: Node, computed: PhysicalOperator, below: Sequence[Scan]) -> None:
+    def _add(self, step: Node, operator: PhysicalOperator, below: Sequence[Scan]) -> None:
         depth = 1 + max((self._depth.get(scan.source.token, 0) for scan in below), default=0)
-        relation: Relation = computed
-        if depth > _DEEPEST:
-            whole = Scan(computed, View.identity(computed.schema.shape), computed.schema)
-            relation, depth = MemoryRelation(computed.schema, scan_reader.read_block(whole)), 0
+        relation: Relation = operator
+        if depth > tuning().max_pipeline_depth:
+            everything = Scan(operator, View.identity(operator.schema.shape), operator.schema)
+            relation, depth = MemoryRelation(operator.schema, scan_reader.read_block(everything)), 0
         elif step in self._shared:
-            relation = CachedRelation(computed, self._cache)
-        self._made[step], self._depth[step] = relation, depth
+            relation = CachedRelation(operator, self._cache)
+        self._relations[step], self._depth[step] = relation, depth
 
-    def _on(self, scans: Sequence[Scan]) -> list[Scan]:
-        """Return scans of the relations that were made for their sources."""
-        return [Scan(self._source(scan), scan.view, scan.schema) for scan in scans]
+    def _lowered(self, scans: Sequence[Scan]) -> list[Scan]:
+        """Return scans of the relations of their sources."""
+        return [Scan(self._relation(scan), scan.view, scan.schema) for scan in scans]
 
-    def _source(self, scan: Scan) -> Relation:
+    def _relation(self, scan: Scan) -> Relation:
         source: Any = scan.source
         token = scan.source.token
-        if token not in self._made:
-            in_memory = isinstance(source, MemoryRelation)
-            self._made[token] = (
-                CachedRelation(source, self._cache) if token in self._shared and not in_memory else source
-            )
-        return self._made[token]
+        if token not in self._relations:
+            is_shared = token in self._shared and not isinstance(source, MemoryRelation)
+            self._relations[token] = CachedRelation(source, self._cache) if is_shared else source
+        return self._relations[token]

@@ -1,4 +1,4 @@
-"""Reductions: those of one scan by the same groups share it; what was found is kept with them."""
+"""Operators of reductions: those of one scan to the same axes share one pass, and keep its groups."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
+from sparrow.engines.profile import active
 from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.capabilities import Cursor, SumPushdown
 from sparrow.engines.stream.groupby import GroupBy, GroupState, first_extreme, is_in_flat_order
-from sparrow.engines.stream.marginals import marginals_of
-from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, holding
+from sparrow.engines.stream.marginals import MarginalSums, find_marginal_sums
+from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.errors import InvalidValueError
 from sparrow.kernels.coo import Block
 from sparrow.kernels.folds import ExtremumFold, Fold, UfuncFold
 from sparrow.plan import Node, Reduce, Scan
 from sparrow.plan.aggregates import GroupCounts
 
-__all__ = ["FusedReductions", "group_by_scan", "reduced_cells", "scalars"]
+__all__ = ["FusedReductions", "GroupByOp", "build_reductions", "group_by_scan", "scalars"]
 
 _Array: TypeAlias = NDArray[Any]
 
 _lock = threading.Lock()
-_kept: WeakKeyDictionary[Node, tuple[FusedReductions, int]] = WeakKeyDictionary()
-"""The groups of reductions, for as long as these are there: computing a result again reads nothing."""
+_known: WeakKeyDictionary[Node, tuple[FusedReductions, int]] = WeakKeyDictionary()
+"""Groups of reductions while their nodes exist: evaluating a reduction again reads nothing."""
 
 
 class FusedReductions:
-    """Reductions of one scan to the same axes, computed by one pass over it.
+    """Reductions of one scan to the same axes, computed by one pass.
+
+    Methods take the node, which this object does not reference: it lives as long as the nodes do.
 
     Parameters
     ----------
@@ -56,48 +60,20 @@ class FusedReductions:
         )
         self._slots = {key: k for k, key in enumerate(folds)}
         kept = nodes[0].kept_axes
-        self._scan = scan
-        self.grouping = GroupBy(scan, kept, list(folds.values()), counted, nodes[0].axes[:1] == kept[:1])
-
-    # Nodes are given, not kept: this is kept for as long as they are there.
+        self.scan = scan
+        self.groups = GroupBy(scan, kept, list(folds.values()), counted, nodes[0].axes[:1] == kept[:1])
 
     def scalar(self, number: int, node: Reduce) -> Any:
-        """Return the one result of a reduction over all axes, by its number among the nodes."""
-        return [*self._answered(number, node, self.grouping.between(0, 1), 1), node.schema.fill_value][0]
+        """Return the result of a reduction over all axes, given its position among the nodes."""
+        return [*self.finish(number, node, self.groups.read(0, 1), 1), node.schema.fill_value][0]
 
-    def computed(self, number: int, node: Reduce) -> PhysicalOperator:
-        """Return the entries of a reduction, by its number among the nodes."""
-        schema = node.schema
-        marginals = marginals_of(node, self._scan) if len(self._meanings) == 1 else None
+    def operator(self, number: int, node: Reduce) -> GroupByOp:
+        """Return the operator of a reduction, given its position among the nodes."""
+        marginals = find_marginal_sums(node, self.scan) if len(self._meanings) == 1 else None
+        return GroupByOp(self, number, node) if marginals is None else MarginalSumOp(self, number, node, marginals)
 
-        def cuts() -> Sequence[int]:
-            if marginals is None or marginals.values() is None:
-                return self.grouping.cuts()
-            return [0, *schema.shape]
-
-        def evaluate(start: int, stop: int) -> Block:
-            sums = None if marginals is None else marginals.values()
-            if sums is not None:
-                (at,) = np.nonzero(sums[start:stop])
-                at += start
-                return Block((at.astype(schema.coordinate_dtype(0)),), sums[at])
-            groups = self.grouping.between(start, stop)
-            values = self._answered(number, node, groups, (stop - start) * math.prod(schema.shape[1:]))
-            columns = iter(groups.coords)
-            coords = tuple(np.zeros(len(values), np.int32) if k is None else next(columns) for k in node.axes)
-            block = Block(coords, values)
-            absent = is_fill(values, schema.fill_value)
-            return block.take(~absent) if np.count_nonzero(absent) else block
-
-        def begin(first: int, last: int) -> ReadRange:
-            return holding(self.grouping.pin(first, last), evaluate)
-
-        if marginals is None:
-            return PhysicalOperator(node, [self._scan], cuts, evaluate, begin=begin if schema.shape else None)
-        return PhysicalOperator(node, marginals.scans, cuts, evaluate, most=lambda start, stop: stop - start)
-
-    def _answered(self, number: int, node: Reduce, groups: GroupState, size: int) -> _Array:
-        """Return the results of the groups that have entries, of ``size`` in all."""
+    def finish(self, number: int, node: Reduce, groups: GroupState, size: int) -> _Array:
+        """Return the results of groups, of ``size`` output elements in all."""
         meaning = self._meanings[number]
         totals = GroupCounts(groups.counts, node.group_size, meaning.fill, node.stored)
         values = meaning.result([groups.states[self._slots[key]] for key in meaning.folds], totals)
@@ -107,8 +83,95 @@ class FusedReductions:
         return values
 
 
+class GroupByOp(PhysicalOperator):
+    """A reduction over some axes.
+
+    Parameters
+    ----------
+    fused
+        The reductions that share its pass.
+    number
+        Its position among them.
+    node
+        The reduction.
+    children
+        Scans that it reads, by default the operand.
+    """
+
+    node: Reduce
+
+    def __init__(
+        self, fused: FusedReductions, number: int, node: Reduce, children: Sequence[Scan] | None = None
+    ) -> None:
+        super().__init__(node, [fused.scan] if children is None else children)
+        self._fused, self._number = fused, number
+
+    def partitions(self) -> Sequence[int]:
+        """Return bounds between which groups fit in memory."""
+        return self._fused.groups.partitions()
+
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor that keeps those of the operand open."""
+        return _GroupByCursor(self, self._fused.groups.pin(start, stop))
+
+    def strategy(self) -> str | None:
+        """Return how groups were found."""
+        return self._fused.groups.strategy
+
+    def aggregate(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        node, schema = self.node, self.schema
+        groups = self._fused.groups.read(start, stop)
+        values = self._fused.finish(self._number, node, groups, (stop - start) * math.prod(schema.shape[1:]))
+        columns = iter(groups.coords)
+        coords = tuple(np.zeros(len(values), np.int32) if k is None else next(columns) for k in node.axes)
+        block = Block(coords, values)
+        absent = is_fill(values, schema.fill_value)
+        return block.take(~absent) if np.count_nonzero(absent) else block
+
+
+class _GroupByCursor:
+    __slots__ = ("_operator", "_pin")
+
+    def __init__(self, operator: GroupByOp, pin: object) -> None:
+        self._operator, self._pin = operator, pin
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        return self._operator.aggregate(start, stop)
+
+
+class MarginalSumOp(GroupByOp):
+    """The sum of a product along one axis, without forming the product if its sums are finite."""
+
+    def __init__(self, fused: FusedReductions, number: int, node: Reduce, marginals: MarginalSums) -> None:
+        super().__init__(fused, number, node, marginals.scans)
+        self._marginals = marginals
+
+    def partitions(self) -> Sequence[int]:
+        """Return the bounds of partitions: one, unless the product has to be formed."""
+        return super().partitions() if self._marginals.values() is None else [0, *self.schema.shape]
+
+    def max_rows(self, start: int, stop: int) -> int:
+        """Return an upper bound on the nnz of rows [start, stop)."""
+        return stop - start
+
+    def strategy(self) -> str | None:
+        """Return how sums were found."""
+        return super().strategy() if self._marginals.values() is None else "marginal_sums"
+
+    def aggregate(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        sums = self._marginals.values()
+        if sums is None:
+            return super().aggregate(start, stop)
+        (at,) = np.nonzero(sums[start:stop])
+        at += start
+        return Block((at.astype(self.schema.coordinate_dtype(0)),), sums[at])
+
+
 def group_by_scan(steps: Iterable[Node]) -> list[list[Reduce]]:
-    """Return the reductions among steps in groups that one scan computes, adding up in the same order as alone."""
+    """Return the reductions among steps in groups that one pass computes, with the bits that each has alone."""
     groups: dict[Hashable, list[Reduce]] = defaultdict(list)
     for step in steps:
         if isinstance(step, Reduce):
@@ -119,40 +182,53 @@ def group_by_scan(steps: Iterable[Node]) -> list[list[Reduce]]:
     return list(groups.values())
 
 
-def reduced_cells(nodes: Sequence[Reduce], scan: Scan) -> list[PhysicalOperator]:
-    """Return the entries of reductions that share a scan, of a relation."""
+def build_reductions(nodes: Sequence[Reduce], scan: Scan) -> list[GroupByOp]:
+    """Return the operators of reductions that share a scan, of a relation."""
     with _lock:
-        together = _kept.get(nodes[0], (None, 0))[0]
-        if together is None or any(_kept.get(node) != (together, k) for k, node in enumerate(nodes)):
-            together = FusedReductions(nodes, scan)
+        fused = _known.get(nodes[0], (None, 0))[0]
+        if fused is None or any(_known.get(node) != (fused, k) for k, node in enumerate(nodes)):
+            fused = FusedReductions(nodes, scan)
             for k, node in enumerate(nodes):
-                _kept[node] = together, k
-    return [together.computed(k, node) for k, node in enumerate(nodes)]
+                _known[node] = fused, k
+    return [fused.operator(k, node) for k, node in enumerate(nodes)]
 
 
 def scalars(nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
     """Return reductions over all axes of one scan, of a relation, as NumPy scalars."""
+    profile = active()
+    if profile is None:
+        return _scalars(nodes, scan)[0]
+    counters = profile.operator(nodes[0])
+    with counters.measure():
+        found, strategy = _scalars(nodes, scan)
+    counters.record(rows=len(nodes), bytes=sum(value.nbytes for value in found), partitions=1, strategy=strategy)
+    return found
+
+
+def _scalars(nodes: Sequence[Reduce], scan: Scan) -> tuple[list[Any], str | None]:
+    """Return the results and the name of the strategy."""
     if len(nodes) == 1:
         (node,) = nodes
         if node.name == "count":
-            return [np.int64(scan_reader.count_nnz(scan))]
-        found = _total(node, scan)
-        if found is not None:
-            return [found]
-        marginals = marginals_of(node, scan)
+            return [np.int64(scan_reader.count_nnz(scan))], "count"
+        total = _pushed_down_sum(node, scan)
+        if total is not None:
+            return [total], "sum_pushdown"
+        marginals = find_marginal_sums(node, scan)
         sums = None if marginals is None else marginals.values()
         if sums is not None:
-            return [sums[0]]
+            return [sums[0]], "marginal_sums"
         if node.name in ("argmin", "argmax") and not node.stored and scan.schema.size and not is_in_flat_order(scan):
-            return [np.int64(first_extreme(scan, ExtremumFold(scan.schema.dtype, node.name == "argmax")))]
-    together = FusedReductions(nodes, scan)
-    return [together.scalar(k, node) for k, node in enumerate(nodes)]
+            extreme = first_extreme(scan, ExtremumFold(scan.schema.dtype, node.name == "argmax"))
+            return [np.int64(extreme)], "two_passes"
+    fused = FusedReductions(nodes, scan)
+    return [fused.scalar(k, node) for k, node in enumerate(nodes)], fused.groups.strategy
 
 
-def _total(node: Reduce, scan: Scan) -> Any:
-    """Return a sum of all entries that is had without them, None where it is not."""
+def _pushed_down_sum(node: Reduce, scan: Scan) -> Any:
+    """Return a sum of all elements that an operator computes without materializing them, None if none does."""
     relation = scan.relation
-    if not isinstance(relation, PhysicalOperator) or node.name != "sum" or not scan.view.is_identity:
+    if not isinstance(relation, SumPushdown) or node.name != "sum" or not scan.view.is_identity:
         return None
-    alike = node.schema.dtype == scan.schema.dtype and scan.schema.fill_value == 0
-    return relation.total() if alike else None
+    is_same = node.schema.dtype == scan.schema.dtype and scan.schema.fill_value == 0
+    return relation.sum() if is_same else None

@@ -1,205 +1,236 @@
-"""Rearrangements that are no views: cells joined, regrouped and cut by their position, lazily and piece by piece."""
+"""Structural operators: concatenation, reshaping, triangles, diagonals, another fill value, sorted and summed lines."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box
-from sparrow.core.schema import Schema
-from sparrow.engines.stream.operator import (
-    PhysicalOperator,
-    ReadRange,
-    fits_one_partition,
-    open_cursors,
-    partition_bounds,
-    range_slice,
-    read_range,
-)
-from sparrow.kernels.coo import Block, canonicalize
-from sparrow.plan import Concat, Diagonal, Reshape, Scan, Triangle, concat_offsets
+from sparrow.core.schema import Schema, is_fill
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.capabilities import Cursor, SmallEvaluation
+from sparrow.engines.stream.cursors import open_cursor, read_range
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.partitioning import fits_one_partition, partition_bounds, range_slice
+from sparrow.engines.stream.tuning import tuning
+from sparrow.kernels.coo import Block, canonicalize, write_dense
+from sparrow.kernels.runs import group_starts, run_lengths
+from sparrow.plan import Accumulate, Concat, Diagonal, Node, Reshape, Scan, Triangle, concat_offsets
 from sparrow.relations.base import Chunk
+from sparrow.runtime import memory
 
-__all__ = ["diagonal", "joined", "reshaped", "triangle"]
-
-_ROWS = 1 << 18
-"""About how many entries a piece has."""
+__all__ = ["ConcatOp", "DiagonalOp", "FillOp", "ReshapeOp", "SortOp", "TriangleOp", "ViewOp", "accumulate"]
 
 
-def joined(node: Concat, *scans: Scan) -> PhysicalOperator:
-    """Return scans joined along an axis."""
-    axis, schema = node.axis, node.schema
-    shape, dtype = schema.shape, schema.dtype
-    starts = concat_offsets(node)
+# -- concatenation -------------------------------------------------------------------------------------
 
-    def joined_at(offsets: Sequence[int], blocks: Sequence[Block]) -> Block:
+
+class ConcatOp(PhysicalOperator, SmallEvaluation):
+    """Inputs joined along an axis."""
+
+    def __init__(self, node: Concat, *scans: Scan) -> None:
+        super().__init__(node, scans)
+        self._axis, self._offsets = node.axis, concat_offsets(node)
+        self.is_fresh = len(scans) > 1
+
+    def partitions(self) -> list[int]:
+        """Return the bounds of partitions: those of each input in turn along the first axis."""
+        if self._axis or fits_one_partition(self.children):
+            return partition_bounds(self.children, self.schema.shape[0])
+        bounds = [0]
+        for scan, offset in zip(self.children, self._offsets, strict=False):
+            bounds.extend(offset + bound for bound in partition_bounds([scan], scan.schema.shape[0])[1:])
+        return bounds
+
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor over the inputs with rows in [start, stop)."""
+        parts = []
+        for scan, offset in zip(self.children, self._offsets, strict=False):
+            low, high = self.rows_of(scan, offset, start, stop)
+            if low < high:
+                parts.append((scan, offset, open_cursor(scan, low, high)))
+        return _ConcatCursor(self, parts)
+
+    def rows_of(self, scan: Scan, offset: int, start: int, stop: int) -> tuple[int, int]:
+        """Return the rows of an input for rows [start, stop) of the output."""
+        return (start, stop) if self._axis else (max(start - offset, 0), min(stop - offset, scan.schema.shape[0]))
+
+    def evaluate(self, *blocks: Block) -> Block:
+        """Return all elements of the output."""
+        return self.join(self._offsets[:-1], blocks)
+
+    def join(self, offsets: Sequence[int], blocks: Sequence[Block]) -> Block:
+        """Return elements of inputs as those of the output; their coordinates along the axis start at offsets."""
+        schema, axis = self.schema, self._axis
         coords: list[Sequence[NDArray[Any]]] = list(zip(*[block.coords for block in blocks], strict=True))
         kind = schema.coordinate_dtypes[axis]
         along = zip(coords[axis], offsets, strict=True)
         coords[axis] = [column.astype(kind, copy=False) + by if by else column for column, by in along]
         if len(blocks) == 1:
-            return Block(tuple([column for (column,) in coords]), blocks[0].values.astype(dtype, copy=False))
-        values = np.concatenate([block.values for block in blocks]).astype(dtype, copy=False)
+            values = blocks[0].values.astype(schema.dtype, copy=False)
+            return Block(tuple([column for (column,) in coords]), values)
+        values = np.concatenate([block.values for block in blocks]).astype(schema.dtype, copy=False)
         block = Block(tuple(map(np.concatenate, coords)), values)
-        return block if axis == 0 else canonicalize(block, shape, schema.fill_value, keep_fill=True)
+        return block if axis == 0 else canonicalize(block, schema.shape, schema.fill_value, keep_fill=True)
 
-    def cuts() -> list[int]:
-        if axis or fits_one_partition(scans):
-            return partition_bounds(scans, shape[0])
-        bounds = [0]
-        for scan, start in zip(scans, starts, strict=False):
-            bounds.extend(start + bound for bound in partition_bounds([scan], scan.schema.shape[0])[1:])
-        return bounds
 
-    def within(scan: Scan, offset: int, start: int, stop: int) -> tuple[int, int]:
-        """Return what bounds along the leading dimension of the result are along that of a scan."""
-        return (start, stop) if axis else (max(start - offset, 0), min(stop - offset, scan.schema.shape[0]))
+class _ConcatCursor:
+    __slots__ = ("_operator", "_parts")
 
-    def begin(first: int, last: int) -> ReadRange:
-        parts: list[tuple[Scan, int, ReadRange]] = []
-        for scan, offset in zip(scans, starts, strict=False):
-            low, high = within(scan, offset, first, last)
+    def __init__(self, operator: ConcatOp, parts: list[tuple[Scan, int, Cursor]]) -> None:
+        self._operator, self._parts = operator, parts
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        offsets, found = [], []
+        for scan, offset, cursor in self._parts:
+            low, high = self._operator.rows_of(scan, offset, start, stop)
             if low < high:
-                parts.append((scan, offset, open_cursors([scan], low, high)[0]))
-
-        def evaluate(start: int, stop: int) -> Block:
-            offsets, found = [], []
-            for scan, offset, piece in parts:
-                low, high = within(scan, offset, start, stop)
-                if low < high:
-                    offsets.append(offset)
-                    found.append(piece(low, high))
-            return joined_at(offsets, found)
-
-        return evaluate
-
-    return PhysicalOperator(
-        node,
-        scans,
-        cuts,
-        lambda start, stop: begin(start, stop)(start, stop),
-        begin=begin,
-        merged=lambda *blocks: joined_at(starts[:-1], blocks),
-        fresh=len(scans) > 1,
-    )
+                offsets.append(offset)
+                found.append(cursor.read(low, high))
+        return self._operator.join(offsets, found)
 
 
-def reshaped(node: Reshape, scan: Scan) -> PhysicalOperator:
-    """Return the cells of a scan in another shape of as many cells, in row-major order."""
-    return _Reshaped(node, scan)
+# -- reshaping -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """A piece that is made of what the input has between two bounds along its leading dimension."""
+class _InputRows:
+    """Reference of a chunk that is made of rows [start, stop) of the input."""
 
+    cursor: _ReshapeCursor
     start: int
     stop: int
-    piece: ReadRange
 
 
-class _Reshaped(PhysicalOperator):
-    """The cells of a scan in another shape.
+class ReshapeOp(PhysicalOperator, SmallEvaluation):
+    """Elements of the input in another shape of the same size, in row-major order.
 
-    Pieces are those of the input, wherever in the result they end: its leading dimension may be short, and one of its
-    slices hold more than memory does.
+    Chunks are the partitions of the input, wherever in the output they end: the leading dimension of the output may be
+    short, and one of its slices exceed memory.
     """
 
     def __init__(self, node: Reshape, scan: Scan) -> None:
-        self._scan, self._old, self._new = scan, scan.schema.shape, node.schema
+        super().__init__(node, [scan])
+        self._old = scan.schema.shape
         shape = node.schema.shape
         self._inner, self._outer = math.prod(shape[1:]), math.prod(self._old[1:])
-        fresh = len(shape) > 1 or len(self._old) > 1
-        super().__init__(node, [scan], self._bounds_of_result, self._between, merged=self._all, fresh=fresh)
+        self._input_bounds: list[int] | None = None
+        self.is_fresh = len(shape) > 1 or len(self._old) > 1
 
-    @cached_property
-    def _rows(self) -> list[int]:
-        """The bounds of the pieces along the leading dimension of the input."""
-        return partition_bounds([self._scan], self._old[0])
+    def _bounds_of_input(self) -> list[int]:
+        if self._input_bounds is None:
+            self._input_bounds = partition_bounds(self.children, self._old[0]) if self._old else [0, 1]
+        return self._input_bounds
 
-    def _bounds_of_result(self) -> list[int]:
-        shape, inner = self._new.shape, self._inner
-        if not shape or (inner and fits_one_partition([self._scan])):
-            return [0, shape[0] if shape else 1]
-        bounds = self._rows if self._old else [0, 1]
-        return sorted({0, shape[0], *(bound * self._outer // inner for bound in bounds)}) if inner else [0]
+    def partitions(self) -> list[int]:
+        """Return the bounds of partitions: those of the input, rounded down to rows of the output."""
+        shape, inner = self.schema.shape, self._inner
+        if inner and fits_one_partition(self.children):
+            return [0, shape[0]]
+        if not inner:
+            return [0]
+        return sorted({0, shape[0], *(bound * self._outer // inner for bound in self._bounds_of_input())})
+
+    def open(self, start: int, stop: int) -> _ReshapeCursor:
+        """Open a cursor; it keeps one of the input open unless the input is small."""
+        cursor = None
+        if self.schema.shape and self._old and not self.is_small:
+            first, last = self._input_rows(start, stop)
+            cursor = open_cursor(self.children[0], first, min(last, self._old[0]))
+        return _ReshapeCursor(self, cursor)
+
+    def _input_rows(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the rows of the input that hold rows [start, stop) of the output."""
+        return start * self._inner // self._outer, -(-stop * self._inner // self._outer)
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return the pieces that meet the box along the leading dimension. Reads no data pages."""
-        shape = self._new.shape
+        """Return the partitions of the input that meet a box along the leading dimension. Reads no data pages."""
+        shape = self.schema.shape
         if not shape or not self._old or self.is_small or any(len(r) == 0 for r in box.ranges):
             return super().chunks(box, order)
         inner, outer = self._inner, self._outer
-        begin, end = self._rows_between(box.ranges[0][0], box.ranges[0][-1] + 1)
-        wanted = next((found for dim, found in box.members if dim == 0), None)
-        piece = self._begun(box.ranges[0][0], box.ranges[0][-1] + 1, self._read_between)
+        begin, end = self._input_rows(box.ranges[0][0], box.ranges[0][-1] + 1)
+        members = next((found for dim, found in box.members if dim == 0), None)
+        cursor: Any = self.open_shared(box.ranges[0][0], box.ranges[0][-1] + 1)
         out = []
-        for start, stop in itertools.pairwise(self._rows):
+        for start, stop in itertools.pairwise(self._bounds_of_input()):
             start, stop = max(start, begin), min(stop, end)
             low, high = start * outer // inner, (stop * outer - 1) // inner
-            if start < stop and (wanted is None or len(wanted[range_slice(wanted, low, high + 1)])):
+            if start < stop and (members is None or len(members[range_slice(members, low, high + 1)])):
                 ends = (low, *(0 for _ in shape[1:])), (high, *(size - 1 for size in shape[1:]))
-                out.append(Chunk(_ROWS, *ends, _Rows(start, stop, piece), False))
+                out.append(Chunk(tuning().partition_rows, *ends, _InputRows(cursor, start, stop), False))
         return out
 
-    def _read_between(self, first: int, last: int) -> ReadRange:
-        """Return what reads the input where the result has cells between two bounds."""
-        begin, end = self._rows_between(first, last)
-        return open_cursors([self._scan], begin, min(end, self._old[0]))[0]
+    def compute(self, chunk: Chunk, dims: Sequence[int] | None) -> Block:
+        """Return the elements of a chunk."""
+        ref = chunk.ref
+        if not isinstance(ref, _InputRows):
+            return super().compute(chunk, dims)
+        block, start = ref.cursor.read_input(ref.start, ref.stop), chunk.low[0]
+        offset = ref.start * self._outer - start * self._inner
+        margin = max(offset, *self.schema.shape)  # positions are divided by these
+        position = _flat_positions(block, self._old, ref.start, ref.stop, margin)
+        return _unravel(position + offset if offset else position, block.values, self.schema, start)
 
-    def _rows_between(self, first: int, last: int) -> tuple[int, int]:
-        """Return the bounds along the leading dimension of the input of what the result has between two bounds."""
-        return first * self._inner // self._outer, -(-last * self._inner // self._outer)
-
-    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
-        """Compute a piece."""
-        if not isinstance(chunk.ref, _Rows):
-            return super().read(chunk, dims)
-        first, last = chunk.ref.start, chunk.ref.stop
-        block, start = chunk.ref.piece(first, last), chunk.low[0]
-        offset = first * self._outer - start * self._inner
-        position = _positions(block, self._old, first, last, max(offset, *self._new.shape))  # divided by these
-        return _placed(position + offset if offset else position, block.values, self._new, start)
-
-    def _between(self, start: int, stop: int) -> Block:
-        low, high = (start * self._inner, stop * self._inner) if self._new.shape else (0, 1)
+    def read_rows(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop), without an open cursor of the input."""
+        low, high = (start * self._inner, stop * self._inner) if self.schema.shape else (0, 1)
         base, end = (low // self._outer, -(-high // self._outer)) if self._old else (0, 1)
-        block = read_range(self._scan, base, end)
-        position, values = _positions(block, self._old, base, end), block.values
+        block = read_range(self.children[0], base, end)
+        position, values = _flat_positions(block, self._old, base, end), block.values
         offset = low - base * self._outer
         if offset or high < end * self._outer:
             kept = (position >= offset) & (position < offset + (high - low))
             position, values = position[kept] - offset, values[kept]
-        return _placed(position, values, self._new, start)
+        return _unravel(position, values, self.schema, start)
 
-    def _all(self, block: Block) -> Block:
+    def evaluate(self, *blocks: Block) -> Block:
+        """Return all elements of the output."""
+        (block,) = blocks
         end = self._old[0] if self._old else 1
-        return _placed(_positions(block, self._old, 0, end), block.values.copy(), self._new, 0)
+        return _unravel(_flat_positions(block, self._old, 0, end), block.values.copy(), self.schema, 0)
 
 
-def _positions(block: Block, shape: tuple[int, ...], base: int, end: int, room: int = 0) -> NDArray[Any]:
-    """Return the places of entries in row-major order, counted from the leading index ``base`` and up to ``end``.
+class _ReshapeCursor:
+    __slots__ = ("_cursor", "_operator")
 
-    Their type has room for so much more.
+    def __init__(self, operator: ReshapeOp, cursor: Cursor | None) -> None:
+        self._operator, self._cursor = operator, cursor
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop) of the output."""
+        return self._operator.read_rows(start, stop)
+
+    def read_input(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop) of the input."""
+        assert self._cursor is not None
+        return self._cursor.read(start, stop)
+
+
+def _flat_positions(block: Block, shape: tuple[int, ...], base: int, end: int, margin: int = 0) -> NDArray[Any]:
+    """Return row-major positions of elements in rows [base, end), relative to row ``base``.
+
+    Their dtype holds positions up to ``margin`` beyond the last row.
     """
-    cells = (end - base + 1) * math.prod(shape[1:]) + room
-    kind: Any = np.int32 if cells < 2**31 else np.int64 if cells < 2**63 else object  # Python's integers hold them all
+    size = (end - base + 1) * math.prod(shape[1:]) + margin
+    kind: Any = np.int32 if size < 2**31 else np.int64 if size < 2**63 else object  # Python integers hold any
     position: NDArray[Any] = block.coords[0] if shape else np.zeros(block.count, kind)
     position = (position.astype(np.int64) - base if base else position).astype(kind, copy=False)
-    for column, size in zip(block.coords[1:], shape[1:], strict=True):
-        position = position * size + column
+    for column, length in zip(block.coords[1:], shape[1:], strict=True):
+        position = position * length + column
     return position
 
 
-def _placed(position: NDArray[Any], values: NDArray[Any], schema: Schema, start: int) -> Block:
-    """Return entries at places in row-major order that are counted from the leading index ``start``."""
+def _unravel(position: NDArray[Any], values: NDArray[Any], schema: Schema, start: int) -> Block:
+    """Return the elements at row-major positions relative to row ``start``."""
     shape, kinds = schema.shape, schema.coordinate_dtypes
     coords = []
     for k in range(len(shape) - 1, 0, -1):
@@ -212,51 +243,198 @@ def _placed(position: NDArray[Any], values: NDArray[Any], schema: Schema, start:
     return Block(tuple(coords[::-1]), values)
 
 
-def triangle(node: Triangle, scan: Scan) -> PhysicalOperator:
-    """Return the cells of the last two axes on one side of a diagonal."""
-    schema, k = node.schema, node.k
-
-    def cut(block: Block) -> Block:
-        distance = block.coords[-1] - block.coords[-2]  # of coordinates, none negative: it fits their type
-        return block.take((distance >= k if node.upper else distance <= k).nonzero()[0])
-
-    def begin(first: int, last: int) -> ReadRange:
-        (piece,) = open_cursors([scan], first, last)
-        return lambda start, stop: cut(piece(start, stop))
-
-    return PhysicalOperator(
-        node,
-        [scan],
-        lambda: partition_bounds([scan], schema.shape[0]),
-        lambda start, stop: cut(read_range(scan, start, stop)),
-        begin=begin,
-        merged=cut,
-        fresh=True,
-    )
+# -- one block in, one block out -----------------------------------------------------------------------
 
 
-def diagonal(node: Diagonal, scan: Scan) -> PhysicalOperator:
-    """Return the diagonal of a matrix."""
-    offset, schema = node.offset, node.schema
-    height = scan.schema.shape[0]
-    row = max(-offset, 0)
-    length = schema.shape[0]
+class UnaryOperator(PhysicalOperator):
+    """An operator that transforms its one input block by block."""
 
-    def cut(block: Block) -> Block:
-        kept = (block.coords[1] - block.coords[0] == offset).nonzero()[0]
+    row_offset = 0
+    """Row of the input that gives row 0 of the output."""
+
+    def __init__(self, node: Node, scan: Scan) -> None:
+        super().__init__(node, [scan])
+
+    def partitions(self) -> list[int]:
+        """Return the bounds of partitions, those of the input."""
+        return partition_bounds(self.children, self.schema.shape[0])
+
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor over the input."""
+        cursor = open_cursor(self.children[0], start + self.row_offset, stop + self.row_offset)
+        return _UnaryCursor(self, cursor)
+
+    @abstractmethod
+    def transform(self, block: Block, start: int, stop: int) -> Block:
+        """Return rows [start, stop) of the output, given the elements of the input's rows that they are made of."""
+
+
+class _UnaryCursor:
+    __slots__ = ("_cursor", "_operator")
+
+    def __init__(self, operator: UnaryOperator, cursor: Cursor) -> None:
+        self._operator, self._cursor = operator, cursor
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        offset = self._operator.row_offset
+        return self._operator.transform(self._cursor.read(start + offset, stop + offset), start, stop)
+
+
+class ViewOp(UnaryOperator):
+    """The elements that a scan shows, as those of a node."""
+
+    def transform(self, block: Block, start: int, stop: int) -> Block:
+        """Return the block as it is."""
+        return block
+
+
+class TriangleOp(UnaryOperator, SmallEvaluation):
+    """Elements of the last two axes on one side of a diagonal."""
+
+    node: Triangle
+
+    def transform(self, block: Block, start: int, stop: int) -> Block:
+        """Return the elements of a block on the side that is kept."""
+        return self.evaluate(block)
+
+    def evaluate(self, *blocks: Block) -> Block:
+        """Return all elements of the output."""
+        (block,) = blocks
+        distance = block.coords[-1] - block.coords[-2]  # coordinates are not negative, so this fits their dtype
+        return block.take((distance >= self.node.k if self.node.upper else distance <= self.node.k).nonzero()[0])
+
+
+class DiagonalOp(UnaryOperator, SmallEvaluation):
+    """The diagonal of a matrix."""
+
+    node: Diagonal
+
+    def __init__(self, node: Diagonal, scan: Scan) -> None:
+        super().__init__(node, scan)
+        self.row_offset = max(-node.offset, 0)
+
+    def partitions(self) -> list[int]:
+        """Return the bounds of partitions: those of the input in rows that meet the diagonal."""
+        row, length = self.row_offset, self.schema.shape[0]
+        bounds = [*partition_bounds(self.children, self.children[0].schema.shape[0]), row, row + length]
+        return sorted({min(max(bound - row, 0), length) for bound in bounds})
+
+    def transform(self, block: Block, start: int, stop: int) -> Block:
+        """Return the elements of a block on the diagonal."""
+        return self.evaluate(block)
+
+    def evaluate(self, *blocks: Block) -> Block:
+        """Return all elements of the output."""
+        (block,), row = blocks, self.row_offset
+        kept = (block.coords[1] - block.coords[0] == self.node.offset).nonzero()[0]
         place = block.coords[0][kept]
-        place = (place.astype(np.int64) - row if row else place).astype(schema.coordinate_dtype(0), copy=False)
+        place = (place.astype(np.int64) - row if row else place).astype(self.schema.coordinate_dtype(0), copy=False)
         return Block((place,), block.values[kept])
 
-    def begin(first: int, last: int) -> ReadRange:
-        (piece,) = open_cursors([scan], first + row, last + row)
-        return lambda start, stop: cut(piece(start + row, stop + row))
 
-    def cuts() -> list[int]:
-        return sorted(
-            {min(max(bound - row, 0), length) for bound in [*partition_bounds([scan], height), row, row + length]}
-        )
+class FillOp(UnaryOperator):
+    """The same values beside another fill: partitions are made dense, and what differs from the new fill is stored."""
 
-    return PhysicalOperator(
-        node, [scan], cuts, lambda start, stop: begin(start, stop)(start, stop), begin=begin, merged=cut, fresh=True
-    )
+    def partitions(self) -> list[int]:
+        """Return the bounds of partitions that fit memory when dense."""
+        shape = self.schema.shape
+        step = max(tuning().dense_partition_elements // max(math.prod(shape[1:]), 1), 1)
+        return [*range(0, shape[0], step), shape[0]]
+
+    def transform(self, block: Block, start: int, stop: int) -> Block:
+        """Return the elements of a block and its absent ones, without those that equal the new fill."""
+        old, schema = self.children[0].schema, self.schema
+        shape = schema.shape
+        dense = np.full((stop - start, *shape[1:]) if shape else (), old.fill_value, old.dtype)
+        write_dense(dense, Block((block.coords[0] - start, *block.coords[1:]), block.values) if shape else block)
+        stored = ~is_fill(dense, schema.fill_value)
+        coords = list(stored.nonzero()) if shape else []
+        if shape:
+            coords[0] += start
+        columns = tuple(column.astype(schema.coordinate_dtype(dim)) for dim, column in enumerate(coords))
+        return Block(columns, dense[stored])
+
+
+# -- lines along an axis -------------------------------------------------------------------------------
+
+
+class SortOp(UnaryOperator):
+    """Each line along the last axis in ascending order; a vector is one line, sorted in memory."""
+
+    def partitions(self) -> list[int]:
+        """Return the bounds of partitions; those of a vector are its ends."""
+        shape = self.schema.shape
+        return super().partitions() if len(shape) > 1 else [0, shape[0]] if shape[0] else [0]
+
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor over the input, over all of it if it is a vector."""
+        if len(self.schema.shape) > 1:
+            return super().open(start, stop)
+        return _VectorCursor(self)
+
+    def transform(self, block: Block, start: int, stop: int) -> Block:
+        """Return a block with the values of each line in order, at the coordinates that they then have."""
+        schema = self.schema
+        starts = group_starts(block.coords[:-1], block.count)
+        lengths = run_lengths(starts, block.count)
+        values = block.values.copy()
+        for line in np.flatnonzero(lengths > 1):
+            values[starts[line] : starts[line] + lengths[line]].sort()
+        fill = schema.fill_value
+        rank = np.arange(block.count) - np.repeat(starts, lengths)
+        with np.errstate(invalid="ignore"):
+            after = (values > fill) | (values != values) if fill == fill else np.zeros(block.count, bool)
+        place = np.where(after, rank + np.repeat(schema.shape[-1] - lengths, lengths), rank)
+        return Block((*block.coords[:-1], place.astype(schema.coordinate_dtype(schema.ndim - 1))), values)
+
+
+class _VectorCursor:
+    __slots__ = ("_operator",)
+
+    def __init__(self, operator: SortOp) -> None:
+        self._operator = operator
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements in [start, stop) of the sorted vector."""
+        operator = self._operator
+        line = operator.transform(scan_reader.read_block(operator.children[0]), 0, operator.schema.shape[0])
+        first, last = np.searchsorted(line.coords[0], [start, stop])
+        return line.take(slice(int(first), int(last)))
+
+
+def accumulate(node: Accumulate, scan: Scan) -> NDArray[Any]:
+    """Return the running totals of each line as a dense array; elements are streamed into it.
+
+    Parameters
+    ----------
+    node
+        Ufunc, axis, initial value and dtype.
+    scan
+        The operand, of a relation.
+
+    Raises
+    ------
+    TooLargeError
+        If the array would exceed the memory limit.
+    """
+    ufunc, axis, initial, dtype = node.ufunc, node.axis, node.initial, node.schema.dtype
+    schema = scan.schema
+    along = schema.ndim - 1 if axis is None else axis
+    before = 0 if initial is None else 1
+    shape = tuple(n + before * (k == along) for k, n in enumerate(schema.shape))
+    what = f"running totals are dense: those of shape {shape} and type {dtype}"
+    memory.check(math.prod(shape) * dtype.itemsize, what, "take a part of the tensor")
+    with np.errstate(all="ignore"):
+        out = np.full(shape, initial if before else schema.fill_value, dtype)
+        key: Any = tuple(slice(before * (k == along), None) for k in range(schema.ndim))
+        cells = out[(*key, ...)]
+        cells[...] = np.asarray(schema.fill_value).astype(dtype)
+        for block in scan_reader.iter_blocks(scan):
+            coords = tuple(
+                [column + before if before and k == along else column for k, column in enumerate(block.coords)]
+            )
+            write_dense(out, Block(coords, block.values.astype(dtype)))
+        totals = cells.reshape(-1) if axis is None else cells
+        ufunc.accumulate(totals, axis=axis or 0, out=totals)
+    return totals if before == 0 else out

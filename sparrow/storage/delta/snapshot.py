@@ -394,9 +394,8 @@ class Snapshot:
 
     is_small = False
 
-    def read_small(self) -> Block:
-        """Never asked for: files are read chunk by chunk."""
-        raise AssertionError
+    def read_small(self) -> None:
+        """Return None: files are read chunk by chunk."""
 
     def select_chunks(self, chunks: Sequence[Chunk], numbers: Iterable[int]) -> list[Chunk]:
         """Return some of the chunks of a scan, as a scan of their own."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import sparrow as sp
-import sparrow.testing
 from sparrow import engines, storage
 from sparrow.core.indexing import View
-from sparrow.engines.stream import batched, operator, planner, scan_reader
+from sparrow.engines.stream import planner, scan_reader
 from sparrow.engines.stream.batched import BatchedOp
-from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.elementwise.map import MapPerChunk
+from sparrow.engines.stream.tuning import StreamTuning
+from sparrow.testing import observe, strategy, tune, tuning
 from tests.engines.helpers import stored
 
 SHAPE = (3, 6, 8)
@@ -49,10 +51,10 @@ SHOWN: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have slices of three dimensions be long ones."""
-    monkeypatch.setattr(batched, "_LONG", 9)
-    monkeypatch.setattr(batched, "_COPIES", float("inf"))
+def batched() -> Iterator[None]:
+    """Evaluate small slices of three dimensions one by one."""
+    with strategy("batched"), tune("stream", min_batch_elements=9):
+        yield
 
 
 def cells(seed: int, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -85,9 +87,9 @@ def relation_of(expression: sp.Tensor) -> Any:
 
 
 @pytest.mark.parametrize("name", ["sum", "product", "batches", "four dimensions"])
-def test_pieces_are_parts_of_slices(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(batched, "_LONG", 1000)
-    monkeypatch.setattr(operator, "_PIECE_ROWS", 2000)
+@tune("stream", min_batch_elements=1000, partition_rows=2000)
+@tune("product", partition_products=400, min_partition_products=400)
+def test_partitions_divide_slices(name: str, tmp_path: Path) -> None:
     sizes = storage.Sizes(file_rows=20_000, group_rows=1000)
     A, B = (
         sp.Tensor(stored(tmp_path / str(seed), sp.random((2, 300, 300), nnz=20_000, seed=seed).to_numpy(), sizes=sizes))
@@ -95,8 +97,7 @@ def test_pieces_are_parts_of_slices(name: str, monkeypatch: pytest.MonkeyPatch, 
     )
     M = sp.random((300, 300), nnz=900, seed=3)
     expression = EXPRESSIONS[name](A, B, M)
-    partitions = sparrow.testing.tune("product", partition_products=400, min_partition_products=400)
-    with sp.config(memory_limit="20MB"), partitions:
+    with sp.config(memory_limit="20MB"):
         relation = relation_of(expression)
         assert isinstance(relation, BatchedOp)
         chunks = relation.chunks(View.identity(relation.schema.shape).box())
@@ -111,47 +112,39 @@ def test_pieces_are_parts_of_slices(name: str, monkeypatch: pytest.MonkeyPatch, 
         assert {chunk.low[0] for chunk in chunks} == {0, 1}
 
 
-def test_what_slices_hold_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[int] = []
-    begun = batched.BatchedOp._slice
-
-    def noted(self: BatchedOp, at: int) -> Any:
-        found = begun(self, at)
-        held.append(len(self._kept))
-        return found
-
-    monkeypatch.setattr(batched.BatchedOp, "_slice", noted)
-    monkeypatch.setattr(batched, "_LONG", 50)
+@tune("stream", min_batch_elements=50)
+def test_few_slices_are_open() -> None:
     A, M = sp.random((9, 30, 30), nnz=900, seed=1), sp.random((30, 30), nnz=90, seed=2)
-    np.testing.assert_allclose((A @ M).to_numpy(), A.to_numpy() @ M.to_numpy())
-    assert max(held) == batched._AT_ONCE
+    with observe("stream.open_batch") as opened:
+        np.testing.assert_allclose((A @ M).to_numpy(), A.to_numpy() @ M.to_numpy())
+    assert max(details["num_open"] for _, details in opened) == tuning("stream").max_open_batches
 
 
-def test_steps_whose_slices_are_none_are_computed_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unbatched_nodes() -> None:
     A = sp.random((3, 30, 30), nnz=900, seed=1)
-    assert type(relation_of(A * 2.0 + 1.0)) is PhysicalOperator  # pieces are those of what is read
+    assert type(relation_of(A * 2.0 + 1.0)) is MapPerChunk  # partitions are the chunks of the input
     assert isinstance(relation_of(A + A[::-1]), BatchedOp)
-    monkeypatch.setattr(batched, "_LONG", 0)
-    assert isinstance(relation_of(A @ A[0]), BatchedOp)
-    assert not isinstance(relation_of(A[0] @ A[1]), BatchedOp)
-    monkeypatch.undo()
-    assert not isinstance(relation_of(A + A[::-1]), BatchedOp)
+    with tune("stream", min_batch_elements=0):
+        assert isinstance(relation_of(A @ A[0]), BatchedOp)
+        assert not isinstance(relation_of(A[0] @ A[1]), BatchedOp)
+    with tune("stream", **{each.name: each.default for each in fields(StreamTuning)}):
+        assert not isinstance(relation_of(A + A[::-1]), BatchedOp)
 
 
-def test_what_a_slice_uses_twice_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batched, "_LONG", 50)
+@tune("stream", min_batch_elements=50)
+def test_shared_operand_of_a_slice_is_computed_once() -> None:
     A, M = sp.random((2, 40, 40), nnz=900, seed=1), sp.random((40, 40), nnz=90, seed=2)
     x, dense = A, A.to_numpy()
     for _ in range(3):
         y, own = x @ M, dense @ M.to_numpy()
         x, dense = y @ M + y, own @ M.to_numpy() + own
-    with sparrow.testing.observe("product.unmasked") as computed:
+    with observe("product.unmasked") as computed:
         np.testing.assert_allclose(x.to_numpy(), dense)
     assert 0 < sum(details["rows"] for _, details in computed) <= 2 * 6 * 40
 
 
-def test_very_many_steps_in_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batched, "_LONG", 50)
+@tune("stream", min_batch_elements=50)
+def test_deep_plan_of_a_slice() -> None:
     A = sp.random((2, 40, 40), nnz=900, seed=1)
     x, dense = A + A[::-1], A.to_numpy() + A.to_numpy()[::-1]
     for k in range(26):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,17 @@ from numpy.typing import NDArray
 import sparrow as sp
 from sparrow import engines
 from sparrow.core.indexing import Box, View
-from sparrow.engines.stream import groupby as reduce
-from sparrow.engines.stream import operator as derived
-from sparrow.engines.stream import reductions
 from sparrow.engines.stream import scan_reader as stream
+from sparrow.engines.stream.cursors import ChunkCursor
+from sparrow.engines.stream.groupby import num_lanes
+from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.errors import StorageError
 from sparrow.kernels.coo import Block
 from sparrow.kernels.folds import ExtremumFold, UfuncFold
 from sparrow.plan import Node, make_map
 from sparrow.relations.base import Relation
 from sparrow.runtime import progress, settings
+from sparrow.testing import observe, strategy, tune
 from tests.engines.helpers import (
     Counting,
     Unreadable,
@@ -59,6 +61,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def relation(request: pytest.FixtureRequest, folder: Path) -> tuple[Relation, NDArray[Any]]:
     dense = random_array((12, 9), seed=7)
     return (memory(dense) if request.param == "memory" else stored(folder / "A.sparrow", dense)), dense
+
+
+@pytest.fixture
+def small_partitions(where: str) -> Iterator[None]:
+    """Divide small tensors into many partitions, and sort on disk if ``where`` is "disk"."""
+    with tune("stream", partition_rows=10), strategy(*["spilled_sort"] if where == "disk" else []):
+        yield
 
 
 def dense_of(found: Node) -> NDArray[Any]:
@@ -118,13 +127,12 @@ def test_a_function_of_one_decodes_the_row_groups_of_its_box(folder: Path) -> No
 
 
 @pytest.mark.parametrize("rows", [3, 20, 1000])
-def test_functions_of_two_read_each_chunk_once(folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(derived, "_PIECE_ROWS", rows)
+def test_binary_map_reads_each_chunk_once(folder: Path, rows: int) -> None:
     one, two = random_array((30, 9), seed=3), random_array((30, 9), seed=4)
     sides: list[Any] = [
         Counting(stored(folder / f"{name}-{rows}.sparrow", side)) for name, side in (("one", one), ("two", two))
     ]
-    with settings.config(threads=3):
+    with settings.config(threads=3), tune("stream", partition_rows=rows):
         found = make_map(np.subtract, [scan_of(side) for side in sides])
         np.testing.assert_array_equal(dense_of(found), one - two)
     assert [side.reads for side in sides] == [len(side.chunks(Box.everything(one.shape))) for side in sides]
@@ -134,42 +142,36 @@ def test_chunks_are_kept_until_all_of_them_was_given(folder: Path) -> None:
     dense = random_array((30, 9), seed=3)
     counting: Any = Counting(stored(folder / "kept.sparrow", dense))
     scan, bounds = scan_of(counting), [*range(2, 27, 3), 28]
-    each = derived._Whole(scan, bounds[0], bounds[-1])
+    cursor = ChunkCursor(scan, bounds[0], bounds[-1])
     order = np.random.default_rng(0).permutation(len(bounds) - 1)
-    each._room = len(counting.chunks(Box.everything(dense.shape)))
+    cursor._capacity = len(counting.chunks(Box.everything(dense.shape)))
     for number in order:
         start, stop = bounds[number], bounds[number + 1]
-        found = to_dense(each.piece(start, stop), scan.schema)
+        found = to_dense(cursor.read(start, stop), scan.schema)
         np.testing.assert_array_equal(found[start:stop], dense[start:stop])
         assert not found[:start].any()
         assert not found[stop:].any()
     assert counting.reads == len(counting.chunks(View.identity(dense.shape).then((slice(2, 28),)).box()))
-    assert not each._kept
-    assert not each._left
+    assert not cursor._cached
+    assert not cursor._unread
 
 
 @pytest.mark.parametrize(
     ("limit", "width", "entries"),
     [(10**9, 700, 400), (2 * 10**8, 700, 400), (10**6, 700, 62), (10**6, 2**40, 50), (10**5, 700, 20)],
 )
-def test_pieces_are_smaller_where_there_is_little_memory(
-    monkeypatch: pytest.MonkeyPatch, limit: int, width: int, entries: int
-) -> None:
-    for name, value in (("_PIECE_ROWS", 400), ("_LEAST_ROWS", 20), ("_COPIES", 1000)):
-        monkeypatch.setattr(derived, name, value)
+@tune("stream", partition_rows=400, min_partition_rows=20, partition_copies=1000)
+def test_partitions_shrink_with_the_memory_limit(limit: int, width: int, entries: int) -> None:
     ids = np.arange(2400)
     A = sp.from_coords([ids % 700, ids], np.ones(2400), shape=(700, max(width, 2400)))
     for threads in (1, 5):
         with settings.config(memory_limit=limit, threads=threads):
-            bounds = derived.partition_bounds([A.T.__sparrow_scan__()], 2400)
+            bounds = partition_bounds([A.T.__sparrow_scan__()], 2400)
         assert len(bounds) - 1 == -(-2400 // entries)
 
 
 @pytest.mark.parametrize("where", ["memory", "disk"])
-def test_what_comes_in_another_order_is_sorted_once(folder: Path, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
-    if where == "disk":
-        monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)
+def test_other_order_is_sorted_once(folder: Path, where: str, small_partitions: None) -> None:
     dense = random_array((20, 20), seed=5)
     counting: Any = Counting(stored(folder / f"turned-{where}.sparrow", dense))
     scan = scan_of(counting)
@@ -192,11 +194,8 @@ def test_what_comes_in_another_order_is_sorted_once(folder: Path, where: str, mo
     ],
 )  # fmt: skip
 def test_no_rearrangement_reads_again_for_each_piece(
-    folder: Path, where: str, build: Any, scans: int, monkeypatch: pytest.MonkeyPatch
+    folder: Path, where: str, build: Any, scans: int, small_partitions: None
 ) -> None:
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
-    if where == "disk":
-        monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)
     dense = random_array((20, 20), seed=5)
     path = folder / f"rearranged-{where}.sparrow"
     counting: Any = Counting(stored(path, dense) if not path.exists() else sp.open(path).__sparrow_scan__().relation)
@@ -217,18 +216,14 @@ def test_no_rearrangement_reads_again_for_each_piece(
     ],
 )  # fmt: skip
 def test_what_reductions_read_in_stretches_is_put_in_order_once(
-    folder: Path, where: str, build: Any, scans: int, monkeypatch: pytest.MonkeyPatch
+    folder: Path, where: str, build: Any, scans: int, small_partitions: None
 ) -> None:
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
-    monkeypatch.setattr(reduce.GroupBy, "cuts", lambda self: [0, 5, 9, 13, self.scan.schema.shape[self.kept[0]]])
-    monkeypatch.setattr(reductions, "marginals_of", lambda *_: None)
-    if where == "disk":
-        monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)
     dense = random_array((20, 20), seed=5)
     path = folder / f"stretches-{where}.sparrow"
     relation = stored(path, dense) if not path.exists() else sp.open(path).__sparrow_scan__().relation
     counting: Any = Counting(relation)
-    np.testing.assert_array_equal(build(sp.Tensor(counting), sp).to_numpy(), build(dense, np))
+    with tune("stream", group_bytes=600):
+        np.testing.assert_array_equal(build(sp.Tensor(counting), sp).to_numpy(), build(dense, np))
     assert counting.reads <= scans * len(counting.chunks(Box.everything(dense.shape))) + 15
 
 
@@ -239,9 +234,7 @@ def test_what_is_put_in_order_on_disk_is_what_memory_has(
     dense = random_array((7, 6, 8), seed=seed)
     key = tuple(slice(None, None, -1) if axis in turned else slice(1, None) for axis in range(3))
     A = sp.Tensor(memory(dense))
-    with pytest.MonkeyPatch.context() as patch, settings.config(threads=threads):
-        patch.setattr(derived, "_PIECE_ROWS", 5)
-        patch.setattr(derived, "_SORT_COPIES", 1 << 60)
+    with strategy("spilled_sort"), tune("stream", partition_rows=5), settings.config(threads=threads):
         shown, wanted = A.transpose(order)[key], dense.transpose(order)[key]
         np.testing.assert_array_equal((shown - 1).to_numpy(), wanted - 1)
         both, double = shown + shown[::-1], wanted + wanted[::-1]
@@ -249,9 +242,9 @@ def test_what_is_put_in_order_on_disk_is_what_memory_has(
         np.testing.assert_array_equal(both[1:3].to_numpy(), double[1:3])
 
 
-def test_what_cannot_be_put_aside_is_an_error_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 10)
-    monkeypatch.setattr(derived, "_SORT_COPIES", 1 << 60)
+@strategy("spilled_sort")
+@tune("stream", partition_rows=10)
+def test_full_disk_raises_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dense = random_array((20, 20), seed=5)
     A = sp.Tensor(stored(folder / "full.sparrow", dense))
     both = A + A.T
@@ -263,10 +256,8 @@ def test_what_cannot_be_put_aside_is_an_error_and_leaves_nothing(folder: Path, m
 
 
 @pytest.mark.parametrize("shape", [(60, 1), (1, 50)])
-def test_pieces_are_no_larger_for_entries_that_are_repeated(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
-) -> None:
-    monkeypatch.setattr(derived, "_PIECE_ROWS", 100)
+@tune("stream", partition_rows=100)
+def test_partition_size_counts_repeated_elements(shape: tuple[int, ...]) -> None:
     one, two = np.ones((60, 50, 1)), random_array((*shape, 20), seed=10)
     found = make_map(np.add, [scan_of(memory(one, 1.0)), scan_of(memory(two))])
     np.testing.assert_array_equal(dense_of(found), one + two)
@@ -317,8 +308,8 @@ def test_lanes_and_threads_change_no_bit(values: list[float], name: str) -> None
             with settings.config(threads=threads):
                 found.append(dense_of(reduced(scan, name, axis=0)))
         assert found[0].tobytes() == found[1].tobytes()
-        patch.setattr(reduce, "_LANES", 1)
-        one = dense_of(reduced(scan, name, axis=0))
+        with strategy("single_lane"):
+            one = dense_of(reduced(scan, name, axis=0))
     np.testing.assert_allclose(found[0], one, rtol=1e-12)
 
 
@@ -327,10 +318,10 @@ def test_many_entries_a_cell_are_dealt_to_lanes(monkeypatch: pytest.MonkeyPatch)
     dense = np.random.default_rng(8).standard_normal((400, 3))
     scan = scan_of(memory(dense))
     fold = UfuncFold(np.add, np.dtype(np.float64), 0)
-    assert reduce._lanes(scan.relation.nnz, 3, [fold]) == 4
+    assert num_lanes(scan.relation.nnz, 3, [fold]) == 4
     np.testing.assert_allclose(dense_of(reduced(scan, "sum", axis=0)), dense.sum(axis=0), rtol=1e-12)
     np.testing.assert_allclose(dense_of(reduced(scan, "mean", axis=0, where="stored")), dense.mean(axis=0), rtol=1e-12)
-    assert reduce._lanes(scan.relation.nnz, 3, [ExtremumFold(np.dtype(float), True)]) == 1
+    assert num_lanes(scan.relation.nnz, 3, [ExtremumFold(np.dtype(float), True)]) == 1
 
 
 def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,10 +357,9 @@ def test_the_largest_coordinates_of_32_bits() -> None:
     assert (A.T * 2)[n - 1, 0] == 2
 
 
-def test_few_entries_in_memory_are_computed_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_inputs_are_evaluated_at_once() -> None:
     dense, other = random_array((12, 9), seed=3), random_array((12, 9), seed=4)
     A, B = sp.asarray(dense), sp.asarray(other)
-    monkeypatch.setattr(stream, "ordered_map", None)  # no chunks, no threads
     cases: list[tuple[Any, NDArray[Any]]] = [
         (A, dense), (A.T, dense.T), (A[2:9, ::-1], dense[2:9, ::-1]), (A[[5, 1, 5]], dense[[5, 1, 5]]),
         (A[:, None, 3], dense[:, None, 3]), (A[4], dense[4]), (A.reshape(9, 12), dense.reshape(9, 12)),
@@ -379,10 +369,12 @@ def test_few_entries_in_memory_are_computed_in_one_go(monkeypatch: pytest.Monkey
         (A * 2, dense * 2), (A * A, dense * dense), (A.T + B.T, (dense + other).T),
         (sp.tril(A.reshape(9, 12) * 3), np.tril(dense.reshape(9, 12) * 3)), (A[1:1], dense[1:1]),
     ]  # fmt: skip
-    for found, wanted in cases:
-        np.testing.assert_allclose(found.compute().to_numpy(), wanted)
-    for i, j in np.ndindex(*dense.shape):
-        assert A[i, j] == dense[i, j]
+    with observe("stream.scan") as scans:  # no chunks, no threads
+        for found, wanted in cases:
+            np.testing.assert_allclose(found.compute().to_numpy(), wanted)
+        for i, j in np.ndindex(*dense.shape):
+            assert A[i, j] == dense[i, j]
+    assert not scans
 
 
 def test_what_is_computed_shares_no_memory_with_what_it_was_computed_of() -> None:

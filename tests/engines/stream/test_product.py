@@ -783,9 +783,10 @@ def test_identity_must_fit_dtype(kind: str, identity: Any) -> None:
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_reader, "_FEWEST", 1)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(coo, "_MANY", 64)
+    with sparrow.testing.tune("stream", csr_min_elements=1):
+        yield
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -873,7 +874,7 @@ def test_blocks_are_placed_in_order(order: tuple[int, ...], room: int) -> None:
     assert isinstance(scan.relation, MemoryRelation)
     block, bounds = scan.relation.block, np.searchsorted(scan.relation.block.coords[0], [0, 4, 5, 25, 40])
     with scan_reader.reserve_for(scan) as reserved:
-        whole = scan_reader._Whole(scan, block.count if room == 40 else room, reserved)
+        whole = scan_reader.BlockBuffer(scan, block.count if room == 40 else room, reserved)
         for number in order:
             part = block.take(slice(bounds[number], bounds[number + 1]))
             whole.put(number, coo.CSRBlock.of(part) if number % 2 else part)

@@ -18,7 +18,6 @@ import scipy.sparse
 
 import sparrow as sp
 import sparrow.testing
-from sparrow.engines.stream import operator
 from sparrow.engines.stream.product import tiling
 from sparrow.errors import StorageError
 from sparrow.kernels.coo import Block
@@ -152,10 +151,10 @@ def test_composite_codes_count_as_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("on_disk", ["column_strips"], indirect=True)
-def test_partitions_have_few_mask_elements(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+@sparrow.testing.tune("stream", partition_rows=50)
+def test_partitions_have_few_mask_elements(tmp_path: Path, on_disk: list[int]) -> None:
     (a, b, m), (A, B, _) = matrices(tmp_path, 31)
     M = sp.asarray(m.T.tocsr()).save(tmp_path / "turned").T
-    monkeypatch.setattr(operator, "_PIECE_ROWS", 50)
     few = A[:, :2] @ B[:2]
     with sparrow.testing.observe("product.mask_values") as reads:
         check_mask_reads(few, A, B, M, (a, b, m), reads)

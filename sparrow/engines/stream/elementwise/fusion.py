@@ -1,11 +1,11 @@
-"""Functions of cells of functions of cells, as one: a program of calls over the entries of at most two scans.
+"""Fusion of element-wise functions: one kernel evaluates functions of functions over the elements of a few scans.
 
-A function of cells whose operands are functions of cells is computed with them in one go where no more than two
-different scans stand at the bottom: their entries are aligned once and no result in between is put together as
-entries. A result that others want too, of another program, stays a step of its own.
+An element-wise function whose operands are element-wise functions is fused with them if the whole reads at most two
+different scans: these are aligned once, and no intermediate result is materialized. A result that another kernel also
+reads stays a node of its own.
 
-What a call gives is put in the form that it would have as entries: where its operands of fill 0 have none a product of
-arrays is 0, and what equals the fill is the fill, -0.0 too.
+Intermediate values get the form that they would have as stored elements: a product is 0 where an operand of fill 0 is
+absent, and values equal to the fill become the fill, -0.0 included.
 """
 
 from __future__ import annotations
@@ -18,48 +18,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
+from sparrow.engines.stream.tuning import tuning
 from sparrow.plan import Dense, Map, Node, Scan, apply_function, function_name
 
 __all__ = ["FusedKernel", "fuse_maps"]
 
-_MOST = 2
-"""Scans that a program of several calls may read: two are merged by compiled loops, more take a sort."""
-
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
-    """An argument that is the values of a scan."""
+class _Input:
+    """Argument that is the values of a scan."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """An argument that is the result of an earlier call."""
+class _Temp:
+    """Argument that is the result of an earlier call."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One function of cells of a program."""
+    """One function of a kernel."""
 
     node: Map
     arguments: tuple[Any, ...]
-    """:class:`_Leaf`, :class:`_Found`, arrays broadcast to the shape of the result, scalars."""
-    guards: tuple[_Leaf | _Found, ...]
-    """Arguments where whose 0 the result is 0, whatever the others are."""
+    """:class:`_Input`, :class:`_Temp`, arrays broadcast to the shape of the result, or scalars."""
+    guards: tuple[_Input | _Temp, ...]
+    """Arguments whose zeros make the result 0, whatever the others are."""
     drops: tuple[int, ...]
-    """Results that no later call takes."""
+    """Results that no later call reads."""
 
 
 class FusedKernel:
-    """Calls in an order in which each comes after those whose results it takes; the last gives the result.
+    """Element-wise functions evaluated in order; the last one gives the result.
 
     Parameters
     ----------
     calls
-        Functions of cells, those taken in before those that take them in.
+        Functions in topological order, operands first.
     """
 
     def __init__(self, calls: Sequence[Map]) -> None:
@@ -67,8 +65,8 @@ class FusedKernel:
         place = {call: k for k, call in enumerate(calls)}
         leaves: dict[Hashable, int] = {}
         self.scans: list[Scan] = []
-        """The scans at the bottom, each once."""
-        needs: list[frozenset[int]] = []  # the scans without an entry of which a call gives its fill
+        """The inputs, each once."""
+        needs: list[frozenset[int]] = []  # inputs whose absent elements make a call give its fill
         last = list(range(len(calls)))
         plain: list[tuple[Map, list[Any], tuple[Any, ...]]] = []
         for k, node in enumerate(calls):
@@ -78,16 +76,16 @@ class FusedKernel:
             for operand in node.operands:
                 if isinstance(operand, Scan):
                     inner = place.get(operand.source) if isinstance(operand.source, Map) else None
-                    slot: _Leaf | _Found
+                    slot: _Input | _Temp
                     if inner is not None and operand.view.is_identity:
-                        slot, needed = _Found(inner), needs[inner]
+                        slot, needed = _Temp(inner), needs[inner]
                         last[inner] = k
                     else:
                         key = _identity(operand)
                         if key not in leaves:
                             leaves[key] = len(self.scans)
                             self.scans.append(operand)
-                        slot, needed = _Leaf(leaves[key]), frozenset((leaves[key],))
+                        slot, needed = _Input(leaves[key]), frozenset((leaves[key],))
                     own.append(needed)
                     if next(required):
                         annihilating.append((slot, needed))
@@ -112,24 +110,32 @@ class FusedKernel:
         ]
 
     def is_one(self, name: str) -> bool:
-        """Return whether it is one call of a function, of two scans."""
+        """Return whether the kernel is one call of a function, of two scans."""
         return len(self._calls) == 1 and len(self.scans) == 2 and function_name(self.node.function) == name
 
-    def _guarding(self, node: Map, slots: Sequence[_Leaf | _Found]) -> tuple[_Leaf | _Found, ...]:
-        """Return the arguments that can be 0 at the cells looked at, of a product that is not 0 there by itself."""
+    def _guarding(self, node: Map, slots: Sequence[_Input | _Temp]) -> tuple[_Input | _Temp, ...]:
+        """Return the arguments that may be 0 where the kernel is evaluated, if the product might not be 0 there."""
         if node.schema.dtype.kind not in "fc":
             return ()
-        return tuple(slot for slot in slots if not (isinstance(slot, _Leaf) and self.required[slot.number]))
+        return tuple(slot for slot in slots if not (isinstance(slot, _Input) and self.required[slot.number]))
 
     def __call__(self, coords: tuple[NDArray[Any], ...], columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Return the result at cells, of the values of the scans there: arrays of shape (n,)."""
+        """Return the result at n coordinates, given the values of each input there.
+
+        Parameters
+        ----------
+        coords
+            Arrays of shape (n,), one per axis.
+        columns
+            Arrays of shape (n,), one per input.
+        """
         size = len(columns[0])
         results: list[Any] = [None] * len(self._calls)
 
         def value(argument: Any) -> Any:
-            if isinstance(argument, _Leaf):
+            if isinstance(argument, _Input):
                 return columns[argument.number]
-            if isinstance(argument, _Found):
+            if isinstance(argument, _Temp):
                 return results[argument.number]
             return _at(argument, coords) if isinstance(argument, np.ndarray) else argument
 
@@ -152,14 +158,14 @@ class FusedKernel:
 
 
 def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Map]]:
-    """Return for each function of cells that is computed by itself the calls of its program, itself the last.
+    """Return the functions of each fused kernel, by the last of them.
 
     Parameters
     ----------
     steps
-        All steps of a plan, those taken in before those that take them in.
+        All nodes of a plan in topological order, operands first.
     roots
-        What is wanted of them.
+        Roots of the plan.
     """
     users: dict[Node, list[Node | None]] = {step: [] for step in steps}
     for step in steps:
@@ -169,26 +175,26 @@ def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Ma
     for scan in roots:
         if isinstance(scan.source, Node):
             users[scan.source].append(None)
-    bottom: dict[Map, frozenset[Hashable]] = {}  # the scans below a program that ends here
-    takes: dict[Map, set[Node]] = {}
+    bottom: dict[Map, frozenset[Hashable]] = {}  # the inputs of a kernel that ends here
+    fuses: dict[Map, set[Node]] = {}
     for step in steps:
         if not isinstance(step, Map):
             continue
-        apart = {scan.source for scan in step.scans if not _joins(scan)}  # also where another scan of it would join
+        apart = {scan.source for scan in step.scans if not _is_fusible(scan)}  # even if another scan could be
         inner = {scan.source for scan in step.scans if isinstance(scan.source, Map)} - apart
         several = frozenset().union(*(
             bottom[scan.source] if isinstance(scan.source, Map) and scan.source in inner else {_identity(scan)}
             for scan in step.scans
         ))  # fmt: skip
-        takes[step] = {one for one in inner if len(several) <= _MOST or len(bottom[one]) == 1}
+        fuses[step] = {one for one in inner if len(several) <= tuning().max_fused_scans or len(bottom[one]) == 1}
         bottom[step] = frozenset().union(*(
-            bottom[scan.source] if isinstance(scan.source, Map) and scan.source in takes[step] else {_identity(scan)}
+            bottom[scan.source] if isinstance(scan.source, Map) and scan.source in fuses[step] else {_identity(scan)}
             for scan in step.scans
         ))  # fmt: skip
-    end: dict[Node, Map] = {}  # the last call of the program that a function of cells is in
+    end: dict[Node, Map] = {}  # the last function of the kernel that a function is in
     for step in reversed(steps):
         if isinstance(step, Map):
-            ends = {end[user] if isinstance(user, Map) and step in takes[user] else None for user in users[step]}
+            ends = {end[user] if isinstance(user, Map) and step in fuses[user] else None for user in users[step]}
             (only,) = ends if len(ends) == 1 else (None,)
             end[step] = step if only is None else only
     programs: dict[Map, list[Map]] = {}
@@ -198,8 +204,8 @@ def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Ma
     return programs
 
 
-def _joins(scan: Scan) -> bool:
-    """Return whether a function of cells may be computed where its result is taken in."""
+def _is_fusible(scan: Scan) -> bool:
+    """Return whether a scan shows an element-wise function that may be fused into its reader."""
     step = scan.source
     return (
         isinstance(step, Map) and scan.view.is_identity and not step.is_dense
@@ -212,7 +218,7 @@ def _identity(scan: Scan) -> tuple[Hashable, View]:
 
 
 def _at(array: NDArray[Any], coords: tuple[NDArray[Any], ...]) -> NDArray[Any]:
-    """Return the cells of a broadcast array at coordinates, looking only along the axes on which it changes."""
+    """Return a broadcast array at coordinates, indexed only along the axes that are not broadcast."""
     changing = [k for k, step in enumerate(array.strides) if step]
     core = array[tuple(slice(None) if step else 0 for step in array.strides)]
     if len(changing) == 1:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import PhysicalOperator, ReadRange
-from sparrow.engines.stream.product.matmul import SpGEMM, lower_matmul
+from sparrow.engines.stream.capabilities import Cursor, SumPushdown
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.product.matmul import CSRProductCursor, ProductCursor, SpGEMM, lower_matmul
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.errors import TooLargeError
-from sparrow.kernels.coo import Block
 from sparrow.plan import Product, Scan, make_product
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, count_degrees, estimate_operand, is_countable
@@ -79,7 +79,7 @@ def lower_product(node: Product, *scans: Scan) -> PhysicalOperator:
     return ChainMatMulOp(node, scans, terms)
 
 
-class ChainMatMulOp(PhysicalOperator):
+class ChainMatMulOp(PhysicalOperator, SumPushdown):
     """Elements of a chain of products, whose order is decided on the first read.
 
     Parameters
@@ -93,13 +93,31 @@ class ChainMatMulOp(PhysicalOperator):
     """
 
     def __init__(self, node: Product, scans: Sequence[Scan], terms: Sequence[tuple[tuple[int, ...], Scan]]) -> None:
-        chain = _Chain(node, terms, scans[2:])
-        is_masked = node.mask is not None and not node.complement
-        super().__init__(
-            node, [*(scan for _, scan in terms), *scans[2:]], chain.partitions, chain.read, begin=chain.open,
-            most=chain.max_rows, total=chain.sum_at_mask if is_masked else None, rowwise=not is_masked,
-        )  # fmt: skip
+        super().__init__(node, [*(scan for _, scan in terms), *scans[2:]])
+        self._last_step = Once(functools.partial(_run_steps, node, terms, scans[2:]))
+        self._is_masked = node.mask is not None and not node.complement
         self.scans, self.terms = tuple(scans), terms
+
+    def partitions(self) -> list[int]:
+        """Return bounds of partitions along the leading axis."""
+        return self._last_step().partitions()
+
+    def open(self, start: int, stop: int) -> Cursor:
+        """Open a cursor over rows [start, stop) of the last product."""
+        cursor = ProductCursor if self._is_masked else CSRProductCursor
+        return cursor(self._last_step(), start, stop)
+
+    def max_rows(self, start: int, stop: int) -> int:
+        """Return an upper bound on the nnz of rows [start, stop)."""
+        return self._last_step().max_rows(start, stop)
+
+    def strategy(self) -> str | None:
+        """Return the name of the tiling of the last product."""
+        return self._last_step().strategy
+
+    def sum(self) -> Any:
+        """Return the sum of all elements at the mask; None without a mask, or where the kernel cannot."""
+        return self._last_step().sum_at_mask() if self._is_masked else None
 
 
 def _unfold_chain(node: Product, scans: Sequence[Scan]) -> list[tuple[tuple[int, ...], Scan]]:
@@ -127,43 +145,6 @@ def _unfold_chain(node: Product, scans: Sequence[Scan]) -> list[tuple[tuple[int,
     # With operands of several dtypes, intermediate dtypes would depend on the order.
     has_one_dtype = all(scan.schema.dtype == node.schema.dtype for _, scan in terms)
     return terms if has_one_dtype and len(terms) > 2 else []
-
-
-class _Chain:
-    """A chain of products that is ordered, and computed up to its last step, on the first read.
-
-    Parameters
-    ----------
-    node
-        The last product as it was built.
-    terms
-        Operands with their indices.
-    mask
-        The mask of the result, if there is one.
-    """
-
-    def __init__(self, node: Product, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> None:
-        self._last_step = Once(functools.partial(_run_steps, node, terms, mask))
-
-    def partitions(self) -> list[int]:
-        """Return bounds along the leading output axis between which there is work for a thread."""
-        return self._last_step().partitions()
-
-    def max_rows(self, start: int, stop: int) -> int:
-        """Return a bound on the elements with leading coordinates in [start, stop); may do I/O."""
-        return self._last_step().max_rows(start, stop)
-
-    def open(self, first: int, last: int) -> ReadRange:
-        """Open a cursor over leading coordinates [first, last)."""
-        return self._last_step().open(first, last)
-
-    def read(self, start: int, stop: int) -> Block:
-        """Return the elements with leading coordinates in [start, stop)."""
-        return self._last_step().read(start, stop)
-
-    def sum_at_mask(self) -> Any:
-        """Return the sum of the elements at the mask; None where the kernel cannot."""
-        return self._last_step().sum_at_mask()
 
 
 def _run_steps(node: Product, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> SpGEMM:

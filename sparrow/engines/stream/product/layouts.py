@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import open_cursors
+from sparrow.engines.stream.cursors import open_cursor
 from sparrow.engines.stream.product import row_patterns
 from sparrow.engines.stream.product.indexing import CompositeIndex, isin_sorted
 from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operand, Operands
@@ -224,8 +224,8 @@ class CSROperand:
         if not schema.ndim:
             return self.mask_rows(rows, scan_reader.read_block(mask.scan), *rows.leading_bounds(1))
         start, stop = rows.leading_bounds(schema.shape[0])
-        (read,) = open_cursors([mask.scan], start, stop)
-        return self.mask_rows(rows, read(start, stop), start, stop)
+        cursor = open_cursor(mask.scan, start, stop)
+        return self.mask_rows(rows, cursor.read(start, stop), start, stop)
 
     def own_mask_rows(self, rows: LhsRows, block: Block) -> MaskRows | None:
         """Return the elements of a mask that has the very elements of ``rows``, or None if they must be searched."""

@@ -23,7 +23,10 @@ from numpy.typing import NDArray
 
 from sparrow.engines import profile
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import PhysicalOperator, ReadRange, open_cursors, partition_bounds, range_slice
+from sparrow.engines.stream.capabilities import ReadRange, RowOutput, SumPushdown
+from sparrow.engines.stream.cursors import open_cursor
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.partitioning import partition_bounds, range_slice
 from sparrow.engines.stream.product import tiling
 from sparrow.engines.stream.product.external_accumulate import ExternalAccumulate, can_accumulate
 from sparrow.engines.stream.product.indexing import unique_sorted
@@ -42,7 +45,7 @@ from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import SpillFile
 
-__all__ = ["MaskedMatMulOp", "SpGEMM", "lower_matmul"]
+__all__ = ["CSRProductCursor", "MaskedMatMulOp", "MatMulOp", "ProductCursor", "SpGEMM", "lower_matmul"]
 
 T = TypeVar("T")
 
@@ -57,30 +60,71 @@ def lower_matmul(node: Product, *scans: Scan) -> PhysicalOperator:
     """
     work = SpGEMM(node, *scans)
     if node.mask is None or node.complement:
-        return PhysicalOperator(
-            node, scans, work.partitions, work.read, begin=work.open, most=work.max_rows, rowwise=True
-        )
+        return MatMulOp(node, scans, work)
     return MaskedMatMulOp(node, scans, work)
 
 
-class MaskedMatMulOp(PhysicalOperator):
-    """Elements of a product at the stored elements of a mask."""
+class ProductCursor:
+    """Cursor over a product; operands that are not held in memory keep cursors of their own."""
+
+    def __init__(self, work: SpGEMM, start: int, stop: int) -> None:
+        self._work, self._sources = work, work.open_sources(start, stop)
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        block: Block = self._work.compute(start, stop, self._sources)[0]
+        return block
+
+
+class CSRProductCursor(ProductCursor, RowOutput):
+    """Cursor over a product that also returns elements in CSR form."""
+
+    def read_csr(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop), in CSR form if the kernel produces it."""
+        found = self._work.compute_csr(start, stop, self._sources)
+        return self.read(start, stop) if found is None else found
+
+
+class MatMulOp(PhysicalOperator):
+    """Elements of a product, or of one at the absent elements of a mask."""
 
     def __init__(self, node: Product, scans: Sequence[Scan], work: SpGEMM) -> None:
-        super().__init__(
-            node, scans, work.partitions, work.read, begin=work.open, most=work.max_rows, total=work.sum_at_mask
-        )
+        super().__init__(node, scans)
         self._work = work
+
+    def partitions(self) -> list[int]:
+        """Return bounds of partitions along the leading axis."""
+        return self._work.partitions()
+
+    def open(self, start: int, stop: int) -> ProductCursor:
+        """Open a cursor over rows [start, stop)."""
+        return CSRProductCursor(self._work, start, stop)
+
+    def max_rows(self, start: int, stop: int) -> int:
+        """Return an upper bound on the nnz of rows [start, stop)."""
+        return self._work.max_rows(start, stop)
+
+    def strategy(self) -> str | None:
+        """Return the name of the tiling."""
+        return self._work.strategy
+
+
+class MaskedMatMulOp(MatMulOp, SumPushdown):
+    """Elements of a product at the stored elements of a mask."""
+
+    def open(self, start: int, stop: int) -> ProductCursor:
+        """Open a cursor over rows [start, stop)."""
+        return ProductCursor(self._work, start, stop)
+
+    def sum(self) -> Any:
+        """Return the sum of all elements; None where the kernel cannot."""
+        return self._work.sum_at_mask()
 
     def is_masked_by(self, scan: Scan) -> bool:
         """Return whether a scan is the mask and has its elements in the order of the output."""
         mask = self.children[2]
         is_mask = mask.source.token == scan.source.token and mask.view == scan.view
         return is_mask and self._work.operands.is_in_order
-
-    def cuts(self) -> list[int]:
-        """Return bounds of partitions along the leading axis."""
-        return self._work.partitions()
 
     def sum_weighted(self) -> Any:
         """Return the sum of the elements, each times the mask's value; None where the kernel cannot."""
@@ -271,7 +315,7 @@ class SpGEMM:
         lhs = self.operands.lhs.scan
         bounds = partition_bounds([lhs], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
-        (read,) = open_cursors([lhs], 0, size)
+        read = open_cursor(lhs, 0, size).read
 
         def refine(span: tuple[int, int]) -> list[int]:
             rows = self._read_rows(*span, read)
@@ -301,28 +345,13 @@ class SpGEMM:
         """Estimate of the elements of the output, or of products if they are fewer."""
         return min(estimate_product(self.node))
 
-    def open(self, first: int, last: int) -> ReadRange:
-        """Open a cursor over leading coordinates [first, last) that shares what it reads between partitions."""
-        sources = self.open_sources(first, last)
-        self._record()
-
-        def read(start: int, stop: int, rowwise: bool = False) -> Any:
-            rows = self._compute_csr(start, stop, sources) if rowwise else None
-            return self.compute(start, stop, sources)[0] if rows is None else rows
-
-        return read
-
-    def read(self, start: int, stop: int) -> Block:
-        """Return the elements with leading coordinates in [start, stop)."""
-        return self.open(start, stop)(start, stop)
-
     def open_sources(self, first: int, last: int) -> tuple[ReadRange | None, ReadRange | None]:
         """Open cursors of the left operand and the mask; None for what is held in memory, or absent."""
         self._prepare()
         is_held = self._rows is not None or self._spilled is not None or self._sections is not None
-        lhs = None if is_held else open_cursors([self.operands.lhs.scan], first, last)[0]
+        lhs = None if is_held else open_cursor(self.operands.lhs.scan, first, last).read
         mask = self.operands.mask
-        return lhs, None if mask is None or not self.schema.ndim else open_cursors([mask.scan], first, last)[0]
+        return lhs, None if mask is None or not self.schema.ndim else open_cursor(mask.scan, first, last).read
 
     def compute(
         self,
@@ -450,9 +479,7 @@ class SpGEMM:
         threads = min(settings.current().threads, len(spans))
         yield from ordered_map(lambda span: multiply(rows, mask, *span), spans, threads)
 
-    def _compute_csr(
-        self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None]
-    ) -> CSRBlock | None:
+    def compute_csr(self, start: int, stop: int, sources: tuple[ReadRange | None, ReadRange | None]) -> CSRBlock | None:
         """Return the elements of a partition in CSR, or None where the kernel does not give them as they are."""
         schema, roles = self.schema, self.operands.roles
         if self._spilled is not None or not roles.rows or not self.operands.is_in_order:

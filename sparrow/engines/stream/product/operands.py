@@ -15,7 +15,7 @@ from sparrow.core.indexing import RangeAxis
 from sparrow.core.schema import is_fill
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.operator import range_slice
+from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.product.indexing import is_factorized, isin_sorted
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, concat_blocks, filter_block

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.operator import range_slice
+from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.product import tiling
 from sparrow.engines.stream.product.combine import AddRows, CSRPart, concat_rows
 from sparrow.engines.stream.product.kernels import ProductKernels

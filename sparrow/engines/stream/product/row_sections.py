@@ -22,7 +22,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.operator import range_slice
+from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.product.kernels import ProductKernels
 from sparrow.engines.stream.product.layouts import CSROperand
 from sparrow.engines.stream.product.operands import LhsRows, Operands

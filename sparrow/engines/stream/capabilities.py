@@ -1,0 +1,60 @@
+"""Cursors, and the optional capabilities of physical operators.
+
+A capability is an abstract class that an operator or a cursor also inherits from; callers ask with ``isinstance``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+from sparrow.kernels.coo import Block
+from sparrow.relations.base import Chunk
+
+__all__ = ["CSRChunks", "Cursor", "ReadRange", "RowOutput", "SmallEvaluation", "SumPushdown"]
+
+ReadRange: TypeAlias = Callable[[int, int], Block]
+"""``Cursor.read`` as a function."""
+
+
+class Cursor(Protocol):
+    """Reader of ranges of the leading dimension that keeps state between them, such as a sorted input."""
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the canonical elements of rows [start, stop), at coordinates of the whole. Thread-safe."""
+
+
+class RowOutput(ABC):
+    """A cursor that produces elements row by row and need not write out their row coordinates."""
+
+    @abstractmethod
+    def read_csr(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop): a ``RowBlock`` where that saves work, else a plain block."""
+
+
+class CSRChunks(ABC):
+    """A relation whose chunks can be read in CSR form."""
+
+    @abstractmethod
+    def read_csr(self, chunk: Chunk) -> Block:
+        """Return the elements of a chunk: a ``RowBlock`` where that saves work, else a plain block."""
+
+
+class SmallEvaluation(ABC):
+    """An operator whose output has no more elements than its inputs, so that small inputs are evaluated at once."""
+
+    is_fresh = True
+    """Whether ``evaluate`` returns arrays that share no memory with its inputs, in the dtypes of the schema."""
+
+    @abstractmethod
+    def evaluate(self, *blocks: Block) -> Block:
+        """Return all elements of the output, given those of each input."""
+
+
+class SumPushdown(ABC):
+    """An operator that can sum its output without materializing it."""
+
+    @abstractmethod
+    def sum(self) -> Any:
+        """Return the sum of all elements in their dtype, or None if they have to be materialized."""

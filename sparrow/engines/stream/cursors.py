@@ -1,0 +1,231 @@
+"""Cursors over scans: chunks read once, or the scan sorted once, for all partitions of an operator."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+import numpy as np
+
+from sparrow.engines.profile import active
+from sparrow.engines.sort_orders import sorted_order
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.capabilities import Cursor
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.partitioning import cursor_strategy, range_slice
+from sparrow.engines.stream.tuning import tuning
+from sparrow.kernels.coo import Block, concat_blocks
+from sparrow.plan import Scan
+from sparrow.relations.base import Chunk
+from sparrow.runtime import memory, settings
+from sparrow.runtime.events import emit
+from sparrow.runtime.once import Once
+from sparrow.sorting import SpilledBlocks, SpillFile
+
+__all__ = [
+    "ChunkCursor",
+    "RangeCursor",
+    "SortedCursor",
+    "SpilledCursor",
+    "open_cursor",
+    "open_cursors",
+    "pin",
+    "read_range",
+]
+
+
+def open_cursor(scan: Scan, start: int, stop: int) -> Cursor:
+    """Open a cursor over rows [start, stop) of a scan.
+
+    A chunk with rows in several partitions is read once. A scan that does not come in the order of its axes is sorted
+    once for all partitions, in memory or on disk; one of middling size is rescanned for each of a few partitions.
+    """
+    strategy = cursor_strategy(scan)
+    emit("stream.open_cursor", scan=scan, strategy=strategy)
+    return RangeCursor(scan, start, stop) if strategy is None else _CURSORS[strategy](scan, start, stop)
+
+
+def open_cursors(scans: Sequence[Scan], start: int, stop: int) -> list[Cursor]:
+    """Open a cursor over rows [start, stop) of each scan."""
+    return [open_cursor(scan, start, stop) for scan in scans]
+
+
+def pin(scan: Scan, key: tuple[slice, ...]) -> object:
+    """Return an object that lets the partitions of ``scan[key]`` share a cursor for as long as it is referenced."""
+    relation = scan.relation
+    return relation.pin(scan.view.then(key).box()) if isinstance(relation, PhysicalOperator) else None
+
+
+def read_range(scan: Scan, start: int, stop: int) -> Block:
+    """Return the canonical elements of rows [start, stop) of a scan, at their coordinates in the scan."""
+    relation, schema = scan.relation, scan.schema
+    shape = schema.shape
+    if not shape:
+        return scan_reader.read_block(scan)
+    small = scan_reader.read_small(scan) if start == 0 and stop == shape[0] else None
+    if small is not None:
+        return small
+    part = scan.then(scan.view.then((slice(start, stop),)))
+    view = part.view
+    order = sorted_order(part)
+    chunks = relation.chunks(view.box(), order) if view.size and view.preserves_order(order) else None
+    shown = max(view.repeats, 1) * sum(chunk.rows for chunk in chunks or ())
+    if chunks is None or shown * tuning().element_bytes > memory.limit():
+        block = scan_reader.read_block(part)
+    elif scan.view.is_identity and order[0] == 0:
+        found = [_clip(relation.read(chunk), chunk, start, stop) for chunk in chunks]
+        return concat_blocks(found, schema.ndim, schema.dtype)
+    else:
+        block = concat_blocks(list(map(scan_reader.reader(part, order), chunks)), schema.ndim, schema.dtype)
+    leading = block.coords[0].astype(schema.coordinate_dtype(0), copy=False)
+    moved = leading + np.asarray(start, dtype=leading.dtype) if start else leading
+    return Block((moved, *block.coords[1:]), block.values)
+
+
+def _clip(block: Block, chunk: Chunk, start: int, stop: int) -> Block:
+    """Return the elements in rows [start, stop) of a chunk that is sorted by its leading dimension."""
+    if start <= chunk.low[0] and chunk.high[0] < stop:
+        return block
+    return block.take(range_slice(block.coords[0], start, stop))
+
+
+class RangeCursor:
+    """Cursor that reads each range from the scan; operators below keep their own cursors open meanwhile."""
+
+    __slots__ = ("_pin", "_scan")
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        self._scan = scan
+        self._pin = pin(scan, (slice(start, stop),) if scan.view.ndim else ())
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        return read_range(self._scan, start, stop)
+
+
+class ChunkCursor:
+    """Cursor over a whole relation in its own order.
+
+    A chunk with rows in several ranges is kept until all of them were read; if they never are, until others were read
+    since.
+    """
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        box = scan.view.then((slice(start, stop),)).box()
+        self._scan, self._bounds = scan, (start, stop)
+        self._chunks = scan.relation.chunks(box)
+        self._low = [chunk.low[0] for chunk in self._chunks]
+        self._high = [chunk.high[0] for chunk in self._chunks]
+        self._cached: OrderedDict[int, Future[Block]] = OrderedDict()
+        self._unread: dict[int, int] = {}
+        """Rows of each cached chunk that were not read yet."""
+        self._threads = settings.current().threads + 2
+        self._capacity = 0
+        self._lock = threading.Lock()
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        first, last = bisect.bisect_left(self._high, start), bisect.bisect_left(self._low, stop)
+        self._capacity = max(self._capacity, self._threads * (last - first))
+        # The last chunk first: another thread probably decodes the first one for the range before, so waiting for it
+        # comes last.
+        found = [self._read_chunk(at, start, stop) for at in reversed(range(first, last))]
+        return concat_blocks(found[::-1], self._scan.schema.ndim, self._scan.schema.dtype)
+
+    def _read_chunk(self, at: int, start: int, stop: int) -> Block:
+        """Return the elements of a chunk in rows [start, stop), and cache it if it has other rows."""
+        chunk = self._chunks[at]
+        if start <= chunk.low[0] and chunk.high[0] < stop:
+            return self._scan.relation.read(chunk)
+        block = _clip(self._decode(at), chunk, start, stop)
+        with self._lock:
+            if at in self._cached:
+                self._unread[at] -= self._num_rows(at, start, stop)
+                if self._unread[at] <= 0:
+                    del self._cached[at], self._unread[at]
+        return block
+
+    def _num_rows(self, at: int, start: int, stop: int) -> int:
+        """Return the length of the overlap of a chunk and rows [start, stop)."""
+        return min(self._high[at] + 1, stop) - max(self._low[at], start)
+
+    def _decode(self, at: int) -> Block:
+        with self._lock:
+            future = self._cached.get(at)
+            is_first = future is None
+            if future is None:
+                future = self._cached[at] = Future()
+                self._unread[at] = self._num_rows(at, *self._bounds)
+                if len(self._cached) > self._capacity:
+                    del self._unread[self._cached.popitem(last=False)[0]]
+        if is_first:
+            try:
+                future.set_result(self._scan.relation.read(self._chunks[at]))
+            except BaseException as error:
+                future.set_exception(error)
+                raise
+        return future.result()
+
+
+class SortedCursor:
+    """Cursor over rows [start, stop) of a scan, sorted in memory by the first read."""
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        self._bounds = (start, stop)
+        self._block = Once(partial(read_range, scan, start, stop))
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        block = self._block()
+        return block if (start, stop) == self._bounds else block.take(range_slice(block.coords[0], start, stop))
+
+
+class SpilledCursor:
+    """Cursor over rows [start, stop) of a scan, sorted on disk by the first read."""
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        self._schema = scan.schema
+        self._file = Once(partial(_spill_sorted, scan, start, stop))
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        spilled, found = self._file(), []
+        for at in range(bisect.bisect_left(spilled.high, start), bisect.bisect_left(spilled.low, stop)):
+            if start <= spilled.low[at] and spilled.high[at] < stop:
+                found.append(spilled.read(at))
+            else:
+                own = range_slice(spilled.column(at, 0), start, stop)
+                found.append(spilled.read(at, own.start, own.stop))
+        return concat_blocks(found, self._schema.ndim, self._schema.dtype)
+
+
+def _spill_sorted(scan: Scan, start: int, stop: int) -> SpilledBlocks:
+    """Write rows [start, stop) of a scan to a spill file, sorted by its axes."""
+    part = scan.then(scan.view.then((slice(start, stop),)))
+    kind = scan.schema.coordinate_dtype(0)
+    spilled, nbytes = SpilledBlocks(SpillFile()), 0
+    weakref.finalize(spilled, spilled.spool.close)
+    for block in scan_reader.iter_sorted_blocks(part):
+        if block.count:
+            leading = block.coords[0].astype(kind, copy=False) + kind.type(start)
+            spilled.append(Block((leading, *block.coords[1:]), block.values))
+            nbytes += block.nbytes
+    memory.trim()
+    profile = active()
+    if profile is not None:
+        relation = scan.relation
+        operator = profile.operator(relation if isinstance(relation, PhysicalOperator) else scan)
+        operator.record(spilled_bytes=nbytes, strategy="spilled_sort")
+    return spilled
+
+
+_CURSORS: dict[str, Callable[[Scan, int, int], Cursor]] = {
+    "chunks": ChunkCursor,
+    "sorted": SortedCursor,
+    "spilled_sort": SpilledCursor,
+}

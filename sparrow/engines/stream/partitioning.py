@@ -1,0 +1,112 @@
+"""Partitions: ranges of the leading dimension, chosen by the number of elements in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.core.indexing import RangeAxis
+from sparrow.engines.sort_orders import scan_order, sorted_order
+from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.tuning import tuning
+from sparrow.plan import Scan
+from sparrow.runtime import memory
+
+__all__ = ["cursor_strategy", "fits_one_partition", "partition_bounds", "range_slice"]
+
+
+def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, growth: float = 1) -> list[int]:
+    """Return ascending bounds of partitions, from 0 to ``size``, along the leading axis of some scans.
+
+    Bounds follow the chunks of scans whose leading axis is the leading dimension of a sort order; other scans divide
+    the axis evenly. Reads footers, no data pages.
+
+    Parameters
+    ----------
+    scans
+        Scans with a leading axis of the same size.
+    size
+        Length of the leading axis.
+    rows
+        Target number of elements of a partition, by default one that fits the memory limit.
+    growth
+        Elements of the output per element of the scans.
+    """
+    rows = max(int((_target_rows(scans) if rows is None else rows) / growth), 1)
+    if fits_one_partition(scans, rows):
+        return [0, size] if size else [0]
+    steps: list[tuple[int, int]] = []
+    for scan in scans:
+        axis = scan.view.axes[0]
+        order = scan_order(scan)
+        chunks = scan.relation.chunks(scan.view.box(), order)
+        repeats = max(scan.view.repeats, 1)
+        total = repeats * sum(chunk.rows for chunk in chunks)
+        fixed = {dim for dim, _ in scan.view.fixed}
+        if isinstance(axis, RangeAxis) and next(dim for dim in order if dim not in fixed) == axis.dim:
+            for chunk in chunks:
+                low, high = ((end[axis.dim] - axis.start) // axis.step for end in (chunk.low, chunk.high))
+                low, high = min(max(min(low, high), 0), size), min(max(low, high) + 1, size)
+                count = -(-repeats * chunk.rows // rows) if repeats > 1 else 1
+                steps.extend(
+                    (low + (high - low) * (k + 1) // count, repeats * chunk.rows // count) for k in range(count)
+                )
+        else:
+            rows_each = rows if cursor_strategy(scan) else tuning().rescan_factor * rows
+            count = -(-total // rows_each)
+            steps.extend((size * (k + 1) // count, rows_each) for k in range(count))
+    bounds, gathered = [0], 0
+    least = rows - rows // 8  # a row group may be so much smaller, to end where a row does
+    for at, count in sorted(steps):
+        gathered += count
+        if gathered >= least and bounds[-1] < at < size:
+            bounds.append(at)
+            gathered = 0
+    return [*bounds, size] if size else [0]
+
+
+def _target_rows(scans: Sequence[Scan]) -> int:
+    """Return the target number of elements of a partition under the memory limit."""
+    parameters = tuning()
+    width = parameters.partition_copies * max(scan.schema.element_bytes() for scan in scans)
+    return min(parameters.partition_rows, max(memory.working_bytes() // width, parameters.min_partition_rows))
+
+
+def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
+    """Return whether scans are known to fit one partition of ``rows`` elements. Reads no footers."""
+    count = 0
+    for scan in scans:
+        relation, repeats = scan.relation, scan.view.repeats
+        if not relation.exact:
+            return False
+        count += relation.nnz * (repeats or 1)
+    return count < (tuning().partition_rows if rows is None else rows)
+
+
+def cursor_strategy(scan: Scan) -> Literal["chunks", "sorted", "spilled_sort"] | None:
+    """Return how a cursor keeps the elements of a scan between partitions, None if it rescans for each of them."""
+    view = scan.view
+    if view.ndim and scan_reader.is_small(scan):
+        return "sorted"
+    parameters = tuning()
+    if not view.ndim or not view.size or view.repeats > parameters.rescan_factor:
+        return None
+    order = sorted_order(scan)
+    if view.preserves_order(order):
+        return "chunks" if view.is_identity else None
+    rows = max(view.repeats, 1) * scan.relation.stats(view.box(), order).rows
+    if 0 < rows * parameters.element_bytes <= memory.limit() // parameters.sort_parts:
+        return "sorted"
+    return "spilled_sort" if rows > parameters.spill_min_partitions * parameters.partition_rows else None
+
+
+def range_slice(column: NDArray[Any], start: int, stop: int) -> slice:
+    """Return the slice of an ascending column with values in [start, stop)."""
+    if not len(column):
+        return slice(0, 0)  # of any type: a bound need not fit
+    kind = column.dtype.type  # a Python integer would cast the whole column
+    first, last = np.searchsorted(column, kind(start), "left"), np.searchsorted(column, kind(stop - 1), "right")
+    return slice(int(first), int(last))
