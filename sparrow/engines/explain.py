@@ -255,7 +255,7 @@ def _source_note(scan: Scan) -> str:
     where = "in memory, by rows" if isinstance(source, CSRRelation) else "in memory"
     if isinstance(source, Node):
         where = "computed"
-    elif source.version is not None:
+    elif scan.is_stored:
         where = f"stored, version {source.version}"
     return f", of {format_schema(source.schema)} {where}"
 

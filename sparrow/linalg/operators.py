@@ -449,7 +449,7 @@ class Operator(_LabelledOperator):
         self._persist = persist
         self._persisted: Tensor | None = None
         self._reservation: memory.Reservation | None = None
-        self._status = "read from disk" if tensor.version is not None else "recomputed"
+        self._status = "read from disk" if scan.is_stored else "recomputed"
         self._status += " for each product"
         self._calls = 0
         self._constant: Any = None

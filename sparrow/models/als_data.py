@@ -307,7 +307,7 @@ def _is_rereadable(scan: Scan) -> bool:
 
     An expression, or a tensor without that order, cannot.
     """
-    return scan.step is None and scan.relation.version is not None and scan.view.preserves_order(sorted_order(scan))
+    return scan.is_stored and scan.view.preserves_order(sorted_order(scan))
 
 
 class _RatingCollector:

@@ -148,6 +148,11 @@ class Scan:
         """The node whose result is read, None if a relation is."""
         return self.source if isinstance(self.source, Node) else None
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether a stored tensor is read, from files, rather than memory or a node."""
+        return not isinstance(self.source, Node) and self.source.version is not None
+
 
 def axis_labels(scan: Scan) -> Labels:
     """Return the labels of the axes of a scan: those of the source's dimension that an axis runs along. No I/O."""

@@ -387,7 +387,7 @@ class StoredHandle:
             if task.conflicts_with(commit.notes):
                 raise ConflictError(
                     f"version {commit.version} of {self.path!r} ({commit.notes['operation']}), by another writer, "
-                    f"changed cells of this write: {way_out}"
+                    f"changed elements of this write: {way_out}"
                 )
         if latest.schema.shape != base.schema.shape:
             try:

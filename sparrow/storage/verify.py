@@ -134,11 +134,11 @@ def _verify_table(snapshot: Snapshot, table: FileTable) -> tuple[list[Finding], 
         if report.first is None or report.last is None:
             continue
         if previous is not None and report.first <= previous[0]:
-            cell = _to_dimension_order(report.first, table.order)
+            position = _to_dimension_order(report.first, table.order)
             findings.append(
-                Finding(name, f"the cell {cell} is stored twice: it is also the last of {previous[1]}")
+                Finding(name, f"element {position} is stored twice: it is also the last of {previous[1]}")
                 if report.first == previous[0]
-                else Finding(name, f"it begins at {cell}, before the end of {previous[1]}: key ranges overlap")
+                else Finding(name, f"it begins at {position}, before the end of {previous[1]}: key ranges overlap")
             )
         previous = max(report.last, previous[0] if previous else report.last), name
     return findings, content if complete else None
@@ -151,9 +151,11 @@ def _verify_disjoint(snapshot: Snapshot) -> list[Finding]:
         for column in block.coords:
             same &= column[1:] == column[:-1]
         if same.any():
-            cell = tuple(int(column[same.argmax()]) for column in block.coords)
+            position = tuple(int(column[same.argmax()]) for column in block.coords)
             names = ", ".join(name for run in snapshot.runs for name in run.names)
-            return [Finding(names, f"the cell {cell} is stored twice: in two runs, or in a file in order too")]
+            return [
+                Finding(names, f"element {position} is stored twice: in two append runs, or in one and a base file")
+            ]
     return []
 
 
@@ -236,7 +238,7 @@ def _find_problems(
     if not block.count:
         return
 
-    def cell(row: int) -> tuple[int, ...]:
+    def position(row: int) -> tuple[int, ...]:
         return tuple(int(column[row]) for column in block.coords)
 
     keys = [block.coords[dim] for dim in order]
@@ -252,22 +254,22 @@ def _find_problems(
         equal[0] = before is not None
     if less.any():
         row = int(np.flatnonzero(less)[0])
-        yield f"row {start + row} (row group {group}), cell {cell(row)}, is out of order"
+        yield f"row {start + row} (row group {group}): element {position(row)} is out of order"
     if equal.any():
         row = int(np.flatnonzero(equal)[0])
-        yield f"row {start + row} (row group {group}): the cell {cell(row)} is stored twice"
+        yield f"row {start + row} (row group {group}): element {position(row)} is stored twice"
     for dim, column in enumerate(block.coords):
         outside = (column < 0) | (column >= schema.shape[dim])
         if outside.any():
             row = int(np.flatnonzero(outside)[0])
             yield (
-                f"row {start + row} (row group {group}): the coordinate {int(column[row])} is out of range for "
+                f"row {start + row} (row group {group}): coordinate {int(column[row])} is out of range for "
                 f"dimension {schema.dims[dim]!r} of size {schema.shape[dim]}"
             )
     is_filled = is_fill(block.values, schema.fill_value)
     if is_filled.any():
         row = int(np.flatnonzero(is_filled)[0])
-        yield f"row {start + row} (row group {group}): the cell {cell(row)} stores the fill value {schema.fill_value}"
+        yield f"row {start + row} (row group {group}): element {position(row)} has the fill value {schema.fill_value}"
     if keys:
         low, high = [int(c.min()) for c in block.coords], [int(c.max()) for c in block.coords]
         if low != found.low[group].tolist() or high != found.high[group].tolist():

@@ -20,7 +20,6 @@ import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.engines.stream.product import dense_contraction
 from sparrow.kernels.coo import Block
 from sparrow.relations.base import Edit, apply_edit
 from sparrow.storage.delta.append_runs import Part, isin_block, merge_blocks, merge_parts, plan_chunks
@@ -224,10 +223,7 @@ def test_views_merge_their_elements_only(overlapping: tuple[sp.Tensor, Any], dat
         assert sum(details["rows"] for _, details in seen) <= np.count_nonzero(wanted[(distinct, *key[1:])])
 
 
-def test_contractions_add_runs_without_merging(
-    overlapping: tuple[sp.Tensor, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dense_contraction, "_FEW", 0)
+def test_contractions_add_runs_without_merging(overlapping: tuple[sp.Tensor, Any]) -> None:
     A, wanted = overlapping
     x, y = np.arange(100.0).reshape(50, 2), np.arange(8.0).reshape(4, 2)
     with sparrow.testing.strategy("numba"), sparrow.testing.on("storage.merge_runs", refuse_to_merge):
@@ -351,7 +347,7 @@ def test_verify_finds_elements_in_two_runs(tmp_path: Path) -> None:
     Log.open(str(tmp_path / "t")).commit(files, (), {"operation": "append", "nonce": "0"})
     (finding,) = storage.open(tmp_path / "t").verify()
     assert finding.file == files[0].name
-    assert f"the cell {cell} is stored twice" in finding.problem
+    assert f"element {cell} is stored twice" in finding.problem
 
 
 @given(

@@ -118,11 +118,11 @@ def forge(folder: Path, cells: list[tuple[int, int]], values: list[int], **claim
 
 
 FORGED: list[tuple[list[tuple[int, int]], list[int], dict[str, Any], str]] = [
-    ([(0, 1), (0, 0)], [1, 1], {}, "row 1 (row group 0), cell (0, 0), is out of order"),
-    ([(0, 1), (0, 1)], [1, 1], {}, "row 1 (row group 0): the cell (0, 1) is stored twice"),
-    ([(0, 1), (0, 40)], [1, 1], {}, "the coordinate 40 is out of range for dimension 'd1' of size 40"),
-    ([(-1, 1), (0, 4)], [1, 1], {}, "the coordinate -1 is out of range for dimension 'd0' of size 50"),
-    ([(0, 1), (0, 2)], [1, 0], {}, "row 1 (row group 0): the cell (0, 2) stores the fill value 0"),
+    ([(0, 1), (0, 0)], [1, 1], {}, "row 1 (row group 0): element (0, 0) is out of order"),
+    ([(0, 1), (0, 1)], [1, 1], {}, "row 1 (row group 0): element (0, 1) is stored twice"),
+    ([(0, 1), (0, 40)], [1, 1], {}, "coordinate 40 is out of range for dimension 'd1' of size 40"),
+    ([(-1, 1), (0, 4)], [1, 1], {}, "coordinate -1 is out of range for dimension 'd0' of size 50"),
+    ([(0, 1), (0, 2)], [1, 0], {}, "row 1 (row group 0): element (0, 2) has the fill value 0"),
     ([(0, 1), (0, 2)], [1, 1], {"rows": 3}, "it has 2 rows, the log says 3"),
     ([(0, 1), (0, 2)], [1, 1], {"high": (0, 9)}, "the log says from (0, 1) to (0, 9)"),
     ([(0, 1), (0, 2)], [1, 1], {"low": (0, 0)}, "the log says from (0, 0) to (0, 2)"),
@@ -145,7 +145,7 @@ def test_elements_not_canonical(
 @pytest.mark.parametrize(
     ("second", "problem"),
     [
-        ([(0, 5), (1, 1)], "the cell (0, 5) is stored twice: it is also the last of"),
+        ([(0, 5), (1, 1)], "element (0, 5) is stored twice: it is also the last of"),
         ([(0, 4), (1, 1)], "it begins at (0, 4), before the end of"),
     ],
 )

@@ -394,8 +394,9 @@ class Snapshot:
 
     is_small = False
 
-    def read_small(self) -> None:
+    def read_small(self) -> Block | None:
         """Return None: files are read chunk by chunk."""
+        return None
 
     def select_chunks(self, chunks: Sequence[Chunk], numbers: Iterable[int]) -> list[Chunk]:
         """Return some of the chunks of a scan, as a scan of their own."""
