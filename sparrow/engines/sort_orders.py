@@ -1,4 +1,4 @@
-"""Which sort order of a relation a scan reads."""
+"""Choice of the sort order of a relation that a scan reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["count_rows_to_read", "groups_output", "product_order", "scan_order",
 
 
 def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int, ...]:
-    """Return the order with the fewest rows to read, times a weight; of equals the first."""
+    """Return the order with the lowest number of rows to read times a weight, the first on ties."""
     orders = scan.relation.orders
     if len(orders) == 1:
         return orders[0]
@@ -20,30 +20,30 @@ def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int
 
 
 def scan_order(scan: Scan) -> tuple[int, ...]:
-    """Return the order in which the fewest rows are read; the base order on ties."""
+    """Return the order in which the fewest rows are read, the base order on ties."""
     return _cheapest(scan, lambda order: 1)
 
 
 def count_rows_to_read(scan: Scan) -> int:
-    """Return how many entries are read in that order, each once. Reads footers, no data."""
+    """Return the number of elements read in :func:`scan_order`. Reads footers, no data."""
     return scan.relation.stats(scan.view.box(), scan_order(scan)).rows
 
 
 def sorted_order(scan: Scan) -> tuple[int, ...]:
-    """Return the order to read where the result must be sorted: sorting a row costs about four reads."""
+    """Return the order to read for a sorted result; sorting a row costs about four reads."""
     return _cheapest(scan, lambda order: 1 if scan.view.preserves_order(order) else 5)
 
 
 def product_order(scan: Scan, axes: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Return the order to read for a product that leaves some axes: adding up on one thread costs about as much again.
+    """Return the order to read for a product that keeps some axes, by default the first of two.
 
-    Without ``axes`` it is a matrix product, which leaves the first of two.
+    Ungrouped output is added up on one thread, which costs about as much as reading.
     """
     return _cheapest(scan, lambda order: 1 if groups_output(scan.view, order, axes) else 2)
 
 
 def groups_output(view: View, order: tuple[int, ...], axes: Sequence[int] | None = None) -> bool:
-    """Return whether entries that agree along some axes stand together in the order; by default the first of two."""
+    """Return whether elements that agree along some axes, by default the first of two, are adjacent in an order."""
     axes = range(view.ndim - 1) if axes is None else axes
     found = [view.axes[axis] for axis in axes]
     along = {axis.dim for axis in found if isinstance(axis, RangeAxis)}

@@ -348,6 +348,8 @@ def _push_view(step: Node, view: View, whole: bool) -> tuple[Node, View]:
         return step, view
     key, rest = split_view(view)
     turns = not rest.is_identity and all(isinstance(axis, RangeAxis) for axis in rest.axes)
+    if key == tuple(slice(0, n, 1) for n in step.schema.shape) and not (turns and isinstance(step, Map | Product)):
+        return step, view  # nothing left to push: an optimized plan is optimized to itself
     found = None if whole and not (turns and isinstance(step, Map)) else push_index(step, key)
     if found is None:
         return step, view

@@ -1,8 +1,11 @@
-"""What people are told of a plan, and that telling reads nothing."""
+"""Rendered plans: text, HTML and JSON, counters per operator, and no I/O."""
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,16 @@ import numpy as np
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import engines, storage
 from sparrow.core.indexing import View
+from sparrow.engines.profile import active
+from sparrow.engines.tracing import NullTracer, trace
 from sparrow.plan import Dense, MatMulDense
 from sparrow.relations.base import Relation
+from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.settings import config
+from tests.engines.conftest import ENGINES
 from tests.engines.helpers import Unreadable, at, memory, random_array, scan_of, stored
 
 
@@ -26,12 +34,12 @@ def tall(tmp_path_factory: pytest.TempPathFactory) -> Relation:
 
 
 def without_sizes(text: str) -> str:
-    """Blank out bytes, and the row groups of files whose footers nobody looked at."""
+    """Blank out sizes, and row groups of files whose footers were not read."""
     text = re.sub(r"groups  1 of \d+ read, \d+ skipped", "groups  1 of ALL read", text)
     return re.sub(r", [\d.]+ (bytes|kB|MB)\b", ", SIZE", text)
 
 
-def test_a_scan_of_a_stored_tensor(tall: Relation) -> None:
+def test_scan_of_a_stored_tensor(tall: Relation) -> None:
     text = engines.explain(at(Unreadable(tall), slice(104, 99, -1), slice(10, 30, 2)))
     assert without_sizes(text) == (
         "scan (src: 5, dst: 10) float64, of (src: 400, dst: 50) float64 stored, version 0\n"
@@ -44,13 +52,13 @@ def test_a_scan_of_a_stored_tensor(tall: Relation) -> None:
     )
 
 
-def test_a_derived_order_is_named(tall: Relation) -> None:
+def test_scan_names_the_derived_order(tall: Relation) -> None:
     text = engines.explain(at(Unreadable(tall), slice(None), 7))
     assert "order       dst, src\n" in text
     assert "predicate   dst = 7\n" in text
 
 
-def test_lists_and_everything() -> None:
+def test_predicates_of_lists_and_full_scans() -> None:
     relation = Unreadable(memory(random_array((6, 7)), dims=("a", "b")))
     text = engines.explain(at(relation, [3, 1, 1], [0, 5, 2]))
     assert "predicate   a BETWEEN 1 AND 3 AND b <= 5 AND (a, b) IN a list of 3\n" in text
@@ -58,7 +66,7 @@ def test_lists_and_everything() -> None:
     assert "no elements, nothing is read" in engines.explain(at(relation, slice(2, 2)))
 
 
-def test_a_product(tall: Relation) -> None:
+def test_matmul(tall: Relation) -> None:
     with config(threads=2):
         text = engines.explain(MatMulDense(at(Unreadable(tall), slice(0, 10)), Dense(np.ones(50))))
     assert without_sizes(text) == (
@@ -78,14 +86,14 @@ def test_a_product(tall: Relation) -> None:
     assert flipped.splitlines()[2] == "  dense (d0: 3, d1: 6) float64, in memory"
 
 
-def test_analyze_counts_what_was_read(tall: Relation) -> None:
+def test_analyze_counts_reads(tall: Relation) -> None:
     text = engines.explain(at(tall, slice(0, 15)), analyze=True)
     assert "\nanalyzed: 750 elements from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
     text = engines.explain(MatMulDense(Dense(np.ones((3, 15))), at(tall, slice(0, 15))), analyze=True)
     assert "\nanalyzed: dense (d0: 3, d1: 50) float64 from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
 
 
-def test_an_expression_is_a_tree_of_steps(tall: Relation) -> None:
+def test_expression_is_a_tree(tall: Relation) -> None:
     A: Any = sp.Tensor(tall)
     found = (A * 2 - A.T[:50].T).sum(axis=1)[100:104]
     text = engines.explain(found.__sparrow_scan__(), engine="duckdb")
@@ -116,7 +124,7 @@ def test_an_expression_is_a_tree_of_steps(tall: Relation) -> None:
     assert "engine      duckdb" not in engines.explain(found.__sparrow_scan__())
 
 
-def test_a_step_says_why_it_does_not_run_in_sql(tall: Relation) -> None:
+def test_fallback_has_a_reason(tall: Relation) -> None:
     A: Any = sp.Tensor(Unreadable(tall))
     reason = "float64 to int8: overflow is undefined"
     text = engines.explain((A.astype("int8") + A)[:3, [5, 5]].__sparrow_scan__(), engine="duckdb")
@@ -137,7 +145,7 @@ def test_a_step_says_why_it_does_not_run_in_sql(tall: Relation) -> None:
     )
 
 
-def test_the_way_to_a_column_of_a_sum(tall: Relation) -> None:
+def test_column_of_a_sum(tall: Relation) -> None:
     A: Any = sp.Tensor(tall)
     column = (A + A)[:, 7]
     assert "order       dst, src\n" in column.explain()
@@ -147,7 +155,7 @@ def test_the_way_to_a_column_of_a_sum(tall: Relation) -> None:
 
 
 @pytest.mark.parametrize("key", [(), (3,), ([2, 2],), (slice(None, None, -2), None, 4), (1, 1)])
-def test_building_a_plan_reads_nothing(tmp_path: Path, key: Any) -> None:
+def test_explain_reads_no_data(tmp_path: Path, key: Any) -> None:
     relation = Unreadable(stored(tmp_path / "a", random_array((6, 7))))
     scan = at(relation, *key)
     engines.explain(scan)
@@ -156,3 +164,117 @@ def test_building_a_plan_reads_nothing(tmp_path: Path, key: Any) -> None:
     scan.transposed()
     with pytest.raises(AssertionError, match="was read"):
         engines.evaluate(scan_of(relation, View.identity((6, 7)).then(slice(1, None))))
+
+
+def test_count_under_analyze_is_a_number() -> None:
+    A: Any = sp.asarray(random_array((20, 30), seed=4))
+    with sp.explained(analyze=True) as plans:
+        count = (A + A).nnz
+    assert plans[-1].summary[0].startswith(f"analyzed: {count}, ")
+    with sp.explained(analyze=True) as plans:
+        total, element, dot = A.sum(), (A + A)[0, 1], A[0] @ np.ones(30)
+    results = [plan.summary[0].removeprefix("analyzed: ").split()[0].rstrip(",") for plan in plans]
+    assert results == [str(total), str(element), str(dot)]
+
+
+def entries_of(plan: engines.Plan) -> dict[str, Any]:
+    return {entry.operation: entry for entry in plan.entries}
+
+
+def test_analyze_counts_per_operator(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    plan = (A[:100] * 2 + A[100:200]).sum(axis=1).explain(analyze=True)
+    found = entries_of(plan)
+    scan = found["scan"].actual
+    assert scan["rows"] == 2 * 100 * 50
+    assert scan["bytes_read"] == scan["rows"] * 16
+    assert scan["partitions"] >= 2
+    assert scan["seconds"] > 0
+    assert f"actual      {scan['rows']} elements, {format_quantity(scan['bytes_read'], 'bytes')} decoded" in plan
+    assert plan.summary[0].startswith("analyzed: 100 elements, ")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_analyze_of_every_engine(engine: str) -> None:
+    dense = random_array((6, 7), seed=1)
+    A: Any = sp.asarray(dense)
+    for tensor in (A, A * 2, (A + A).sum(axis=0), A @ A.T, A[::-1, 2:]):
+        plan = tensor.explain(analyze=True, engine=engine)
+        assert plan.startswith(tensor.explain(engine=engine).splitlines()[0])
+        count = np.count_nonzero(tensor.to_numpy())
+        assert f"analyzed: {count} elements" in plan
+
+
+def test_plan_is_text_html_and_json(tall: Relation) -> None:
+    A: Any = sp.Tensor(tall)
+    for analyze in (False, True):
+        plan = ((A + A.T[:50].T) * "<b>".count("b")).sum(axis=1).explain(analyze=analyze)
+        assert isinstance(plan, str)
+        assert isinstance(plan, engines.Plan)
+        tree = json.loads(plan.to_json())
+        assert tree["operation"] == "reduce sum over dst"
+        assert tree["dims"] == {"src": 400}
+        assert tree["dtype"] == "float64"
+        assert tree["details"]["engine"] == "stream"
+        operations, pending = [], [tree]
+        while pending:
+            node = pending.pop()
+            operations.append(node["operation"])
+            pending += reversed(node["operands"])
+        assert operations == [entry.operation for entry in plan.entries]
+        assert ("summary" in tree) is analyze
+        text = plan._repr_html_()
+        assert text.count("<details") == text.count("</details>") == len(plan.entries)
+        assert "<td>stream</td>" in text
+        copy = pickle.loads(pickle.dumps(plan))
+        assert copy == plan
+        assert copy.to_json() == plan.to_json()
+    html = engines.explain(scan_of(memory(random_array((2, 2)), dims=("<i>", "b"))))._repr_html_()
+    assert "<i>" not in html
+    assert "&lt;i&gt;" in html
+
+
+def test_plans_of_any_depth_render() -> None:
+    chain: Any = sp.asarray(random_array((3, 3)))
+    for _ in range(2000):
+        chain = chain * 1
+    plan = chain.explain()
+    assert plan.to_json().count('"operation"') == len(plan.entries)
+    assert plan._repr_html_().count("<details") == len(plan.entries)
+
+
+def test_explained_collects_plans() -> None:
+    A: Any = sp.asarray(random_array((4, 5)))
+    with sp.explained(analyze=True) as plans:
+        A @ np.ones(5)
+        (A * 2).compute()
+    assert all(isinstance(plan, engines.Plan) for plan in plans)
+    assert json.loads(plans[0].to_json())["summary"][0].startswith("analyzed: dense (d0: 4) float64")
+    assert json.loads(plans[1].to_json())["operands"][0]["actual"]["rows"] == A.nnz
+
+
+def test_nothing_is_profiled_without_analyze() -> None:
+    A: Any = sp.asarray(random_array((40, 50), seed=2))
+    seen: list[Any] = []
+    with sparrow.testing.on("stream.read", lambda **details: seen.append(active())), sp.explained():
+        assert active() is None
+        (A * 2 + A).compute()
+        assert active() is None
+    assert not any(seen)
+    assert type(trace((A * 2).__sparrow_scan__(), engines.engine_for("stream"))) is NullTracer
+    with sp.explained() as plans:
+        (A * 2).compute()
+    assert not any(entry.actual for entry in plans[0].entries)
+    assert plans[0].summary == ()
+
+
+def test_concurrent_analyses_do_not_mix() -> None:
+    tensors = [sp.asarray(np.ones((n, 10))) for n in range(10, 18)]
+
+    def analyze(A: Any) -> Any:
+        return (A * 2).explain(analyze=True)
+
+    with ThreadPoolExecutor(4) as pool:
+        plans = list(pool.map(analyze, tensors * 3))
+    for A, plan in zip(tensors * 3, plans, strict=True):
+        assert entries_of(plan)["scan"].actual["rows"] == A.nnz

@@ -1,4 +1,4 @@
-"""Views of steps pushed into their operands: the same cells, from fewer of the operands'."""
+"""Plan rewrites: views pushed into operands, and plans optimized once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import engines
 from sparrow.core.indexing import View
-from sparrow.plan import Concat, Map, Reduce, Triangle, push_index, split_view
+from sparrow.plan import Concat, Map, Reduce, Triangle, nodes_below, optimize_plan, push_index, split_view
 
 SHAPE = (6, 5, 4)
 
@@ -32,7 +32,7 @@ def keys(draw: st.DrawFn, shape: tuple[int, ...] = SHAPE) -> tuple[Any, ...]:
 
 
 @given(st.data(), st.permutations(range(3)), st.booleans())
-def test_a_view_is_an_index_and_the_rest(data: st.DataObject, order: list[int], listed: bool) -> None:
+def test_split_view_into_index_and_rest(data: st.DataObject, order: list[int], listed: bool) -> None:
     key = data.draw(keys(tuple(SHAPE[k] for k in order)))
     dense = np.arange(120).reshape(SHAPE)
     view = View.identity(SHAPE).permute(order).then(key)
@@ -50,7 +50,7 @@ def test_a_view_is_an_index_and_the_rest(data: st.DataObject, order: list[int], 
 
 
 def steps(dense: Any) -> list[tuple[Any, Any]]:
-    """Return expressions of three axes with arrays of what they are."""
+    """Return expressions of three axes, each with the expected array."""
     A: Any = sp.asarray(dense)
     return [
         (A + A * 2, dense * 3),
@@ -65,7 +65,7 @@ def steps(dense: Any) -> list[tuple[Any, Any]]:
 
 
 @given(st.data(), st.integers(0, 2**16))
-def test_what_is_pushed_shows_the_same(data: st.DataObject, seed: int) -> None:
+def test_push_index_equals_indexing(data: st.DataObject, seed: int) -> None:
     rng = np.random.default_rng(seed)
     dense = rng.integers(-3, 4, SHAPE) * (rng.random(SHAPE) < 0.5)
     for tensor, expected in steps(dense):
@@ -77,9 +77,24 @@ def test_what_is_pushed_shows_the_same(data: st.DataObject, seed: int) -> None:
             continue
         assert isinstance(pushed, Map | Reduce | Concat | Triangle)
         assert pushed.schema.shape == expected[key].shape
-        # The SQL engine computes what a step says, from its node alone.
+        # The SQL engine computes a node from its definition alone.
         found = engines.evaluate(sp.Tensor(pushed).__sparrow_scan__(), "duckdb")
         out = np.zeros(pushed.schema.shape, pushed.schema.dtype)
         if out.ndim or found.count:
             out[found.coords] = found.values if out.ndim else found.values[0]
         np.testing.assert_array_equal(out, expected[key])
+
+
+@given(st.data(), st.integers(0, 2**16))
+def test_optimized_plan_is_optimized_to_itself(data: st.DataObject, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    dense = rng.integers(-3, 4, SHAPE) * (rng.random(SHAPE) < 0.5)
+    for tensor, expected in steps(dense):
+        found = tensor[data.draw(keys(expected.shape))]
+        if not found.ndim:
+            continue
+        for view in (found, found.T, found[[0, -1, 0]], (found + found.T.T)[..., None]):
+            once = optimize_plan([view.__sparrow_scan__()])
+            again = optimize_plan(once)
+            assert nodes_below(again) == nodes_below(once)
+            assert [scan.view for scan in again] == [scan.view for scan in once]
