@@ -77,9 +77,6 @@ KNOWN_PATCHES: set[str] = {
     "tensor/test_reductions.py",
     "tensor/test_spy.py",
     "tensor/test_writing.py",
-    "training/store_workers.py",
-    "training/test_batches.py",
-    "training/test_store.py",
 }
 """Test files that still set attributes of sparrow modules: to be emptied."""
 

@@ -576,6 +576,7 @@ class Operator(_LabelledOperator):
         """
         if self._persisted is None or self._constant is None or x.ndim > 1:
             return None
+        from sparrow.kernels.matmul.matvec import csr_ones_matvec
 
         scan = (self._persisted.T if transposed else self._persisted).__sparrow_scan__()
         rows = csr.csr_rows(scan.relation, scan.view)
@@ -586,8 +587,6 @@ class Operator(_LabelledOperator):
             scaled = as_readonly(x if self._constant == 1 else x * x.dtype.type(self._constant))
         threads = settings.current().threads
         partitions = rows.pieces(threads)
-
-        from sparrow.kernels.matmul.matvec import csr_ones_matvec
 
         def sum_rows(bounds: tuple[int, int]) -> None:
             part = rows.between(*bounds)

@@ -21,7 +21,7 @@ from sparrow.models.tuning import tuning
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 from sparrow.training.batches import Batches
-from sparrow.training.inputs import column, with_labels
+from sparrow.training.inputs import load_column, unpack_bundle
 
 __all__ = [
     "ExampleChunk", "ExampleStream", "FeatureMatrix", "resolve_inputs", "to_feature_matrix", "to_label_array",
@@ -60,7 +60,7 @@ class ExampleChunk:
 
 def resolve_inputs(X: Any, y: Any) -> tuple[Any, Any]:
     """Return X and y, opened if they are paths and taken from a bundle if X is one."""
-    X, y = with_labels(X, y)
+    X, y = unpack_bundle(X, y)
     if isinstance(y, str | os.PathLike):
         y = opened(y)
     if isinstance(y, Bundle):
@@ -133,7 +133,7 @@ def to_label_array(y: Any, height: int) -> NDArray[Any]:
             raise ShapeError(f"y has shape {y.shape}, expected ({height},): one label per row")
         if y.shape[0] != height:
             raise _length_error(y.shape[0], height)
-        return column(y)
+        return load_column(y)
     array = np.asarray(y.toarray() if is_foreign_sparse(y) else y)
     if array.ndim == 2 and array.shape[1] == 1:
         _warn_column_vector()
@@ -171,7 +171,7 @@ def to_sample_weights(sample_weight: Any, height: int) -> NDArray[np.float64] | 
     """
     if sample_weight is None:
         return None
-    weights = column(sample_weight) if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
+    weights = load_column(sample_weight) if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
     weights = weights.astype(np.float64, copy=False)
     if weights.ndim == 0:
         weights = np.full(height, float(weights))

@@ -390,7 +390,7 @@ def align_items(history: Tensor, training: Tensor | None) -> Tensor:
     known = None if training is None else axis_labels(training.__sparrow_scan__()).get(1)
     scan = history.__sparrow_scan__()
     own = axis_labels(scan).get(1)
-    if known is None or own is None or own.same(known):
+    if known is None or own is None or own.equals(known):
         return history
     scan = reindex_axis(scan, 1, positions_of_labels(known.array(), own.array()))
     return type(history)(scan.source, scan.view)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.models.tuning import tuning
-from sparrow.training.features import scattered
+from sparrow.training.features import hash_integers
 
 __all__ = [
     "check_classes", "check_feature_names", "check_numbers", "check_validation_share", "count_classes",
@@ -138,7 +138,7 @@ def is_held_out(rows: NDArray[np.int64], seed: int, fraction: float) -> NDArray[
 
     It is the same in every epoch and order.
     """
-    hashes = scattered(rows.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64))
+    hashes = hash_integers(rows.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64))
     return (hashes % np.uint64(_HASH_RANGE)).astype(np.float64) < fraction * _HASH_RANGE
 
 

@@ -1,4 +1,4 @@
-"""Optimisers that update weights in place, row by row where the gradient is row-sparse."""
+"""Optimizers that update weights in place, by rows for row-sparse gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimisers with a rate of its own for every weight: Adam, AdaGrad, FTRL."""
+"""Optimizers with a learning rate per weight: Adam, AdaGrad, FTRL."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["FTRL", "AdaGrad", "Adam"]
 
 @dataclass
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015), the decay within what is clipped, epsilon outside of the root.
+    """Adam (Kingma and Ba 2015).
 
-    ::
+    Weight decay is clipped with the gradient; epsilon is outside of the root::
 
         g = clip(rescale_grad * g + weight_decay * w)
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g ^ 2
         w = w - lr * sqrt(1 - beta2 ^ t) / (1 - beta1 ^ t) * m / (sqrt(v) + epsilon)
 
-    t counts the updates of the weights as a whole, also where a row was left out of lazy ones.
+    t counts the updates of the weights as a whole, for rows that lazy updates skipped too.
 
     Parameters
     ----------
     lr, weight_decay, rescale_grad, clip_gradient, l1, lazy
-        As of :class:`Optimizer`.
+        As in :class:`Optimizer`.
     beta1, beta2
-        How much of the means is kept, from 0 to below 1.
+        Decay rates of the moving averages, in [0, 1).
     epsilon
-        Keeps the quotient finite.
+        Added to the denominator.
 
     Examples
     --------
@@ -61,16 +61,16 @@ class Adam(Optimizer):
 
     @property
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
+        """Constant of the optimizer in :mod:`sparrow.kernels.ml.optim`."""
         return optim.ADAM
 
     def rate(self, step: int) -> float:
-        """Return the rate of the update after ``step`` others, both means corrected for their start at 0.
+        """Return the learning rate after ``step`` updates, with bias correction.
 
         Parameters
         ----------
         step
-            Updates that were made.
+            Number of earlier updates.
 
         Returns
         -------
@@ -85,28 +85,28 @@ class Adam(Optimizer):
         t = step + 1
         return super().rate(step) * math.sqrt(1.0 - self.beta2**t) / (1.0 - self.beta1**t)
 
-    def _own(self) -> tuple[float, float, float]:
+    def _constants(self) -> tuple[float, float, float]:
         return (self.beta1, self.beta2, self.epsilon)
 
 
 @dataclass
 class AdaGrad(Optimizer):
-    """AdaGrad (Duchi, Hazan and Singer 2011), epsilon within the root.
+    """AdaGrad (Duchi, Hazan and Singer 2011).
 
-    ::
+    Epsilon is inside the root::
 
         g = clip(rescale_grad * g)
         h = h + g ^ 2
         w = w - lr * (g / sqrt(h + epsilon) + weight_decay * w)
 
-    Without decay lazy and standard updates are the same.
+    Without weight decay and l1, lazy and standard updates are equal.
 
     Parameters
     ----------
     lr, weight_decay, rescale_grad, clip_gradient, l1, lazy
-        As of :class:`Optimizer`.
+        As in :class:`Optimizer`.
     epsilon
-        Keeps the quotient finite.
+        Added to the sum of squares.
 
     Examples
     --------
@@ -129,38 +129,38 @@ class AdaGrad(Optimizer):
 
     @property
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
+        """Constant of the optimizer in :mod:`sparrow.kernels.ml.optim`."""
         return optim.ADAGRAD
 
     @property
     def is_local(self) -> bool:
-        """Whether weights stay as they are where the gradient is 0."""
+        """Whether weights with gradient 0 stay unchanged."""
         return not (self.weight_decay or self.l1)
 
-    def _own(self) -> tuple[float, float, float]:
+    def _constants(self) -> tuple[float, float, float]:
         return (0.0, 0.0, self.epsilon)
 
 
 @dataclass
 class FTRL(Optimizer):
-    """Follow the regularised leader, proximal (McMahan et al. 2013): AdaGrad's rates, weights that are exactly 0.
+    """Follow the regularized leader, proximal (McMahan et al. 2013).
 
-    ::
+    It has AdaGrad's learning rates, and weights that are exactly 0::
 
         g = clip(rescale_grad * g)
         z = z + g - (sqrt(n + g^2) - sqrt(n)) / lr * w
         n = n + g^2
         w = 0 where |z| <= l1, else (sign(z) * l1 - z) / ((beta + sqrt(n)) / lr + weight_decay)
 
-    Weights follow from z and n alone: one that is not 0 at the start is forgotten at its first update, which a
-    standard update gives to every row.
+    Weights depend on z and n alone: an initial weight is forgotten at its first update, which a standard update applies
+    to every row.
 
     Parameters
     ----------
     lr, weight_decay, rescale_grad, clip_gradient, l1, lazy
-        As of :class:`Optimizer`.
+        As in :class:`Optimizer`.
     beta
-        The larger, the smaller the first steps are.
+        Larger values make the first steps smaller.
 
     Examples
     --------
@@ -183,8 +183,8 @@ class FTRL(Optimizer):
 
     @property
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
+        """Constant of the optimizer in :mod:`sparrow.kernels.ml.optim`."""
         return optim.FTRL
 
-    def _own(self) -> tuple[float, float, float]:
+    def _constants(self) -> tuple[float, float, float]:
         return (self.beta, 0.0, 0.0)

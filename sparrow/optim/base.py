@@ -1,4 +1,4 @@
-"""What optimisers have in common: their settings, the states of weights, and one update in place."""
+"""Base class of optimizers: settings, states and in-place updates."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from sparrow.tensor import Tensor
 __all__ = ["Optimizer", "State"]
 
 Weights: TypeAlias = "NDArray[Any] | RowSparse"
-_NONE = {kind: np.zeros((0, 0), kind) for kind in (np.float32, np.float64)}
+_EMPTY = {kind: np.zeros((0, 0), kind) for kind in (np.float32, np.float64)}
 
 
 @dataclass
 class State:
-    """What an optimiser remembers of the weights between updates.
+    """Optimizer state of weights between updates.
 
     Parameters
     ----------
     arrays
-        By name: arrays of the weights' shape, dense or of the rows that were updated.
+        Arrays of the weights' shape by name: dense, or of the updated rows.
     step
-        Updates that were made.
+        Number of updates.
 
     Examples
     --------
@@ -54,26 +54,25 @@ class State:
 
 @dataclass
 class Optimizer(ABC):
-    """Settings that all optimisers have; a gradient is rescaled, then clipped.
+    """Base class of optimizers; gradients are rescaled, then clipped.
 
     Parameters
     ----------
     lr
-        The learning rate: a number, a :class:`Schedule`, or a function from the number of updates made before.
+        Learning rate: a number, a :class:`Schedule`, or a function of the number of earlier updates.
     weight_decay
-        Of every weight that is updated so much is added to its gradient.
+        Multiple of every updated weight that is added to its gradient.
     rescale_grad
-        What gradients are multiplied by, such as 1 / batch.
+        Factor of gradients, such as 1 / batch size.
     clip_gradient
-        What a gradient is cut to, on both sides, after it was rescaled; None leaves it as it is.
+        Bound of the magnitude of rescaled gradients; None for no clipping.
     l1
-        Weights are drawn towards 0, and kept there, by so much of the learning rate (a proximal step); Adam and AdaGrad
-        draw each by so much of its own step, which is large where gradients were small: a weight that had none is 0.
+        L1 penalty, a proximal step of ``l1 * lr`` toward 0. Adam and AdaGrad scale it by the step of each weight, which
+        is large where gradients were small: a weight without gradients becomes 0.
     lazy
-        Whether a row-sparse gradient updates the rows that it lists and no others, so that an update costs as much as
-        the gradient has rows. False updates all rows, as a dense gradient does: momenta go on and weights decay
-        where the gradient is 0. None is True, and a :class:`~sparrow.errors.LazyUpdateWarning` says so once where
-        that makes a difference.
+        Whether a row-sparse gradient updates only its rows, at a cost proportional to them. False updates all rows, as
+        a dense gradient does: momentum and decay apply where the gradient is 0. None means True, with one
+        :class:`~sparrow.errors.LazyUpdateWarning` if the result differs.
 
     Examples
     --------
@@ -90,7 +89,7 @@ class Optimizer(ABC):
     lazy: bool | None = field(default=None, kw_only=True)
 
     names: ClassVar[tuple[str, ...]] = ()
-    """The arrays of a state."""
+    """Names of the state arrays."""
 
     def __post_init__(self) -> None:
         if not callable(self.lr):
@@ -103,25 +102,23 @@ class Optimizer(ABC):
         if self.lazy is not None:
             self.lazy = check_flag("lazy", self.lazy)
 
-    # -- what kernels are told ------------------------------------------------------------------
-
     @property
     @abstractmethod
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
+        """Constant of the optimizer in :mod:`sparrow.kernels.ml.optim`."""
 
     @property
     def is_local(self) -> bool:
-        """Whether weights stay as they are where the gradient is 0: lazy and standard updates are the same then."""
+        """Whether weights with gradient 0 stay unchanged, so that lazy is standard."""
         return False
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of the update after ``step`` others.
+        """Return the learning rate after ``step`` updates.
 
         Parameters
         ----------
         step
-            Updates that were made.
+            Number of earlier updates.
 
         Returns
         -------
@@ -130,7 +127,7 @@ class Optimizer(ABC):
         Raises
         ------
         InvalidValueError
-            If a schedule gives no finite number of at least 0.
+            If a schedule returns a number that is negative or not finite.
 
         Examples
         --------
@@ -146,22 +143,25 @@ class Optimizer(ABC):
         except (TypeError, ValueError):
             rate = math.nan
         if not 0 <= rate < math.inf:
-            raise InvalidValueError(f"the schedule {self.lr!r} gives the learning rate {given!r} after {step} updates")
+            raise InvalidValueError(
+                f"learning rate must be finite and not negative, got {given!r} of {self.lr!r} after {step} updates"
+            )
         return rate
 
     def rates(self, step: int, count: int) -> NDArray[np.float64]:
-        """Return the learning rates of several updates.
+        """Return the learning rates of consecutive updates.
 
         Parameters
         ----------
         step
-            Updates that were made.
+            Number of earlier updates.
         count
-            How many follow.
+            Number of updates.
 
         Returns
         -------
         numpy.ndarray
+            Shape (count,), float64.
 
         Examples
         --------
@@ -174,7 +174,7 @@ class Optimizer(ABC):
         return np.array([self.rate(step + k) for k in range(count)], np.float64)
 
     def constants(self) -> NDArray[np.float64]:
-        """Return the settings in the order that :func:`sparrow.kernels.ml.optim.step` wants.
+        """Return the settings in the order of :func:`sparrow.kernels.ml.optim.step`.
 
         Returns
         -------
@@ -187,24 +187,22 @@ class Optimizer(ABC):
         array([1. , inf, 0. , 0. , 0.9, 0. , 0. ])
         """
         clip = math.inf if self.clip_gradient is None else self.clip_gradient
-        return np.array([self.rescale_grad, clip, self.weight_decay, self.l1, *self._own()], np.float64)
+        return np.array([self.rescale_grad, clip, self.weight_decay, self.l1, *self._constants()], np.float64)
 
-    def _own(self) -> tuple[float, float, float]:
+    def _constants(self) -> tuple[float, float, float]:
         return (0.0, 0.0, 0.0)
-
-    # -- updates --------------------------------------------------------------------------------
 
     def create_state(self, w: Weights, memory_map: str | os.PathLike[str] | None = None) -> State:
         """Return a state of zeros for weights.
 
-        It is row-sparse, without rows at first, if the weights are and updates are lazy; else dense.
+        It is row-sparse and empty if the weights are row-sparse and updates lazy; else dense.
 
         Parameters
         ----------
         w
-            The weights: an array of float32 or float64, memory-mapped or not, or :class:`~sparrow.formats.RowSparse`.
+            Weights: a float32 or float64 array, possibly memory-mapped, or :class:`~sparrow.formats.RowSparse`.
         memory_map
-            A folder for dense arrays of the state, ``momentum.npy`` and the like, memory-mapped.
+            Folder for memory-mapped dense arrays of the state, such as ``momentum.npy``.
 
         Returns
         -------
@@ -213,9 +211,9 @@ class Optimizer(ABC):
         Raises
         ------
         UnsupportedError
-            If the weights are of another type.
+            If the type of the weights is not supported.
         TooLargeError
-            If dense arrays pass the memory limit.
+            If dense arrays exceed the memory limit.
 
         Examples
         --------
@@ -225,46 +223,46 @@ class Optimizer(ABC):
         <RowSparse (4, 2) float64 nnz=0 rows=0>
         """
         _check_weights(w)
-        made: dict[str, Weights] = {}
+        arrays: dict[str, Weights] = {}
         sparse = isinstance(w, RowSparse) and self.lazy is not False
         for name in self.names:
             if sparse:
-                made[name] = RowSparse(np.zeros((0, *w.shape[1:]), w.dtype), np.zeros(0, np.int64), w.shape)
+                arrays[name] = RowSparse(np.zeros((0, *w.shape[1:]), w.dtype), np.zeros(0, np.int64), w.shape)
             elif memory_map is not None:
                 folder = Path(memory_map)
                 folder.mkdir(parents=True, exist_ok=True)
-                made[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", w.dtype, w.shape)
+                arrays[name] = np.lib.format.open_memmap(folder / f"{name}.npy", "w+", w.dtype, w.shape)
             else:
                 nbytes = math.prod(w.shape) * w.dtype.itemsize
-                memory.check(nbytes, f"the state {name!r} of the weights", "name a folder with memory_map=")
-                made[name] = np.zeros(w.shape, w.dtype)
-        return State(made)
+                memory.check(nbytes, f"state {name!r} of the weights", "set memory_map to a folder")
+                arrays[name] = np.zeros(w.shape, w.dtype)
+        return State(arrays)
 
     def update(self, w: Weights, grad: Weights | Tensor, state: State) -> None:
         """Update weights and their state in place.
 
-        A row that a row-sparse gradient lists counts even if it is all zeros. Rows that row-sparse weights do not
-        store are zeros, and are stored once they are updated; a standard update of such weights stores all rows.
+        A row that a row-sparse gradient stores counts even if it is all zeros. Rows that row-sparse weights do not
+        store are zeros, and are stored once updated; a standard update of such weights stores all rows.
 
         Parameters
         ----------
         w
-            The weights.
+            Weights.
         grad
-            Their gradient, an array or :class:`~sparrow.formats.RowSparse`, or a tensor, of the storage type
-            "row_sparse" for the rows with entries. Updates are lazy, if ``lazy`` says so, where it is row-sparse,
-            unless the weights are too and the state is dense.
+            Gradient: an array, :class:`~sparrow.formats.RowSparse`, or a tensor, which is row-sparse if its storage
+            type is. Updates with row-sparse gradients are lazy, unless ``lazy`` is False, or the weights are row-sparse
+            and the state is dense.
         state
-            What :meth:`create_state` returned for the weights.
+            Result of :meth:`create_state` for the weights.
 
         Raises
         ------
         ShapeError
-            If gradient or state have another shape than the weights.
+            If the shape of the gradient or state differs from the weights.
         UnsupportedError
-            If weights, gradient or state are of a type that is not known here.
+            If the type of weights, gradient or state is not supported.
         ConvergenceError
-            If the gradient is not finite; weights and state are then as they were.
+            If the gradient is not finite; weights and state are unchanged then.
 
         Examples
         --------
@@ -283,81 +281,85 @@ class Optimizer(ABC):
         self._check_state(w, state)
         if isinstance(grad, Tensor):
             grad = grad.to_format("row_sparse") if grad.stype == "row_sparse" else grad.to_numpy()
-        rows, cells = _gradient(w, grad)
+        rows, values = _gradient(w, grad)
         sparse = isinstance(grad, RowSparse)
-        mixed = isinstance(w, RowSparse) and any(isinstance(a, np.ndarray) for a in state.arrays.values())
-        lazy = sparse and self.lazy is not False and not mixed
+        dense_state = isinstance(w, RowSparse) and any(isinstance(a, np.ndarray) for a in state.arrays.values())
+        lazy = sparse and self.lazy is not False and not dense_state
         if lazy and self.lazy is None and not self.is_local:
-            _tell_lazy()
-        only = lazy or (sparse and self.is_local)
-        mode = optim.LISTED if only else optim.EVERYWHERE if sparse else optim.DENSE
+            _warn_lazy()
+        listed_only = lazy or (sparse and self.is_local)
+        mode = optim.LISTED if listed_only else optim.EVERYWHERE if sparse else optim.DENSE
         arrays = [w, *(state.arrays[name] for name in self.names)]
         if isinstance(w, RowSparse):
-            touched = rows if only else np.arange(w.shape[0])
-            held = [a.retain(touched).data.copy() if isinstance(a, RowSparse) else a[touched] for a in arrays]
-            rows = np.arange(len(touched)) if only else rows
+            updated_rows = rows if listed_only else np.arange(w.shape[0])
+            selected = [
+                a.retain(updated_rows).data.copy() if isinstance(a, RowSparse) else a[updated_rows] for a in arrays
+            ]
+            rows = np.arange(len(updated_rows)) if listed_only else rows
         else:
-            held = [array for array in arrays if isinstance(array, np.ndarray)]
-        flat = [_flat(array) for array in held]
-        flat += [_NONE[w.dtype.type]] * (3 - len(flat))
-        seen = warmup.as_readonly(rows), warmup.as_readonly(cells)
-        optim.update(mode, self.kind, *flat[:3], *seen, self.rate(state.step), self.constants())  # type: ignore[call-arg]
+            selected = [array for array in arrays if isinstance(array, np.ndarray)]
+        flat = [_flat(array) for array in selected]
+        flat += [_EMPTY[w.dtype.type]] * (3 - len(flat))
+        arguments = warmup.as_readonly(rows), warmup.as_readonly(values)
+        optim.update(mode, self.kind, *flat[:3], *arguments, self.rate(state.step), self.constants())  # type: ignore[call-arg]
         if isinstance(w, RowSparse):
-            for array, new in zip(arrays, held, strict=True):
+            for array, new in zip(arrays, selected, strict=True):
                 if isinstance(array, RowSparse):
-                    array.put(touched, new)
+                    array.put(updated_rows, new)
                 else:
-                    array[touched] = new
+                    array[updated_rows] = new
         state.step += 1
 
     def _check_state(self, w: Weights, state: State) -> None:
         if not isinstance(state, State):
-            raise UnsupportedError(f"state={state!r} is no state: make it with create_state(w)")
+            raise UnsupportedError(f"state must be a State returned by create_state(w), got {state!r}")
         if set(state.arrays) != set(self.names):
             raise UnsupportedError(
-                f"the state has {sorted(state.arrays)}, {type(self).__name__} wants {sorted(self.names)}: "
-                "make it with create_state(w)"
+                f"state of {type(self).__name__} must have arrays {sorted(self.names)}, got {sorted(state.arrays)}: "
+                "use create_state(w)"
             )
         for name, array in state.arrays.items():
             if array.shape != w.shape or array.dtype != w.dtype:
                 raise ShapeError(
-                    f"the state {name!r} is {array.dtype} of shape {array.shape}, the weights {w.dtype} of {w.shape}: "
-                    "make it with create_state(w)"
+                    f"state {name!r} must be {w.dtype} of shape {w.shape}, as the weights, got {array.dtype} of shape "
+                    f"{array.shape}: use create_state(w)"
                 )
             if isinstance(array, RowSparse) and not isinstance(w, RowSparse):
-                raise UnsupportedError(f"the state {name!r} is row-sparse and the weights are not: use create_state(w)")
+                raise UnsupportedError(
+                    f"state {name!r} must be dense, as the weights, got row-sparse: use create_state(w)"
+                )
 
 
 def _check_weights(w: Weights) -> None:
     if not isinstance(w, np.ndarray | RowSparse):
-        raise UnsupportedError(f"weights are {type(w).__name__}: give a NumPy array or sp.formats.RowSparse")
+        raise UnsupportedError(f"weights must be a NumPy array or sp.formats.RowSparse, got {type(w).__name__}")
     if w.dtype not in (np.float32, np.float64):
-        raise UnsupportedError(f"weights are {w.dtype}: optimisers update float32 and float64")
+        raise UnsupportedError(f"weights must be float32 or float64, got {w.dtype}")
     if not w.ndim:
-        raise ShapeError("weights have no dimension: give shape (1,) for one number")
+        raise ShapeError("weights must have at least one dimension, got a scalar: use shape (1,)")
     if isinstance(w, np.ndarray) and not (w.flags.c_contiguous and w.flags.writeable):
-        raise UnsupportedError("weights are updated in place: give a writable array in C order, such as w.copy()")
+        raise UnsupportedError("weights must be writable and in C order, as they are updated in place: use w.copy()")
 
 
 def _gradient(w: Weights, grad: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the rows and the cells, shape (rows, k), of a gradient, in the weights' type."""
+    """Return row numbers and values, shape (rows, k), of a gradient."""
     if not isinstance(grad, np.ndarray | RowSparse):
-        raise UnsupportedError(f"the gradient is {type(grad).__name__}: give a NumPy array or sp.formats.RowSparse")
+        raise UnsupportedError(f"gradient must be a NumPy array or sp.formats.RowSparse, got {type(grad).__name__}")
     if grad.shape != w.shape:
-        raise ShapeError(f"the gradient has the shape {grad.shape}, the weights have {w.shape}")
+        raise ShapeError(f"gradient has shape {grad.shape}, expected that of the weights, {w.shape}")
     data = grad.data if isinstance(grad, RowSparse) else grad
     if data.dtype.kind not in "fiub":
-        raise UnsupportedError(f"the gradient is {data.dtype}, the weights are {w.dtype}: give real numbers")
+        raise UnsupportedError(f"gradient must be real, got {data.dtype}")
     rows = grad.indices.astype(np.int64) if isinstance(grad, RowSparse) else np.zeros(0, np.int64)
-    cells = data.astype(w.dtype, copy=False).reshape(len(data), math.prod(w.shape[1:]))
-    finite = np.isfinite(cells)
+    values = data.astype(w.dtype, copy=False).reshape(len(data), math.prod(w.shape[1:]))
+    finite = np.isfinite(values)
     if not finite.all():
         p = int(np.flatnonzero(~finite.all(axis=1))[0])
         row = int(rows[p]) if isinstance(grad, RowSparse) else p
         raise ConvergenceError(
-            f"the gradient of row {row} of the weights is not finite ({cells[p][~finite[p]][0]}): lower lr"
+            f"gradient of row {row} of the weights must be finite, got {values[p][~finite[p]][0]}: lower lr"
         )
-    return rows, cells
+    return rows, values
 
 
 def _flat(array: NDArray[Any]) -> NDArray[Any]:
@@ -365,11 +367,11 @@ def _flat(array: NDArray[Any]) -> NDArray[Any]:
 
 
 @functools.cache
-def _tell_lazy() -> None:
-    """Say once in a process that lazy updates are not what the textbook has."""
+def _warn_lazy() -> None:
+    """Warn, once per process, that lazy updates differ from standard ones."""
     warnings.warn(
-        "a row-sparse gradient updates only the rows that it lists: momenta and decay stand still elsewhere, which "
-        "differs from the standard update. lazy=True says that this is wanted, lazy=False updates all rows",
+        "a row-sparse gradient updates only its own rows: momentum and decay do not apply elsewhere, which differs "
+        "from the standard update. Pass lazy=True to accept this; lazy=False updates all rows",
         LazyUpdateWarning,
         stacklevel=3,
     )

@@ -1,4 +1,4 @@
-"""Learning rates that change from update to update."""
+"""Learning rate schedules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Cosine", "InverseScaling", "Rate", "Schedule", "Steps"]
 
 
 class Schedule(ABC):
-    """A learning rate by the number of updates that were made before.
+    """Learning rate as a function of the number of earlier updates.
 
-    Any function of one integer does as well; a class that derives from this one is told from others by its fields
-    when a fit goes on from a checkpoint.
+    Any function of one integer works too; a derived class is compared by its fields when a fit resumes from a
+    checkpoint.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def __call__(self, step: int) -> float:
-        """Return the learning rate of the update that comes after ``step`` others."""
+        """Return the learning rate after ``step`` updates."""
 
 
 Rate: TypeAlias = float | Schedule | Callable[[int], float]
@@ -37,18 +37,18 @@ Rate: TypeAlias = float | Schedule | Callable[[int], float]
 
 @dataclass(frozen=True)
 class Steps(Schedule):
-    """A rate that falls by a factor every so many updates.
+    """Learning rate that drops by a factor at regular intervals.
 
     Parameters
     ----------
     lr
-        The rate at first.
+        Initial rate.
     every
-        Updates between two falls.
+        Updates between drops.
     factor
-        What it is multiplied by.
+        Factor of a drop.
     least
-        It never falls below this.
+        Lower bound.
 
     Examples
     --------
@@ -64,25 +64,25 @@ class Steps(Schedule):
     least: float = 0.0
 
     def __post_init__(self) -> None:
-        _above_zero(lr=self.lr, every=self.every, factor=self.factor)
+        _check_positive(lr=self.lr, every=self.every, factor=self.factor)
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate of the update that comes after ``step`` others."""
+        """Return the learning rate after ``step`` updates."""
         return max(self.lr * self.factor ** (step // self.every), self.least)
 
 
 @dataclass(frozen=True)
 class InverseScaling(Schedule):
-    """A rate that falls as a power of the updates: ``lr / (1 + step / scale) ** power``.
+    """Learning rate that decays as a power: ``lr / (1 + step / scale) ** power``.
 
     Parameters
     ----------
     lr
-        The rate at first.
+        Initial rate.
     power
         0.5 suits convex losses, 1 strongly convex ones.
     scale
-        Updates after which it has fallen by ``2 ** power``.
+        Updates after which the rate has decayed by ``2 ** power``.
 
     Examples
     --------
@@ -97,27 +97,27 @@ class InverseScaling(Schedule):
     scale: float = 1000.0
 
     def __post_init__(self) -> None:
-        _above_zero(lr=self.lr, power=self.power, scale=self.scale)
+        _check_positive(lr=self.lr, power=self.power, scale=self.scale)
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate of the update that comes after ``step`` others."""
+        """Return the learning rate after ``step`` updates."""
         return float(self.lr / (1.0 + step / self.scale) ** self.power)
 
 
 @dataclass(frozen=True)
 class Cosine(Schedule):
-    """A rate that falls along half a cosine, after a warm-up in which it rises by equal amounts.
+    """Learning rate that decays along half a cosine, after a linear warm-up.
 
     Parameters
     ----------
     lr
-        The highest rate.
+        Highest rate.
     steps
-        Updates after which it is ``least``, and stays there.
+        Updates after which the rate stays at ``least``.
     least
-        The rate at the end.
+        Final rate.
     warmup
-        Updates, of ``steps``, in which it rises.
+        Updates of the warm-up, part of ``steps``.
 
     Examples
     --------
@@ -133,20 +133,20 @@ class Cosine(Schedule):
     warmup: int = 0
 
     def __post_init__(self) -> None:
-        _above_zero(lr=self.lr, steps=self.steps)
+        _check_positive(lr=self.lr, steps=self.steps)
         if not 0 <= self.warmup < self.steps:
-            raise InvalidValueError(f"warmup={self.warmup!r} of steps={self.steps!r}: leave some steps after it")
+            raise InvalidValueError(f"warmup must be less than steps={self.steps!r}, got {self.warmup!r}")
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate of the update that comes after ``step`` others."""
+        """Return the learning rate after ``step`` updates."""
         if step < self.warmup:
             return self.lr * (step + 1) / self.warmup
         done = min((step - self.warmup) / (self.steps - self.warmup), 1.0)
         return self.least + (self.lr - self.least) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
-def _above_zero(**given: float) -> None:
+def _check_positive(**given: float) -> None:
     for name, value in given.items():
         check_number(name, value)
         if not value:
-            raise InvalidValueError(f"{name}={value!r}: give a finite number above 0")
+            raise InvalidValueError(f"{name} must be a finite number above 0, got {value!r}")

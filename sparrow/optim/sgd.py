@@ -15,7 +15,7 @@ __all__ = ["SGD"]
 
 @dataclass
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if wanted.
+    """Stochastic gradient descent with optional momentum.
 
     ::
 
@@ -23,18 +23,18 @@ class SGD(Optimizer):
         s = momentum * s + u
         w = w - s  # nesterov: w - (momentum * s + u)
 
-    which is what MXNet's kernels do. Its tutorial prints another form, ``lr * rescale_grad * clip(g) +
-    weight_decay * w``: clipped before it is rescaled, and decay that the rate does not scale. For that one divide
-    ``clip_gradient`` and ``weight_decay`` accordingly.
+    This is the form of MXNet's kernels. Its tutorial prints another one, ``lr * rescale_grad * clip(g) + weight_decay *
+    w``, which clips before it rescales and does not scale the decay by the rate; divide ``clip_gradient`` and
+    ``weight_decay`` accordingly to reproduce it.
 
     Parameters
     ----------
     lr, weight_decay, rescale_grad, clip_gradient, l1, lazy
-        As of :class:`Optimizer`.
+        As in :class:`Optimizer`.
     momentum
-        From 0, which keeps no state, to below 1.
+        In [0, 1); 0 keeps no state.
     nesterov
-        Whether the step looks ahead along the momentum.
+        Use Nesterov momentum.
 
     Examples
     --------
@@ -54,22 +54,22 @@ class SGD(Optimizer):
         super().__post_init__()
         check_number("momentum", self.momentum, below=1)
         if check_flag("nesterov", self.nesterov) and not self.momentum:
-            raise InvalidValueError("nesterov=True with momentum=0: give a momentum such as 0.9")
+            raise InvalidValueError("nesterov=True requires a positive momentum, such as 0.9, got 0")
 
     @property
     def names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The arrays of a state: none without momentum."""
+        """Names of the state arrays: none without momentum."""
         return ("momentum",) if self.momentum else ()
 
     @property
     def kind(self) -> int:
-        """The number of the optimiser in :mod:`sparrow.kernels.ml.optim`."""
+        """Constant of the optimizer in :mod:`sparrow.kernels.ml.optim`."""
         return optim.NESTEROV if self.nesterov else optim.MOMENTUM if self.momentum else optim.SGD
 
     @property
     def is_local(self) -> bool:
-        """Whether weights stay as they are where the gradient is 0."""
+        """Whether weights with gradient 0 stay unchanged."""
         return not (self.momentum or self.weight_decay or self.l1)
 
-    def _own(self) -> tuple[float, float, float]:
+    def _constants(self) -> tuple[float, float, float]:
         return (self.momentum, 0.0, 0.0)

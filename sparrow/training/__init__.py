@@ -1,4 +1,4 @@
-"""Training from tensors: what is done with matrices before, batches of their rows, parameters that processes share."""
+"""Training data: preprocessing, mini-batches, and parameters shared by processes."""
 
 from __future__ import annotations
 

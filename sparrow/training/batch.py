@@ -1,4 +1,4 @@
-"""A batch: some rows of every input, and how they are cut out of what was read."""
+"""Mini-batches: rows of every input, cut out of windows of rows."""
 
 from __future__ import annotations
 
@@ -24,25 +24,23 @@ if TYPE_CHECKING:
     import scipy.sparse
     import torch
 
-__all__ = ["Batch", "Rows", "Slab", "Slice", "cut", "joined", "mixed"]
+__all__ = ["Batch", "CSRRows", "RowSlice", "WindowRows", "concat_rows", "gather_slices", "permute_rows"]
 
 
 class Batch:
-    """Some rows of every input and their labels, in the same order.
-
-    Made by iterating over :func:`sparrow.batches`.
+    """Mini-batch of rows with their labels, made by :func:`sparrow.batches`.
 
     Attributes
     ----------
     data
-        The inputs by name, each a :class:`sparrow.formats.CSR`. A single input is called "X".
+        Inputs by name, each a :class:`sparrow.formats.CSR`. A single input is called "X".
     label
-        The labels by name: arrays whose first axis is the rows, or a ``CSR`` where labels are a sparse matrix. Single
-        labels are called "y"; empty where there are none.
+        Labels by name: arrays whose first axis is the rows, or a ``CSR`` for a sparse label matrix. Single labels are
+        called "y"; empty if there are none.
     rows
-        The numbers that the rows have in ``X``, int64; those that pad come last, with their numbers.
+        Row numbers in ``X``, int64; padding rows come last.
     pad
-        How many rows at the end only fill the batch up: they are rows of the beginning, once more.
+        Number of padding rows at the end, which repeat rows of the beginning.
 
     Examples
     --------
@@ -63,37 +61,37 @@ class Batch:
 
     @property
     def X(self) -> CSR:
-        """The input; of several the first."""
+        """Input; the first of several."""
         return next(iter(self.data.values()))
 
     @property
     def y(self) -> Any:
-        """The labels; of several the first, None where there are none."""
+        """Labels; the first of several, None if there are none."""
         return next(iter(self.label.values()), None)
 
     @property
     def size(self) -> int:
-        """The number of rows, those that pad included."""
+        """Number of rows, padding included."""
         return len(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __iter__(self) -> Iterator[Any]:
-        """Return the input and the labels, for ``for X, y in batches``; of several the first, None for no labels."""
+        """Iterate over ``X`` and ``y``, for ``for X, y in batches``."""
         return iter((self.X, self.y))
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{name}: {one.shape} nnz={one.nnz}" for name, one in self.data.items())
+        inputs = ", ".join(f"{name}: {rows_.shape} nnz={rows_.nnz}" for name, rows_ in self.data.items())
         return f"<Batch {inputs}{f', the last {self.pad} of {self.size} rows pad' if self.pad else ''}>"
 
     def to_scipy(self, name: str | None = None) -> scipy.sparse.csr_array:
-        """Return an input as a SciPy array that shares its columns and values.
+        """Return an input as a SciPy array that shares its indices and values.
 
         Parameters
         ----------
         name
-            The name of the input, the first by default.
+            Name of the input, the first by default.
 
         Returns
         -------
@@ -102,7 +100,7 @@ class Batch:
         Raises
         ------
         UnsupportedError
-            If SciPy has no such values.
+            If SciPy does not support the dtype.
 
         Examples
         --------
@@ -111,22 +109,22 @@ class Batch:
         >>> batch.to_scipy().shape
         (2, 3)
         """
-        rows = self._input(name)
+        rows = self._select(name)
         if rows.dtype == np.float16:
-            check_scipy(rows._schema())  # says so
-        # Given to SciPy's constructor, columns and values would be copied where they are a small part of an array.
-        out = copy(_empty(rows.shape, rows.dtype))
+            check_scipy(rows._schema())  # raises
+        # SciPy's constructor copies arrays that are a small part of a larger one.
+        out = copy(_empty_csr(rows.shape, rows.dtype))
         indptr = match_index_dtype(rows._indptr, rows._indices)
         out.data, out.indices, out.indptr = rows._data, rows._indices.astype(indptr.dtype, copy=False), indptr
         return out
 
     def to_torch(self, name: str | None = None) -> torch.Tensor:
-        """Return an input as a PyTorch tensor of layout ``sparse_csr`` that shares its columns and values.
+        """Return an input as a PyTorch tensor (``sparse_csr``) that shares its arrays.
 
         Parameters
         ----------
         name
-            The name of the input, the first by default.
+            Name of the input, the first by default.
 
         Returns
         -------
@@ -143,7 +141,7 @@ class Batch:
         >>> batch = next(iter(sp.batches(np.eye(3), batch_size=2)))
         >>> batch.to_torch().to("cuda")  # doctest: +SKIP
         """
-        rows = self._input(name)
+        rows = self._select(name)
         out: torch.Tensor = torch_csr(rows._data, rows._indices, rows._indptr, rows.shape)
         return out
 
@@ -153,7 +151,7 @@ class Batch:
         Parameters
         ----------
         name
-            The name of the input, the first by default.
+            Name of the input, the first by default.
 
         Returns
         -------
@@ -164,7 +162,7 @@ class Batch:
         MissingDependencyError
             If CuPy is not installed.
         UnsupportedError
-            If CuPy has no such values.
+            If CuPy does not support the dtype.
 
         Examples
         --------
@@ -174,13 +172,13 @@ class Batch:
         """
         return cupy_array(self.to_scipy(name), "csr")
 
-    def _input(self, name: str | None) -> CSR:
+    def _select(self, name: str | None) -> CSR:
         return self.X if name is None else self.data[name]
 
 
 @lru_cache(16)
-def _empty(shape: tuple[int, int], dtype: np.dtype[Any]) -> scipy.sparse.csr_array:
-    """Return rows without entries, marked as canonical, to be copied: SciPy takes ten times as long to make some."""
+def _empty_csr(shape: tuple[int, int], dtype: np.dtype[Any]) -> scipy.sparse.csr_array:
+    """Return an empty canonical array to copy; the constructor is ten times as slow."""
     import scipy.sparse
 
     out = scipy.sparse.csr_array(shape, dtype=dtype)
@@ -189,8 +187,8 @@ def _empty(shape: tuple[int, int], dtype: np.dtype[Any]) -> scipy.sparse.csr_arr
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Compressed rows: columns and values of row k are those from ``indptr[k]`` to ``indptr[k + 1]``."""
+class CSRRows:
+    """Rows in CSR form."""
 
     indptr: NDArray[np.int64]
     cols: NDArray[Any]
@@ -198,41 +196,43 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
+        """Size of the arrays, in bytes."""
         return self.indptr.nbytes + self.cols.nbytes + self.values.nbytes
 
-    def between(self, start: int, stop: int) -> Rows:
-        """Return some rows, of the same columns and values."""
+    def slice_rows(self, start: int, stop: int) -> CSRRows:
+        """Return rows [start, stop) as views."""
         indptr = self.indptr[start : stop + 1]
         first, last = int(indptr[0]), int(indptr[-1])
-        return Rows(indptr - first if first else indptr, self.cols[first:last], self.values[first:last])
+        return CSRRows(indptr - first if first else indptr, self.cols[first:last], self.values[first:last])
 
-    def copied(self) -> Rows:
-        """Return them in arrays of their own."""
-        return Rows(self.indptr.copy(), self.cols.copy(), self.values.copy())
+    def copy(self) -> CSRRows:
+        """Return a copy."""
+        return CSRRows(self.indptr.copy(), self.cols.copy(), self.values.copy())
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
-    """Return rows one below the other."""
+def concat_rows(parts: Sequence[CSRRows]) -> CSRRows:
+    """Return rows concatenated."""
     ends = np.cumsum([part.indptr[-1] for part in parts])
     pointers = [parts[0].indptr]
     pointers += [part.indptr[1:] + end for part, end in zip(parts[1:], ends[:-1], strict=True)]
-    return Rows(
+    return CSRRows(
         np.concatenate(pointers),
         np.concatenate([part.cols for part in parts]),
         np.concatenate([part.values for part in parts]),
     )
 
 
-def mixed(parts: Sequence[Rows], order: NDArray[np.int64]) -> Rows:
-    """Return rows of parts, numbered one below the other, in an order."""
+def permute_rows(parts: Sequence[CSRRows], order: NDArray[np.int64]) -> CSRRows:
+    """Return concatenated rows in another order."""
     from sparrow.kernels.rows import copy_rows
 
     indptr = np.zeros(len(order) + 1, np.int64)
     np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts])[order], out=indptr[1:])
     begins = np.empty(len(order), np.int64)
     begins[order] = indptr[:-1]
-    out = Rows(indptr, np.empty(int(indptr[-1]), parts[0].cols.dtype), np.empty(int(indptr[-1]), parts[0].values.dtype))
+    out = CSRRows(
+        indptr, np.empty(int(indptr[-1]), parts[0].cols.dtype), np.empty(int(indptr[-1]), parts[0].values.dtype)
+    )
     ends = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
     moves = [
         (part.indptr[:-1], part.indptr[1:], begins[first:last], source, target)
@@ -244,31 +244,31 @@ def mixed(parts: Sequence[Rows], order: NDArray[np.int64]) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Slab:
-    """Rows of every sparse input in memory, in the order of an epoch."""
+class WindowRows:
+    """Rows of every sparse input of a window, in memory, in the order of the epoch."""
 
     rows: NDArray[np.int64]
-    """Their numbers."""
-    inputs: dict[str, Rows]
-    room: Reservation
-    """Of the memory limit, given back with the slab."""
+    """Row numbers."""
+    inputs: dict[str, CSRRows]
+    reservation: Reservation
+    """Memory reservation, released with the object."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        return self.rows.nbytes + sum(one.nbytes for one in self.inputs.values())
+        """Size of the arrays, in bytes."""
+        return self.rows.nbytes + sum(rows_.nbytes for rows_ in self.inputs.values())
 
-    def copied(self, start: int, stop: int) -> Slab:
-        """Return some of the rows in arrays of their own."""
-        inputs = {name: rows.between(start, stop).copied() for name, rows in self.inputs.items()}
-        return Slab(self.rows[start:stop].copy(), inputs, self.room)
-
-
-Slice = tuple[Slab, int, int]
-"""The rows of a slab between two bounds."""
+    def copy_slice(self, start: int, stop: int) -> WindowRows:
+        """Return a copy of rows [start, stop)."""
+        inputs = {name: rows.slice_rows(start, stop).copy() for name, rows in self.inputs.items()}
+        return WindowRows(self.rows[start:stop].copy(), inputs, self.reservation)
 
 
-def cut(slices: Sequence[Slice], name: str) -> Rows:
-    """Return the rows of slices of slabs of one input; of one slice without a copy."""
-    parts = [slab.inputs[name].between(start, stop) for slab, start, stop in slices]
-    return parts[0] if len(parts) == 1 else joined(parts)
+RowSlice = tuple[WindowRows, int, int]
+"""Rows [start, stop) of a window."""
+
+
+def gather_slices(slices: Sequence[RowSlice], name: str) -> CSRRows:
+    """Return the rows of slices of one input; a single slice is not copied."""
+    parts = [window.inputs[name].slice_rows(start, stop) for window, start, stop in slices]
+    return parts[0] if len(parts) == 1 else concat_rows(parts)

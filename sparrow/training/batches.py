@@ -1,4 +1,4 @@
-"""Batches of rows of matrices that may be larger than memory, in a new order every epoch."""
+"""Mini-batches of matrices that may be larger than memory, shuffled per epoch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import Tensor
-from sparrow.training.batch import Batch, Slab, Slice, cut
-from sparrow.training.inputs import Labels, Source, column, named_inputs, named_labels, with_labels
-from sparrow.training.shuffling import Order, Window, epoch_order
+from sparrow.training.batch import Batch, RowSlice, WindowRows, gather_slices
+from sparrow.training.inputs import Labels, WindowReader, load_column, to_named_inputs, to_named_labels, unpack_bundle
+from sparrow.training.shuffling import EpochOrder, Window, plan_epoch
+from sparrow.training.tuning import tuning
 
 __all__ = ["Batches", "LastBatch", "batches"]
 
@@ -37,40 +38,39 @@ def batches(
     part_index: int = 0,
     prefetch: int = 4,
 ) -> Batches:
-    """Return the rows of a matrix in batches, with their labels: what models are trained on, epoch after epoch.
+    """Return the rows of a matrix in mini-batches, with their labels.
 
-    Rows are read stretch by stretch, on threads, while earlier ones are worked on: the matrix may be larger than
-    memory. Each iteration is an epoch. The same arguments give the same batches, whatever the threads.
+    Rows are read partition by partition, on threads, while earlier ones are in use: the matrix may be larger than
+    memory. Each iteration is an epoch. The same arguments give the same batches for any number of threads.
 
     Parameters
     ----------
     X
-        A matrix: a tensor (stored, a view, an expression), what :func:`sparrow.asarray` takes, or a frame of pandas or
-        Polars whose rows are rows. Or a dictionary of several, by name, with equally many rows; or a bundle with
-        ``X`` and ``y``, or the path of one.
+        Matrix: a tensor (stored, a view, an expression), what :func:`sparrow.asarray` accepts, or a pandas or Polars
+        frame. Or a dictionary of several with equal numbers of rows; or a bundle with ``X`` and ``y``, or its path.
     y
-        Labels: one for each row, as an array, a tensor of one dimension or its path; or a matrix, whose rows are cut as
-        those of ``X``. Or a dictionary of several.
+        Labels, one per row: an array, a 1-D tensor or its path; or a matrix with one row per row of ``X``. Or a
+        dictionary of several.
     batch_size
-        Rows in a batch.
+        Rows of a batch.
     last_batch
-        What becomes of rows at the end that do not fill a batch. "discard" leaves them out; "pad" fills the batch with
-        rows from the beginning of the epoch, again and again where they are too few; "roll_over" puts them first in
-        the next epoch.
+        Treatment of the rows that do not fill the last batch. "discard" drops them; "pad" fills the batch with rows
+        from the beginning of the epoch, repeatedly if needed; "roll_over" moves them to the beginning of the next
+        epoch.
     shuffle
-        Whether rows come in a random order, another one in every epoch. Stretches of about 262,144 entries, whole row
-        groups of files, are drawn at random and mixed row by row, eight at a time: a row group is decoded once or,
-        where a row goes on in the next one, twice. What fits in eight stretches is mixed perfectly. Of more, a batch
-        holds rows of eight stretches from anywhere in the matrix: where labels are sorted in the file, the share of a
-        label in a batch is off by about sqrt(share * (1 - share) / 8), beside what drawing rows one by one gives.
+        Shuffle rows, differently in every epoch. Partitions of about 262,144 stored elements (whole row groups of
+        files) are drawn at random and shuffled eight at a time: a row group is decoded once, or twice if it splits a
+        row. Up to eight partitions are shuffled perfectly. Beyond that, a batch mixes eight partitions from anywhere in
+        the matrix: if labels are sorted in the file, the share of a label in a batch deviates by about sqrt(share * (1
+        - share) / 8) more than with independent rows.
     seed
-        Of the order. The same seed and epoch give the same order.
+        Seed of the order, which depends on seed and epoch.
     num_parts, part_index
-        Into how many parts of consecutive rows to divide the matrix, and which of them this is, from 0: for several
-        processes that train on one data set. Parts differ by at most one row.
+        Number of contiguous parts of the rows, and the part to use, from 0: for several processes that train on one
+        data set. Sizes of parts differ by at most one row.
     prefetch
-        How many stretches (of shuffled rows, how many times eight) to read ahead, on the threads of the settings; fewer
-        where there is no memory for them, and 0 to read when batches are asked for.
+        Number of windows (one partition, or eight if shuffled) to read ahead on the threads of the settings; fewer if
+        memory is short, 0 to read on demand.
 
     Returns
     -------
@@ -79,18 +79,17 @@ def batches(
     Raises
     ------
     InvalidValueError
-        If a size, part or ``last_batch`` is none of those above, or there are no inputs.
+        If a size, part or ``last_batch`` is invalid, or there are no inputs.
     ShapeError
-        If inputs are no matrices, or inputs and labels are not equally long.
+        If inputs are not matrices, or the numbers of rows and labels differ.
     UnsupportedError
-        If absent cells are not 0.
+        If a fill value is not 0.
 
     Notes
     -----
-    ``torch.utils.data.DataLoader(batches, batch_size=None, num_workers=2)`` takes them as they are, if torch was
-    imported before they were made. Each worker gives the batches of a part of the rows. Workers that are started anew
-    for every epoch begin with ``epoch`` as it is set here: raise it between epochs, or pass
-    ``persistent_workers=True``.
+    ``torch.utils.data.DataLoader(batches, batch_size=None, num_workers=2)`` accepts them directly, if torch was
+    imported before they were created. Each worker yields the batches of a part of the rows. Workers that restart for
+    every epoch start with the current ``epoch``: raise it between epochs, or pass ``persistent_workers=True``.
 
     Examples
     --------
@@ -107,13 +106,13 @@ def batches(
 
 
 class Batches:
-    """What :func:`sparrow.batches` returns, where the parameters are described: iterate over it for an epoch.
+    """Iterable over the mini-batches of an epoch; see :func:`sparrow.batches`.
 
     Attributes
     ----------
     epoch
-        The number of the next epoch, from 0. Set it to go on where another process ended: the order of an epoch, and
-        what rolls over into it, are determined by its number.
+        Number of the next epoch, from 0. Set it to continue the work of another process: the order of an epoch, and the
+        rows that roll over into it, depend on its number alone.
 
     Examples
     --------
@@ -140,58 +139,59 @@ class Batches:
             check_integer(name, given, int(name in counts))
         self.batch_size = int(batch_size)
         if last_batch not in get_args(LastBatch):
-            raise InvalidValueError(f"last_batch={last_batch!r}: use {', '.join(map(repr, get_args(LastBatch)))}")
+            choices = ", ".join(map(repr, get_args(LastBatch)))
+            raise InvalidValueError(f"last_batch must be one of {choices}, got {last_batch!r}")
         self.last_batch = last_batch
         self.shuffle = check_flag("shuffle", shuffle)
         self.seed = int(seed)
         self.num_parts = int(num_parts)
         self.part_index = int(part_index)
         if self.part_index >= self.num_parts:
-            raise InvalidValueError(f"part_index={part_index} is out of range: there are {num_parts} parts, from 0")
+            raise InvalidValueError(f"part_index must be from 0 to {num_parts - 1}, got {part_index}")
         self.prefetch = int(prefetch)
         self.epoch = 0
-        X, y = with_labels(X, y)
-        self._data = named_inputs(X)
+        X, y = unpack_bundle(X, y)
+        self._data = to_named_inputs(X)
         first = next(iter(self._data))
         height = len(self._data[first])
-        self._label = named_labels(y, height, first)
+        self._label = to_named_labels(y, height, first)
         self._start, self._stop = (height * k // self.num_parts for k in (self.part_index, self.part_index + 1))
         self._columns: dict[str, NDArray[Any]] = {}
-        self._begun: tuple[Window, Slab] | None = None
-        """The first window of an epoch to come, read while the last of another was in use."""
-        _known_to_torch()
+        self._read_ahead: tuple[Window, WindowRows] | None = None
+        """First window of a coming epoch, read during the last window of another."""
+        _register_with_torch()
 
     @property
     def rows(self) -> int:
-        """The number of rows of an epoch."""
+        """Number of rows of an epoch."""
         return self._stop - self._start
 
     def __len__(self) -> int:
         """Return the number of batches of the next epoch."""
         if self.last_batch == "pad":
             return (self.rows + self.batch_size - 1) // self.batch_size
-        return (self._carried(self.epoch, self.rows) + self.rows) // self.batch_size
+        return (self._count_carried(self.epoch, self.rows) + self.rows) // self.batch_size
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {tensor.shape}" for name, tensor in self._data.items())
         labels = f" with {', '.join(self._label)}" if self._label else ""
         part = f", part {self.part_index} of {self.num_parts}" if self.num_parts > 1 else ""
-        mixed = ", shuffled" if self.shuffle else ""
-        return f"<Batches {inputs}{labels}, {len(self)} of {self.batch_size} rows{part}{mixed}>"
+        shuffled = ", shuffled" if self.shuffle else ""
+        return f"<Batches {inputs}{labels}, {len(self)} of {self.batch_size} rows{part}{shuffled}>"
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, self.epoch = self.epoch, self.epoch + 1
         return self.of_epoch(epoch)
 
     def of_epoch(self, epoch: int, following: int | None = None) -> Iterator[Batch]:
-        """Return the batches of one epoch, whichever came before.
+        """Return the batches of one epoch, independent of :attr:`epoch`.
 
         Parameters
         ----------
         epoch
-            Its number, from 0.
+            Number of the epoch, from 0.
         following
-            The epoch that is asked for next: its first rows are read while the last ones of this are in use.
+            Epoch that is requested next; its first rows are read during the last window of this one.
 
         Returns
         -------
@@ -200,7 +200,7 @@ class Batches:
         Raises
         ------
         InvalidValueError
-            If a number is no integer of at least 0.
+            If a number is not a non-negative integer.
 
         Examples
         --------
@@ -214,154 +214,150 @@ class Batches:
         check_integer("epoch", epoch, 0)
         if following is not None:
             check_integer("following", following, 0)
-        return self._batches(epoch, following, *self._part_of_worker())
+        return self._iter_batches(epoch, following, *self._worker_bounds())
 
     def __getitem__(self, key: Any) -> Any:
         raise UnsupportedError(
-            "batches come one after the other: iterate over them. For a DataLoader of PyTorch, import torch before "
-            "sp.batches makes them"
+            "batches do not support indexing: iterate over them. For a PyTorch DataLoader, import torch before calling "
+            "sp.batches"
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_columns": {}, "_begun": None}  # read anew where they are wanted
+        return {**self.__dict__, "_columns": {}, "_read_ahead": None}  # caches are not pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        _known_to_torch()
+        _register_with_torch()
 
-    # -- an epoch -------------------------------------------------------------------------------
-
-    def _batches(self, epoch: int, following: int | None, start: int, stop: int) -> Iterator[Batch]:
-        """Yield the batches of an epoch over the rows between two bounds."""
+    def _iter_batches(self, epoch: int, following: int | None, start: int, stop: int) -> Iterator[Batch]:
+        """Yield the batches of an epoch over rows [start, stop)."""
         size, height = self.batch_size, stop - start
-        sparse = {name: one for name, one in self._label.items() if isinstance(one, Tensor) and one.ndim == 2}
-        source = Source(_together(self._data, sparse), start, stop)
-        order = self._order(source, epoch)
-        waiting = self._tail(source, epoch - 1, self._carried(epoch, height))
-        have = _height(waiting)
-        lacking = -height % size if self.last_batch == "pad" else 0
-        head: list[Slice] = []
-        with closing(self._slabs(source, order, following)) as slabs:
-            for slab in slabs:
-                at, end = 0, len(slab.rows)
-                few = min(lacking - _height(head), end)
-                if few > 0:
-                    head.append((slab.copied(0, few), 0, few))
-                while have + end - at >= size:
-                    upto = at + size - have
-                    yield self._batch([*waiting, (slab, at, upto)])
-                    waiting, have, at = [], 0, upto
-                if at < end:
-                    waiting.append((slab, at, end))
-                    have += end - at
-                del slab
-        if head and waiting:
-            for begun, _, end in itertools.cycle(head):
-                few = min(end, size - _height(waiting))
-                if not few:
+        sparse_labels = {name: one for name, one in self._label.items() if isinstance(one, Tensor) and one.ndim == 2}
+        reader = WindowReader(_merge_inputs(self._data, sparse_labels), start, stop)
+        order = self._plan_epoch(reader, epoch)
+        pending = self._carried_rows(reader, epoch - 1, self._count_carried(epoch, height))
+        n_pending = _count_rows(pending)
+        n_padding = -height % size if self.last_batch == "pad" else 0
+        head: list[RowSlice] = []
+        with closing(self._iter_windows(reader, order, following)) as windows:
+            for window_rows in windows:
+                position, end = 0, len(window_rows.rows)
+                n_rows = min(n_padding - _count_rows(head), end)
+                if n_rows > 0:
+                    head.append((window_rows.copy_slice(0, n_rows), 0, n_rows))
+                while n_pending + end - position >= size:
+                    end_position = position + size - n_pending
+                    yield self._make_batch([*pending, (window_rows, position, end_position)])
+                    pending, n_pending, position = [], 0, end_position
+                if position < end:
+                    pending.append((window_rows, position, end))
+                    n_pending += end - position
+                del window_rows
+        if head and pending:
+            for head_rows, _, end in itertools.cycle(head):
+                n_rows = min(end, size - _count_rows(pending))
+                if not n_rows:
                     break
-                waiting.append((begun, 0, few))
-            yield self._batch(waiting, size - have)
+                pending.append((head_rows, 0, n_rows))
+            yield self._make_batch(pending, size - n_pending)
 
-    def _slabs(self, source: Source, order: Order, following: int | None) -> Generator[Slab]:
-        """Yield the rows of the windows, read ahead as far as there is memory for it."""
+    def _iter_windows(self, reader: WindowReader, order: EpochOrder, following: int | None) -> Generator[WindowRows]:
+        """Yield the rows of the windows, read ahead as memory permits."""
         if not order.windows:
             return
-        first = self._first(source, order.windows[0])
-        ahead = min(self.prefetch, memory.share(4) // max(first.nbytes, 1))
+        first = self._read_first(reader, order.windows[0])
+        ahead = min(self.prefetch, memory.share(tuning().prefetch_share) // max(first.nbytes, 1))
         threads = settings.current().threads if ahead else 1
-        further = [] if following is None or threads == 1 else [*self._order(source, following).windows[:1]]
+        next_windows = [] if following is None or threads == 1 else [*self._plan_epoch(reader, following).windows[:1]]
         read = [first]
         del first
 
-        def slab(numbered: tuple[int, Window]) -> Slab:
+        def read_window(numbered: tuple[int, Window]) -> WindowRows:
             number, window = numbered
-            return source.slab(window) if number else read.pop()
+            return reader.read(window) if number else read.pop()
 
-        # The first goes through as well, so that those behind it are read while it is in use.
-        slabs = ordered_map(slab, enumerate([*order.windows, *further]), threads, ahead + 1, busy=True)
-        with closing(slabs):  # type: ignore[type-var]
-            yield from itertools.islice(slabs, len(order.windows))
-            for window, found in zip(further, slabs, strict=True):
-                self._begun = window, found
+        # The first window passes through the map too, so that the next ones are read while it is in use.
+        windows = ordered_map(read_window, enumerate([*order.windows, *next_windows]), threads, ahead + 1, busy=True)
+        with closing(windows):  # type: ignore[type-var]
+            yield from itertools.islice(windows, len(order.windows))
+            for window, found in zip(next_windows, windows, strict=True):
+                self._read_ahead = window, found
 
-    def _first(self, source: Source, window: Window) -> Slab:
-        """Return the rows of a window, if it was read ahead those; what was read for another epoch waits for that."""
-        if self._begun is not None and self._begun[0] == window:
-            (_, found), self._begun = self._begun, None
+    def _read_first(self, reader: WindowReader, window: Window) -> WindowRows:
+        """Return the rows of the first window, from the read-ahead cache if possible."""
+        if self._read_ahead is not None and self._read_ahead[0] == window:
+            (_, found), self._read_ahead = self._read_ahead, None
             return found
-        return source.slab(window)
+        return reader.read(window)
 
-    def _order(self, source: Source, epoch: int) -> Order:
-        return epoch_order(source.bounds, self.shuffle, self.seed, epoch)
+    def _plan_epoch(self, reader: WindowReader, epoch: int) -> EpochOrder:
+        return plan_epoch(reader.bounds, self.shuffle, self.seed, epoch)
 
-    def _carried(self, epoch: int, height: int) -> int:
-        """Return how many rows of the epochs before come first in an epoch of so many rows."""
+    def _count_carried(self, epoch: int, height: int) -> int:
+        """Return the number of rows that earlier epochs carry over into this one."""
         return epoch * height % self.batch_size if self.last_batch == "roll_over" else 0
 
-    def _tail(self, source: Source, epoch: int, count: int) -> list[Slice]:
-        """Return the last rows of an epoch, and of those before where it has not as many."""
-        found: list[Slice] = []
+    def _carried_rows(self, reader: WindowReader, epoch: int, count: int) -> list[RowSlice]:
+        """Return the last ``count`` rows of an epoch, and of earlier ones if needed."""
+        found: list[RowSlice] = []
         while count:
-            for window in reversed(self._order(source, epoch).windows):
-                few = min(count, window.height)
-                slab = source.slab(window)
-                found.append((slab.copied(window.height - few, window.height), 0, few))
-                count -= few
+            for window in reversed(self._plan_epoch(reader, epoch).windows):
+                n_rows = min(count, window.height)
+                window_rows = reader.read(window)
+                found.append((window_rows.copy_slice(window.height - n_rows, window.height), 0, n_rows))
+                count -= n_rows
                 if not count:
                     break
             epoch -= 1
         return found[::-1]
 
-    def _batch(self, slices: Sequence[Slice], pad: int = 0) -> Batch:
-        numbers = [slab.rows[start:stop] for slab, start, stop in slices]
+    def _make_batch(self, slices: Sequence[RowSlice], pad: int = 0) -> Batch:
+        numbers = [window_rows.rows[start:stop] for window_rows, start, stop in slices]
         rows = numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
-        data = {name: self._cut(slices, name, tensor) for name, tensor in self._data.items()}
+        data = {name: self._to_csr(slices, name, tensor) for name, tensor in self._data.items()}
         label: dict[str, Any] = {}
         for name, one in self._label.items():
             if isinstance(one, Tensor) and one.ndim == 2:
-                label[name] = self._cut(slices, _LABEL + name, one)
+                label[name] = self._to_csr(slices, _LABEL + name, one)
             else:
-                label[name] = self._column(name, one)[rows]
+                label[name] = self._label_array(name, one)[rows]
         return Batch(data, label, rows, pad)
 
-    def _cut(self, slices: Sequence[Slice], name: str, tensor: Tensor) -> CSR:
-        rows = cut(slices, name)
-        return CSR._trusted(rows.values, rows.cols, rows.indptr, (len(rows.indptr) - 1, tensor.shape[1]))
+    def _to_csr(self, slices: Sequence[RowSlice], name: str, tensor: Tensor) -> CSR:
+        rows = gather_slices(slices, name)
+        return CSR._made(rows.values, rows.cols, rows.indptr, (len(rows.indptr) - 1, tensor.shape[1]))
 
-    def _column(self, name: str, given: Labels) -> NDArray[Any]:
+    def _label_array(self, name: str, given: Labels) -> NDArray[Any]:
         if not isinstance(given, Tensor):
             return given
         if name not in self._columns:
-            self._columns[name] = column(given)
+            self._columns[name] = load_column(given)
         return self._columns[name]
 
-    # -- PyTorch --------------------------------------------------------------------------------
-
-    def _part_of_worker(self) -> tuple[int, int]:
-        """Return the rows for this process: all, or in a worker of a DataLoader its whole batches of them."""
+    def _worker_bounds(self) -> tuple[int, int]:
+        """Return the row bounds of this process; a DataLoader worker gets whole batches."""
         torch = sys.modules.get("torch")
         worker = torch.utils.data.get_worker_info() if torch is not None else None
         if worker is None:
             return self._start, self._stop
-        whole = self.rows // self.batch_size
-        first, last = (whole * k // worker.num_workers * self.batch_size for k in (worker.id, worker.id + 1))
+        full_batches = self.rows // self.batch_size
+        first, last = (full_batches * k // worker.num_workers * self.batch_size for k in (worker.id, worker.id + 1))
         return self._start + first, self._stop if worker.id == worker.num_workers - 1 else self._start + last
 
 
 _LABEL = "label "
 
 
-def _together(data: dict[str, Tensor], labels: dict[str, Tensor]) -> dict[str, Tensor]:
+def _merge_inputs(data: dict[str, Tensor], labels: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**data, **{_LABEL + name: one for name, one in labels.items()}}
 
 
-def _height(slices: Sequence[Slice]) -> int:
+def _count_rows(slices: Sequence[RowSlice]) -> int:
     return sum(stop - start for _, start, stop in slices)
 
 
-def _known_to_torch() -> None:
-    """Have PyTorch take batches for what they are, a data set that is iterated over, if it is there."""
+def _register_with_torch() -> None:
+    """Register the class as an ``IterableDataset`` if PyTorch is imported."""
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "utils"):
         torch.utils.data.IterableDataset.register(Batches)

@@ -1,7 +1,7 @@
-"""What is done with matrices before training: parts for training and testing, scales, weights of terms, new columns.
+"""Preprocessing: train/test split, scaling, tf-idf, hashing, one-hot encoding.
 
-Numbers for each column come from one pass over the data; what is done with them is an expression such as ``X / s``,
-which is computed batch by batch when it is read. So what was found in training rows is applied to any others.
+Statistics of columns take one pass over the data; applying them is a lazy expression such as ``X / s``, computed batch
+by batch. Statistics of training rows thus apply to any other rows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from sparrow.functions.views import as_tensor
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag, check_seed
 from sparrow.tensor import Tensor
-from sparrow.training.inputs import with_labels
+from sparrow.training.inputs import unpack_bundle
 
-__all__ = ["hashed", "idf", "one_hot", "scales", "scattered", "train_test_split"]
+__all__ = ["hash_integers", "hashed", "idf", "one_hot", "scales", "train_test_split"]
 
 Scale = Literal["std", "max", "l1", "l2"]
 
@@ -29,35 +29,35 @@ Scale = Literal["std", "max", "l1", "l2"]
 def train_test_split(
     X: Any, y: Any = None, test_size: float = 0.25, seed: int = 0, stratify: Any = None
 ) -> tuple[Any, ...]:
-    """Return rows drawn at random for training, and the others for testing, as views.
+    """Split rows at random into training and test rows, as views.
 
-    Nothing is read but what is stratified by. Rows stay in their order, which is that of the files.
+    Only ``stratify`` is read. Rows keep their order, which is that of the files.
 
     Parameters
     ----------
     X
-        A tensor, its path, or what :func:`sparrow.asarray` takes: its first dimension is rows. Or a bundle, or its
+        Tensor, its path, or what :func:`sparrow.asarray` accepts, with rows as the first dimension; or a bundle, or its
         path, with ``X`` and ``y``.
     y
-        Labels, of as many rows; a tensor, or an array.
+        Labels with equal number of rows; a tensor or an array.
     test_size
-        The share of rows for testing, or, as an integer, how many.
+        Fraction of the rows to test, or their number as an integer.
     seed
-        What decides which.
+        Seed of the draw.
     stratify
-        Classes of the rows, an array or tensor of one dimension, or True for ``y``: each has its share in both parts.
+        Classes of the rows, a 1-D array or tensor, or True for ``y``: both parts keep the class proportions.
 
     Returns
     -------
     tuple
-        Training rows and testing rows of ``X``, then of ``y`` if there is one.
+        Training rows and test rows of ``X``, then of ``y`` if given.
 
     Raises
     ------
     InvalidValueError
-        If one of the parts would be empty, or ``seed`` is below 0.
+        If a part would be empty, or ``seed`` is negative.
     ShapeError
-        If ``X`` has no rows, or ``y`` or ``stratify`` is for more rows or fewer.
+        If ``X`` has no rows, or the length of ``y`` or ``stratify`` differs.
 
     Examples
     --------
@@ -67,82 +67,81 @@ def train_test_split(
     >>> train.shape, test.shape, y_train.sum(), y_test.sum()
     ((6, 10), (4, 10), np.int64(3), np.int64(2))
     """
-    X, y = with_labels(X, y)
+    X, y = unpack_bundle(X, y)
     X = as_tensor(X)
     if not X.ndim:
-        raise ShapeError("X is one number: there are no rows to split")
+        raise ShapeError("X must have rows to split, got a scalar")
     height = len(X)
     if y is not None:
         y = y if isinstance(y, Tensor) else np.asarray(y)
         _check_length("y", y, height)
     number: Any = test_size
     if not isinstance(number, int | float | np.integer | np.floating) or not np.isfinite(number):
-        raise InvalidValueError(f"test_size={test_size!r}: give a share of the rows, or how many")
+        raise InvalidValueError(f"test_size must be a fraction or a number of rows, got {test_size!r}")
     check_seed(seed)
     count = int(test_size) if isinstance(test_size, int | np.integer) else int(np.ceil(test_size * height))
     if not 0 < count < height:
         raise InvalidValueError(
-            f"test_size={test_size} takes {count} of {height} rows for testing: both parts need some"
+            f"test_size must leave rows in both parts, got test_size={test_size}, {count} of {height} rows"
         )
     rng = np.random.default_rng(seed)
     if stratify is None:
-        tested = rng.permutation(height)[:count]
+        test_rows = rng.permutation(height)[:count]
     else:
         classes = np.asarray(y if stratify is True else stratify)
         _check_length("stratify", classes, height)
-        tested = _stratified(classes, count, rng)
-    chosen = np.zeros(height, np.bool_)
-    chosen[tested] = True
-    rows = np.flatnonzero(~chosen), np.flatnonzero(chosen)
+        test_rows = _stratified_sample(classes, count, rng)
+    is_test = np.zeros(height, np.bool_)
+    is_test[test_rows] = True
+    rows = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     parts = [part[at] for part in ([X] if y is None else [X, y]) for at in rows]
     return tuple(parts)
 
 
 def _check_length(name: str, given: Any, height: int) -> None:
     if not given.shape or given.shape[0] != height:
-        raise ShapeError(f"{name} has the shape {given.shape}, there are {height} rows: there must be one for each")
+        raise ShapeError(f"{name} must have one value per row, {height} rows, got shape {given.shape}")
 
 
-def _stratified(classes: NDArray[Any], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return rows so that each class has its share, what is left over going to the largest remainders."""
+def _stratified_sample(classes: NDArray[Any], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return a sample with class proportions, rounded by largest remainder."""
     _, codes = np.unique(classes, return_inverse=True)
     sizes = np.bincount(codes)
     exact = sizes * count / len(codes)
-    each = exact.astype(np.int64)
-    over = np.argsort(each - exact, kind="stable")[: count - int(each.sum())]
-    each[over] += 1
+    sizes_drawn = exact.astype(np.int64)
+    largest = np.argsort(sizes_drawn - exact, kind="stable")[: count - int(sizes_drawn.sum())]
+    sizes_drawn[largest] += 1
     order = rng.permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
     place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return order[place < np.repeat(each, sizes)]
+    return order[place < np.repeat(sizes_drawn, sizes)]
 
 
 def scales(X: Any, by: Scale = "std", axis: int = 0) -> NDArray[np.float64]:
-    """Return what to divide columns by, or rows, so that they are of one size: ``X / scales(X)`` stays sparse and lazy.
+    """Return divisors that bring columns, or rows, to one scale.
 
-    Absent cells count. Values are not centred, which would leave no absent cells.
+    ``X / scales(X)`` stays sparse and lazy. Absent elements count; values are not centered, which would make X dense.
 
     Parameters
     ----------
     X
-        A matrix: a tensor, its path, or what :func:`sparrow.asarray` takes; or a bundle, of which it is ``X``.
+        Matrix: a tensor, its path, or what :func:`sparrow.asarray` accepts; or a bundle, whose ``X`` is used.
     by
-        The standard deviation, the largest absolute value ("max"), the sum of absolute values ("l1") or the root of
-        the sum of squares ("l2").
+        "std": standard deviation; "max": largest magnitude; "l1": sum of magnitudes; "l2": root of the sum of squares.
     axis
-        0 for a number for each column, 1 for each row.
+        0 for one number per column, 1 per row.
 
     Returns
     -------
     numpy.ndarray
-        Shape (columns,), or (rows, 1); 1 where there is nothing but zeros, or all cells are equal.
+        Shape (columns,), or (rows, 1), float64; 1 where the measure is 0.
 
     Raises
     ------
     InvalidValueError
-        If there is no such ``by`` or ``axis``.
+        If ``by`` or ``axis`` is unknown.
     ShapeError
-        If this is no matrix.
+        If ``X`` is not a matrix.
 
     Examples
     --------
@@ -154,58 +153,59 @@ def scales(X: Any, by: Scale = "std", axis: int = 0) -> NDArray[np.float64]:
     """
     X = _matrix(X)
     if axis not in (0, 1):
-        raise InvalidValueError(f"axis={axis!r}: use 0 for columns or 1 for rows")
+        raise InvalidValueError(f"axis must be 0 (columns) or 1 (rows), got {axis!r}")
     if by not in get_args(Scale):
-        raise InvalidValueError(f"by={by!r}: use 'std', 'max', 'l1' or 'l2'")
-    if not X.shape[axis]:  # no cells, of which there is no largest
+        raise InvalidValueError(f"by must be 'std', 'max', 'l1' or 'l2', got {by!r}")
+    if not X.shape[axis]:  # an empty axis has no maximum
         found = X.sum(axis=axis)
     elif by == "std":
         found = X.std(axis=axis)
     elif by == "max":
-        found = np.abs(_wide(X)).max(axis=axis)
+        found = np.abs(_to_float(X)).max(axis=axis)
     elif by == "l1":
-        found = np.abs(_wide(X)).sum(axis=axis)
+        found = np.abs(_to_float(X)).sum(axis=axis)
     else:
-        found = np.sqrt(np.square(np.abs(_wide(X))).sum(axis=axis))
+        found = np.sqrt(np.square(np.abs(_to_float(X))).sum(axis=axis))
     out: NDArray[np.float64] = found.to_numpy().astype(np.float64)
     out[out == 0] = 1
     return out if axis == 0 else out[:, None]
 
 
 def _matrix(X: Any) -> Tensor:
-    found = as_tensor(with_labels(X, None)[0])
+    found = as_tensor(unpack_bundle(X, None)[0])
     if found.ndim != 2:
-        raise ShapeError(f"X has the shape {found.shape}: expected a matrix, whose rows are examples")
+        raise ShapeError(f"X must be a matrix whose rows are examples, got shape {found.shape}")
     return found
 
 
-def _wide(X: Tensor) -> Tensor:
-    """Return a matrix whose values have a magnitude of their own type: of the least int8, -128, that is no int8."""
+def _to_float(X: Tensor) -> Tensor:
+    """Return real values as float64, whose magnitudes do not overflow."""
     return X if X.dtype.kind == "c" else X.astype(np.float64)
 
 
 def idf(X: Any, smooth: bool = True) -> NDArray[np.float64]:
-    """Return the inverse document frequency of columns: ``X * idf(X)`` weighs counts of terms (rows are documents).
+    """Return the inverse document frequency of each column; rows are documents.
 
-    ``T = X * idf(X)`` and ``T / scales(T, "l2", axis=1)`` are what scikit-learn's ``TfidfTransformer`` computes.
+    ``X * idf(X)`` weighs term counts. ``T = X * idf(X)`` and ``T / scales(T, "l2", axis=1)`` equal scikit-learn's
+    ``TfidfTransformer``.
 
     Parameters
     ----------
     X
-        A matrix: a tensor, its path, or what :func:`sparrow.asarray` takes; or a bundle, of which it is ``X``.
+        Matrix: a tensor, its path, or what :func:`sparrow.asarray` accepts; or a bundle, whose ``X`` is used.
     smooth
-        Whether to count one more document, with every term: log((1 + n) / (1 + df)) + 1. Without, log(n / df) + 1, and
-        1 for terms in no document.
+        Count one more document with every term: log((1 + n) / (1 + df)) + 1. Without, log(n / df) + 1, and 1 for terms
+        in no document.
 
     Returns
     -------
     numpy.ndarray
-        Shape (columns,).
+        Shape (columns,), float64.
 
     Raises
     ------
     ShapeError
-        If this is no matrix.
+        If ``X`` is not a matrix.
 
     Examples
     --------
@@ -214,39 +214,39 @@ def idf(X: Any, smooth: bool = True) -> NDArray[np.float64]:
     array([1.693, 1.   ])
     """
     X = _matrix(X)
-    have = X.count(axis=0).to_numpy()
+    document_counts = X.count(axis=0).to_numpy()
     if check_flag("smooth", smooth):
-        return np.asarray(np.log((1 + len(X)) / (1 + have)) + 1)
-    return np.asarray(np.log(max(len(X), 1) / np.where(have, have, max(len(X), 1))) + 1)
+        return np.asarray(np.log((1 + len(X)) / (1 + document_counts)) + 1)
+    return np.asarray(np.log(max(len(X), 1) / np.where(document_counts, document_counts, max(len(X), 1))) + 1)
 
 
 def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
-    """Return a matrix with fewer columns, into which the columns of another are hashed and added up, lazily.
+    """Hash columns into fewer, adding up those that collide, lazily.
 
     Parameters
     ----------
     X
-        A matrix: a tensor, its path, or what :func:`sparrow.asarray` takes; or a bundle, of which it is ``X``.
+        Matrix: a tensor, its path, or what :func:`sparrow.asarray` accepts; or a bundle, whose ``X`` is used.
     columns
-        How many columns there are to be.
+        Number of columns of the result.
     signed
-        Whether half of the columns change sign, so that those that meet do not add up to something: products of rows
-        then are right on average.
+        Flip the sign of half of the columns, so that collisions cancel and products of rows are unbiased.
     seed
-        Another one hashes otherwise.
+        Seed of the hash function.
 
     Returns
     -------
     Tensor
+        Shape (rows, columns).
 
     Raises
     ------
     InvalidValueError
-        If ``columns`` is no integer of at least 1.
+        If ``columns`` is not a positive integer.
     ShapeError
-        If this is no matrix.
+        If ``X`` is not a matrix.
     TooLargeError
-        If a number for each column of ``X`` would not fit in the memory limit.
+        If one number per column of ``X`` exceeds the memory limit.
 
     Examples
     --------
@@ -257,10 +257,10 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
     X = _matrix(X)
     number: Any = columns
     if not isinstance(number, int | np.integer) or number < 1:
-        raise InvalidValueError(f"columns={columns} must be an integer of at least 1")
+        raise InvalidValueError(f"columns must be a positive integer, got {columns}")
     width = X.shape[1]
-    memory.check(40 * width, f"hashing {width} columns", "index the columns that matter first")
-    hashes = scattered(np.arange(width, dtype=np.uint64) + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64))
+    memory.check(40 * width, f"hashing {width} columns", "select the columns that have values first")
+    hashes = hash_integers(np.arange(width, dtype=np.uint64) + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64))
     signs = np.where(hashes >> np.uint64(63), -1, 1) if check_flag("signed", signed) else np.ones(width, np.int64)
     kind = X.dtype if X.dtype.kind in "fc" or (X.dtype.kind == "i" and X.dtype.itemsize >= 4) else np.dtype(np.int64)
     coords = [np.arange(width), (hashes % np.uint64(columns)).astype(np.int64)]
@@ -268,39 +268,42 @@ def hashed(X: Any, columns: int, signed: bool = True, seed: int = 0) -> Tensor:
     return out
 
 
-def scattered(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a hash of each number: the finish of SplitMix64."""
+def hash_integers(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a hash of each integer: the finalizer of SplitMix64.
+
+    Source: Steele et al. 2014.
+    """
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
     return numbers
 
 
 def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
-    """Return a matrix with a column for each value that columns of a table have, 1 where a row has it.
+    """Return the one-hot encoding of columns of a table.
 
-    The table is read as a stream; a code of each of its cells, and the matrix, are held in memory.
+    The table is streamed; the codes of its values and the matrix are in memory.
 
     Parameters
     ----------
     table
-        A frame of pandas or Polars, an Arrow table, a DuckDB relation, or anything with ``__arrow_c_stream__``.
+        pandas or Polars frame, Arrow table, DuckDB relation, or any object with ``__arrow_c_stream__``.
     columns
-        Its columns to take.
+        Columns to encode.
 
     Returns
     -------
     Tensor
-        Of dimensions ``row`` and ``feature``, the latter labelled ``column=value``: of each column the values ascend.
-        A row with a null has no 1 there.
+        Dimensions ``row`` and ``feature``. Features are labelled ``column=value``, values of a column ascending. A null
+        has no 1.
 
     Raises
     ------
     LabelError
-        If there is no such column, or one is named twice.
+        If a column is unknown or repeated.
     UnsupportedError
-        If this is no table, no columns are named, or one holds lists or other tables.
+        If ``table`` is not a table, ``columns`` is empty, or a column is nested.
     TooLargeError
-        If the codes would pass the memory limit.
+        If the codes exceed the memory limit.
 
     Examples
     --------
@@ -316,30 +319,32 @@ def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
     """
     source = table.to_arrow_reader() if hasattr(table, "to_arrow_reader") else table
     if not hasattr(source, "__arrow_c_stream__") or not columns:
-        raise UnsupportedError(f"{type(table).__name__} is no table, or no columns are named")
+        raise UnsupportedError(f"one_hot requires a table and columns, got {type(table).__name__} and {columns!r}")
     reader = pa.RecordBatchReader.from_stream(source)
     missing = [name for name in columns if name not in reader.schema.names]
     if missing:
-        raise LabelError(f"no column {missing[0]!r}: there are {', '.join(map(repr, reader.schema.names))}")
+        raise LabelError(f"columns must be among {', '.join(map(repr, reader.schema.names))}, got {missing[0]!r}")
     if len(set(columns)) < len(columns):
-        raise LabelError(f"columns={list(columns)!r}: each can be named once")
+        raise LabelError(f"columns must be unique, got {list(columns)!r}")
     for name in columns:
         kind = reader.schema.field(name).type
         if pa.types.is_nested(kind):
-            raise UnsupportedError(f"column {name!r} holds {kind}: one-hot columns are made of single values")
-    known: list[dict[Any, int]] = [{} for _ in columns]
+            raise UnsupportedError(f"column {name!r} must have scalar values, got {kind}")
+    codes_by_column: list[dict[Any, int]] = [{} for _ in columns]
     parts: list[NDArray[np.int32]] = []
-    with memory.reserve(0, "the codes of a table", "take fewer columns") as room:
+    with memory.reserve(0, "codes of a table", "encode fewer columns") as reservation:
         for batch in reader:
-            part = np.column_stack([_codes(batch[name], seen) for name, seen in zip(columns, known, strict=True)])
-            room.grow(part.nbytes + 28 * part.size)  # and what the matrix takes of them
+            part = np.column_stack(
+                [_encode(batch[name], codes_of) for name, codes_of in zip(columns, codes_by_column, strict=True)]
+            )
+            reservation.grow(part.nbytes + 28 * part.size)  # the matrix built from them included
             parts.append(part)
         codes = np.concatenate(parts) if parts else np.zeros((0, len(columns)), np.int32)
         names: list[str] = []
-        for number, (name, seen) in enumerate(zip(columns, known, strict=True)):
-            values = sorted(seen)
-            places = np.full(len(values) + 1, -1, np.int32)  # the last stands for nulls
-            places[[seen[value] for value in values]] = len(names) + np.arange(len(values))
+        for number, (name, codes_of) in enumerate(zip(columns, codes_by_column, strict=True)):
+            values = sorted(codes_of)
+            places = np.full(len(values) + 1, -1, np.int32)  # the last one is for nulls
+            places[[codes_of[value] for value in values]] = len(names) + np.arange(len(values))
             codes[:, number] = places[codes[:, number]]
             names += [f"{name}={value}" for value in values]
         rows, at = np.nonzero(codes >= 0)
@@ -349,13 +354,15 @@ def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
         )
 
 
-def _codes(column: pa.Array, seen: dict[Any, int]) -> NDArray[np.int32]:
-    """Return for each value of a column the number that it has in ``seen``, where new ones get one; -1 for nulls."""
+def _encode(column: pa.Array, codes_of: dict[Any, int]) -> NDArray[np.int32]:
+    """Return the codes of values, -1 for null; new values extend ``codes_of``."""
     import pyarrow.compute as pc
 
     if pa.types.is_null(column.type):
         return np.full(len(column), -1, np.int32)
     encoded = pc.dictionary_encode(column) if not pa.types.is_dictionary(column.type) else column
-    numbers = [-1 if value is None else seen.setdefault(value, len(seen)) for value in encoded.dictionary.to_pylist()]
+    numbers = [
+        -1 if value is None else codes_of.setdefault(value, len(codes_of)) for value in encoded.dictionary.to_pylist()
+    ]
     indices = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
     return np.asarray(np.array([*numbers, -1], np.int32)[indices])

@@ -1,4 +1,4 @@
-"""What batches are cut from: matrices that are read stretch by stretch, and arrays with something for each row."""
+"""Inputs of batches: matrices that are read window by window, and labels."""
 
 from __future__ import annotations
 
@@ -12,66 +12,67 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
-from sparrow.functions.creation import open as opened
+from sparrow.functions.creation import open as open_tensor
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.plan import Scan
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage import Snapshot
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
-from sparrow.training.batch import Rows, Slab, joined, mixed
+from sparrow.training.batch import CSRRows, WindowRows, concat_rows, permute_rows
 from sparrow.training.shuffling import Window
+from sparrow.training.tuning import tuning
 
-__all__ = ["Labels", "Source", "column", "named_inputs", "named_labels", "with_labels"]
+__all__ = ["Labels", "WindowReader", "load_column", "to_named_inputs", "to_named_labels", "unpack_bundle"]
 
 Labels = Tensor | NDArray[Any]
-"""A matrix of labels, or an array with a first axis of rows."""
+"""Matrix of labels, or array whose first axis is the rows."""
 
 
-def with_labels(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return inputs and labels, those of a bundle, or of a path to one, as its tensors ``X`` and ``y``."""
+def unpack_bundle(X: Any, y: Any) -> tuple[Any, Any]:
+    """Return inputs and labels, those of a bundle or its path if given."""
     if isinstance(X, str | os.PathLike):
-        X = opened(X)
+        X = open_tensor(X)
     if isinstance(X, Bundle):
         return X["X"], X["y"] if y is None and "y" in X else y
     return X, y
 
 
-def named_inputs(X: Any) -> dict[str, Tensor]:
-    """Return inputs by name, each pinned to the version in force; a single one is "X".
+def to_named_inputs(X: Any) -> dict[str, Tensor]:
+    """Return inputs by name, pinned to their current version; a single one is "X".
 
     Raises
     ------
     InvalidValueError
         If there are none.
     ShapeError
-        If one is no matrix, or they differ in their number of rows.
+        If one is not a matrix, or their numbers of rows differ.
     UnsupportedError
-        If absent cells of one are not 0.
+        If the fill value of one is not 0.
     """
     given = X if isinstance(X, Mapping) else {"X": X}
     if not given:
-        raise InvalidValueError("there are no inputs: give at least one matrix, as in {'X': X}")
-    found = {name: _matrix(name, one) for name, one in given.items()}
+        raise InvalidValueError("inputs must not be empty: pass at least one matrix, as in {'X': X}")
+    found = {name: _to_matrix(name, matrix) for name, matrix in given.items()}
     first = next(iter(found))
     for name, tensor in found.items():
         if len(tensor) != len(found[first]):
-            raise ShapeError(f"{name!r} has {len(tensor)} rows, {first!r} has {len(found[first])}")
+            raise ShapeError(f"inputs must have equal numbers of rows, got {len(tensor)} for {name!r} and "
+                             f"{len(found[first])} for {first!r}")  # fmt: skip
     return found
 
 
-def _matrix(name: str, given: Any) -> Tensor:
-    if hasattr(given, "columns") and hasattr(given, "to_numpy"):  # a frame, its rows being rows
-        sparse = getattr(given, "sparse", None) if all(map(_is_sparse, getattr(given, "dtypes", ()))) else None
-        given = given.to_numpy() if sparse is None else sparse.to_coo()
-    scan = as_tensor(given).__sparrow_scan__()
+def _to_matrix(name: str, matrix: Any) -> Tensor:
+    if hasattr(matrix, "columns") and hasattr(matrix, "to_numpy"):  # a data frame
+        sparse = getattr(matrix, "sparse", None) if all(map(_is_sparse, getattr(matrix, "dtypes", ()))) else None
+        matrix = matrix.to_numpy() if sparse is None else sparse.to_coo()
+    scan = as_tensor(matrix).__sparrow_scan__()
     if scan.schema.ndim != 2:
-        raise ShapeError(f"{name!r} has the shape {scan.schema.shape}: batches are rows of matrices")
+        raise ShapeError(f"input {name!r} must be a matrix, got shape {scan.schema.shape}")
     if not scan.schema.has_zero_fill:
         raise UnsupportedError(
-            f"absent cells of {name!r} are {scan.schema.fill_value}, in a batch they are 0: subtract the fill first"
+            f"fill value of input {name!r} must be 0, got {scan.schema.fill_value}: subtract it first"
         )
     return Tensor(scan.source, scan.view, scan.schema.stype)
 
@@ -80,43 +81,43 @@ def _is_sparse(dtype: Any) -> bool:
     return hasattr(dtype, "subtype") and hasattr(dtype, "fill_value")
 
 
-def named_labels(y: Any, height: int, of: str) -> dict[str, Labels]:
-    """Return labels by name, for as many rows as there are; single ones are "y".
+def to_named_labels(y: Any, height: int, of: str) -> dict[str, Labels]:
+    """Return labels by name for ``height`` rows of input ``of``; a single one is "y".
 
     Raises
     ------
     ShapeError
-        If there are labels for more rows or fewer.
+        If the number of labels differs from the number of rows.
     """
     given = y if isinstance(y, Mapping) else {} if y is None else {"y": y}
-    found = {name: _label(one) for name, one in given.items() if one is not None}
-    for name, one in found.items():
-        length = one.shape[0] if one.ndim else None
-        if length != height:
-            has = "is one number" if length is None else f"has {length} labels"
-            raise ShapeError(f"{name!r} {has}, {of!r} has {height} rows: there must be one for each")
+    found = {name: _to_labels(labels) for name, labels in given.items() if labels is not None}
+    for name, labels in found.items():
+        if not labels.ndim or labels.shape[0] != height:
+            raise ShapeError(
+                f"labels {name!r} must have one row per row of {of!r}, {height} rows, got shape {labels.shape}"
+            )
     return found
 
 
-def _label(given: Any) -> Labels:
-    if isinstance(given, str | os.PathLike):
-        given = opened(given)
-    if is_foreign_sparse(given):
-        given = as_tensor(given)
-    if not isinstance(given, Tensor):
-        return np.asarray(given)
-    scan = given.__sparrow_scan__()
+def _to_labels(labels: Any) -> Labels:
+    if isinstance(labels, str | os.PathLike):
+        labels = open_tensor(labels)
+    if is_foreign_sparse(labels):
+        labels = as_tensor(labels)
+    if not isinstance(labels, Tensor):
+        return np.asarray(labels)
+    scan = labels.__sparrow_scan__()
     if scan.schema.ndim > 2:
-        raise ShapeError(f"labels of shape {scan.schema.shape}: expected one for each row, or a matrix")
+        raise ShapeError(f"labels must be 1-D or a matrix, got shape {scan.schema.shape}")
     return Tensor(scan.source, scan.view, scan.schema.stype)
 
 
-def column(tensor: Tensor) -> NDArray[Any]:
-    """Return all cells of a tensor of one dimension, in a temporary file where they are many for the memory limit."""
+def load_column(tensor: Tensor) -> NDArray[Any]:
+    """Return a 1-D tensor as a dense array, memory-mapped if it is large."""
     scan = tensor.__sparrow_scan__()
     schema = scan.schema
     nbytes = schema.shape[0] * schema.dtype.itemsize
-    if nbytes <= memory.share(8):
+    if nbytes <= memory.share(tuning().label_share):
         out = np.empty(schema.shape, schema.dtype)
     else:
         with tempfile.TemporaryFile(dir=settings.current().temp_directory) as file:
@@ -127,70 +128,67 @@ def column(tensor: Tensor) -> NDArray[Any]:
     return out
 
 
-class Source:
-    """Matrices of one height, read window by window. Several threads may read.
+class WindowReader:
+    """Reader of matrices of equal height, window by window; thread-safe.
 
     Parameters
     ----------
     tensors
-        The matrices by name.
+        Matrices by name.
     start, stop
-        Bounds of the rows that are wanted.
+        Bounds of the rows to read.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], start: int, stop: int) -> None:
         scans = [tensor.__sparrow_scan__() for tensor in tensors.values()]
-        self.bounds, evaluates = engines.open_partitions(scans, start, stop)
-        # Files are decoded into arrays that nobody else has.
-        own = len(scans) == 1 and isinstance(scans[0].source, Snapshot)
+        self.bounds, cursors = engines.open_partitions(scans, start, stop)
+        # Files are decoded into arrays that nothing else refers to.
+        is_private = len(scans) == 1 and isinstance(scans[0].source, Snapshot)
         self._inputs = [
-            (name, evaluate, own, _column_type(scan))
-            for name, evaluate, scan in zip(tensors, evaluates, scans, strict=True)
+            (name, read, is_private, np.dtype(scan.schema.coordinate_dtype(1)))
+            for name, read, scan in zip(tensors, cursors, scans, strict=True)
         ]
 
-    def slab(self, window: Window) -> Slab:
+    def read(self, window: Window) -> WindowRows:
         """Return the rows of a window in their order.
 
         Raises
         ------
         TooLargeError
-            If they do not fit in what is free of the memory limit.
+            If they exceed the free memory.
         """
         from sparrow.kernels.rows import indptr_from_sorted
 
         events.emit("training.read_window")
-        what = f"{len(window.stretches)} stretches of rows" if len(window.stretches) > 1 else "a stretch of rows"
-        room = memory.reserve(0, what, "give fewer rows ahead by prefetch=0")
-        order, inputs = window.mixed(), {}
-        for name, evaluate, own, kind in self._inputs:
+        count = len(window.partitions)
+        task = f"a window of {count} partitions of rows" if count > 1 else "a partition of rows"
+        reservation = memory.reserve(0, task, "read fewer rows ahead with prefetch=0")
+        order, inputs = window.permutation(), {}
+        for name, read, is_private, dtype in self._inputs:
 
-            def part_of(stretch: tuple[int, int], evaluate: Any = evaluate, kind: np.dtype[Any] = kind) -> Rows:
-                block = evaluate(*stretch)
+            def read_partition(bounds: tuple[int, int], read: Any = read, dtype: np.dtype[Any] = dtype) -> CSRRows:
+                block = read(*bounds)
                 rows, cols = block.coords
-                return Rows(indptr_from_sorted(rows, *stretch), cols.astype(kind, copy=False), block.values)
+                return CSRRows(indptr_from_sorted(rows, *bounds), cols.astype(dtype, copy=False), block.values)
 
             parts = []
-            # On threads for the first window, which is waited for; the others are read by one thread each.
-            for part in ordered_map(part_of, window.stretches, settings.current().threads):
-                room.grow(part.nbytes)
+            # The caller waits for the first window, which uses all threads; the others are read by one thread each.
+            for part in ordered_map(read_partition, window.partitions, settings.current().threads):
+                reservation.grow(part.nbytes)
                 parts.append(part)
             if order is not None:
-                room.grow(room.nbytes)
-                found = mixed(parts, order)
+                reservation.grow(reservation.nbytes)
+                found = permute_rows(parts, order)
             else:
-                found = parts[0] if len(parts) == 1 else joined(parts)
-                if not own or not (_of_its_own(found.cols) and _of_its_own(found.values)):
-                    found = found.copied()
+                found = parts[0] if len(parts) == 1 else concat_rows(parts)
+                if not is_private or not (_owns_memory(found.cols) and _owns_memory(found.values)):
+                    found = found.copy()
             inputs[name] = found
-        room.resize(sum(found.nbytes for found in inputs.values()))
-        numbers = window.rows()
-        return Slab(numbers if order is None else numbers[order], inputs, room)
+        reservation.resize(sum(found.nbytes for found in inputs.values()))
+        numbers = window.row_numbers()
+        return WindowRows(numbers if order is None else numbers[order], inputs, reservation)
 
 
-def _of_its_own(array: NDArray[Any]) -> bool:
-    """Return whether an array may be written to, and is no part of another one."""
+def _owns_memory(array: NDArray[Any]) -> bool:
+    """Return whether an array is writable and not a view of another one."""
     return array.flags.writeable and not isinstance(array.base, np.ndarray)
-
-
-def _column_type(scan: Scan) -> np.dtype[Any]:
-    return np.dtype(scan.schema.coordinate_dtype(1))

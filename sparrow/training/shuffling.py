@@ -1,6 +1,7 @@
-"""The order of the rows in an epoch: which stretches are read together, and how their rows are mixed.
+"""Order of the rows in an epoch: partitions in windows, shuffled within.
 
-Nothing here reads: an order is made of bounds of stretches, so any part of any epoch can be had again.
+Nothing is read here: an order depends on partition bounds, seed and epoch alone, so any part of any epoch is
+reproducible.
 """
 
 from __future__ import annotations
@@ -12,62 +13,63 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WINDOW", "Order", "Window", "epoch_order"]
+from sparrow.training.tuning import tuning
 
-WINDOW = 8
-"""The stretches that are mixed with each other."""
+__all__ = ["EpochOrder", "Window", "plan_epoch"]
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Stretches of rows that are read together, and how their rows are mixed."""
+    """Partitions of rows that are read and shuffled together."""
 
-    stretches: tuple[tuple[int, int], ...]
+    partitions: tuple[tuple[int, int], ...]
+    """Row bounds [start, stop)."""
     seed: tuple[int, ...] | None
-    """What decides the order of the rows; None leaves them as they are."""
+    """Seed of the permutation; None keeps the order."""
 
     @property
     def height(self) -> int:
-        """The number of rows."""
-        return sum(stop - start for start, stop in self.stretches)
+        """Number of rows."""
+        return sum(stop - start for start, stop in self.partitions)
 
-    def mixed(self) -> NDArray[np.int64] | None:
-        """Return the order in which the rows of the stretches, one below the other, come; None is as they are."""
+    def permutation(self) -> NDArray[np.int64] | None:
+        """Return the order of the concatenated rows, or None."""
         return None if self.seed is None else np.random.default_rng(self.seed).permutation(self.height)
 
-    def rows(self) -> NDArray[np.int64]:
-        """Return the numbers of the rows of the stretches, one below the other."""
-        return np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in self.stretches])
+    def row_numbers(self) -> NDArray[np.int64]:
+        """Return the numbers of the concatenated rows."""
+        return np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in self.partitions])
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """The windows of an epoch, and how many rows there are in them."""
+class EpochOrder:
+    """Windows of an epoch."""
 
     windows: tuple[Window, ...]
     height: int
+    """Number of rows."""
 
 
-def epoch_order(bounds: Sequence[int], shuffle: bool, seed: int, epoch: int) -> Order:
-    """Return the order of an epoch over the stretches between ascending bounds.
+def plan_epoch(bounds: Sequence[int], shuffle: bool, seed: int, epoch: int) -> EpochOrder:
+    """Return the order of an epoch.
 
     Parameters
     ----------
     bounds
-        As :func:`sparrow.engines.open_partitions` gives them.
+        Ascending partition bounds, as :func:`sparrow.engines.open_partitions` returns them.
     shuffle
-        Whether stretches are drawn, and rows within windows of :data:`WINDOW` of them.
+        Draw partitions at random and shuffle rows within windows of them.
     seed, epoch
-        What decides how.
+        Seed of the order.
     """
-    stretches = list(itertools.pairwise(bounds))
+    partitions = list(itertools.pairwise(bounds))
     height = bounds[-1] - bounds[0]
     if not shuffle:
-        return Order(tuple(Window((one,), None) for one in stretches), height)
-    drawn = [stretches[k] for k in np.random.default_rng((seed, epoch)).permutation(len(stretches))]
-    count = -(-len(drawn) // WINDOW)
-    cuts = [len(drawn) * k // count for k in range(count + 1)] if count else [0]  # of almost equal sizes
-    return Order(
+        return EpochOrder(tuple(Window((partition,), None) for partition in partitions), height)
+    drawn = [partitions[k] for k in np.random.default_rng((seed, epoch)).permutation(len(partitions))]
+    count = -(-len(drawn) // tuning().window_partitions)
+    cuts = [len(drawn) * k // count for k in range(count + 1)] if count else [0]  # windows of almost equal size
+    return EpochOrder(
         tuple(
             Window(tuple(drawn[first:last]), (seed, epoch, number))
             for number, (first, last) in enumerate(itertools.pairwise(cuts))

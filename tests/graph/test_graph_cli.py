@@ -101,8 +101,8 @@ def test_isolated_nodes_are_written(cli: Any, web: Path, labelled_web: Path) -> 
 def test_unreachable_nodes_are_omitted(cli: Any, web: Path, verb: str) -> None:
     done = cli("graph", verb, web, 1, "--head", 0)
     assert (sorted(row[0] for row in done.table[1:]), done.err) == (["0", "1", "2"], "")
-    assert "2 of 3 nodes that a way leads to; --head 0 writes all" in cli("graph", verb, web, 1, "--head", 2).err
-    assert "that a way leads to" in cli("graph", verb, "--help").out
+    assert "2 of 3 reachable nodes; --head 0 writes all" in cli("graph", verb, web, 1, "--head", 2).err
+    assert "every node it reaches" in cli("graph", verb, "--help").out
 
 
 def test_weights_of_any_dtype(cli: Any, tmp_path: Path) -> None:

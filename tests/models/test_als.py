@@ -22,6 +22,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.models import ALS
+from sparrow.testing import tune
 from tests.models import als_reference as reference
 
 DENSE = reference.matrix(70, 50, 6)
@@ -255,7 +256,7 @@ def test_pickle(tmp_path: Path) -> None:
         ({"solver": "lu"}, "'cg', 'exact', 'subspace'"),
         ({"dtype": "float64"}, "'float32', 'float16', 'bfloat16'"),
         ({"init": "zeros"}, "'uniform', 'normal'"),
-        ({"buffer": "a lot"}, "is not a size"),
+        ({"buffer": "a lot"}, "size must be a number of bytes"),
         ({"memory_map": 5}, "memory_map must be a folder or None, got 5"),
         ({"checkpoint": b"steps"}, "checkpoint must be a folder or None, got b'steps'"),
         ({"regularization": 0, "unobserved_weight": 0}, "no unique solution"),
@@ -346,8 +347,7 @@ def test_refit_keeps_mapped_tables(tmp_path: Path) -> None:
     assert model.user_factors.shape == (3, 4)
 
 
-@sparrow.testing.tune("runtime", progress_delay_seconds=0.0, progress_interval_seconds=0.0)
 def test_progress_shows_loss(capsys: pytest.CaptureFixture[str]) -> None:
-    with sp.config(progress=True):
+    with tune("runtime", progress_delay_seconds=0.0, progress_interval_seconds=0.0), sp.config(progress=True):
         loss = ALS(4, epochs=3).fit(A).loss_[-2]
     assert f"epoch 3 of 3, loss {loss:.6g}" in capsys.readouterr().err

@@ -144,7 +144,7 @@ def test_array_inputs() -> None:
 
 
 def test_negative_seed_error() -> None:
-    with pytest.raises(sp.errors.InvalidValueError, match="seed=-1"):
+    with pytest.raises(sp.errors.InvalidValueError, match="seed must be"):
         split(links(0), seed=-1)
 
 

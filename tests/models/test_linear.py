@@ -499,10 +499,10 @@ def test_load_errors(tmp_path: Path) -> None:
     [
         (LinearRegression("newton"), "optimizer must be one of 'sgd', 'adam', .* got 'newton'"),  # type: ignore[arg-type]
         (LinearRegression(SGD(0.1), 0.2), "lr must be None beside optimizer=SGD.*got 0.2"),
-        (LinearRegression(lr=-1), "lr=-1: give a finite number of at least 0"),
-        (LinearRegression(l1=-1), "l1=-1"),
-        (LinearRegression(batch_size=0), "batch_size=0: give an integer of at least 1"),
-        (LinearRegression(epochs=0), "epochs=0"),
+        (LinearRegression(lr=-1), "lr must be a finite number of at least 0, got -1"),
+        (LinearRegression(l1=-1), "l1 must be .*, got -1"),
+        (LinearRegression(batch_size=0), "batch_size must be an integer of at least 1, got 0"),
+        (LinearRegression(epochs=0), "epochs must be .*, got 0"),
         (LinearRegression(init="random"), "init must be .* got 'random'"),
         (LinearRegression(dtype="int8"), "dtype must be 'float32' or 'float64', got 'int8'"),  # type: ignore[arg-type]
         (LinearRegression(patience=2), "patience=2 requires validation"),
@@ -514,12 +514,12 @@ def test_load_errors(tmp_path: Path) -> None:
             r"init must return weights of shape \(2, 1\), got \(7,\)",
         ),
         (LinearRegression(init=lambda shape, rng: np.full(shape, np.nan)), "init must return finite weights"),
-        (LinearRegression(lr=lambda step: "fast"), "gives the learning rate 'fast' after 0 updates"),  # type: ignore[arg-type]
-        (LogisticRegression(loss="log"), "loss='log': use one of 'logistic', 'hinge'"),  # type: ignore[arg-type]
+        (LinearRegression(lr=lambda step: "fast"), "learning rate must be finite and not negative, got 'fast'"),  # type: ignore[arg-type]
+        (LogisticRegression(loss="log"), "loss must be one of 'logistic', 'hinge', got 'log'"),  # type: ignore[arg-type]
         (LogisticRegression(class_weight="even"), "class_weight must be .* got 'even'"),  # type: ignore[arg-type]
         (LogisticRegression(class_weight={7: 1.0}), r"classes of class_weight must be among \[0, 1\], got 7"),
-        (FactorizationMachine(0), "factors=0"),
-        (FactorizationMachine(2, "hinge"), "loss='hinge': use one of 'squared', 'logistic'"),  # type: ignore[arg-type]
+        (FactorizationMachine(0), "factors must be .*, got 0"),
+        (FactorizationMachine(2, "hinge"), "loss must be one of 'squared', 'logistic', got 'hinge'"),  # type: ignore[arg-type]
     ],
 )
 def test_parameter_errors(model: Any, words: str) -> None:

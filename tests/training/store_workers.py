@@ -1,4 +1,4 @@
-"""What the workers of the tests of the parameter store do: processes import it by its name."""
+"""Functions of worker processes in tests of the parameter store."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 import sparrow as sp
-from sparrow.training import ParameterStore, blocks
+from sparrow.testing import on
+from sparrow.training import ParameterStore
 
 
 @dataclass
 class Momentum:
-    """The kind of optimiser that a store takes."""
+    """Optimizer with the protocol of a store."""
 
     lr: float
     momentum: float = 0.0
@@ -29,28 +30,28 @@ class Momentum:
         w -= state
 
 
-def one_row(rows: ParameterStore, rank: int, workers: int, pushes: int) -> int:
-    """Push rank + 1 to row rank, again and again."""
+def push_one_row(rows: ParameterStore, rank: int, workers: int, pushes: int) -> int:
+    """Push rank + 1 to row rank repeatedly."""
     for _ in range(pushes):
         rows.push("w", sp.formats.RowSparse(np.full((1, 2), rank + 1.0), [rank], (workers, 2)))
         rows.push("all", np.ones((50, 1)))
     return os.getpid()
 
 
-def dies(rows: ParameterStore, rank: int, workers: int) -> None:
-    """Be killed amid a push, its rows half in their places; worker 0 is killed, the others wait for it to be so."""
+def die(rows: ParameterStore, rank: int, workers: int) -> None:
+    """Kill worker 0 during a push, with half of the rows written; the others wait."""
     if rank:
         signal.pause()
 
-    def half(places: Any, ids: Any, values: Any) -> None:
-        places[ids[:1]] = values[:1]
+    def write_half(rows: Any, ids: Any, values: Any) -> None:
+        rows[ids[:1]] = values[:1]
         os.kill(os.getpid(), signal.SIGKILL)
 
-    setattr(blocks, "_place", half)  # noqa: B010
-    rows.push("w", np.ones((6, 2)))
+    with on("training.replay_journal", write_half):
+        rows.push("w", np.ones((6, 2)))
 
 
-def fails(rows: ParameterStore, rank: int, workers: int) -> None:
+def fail(rows: ParameterStore, rank: int, workers: int) -> None:
     raise ValueError("no such feature")
 
 
@@ -63,8 +64,8 @@ def gradient(X: Any, y: Any, weights: Any) -> tuple[Any, Any]:
     return columns, np.bincount(places, X.data * off[lines]) / X.shape[0]
 
 
-def logistic(rows: ParameterStore, rank: int, workers: int, path: str, epochs: int) -> int:
-    """Fit a part of the data."""
+def fit_logistic(rows: ParameterStore, rank: int, workers: int, path: str, epochs: int) -> int:
+    """Fit one part of the data."""
     part = sp.batches(path, batch_size=100, shuffle=True, seed=1, num_parts=workers, part_index=rank)
     for _ in range(epochs):
         for batch in part:

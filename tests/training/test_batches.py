@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from sklearn.linear_model import SGDClassifier
 
 import sparrow as sp
-import sparrow.testing
 from sparrow import storage
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import from_object
 from sparrow.relations.base import MemoryRelation
 from sparrow.runtime import memory
-from sparrow.testing import tune
+from sparrow.testing import observe, tune
 
 MODES = ["discard", "pad", "roll_over"]
 NINE = """1 0:1 2:2
@@ -36,14 +35,14 @@ NINE = """1 0:1 2:2
 
 
 @pytest.fixture
-def small_stretches() -> Iterator[None]:
+def small_partitions() -> Iterator[None]:
     """Divide small matrices into many partitions."""
     with tune("stream", partition_rows=40):
         yield
 
 
-def stored(path: Path, tensor: Any, entries: int = 40) -> sp.Tensor:
-    """Return a stored tensor of files with a few row groups of so many entries."""
+def save_tensor(path: Path, tensor: Any, entries: int = 40) -> sp.Tensor:
+    """Return a stored tensor with small row groups."""
     relation = MemoryRelation(*from_object(tensor))
     storage.save(
         path, relation.schema, iter([relation.block]), sizes=storage.Sizes(file_rows=10 * entries, group_rows=entries)
@@ -56,7 +55,7 @@ def stored(path: Path, tensor: Any, entries: int = 40) -> sp.Tensor:
 # -- the worked examples -------------------------------------------------------------------------
 
 
-def test_rows_of_a_csr_in_memory() -> None:
+def test_csr_in_memory() -> None:
     X = scipy.sparse.csr_array(np.arange(36).reshape(9, 4))
     found = list(sp.batches(X, np.arange(9), 3))
     assert [(batch.X.shape, batch.X.nnz) for batch in found] == [((3, 4), 11), ((3, 4), 12), ((3, 4), 12)]
@@ -65,7 +64,7 @@ def test_rows_of_a_csr_in_memory() -> None:
 
 
 @pytest.mark.parametrize(("mode", "count", "of_0", "of_8"), [("discard", 7, 100, 96), ("pad", 8, 124, 100)])
-def test_what_becomes_of_the_last_rows(mode: Any, count: int, of_0: int, of_8: int) -> None:
+def test_last_batch_modes(mode: Any, count: int, of_0: int, of_8: int) -> None:
     X, y = sp.random((1000, 6), density=0.3, seed=4), np.repeat(np.arange(10), 100)
     train = sp.batches(X, y, 128, mode)
     found = list(train)
@@ -75,7 +74,7 @@ def test_what_becomes_of_the_last_rows(mode: Any, count: int, of_0: int, of_8: i
     assert [batch.pad for batch in found] == [0] * 7 + [24] * (mode == "pad")
 
 
-def test_rows_roll_over_into_the_next_epoch() -> None:
+def test_roll_over() -> None:
     X, y = sp.random((1000, 6), density=0.3, seed=4), np.repeat(np.arange(10), 100)
     rolling = sp.batches(X, y, 128, "roll_over")
     assert len(rolling) == len(list(rolling)) == 7
@@ -95,7 +94,7 @@ def test_ten_rows_by_three(mode: Any, counts: list[int]) -> None:
         assert len(list(train)) == count
 
 
-def test_fewer_rows_than_a_batch_are_repeated() -> None:
+def test_pad_repeats_few_rows() -> None:
     (batch,) = sp.batches(np.eye(10), np.arange(10), 205, "pad")
     assert np.bincount(batch.y).tolist() == [21] * 5 + [20] * 5
     assert (batch.size, batch.pad, batch.X.shape) == (205, 195, (205, 10))
@@ -108,7 +107,7 @@ def test_fewer_rows_than_a_batch_are_repeated() -> None:
     assert [batch.rows.tolist() for batch in rolling] == [[*range(5, 10), *range(10), *range(10)]]
 
 
-def test_several_inputs_and_labels() -> None:
+def test_multiple_inputs_and_labels() -> None:
     a, b = np.arange(20).reshape(10, 2), sp.random((10, 5), density=0.5, seed=2)
     y, z = np.arange(10), np.arange(20).reshape(10, 2)
     rows = 0
@@ -130,7 +129,7 @@ def test_no_labels(y: Any) -> None:
     assert batch.y is None
 
 
-def test_iterators_end_and_begin_again() -> None:
+def test_iterators_restart() -> None:
     train = sp.batches(np.eye(4), batch_size=3)
     rows = iter(train)
     next(rows)
@@ -139,7 +138,7 @@ def test_iterators_end_and_begin_again() -> None:
     assert len(list(train)) == 1
 
 
-def test_nine_lines_of_libsvm(tmp_path: Path) -> None:
+def test_libsvm_nine_rows(tmp_path: Path) -> None:
     (tmp_path / "nine.svm").write_text(NINE)
     nine = sp.ingest.libsvm(tmp_path / "nine.svm", tmp_path / "nine.sparrow", index_base=0, n_features=10)
     found = [
@@ -153,7 +152,7 @@ def test_nine_lines_of_libsvm(tmp_path: Path) -> None:
     ]
 
 
-def test_four_lines_of_libsvm(tmp_path: Path) -> None:
+def test_libsvm_four_rows(tmp_path: Path) -> None:
     (tmp_path / "four.svm").write_text("1 0:.5 2:1.2\n-2\n-3 0:.6 1:2.4 2:1.2\n4 2:-1.2\n")
     sp.ingest.libsvm(tmp_path / "four.svm", tmp_path / "four.sparrow", index_base=0)
     second = list(sp.batches(tmp_path / "four.sparrow", batch_size=3, last_batch="pad"))[1]
@@ -161,7 +160,7 @@ def test_four_lines_of_libsvm(tmp_path: Path) -> None:
     assert (second.y.tolist(), second.pad, second.rows.tolist()) == ([4, 1, -2], 2, [3, 0, 1])
 
 
-def test_labels_from_a_second_file(tmp_path: Path) -> None:
+def test_labels_from_second_file(tmp_path: Path) -> None:
     (tmp_path / "X.svm").write_text("9 0:.5 2:1.2\n9\n9 0:.6 1:2.4 2:1.2\n9 2:-1.2\n")
     (tmp_path / "y.svm").write_text("1\n-2 0:0.125\n-3 2:1.2\n4 1:1.0 2:-1.2\n")
     X, y = (
@@ -179,7 +178,7 @@ def test_labels_from_a_second_file(tmp_path: Path) -> None:
 # -- against NumPy -------------------------------------------------------------------------------
 
 
-def every(train: Any, dense: Any, y: Any) -> list[int]:
+def check_epoch(train: Any, dense: Any, y: Any) -> list[int]:
     """Return the rows of an epoch, having compared the batches with the matrix."""
     found: list[int] = []
     for batch in train:
@@ -193,12 +192,12 @@ def every(train: Any, dense: Any, y: Any) -> list[int]:
 
 @pytest.mark.parametrize("where", ["memory", "stored", "view", "list", "expression", "transposed", "csr"])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_every_row_once(where: str, shuffle: bool, tmp_path: Path, small_stretches: None) -> None:
+def test_every_row_once(where: str, shuffle: bool, tmp_path: Path, small_partitions: None) -> None:
     rng = np.random.default_rng(3)
     dense = np.where(rng.random((230, 9)) < 0.3, rng.integers(1, 9, (230, 9)), 0)
     dense[50:120] = 0
     dense[120:130] = 1
-    A = stored(tmp_path / "a.sparrow", dense)
+    A = save_tensor(tmp_path / "a.sparrow", dense)
     X: Any
     if where == "memory":
         X = sp.asarray(dense)
@@ -212,19 +211,19 @@ def test_every_row_once(where: str, shuffle: bool, tmp_path: Path, small_stretch
     elif where == "expression":
         X, dense = (A + 2 * A)[::-1], 3 * dense[::-1]
     elif where == "transposed":
-        X = stored(tmp_path / "t.sparrow", np.ascontiguousarray(dense.T)).T
+        X = save_tensor(tmp_path / "t.sparrow", np.ascontiguousarray(dense.T)).T
     else:
         X = scipy.sparse.csr_array(dense)
     y = rng.random(len(dense))
     train = sp.batches(X, sp.asarray(y), 16, "pad", shuffle, seed=5)
-    first, second = (every(train, dense, y) for _ in range(2))
+    first, second = (check_epoch(train, dense, y) for _ in range(2))
     assert sorted(first) == sorted(second) == list(range(len(dense)))
     assert (first == sorted(first)) is not shuffle
     assert (first == second) is not shuffle
 
 
 @given(data=st.data())
-def test_any_sizes(data: st.DataObject) -> None:
+def test_random_sizes(data: st.DataObject) -> None:
     height, size = data.draw(st.integers(0, 40)), data.draw(st.integers(1, 50))
     mode: Any = data.draw(st.sampled_from(MODES))
     shuffle, parts = data.draw(st.booleans()), data.draw(st.integers(1, 4))
@@ -266,23 +265,23 @@ def rows_of(train: Any) -> list[int]:
     return [int(row) for batch in train for row in batch.rows]
 
 
-def test_seed_and_epoch_decide_the_order(tmp_path: Path, small_stretches: None) -> None:
-    X = stored(tmp_path / "x.sparrow", sp.random((300, 20), density=0.2, seed=1))
+def test_order_depends_on_seed_and_epoch(tmp_path: Path, small_partitions: None) -> None:
+    X = save_tensor(tmp_path / "x.sparrow", sp.random((300, 20), density=0.2, seed=1))
     orders = []
     for threads, prefetch in [(1, 2), (2, 0), (4, 5)]:
         with sp.config(threads=threads):
             train = sp.batches(X, batch_size=7, shuffle=True, seed=11, last_batch="roll_over", prefetch=prefetch)
             orders.append([rows_of(train) for _ in range(3)])
             again = sp.batches(X, batch_size=7, shuffle=True, seed=11, last_batch="roll_over")
-            again.epoch = 2  # as after a restart
+            again.epoch = 2  # like after a restart
             assert rows_of(again) == orders[-1][2]
     assert orders[0] == orders[1] == orders[2]
     assert orders[0][0] != orders[0][1]
     assert rows_of(sp.batches(X, batch_size=7, shuffle=True, seed=12)) != orders[0][0]
 
 
-def test_small_data_is_mixed_perfectly() -> None:
-    """Each row is at each place equally often: what fits in a window is a permutation drawn from all."""
+def test_small_data_is_shuffled_uniformly() -> None:
+    """Each row is at each position equally often."""
     train = sp.batches(np.eye(6), batch_size=6, shuffle=True, seed=3)
     counts = np.zeros((6, 6))
     for _ in range(600):
@@ -290,9 +289,9 @@ def test_small_data_is_mixed_perfectly() -> None:
     assert ((counts - 100) ** 2 / 100).sum() < 52.6  # the 0.999 quantile of chi-squared with 25 degrees of freedom
 
 
-def test_mixing_of_data_larger_than_a_window(tmp_path: Path, small_stretches: None) -> None:
-    """Rows that are sorted by label: shares of a label in a batch vary as the docstring says, and no row stays near."""
-    X = stored(tmp_path / "x.sparrow", np.ones((2560, 2)))  # 128 stretches of 20 rows, 16 windows
+def test_shuffle_quality_of_large_data(tmp_path: Path, small_partitions: None) -> None:
+    """Label shares deviate as documented if rows are sorted by label."""
+    X = save_tensor(tmp_path / "x.sparrow", np.ones((2560, 2)))  # 128 partitions of 20 rows, 16 windows
     y = np.arange(2560) >= 1280
     shares, places = [], []
     train = sp.batches(X, y, 80, shuffle=True, seed=1)
@@ -310,14 +309,14 @@ def test_mixing_of_data_larger_than_a_window(tmp_path: Path, small_stretches: No
 # -- parts, processes, libraries -----------------------------------------------------------------
 
 
-def test_parts_make_up_the_whole() -> None:
+def test_parts_cover_rows() -> None:
     parts = [rows_of(sp.batches(np.eye(11), batch_size=1, num_parts=3, part_index=k)) for k in range(3)]
     assert parts == [[0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]
     assert rows_of(sp.batches(np.eye(2), batch_size=1, num_parts=3, part_index=0)) == []
 
 
-def test_batches_pickle(tmp_path: Path) -> None:
-    X = stored(tmp_path / "x.sparrow", np.eye(30))
+def test_pickle(tmp_path: Path) -> None:
+    X = save_tensor(tmp_path / "x.sparrow", np.eye(30))
     train = sp.batches(X, sp.asarray(np.arange(30)), 4, shuffle=True)
     next(iter(train))
     again = pickle.loads(pickle.dumps(train))
@@ -332,22 +331,22 @@ def test_batches_pickle(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(("entries", "times"), [(40, 1), (7, 2)], ids=["ends where rows do", "rows go on"])
 def test_row_groups_are_decoded_once(tmp_path: Path, shuffle: bool, entries: int, times: int) -> None:
-    X = stored(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
-    with tune("stream", partition_rows=entries), sparrow.testing.observe("storage.read_row_group") as seen:
+    X = save_tensor(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
+    with tune("stream", partition_rows=entries), observe("storage.read_row_group") as seen:
         assert sum(len(batch) for batch in sp.batches(X, batch_size=7, shuffle=shuffle)) == 300 // 7 * 7
     decoded = [tuple(details.values()) for _, details in seen]
     assert len(set(decoded)) > 10
     assert max(map(decoded.count, decoded)) == (times if shuffle else 1)
 
 
-def test_the_version_of_the_beginning_is_read(tmp_path: Path) -> None:
-    X = stored(tmp_path / "x.sparrow", np.eye(6))
+def test_inputs_are_pinned(tmp_path: Path) -> None:
+    X = save_tensor(tmp_path / "x.sparrow", np.eye(6))
     train = sp.batches(X, batch_size=6)
     X[0, 0] = 9
     assert next(iter(train)).X.to_numpy()[0, 0] == 1
 
 
-def test_arrays_of_a_batch_are_its_own() -> None:
+def test_batches_own_their_arrays() -> None:
     dense = np.eye(4)
     X, y = sp.asarray(dense), np.arange(4)
     for batch in sp.batches(X, y, 3, "pad"):
@@ -357,9 +356,9 @@ def test_arrays_of_a_batch_are_its_own() -> None:
     np.testing.assert_array_equal(y, range(4))
 
 
-def test_scipy_shares_the_arrays() -> None:
+def test_to_scipy_shares_arrays() -> None:
     for dtype in ("float64", "float32", "bool", "complex128", "int8"):
-        # Of 40 rows, since SciPy's constructor copies what is a small part of an array.
+        # 40 rows, because SciPy's constructor copies small parts of large arrays.
         batch = next(iter(sp.batches(np.eye(40, dtype=dtype), batch_size=3, shuffle=True)))
         rows = batch.to_scipy()
         assert rows.has_canonical_format
@@ -370,7 +369,7 @@ def test_scipy_shares_the_arrays() -> None:
         rows.check_format()
 
 
-def test_frames_of_pandas() -> None:
+def test_pandas_frames() -> None:
     frame = pd.DataFrame({"a": [1.0, 0, 2], "b": [0.0, 3, 0]}, index=[7, 8, 9])
     for X in (frame, frame.astype(pd.SparseDtype("float64", 0))):
         batch = next(iter(sp.batches(X, pd.Series([1, 2, 3], index=[7, 8, 9]), 3)))
@@ -378,7 +377,7 @@ def test_frames_of_pandas() -> None:
         assert batch.y.tolist() == [1, 2, 3]
 
 
-def test_labels_larger_than_their_share_of_memory() -> None:
+def test_large_labels_are_memory_mapped() -> None:
     y = sp.asarray(np.arange(60_000.0))
     with sp.config(memory_limit=2_000_000):
         train = sp.batches(sp.zeros((60_000, 2)), y, 10_000)
@@ -386,8 +385,8 @@ def test_labels_larger_than_their_share_of_memory() -> None:
         assert isinstance(train._columns["y"], np.memmap)
 
 
-def test_partial_fit_reaches_what_a_fit_does() -> None:
-    """Of scikit-learn, on batches of SciPy arrays."""
+def test_sklearn_partial_fit() -> None:
+    """scikit-learn learns from batches of SciPy arrays."""
     rng = np.random.default_rng(0)
     X = scipy.sparse.random_array((1500, 40), density=0.2, rng=rng, format="csr")
     y = np.where(X @ rng.normal(size=40) > 0, "yes", "no")
@@ -400,7 +399,7 @@ def test_partial_fit_reaches_what_a_fit_does() -> None:
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    """What is read ahead is counted and kept to the limit; batches that are held are their owner's."""
+    """Rows read ahead stay within the memory limit."""
     X = sp.random((40_000, 1000), nnz=1_600_000, seed=1).save(tmp_path / "x.sparrow")
     for shuffle in (False, True):
         with sp.config(memory_limit=80_000_000, threads=2):
@@ -411,12 +410,12 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
             assert rows == 40_000
             del batch
             assert memory.available() == 80_000_000
-    with sp.config(memory_limit=2_000_000), pytest.raises(TooLargeError, match="stretches of rows would take"):
+    with sp.config(memory_limit=2_000_000), pytest.raises(TooLargeError, match="partitions of rows would take"):
         next(iter(sp.batches(X, batch_size=500, shuffle=True)))
 
 
-def test_a_loop_that_breaks_off_leaves_nothing_running(tmp_path: Path, small_stretches: None) -> None:
-    X = stored(tmp_path / "x.sparrow", np.ones((400, 4)))
+def test_break_releases_memory(tmp_path: Path, small_partitions: None) -> None:
+    X = save_tensor(tmp_path / "x.sparrow", np.ones((400, 4)))
     for _ in range(5):
         for _batch in sp.batches(X, batch_size=3, shuffle=True):
             break
@@ -431,37 +430,37 @@ def test_a_loop_that_breaks_off_leaves_nothing_running(tmp_path: Path, small_str
     [
         ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
         ({"batch_size": 2.5}, "batch_size must be an integer of at least 1, got 2.5"),
-        ({"last_batch": "keep"}, "last_batch='keep': use 'discard', 'pad', 'roll_over'"),
+        ({"last_batch": "keep"}, "last_batch must be one of 'discard', 'pad', 'roll_over', got 'keep'"),
         ({"num_parts": 0}, "num_parts must be an integer of at least 1, got 0"),
-        ({"num_parts": 2, "part_index": 2}, "part_index=2 is out of range: there are 2 parts, from 0"),
+        ({"num_parts": 2, "part_index": 2}, "part_index must be from 0 to 1, got 2"),
         ({"part_index": -1}, "part_index must be an integer of at least 0, got -1"),
         ({"seed": -1}, "seed must be an integer of at least 0, got -1"),
         ({"prefetch": -1}, "prefetch must be an integer of at least 0, got -1"),
     ],
 )
-def test_wrong_options(options: Any, message: str) -> None:
+def test_option_errors(options: Any, message: str) -> None:
     with pytest.raises(InvalidValueError, match=message):
         sp.batches(np.eye(3), **options)
 
 
-def test_labels_of_another_length() -> None:
-    with pytest.raises(ShapeError, match="'y' has 5 labels, 'X' has 9 rows"):
+def test_input_errors() -> None:
+    with pytest.raises(ShapeError, match=r"labels 'y' must have .*, 9 rows, got shape \(5,\)"):
         sp.batches(np.eye(9), np.arange(5))
-    with pytest.raises(ShapeError, match="'b' has 5 rows, 'a' has 9"):
+    with pytest.raises(ShapeError, match="got 5 for 'b' and 9 for 'a'"):
         sp.batches({"a": np.eye(9), "b": np.eye(5)})
-    with pytest.raises(ShapeError, match="'y' is one number"):
+    with pytest.raises(ShapeError, match=r"labels 'y' must have .*, got shape \(\)"):
         sp.batches(np.eye(9), 5)
-    with pytest.raises(ShapeError, match="'X' has the shape \\(3,\\): batches are rows of matrices"):
+    with pytest.raises(ShapeError, match=r"input 'X' must be a matrix, got shape \(3,\)"):
         sp.batches(np.arange(3))
-    with pytest.raises(InvalidValueError, match="there are no inputs"):
+    with pytest.raises(InvalidValueError, match="inputs must not be empty"):
         sp.batches({})
-    with pytest.raises(UnsupportedError, match="absent cells of 'X' are 1"):
+    with pytest.raises(UnsupportedError, match="fill value of input 'X' must be 0, got 1"):
         sp.batches(np.exp(sp.eye(3)))
     with pytest.raises(UnsupportedError, match="iterate over them"):
         sp.batches(np.eye(3))[0]
 
 
-def test_a_batch_unpacks_into_input_and_labels() -> None:
+def test_batch_unpacks() -> None:
     X = np.arange(1.0, 13).reshape(4, 3)
     for k, (rows, labels) in enumerate(sp.batches(X, [5, 6, 7, 8], batch_size=2)):
         assert np.array_equal(rows.to_numpy(), X[2 * k : 2 * k + 2])

@@ -1,4 +1,4 @@
-"""Batches inside PyTorch's DataLoader: both ways of starting workers, and what they send."""
+"""Batches as PyTorch tensors and data sets; PyTorch is an optional dependency."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def train(tmp_path: Path) -> Any:
     return sp.batches(X, y, 10, "pad", shuffle=True, seed=2)
 
 
-def test_a_batch_shares_its_arrays(train: Any) -> None:
+def test_to_torch_shares_arrays(train: Any) -> None:
     dense = train._data["X"].to_numpy()
     for batch in train:
         rows = batch.to_torch()
@@ -30,7 +30,7 @@ def test_a_batch_shares_its_arrays(train: Any) -> None:
         assert np.shares_memory(rows.values().numpy(), batch.X.data)
         assert np.shares_memory(rows.col_indices().numpy(), batch.X.indices)
         np.testing.assert_array_equal(rows.to_dense().numpy(), dense[batch.rows])
-        rows.values()[:] = 0  # what is shared may be written to
+        rows.values()[:] = 0  # shared arrays are writable
 
 
 @pytest.mark.parametrize("start", [None, "fork", "spawn"])
@@ -49,7 +49,7 @@ def test_loader(train: Any, start: str | None) -> None:
     assert len(train) == 11
 
 
-def test_a_model_learns() -> None:
+def test_model_learns() -> None:
     rng = np.random.default_rng(0)
     X = rng.random((100, 10)) * (rng.random((100, 10)) < 0.3)
     truth = rng.normal(size=10)

@@ -33,7 +33,7 @@ def X(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("size", [0.25, 0.31, 7])
 @pytest.mark.parametrize("stratified", [False, True])
-def test_splitting(X: Any, size: Any, stratified: bool) -> None:
+def test_split(X: Any, size: Any, stratified: bool) -> None:
     y = np.repeat(["a", "b", "c"], [33, 17, 10])
     train, test, y_train, y_test = train_test_split(X, y, size, seed=3, stratify=True if stratified else None)
     wanted = theirs(np.arange(60), y, test_size=size, random_state=0, stratify=y if stratified else None)
@@ -51,7 +51,7 @@ def test_splitting(X: Any, size: Any, stratified: bool) -> None:
     assert set(other[3]) != set(again[3].to_numpy())
 
 
-def test_splitting_reads_nothing(X: Any) -> None:
+def test_split_reads_nothing(X: Any) -> None:
     with sp.explained() as plans:
         train, test = train_test_split(X)
         assert plans == []
@@ -63,7 +63,7 @@ def test_splitting_reads_nothing(X: Any) -> None:
 # -- scales and weights --------------------------------------------------------------------------
 
 
-def test_scales_of_columns(X: Any) -> None:
+def test_scale_columns(X: Any) -> None:
     csr = X.to_scipy()
     standard, largest = StandardScaler(with_mean=False).fit(csr), MaxAbsScaler().fit(csr)
     np.testing.assert_allclose(scales(X), standard.scale_)
@@ -76,7 +76,7 @@ def test_scales_of_columns(X: Any) -> None:
 
 
 @pytest.mark.parametrize("by", ["l1", "l2", "max"])
-def test_scales_of_rows(X: Any, by: Any) -> None:
+def test_scale_rows(X: Any, by: Any) -> None:
     np.testing.assert_allclose((X / scales(X, by, axis=1)).to_numpy(), normalize(X.to_scipy(), by).toarray())
 
 
@@ -94,7 +94,7 @@ def test_tf_idf(X: Any, smooth: bool) -> None:
 # -- columns -------------------------------------------------------------------------------------
 
 
-def test_hashing_adds_columns_up(X: Any) -> None:
+def test_hashing_sums_columns(X: Any) -> None:
     for signed in (False, True):
         found = hashed(X, 4, signed, seed=1)
         kernel = hashed(sp.eye(11), 4, signed, seed=1).to_numpy()
@@ -115,7 +115,7 @@ def test_hashing_adds_columns_up(X: Any) -> None:
     assert abs(np.mean(products) - a @ b) < 4 * np.std(products) / np.sqrt(40)
 
 
-def test_magnitudes_that_a_narrow_type_lacks() -> None:
+def test_scales_of_narrow_integers() -> None:
     cells = np.array([[-128, 127], [-128, 0]], np.int8)
     np.testing.assert_array_equal(scales(cells, "max"), [128, 127])
     np.testing.assert_array_equal(scales(cells, "l1"), [256, 127])
@@ -123,7 +123,7 @@ def test_magnitudes_that_a_narrow_type_lacks() -> None:
     np.testing.assert_array_equal(scales(np.array([[3 + 4j, 0]]), "l2"), [5, 1])
 
 
-def test_matrices_without_rows() -> None:
+def test_empty_matrices() -> None:
     for by in ("std", "max", "l1", "l2"):
         np.testing.assert_array_equal(scales(np.zeros((0, 3)), by), np.ones(3))
     for smooth in (True, False):
@@ -154,7 +154,7 @@ def test_one_hot(kind: Any) -> None:
     assert X.dims == ("row", "feature")
 
 
-def test_one_hot_of_streams_and_nulls() -> None:
+def test_one_hot_streams_and_nulls() -> None:
     import duckdb
 
     found: Any = one_hot(duckdb.sql("select i % 3 as a, nullif(i % 2, 1) as b from range(5000) t(i)"), ["b", "a"])
@@ -170,37 +170,39 @@ def test_one_hot_of_streams_and_nulls() -> None:
 # -- bad input -----------------------------------------------------------------------------------
 
 
-def test_bad_input(X: Any) -> None:
+def test_errors(X: Any) -> None:
     for size in ("a", np.nan, np.inf):
-        with pytest.raises(InvalidValueError, match=f"test_size='?{size}'?: give a share"):
+        with pytest.raises(
+            InvalidValueError, match=f"test_size must be a fraction or a number of rows, got '?{size}'?"
+        ):
             train_test_split(X, test_size=size)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValueError, match="seed=-1"):
+    with pytest.raises(InvalidValueError, match=r"seed must be .*, got -1"):
         train_test_split(X, seed=-1)
     for call in (scales, idf, lambda row: hashed(row, 2)):
-        with pytest.raises(ShapeError, match=r"X has the shape \(4,\): expected a matrix"):
+        with pytest.raises(ShapeError, match=r"X must be a matrix .*, got shape \(4,\)"):
             call(np.ones(4))
-    with pytest.raises(InvalidValueError, match=r"columns=1\.5"):
+    with pytest.raises(InvalidValueError, match=r"columns must be a positive integer, got 1\.5"):
         hashed(X, 1.5)  # type: ignore[arg-type]
     for size in (0, 60, 0.0, 1.0, -3):
-        with pytest.raises(InvalidValueError, match=f"test_size={size} takes"):
+        with pytest.raises(InvalidValueError, match=f"must leave rows in both parts, got test_size={size}"):
             train_test_split(X, test_size=size)
-    with pytest.raises(ShapeError, match=r"y has the shape \(5,\), there are 60 rows"):
+    with pytest.raises(ShapeError, match=r"y must have one value per row, 60 rows, got shape \(5,\)"):
         train_test_split(X, np.arange(5))
-    with pytest.raises(ShapeError, match="stratify has the shape"):
+    with pytest.raises(ShapeError, match="stratify must have one value per row"):
         train_test_split(X, stratify=np.arange(5))
-    with pytest.raises(InvalidValueError, match="by='mean'"):
+    with pytest.raises(InvalidValueError, match=r"by must be .*, got 'mean'"):
         scales(X, "mean")  # type: ignore[arg-type]
-    with pytest.raises(InvalidValueError, match="axis=2"):
+    with pytest.raises(InvalidValueError, match=r"axis must be 0 .*, got 2"):
         scales(X, axis=2)
-    with pytest.raises(InvalidValueError, match="columns=0"):
+    with pytest.raises(InvalidValueError, match="columns must be a positive integer, got 0"):
         hashed(X, 0)
     with sp.config(memory_limit=1000), pytest.raises(TooLargeError, match="hashing 1000 columns"):
         hashed(sp.zeros((2, 1000)), 4)
-    with pytest.raises(LabelError, match="no column 'b': there are 'a'"):
+    with pytest.raises(LabelError, match="columns must be among 'a', got 'b'"):
         one_hot(pl.DataFrame({"a": [1]}), ["b"])
-    with pytest.raises(LabelError, match="each can be named once"):
+    with pytest.raises(LabelError, match="columns must be unique"):
         one_hot(pl.DataFrame({"a": [1]}), ["a", "a"])
-    with pytest.raises(UnsupportedError, match="column 'a' holds"):
+    with pytest.raises(UnsupportedError, match="column 'a' must have scalar values"):
         one_hot(pl.DataFrame({"a": [[1], [2]]}), ["a"])
-    with pytest.raises(UnsupportedError, match="list is no table"):
+    with pytest.raises(UnsupportedError, match="requires a table and columns, got list"):
         one_hot([1], ["a"])

@@ -25,7 +25,8 @@ from sparrow.errors import (
     WorkerError,
 )
 from sparrow.formats import RowSparse
-from sparrow.training import ParameterStore, blocks
+from sparrow.testing import tune
+from sparrow.training import ParameterStore
 from tests.training import store_workers as workers
 
 
@@ -63,12 +64,12 @@ def test_pushes_are_summed(store: ParameterStore) -> None:
     np.testing.assert_array_equal(store.pull(3), [[4, 3], [2, 3], [7, 7], [6, 6]])
 
 
-def test_an_optimiser_on_the_store_with_two_workers() -> None:
+def test_optimizer_with_two_workers() -> None:
     rate, pushes = -0.5, 30
     with ParameterStore(workers.Momentum(rate), shards=3) as store:
         store.init("w", np.ones((2, 2)))
         store.init("all", np.zeros((50, 1), np.float32))
-        pids = store.run(workers.one_row, 2, pushes)
+        pids = store.run(workers.push_one_row, 2, pushes)
         assert len({*pids, os.getpid()}) == 3
         for rank in range(2):
             np.testing.assert_allclose(store.pull("w")[rank], 1.0 + (rank + 1) * -rate * pushes)
@@ -77,7 +78,7 @@ def test_an_optimiser_on_the_store_with_two_workers() -> None:
 
 
 def test_lazy_momentum_of_rows() -> None:
-    """The optimisers' worked numbers: lr 0.01, momentum 0.01, gradients of rows 1 and 2, then of row 2."""
+    """Worked example of the optimizers: gradients of rows 1 and 2, then of row 2."""
     with ParameterStore(workers.Momentum(0.01, 0.01), shards=2) as store:
         store.init("w", np.ones((4, 2)))
         store.push("w", rows([1, 2], [[1, 2], [4, 5]], (4, 2)))
@@ -86,8 +87,8 @@ def test_lazy_momentum_of_rows() -> None:
         np.testing.assert_allclose(store.pull("w"), np.array([[1, 1], [0.99, 0.98], [0.9496, 0.9395], [1, 1]]))
 
 
-class Counting:
-    """Divides by the number of pushes, as Adam's rates do."""
+class CountingOptimizer:
+    """Optimizer that divides by the number of pushes, like Adam."""
 
     def create_state(self, w: Any) -> Any:
         return type("State", (), {"arrays": {"sum": np.zeros_like(w)}, "step": 0})()
@@ -98,8 +99,8 @@ class Counting:
         w[:] = state.arrays["sum"] / state.step
 
 
-def test_steps_count_pushes_to_the_whole_parameter() -> None:
-    with ParameterStore(Counting(), shards=2) as store:
+def test_step_counts_pushes() -> None:
+    with ParameterStore(CountingOptimizer(), shards=2) as store:
         store.init("w", np.zeros((4, 1)))
         store.push("w", rows([0], [[6]], (4, 1)))
         store.push("w", rows([3], [[6]], (4, 1)))
@@ -111,11 +112,10 @@ def test_steps_count_pushes_to_the_whole_parameter() -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 3, 50])
-def test_random_pushes(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "JOURNAL", 500)
+def test_random_pushes(shards: int) -> None:
     rng = np.random.default_rng(shards)
     twin, state = rng.random((40, 3, 2)), np.zeros((40, 3, 2))
-    with ParameterStore(workers.Momentum(0.1, 0.9), shards) as store:
+    with tune("training", journal_bytes=500), ParameterStore(workers.Momentum(0.1, 0.9), shards) as store:
         store.init("w", twin)
         for _ in range(20):
             ids = np.flatnonzero(rng.random(40) < rng.random())
@@ -130,7 +130,7 @@ def test_random_pushes(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(store.pull("w"), twin)
 
 
-def test_threads_push_at_once(store: ParameterStore) -> None:
+def test_concurrent_threads(store: ParameterStore) -> None:
     store.init("w", np.zeros((10, 1)))
 
     def work() -> None:
@@ -145,52 +145,51 @@ def test_threads_push_at_once(store: ParameterStore) -> None:
     np.testing.assert_array_equal(store.pull("w"), 100)
 
 
-# -- processes that die --------------------------------------------------------------------------
+# -- killed processes --------------------------------------------------------------------------
 
 
-def test_a_worker_that_dies_is_named_and_the_store_stays_whole() -> None:
+def test_killed_worker_leaves_store_consistent() -> None:
     with ParameterStore(workers.Momentum(0.5), shards=1) as store:
         store.init("w", np.zeros((6, 2)))
         with pytest.raises(WorkerError, match=r"worker 0 of 2 \(process \d+\) was killed by SIGKILL"):
-            store.run(workers.dies, 2)
-        np.testing.assert_array_equal(store.pull("w"), -0.5)  # the push of the dead is brought to its end
+            store.run(workers.die, 2)
+        np.testing.assert_array_equal(store.pull("w"), -0.5)  # the journal of the killed worker is replayed
         store.push("w", np.ones((6, 2)))
         np.testing.assert_array_equal(store.pull("w"), -1)
         with pytest.raises(WorkerError, match=r"worker 0 of 1 \(process \d+\) failed: ValueError: no such feature"):
-            store.run(workers.fails, 1)
-        with pytest.raises(InvalidValueError, match="workers=0"):
-            store.run(workers.fails, 0)
+            store.run(workers.fail, 1)
+        with pytest.raises(InvalidValueError, match="workers must be at least 1, got 0"):
+            store.run(workers.fail, 0)
 
 
-def test_a_death_before_the_journal_is_written_changes_nothing(store: ParameterStore) -> None:
+def test_death_before_commit_changes_nothing(store: ParameterStore) -> None:
     store.init("w", np.zeros((4, 2)))
     child = os.fork()
     if not child:
-        setattr(blocks.Block, "settle", lambda block, shard: None)  # noqa: B010
         block = store._block("w")
-        with store._locked(block, 0):
+        with store._lock_shard(block, 0):
             block.journal[0, :2] = 7
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     np.testing.assert_array_equal(store.pull("w"), 0)
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
+def test_resources_are_released(tmp_path: Path) -> None:
     names = []
     with sp.config(temp_directory=tmp_path):
         store = ParameterStore()
         store.init("w", np.ones((4, 2)))
-        names.append(store._entries["w"].name)
+        names.append(store._layouts["w"].name)
         assert len(list(tmp_path.iterdir())) == 1
         again = pickle.loads(pickle.dumps(store))
         np.testing.assert_array_equal(again.pull("w"), 1)
         store.close()
         store.close()
-        with pytest.raises(LabelError, match="there is no parameter 'w'"):
+        with pytest.raises(LabelError, match="parameter must be one of none, got 'w'"):
             store.pull("w")
         other = ParameterStore()
         other.init("w", np.ones((4, 2)))
-        names.append(other._entries["w"].name)
+        names.append(other._layouts["w"].name)
         del other, again
     assert not list(tmp_path.iterdir())
     for name in names:
@@ -202,7 +201,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 # -- checkpoints ---------------------------------------------------------------------------------
 
 
-def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
+def test_save_and_load(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     steps = [rng.normal(size=(9, 3)) for _ in range(6)]
 
@@ -230,7 +229,7 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
         np.testing.assert_array_equal(store.pull("w"), wanted)
     with ParameterStore(workers.Momentum(0.1)) as store:
         store.init("w", np.zeros((8, 3)))
-        with pytest.raises(ShapeError, match=r"has the shape \(9, 3\), 'w' has \(8, 3\)"):
+        with pytest.raises(ShapeError, match=r"has shape \(9, 3\), expected \(8, 3\)"):
             store.load(tmp_path / "store.sparrow")
     with ParameterStore() as store:
         store.init("v", np.zeros((8, 3)))
@@ -241,42 +240,42 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
 # -- bad input -----------------------------------------------------------------------------------
 
 
-def test_bad_input(store: ParameterStore, tmp_path: Path) -> None:
+def test_errors(store: ParameterStore, tmp_path: Path) -> None:
     store.init("w", np.ones((3, 2)))
     with pytest.raises(InvalidValueError, match="'a/b' cannot name a tensor"):
         store.init("a/b", np.ones((3, 2)))
-    with pytest.raises(UnsupportedError, match="3 is no optimiser"):
+    with pytest.raises(UnsupportedError, match=r"optimizer must be one of sp.optim, got 3"):
         ParameterStore(3)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedError, match="a function of a module"):
         store.run(lambda *given: 1, 2)
     sp.eye(3).save(tmp_path / "eye.sparrow")
-    with pytest.raises(InvalidValueError, match="is no checkpoint of a store"):
+    with pytest.raises(InvalidValueError, match="is not a checkpoint"):
         store.load(tmp_path / "eye.sparrow")
     for key, kind in [("v", LabelError), (1, InvalidValueError), (2.5, InvalidValueError)]:
         with pytest.raises(kind):
             store.pull(key)  # type: ignore[arg-type]
-    with pytest.raises(InvalidValueError, match="by text or by integers, not both: 'w' and 1"):
+    with pytest.raises(InvalidValueError, match="must be of one type, got 'w' and 1"):
         store.init(1, np.ones((3, 2)))
-    with pytest.raises(ExistsError, match="'w' already"):
+    with pytest.raises(ExistsError, match="'w' exists already"):
         store.init("w", np.ones((3, 2)))
-    with pytest.raises(ShapeError, match=r"has the shape \(3,\): give a column"):
+    with pytest.raises(ShapeError, match=r"got shape \(3,\): pass w"):
         store.init("v", np.ones(3))
-    with pytest.raises(UnsupportedError, match="holds int64"):
+    with pytest.raises(UnsupportedError, match="must be float32 or float64, got int64"):
         store.init("v", np.ones((3, 2), int))
-    with pytest.raises(IndexingError, match="row 3 is out of range: parameter 'w' has 3 rows"):
+    with pytest.raises(IndexingError, match="row 3 is out of range for parameter 'w' of 3 rows"):
         store.row_sparse_pull("w", [0, 3])
     with pytest.raises(IndexingError, match="row -1 is"):
         store.row_sparse_pull("w", [-1])
     with pytest.raises(UnsupportedError, match="must be integers"):
         store.row_sparse_pull("w", [0.5])
-    with pytest.raises(ShapeError, match=r"the gradient has the shape \(2, 2\), parameter 'w' has \(3, 2\)"):
+    with pytest.raises(ShapeError, match=r"gradient has shape \(2, 2\), expected that of parameter 'w', \(3, 2\)"):
         store.push("w", np.ones((2, 2)))
-    with pytest.raises(InvalidValueError, match="no gradient"):
+    with pytest.raises(InvalidValueError, match="must not be empty"):
         store.push("w", [])
-    with pytest.raises(InvalidValueError, match="the gradient of row 2 of parameter 'w' is not finite"):
+    with pytest.raises(InvalidValueError, match="gradient of row 2 of parameter 'w' must be finite"):
         store.push("w", rows([0, 2], [[1, 1], [np.nan, 1]], (3, 2)))
     np.testing.assert_array_equal(store.pull("w"), 1)
-    with pytest.raises(InvalidValueError, match="shards=0"):
+    with pytest.raises(InvalidValueError, match=r"shards must be .*, got 0"):
         ParameterStore(shards=0)
     with sp.config(memory_limit=100), pytest.raises(TooLargeError, match="parameter 'v' of shape"):
         store.init("v", np.ones((3, 2)))
@@ -291,14 +290,17 @@ def test_bad_input(store: ParameterStore, tmp_path: Path) -> None:
         def create_state(self, w: Any) -> Any:
             return [1, 2]
 
-    with ParameterStore(Odd(0.1)) as odd, pytest.raises(UnsupportedError, match="state holds int"):
+    with (
+        ParameterStore(Odd(0.1)) as odd,
+        pytest.raises(UnsupportedError, match=r"optimizer state must be arrays .*, got int"),
+    ):
         odd.init("w", np.ones((3, 2)))
 
 
 # -- training ------------------------------------------------------------------------------------
 
 
-def test_two_workers_on_halves_reach_the_accuracy_of_one(tmp_path: Path) -> None:
+def test_two_workers_reach_accuracy_of_one(tmp_path: Path) -> None:
     path = tmp_path / "a9a.sparrow"
     a9a = sp.ingest.libsvm("datasets/a9a/a9a.gz", path)
     X, y = a9a["X"], a9a["y"].to_numpy()
@@ -307,9 +309,9 @@ def test_two_workers_on_halves_reach_the_accuracy_of_one(tmp_path: Path) -> None
         with ParameterStore(workers.Momentum(0.5), shards=4) as store:
             store.init("w", np.zeros((X.shape[1], 1)))
             if count == 1:
-                heights = [workers.logistic(store, 0, 1, str(path), 1)]
+                heights = [workers.fit_logistic(store, 0, 1, str(path), 1)]
             else:
-                heights = store.run(workers.logistic, 2, str(path), 1)
+                heights = store.run(workers.fit_logistic, 2, str(path), 1)
             assert sum(heights) == len(y)
             accuracies.append(float(((X @ store.pull("w")[:, 0] > 0) == (y > 0)).mean()))
     assert accuracies[0] > 0.84

@@ -1,4 +1,4 @@
-"""Processes that work on one thing: started, waited for, and named where one dies."""
+"""Worker processes that run one function; errors name the one that fails."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from typing import Any, TypeVar
 
 from sparrow.errors import InvalidValueError, UnsupportedError, WorkerError
 
-__all__ = ["run"]
+__all__ = ["run_workers"]
 
 T = TypeVar("T")
 
 
-def run(work: Callable[..., T], workers: int, args: Sequence[Any]) -> list[T]:
-    """Return what a function gives in several new processes.
+def run_workers(work: Callable[..., T], workers: int, args: Sequence[Any]) -> list[T]:
+    """Call a function in several new processes and return the results by rank.
 
     Parameters
     ----------
     work
         Called as ``work(args[0], rank, workers, *args[1:])``.
     workers
-        How many processes.
+        Number of processes.
     args
-        What it is given.
+        Arguments.
 
     Raises
     ------
     WorkerError
-        If one raises an error or dies; the others are ended.
+        If a process raises an error or dies; the others are terminated.
     InvalidValueError
-        If ``workers`` is below 1.
+        If ``workers`` is less than 1.
     UnsupportedError
-        If the function, or what it is given, does not pickle.
+        If the function or an argument cannot be pickled.
     """
     if workers < 1:
-        raise InvalidValueError(f"workers={workers} must be at least 1")
+        raise InvalidValueError(f"workers must be at least 1, got {workers}")
     context = multiprocessing.get_context("spawn")
     processes: list[SpawnProcess] = []
-    ends: list[Connection] = []
+    pipes: list[Connection] = []
     try:
         for rank in range(workers):
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(
-                target=_serve, args=(theirs, work, rank, workers, tuple(args)), name=f"worker {rank}", daemon=True
+                target=_run_worker, args=(theirs, work, rank, workers, tuple(args)), name=f"worker {rank}", daemon=True
             )
             try:
                 process.start()
@@ -55,17 +55,16 @@ def run(work: Callable[..., T], workers: int, args: Sequence[Any]) -> list[T]:
                 ours.close()
                 theirs.close()
                 raise UnsupportedError(
-                    f"a new process cannot be told what to do: {error}. Give a function of a module, not one made "
-                    "inside another, and arguments that pickle"
+                    f"work and its arguments must be picklable ({error}): pass a function of a module, not a local one"
                 ) from None
-            theirs.close()  # so that the end of the process ends the pipe
+            theirs.close()  # so that the pipe ends with the process
             processes.append(process)
-            ends.append(ours)
+            pipes.append(ours)
         results: dict[int, T] = {}
         while len(results) < workers:
-            for ready in wait([end for rank, end in enumerate(ends) if rank not in results]):
-                rank = next(rank for rank, end in enumerate(ends) if end is ready)
-                results[rank] = _received(ends[rank], processes[rank], rank, workers)
+            for ready in wait([pipe for rank, pipe in enumerate(pipes) if rank not in results]):
+                rank = next(rank for rank, pipe in enumerate(pipes) if pipe is ready)
+                results[rank] = _receive_result(pipes[rank], processes[rank], rank, workers)
         for process in processes:
             process.join()
         return [results[rank] for rank in range(workers)]
@@ -75,27 +74,27 @@ def run(work: Callable[..., T], workers: int, args: Sequence[Any]) -> list[T]:
                 process.terminate()
             process.join()
             process.close()
-        for end in ends:
-            end.close()
+        for pipe in pipes:
+            pipe.close()
 
 
-def _serve(end: Connection, work: Callable[..., Any], rank: int, workers: int, args: tuple[Any, ...]) -> None:
+def _run_worker(pipe: Connection, work: Callable[..., Any], rank: int, workers: int, args: tuple[Any, ...]) -> None:
     try:
         result, problem = work(args[0], rank, workers, *args[1:]), None
-    except Exception as error:  # noqa: BLE001 - told in the process that waits
+    except Exception as error:  # noqa: BLE001 - raised again in the parent process
         result, problem = None, f"{type(error).__name__}: {error}"
-    end.send((result, problem))
-    end.close()
+    pipe.send((result, problem))
+    pipe.close()
 
 
-def _received(end: Connection, process: SpawnProcess, rank: int, workers: int) -> Any:
+def _receive_result(pipe: Connection, process: SpawnProcess, rank: int, workers: int) -> Any:
     try:
-        result, problem = end.recv()
+        result, problem = pipe.recv()
     except EOFError:
         process.join()
         code = process.exitcode or 0
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        raise WorkerError(f"worker {rank} of {workers} (process {process.pid}) {how} before it was done") from None
+        cause = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        raise WorkerError(f"worker {rank} of {workers} (process {process.pid}) {cause} before it was done") from None
     if problem is not None:
         raise WorkerError(f"worker {rank} of {workers} (process {process.pid}) failed: {problem}")
     return result
