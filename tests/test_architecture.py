@@ -61,7 +61,6 @@ KNOWN_PATCHES: set[str] = {
     "plan/test_shared.py",
     "properties/test_machine.py",
     "properties/test_operations.py",
-    "relations/test_base.py",
     "sql/test_interrupt.py",
     "storage/test_clouds.py",
     "storage/test_filesystem.py",

@@ -208,7 +208,7 @@ def _read_elements(part: Tensor, head: int) -> tuple[list[tuple[Any, ...]], bool
     """Return elements with their coordinates in the base, and whether there are more."""
     import numpy as np
 
-    from sparrow.relations.base import as_numpy
+    from sparrow.relations.arrow import as_numpy
     from sparrow.storage.parquet.layout import decode_values
 
     view = part.__sparrow_scan__().view

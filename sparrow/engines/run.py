@@ -19,7 +19,7 @@ from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.engines.tracing import explained, is_tracing, trace
 from sparrow.kernels.coo import Block
 from sparrow.plan import Dense, Node, Reduce, Root, Scan
-from sparrow.relations.base import Relation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 

@@ -17,8 +17,8 @@ from sparrow.engines.stream.product.chain import ChainStep, chain_steps
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Root, Scan, nodes_below, scans_of
 from sparrow.plan.nodes import subscripts
-from sparrow.relations.base import Chunk, Relation
 from sparrow.relations.csr import CSRRelation
+from sparrow.relations.protocol import Chunk, Relation
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.validation import check_flag
 from sparrow.storage import Traffic, count_traffic

@@ -23,7 +23,7 @@ from sparrow.plan import DenseContraction, Semiring, align_contraction, as_semir
 from sparrow.plan.contraction_path import Path, optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, estimate_operand
 from sparrow.plan.semirings import for_dtypes
-from sparrow.relations.base import MemoryHandle
+from sparrow.relations.memory import MemoryHandle
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import Engine, as_dense_contraction, as_explicit_scan, contract
 

@@ -17,7 +17,7 @@ from sparrow.functions.inspection import check_device
 from sparrow.functions.views import as_tensor, broadcast_to, moveaxis
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText
 from sparrow.tensor import Tensor

@@ -18,7 +18,7 @@ from sparrow.functions.views import as_tensor
 from sparrow.kernels.coo import Block, accumulator_dtype, filter_block
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
-from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor

@@ -11,7 +11,7 @@ from sparrow.core.schema import check_shape
 from sparrow.errors import ShapeError
 from sparrow.interop.conversion import from_object
 from sparrow.plan import normalize_axis
-from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime.docs import SharedText, document_as
 from sparrow.tensor import Tensor
 

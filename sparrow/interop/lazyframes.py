@@ -16,7 +16,7 @@ import pyarrow as pa
 from sparrow import engines
 from sparrow.kernels.coo import Block
 from sparrow.plan import Scan
-from sparrow.relations.base import arrow_schema, arrow_table
+from sparrow.relations.arrow import arrow_schema, arrow_table
 
 if TYPE_CHECKING:
     import polars

@@ -586,7 +586,7 @@ class Operator(_LabelledOperator):
         with np.errstate(all="ignore"):
             scaled = as_readonly(x if self._constant == 1 else x * x.dtype.type(self._constant))
         threads = settings.current().threads
-        partitions = rows.pieces(threads)
+        partitions = rows.partitions(threads)
 
         def sum_rows(bounds: tuple[int, int]) -> None:
             part = rows.between(*bounds)

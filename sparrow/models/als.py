@@ -23,7 +23,7 @@ from sparrow.models.parameters import Parameters
 from sparrow.models.recommender import Recommender, align_items
 from sparrow.models.topk import Factors
 from sparrow.models.tuning import tuning
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.validation import check_choice, check_flag, check_integer, check_number
 from sparrow.tensor import Tensor

@@ -15,7 +15,7 @@ from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.kernels.coo import Block
 from sparrow.models.als_data import check_matrix
-from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_integer, check_seed
 from sparrow.tensor import Tensor
 from sparrow.tensor.base import read_labels

@@ -24,7 +24,7 @@ from sparrow.kernels.coo import concat_blocks
 from sparrow.plan.labels import AxisLabels, Labels, concat_labels, unify_label_types
 from sparrow.plan.nodes import Concat, Scan, axis_labels
 from sparrow.plan.tuning import tuning
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import settings
 
 __all__ = [

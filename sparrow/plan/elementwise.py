@@ -23,7 +23,7 @@ from sparrow.plan.alignment import align_operands
 from sparrow.plan.functions import Cast
 from sparrow.plan.nodes import Dense, Map, Scan
 from sparrow.plan.tuning import tuning
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import RangeAxis
 from sparrow.plan.nodes import Product, Scan
 from sparrow.plan.tuning import tuning
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 
 __all__ = [
     "CostModel", "DegreeCache", "DegreeCounts", "Estimate", "count_degrees", "degree_cache", "estimate_nnz",

@@ -29,7 +29,7 @@ from sparrow.plan.aggregates import Reduction
 from sparrow.plan.functions import function_name
 from sparrow.plan.labels import Labels, labels_through, relation_labels
 from sparrow.plan.semirings import Semiring
-from sparrow.relations.base import Relation
+from sparrow.relations.protocol import Relation
 
 __all__ = [
     "Accumulate", "Concat", "Dense", "DenseContraction", "Diagonal", "Estimator", "Map", "MatMulDense", "Node",

@@ -17,7 +17,7 @@ from sparrow.core.indexing import Axis, Points, RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import concat_blocks
 from sparrow.plan.nodes import Concat, Dense, Map, Node, Product, Reduce, Scan, Sort, Triangle, WithFill
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 
 __all__ = ["BasicIndex", "nodes_below", "optimize_plan", "push_index", "split_view", "transpose_map"]
 

@@ -1,1 +1,1 @@
-"""The protocol that stored and in-memory elements share, and CSR in memory."""
+"""Relations: immutable sets of stored elements, in memory or in files, and edits of them."""

@@ -1,8 +1,9 @@
-"""Entries in memory laid out for repeated products: what ``A.persist()`` holds, and the product that uses it.
+"""CSR layouts of persisted tensors, for repeated products.
 
-A matrix keeps beside its entries where each row begins (CSR), so that a product reads no row coordinates and threads
-write rows of their own. The layout by columns is made when ``A.T @ x`` is first asked for. Both are left out where they
-would not pay or not fit; the product is then that of any tensor in memory.
+``A.persist()`` keeps row pointers beside the elements of a matrix, so that products read no row coordinates and threads
+write disjoint rows. The layout by columns is made on the first ``A.T @ x``. Both are omitted if they do not pay off or
+do not fit in memory; products then treat the tensor like any other in memory.
+
 """
 
 from __future__ import annotations
@@ -20,24 +21,22 @@ from sparrow.core.indexing import RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, sort_to_csr
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.relations.base import MemoryRelation, Relation, RowSlices
+from sparrow.relations.memory import MemoryRelation, RowSlices
+from sparrow.relations.protocol import Relation
+from sparrow.relations.tuning import tuning
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = ["CSRRelation", "CSRRows", "accumulate", "csr_rows"]
 
-_PIECES = (1 << 17, 1 << 19)
-"""About how many entries a thread takes at a time: the fewest, and the most."""
-_SPARE = 8
-"""Row pointers are kept up to so many for each entry."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CSRRows:
-    """Entries row by row, by either dimension of a matrix.
+    """Rows of a matrix in CSR form, by either dimension.
 
-    ``indptr`` (shape (m + 1,), int64) says where each row begins, ``indices`` (shape (nnz,), int32 where the columns
-    allow it) holds the columns, ascending within a row, and ``values`` (shape (nnz,)) the values.
+    ``indptr`` (shape (m + 1,), int64) holds row pointers, ``indices`` (shape (nnz,), int32 if possible) the ascending
+    columns of each row, and ``values`` (shape (nnz,)) the values.
+
     """
 
     indptr: NDArray[np.int64]
@@ -45,20 +44,21 @@ class CSRRows:
     values: NDArray[Any]
 
     def between(self, start: int, stop: int) -> CSRRows:
-        """Return some of the rows; their pointers still count from the first row of all."""
+        """Return rows ``start:stop``; their pointers still refer to the first row of all."""
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         return CSRRows(self.indptr[start : stop + 1], self.indices[first:last], self.values[first:last])
 
-    def pieces(self, threads: int) -> list[tuple[int, int]]:
-        """Return stretches of rows of about as many entries each, which are dealt out to so many threads."""
+    def partitions(self, threads: int) -> list[tuple[int, int]]:
+        """Return bounds of partitions with about equally many elements, for a number of threads."""
         base, count = self.indptr[0], len(self.indices)
-        size = min(max(count // (4 * threads), _PIECES[0]), _PIECES[1])
-        cuts = np.searchsorted(self.indptr, base + np.arange(size, count, size))
-        return list(itertools.pairwise(np.unique([0, *cuts, len(self.indptr) - 1]).tolist()))
+        limits = tuning()
+        size = min(max(count // (4 * threads), limits.min_partition_elements), limits.max_partition_elements)
+        bounds = np.searchsorted(self.indptr, base + np.arange(size, count, size))
+        return list(itertools.pairwise(np.unique([0, *bounds, len(self.indptr) - 1]).tolist()))
 
 
 class CSRRelation(MemoryRelation):
-    """Canonical entries in arrays, with the layouts that products ask for."""
+    """Relation in memory with CSR layouts."""
 
     def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
         super().__init__(schema, block, labels)
@@ -66,28 +66,30 @@ class CSRRelation(MemoryRelation):
         self._lock = threading.Lock()
 
     def rows(self, dim: int) -> CSRRows | None:
-        """Return the entries of a matrix by rows (dimension 0) or by columns (1); kept once made.
+        """Return the rows (dimension 0) or columns (1) of a matrix in CSR form; cached.
 
-        None where there are so few entries in so many rows that pointers would take most of the memory, or where a
-        second copy of the entries would pass the memory limit.
+        Return None if there are far more rows than elements, or a second copy of the elements exceeds the memory limit.
+
         """
         with self._lock:
             if dim not in self._layouts:
-                made = self._laid_out(dim)
+                made = self._make_rows(dim)
                 if made is None:
                     return None
                 self._layouts[dim] = made
             return self._layouts[dim]
 
-    def places(self, leading: NDArray[Any]) -> RowSlices:
-        """Return where the entries of some rows stand, by the pointers where there are some."""
-        laid = self.rows(0) if self.schema.ndim == 2 else None
-        return super().places(leading) if laid is None else RowSlices(laid.indptr[leading], laid.indptr[leading + 1])
+    def find_rows(self, leading: NDArray[Any]) -> RowSlices:
+        """Return the slices of rows, by row pointers if available."""
+        rows = self.rows(0) if self.schema.ndim == 2 else None
+        return super().find_rows(leading) if rows is None else RowSlices(rows.indptr[leading], rows.indptr[leading + 1])
 
-    def _laid_out(self, dim: int) -> CSRRows | None:
+    def _make_rows(self, dim: int) -> CSRRows | None:
         height = self.schema.shape[dim]
         copy = self.nbytes if dim else 0
-        if height > _SPARE * self.nnz + _PIECES[0] or 8 * (height + 1) + copy > memory.available():
+        limits = tuning()
+        max_height = limits.max_pointers_per_element * self.nnz + limits.min_partition_elements
+        if height > max_height or 8 * (height + 1) + copy > memory.available():
             return None
         block = self.block
         if not dim:
@@ -96,9 +98,10 @@ class CSRRelation(MemoryRelation):
 
 
 def csr_rows(relation: Relation, view: View) -> CSRRows | None:
-    """Return the rows that a matrix view of a relation shows, or None where no layout has them as they are.
+    """Return the rows of a matrix view in CSR form, or None if no layout matches.
 
-    There are some for a persisted matrix and its transpose, and for contiguous rows of either.
+    Contiguous rows of a persisted matrix, or of its transpose, match.
+
     """
     if not isinstance(relation, CSRRelation) or view.ndim != 2 or relation.schema.ndim != 2 or view.points:
         return None
@@ -112,20 +115,21 @@ def csr_rows(relation: Relation, view: View) -> CSRRows | None:
 
 
 def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the product of rows and ``x`` into ``out``, shapes (k,) and (m,) or (k, c) and (m, c), both of one dtype.
+    """Write the product of rows and ``x`` to ``out``: shapes (k,) and (m,), or (k, c) and (m, c), of one dtype.
 
-    Rows are dealt out to threads in pieces of about as many entries each. A row is summed by one thread, in an order
-    of its own, so the bits do not depend on their number.
+    Partitions of rows run on threads. One thread sums each row, in a fixed order, so the bits do not depend on the
+    number of threads.
+
     """
     from sparrow.kernels.matmul import matvec
 
     multiply: Any = matvec.csr_matvec if x.ndim == 1 else matvec.csr_matvecs
     base, count = rows.indptr[0], len(rows.indices)
     threads = settings.current().threads
-    pieces = rows.pieces(threads)
+    partitions = rows.partitions(threads)
 
-    def multiplied(piece: tuple[int, int]) -> int:
-        start, stop = piece
+    def multiply_partition(bounds: tuple[int, int]) -> int:
+        start, stop = bounds
         low, high = int(rows.indptr[start] - base), int(rows.indptr[stop] - base)
         with np.errstate(all="ignore"):
             values = rows.values[low:high].astype(out.dtype, copy=False)
@@ -135,6 +139,6 @@ def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> 
         multiply(*map(as_readonly, (indptr, indices, values)), x, out[start:stop])
         return high - low
 
-    with progress.bar("multiplying", count, "entries") as advance:
-        for done in ordered_map(multiplied, pieces, min(threads, len(pieces))):
+    with progress.bar("multiplying", count, "elements") as advance:
+        for done in ordered_map(multiply_partition, partitions, min(threads, len(partitions))):
             advance(done)

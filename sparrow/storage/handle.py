@@ -18,7 +18,8 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, as_integer
 from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import Edit, Growth, Relation
+from sparrow.relations.edits import Edit, Growth
+from sparrow.relations.protocol import Relation
 from sparrow.storage.bundle import is_bundle, is_tensor, open_bundle
 from sparrow.storage.creation import create, stage_folder
 from sparrow.storage.delta.commit_plan import (
@@ -90,7 +91,7 @@ class CommitTask:
 class StoredHandle:
     """Snapshot and commits that the live tensors of one stored tensor share.
 
-    Implements :class:`sparrow.relations.base.Handle`. Reads are thread-safe. Commits of one process to one path take
+    Implements :class:`.Handle`. Reads are thread-safe. Commits of one process to one path take
     turns; those of several processes race by compare-and-swap.
     """
 

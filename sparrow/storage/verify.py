@@ -16,7 +16,7 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import scan
+from sparrow.relations.protocol import scan
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.file_table import FileTable

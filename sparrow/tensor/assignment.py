@@ -21,7 +21,8 @@ from sparrow.errors import (
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Scan, fit_to_target
-from sparrow.relations.base import Edit, Relation
+from sparrow.relations.edits import Edit
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
 

@@ -20,7 +20,8 @@ from sparrow.core.storage_types import infer_view
 from sparrow.errors import IndexingError, LabelError, ShapeError
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.plan import Node, Scan, axis_by_name, axis_labels, normalize_axis
-from sparrow.relations.base import Handle, MemoryHandle, MemoryRelation, Relation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
+from sparrow.relations.protocol import Handle, Relation
 
 __all__ = ["Base", "as_scan", "read_labels", "resolve_masks"]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from sparrow import storage
 from sparrow.errors import InvalidValueError, LabelError
 from sparrow.interop.conversion import from_object
-from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.tensor import Tensor
 
 __all__ = ["Bundle"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sparrow import engines
-from sparrow.relations.base import MemoryHandle, MemoryRelation
 from sparrow.relations.csr import CSRRelation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.tensor.base import Base, read_labels
 from sparrow.tensor.products import Engine
 

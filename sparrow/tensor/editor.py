@@ -19,7 +19,8 @@ from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
 from sparrow.kernels.coo import Block, Duplicates, canonicalize, concat_blocks
 from sparrow.plan import Scan, axis_labels, fit_to_target
-from sparrow.relations.base import Edit, Growth, Handle, Relation
+from sparrow.relations.edits import Edit, Growth
+from sparrow.relations.protocol import Handle, Relation
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 from sparrow.tensor.assignment import align_value, assignment_edit, check_kind, put_edit

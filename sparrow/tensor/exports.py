@@ -18,7 +18,8 @@ from sparrow.interop import binsparse, interchange
 from sparrow.interop.lazyframes import lazy_frame
 from sparrow.interop.scipy_operators import is_called_by_operator, wrap_operand
 from sparrow.plan import Scan
-from sparrow.relations.base import MemoryRelation, arrow_schema, labelled_table
+from sparrow.relations.arrow import arrow_schema, labelled_table
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import Base, read_labels

@@ -12,7 +12,8 @@ from sparrow.core.labels import label_position, label_positions, label_range
 from sparrow.errors import LabelError, UnsupportedError
 from sparrow.interop.conversion import check_labels
 from sparrow.plan import Cast, axis_labels, make_map
-from sparrow.relations.base import Growth, Relation
+from sparrow.relations.edits import Growth
+from sparrow.relations.protocol import Relation
 from sparrow.tensor.writing import WriteMethods
 
 __all__ = ["LabelMethods"]

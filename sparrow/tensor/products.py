@@ -29,7 +29,7 @@ from sparrow.plan import (
     make_product,
     make_with_fill,
 )
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime.validation import check_flag, check_unmasked
 from sparrow.tensor.base import Base, as_scan
 

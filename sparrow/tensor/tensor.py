@@ -24,7 +24,7 @@ from sparrow.errors import InvalidValueError, ShapeError, StorageError, Unsuppor
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
-from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import display
 from sparrow.tensor import spy as spy_plot

@@ -22,7 +22,8 @@ from sparrow.errors import (
 from sparrow.interop.conversion import columns_to_append, from_appended_table, from_object
 from sparrow.kernels.coo import Duplicates, check_duplicates
 from sparrow.plan import Scan, axis_labels, fit_to_target
-from sparrow.relations.base import Handle, MemoryRelation
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Handle
 from sparrow.tensor import editor
 from sparrow.tensor.assignment import align_value, assignment_edit, put_edit
 from sparrow.tensor.base import Base, resolve_masks

@@ -30,7 +30,7 @@ from sparrow.errors import (
     StorageFallbackWarning,
     TooLargeError,
 )
-from sparrow.relations.base import MemoryHandle, MemoryRelation
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 
 CASES = json.loads((Path(__file__).parent.parent / "conformance" / "storage_types.json").read_text())
 NAMES = {"rsp": "row_sparse", "csr1": "csr"}

@@ -16,7 +16,8 @@ from sparrow.engines.stream import lower
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Node, Scan, make_reduce
-from sparrow.relations.base import Chunk, MemoryRelation, Relation
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Chunk, Relation
 
 TINY = storage.Sizes(file_rows=40, group_rows=7)
 """Files of a few row groups of 7 entries."""

@@ -15,7 +15,7 @@ from sparrow import engines, storage
 from sparrow.core.indexing import View
 from sparrow.engines.duckdb import compile_query as compile_scan
 from sparrow.engines.duckdb import register_select
-from sparrow.relations.base import Relation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import duckdb_connection
 from sparrow.runtime.resources import sql_text
 from tests.engines.helpers import at, memory, random_array, scan_of, stored

@@ -19,7 +19,7 @@ from sparrow.core.indexing import View
 from sparrow.engines.profile import active
 from sparrow.engines.tracing import NullTracer, trace
 from sparrow.plan import Dense, MatMulDense
-from sparrow.relations.base import Relation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.settings import config
 from tests.engines.conftest import ENGINES

@@ -18,8 +18,9 @@ from sparrow.engines import sort_orders as choose
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block, is_sorted
 from sparrow.plan import Dense, MatMulDense
-from sparrow.relations.base import MemoryRelation, ParquetSource, Relation
 from sparrow.relations.csr import CSRRelation
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import ParquetSource, Relation
 from sparrow.runtime.settings import config
 from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored, to_dense
 

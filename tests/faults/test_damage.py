@@ -21,7 +21,7 @@ import pytest
 import sparrow as sp
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from tests.storage.helpers import entries, random_entries
 
 CASES = 60

@@ -15,7 +15,7 @@ import pytest
 import sparrow as sp
 from sparrow import errors, storage
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from tests.faults.dying import Events, FullDisk, Killed, die
 from tests.faults.test_storage_kill import orphans, same
 from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start

@@ -12,7 +12,7 @@ import pytest
 
 from sparrow import storage
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import apply_edit
+from sparrow.relations.edits import apply_edit
 from tests.faults import writers
 from tests.faults.writers import SCHEMA, SIZES, read_all, start
 

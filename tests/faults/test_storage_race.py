@@ -15,7 +15,7 @@ from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from tests.faults import writers
 from tests.faults.writers import SIZES, read_all
 

@@ -15,7 +15,8 @@ from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, canonicalize, concat_blocks
-from sparrow.relations.base import Edit, scan
+from sparrow.relations.edits import Edit
+from sparrow.relations.protocol import scan
 from tests.faults.dying import Events
 
 _counting = ExitStack()

@@ -21,7 +21,7 @@ import sparrow as sp
 from sparrow import engines, storage
 from sparrow.core.schema import is_fill
 from sparrow.errors import SparrowError
-from sparrow.relations.base import MemoryHandle
+from sparrow.relations.memory import MemoryHandle
 from sparrow.testing import tune
 from tests.core.indexing.test_view import keys, valid
 from tests.engines.helpers import TINY, memory

@@ -13,7 +13,7 @@ from sparrow import storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, canonicalize, concat_blocks
-from sparrow.relations.base import ParquetSource, scan
+from sparrow.relations.protocol import ParquetSource, scan
 
 TINY = storage.Sizes(file_rows=8, group_rows=3)
 """Files of 9 entries in row groups of 3."""

@@ -15,7 +15,7 @@ import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 
 SIZES = storage.Sizes(file_rows=40, group_rows=6)

@@ -17,7 +17,7 @@ from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, canonicalize
-from sparrow.relations.base import Edit, apply_edit
+from sparrow.relations.edits import Edit, apply_edit
 from sparrow.storage.delta.rewrite_plan import WriteSet, _box_overlaps_keys
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all
 

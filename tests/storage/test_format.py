@@ -195,7 +195,7 @@ def test_dimension_names_in_other_tools(tmp_path: Path, folder: str) -> None:
 
 
 def storage_put(block: Block, value: int) -> Any:
-    from sparrow.relations.base import Edit
+    from sparrow.relations.edits import Edit
 
     return Edit("put", upsert=Block(block.coords, np.full_like(block.values, value)))
 

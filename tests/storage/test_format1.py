@@ -11,7 +11,7 @@ import pytest
 
 import sparrow as sp
 from sparrow import storage
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from tests.storage.helpers import entries, read_all
 
 STORED = Path(__file__).parent / "format1"

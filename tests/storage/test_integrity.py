@@ -23,7 +23,7 @@ import sparrow as sp
 import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from sparrow.storage.parquet import reader
 from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.vacuum import vacuum

@@ -17,7 +17,7 @@ import sparrow as sp
 import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from sparrow.testing import tune
 from tests.storage.helpers import entries
 

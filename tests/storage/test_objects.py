@@ -29,7 +29,7 @@ import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
-from sparrow.relations.base import Edit, apply_edit
+from sparrow.relations.edits import Edit, apply_edit
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.objects import ObjectStore
 from sparrow.storage.parquet import reader

@@ -21,7 +21,7 @@ from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import Edit, apply_edit
+from sparrow.relations.edits import Edit, apply_edit
 from sparrow.storage.delta.append_runs import Part, isin_block, merge_blocks, merge_parts, plan_chunks
 from sparrow.storage.delta.log import Log
 from sparrow.storage.parquet.writer import TensorWriter

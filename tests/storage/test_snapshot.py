@@ -20,7 +20,8 @@ from sparrow import errors, storage
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.relations.base import Edit, Relation, scan
+from sparrow.relations.edits import Edit
+from sparrow.relations.protocol import Relation, scan
 from tests.storage.helpers import TINY, assert_same, entries, files_of, random_entries, read_all
 
 SCHEMA = Schema((60, 40))

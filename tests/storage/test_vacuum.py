@@ -12,7 +12,7 @@ import pytest
 
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from sparrow.storage.vacuum import parse_age
 from tests.storage.helpers import TINY, entries, names, random_entries, read_all
 

@@ -16,7 +16,7 @@ import pytest
 from sparrow import storage
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from sparrow.storage.delta.log import Log
 from sparrow.storage.delta.snapshot import Snapshot
 from sparrow.storage.parquet.writer import DataFile

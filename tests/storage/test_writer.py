@@ -13,7 +13,7 @@ import sparrow.testing
 from sparrow import errors, storage
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.relations.base import Edit
+from sparrow.relations.edits import Edit
 from sparrow.runtime import settings as sparrow_settings
 from sparrow.storage.parquet.reader import read_footer, read_row_group
 from tests.storage.helpers import TINY, assert_same, entries, names, random_entries, read_all

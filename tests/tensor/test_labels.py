@@ -33,7 +33,7 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.testing import strategy
 from tests.engines.toy import Toy
 

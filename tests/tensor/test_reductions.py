@@ -21,7 +21,8 @@ from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeErr
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Node, Reduce, Scan, make_reduce
 from sparrow.plan.aggregates import REDUCTIONS
-from sparrow.relations.base import MemoryRelation, Relation
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime.settings import config
 from sparrow.testing import tune
 from tests.engines.helpers import (

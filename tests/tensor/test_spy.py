@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow import engines
 from sparrow.errors import MissingDependencyError, ShapeError
-from sparrow.relations import base
 from sparrow.tensor import spy
+from sparrow.testing import observe, tune
 
 
 def histogram(dense: np.ndarray[Any, Any], bins: int) -> np.ndarray[Any, Any]:
@@ -36,20 +36,13 @@ def test_counts_are_those_of_a_histogram(shape: tuple[int, int], bins: int, turn
     assert not found.sampled
 
 
-def test_a_sample_reads_few_chunks_and_looks_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "_CHUNK", 50)
+@tune("relations", chunk_elements=50)
+def test_a_sample_reads_few_chunks_and_looks_alike() -> None:
     n = 1000
     rows = np.repeat(np.arange(n), 50)
     A = sp.from_coords([rows, np.tile(np.arange(0, n, 20), n)], 1.0, shape=(n, n))
-    read: list[Any] = []
-    real = base.MemoryRelation.read
-
-    def counted(self: base.MemoryRelation, chunk: base.Chunk, dims: Any = None) -> Any:
-        read.append(chunk)
-        return real(self, chunk, dims)
-
-    monkeypatch.setattr(base.MemoryRelation, "read", counted)
-    found = engines.density(A.__sparrow_scan__(), (0, 1), 40, sample=True)
+    with observe("relations.read") as read:
+        found = engines.density(A.__sparrow_scan__(), (0, 1), 40, sample=True)
     assert found.sampled
     assert len(read) <= 96
     assert (found.counts.sum(axis=1) > 0).all()

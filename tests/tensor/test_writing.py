@@ -30,7 +30,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import apply_edit
+from sparrow.relations.edits import apply_edit
 from sparrow.tensor import editor
 from sparrow.testing import strategy, tune, tuning
 

@@ -17,7 +17,7 @@ import sparrow as sp
 from sparrow import storage
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import from_object
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
 from sparrow.testing import observe, tune
 

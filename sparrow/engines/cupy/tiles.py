@@ -25,7 +25,7 @@ from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Node, Scan
-from sparrow.relations.base import Relation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 

@@ -21,7 +21,7 @@ from sparrow.engines.duckdb.steps import ColumnNames, Query, compile_node
 from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.sort_orders import scan_order
 from sparrow.plan import Dense, Node, Scan, nodes_below
-from sparrow.relations.base import ArrowSource, ParquetSource
+from sparrow.relations.protocol import ArrowSource, ParquetSource
 from sparrow.runtime.duckdb_connection import quote_literal, quote_name
 
 __all__ = ["compile_scan"]

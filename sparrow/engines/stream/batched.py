@@ -23,7 +23,7 @@ from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Map, Node, Product, Scan, Triangle, WithFill, push_index
 from sparrow.plan.estimates import estimate_nnz, estimate_product
-from sparrow.relations.base import Chunk
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 

@@ -15,7 +15,7 @@ from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.relations.base import ArrowSource, Chunk, ParquetSource, Relation, ScanStats
+from sparrow.relations.protocol import ArrowSource, Chunk, ParquetSource, Relation, ScanStats
 from sparrow.runtime import memory
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import Chunk
+from sparrow.relations.protocol import Chunk
 
 __all__ = ["CSRChunks", "Cursor", "ReadRange", "RowOutput", "SmallEvaluation", "SumPushdown"]
 

@@ -21,7 +21,7 @@ from sparrow.engines.stream.partitioning import cursor_strategy, range_slice
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Scan
-from sparrow.relations.base import Chunk
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.once import Once

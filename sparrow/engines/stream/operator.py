@@ -24,7 +24,8 @@ from sparrow.engines.stream.partitioning import fits_one_partition, range_slice
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Node, Scan
-from sparrow.relations.base import ArrowSource, Chunk, ScanStats, arrow_table, base_orders
+from sparrow.relations.arrow import arrow_table
+from sparrow.relations.protocol import ArrowSource, Chunk, ScanStats, base_orders
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 

@@ -37,7 +37,8 @@ from sparrow.plan import (
     nodes_below,
     optimize_plan,
 )
-from sparrow.relations.base import MemoryRelation, Relation
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Relation
 
 __all__ = ["BUILDERS", "lower"]
 

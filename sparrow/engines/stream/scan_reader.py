@@ -21,7 +21,8 @@ from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex, canonicalize, sort_block
 from sparrow.plan import Scan
 from sparrow.plan.estimates import outer_nnz
-from sparrow.relations.base import Chunk, MemoryRelation, Relation, RowSlices
+from sparrow.relations.memory import MemoryRelation, RowSlices
+from sparrow.relations.protocol import Chunk, Relation
 from sparrow.runtime import buffer_pool, memory, progress, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import ordered_map
@@ -224,7 +225,7 @@ def find_listed_rows(scan: Scan) -> RowSlices | None:
     whole = tuple(RangeAxis(dim, 0, 1, n) for dim, n in enumerate(view.base_shape))
     if view.points[0].dims != (0,) or view.axes[1:] != whole[1:]:
         return None
-    return relation.places(view.points[0].coords[0])
+    return relation.find_rows(view.points[0].coords[0])
 
 
 def _take_rows(scan: Scan, rows: RowSlices, room: memory.Reservation) -> Block:
@@ -463,7 +464,7 @@ def count_nnz(scan: Scan) -> int:
 def read_element(scan: Scan) -> Any:
     """Return the only element of a scan without axes, as a NumPy scalar."""
     if isinstance(scan.relation, MemoryRelation):
-        found = scan.relation.at([coordinate for _, coordinate in scan.view.fixed])
+        found = scan.relation.value_at([coordinate for _, coordinate in scan.view.fixed])
         return scan.schema.fill_value if found is None else found
     order = scan_order(scan)
     for block in iter_blocks(scan, order, unordered_chunks(scan, order)):
@@ -501,7 +502,7 @@ def clip_to_view(block: Block, view: View, order: tuple[int, ...], chunk: Chunk)
             if len(wanted) > tuning().max_listed_rows:
                 return block
             ends = np.searchsorted(column, wanted, "left"), np.searchsorted(column, wanted, "right")
-            return RowSlices(*ends).block(block)
+            return RowSlices(*ends).take_block(block)
         else:
             return block
         if chunk.low[dim] < low or high < chunk.high[dim]:

@@ -23,7 +23,7 @@ from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, write_dense
 from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Accumulate, Concat, Diagonal, Node, Reshape, Scan, Triangle, concat_offsets
-from sparrow.relations.base import Chunk
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
 
 __all__ = ["ConcatOp", "DiagonalOp", "FillOp", "ReshapeOp", "SortOp", "TriangleOp", "ViewOp", "accumulate"]

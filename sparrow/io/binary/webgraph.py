@@ -24,7 +24,7 @@ from sparrow.io.base.source import Source, TextBlock, open_source, read_blocks
 from sparrow.io.binary import bvgraph
 from sparrow.io.text.number_lines import HeaderReader, neighbor_lists_in, parse_neighbor_lists
 from sparrow.io.tuning import tuning
-from sparrow.relations.base import as_numpy
+from sparrow.relations.arrow import as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 from sparrow.storage.fs.filesystem import get_filesystem

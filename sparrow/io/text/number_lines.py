@@ -25,7 +25,7 @@ from sparrow.io.base.registry import DType, Duplicates, Reader, Writer
 from sparrow.io.base.sample import Sample
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
 from sparrow.io.tuning import tuning
-from sparrow.relations.base import as_arrow, as_numpy
+from sparrow.relations.arrow import as_arrow, as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 

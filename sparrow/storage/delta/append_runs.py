@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box
 from sparrow.kernels.coo import Block, concat_blocks, flat_positions, sort_block
-from sparrow.relations.base import Chunk, RowSlices
+from sparrow.relations.memory import RowSlices
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime.events import emit
 from sparrow.storage.tuning import tuning
 
@@ -198,7 +199,7 @@ def _clip_to_box(block: Block, part: Part, box: Box) -> Block:
             rows = wanted[slice(*np.searchsorted(wanted, [column[0], column[-1] + 1]))].astype(column.dtype)
             if len(rows) <= tuning().row_search_max:
                 ends = np.searchsorted(column, rows, "left"), np.searchsorted(column, rows, "right")
-                block = RowSlices(*ends).block(block)
+                block = RowSlices(*ends).take_block(block)
     keep: NDArray[np.bool_] | None = None
     for dim, r in enumerate(box.ranges[1:], 1):
         if part.low[dim] < r[0] or part.high[dim] > r[-1]:

@@ -17,7 +17,8 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import NotFoundError, ShapeError
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import Chunk, Edit, Growth, apply_edit, merge_labels
+from sparrow.relations.edits import Edit, Growth, apply_edit, merge_labels
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.append_runs import Part, isin_block, plan_chunks, search_key

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box
 from sparrow.errors import CorruptionError
-from sparrow.relations.base import ScanStats
+from sparrow.relations.protocol import ScanStats
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.log import ActiveFiles, Log

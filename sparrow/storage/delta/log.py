@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
-from sparrow.relations.base import as_numpy
+from sparrow.relations.arrow import as_numpy
 from sparrow.runtime.events import emit
 from sparrow.storage.delta.checksums import CHECKSUM_KEY, PARENT_STATE_KEY, STATE_KEY, commit_checksum, version_checksum
 from sparrow.storage.delta.history import (

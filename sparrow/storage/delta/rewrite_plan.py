@@ -20,7 +20,7 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import DuplicateError, ShapeError
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.relations.base import Edit, apply_edit
+from sparrow.relations.edits import Edit, apply_edit
 from sparrow.runtime import settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import ordered_map

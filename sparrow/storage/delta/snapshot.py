@@ -14,7 +14,7 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import ArrowSource, Chunk, ParquetSource, ScanStats
+from sparrow.relations.protocol import ArrowSource, Chunk, ParquetSource, ScanStats
 from sparrow.storage.delta.append_runs import DecodedRuns, MergedChunk, Part, merge_parts, plan_chunks
 from sparrow.storage.delta.file_table import FileTable, concat_runs, content_digest, read_tables, select_row_groups
 from sparrow.storage.delta.labels import LABELS, Vocabulary, is_partial, read_labels, resolve_label_files
@@ -116,7 +116,7 @@ def check_not_link(path: str) -> str:
 class Snapshot:
     """One version of a stored tensor.
 
-    Implements :class:`sparrow.relations.base.Relation`, thread-safe.
+    Implements :class:`sparrow.relations.protocol.Relation`, thread-safe.
 
     Built from the log alone; footers are read when a scan needs row groups.
 

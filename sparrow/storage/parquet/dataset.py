@@ -18,7 +18,8 @@ from pyarrow.fs import LocalFileSystem
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import Chunk, arrow_schema, arrow_table
+from sparrow.relations.arrow import arrow_schema, arrow_table
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import Schema
 from sparrow.errors import CorruptionError, InvalidValueError, UnsupportedError
-from sparrow.relations.base import StoredColumn, as_arrow
+from sparrow.relations.arrow import as_arrow
+from sparrow.relations.protocol import StoredColumn
 from sparrow.storage.tuning import tuning
 
 __all__ = [

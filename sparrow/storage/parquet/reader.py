@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import as_numpy
+from sparrow.relations.arrow import as_numpy
 from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import worker_local
 from sparrow.storage.fs.filesystem import get_filesystem

@@ -13,7 +13,7 @@ import numpy as np
 from sparrow.core.indexing import Box, check_permutation
 from sparrow.errors import ExistsError
 from sparrow.kernels.coo import Block
-from sparrow.relations.base import scan
+from sparrow.relations.protocol import scan
 from sparrow.sorting import Rows
 from sparrow.storage.creation import create, stage_folder
 from sparrow.storage.delta.log import Log, LostRace

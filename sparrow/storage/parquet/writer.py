@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 from sparrow.core.schema import check_dtype
 from sparrow.errors import DuplicateError, InvalidValueError, ShapeError, StorageError
 from sparrow.kernels.coo import Block, concat_blocks, is_sorted
-from sparrow.relations.base import as_arrow
+from sparrow.relations.arrow import as_arrow
 from sparrow.runtime import memory
 from sparrow.runtime.thread_pool import BackgroundThread, background_thread
 from sparrow.storage.fs.filesystem import get_filesystem

@@ -19,7 +19,8 @@ from sparrow.core.schema import Schema
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.plan import Dense, MatMulDense
-from sparrow.relations.base import MemoryRelation, Relation
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime.settings import config
 from tests.engines.helpers import at, memory, random_array, scan_of, stored
 

@@ -25,7 +25,7 @@ from sparrow.errors import StorageError
 from sparrow.kernels.coo import Block
 from sparrow.kernels.folds import ExtremumFold, UfuncFold
 from sparrow.plan import Node, make_map
-from sparrow.relations.base import Relation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import progress, settings
 from sparrow.testing import observe, strategy, tune
 from tests.engines.helpers import (
@@ -300,21 +300,20 @@ ODD = st.sampled_from([0.0, -0.0, 1.0, 1e300, -1e300, 0.1, 1e-300, np.nan, np.in
 @given(st.lists(ODD, min_size=1, max_size=60), st.sampled_from(["sum", "max", "nansum", "any", "prod", "mean", "norm"]))
 def test_lanes_and_threads_change_no_bit(values: list[float], name: str) -> None:
     dense = np.array([*values, *[0.0] * (-len(values) % 3)]).reshape(-1, 3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sparrow.relations.base._CHUNK", 4)
+    found = []
+    with tune("relations", chunk_elements=4):
         scan = scan_of(memory(dense))
-        found = []
         for threads in (1, 3):
             with settings.config(threads=threads):
                 found.append(dense_of(reduced(scan, name, axis=0)))
-        assert found[0].tobytes() == found[1].tobytes()
-        with strategy("single_lane"):
-            one = dense_of(reduced(scan, name, axis=0))
+    assert found[0].tobytes() == found[1].tobytes()
+    with strategy("single_lane"):
+        one = dense_of(reduced(scan, name, axis=0))
     np.testing.assert_allclose(found[0], one, rtol=1e-12)
 
 
+@tune("relations", chunk_elements=50)
 def test_many_entries_a_cell_are_dealt_to_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparrow.relations.base._CHUNK", 50)
     dense = np.random.default_rng(8).standard_normal((400, 3))
     scan = scan_of(memory(dense))
     fold = UfuncFold(np.add, np.dtype(np.float64), 0)

@@ -32,7 +32,7 @@ from sparrow.errors import (
 )
 from sparrow.kernels import coo
 from sparrow.plan import SEMIRINGS
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
 from tests.engines.conftest import ENGINES
 from tests.engines.helpers import Counting, stored
@@ -853,7 +853,7 @@ def test_csr_blocks_are_multiplied_as_they_are(monkeypatch: pytest.MonkeyPatch) 
         found = (left[:40] @ right if right is C else left @ right).compute().to_scipy("csr")
         assert abs(found - wanted[: found.shape[0]]).max() < 1e-9
     assert block._written is None
-    places = of_C.places(np.array([0, 7, 1999]))
+    places = of_C.find_rows(np.array([0, 7, 1999]))
     np.testing.assert_array_equal(places.lengths, np.diff((plain @ plain).indptr)[[0, 7, 1999]])
     np.testing.assert_array_equal((plain @ plain).indptr[[0, 7, 1999]], places.starts)
     assert block._written is None

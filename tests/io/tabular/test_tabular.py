@@ -40,7 +40,7 @@ from sparrow.errors import (
 )
 from sparrow.io.base.coo_writer import LabelEncoder
 from sparrow.io.tabular.options import Columns
-from sparrow.relations.base import scan
+from sparrow.relations.protocol import scan
 from sparrow.runtime import memory
 from sparrow.testing import tune
 

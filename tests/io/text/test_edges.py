@@ -31,7 +31,7 @@ from sparrow.errors import (
     TooLargeError,
 )
 from sparrow.io.text.edges import Edges
-from sparrow.relations.base import scan
+from sparrow.relations.protocol import scan
 from sparrow.runtime import settings
 from sparrow.testing import tune
 

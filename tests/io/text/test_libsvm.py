@@ -32,7 +32,7 @@ from sparrow import storage
 from sparrow.core.indexing import Box
 from sparrow.errors import ExistsError, IngestError, InvalidValueError, NotFoundError, StorageError
 from sparrow.io.text import libsvm as reader
-from sparrow.relations.base import scan
+from sparrow.relations.protocol import scan
 from sparrow.runtime import settings
 from sparrow.testing import on, tune
 

@@ -24,7 +24,7 @@ from sparrow.engines.stream.product.matmul import MaskedMatMulOp
 from sparrow.kernels.coo import Block, filter_block, write_dense
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.plan import Dense, Map, Scan, apply_function
-from sparrow.relations.base import Chunk, ScanStats
+from sparrow.relations.protocol import Chunk, ScanStats
 from sparrow.runtime import memory
 from sparrow.runtime.once import Once
 

@@ -26,7 +26,7 @@ from sparrow.errors import TooLargeError
 from sparrow.plan import Product, Scan, make_product
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, count_degrees, estimate_operand, is_countable
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import events, memory
 from sparrow.runtime.once import Once
 

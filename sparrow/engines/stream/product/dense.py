@@ -20,7 +20,8 @@ from sparrow.kernels.coo import accumulator_dtype
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.plan import MatMulDense, Scan
 from sparrow.relations import csr
-from sparrow.relations.base import Chunk, MemoryRelation
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime import events, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 

@@ -40,7 +40,7 @@ from sparrow.kernels.coo import Block, CSRBlock, canonicalize, concat_blocks
 from sparrow.kernels.elementwise import align
 from sparrow.plan import Node, Product, Scan
 from sparrow.plan.estimates import estimate_product
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import SpillFile

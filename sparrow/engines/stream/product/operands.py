@@ -20,7 +20,8 @@ from sparrow.engines.stream.product.indexing import is_factorized, isin_sorted
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, concat_blocks, filter_block
 from sparrow.plan import Product, Scan
-from sparrow.relations.base import Chunk, MemoryRelation
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
 
 __all__ = ["LhsRows", "MaskRows", "Operand", "Operands"]
@@ -89,7 +90,7 @@ class Operand:
             return found
         relation = self.scan.relation
         if isinstance(relation, MemoryRelation) and self.scan.view.is_identity:
-            return self.take_diagonals(relation.by_rows())
+            return self.take_diagonals(relation.as_csr_block())
         return self.take_diagonals(scan_reader.read_block(self.scan, room))
 
     def read_rows(
@@ -102,12 +103,12 @@ class Operand:
         """
         scan, order = self.scan, sorted_order(self.scan)
         if isinstance(scan.relation, MemoryRelation) and scan.view.is_identity:
-            places = scan.relation.places(wanted_rows)
+            places = scan.relation.find_rows(wanted_rows)
             nbytes = int(places.lengths.sum()) * scan.schema.element_bytes()
             if 2 * nbytes > scan.relation.block.nbytes or (max_bytes is not None and nbytes > max_bytes):
                 return None
             room.grow(nbytes)
-            return self.take_diagonals(scan.relation.some(wanted_rows, places))
+            return self.take_diagonals(scan.relation.read_rows(wanted_rows, places))
         axis = scan.view.axes[0]
         if not scan.view.preserves_order(order) or not isinstance(axis, RangeAxis):
             return None

@@ -1,4 +1,4 @@
-"""Entries in memory: pruning, edits, Arrow."""
+"""Relations in memory: pruning, edits, Arrow."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.errors import DuplicateError
 from sparrow.kernels.coo import Block
-from sparrow.relations import base as module
-from sparrow.relations.base import (
-    ArrowSource,
-    Edit,
-    MemoryHandle,
-    MemoryRelation,
-    apply_edit,
-    arrow_table,
-    scan,
-)
+from sparrow.relations.arrow import arrow_table
+from sparrow.relations.edits import Edit, apply_edit
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
+from sparrow.relations.protocol import ArrowSource, scan
+from sparrow.testing import strategy
 
 
 def dense_relation(shape: tuple[int, ...]) -> MemoryRelation:
@@ -29,8 +24,8 @@ def dense_relation(shape: tuple[int, ...]) -> MemoryRelation:
     return MemoryRelation(Schema(shape), Block(tuple(coords), np.arange(1.0, coords.shape[1] + 1)))
 
 
-def test_chunks_cover_the_box_and_prune_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CHUNK", 7)
+@strategy("small_chunks")
+def test_chunks_cover_the_box() -> None:
     relation = dense_relation((10, 6))
     box = Box((range(4, 6), range(6)))
     blocks = list(scan(relation, box))
@@ -41,7 +36,7 @@ def test_chunks_cover_the_box_and_prune_the_rest(monkeypatch: pytest.MonkeyPatch
     assert relation.chunks(Box((range(0), range(6)))) == []
 
 
-def test_source_is_an_arrow_table_of_the_box() -> None:
+def test_source_is_an_arrow_table() -> None:
     source = dense_relation((4, 3)).source(Box((range(1, 2), range(3))))
     assert isinstance(source, ArrowSource)
     assert isinstance(source.table, pa.Table)
@@ -50,7 +45,7 @@ def test_source_is_an_arrow_table_of_the_box() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_edits_equal_a_dense_array(seed: int) -> None:
+def test_edits_equal_dense_assignment(seed: int) -> None:
     rng = np.random.default_rng(seed)
     shape = (5, 4)
     dense = rng.integers(-1, 2, shape)
@@ -78,7 +73,7 @@ def test_edits_equal_a_dense_array(seed: int) -> None:
     assert (found.values != 0).all()
 
 
-def test_handle_swaps_and_readers_keep_the_old() -> None:
+def test_readers_keep_the_old_relation() -> None:
     handle = MemoryHandle(dense_relation((2, 2)))
     before = handle.current
     after = handle.commit(Edit("test", upsert=Block((np.array([0]), np.array([0])), np.array([9.0]))))
@@ -90,7 +85,7 @@ def test_handle_swaps_and_readers_keep_the_old() -> None:
     assert handle.current is after
 
 
-def test_complex_values_are_two_columns() -> None:
+def test_complex_values_take_two_columns() -> None:
     schema = Schema((3,), dtype=np.dtype("complex64"))
     table = arrow_table(schema, Block((np.array([1]),), np.array([1 + 2j], np.complex64)))
     assert table.to_pydict() == {"d0": [1], "value": [1.0], "value_im": [2.0]}

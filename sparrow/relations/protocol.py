@@ -1,0 +1,214 @@
+"""Protocols of relations, immutable sets of stored elements, and of handles that edit them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow.core.indexing import Box
+from sparrow.core.schema import Schema
+from sparrow.kernels.coo import Block
+from sparrow.relations.edits import Edit, Growth
+from sparrow.runtime import settings
+from sparrow.runtime.thread_pool import ordered_map
+
+__all__ = [
+    "ArrowSource",
+    "Chunk",
+    "Handle",
+    "ParquetSource",
+    "Relation",
+    "ScanStats",
+    "StoredColumn",
+    "base_orders",
+    "scan",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Unit of parallel reading: a row group of a file, or a slice of arrays in memory."""
+
+    rows: int
+    low: tuple[int, ...]
+    """Smallest coordinate of each dimension."""
+    high: tuple[int, ...]
+    """Largest coordinate of each dimension."""
+    ref: Any
+    """Reference that the relation resolves; opaque to others."""
+    counted: bool = True
+    """Whether ``rows`` is an exact count of elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStats:
+    """Data read by a scan of a box; ``rows`` and ``nbytes`` count the row groups read.
+
+    ``row_groups`` is estimated for skipped files, whose footers are not read. ``inside`` estimates the rows in the box,
+    assuming that rows are uniform within the bounds of their row groups.
+
+    """
+
+    files: int
+    files_read: int
+    row_groups: int
+    row_groups_read: int
+    rows: int
+    nbytes: int
+    inside: float
+
+    def plus(self, other: ScanStats) -> ScanStats:
+        """Return the sum of two scans."""
+        return ScanStats(
+            self.files + other.files,
+            self.files_read + other.files_read,
+            self.row_groups + other.row_groups,
+            self.row_groups_read + other.row_groups_read,
+            self.rows + other.rows,
+            self.nbytes + other.nbytes,
+            self.inside + other.inside,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """Representation of a logical column in the files.
+
+    Examples
+    --------
+    >>> StoredColumn("value", ("value",), pa.int16(), np.dtype(np.uint8)).plain
+    False
+    """
+
+    name: str
+    """Dimension name, or ``value``."""
+    stored: tuple[str, ...]
+    """Columns of the files: one, or real and imaginary part."""
+    kind: pa.DataType
+    """Arrow type of these columns."""
+    dtype: np.dtype[Any]
+    """Logical dtype, to which engines cast."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the stored column equals the logical one."""
+        return len(self.stored) == 1 and self.kind == pa.from_numpy_dtype(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """Files for a SQL scan."""
+
+    paths: tuple[str, ...]
+    columns: tuple[StoredColumn, ...]
+    """Logical columns, coordinates first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSource:
+    """Arrow table or dataset for a SQL scan, with logical column names and types."""
+
+    table: Any
+
+
+class Relation(Protocol):
+    """Immutable set of canonical elements, readable from several threads."""
+
+    @property
+    def schema(self) -> Schema:
+        """Shape, dimension names, dtype and fill value."""
+
+    @property
+    def token(self) -> Hashable:
+        """Equal tokens imply equal elements."""
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored elements, known without I/O."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data files, or of the arrays."""
+
+    @property
+    def version(self) -> int | None:
+        """Version of a stored tensor; None in memory."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rows of chunks are exact counts of their elements."""
+
+    @property
+    def orders(self) -> tuple[tuple[int, ...], ...]:
+        """Sort orders available to scans, the base order (0, 1, ...) first."""
+
+    @property
+    def label_keys(self) -> Mapping[int, Hashable]:
+        """Hashable identity of the labels of each labelled dimension; equal keys imply equal labels. No I/O."""
+
+    def labels(self, dim: int) -> pa.Array | None:
+        """Return the labels of a dimension by coordinate, or None. May do I/O."""
+
+    def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
+        """Return the chunks that may contain elements of the box, in sort order. Reads no data pages."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether there is at most a chunk of elements, available without I/O; see :meth:`read_small`."""
+
+    def read_small(self) -> Block | None:
+        """Return all elements in base order, read-only, if :attr:`is_small`; else None."""
+
+    def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
+        """Return the elements of a chunk: ``coords`` by dimension number whatever the sort order.
+
+        Only coordinates along ``dims`` (default: all) are decoded; other columns have arbitrary content.
+
+        """
+
+    def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
+        """Return what a scan of the box reads. Reads no data pages."""
+
+    def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
+        """Return the source of a SQL scan, a superset of the box."""
+
+
+def scan(relation: Relation, box: Box, order: tuple[int, ...] | None = None) -> Iterator[Block]:
+    """Yield blocks that contain all elements of the box, and possibly others, in sort order.
+
+    Chunks are decoded on threads and come in order.
+
+    """
+    yield from ordered_map(relation.read, relation.chunks(box, order), settings.current().threads)
+
+
+class Handle(Protocol):
+    """Mutable reference to the current relation, shared by a tensor and its views."""
+
+    @property
+    def current(self) -> Relation:
+        """Current relation."""
+
+    @property
+    def path(self) -> str | None:
+        """Location of a stored tensor; None in memory."""
+
+    def commit(self, edit: Edit) -> Relation:
+        """Apply an edit to the current relation atomically, and return the new one."""
+
+    def grow(self, growth: Callable[[Relation], Growth], operation: str = "append") -> Relation:
+        """Append the growth computed for the relation that it is finally applied to, atomically."""
+
+    def refresh(self) -> Relation:
+        """Load commits of other processes."""
+
+
+@lru_cache(128)
+def base_orders(ndim: int) -> tuple[tuple[int, ...], ...]:
+    """Return the sort orders of a relation that has the base order only."""
+    return (tuple(range(ndim)),)
