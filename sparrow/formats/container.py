@@ -428,9 +428,9 @@ def from_entries(format: str, schema: Schema, block: Block) -> Container:
     """
     if format != "coo" and not schema.has_zero_fill:
         check_dense(schema)
-        cells = dense_array(schema, block)
-        stored = ~is_fill(cells, cells.dtype.type(0))
-        schema, block = Schema(schema.shape, (), schema.dtype), Block(stored.nonzero(), cells[stored])
+        dense = dense_array(schema, block)
+        stored = ~is_fill(dense, dense.dtype.type(0))
+        schema, block = Schema(schema.shape, (), schema.dtype), Block(stored.nonzero(), dense[stored])
     return _FORMATS[format]._from_entries(schema, block)
 
 

@@ -190,9 +190,9 @@ class RowSparse(Container):
         (array([1, 3]), array([[5, 6],
                [7, 8]]))
         """
-        wanted, cells = self._check_rows(rows), np.asarray(data)
-        if cells.shape != (len(wanted), *self._shape[1:]):
-            raise ShapeError(f"data must have shape {(len(wanted), *self._shape[1:])}, got {cells.shape}")
+        wanted, rows_data = self._check_rows(rows), np.asarray(data)
+        if rows_data.shape != (len(wanted), *self._shape[1:]):
+            raise ShapeError(f"data must have shape {(len(wanted), *self._shape[1:])}, got {rows_data.shape}")
         for extreme in wanted[[0, -1]] if len(wanted) else ():
             if not 0 <= extreme < self._shape[0]:
                 raise IndexingError(f"row {extreme} is out of range for {self._shape[0]} rows")
@@ -203,7 +203,7 @@ class RowSparse(Container):
             at, stored = self._locate(wanted)
         elif not self._data.flags.writeable:
             self._data = self._data.copy()
-        self._data[at] = cells
+        self._data[at] = rows_data
 
     @staticmethod
     def _check_rows(rows: Any) -> NDArray[Any]:

@@ -355,8 +355,8 @@ def from_table(
     try:
         return *from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates), labels
     except DuplicateError as error:
-        told = [labels[dim].to_pylist() if dim in labels else None for dim in range(len(picked))]
-        raise error.by_label(told) from None
+        names_of = [labels[dim].to_pylist() if dim in labels else None for dim in range(len(picked))]
+        raise error.by_label(names_of) from None
 
 
 def from_appended_table(

@@ -83,9 +83,9 @@ def dense_array(schema: Schema, block: Block) -> NDArray[Any]:
     """Return a dense NumPy array; :func:`check_dense` must have passed."""
     fill = schema.fill_value
     is_zero = fill.tobytes() in _ZERO_BITS
-    cells = np.zeros(schema.shape, schema.dtype) if is_zero else np.full(schema.shape, fill, dtype=schema.dtype)
-    write_dense(cells, block)
-    return cells
+    out = np.zeros(schema.shape, schema.dtype) if is_zero else np.full(schema.shape, fill, dtype=schema.dtype)
+    write_dense(out, block)
+    return out
 
 
 _ZERO_BITS = {bytes(size) for size in (1, 2, 4, 8, 16)}
@@ -108,13 +108,13 @@ def implicit_dense_array(schema: Schema, entries_of: Callable[[], Block]) -> NDA
 
 
 def _warn_expansion(schema: Schema, count: int) -> None:
-    dense, entries = schema.size * schema.dtype.itemsize, max(count, 1) * schema.element_bytes()
+    dense, sparse = schema.size * schema.dtype.itemsize, max(count, 1) * schema.element_bytes()
     what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
-    sizes = f"{format_quantity(dense, 'bytes')}, its entries {format_quantity(entries, 'bytes')}"
+    sizes = f"{format_quantity(dense, 'bytes')}, its entries {format_quantity(sparse, 'bytes')}"
     limits = tuning()
-    if dense > limits.max_dense_bytes and dense > limits.max_expansion * entries:
+    if dense > limits.max_dense_bytes and dense > limits.max_expansion * sparse:
         raise TooLargeError(f"{what} would take {sizes}, too much for an implicit conversion: {_ALTERNATIVES}")
-    if dense > limits.silent_dense_bytes and dense > limits.warn_expansion * entries:
+    if dense > limits.silent_dense_bytes and dense > limits.warn_expansion * sparse:
         warnings.warn(f"{what} takes {sizes}: {_ALTERNATIVES}", PerformanceWarning, stacklevel=4)
 
 

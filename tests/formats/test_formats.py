@@ -437,7 +437,7 @@ def test_containers_are_taken_where_arrays_are() -> None:
     assert (wide.nnz, wide[10**8, 5], wide.stype) == (1, 4, "csr")
     with pytest.raises(UnsupportedError, match="real part"):
         wide[:2, :2] = rows.astype("complex64")
-    with pytest.raises(ShapeError, match=r"shape \(2, 2\) do not fit"):
+    with pytest.raises(ShapeError, match=r"shape \(2, 2\) do not broadcast"):
         wide[:3, :2] = rows
     np.testing.assert_array_equal(np.asarray(rows, dtype="float32"), np.diag(np.array([7, 8], "float32")), strict=True)
     with pytest.raises(InvalidValueError, match="copy=False"):

@@ -256,7 +256,7 @@ def write_coo(
     """
     get_filesystem(folder).make_folder(os.fspath(folder))
     ndim = len(dims)
-    anew = [None] * ndim if ids is None else list(ids)
+    collectors = [None] * ndim if ids is None else list(ids)
     summed = np.dtype(np.complex128) if mean else dtype
     from sparrow.sorting.sorter import Sorter
 
@@ -271,17 +271,17 @@ def write_coo(
         return storage.TensorWriter(folder, dims=tuple(dims), dtype=dtype, profile=profile)
 
     with closing(sorter), closing(pieces):
-        if sorter.consume(pieces, pause=not any(anew) and not mean):
+        if sorter.consume(pieces, pause=not any(collectors) and not mean):
             files = _write_sorted(folder, writer, sorter, pieces, dtype, fill_value)
             if files is not None:
                 return WrittenFiles(files, sorter.maxima, (None,) * ndim)
-        numbered = [None if each is None else each.finish() for each in anew]
+        numbered = [None if each is None else each.finish() for each in collectors]
         largest = [top if known is None else len(known) for top, known in zip(sorter.maxima, numbered, strict=True)]
         dtypes = [np.dtype(np.int32 if top < 2**31 else np.int64) for top in largest]
         parts = sorter.parts(dtypes, fill_value, numbered)
         if mean:
             parts = [_means(part, dtype, fill_value) for part in parts]
-        with bar("writing", sorter.count, "entries") as advance:
+        with bar("writing", sorter.count, "elements") as advance:
             return WrittenFiles(_write_parts(parts, writer, advance), sorter.maxima, tuple(numbered))
 
 

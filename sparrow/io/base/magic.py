@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from sparrow.errors import IngestError
@@ -53,7 +54,7 @@ NTRIPLES_COMMAND = "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest
 _SUFFIXES = {".gz", ".zst", ".bz2"}
 
 
-def register_signatures(signatures: dict[bytes, tuple[str, str]]) -> None:
+def register_signatures(signatures: Mapping[bytes, tuple[str, str]]) -> None:
     """Add the first bytes of a binary format: its kind, and the command that reads it."""
     _SIGNATURES.update(signatures)
 

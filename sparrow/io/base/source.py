@@ -394,7 +394,7 @@ def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
 def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
     carry: memoryview | bytes = b""
     longest, bomb_bytes, bomb_ratio = max_line_bytes(), tuning().bomb_min_bytes, tuning().bomb_ratio
-    line, told, whole, returns_only, started, yielded = 1, 0, 0, False, False, False
+    line, position, whole, returns_only, started, yielded = 1, 0, 0, False, False, False
     while True:
         buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a missing final newline
         space = len(buffer) - 1
@@ -443,8 +443,8 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
         now = stream.tell()
         data = np.frombuffer(buffer, np.uint8)[start:end]
         lines = int(np.count_nonzero(data == 10))
-        yield TextBlock(source, data, line, lines, now - told)
-        told, yielded = now, True
+        yield TextBlock(source, data, line, lines, now - position)
+        position, yielded = now, True
         if at_end:
             return
         line += lines

@@ -150,8 +150,8 @@ class Alx(Reader):
     def _check(self, split: str, shards: Sequence[_Shard]) -> None:
         """Raise ``IngestError`` if shards of a split are missing or repeated."""
         if len({shard.total for shard in shards}) > 1:
-            told = ", ".join(sorted({str(shard.total) for shard in shards}))
-            raise IngestError(f"shards of {split} must agree on their number, got {told}: pass those of one graph",
+            position = ", ".join(sorted({str(shard.total) for shard in shards}))
+            raise IngestError(f"shards of {split} must agree on their number, got {position}: pass those of one graph",
                               shards[0].path)  # fmt: skip
         for one, other in pairwise(shards):
             if one.number == other.number:
@@ -284,12 +284,12 @@ class _Reading:
         for path in paths:
             with ExitStack() as stack:
                 raw, file = _opened(path, stack)
-                told = 0
+                position = 0
                 for frames in _cut(path, file):
                     yield frames
                     now = raw.tell()
-                    self.advance(now - told)
-                    told = now
+                    self.advance(now - position)
+                    position = now
 
 
 def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
@@ -401,7 +401,7 @@ class AlxWriter(Writer):
 
 def _rows(tensor: Tensor) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield the rows that have links, and their links."""
-    held: list[NDArray[np.int64]] = []
+    pending: list[NDArray[np.int64]] = []
     row = -1
     for batch in tensor.to_batches():
         src, dst, values = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
@@ -410,12 +410,12 @@ def _rows(tensor: Tensor) -> Iterator[tuple[int, NDArray[np.int64]]]:
         starts = np.flatnonzero(np.diff(src, prepend=-1))
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(src)], strict=True):
             if int(src[start]) != row:
-                if held:
-                    yield row, np.concatenate(held)
-                row, held = int(src[start]), []
-            held.append(dst[start:stop].astype(np.int64))
-    if held:
-        yield row, np.concatenate(held)
+                if pending:
+                    yield row, np.concatenate(pending)
+                row, pending = int(src[start]), []
+            pending.append(dst[start:stop].astype(np.int64))
+    if pending:
+        yield row, np.concatenate(pending)
 
 
 def _both(test: Tensor | None, truth: Tensor | None) -> Iterator[Any]:

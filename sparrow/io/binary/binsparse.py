@@ -136,7 +136,7 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.StoredMatrix, Any]:
     try:
         found = json.loads(text)[_NAME]
         version, shape = str(found["version"]), check_shape(found["shape"])
-        told, kind = found["format"], str(found["data_types"]["values"])
+        layout, kind = found["format"], str(found["data_types"]["values"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise IngestError(f"the descriptor of {group.name!r} cannot be read: {error!r}", name) from None
     if not version.startswith("0."):
@@ -156,7 +156,7 @@ def _tensor(group: Any, name: str) -> tuple[hdf5.StoredMatrix, Any]:
         lines = group["indices_0"] if doubly else None
         tensor = hdf5.read_compressed(group, shape, order[0] == 0, name, members, values, lines)
     else:
-        raise IngestError(f"the format {told!r:.80} of {len(shape)} dimensions is not read", name)
+        raise IngestError(f"the format {layout!r:.80} of {len(shape)} dimensions is not read", name)
     if "structure" in found:
         tensor = tensor._replace(pieces=_mirrored(tensor, str(found["structure"]), name))
     fill = 0
@@ -292,7 +292,7 @@ class BinsparseWriter(Writer):
         pairs = schema.dtype.kind == "c"
         stored = np.dtype(f"f{schema.dtype.itemsize // 2}") if pairs else schema.dtype
         stored = np.dtype(np.uint8) if schema.dtype.kind == "b" else stored
-        with self.sink() as sink, hdf5.create_file(sink) as file, bar("exporting", count, "entries") as advance:
+        with self.sink() as sink, hdf5.create_file(sink) as file, bar("exporting", count, "elements") as advance:
             file.attrs[_NAME] = json.dumps(descriptor)
             arrays = [
                 hdf5.create_resizable(file, f"indices_{dim}", kinds[f"indices_{dim}"]) for dim in range(tensor.ndim)

@@ -49,24 +49,24 @@ class GraphProperties:
 
 def _pairs(text: str) -> dict[str, tuple[int, str]]:
     """Return the values of a .properties file by key, with their lines, as Java does."""
-    told: dict[str, tuple[int, str]] = {}
-    held, first = "", 0
+    props: dict[str, tuple[int, str]] = {}
+    pending, first = "", 0
     lines = re.split(r"\r\n|\r|\n", text)
     for number, line in enumerate(lines, 1):
         line = line.lstrip(" \t\f")
-        if not held and (not line or line[0] in "#!"):
+        if not pending and (not line or line[0] in "#!"):
             continue
-        first = first if held else number
-        held += line
+        first = first if pending else number
+        pending += line
         if (len(line) - len(line.rstrip("\\"))) % 2 and number < len(lines):
-            held = held[:-1]
+            pending = pending[:-1]
             continue
-        found = _PAIR.fullmatch(held)
+        found = _PAIR.fullmatch(pending)
         assert found is not None
         key, value = (_ESCAPE.sub(_escaped, part) for part in found.groups())
-        told[key] = first, value.strip()
-        held = ""
-    return told
+        props[key] = first, value.strip()
+        pending = ""
+    return props
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -89,29 +89,29 @@ def read_properties(base: str) -> GraphProperties:
         raise NotFoundError(f"there is no file {name!r}, which is needed to decode {base}.graph")
     with get_filesystem(name).open(name, sequential=True) as file:
         text = file.read(1 << 20).decode("latin-1")
-    told = _pairs(text)
-    at, kind = told.get("graphclass", (1, ""))
+    props = _pairs(text)
+    at, kind = props.get("graphclass", (1, ""))
     kind = kind.removeprefix("class ")
     if kind not in _CLASSES:
-        below = told.get("underlyinggraph")
+        below = props.get("underlyinggraph")
         way = f": read its graph {below[1]!r}" if below else ""
         raise IngestError(f"graphclass must be BVGraph, got {kind}{way}", name, at)
 
     def number_of(key: str, usual: int | None = None, least: int = 0) -> int:
-        if key not in told and usual is not None:
+        if key not in props and usual is not None:
             return usual
-        line, value = told.get(key, (1, ""))
+        line, value = props.get(key, (1, ""))
         if not (value.isascii() and value.isdigit() and len(value) < 20 and int(value) >= least):
-            problem = f"{key} must be an integer" if key in told else f"{key} is missing"
-            raise IngestError(problem, name, line if key in told else None, value or None)
+            problem = f"{key} must be an integer" if key in props else f"{key} is missing"
+            raise IngestError(problem, name, line if key in props else None, value or None)
         return int(value)
 
     if number_of("version", 0) > 0:
-        raise IngestError(f"version={told['version'][1]} of BVGraph is unknown", name, told["version"][0])
-    if told.get("endianness", (0, "big"))[1].lower() not in ("big", "be", ""):
-        raise IngestError("little-endian bit order is not supported: convert the graph", name, told["endianness"][0])
+        raise IngestError(f"version={props['version'][1]} of BVGraph is unknown", name, props["version"][0])
+    if props.get("endianness", (0, "big"))[1].lower() not in ("big", "be", ""):
+        raise IngestError("little-endian bit order is not supported: convert the graph", name, props["endianness"][0])
     codes = dict(_USUAL)
-    line, flags = told.get("compressionflags", (1, ""))
+    line, flags = props.get("compressionflags", (1, ""))
     for flag in flags.replace(",", "|").split("|"):
         if not (flag := flag.strip()):
             continue
@@ -121,7 +121,7 @@ def read_properties(base: str) -> GraphProperties:
         codes[part] = code
     k = number_of("zetak", 3, 1)
     if k > 60:
-        raise IngestError("zetak must be at most 60", name, told["zetak"][0], told["zetak"][1])
+        raise IngestError("zetak must be at most 60", name, props["zetak"][0], props["zetak"][1])
     return GraphProperties(
         base + ".graph",
         number_of("nodes"),
@@ -157,14 +157,14 @@ class _Bits:
     def more(self) -> int:
         """Read further bytes behind those not yet used, and return their number."""
         used = self.at >> 3
-        held = self.end // 8 - used
+        pending = self.end // 8 - used
         size = tuning().bvgraph_block_bytes
-        data = np.zeros(held + size + self._padding, np.uint8)
-        data[:held] = self.data[used : used + held]
-        found = self._file.readinto(memoryview(data)[held : held + size]) or 0  # type: ignore[arg-type]
+        data = np.zeros(pending + size + self._padding, np.uint8)
+        data[:pending] = self.data[used : used + pending]
+        found = self._file.readinto(memoryview(data)[pending : pending + size]) or 0  # type: ignore[arg-type]
         self.data, self.before = data, self.before + used
         self.at -= 8 * used
-        self.end = 8 * (held + found)
+        self.end = 8 * (pending + found)
         return int(found)
 
     def rest(self) -> NDArray[np.uint8]:
@@ -173,7 +173,7 @@ class _Bits:
         return np.unpackbits(self.data[used : self.end // 8])[self.at & 7 :]
 
 
-def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
+def read_lists(props: GraphProperties) -> Iterator[ListChunk]:
     """Yield the lists of a graph, in chunks that keep memory bounded.
 
     Raises
@@ -185,18 +185,18 @@ def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
     """
     from sparrow.kernels.parse import bvgraph as kernels
 
-    files = get_filesystem(told.graph)
-    size = files.size(told.graph)
-    if told.nodes > 8 * size:
-        raise IngestError(f"{size} bytes cannot hold {told.nodes} lists: the file is truncated, or .properties are of "
-                          "another graph", told.graph)  # fmt: skip
-    sizes, codes = np.array([told.window, told.shortest, told.k], np.int64), np.array(told.codes, np.int64)
+    files = get_filesystem(props.graph)
+    size = files.size(props.graph)
+    if props.nodes > 8 * size:
+        raise IngestError(f"{size} bytes cannot hold {props.nodes} lists: the file is truncated, or .properties are of "
+                          "another graph", props.graph)  # fmt: skip
+    sizes, codes = np.array([props.window, props.shortest, props.k], np.int64), np.array(props.codes, np.int64)
     node = arcs = advance = 0
     most_lists, most_links = tuning().bvgraph_lists, tuning().bvgraph_links
     room, degrees, history = most_links, np.empty(0, np.int64), np.empty(0, np.int64)
-    with files.open(told.graph, sequential=True, size=size) as file:
+    with files.open(props.graph, sequential=True, size=size) as file:
         bits = _Bits(file)
-        while node < told.nodes:
+        while node < props.nodes:
             known = len(degrees)
             space = len(history) + room
             memory.check(8 * 4 * space, f"the lists from node {node} on", "")
@@ -205,26 +205,26 @@ def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
             links = np.empty(space, np.int64)
             links[: len(history)] = history
             lists, bits.at, status, wanted = kernels.decode(
-                bits.data, bits.at, bits.end, node, told.nodes, sizes, codes, links, offsets, known
+                bits.data, bits.at, bits.end, node, props.nodes, sizes, codes, links, offsets, known
             )
             if lists > known:
                 start, stop = int(offsets[known]), int(offsets[lists])
                 found = np.diff(offsets[: lists + 1])
                 yield ListChunk(node, found[known:], links[start:stop], advance)
                 node, arcs, advance = node + lists - known, arcs + stop - start, 0
-                kept = max(lists - told.window, 0)
+                kept = max(lists - props.window, 0)
                 degrees, history = found[kept:], links[int(offsets[kept]) : stop].copy()
                 room = most_links
             if status == kernels.MORE:
                 got = bits.more()
                 advance += got
                 if not got:
-                    raise IngestError(f"the file ends in the list of node {node} of {told.nodes}", told.graph)
+                    raise IngestError(f"the file ends in the list of node {node} of {props.nodes}", props.graph)
             elif status == kernels.BAD:
                 raise IngestError(
                     f"the list of node {node} at bit {8 * bits.before + bits.at} is not ascending: the file "
                     "is damaged, or its .properties belong to another graph",
-                    told.graph,
+                    props.graph,
                 )
             elif status == kernels.ROOM and wanted and lists == known:
                 room = wanted
@@ -233,7 +233,7 @@ def read_lists(told: GraphProperties) -> Iterator[ListChunk]:
             raise IngestError(
                 f"the lists end at bit {8 * bits.before + bits.at}, before the file does: it is damaged, or its "
                 ".properties belong to another graph",
-                told.graph,
+                props.graph,
             )
-    if arcs != told.arcs:
-        raise IngestError(f"expected {told.arcs} arcs by the .properties, got {arcs}", told.graph)
+    if arcs != props.arcs:
+        raise IngestError(f"expected {props.arcs} arcs by the .properties, got {arcs}", props.graph)

@@ -98,10 +98,10 @@ class H5ad(Reader):
                 groups = ("layers", "obsp", "varp", "obsm", "varm")
                 there = [f"{group}/{key}" for group in groups for key in file.get(group, ())]
                 there = ["X"] * ("X" in file and file["X"] != found) + ["raw/X"] * ("raw/X" in file) + there
-                told = (
+                hint = (
                     f": pass matrix={there[0]!r}, of {', '.join(there)}" if there else ": this is not a file of AnnData"
                 )
-                raise IngestError(f"there is no matrix {self.matrix!r}{told}", name)
+                raise IngestError(f"there is no matrix {self.matrix!r}{hint}", name)
             matrix = _matrix(found, name)
             sides = _sides(path)
             usual = ("obs", "var") if sides[0] != sides[1] else (sides[0], sides[0] + "2")
@@ -195,7 +195,7 @@ class H5adWriter(Writer):
             self.sink() as sink,
             memory.reserve(2 * 8 * (height + 1), "row pointers"),
             hdf5.create_file(sink) as file,
-            bar("exporting", tensor.nnz, "entries") as advance,
+            bar("exporting", tensor.nnz, "elements") as advance,
         ):
             file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
             group = file.create_group("X")

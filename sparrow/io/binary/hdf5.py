@@ -107,12 +107,12 @@ def _check_heaps(path: str, name: str) -> None:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if len(data) < 16 or data[14 if data[8] < 2 else 10] != 8:  # lengths of other sizes are rare
             return
-        at, told = data.find(_HEAP), _OBJECT.unpack_from
+        at, unpack = data.find(_HEAP), _OBJECT.unpack_from
         while at >= 0 and at + 16 <= len(data):
             end = min(at + int.from_bytes(data[at + 8 : at + 16], "little"), len(data))
             place = at + 16
             while place + 16 <= end:
-                number, size = told(data, place)
+                number, size = unpack(data, place)
                 if number == 0 and size < 16:  # the size includes its own header
                     raise IngestError(f"the HDF5 file cannot be read: the heap of texts at byte {at} is damaged", name)
                 place += 16 + -(-size // 8) * 8 if number else size
@@ -284,9 +284,9 @@ def read_dense(array: Any, name: str) -> StoredMatrix:
         step = max(most // wide, 1)
         for first in range(0, height, step):
             for left in range(0, width, wide):
-                cells = array[first : first + step, left : left + wide]
-                rows, cols = np.nonzero(cells)
-                yield rows + first, cols + left, cells[rows, cols]
+                values = array[first : first + step, left : left + wide]
+                rows, cols = np.nonzero(values)
+                yield rows + first, cols + left, values[rows, cols]
 
     return StoredMatrix(tuple(array.shape), _dtype(array, name), size, pieces())
 
@@ -389,9 +389,9 @@ def store_matrix(
         *coords, given = piece
         values, unfit = cast_checked(given, kind)
         if unfit is not None:
-            cell = tuple(int(column[unfit]) for column in coords)
+            element = tuple(int(column[unfit]) for column in coords)
             raise IngestError(
-                f"the value at {cell} {misfit_message(given[unfit], kind)}", name, token=str(given[unfit])
+                f"the value at {element} {misfit_message(given[unfit], kind)}", name, token=str(given[unfit])
             )
         return Rows(tuple(coords), values)
 

@@ -104,8 +104,8 @@ class Npy(Reader):
             if len(at) and head.shape:
                 coords = np.unravel_index(at + start, head.shape, "F" if head.fortran else "C")
             if unfit is not None:
-                cell, value = tuple(int(column[unfit]) for column in coords), values[at][unfit]
-                raise IngestError(f"the value at {cell} {misfit_message(value, dtype)}", name, token=str(value))
+                element, value = tuple(int(column[unfit]) for column in coords), values[at][unfit]
+                raise IngestError(f"the value at {element} {misfit_message(value, dtype)}", name, token=str(value))
             return Rows(tuple(column.astype(np.int64) for column in coords), found)
 
         if not head.shape:
@@ -228,24 +228,24 @@ class NpyWriter(Writer):
                 file.write(tensor.to_numpy().astype(dtype).tobytes())
                 return tensor.nnz
             room = tuning().npy_block_bytes // dtype.itemsize
-            cells = np.full(min(room, count), fill, dtype)
+            buffer = np.full(min(room, count), fill, dtype)
             for block in engines.iter_sorted_blocks(tensor.__sparrow_scan__()):
                 at = np.ravel_multi_index(tuple(column.astype(np.int64) for column in block.coords), shape)
                 start = 0
                 while start < len(at):
-                    stop = int(np.searchsorted(at, done + len(cells)))
-                    cells[at[start:stop] - done] = block.values[start:stop]
+                    stop = int(np.searchsorted(at, done + len(buffer)))
+                    buffer[at[start:stop] - done] = block.values[start:stop]
                     if stop < len(at):
-                        file.write(cells.tobytes())
-                        advance(len(cells))
-                        done += len(cells)
-                        cells = np.full(min(room, count - done), fill, dtype)
+                        file.write(buffer.tobytes())
+                        advance(len(buffer))
+                        done += len(buffer)
+                        buffer = np.full(min(room, count - done), fill, dtype)
                     start = stop
                 rows += len(at)
             while done < count:
-                file.write(cells.tobytes())
-                done += len(cells)
-                cells = np.full(min(room, count - done), fill, dtype)
+                file.write(buffer.tobytes())
+                done += len(buffer)
+                buffer = np.full(min(room, count - done), fill, dtype)
         return rows
 
 

@@ -121,9 +121,9 @@ def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Bl
         schema, block = from_object(near, dims=dims)[:2]
         unfit = cast_checked(block.values, schema.dtype)[1]
         if unfit is not None:
-            cell = tuple(int(column[unfit]) for column in block.coords)
+            element = tuple(int(column[unfit]) for column in block.coords)
             way = f"sp.asarray(scipy.sparse.load_npz({name!r}).astype('float64')).save(DST)"
-            raise IngestError(f"the value at {cell} exceeds 2^63 - 1, the largest stored integer: {way}", name,
+            raise IngestError(f"the value at {element} exceeds 2^63 - 1, the largest stored integer: {way}", name,
                               token=str(block.values[unfit]))  # fmt: skip
         return schema, block
     except (FileNotFoundError, IsADirectoryError, PermissionError, TooLargeError, ShapeError):

@@ -106,9 +106,9 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
         """Store the graph and return its folder."""
         base = bvgraph_basename(os.fspath(self.src)) if isinstance(self.src, str | os.PathLike) else None
         if base is not None:
-            told = bvgraph.read_properties(base)
-            source = open_source(told.graph)
-            self._write(told.nodes, source, bvgraph.read_lists(told), _linked)
+            properties = bvgraph.read_properties(base)
+            source = open_source(properties.graph)
+            self._write(properties.nodes, source, bvgraph.read_lists(properties), _chunk_rows)
         else:
             self._text(open_source(self.src))
         return os.fspath(self.dst)
@@ -137,7 +137,11 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
                     yield block
 
             self._write(
-                nodes, source, counted(), lambda block: _listed(block, nodes), lambda: _whole(read, nodes, source)
+                nodes,
+                source,
+                counted(),
+                lambda block: _block_rows(block, nodes),
+                lambda: _check_complete(read, nodes, source),
             )
 
     def _write(
@@ -153,14 +157,14 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
             bar("reading lists", source.size) as advance,
         ):
 
-            def told() -> Iterator[Any]:
+            def advancing() -> Iterator[Any]:
                 for item in items:
                     yield item
                     advance(item.advance)
 
             written = write_coo(
                 folder,
-                told(),
+                advancing(),
                 rows_of,
                 dims=_DIMS,
                 dtype=_VALUES,
@@ -180,12 +184,12 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
             )
 
 
-def _linked(piece: bvgraph.ListChunk) -> Rows:
+def _chunk_rows(piece: bvgraph.ListChunk) -> Rows:
     nodes = np.arange(piece.node, piece.node + len(piece.degrees))
     return Rows((np.repeat(nodes, piece.degrees), piece.links), None)
 
 
-def _listed(block: TextBlock, nodes: int) -> Rows:
+def _block_rows(block: TextBlock, nodes: int) -> Rows:
     found = parse_neighbor_lists(block)
     src = found.lines + (block.first_line - 2)
     wrong = (found.numbers < 0) | (found.numbers >= nodes) | (src >= nodes)
@@ -199,7 +203,7 @@ def _listed(block: TextBlock, nodes: int) -> Rows:
     return Rows((src, found.numbers), None)
 
 
-def _whole(read: int, nodes: int, source: Source) -> None:
+def _check_complete(read: int, nodes: int, source: Source) -> None:
     if read < nodes:
         raise IngestError(f"expected {nodes} lists, a line per node, empty or not, got {max(read, 0)}", source.name)
 
@@ -219,7 +223,7 @@ class AsciiGraphWriter(Writer):
             raise UnsupportedError(f"an ASCIIGraph has no weights, the values are {tensor.dtype}: use csv, or A != 0")
         nodes, node, arcs = tensor.shape[0], 0, 0
         pending: list[pa.Array] = []
-        with self.sink() as file, bar("exporting", tensor.nnz, "entries") as advance:
+        with self.sink() as file, bar("exporting", tensor.nnz, "elements") as advance:
             file.write(f"{nodes}\n".encode())
             for batch in tensor.to_batches():
                 src, dst, values = batch.columns

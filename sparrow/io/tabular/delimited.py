@@ -144,29 +144,29 @@ def _cut_records(first: TextBlock, text: Iterator[TextBlock], options: CsvOption
     from sparrow.kernels.parse.delimited import scan_records
 
     assert options.delimiter is not None
-    held: TextBlock | None = None
+    pending: TextBlock | None = None
     nothing = np.empty(0, np.int64)
     longest = max_line_bytes()
     block: TextBlock | None = first
     while block is not None:
         advance(block.advance)
-        if held is not None:
-            block = replace(block, data=np.concatenate([held.data, block.data]), first_line=held.first_line,
-                            lines=held.lines + block.lines)  # fmt: skip
-            held = None
+        if pending is not None:
+            block = replace(block, data=np.concatenate([pending.data, block.data]), first_line=pending.first_line,
+                            lines=pending.lines + block.lines)  # fmt: skip
+            pending = None
         data: Any = block.data
         if options.quotes and bytes(memoryview(data)).find(b'"') >= 0:
             end, line = scan_records(data, ord(options.delimiter), 34, nothing)
             if end < len(data):
-                held = replace(block, data=data[end:], first_line=block.first_line + line, lines=block.lines - line)
+                pending = replace(block, data=data[end:], first_line=block.first_line + line, lines=block.lines - line)
                 block = replace(block, data=data[:end], lines=line)
-                if len(held.data) > longest:
-                    _raise_unclosed(held)
+                if len(pending.data) > longest:
+                    _raise_unclosed(pending)
         if len(block.data):
             yield block
         block = next(text, None)
-    if held is not None:
-        _raise_unclosed(held)
+    if pending is not None:
+        _raise_unclosed(pending)
 
 
 def _raise_unclosed(block: TextBlock) -> NoReturn:
@@ -392,12 +392,14 @@ class CsvReader(TextTableReader):
             return ""
         if self._delimiter not in ",;|\t":  # others may be special to a shell, or to sed
             return ""
-        parted = "\\t" if self._delimiter == "\t" else self._delimiter
-        told, way = "begin with one field more than the header, as R writes row names", f"^/row{parted}"
+        separator = "\\t" if self._delimiter == "\t" else self._delimiter
+        problem, way = "begin with one field more than the header, as R writes row names", f"^/row{separator}"
         if counts[3].endswith(self._delimiter):
-            told = f"end in {self._delimiter!r}, and the line of names does not"
-            way = f"\\r$/{parted}&" if 13 in block.data[:1000] else f"$/{parted}"
-        return f"; if lines {told}: sed '1s/{way}/' {shlex.quote(block.source.name)} | sparrow ingest columns - DST ..."
+            problem = f"end in {self._delimiter!r}, and the line of names does not"
+            way = f"\\r$/{separator}&" if 13 in block.data[:1000] else f"$/{separator}"
+        return (
+            f"; if lines {problem}: sed '1s/{way}/' {shlex.quote(block.source.name)} | sparrow ingest columns - DST ..."
+        )
 
 
 class MalformedTextError(IngestError):

@@ -88,8 +88,8 @@ class TableIngest:
         items = batches if first is None else chain([first], batches)
         self._labels: list[pa.Array | None] = list(self.options.fixed_labels)
         known = [
-            DistinctIds() if anew and not text else None
-            for anew, text in zip(self.options.relabelled, self._texts, strict=True)
+            DistinctIds() if relabel and not text else None
+            for relabel, text in zip(self.options.relabelled, self._texts, strict=True)
         ]
         if self.options.members is not None:
             self._bundle(items, known)
@@ -115,22 +115,22 @@ class TableIngest:
         (before, first), (batch, second) = found[:2]
         row, line = batch.where(second)
         early, early_line = before.where(first)
-        told = f"row {early}" if early_line is None else f"line {early_line}"
-        told = told if before.source == batch.source else f"{before.source}, {told}"
-        problem = f"row {row}: {error}".replace("more than once", f"more than once, first in {told}", 1)
+        first_place = f"row {early}" if early_line is None else f"line {early_line}"
+        first_place = first_place if before.source == batch.source else f"{before.source}, {first_place}"
+        problem = f"row {row}: {error}".replace("more than once", f"more than once, first in {first_place}", 1)
         if batch.source is not None:
             problem = f"{batch.source}{'' if line is None else f', line {line}'}: {problem}"
         return DuplicateError(problem, error.cell)
 
-    def _rows_of_element(self, batch: TableBatch, cell: Sequence[int]) -> NDArray[np.bool_]:
+    def _rows_of_element(self, batch: TableBatch, element: Sequence[int]) -> NDArray[np.bool_]:
         """Return the rows of a batch that hold an element, by labels or coordinates."""
         giving = np.ones(batch.data.num_rows, bool)
         for dim, (name, labels) in enumerate(zip(self.options.coords, self._labels, strict=True)):
             array = batch.data.column(name)
             if labels is None:
-                giving &= self._integers(batch, name, array, dim) == cell[dim]
+                giving &= self._integers(batch, name, array, dim) == element[dim]
                 continue
-            label = labels[cell[dim]].cast(pa.string())
+            label = labels[element[dim]].cast(pa.string())
             giving &= pc.equal(_as_text(array).cast(pa.string()), label).to_numpy(zero_copy_only=False)
         return giving
 
@@ -356,8 +356,10 @@ class TableIngest:
             describe=self._describe,
         )
 
-    def _describe(self, cell: tuple[int, ...]) -> str:
-        return str(tuple(c if names is None else names[c].as_py() for c, names in zip(cell, self._labels, strict=True)))
+    def _describe(self, element: tuple[int, ...]) -> str:
+        return str(
+            tuple(c if names is None else names[c].as_py() for c, names in zip(element, self._labels, strict=True))
+        )
 
     def _write_labelled(self, items: Iterator[TableBatch], known: list[DistinctIds | None]) -> WrittenFiles:
         """Encode texts as they come, queue rows, and rank the codes once all are known."""

@@ -247,18 +247,18 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
 
     def _check_form(self) -> None:
         """Raise ``InvalidValueError`` for options of CSV that contradict each other."""
-        parted = self.delimiter
-        if parted is not None and (not parted.isascii() or not parted or set(parted) & set('\r\n"')):
-            raise InvalidValueError(f"delimiter must be ASCII without quotes or line ends, got {parted!r}")
-        if self.quotes and parted is not None and (len(parted) > 1 or parted == " "):
+        delimiter = self.delimiter
+        if delimiter is not None and (not delimiter.isascii() or not delimiter or set(delimiter) & set('\r\n"')):
+            raise InvalidValueError(f"delimiter must be ASCII without quotes or line ends, got {delimiter!r}")
+        if self.quotes and delimiter is not None and (len(delimiter) > 1 or delimiter == " "):
             raise InvalidValueError(
-                f"quotes=True needs a delimiter of one character that is not a blank, got {parted!r}"
+                f"quotes=True needs a delimiter of one character that is not a blank, got {delimiter!r}"
             )
         if self.comment is not None and (not self.comment.strip() or "\n" in self.comment):
             raise InvalidValueError(f"comment must be a prefix such as '#', got {self.comment!r}")
         if self.encoding is not None:
             check_encoding(self.encoding)
-        if self.decimal == parted:
+        if self.decimal == delimiter:
             raise InvalidValueError(f"decimal must differ from delimiter, got {self.decimal!r} for both")
 
     def _find_fixed_labels(self) -> list[pa.Array | None]:
@@ -296,11 +296,11 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         """Return which dimensions are relabelled."""
         if isinstance(self.relabel, bool):
             return (self.relabel,) * len(self.coords)
-        anew = (self.relabel,) if isinstance(self.relabel, str) else tuple(self.relabel)
-        for name in anew:
+        relabelled = (self.relabel,) if isinstance(self.relabel, str) else tuple(self.relabel)
+        for name in relabelled:
             if name not in self.coords:
                 raise InvalidValueError(f"relabel must name columns of coords={list(self.coords)}, got {name!r}")
-        return tuple(name in anew for name in self.coords)
+        return tuple(name in relabelled for name in self.coords)
 
     @property
     def spec(self) -> ReadSpec:
@@ -424,8 +424,8 @@ def _detect_table(sample: Sample) -> None:
                 for k, column in enumerate(names[1:], 1)
                 if (k > 1 or column == "value") and complete and all(is_number(row[k].strip('"')) for row in complete)
             ]
-            value = "value" if "value" in values else values[0] if values else None
-            raise _name_columns("this is a table", name, names, value)
+            best = "value" if "value" in values else values[0] if values else None
+            raise _name_columns("this is a table", name, names, best)
 
 
 def _json_lines(line: str, name: str) -> IngestError:

@@ -234,8 +234,8 @@ def _validated(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
 def _files(sources: Sequence[Source], spec: ReadSpec, advance: Advance) -> Generator[TableBatch]:
     types: dict[str, pa.DataType] = {}
     wanted = None if spec.choose is not None else spec.columns
-    told = partition_columns(sources, wanted, () if spec.csv is None else spec.csv.texts)
-    for source, constants in zip(sources, told, strict=True):
+    partitions = partition_columns(sources, wanted, () if spec.csv is None else spec.csv.texts)
+    for source, constants in zip(sources, partitions, strict=True):
         with closing(_file(source, spec.without(constants), types, advance)) as batches:
             for batch in batches:
                 data = batch.data
@@ -345,11 +345,11 @@ def _arrow(source: Source, spec: ReadSpec, advance: Advance) -> Iterator[pa.Reco
         if not whole:
             with pa.ipc.open_stream(file) as reader:
                 spec = _restrict(spec, reader.schema, source.name)
-                told = 0
+                position = 0
                 for batch in reader:
                     yield _select(batch, spec.columns)
-                    told, before = file.tell(), told
-                    advance(told - before)
+                    position, before = file.tell(), position
+                    advance(position - before)
             return
         with pa.ipc.open_file(file) as reader:
             spec = _restrict(spec, reader.schema, source.name)
@@ -383,9 +383,9 @@ def partition_columns(
     for name in {name: None for each in found for name in each}:
         given = [each[name] for each in found if name in each]
         values = iter(_partition_values(given, name in texts))
-        for told, each in zip(out, found, strict=True):
+        for columns_of_file, each in zip(out, found, strict=True):
             if name in each:
-                told[name] = next(values)
+                columns_of_file[name] = next(values)
     return out
 
 

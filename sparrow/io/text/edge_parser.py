@@ -132,7 +132,7 @@ class EdgeParser:
             for block in text:
                 if block.first_line == 1:
                     self._take_header(bytes(block.data[: tuning().detection_bytes]))
-                block = self._parted(block)
+                block = self._escape_separators(block)
                 skip = self.header and (skip or block.first_line == 1)
                 if skip:
                     first, end = first_data_line(block.data)
@@ -142,20 +142,20 @@ class EdgeParser:
 
     def _take_header(self, text: bytes) -> None:
         """Take what the comments at the begin of a file declare."""
-        if told := _NODES.search(text):
-            self.nodes = max(self.nodes, int(told[1]))
-        if (told := _SHAPE.search(text)) and max(map(int, told.groups())) < 2**63:
+        if found := _NODES.search(text):
+            self.nodes = max(self.nodes, int(found[1]))
+        if (found := _SHAPE.search(text)) and max(map(int, found.groups())) < 2**63:
             m, n = self.shape or (0, 0)
-            self.shape = max(m, int(told[1])), max(n, int(told[2]))
-        if told := _KONECT.match(text):
-            if told[1] == b"sym":
+            self.shape = max(m, int(found[1])), max(n, int(found[2]))
+        if found := _KONECT.match(text):
+            if found[1] == b"sym":
                 self.undirected = "% sym"
             else:
-                self.bipartite = int(told[2] or 0), int(told[3] or 0)
+                self.bipartite = int(found[2] or 0), int(found[3] or 0)
         elif _SNAP.match(text):
             self.undirected = "# Undirected graph"
 
-    def _parted(self, block: TextBlock) -> TextBlock:
+    def _escape_separators(self, block: TextBlock) -> TextBlock:
         """Return a block with commas between columns, and other separators escaped."""
         parted = self.delimiter
         if parted is None:
@@ -310,10 +310,10 @@ class EdgeParser:
 def _plain(line: bytes, delimiter: bytes) -> bytes:
     """Return a line with commas between columns, its other separators escaped."""
     ends = line.endswith(b"\r")
-    cells = [cell.strip() for cell in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
+    rows = [cell.strip() for cell in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
     for plain, escape in _ESCAPES:
-        cells = [cell.replace(plain, escape) for cell in cells]
-    return b",".join(cells) + b"\r" * ends
+        rows = [cell.replace(plain, escape) for cell in rows]
+    return b",".join(rows) + b"\r" * ends
 
 
 def _without(block: TextBlock, start: int, end: int) -> TextBlock:
@@ -346,14 +346,14 @@ def reject_non_edges(text: str, name: str) -> None:
     if lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         raise IngestError(f"this is a Matrix Market file, whose ids count from 1: sparrow ingest mtx {file} DST", name)
     data = [line.split("#", 1)[0] for line in lines if line[0] not in "#%"]
-    cells = [split_words(line, ",") for line in data]
-    if not cells or not cells[0]:
+    rows = [split_words(line, ",") for line in data]
+    if not rows or not rows[0]:
         return
     for kind, pattern, way in _GRAPHS:
         if re.match(pattern, "\n".join(lines), re.IGNORECASE | re.MULTILINE):
             raise IngestError(f"this is {kind}, not an edge list: {way.format(file=file)}", name, token=lines[0][:80])
-    arrow = cells[0][1] if len(cells[0]) > 2 and _ARROW.fullmatch(cells[0][1]) else None
-    if arrow and all(row[1:2] == [arrow] and row[2:3] != ["{}"] for row in cells):
+    arrow = rows[0][1] if len(rows[0]) > 2 and _ARROW.fullmatch(rows[0][1]) else None
+    if arrow and all(row[1:2] == [arrow] and row[2:3] != ["{}"] for row in rows):
         way = f"sed 's/[[:blank:]]*{arrow}[[:blank:]]*/ /' {file} | sparrow ingest edges - DST"
         raise IngestError(f"edges are written with {arrow!r} between their ids: {way}", name)
     if lines[0][0] in "{[<":
@@ -363,28 +363,26 @@ def reject_non_edges(text: str, name: str) -> None:
         elif lines[0][0] == "[":
             way = f"jq -c '.[]' {file} | sparrow ingest columns - DST --format json --coords A,B"
         raise IngestError(f"this is {kind}, not an edge list: {way}", name, token=lines[0][:80])
-    if all(token[0] == token[-1] == '"' and len(token) > 2 for row in cells for token in row[:2]):
+    if all(token[0] == token[-1] == '"' and len(token) > 2 for row in rows for token in row[:2]):
         raise IngestError(
             "these are quoted names, not an edge list; sparrow ingest columns reads them if they hold blanks or "
             f"commas, else: tr -d '\"' < {file} | sparrow ingest edges - DST",
             name,
         )
-    if "#" in lines and _is_tgf(cells, sum(line[0] not in "#%" for line in lines[: lines.index("#")])):
+    if "#" in lines and _is_tgf(rows, sum(line[0] not in "#%" for line in lines[: lines.index("#")])):
         way = f"sed '1,/^#/d' {file} | sparrow ingest edges - DST"
         raise IngestError(f"this is a graph in TGF, with vertices before its edges: {way}", name)
     if ".tns" in suffixes:
-        count = len(cells[-1]) - 1  # the first lines may be sizes
+        count = len(rows[-1]) - 1  # the first lines may be sizes
         raise IngestError(
             f"this is a tensor of {count} dimensions (.tns), whose coordinates count from 1: "
             f"sparrow ingest tns {file} DST",
             name,
         )
-    if all(re.fullmatch(r"\d+:\S+", token) for row in cells for token in row[1:]) and any(
-        len(row) > 1 for row in cells
-    ):
-        kind = "libffm" if all(token.count(":") == 2 for row in cells for token in row[1:]) else "libsvm"
+    if all(re.fullmatch(r"\d+:\S+", token) for row in rows for token in row[1:]) and any(len(row) > 1 for row in rows):
+        kind = "libffm" if all(token.count(":") == 2 for row in rows for token in row[1:]) else "libsvm"
         raise IngestError(f"this is {kind} text, not an edge list: sparrow ingest {kind} {file} DST", name)
-    _reject_ragged(data, cells, file, name)
+    _reject_ragged(data, rows, file, name)
 
 
 def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
@@ -396,15 +394,15 @@ def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
     return named and len(vertices) == count > 1 and all(row and {*row[:2]} <= vertices for row in rows[count:])
 
 
-def _reject_ragged(lines: Sequence[str], cells: Sequence[Sequence[str]], file: str, name: str) -> None:
+def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], file: str, name: str) -> None:
     """Raise ``IngestError`` for lines whose lengths are not those of edges."""
-    counts = sorted({len(row) for row in cells})
-    begins = len(cells[0]) == 1 and cells[0][0].isdigit()
+    counts = sorted({len(row) for row in rows})
+    begins = len(rows[0]) == 1 and rows[0][0].isdigit()
     metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
     extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis  # columns behind the weight
-    if len(counts) == 1 or extras or any(row[2:3] and row[2][0] == "{" for row in cells):
+    if len(counts) == 1 or extras or any(row[2:3] and row[2][0] == "{" for row in rows):
         return
-    whole = all(token.isdigit() for row in cells for token in row)
+    whole = all(token.isdigit() for row in rows for token in row)
     tabs = {line.count("\t") for line in lines}
     if len(tabs) == 1 and 0 not in tabs and not whole:
         triples = f"if they are triples, sparrow ingest triples {file} DST; else " if tabs == {2} else ""

@@ -188,8 +188,8 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
                 f"{sources[0].name}: two kinds of vertices (% bip) share the ids of a square matrix: {way}"
             )
         if ingest.sizes is not None:
-            told = f"the first line, {ingest.sizes}, looks like sizes and a number of edges"
-            progress.write_note(f"{sources[0].name}: {told}, but is stored as an edge: pass header=True to skip it")
+            hint = f"the first line, {ingest.sizes}, looks like sizes and a number of edges"
+            progress.write_note(f"{sources[0].name}: {hint}, but is stored as an edge: pass header=True to skip it")
         if lines.ignored_columns:
             progress.write_note(f"{sources[0].name}: columns after the third (timestamps?) are ignored")
         return os.fspath(self.dst)
@@ -299,10 +299,10 @@ class _Ingest:
             describe=self._describe,
         )
 
-    def _describe(self, cell: tuple[int, ...]) -> str:
+    def _describe(self, element: tuple[int, ...]) -> str:
         if self.labels is None:
-            return str(cell)
-        return str(tuple(self.labels[k].as_py() for k in cell))
+            return str(element)
+        return str(tuple(self.labels[k].as_py() for k in element))
 
     def _check_space(self, parsed: ParsedEdges) -> None:
         size = total_size(self.lines.sources)
@@ -460,15 +460,15 @@ def _detect_lines(sample: Sample) -> str | None:
     """Accept lines of two ids and perhaps a weight; raise with the command that reads other lines."""
     data, name, file = sample.data, sample.name, sample.file
     reject_non_edges(sample.text, name)
-    cells = [row for line in data if (row := split_words(line.split("#")[0], ","))]
+    rows = [row for line in data if (row := split_words(line.split("#")[0], ","))]
     tabs = {line.count("\t") for line in data}
     if len(tabs) == 1 and min(tabs) > 1 and any(" " in line for line in data):
-        cells = [line.split("\t") for line in data]
-    counts = {len(row) for row in cells}
+        rows = [line.split("\t") for line in data]
+    counts = {len(row) for row in rows}
     width = min(counts, default=0)
     if width < 2:
         raise _one_column(data, name)
-    if width > 3 and all(is_number(token) for row in cells for token in row):
+    if width > 3 and all(is_number(token) for row in rows for token in row):
         coords = ",".join(f"c{k}" for k in range(width - 1))
         raise IngestError(
             f"lines of {width} numbers may be coordinates counted from 1 and a value: sparrow ingest tns {file} DST; "
@@ -476,7 +476,7 @@ def _detect_lines(sample: Sample) -> str | None:
             f"--value c{width - 1}",
             name,
         )
-    if width >= 3 and not any(is_number(row[2]) or row[2][:1] == "{" for row in cells):
+    if width >= 3 and not any(is_number(row[2]) or row[2][:1] == "{" for row in rows):
         coords = ",".join(f"c{k}" for k in range(width))
         are_triples = counts == {3} and not any("," in line for line in data)
         triples = f": sparrow ingest triples {file} DST; else" if are_triples else ""
@@ -486,10 +486,10 @@ def _detect_lines(sample: Sample) -> str | None:
             f"{file} DST --no-header{delimiter} --coords {coords}",
             name,
         )
-    if len(data) == 1 and "," in data[0] and not any(map(is_number, cells[0])):
+    if len(data) == 1 and "," in data[0] and not any(map(is_number, rows[0])):
         problem = "one line of names may be the header of an empty table, or an edge: name its format"
         raise IngestError(problem, name, token=data[0][:80])
-    ids = "names" if any(not token.isdigit() for row in cells for token in row[:2]) else "numbers"
+    ids = "names" if any(not token.isdigit() for row in rows for token in row[:2]) else "numbers"
     return f"lines begin with two ids that are {ids}"
 
 

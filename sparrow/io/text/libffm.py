@@ -206,7 +206,7 @@ class LibffmWriter(Writer):
             raise UnsupportedError(f"libffm needs fill 0, X has {X.fill_value}")
         labels = label_texts(y, X.shape[0], "y").to_pylist()
         row, line = -1, ""
-        with self.sink() as file, bar("exporting", X.nnz, "entries") as advance:
+        with self.sink() as file, bar("exporting", X.nnz, "elements") as advance:
 
             def upto(stop: int) -> None:
                 nonlocal row, line

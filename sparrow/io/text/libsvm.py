@@ -266,18 +266,18 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
     """Sort, reduce and cast the elements of a block; raise for a bad token."""
     values, unfit = _cast(parsed, options.kind, block)
     indices = parsed.indices.astype(np.int32) if parsed.largest < 2**31 else parsed.indices
-    entries = Block((parsed.rows[:unfit], indices[:unfit]), values[:unfit])
+    elements = Block((parsed.rows[:unfit], indices[:unfit]), values[:unfit])
     if not parsed.sorted:
         shape = (len(parsed.at), min(parsed.largest, MAX_DIMENSION_SIZE - 1) + 1)
         try:
-            entries = canonicalize(entries, shape, 0, options.duplicates)
+            elements = canonicalize(elements, shape, 0, options.duplicates)
         except DuplicateError:
             problem = "the index is repeated in its row: pass duplicates='sum', 'last', 'first', 'min' or 'max'"
-            raise _error_at(block, parsed, _first_repeat(entries), problem) from None
+            raise _error_at(block, parsed, _first_repeat(elements), problem) from None
     elif parsed.zeros or options.kind != np.float64:
-        kept = entries.values != 0
+        kept = elements.values != 0
         if not kept.all():
-            entries = entries.take(kept)
+            elements = elements.take(kept)
     if unfit is not None:
         raise _error_at(block, parsed, unfit, f"the value {misfit_message(parsed.values[unfit], options.kind)}")
     if parsed.fault is not None:
@@ -289,9 +289,9 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
     )
     at = parsed.at[parsed.unlabelled] if parsed.unlabelled >= 0 else -1
     return _Piece(
-        entries.coords[0],
-        entries.coords[1],
-        entries.values,
+        elements.coords[0],
+        elements.coords[1],
+        elements.values,
         parsed.labels,
         texts,
         parsed.qids if parsed.qid else None,
@@ -313,19 +313,19 @@ def _place(block: TextBlock, at: int) -> _Place | None:
     return _Place(block.source.name, block.line_at(at), token[0].decode(errors="backslashreplace"))
 
 
-def _error_at(block: TextBlock, parsed: Parsed, entry: int, problem: str) -> IngestError:
+def _error_at(block: TextBlock, parsed: Parsed, element: int, problem: str) -> IngestError:
     """Return the error about an element, counted in the order of the text."""
-    row = parsed.rows[entry]
+    row = parsed.rows[element]
     start = int(parsed.at[row])
     line = bytes(block.data[start:]).split(b"\n", 1)[0].split(b"#", 1)[0]
     tokens = [token for token in line.split() if b":" in token and not token.startswith(b"qid:")]
-    token = tokens[entry - int(np.searchsorted(parsed.rows, row))]
+    token = tokens[element - int(np.searchsorted(parsed.rows, row))]
     return IngestError(problem, block.source.name, block.line_at(start), token.decode(errors="backslashreplace"))
 
 
-def _first_repeat(entries: Block) -> int:
+def _first_repeat(elements: Block) -> int:
     """Return the position of the first repeated element."""
-    rows, indices = entries.coords
+    rows, indices = elements.coords
     order = np.lexsort((indices, rows))
     again = (rows[order[1:]] == rows[order[:-1]]) & (indices[order[1:]] == indices[order[:-1]])
     return int(order[1:][again].min())
@@ -339,11 +339,11 @@ def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArr
     # Integers that a float does not hold are parsed again from the text.
     info = np.iinfo(dtype)
     wrong = find_unrepresentable(parsed.values, values)
-    for entry, start, stop in parsed.exact:
+    for element, start, stop in parsed.exact:
         exact = _whole(block.text(start, stop))
-        wrong[entry] = exact is None or not info.min <= exact <= min(info.max, MAX_STORED_INTEGER)
-        if not wrong[entry]:
-            values[entry] = exact
+        wrong[element] = exact is None or not info.min <= exact <= min(info.max, MAX_STORED_INTEGER)
+        if not wrong[element]:
+            values[element] = exact
     return values, int(np.argmax(wrong)) if wrong.any() else None
 
 
@@ -386,7 +386,7 @@ class _Ingest:
         self._texts = stack.enter_context(closing(_LabelSpill(settings.current().temp_directory)))
         self._base = options.base
         self.rows = 0
-        self._entries = 0
+        self._count = 0
         self._largest = -1
         self._several = False
         self._unlabelled: _Place | None = None
@@ -423,7 +423,7 @@ class _Ingest:
                 self._qid = self._writer("qid", ("row",), np.dtype(np.int64))
             self._qid.write(_nonzero(piece.qids, self.rows))
         self.rows += count
-        self._entries += len(piece.values)
+        self._count += len(piece.values)
         self._largest = max(self._largest, piece.largest)
         emit("io.libsvm_block", rows=count)
 
@@ -506,8 +506,8 @@ class _Ingest:
             present = np.asarray(numbers.is_valid())
             rows = np.asarray(pc.list_parent_indices(lists))[present].astype(np.int64) + done
             columns = np.asarray(numbers.drop_null())
-            entries = Block((rows, columns), np.ones(len(rows), np.bool_))
-            y.write(canonicalize(entries, schema.shape, False, "last"))
+            elements = Block((rows, columns), np.ones(len(rows), np.bool_))
+            y.write(canonicalize(elements, schema.shape, False, "last"))
             done += len(texts)
         self._create("y", schema, y.finish(), labels={1: names})
 
@@ -530,7 +530,7 @@ class _Ingest:
         """Return one line on what was stored."""
         base = "" if self._options.base is not None else " (auto)"
         return (
-            f"libsvm: {self.rows:,} rows, {self._width:,} columns, {self._entries:,} entries, "
+            f"libsvm: {self.rows:,} rows, {self._width:,} columns, {self._count:,} elements, "
             f"index_base={self._base}{base}"
         )
 
@@ -554,7 +554,7 @@ class LibsvmWriter(Writer):
     def write(self) -> int:
         """Write the file and return the number of rows."""
         data = _Samples(self.source, self.index_base)
-        with self.sink() as file, bar("exporting", data.X.nnz, "entries") as advance:
+        with self.sink() as file, bar("exporting", data.X.nnz, "elements") as advance:
             return data.write(file, advance)
 
 
@@ -582,17 +582,17 @@ class _Samples:
     def write(self, file: BinaryIO, advance: Callable[[int], None]) -> int:
         """Write the lines and return their number."""
         done = 0
-        held: list[pa.RecordBatch] = []
+        pending: list[pa.RecordBatch] = []
         for batch in self.X.to_batches():
             rows = batch.column(0).to_numpy()
             cut = int(np.searchsorted(rows, rows[-1], "left"))  # the last row may continue in the next batch
-            held.append(batch.slice(0, cut))
+            pending.append(batch.slice(0, cut))
             if cut:
-                done = self._lines(file, held, done, int(rows[-1]))
-                held = []
-            held.append(batch.slice(cut))
+                done = self._lines(file, pending, done, int(rows[-1]))
+                pending = []
+            pending.append(batch.slice(cut))
             advance(batch.num_rows)
-        return self._lines(file, held, done, self.X.shape[0])
+        return self._lines(file, pending, done, self.X.shape[0])
 
     def _lines(self, file: BinaryIO, batches: list[pa.RecordBatch], start: int, stop: int) -> int:
         """Write the rows from ``start`` to ``stop`` and return ``stop``."""
@@ -636,18 +636,18 @@ def _multilabel_texts(y: Tensor, rows: int) -> pa.Array:
     UnsupportedError
         If ``y`` holds values other than ones, or a label is not a number.
     """
-    entries = y.to_arrow()
-    if y.shape[0] != rows or y.fill_value != 0 or y.dtype.kind == "c" or (entries.column(2).to_numpy() != 1).any():
+    elements = y.to_arrow()
+    if y.shape[0] != rows or y.fill_value != 0 or y.dtype.kind == "c" or (elements.column(2).to_numpy() != 1).any():
         raise UnsupportedError(
             f"y must hold ones for the labels of each of {rows} rows, got {y.dtype} of shape {y.shape}"
         )
     names = y.labels(1)
-    which = entries.column(1).combine_chunks()
+    which = elements.column(1).combine_chunks()
     texts = (which if names is None else names.take(which)).cast(pa.string())
     wrong = pc.index(pc.match_substring_regex(texts, _LABEL), False).as_py()
     if wrong >= 0:
         raise UnsupportedError(f"labels in libsvm text must be numbers, got {texts[wrong].as_py()!r}: number them")
-    return _join_per_row(entries.column(0).to_numpy(), texts, 0, rows, ",")
+    return _join_per_row(elements.column(0).to_numpy(), texts, 0, rows, ",")
 
 
 def _booleans_as_integers(values: pa.Array) -> pa.Array:

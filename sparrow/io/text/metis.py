@@ -233,13 +233,13 @@ class _Lists:
             )
 
 
-def _line_of(block: TextBlock, entry: int) -> int:
+def _line_of(block: TextBlock, index: int) -> int:
     """Return the line number of a list, counted from 0 in the block."""
     for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
         if line[:1] != _COMMENT.encode():
-            if entry == 0:
+            if index == 0:
                 return number
-            entry -= 1
+            index -= 1
     raise AssertionError("the block has fewer lists")
 
 

@@ -113,7 +113,7 @@ class _Matrix:
     """Facts of the banner and the line of sizes."""
 
     shape: tuple[int, int]
-    entries: int
+    count: int
     """Number of elements in the file."""
     layout: LineLayout
     symmetry: str
@@ -146,15 +146,15 @@ def _header(lines: HeaderReader, name: str) -> _Matrix:
     if size is None:
         raise IngestError("the file ends before the line of sizes", name)
     what = "the line of sizes: rows, columns" + ("" if array else ", elements")
-    rows, cols, *entries = size.sizes(2 if array else 3, what, name)
+    rows, cols, *count = size.sizes(2 if array else 3, what, name)
     lines.skip()
     if symmetry != "general" and rows != cols:
         raise size.error(f"a {symmetry} matrix must be square, got {rows} x {cols}", name)
     values = {"pattern": 0, "complex": 2}.get(field, 1)
     strict = symmetry == "skew-symmetric"
     if array:
-        entries = [rows * cols if symmetry == "general" else rows * (rows + 1 - 2 * strict) // 2]
-    return _Matrix((rows, cols), entries[0], LineLayout(0 if array else 2, values, np.dtype(_TYPES[field])), symmetry)
+        count = [rows * cols if symmetry == "general" else rows * (rows + 1 - 2 * strict) // 2]
+    return _Matrix((rows, cols), count[0], LineLayout(0 if array else 2, values, np.dtype(_TYPES[field])), symmetry)
 
 
 class _Entries(ElementParser):
@@ -167,8 +167,8 @@ class _Entries(ElementParser):
     def add(self, count: int) -> None:
         """Count elements; raise if there are too many."""
         super().add(count)
-        if self.found > (told := self._matrix.entries):
-            raise IngestError(f"expected {told} elements by the line of sizes, got more", self.name)
+        if self.found > (expected := self._matrix.count):
+            raise IngestError(f"expected {expected} elements by the line of sizes, got more", self.name)
 
     def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, Any]]:
         """Yield blocks; those of arrays parsed, with the position of their first value."""
@@ -224,9 +224,9 @@ class _Entries(ElementParser):
 
     def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
         """Return the shape; raise if elements are missing."""
-        if self.found != self._matrix.entries:
+        if self.found != self._matrix.count:
             raise IngestError(
-                f"expected {self._matrix.entries} elements by the line of sizes, got {self.found}: is it truncated?",
+                f"expected {self._matrix.count} elements by the line of sizes, got {self.found}: is it truncated?",
                 self.name,
             )
         return self._matrix.shape

@@ -225,14 +225,14 @@ def cast_lines(block: TextBlock, layout: LineLayout, values: NDArray[Any], dtype
     return cast
 
 
-def find_line(block: TextBlock, entry: int) -> tuple[int, str]:
+def find_line(block: TextBlock, element: int) -> tuple[int, str]:
     """Return the number and the text of the line of an element, counted from 0."""
     for number, line in enumerate(bytes(block.data).split(b"\n"), block.first_line):
         text = line.strip()
         if text and text[0] not in b"#%":
-            if entry == 0:
+            if element == 0:
                 return number, text.decode(errors="backslashreplace")
-            entry -= 1
+            element -= 1
     raise AssertionError("the block has fewer elements")
 
 
@@ -366,32 +366,32 @@ class NumberLinesReader(Reader):
         name = source.name
         with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(source)) as text:
             lines = HeaderReader(text)
-            entries, dims, extra = self.begin(lines, name)
-            with bar("reading entries", source.size) as advance:
+            parser, dims, extra = self.begin(lines, name)
+            with bar("reading elements", source.size) as advance:
 
                 def items() -> Iterator[tuple[TextBlock, Any]]:
-                    for item in entries.items(lines.rest()):
+                    for item in parser.items(lines.rest()):
                         yield item
                         advance(item[0].advance)
 
                 written = write_coo(
                     folder,
                     items(),
-                    entries.rows,
+                    parser.rows,
                     dims=dims,
-                    dtype=entries.dtype,
-                    weighted=entries.layout.values > 0,
+                    dtype=parser.dtype,
+                    weighted=parser.layout.values > 0,
                     duplicates=self.duplicates,
                     fill_value=0,
                     profile=self.profile,
-                    describe=lambda cell: (
-                        f"{tuple(k + entries.layout.base for k in cell)}, counted from {entries.layout.base}"
+                    describe=lambda element: (
+                        f"{tuple(k + parser.layout.base for k in element)}, counted from {parser.layout.base}"
                     ),
                 )
-            shape = entries.shape(written.maxima)
+            shape = parser.shape(written.maxima)
             storage.create(
                 folder,
-                Schema(shape, dims, entries.dtype, 0),
+                Schema(shape, dims, parser.dtype, 0),
                 written.files,
                 labels=self.labels(shape),
                 profile=self.profile,
@@ -407,9 +407,9 @@ def check_coords(block: TextBlock, parsed: ParsedLines, base: int, shape: Sequen
         most = 2**63 - 2 + base if size is None else size - 1 + base
         if low <= high and (low < base or high > most):
             column = parsed.coords[k] + base  # wraps back if base 1 overflowed int64
-            entry = int(np.argmax((column < base) | (column > most)))
-            number, text = find_line(block, entry)
-            if column[entry] < base:
+            element = int(np.argmax((column < base) | (column > most)))
+            number, text = find_line(block, element)
+            if column[element] < base:
                 problem = f"the coordinate must be at least {base}{hint}"
             else:
                 problem = f"the coordinate exceeds the size {size} of dimension {k}"
@@ -449,7 +449,7 @@ class NumberLinesWriter(Writer):
             )
         head = self.head()
         options = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
-        with self.sink() as file, bar("exporting", self.count, "entries") as advance:
+        with self.sink() as file, bar("exporting", self.count, "elements") as advance:
             file.write("".join(line + "\n" for line in head).encode())
             out = pa.PythonFile(file, mode="w")
             for batch in tensor.to_batches():

@@ -114,17 +114,17 @@ class _Head(NamedTuple):
 
     ndim: int
     shape: tuple[int, ...] | None
-    entries: int | None
+    num_elements: int | None
 
 
 def _header(lines: HeaderReader, name: str, values: bool) -> _Head:
-    told: tuple[int, ...] | None = None
+    declared: tuple[int, ...] | None = None
     while (line := lines.peek()) is not None and (not line.text or line.text[0] in "%#"):
         if (found := _SIZES.match(line.text)) is not None:
-            told = line._replace(text=found[1]).sizes(len(split_words(found[1])), "sizes", name)
+            declared = line._replace(text=found[1]).sizes(len(split_words(found[1])), "sizes", name)
         lines.skip()
-    if line is None and told is not None:
-        return _Head(len(told), told, None)
+    if line is None and declared is not None:
+        return _Head(len(declared), declared, None)
     if line is None:
         raise IngestError("the file has neither elements nor sizes", name)
     toolbox = line.text == "sptensor"
@@ -140,7 +140,7 @@ def _header(lines: HeaderReader, name: str, values: bool) -> _Head:
             raise line.error(
                 "a line needs a coordinate before its value: pass values=False if lines have no values", name
             )
-        return _Head(ndim, told if told is not None and len(told) == ndim else None, None)
+        return _Head(ndim, declared if declared is not None and len(declared) == ndim else None, None)
     (ndim,) = line.sizes(1, "the number of dimensions", name)
     lines.skip()
     sizes = lines.peek_data()
@@ -153,9 +153,9 @@ def _header(lines: HeaderReader, name: str, values: bool) -> _Head:
     line = lines.peek_data()
     if line is None:
         raise IngestError("the file ends before the number of elements", name)
-    (entries,) = line.sizes(1, "the number of elements", name)
+    (count,) = line.sizes(1, "the number of elements", name)
     lines.skip()
-    return _Head(ndim, shape, entries)
+    return _Head(ndim, shape, count)
 
 
 class _Entries(ElementParser):
@@ -169,13 +169,13 @@ class _Entries(ElementParser):
         read = np.dtype("f8" if not whole else "u8" if given is not None and given.kind == "u" else "i8")
         layout = LineLayout(head.ndim, int(options.values), read, options.index_base)
         super().__init__(layout, read if given is None else given, name)
-        self._told = head.entries
+        self._expected = head.num_elements
         self._shape: list[int | None] = list(head.shape or (None,) * head.ndim)
         if options.shape is not None:
             if len(options.shape) != head.ndim:
                 raise InvalidValueError(f"shape must have {head.ndim} sizes, got {tuple(options.shape)}")
-            told = zip(self._shape, options.shape, strict=True)
-            self._shape = [size if wanted is None else wanted for size, wanted in told]
+            declared = zip(self._shape, options.shape, strict=True)
+            self._shape = [size if wanted is None else wanted for size, wanted in declared]
 
     def rows(self, item: tuple[TextBlock, Any]) -> Rows:
         """Return the elements of a block."""
@@ -191,8 +191,8 @@ class _Entries(ElementParser):
 
     def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
         """Return the shape; raise if elements are missing or too many."""
-        if self._told not in (None, self.found):
-            raise IngestError(f"expected {self._told} elements by the header, got {self.found}", self.name)
+        if self._expected not in (None, self.found):
+            raise IngestError(f"expected {self._expected} elements by the header, got {self.found}", self.name)
         return tuple(top + 1 if size is None else size for size, top in zip(self._shape, maxima, strict=True))
 
 

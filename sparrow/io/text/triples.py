@@ -229,9 +229,9 @@ class _Reading:
             if first is None:
                 return shelf
             head = first.text(0, 1 << 16).lstrip().split("\n", 1)[0].strip()
-            told = int(head) if head.isascii() and head.isdigit() and len(head) < 19 else None
-            swapped = self.options.order == "htr" or (self.options.order == "auto" and told is not None)
-            if told is not None:
+            expected = int(head) if head.isascii() and head.isdigit() and len(head) < 19 else None
+            swapped = self.options.order == "htr" or (self.options.order == "auto" and expected is not None)
+            if expected is not None:
                 first = _below(first)
             line, *below = first.text(0, 1 << 16).lstrip("\n\r ").split("\n", 2)[:2]
             delimiter = 9 if line.count("\t") == 2 else -1
@@ -255,8 +255,8 @@ class _Reading:
                 for each in found:
                     shelf.add(self._rows(each, swapped))
                     count += len(each.starts)
-        if told not in (None, count):
-            raise IngestError(f"expected {told} triples by the first line, got {count}", source.name)
+        if expected not in (None, count):
+            raise IngestError(f"expected {expected} triples by the first line, got {count}", source.name)
         return shelf
 
     def _settle(self, block: TextBlock, delimiter: int) -> None:
@@ -361,9 +361,9 @@ class _Reading:
             describe=self._describe,
         )
 
-    def _describe(self, cell: tuple[int, ...]) -> str:
+    def _describe(self, element: tuple[int, ...]) -> str:
         words = [self._words[which] for which in (0, 1, 0)]
-        return str(tuple(c if each is None else each[c].as_py() for c, each in zip(cell, words, strict=True)))
+        return str(tuple(c if each is None else each[c].as_py() for c, each in zip(element, words, strict=True)))
 
 
 def _over_numbers(line: str, below: Sequence[str]) -> bool:

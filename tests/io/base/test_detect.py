@@ -175,4 +175,4 @@ def test_the_command_without_a_format(cli: Any, tmp_path: Path) -> None:
     assert (told.code, told.out.split(":")[0]) == (0, "mtx")
     wrong = cli("ingest", str(tmp_path / "nothing"), str(tmp_path / "B.sparrow"))
     assert wrong.code == 2
-    assert "there is no format and no file" in wrong.err
+    assert "is neither a format nor a file" in wrong.err

@@ -1172,7 +1172,7 @@ def test_names_of_several_columns_share_the_memory_limit() -> None:
         names = LabelEncoder()
         names.codes(texts)
         assert memory.available() == before - names._interner.nbytes
-        with pytest.raises(TooLargeError, match=r"distinct labels would take .* taken by what runs"):
+        with pytest.raises(TooLargeError, match=r"distinct labels would take .* reserved by concurrent operations"):
             LabelEncoder().codes(pa.array([f"{k:0500d}" for k in range(1000)]))
         labels, rank = names.finish()
         assert memory.available() == before - labels.nbytes - rank.nbytes

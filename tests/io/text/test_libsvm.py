@@ -404,7 +404,7 @@ def test_the_base_that_is_said(tmp_path: Path, base: Any, cols: list[int]) -> No
 
 def test_what_is_said_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ingest(tmp_path, "1 0:1 3:1\n")
-    assert capsys.readouterr().err == "libsvm: 1 rows, 4 columns, 2 entries, index_base=0 (auto)\n"
+    assert capsys.readouterr().err == "libsvm: 1 rows, 4 columns, 2 elements, index_base=0 (auto)\n"
     with settings.config(progress=False):
         ingest(tmp_path, "1 1:1\n")
     assert capsys.readouterr().err == ""
