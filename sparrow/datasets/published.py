@@ -231,7 +231,7 @@ def ingest(
 
 def _open(path: str | os.PathLike[str], version: int | None = None) -> Tensor | Bundle:
     if storage.is_bundle(path):
-        return Bundle._stored(str(path), storage.open_bundle(path), version=version)
+        return Bundle._from_folder(str(path), storage.open_bundle(path), version=version)
     return Tensor(storage.open(path, version))
 
 

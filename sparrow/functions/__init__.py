@@ -1,1 +1,1 @@
-"""The functions of the namespace ``sp``: they make tensors, rearrange them and ask questions of them."""
+"""Functions of the namespace ``sp``."""

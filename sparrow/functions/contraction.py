@@ -1,4 +1,4 @@
-"""Tensor contractions: einsum with semirings and masks, its contraction path, and tensordot."""
+"""Tensor contractions: einsum, its contraction path, and tensordot."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from sparrow import engines
 from sparrow.core.schema import check_dtype
+from sparrow.engines import EngineName
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.elementwise import as_factor
 from sparrow.functions.labels import to_labelled_tensor
@@ -25,7 +26,7 @@ from sparrow.plan.estimates import Estimate, estimate_operand
 from sparrow.plan.semirings import for_dtypes
 from sparrow.relations.memory import MemoryHandle
 from sparrow.tensor import Tensor
-from sparrow.tensor.products import Engine, as_dense_contraction, as_explicit_scan, contract
+from sparrow.tensor.products import as_dense_contraction, as_explicit_scan, contract
 
 __all__ = ["einsum", "einsum_path", "tensordot"]
 
@@ -47,10 +48,10 @@ def einsum(
     mask: Any = None,
     complement: bool = False,
     optimize: _Optimize = "auto",
-    engine: Engine = "auto",
+    engine: EngineName = "auto",
     dtype: DTypeLike | None = None,
 ) -> Any:
-    """Evaluate an Einstein summation over tensors and arrays, as ``numpy.einsum`` does.
+    """Evaluate an Einstein summation over tensors and arrays.
 
     Parameters
     ----------
@@ -148,7 +149,7 @@ def einsum(
 
 
 def _promote(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any, Any]:
-    """Cast an operand of a step to the common dtype of all operands, if the step would give another one."""
+    """Cast an operand so that a step has the common dtype of all operands."""
     if common is None or np.result_type(first.dtype, second.dtype) == common:
         return first, second
     if isinstance(first, Tensor) and not isinstance(second, Tensor):
@@ -159,7 +160,7 @@ def _promote(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any
 def _contract_pair(
     first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, free: bool, options: dict[str, Any]
 ) -> Any:
-    """Return the contraction of two operands; ``free`` marks a step that may be reordered with others."""
+    """Return the contraction of two operands; ``free`` marks reorderable ones."""
     (one, a), (other, b) = first, second
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         if semiring.plain and options.get("mask") is None:
@@ -318,7 +319,7 @@ def tensordot(
 
 
 def _resolve_axes(which: str, operand: Any, axes: Sequence[int | str]) -> list[int]:
-    """Return axes of an operand of tensordot, by number or name, counted from the front."""
+    """Return axes of an operand of tensordot, counted from the front."""
     dims = operand.dims if isinstance(operand, Tensor) else ()
     try:
         return [normalize_axis(axis, operand.ndim, dims) for axis in axes]
@@ -330,7 +331,7 @@ def _resolve_axes(which: str, operand: Any, axes: Sequence[int | str]) -> list[i
 
 
 def _normalize_operands(subscripts: Any, operands: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Return subscripts and operands, also of operands that alternate with lists of axis numbers."""
+    """Return subscripts and operands, also of interleaved axis numbers."""
     if isinstance(subscripts, str):
         return subscripts, _factors(operands)
     interleaved = [subscripts, *operands]
@@ -356,7 +357,7 @@ def _to_letters(numbers: Any) -> str:
 
 
 def _parse_subscripts(subscripts: str, given: list[Any]) -> tuple[_Subscripts, list[Any]]:
-    """Return the indices, and the operands without the axes of length 1 that "..." broadcasts."""
+    """Return the indices, and the operands without broadcast axes of length 1."""
     text = "".join(subscripts.split())
     before, arrow, after = text.partition("->")
     parts = before.split(",")
@@ -413,7 +414,10 @@ def _parse_subscripts(subscripts: str, given: list[Any]) -> tuple[_Subscripts, l
 
 
 def _align_labels(inputs: Sequence[Sequence[str]], given: list[Any], dots: Sequence[str]) -> list[Any]:
-    """Align operands by label along axes of one letter, except axes that "..." broadcasts."""
+    """Align operands by label along axes of one letter.
+
+    Axes that "..." broadcasts are not aligned.
+    """
     scans = [each.__sparrow_scan__() if isinstance(each, Tensor) else each for each in given]
     letters: list[list[Any]] = [
         [(k, letter) if letter in dots and size == 1 else letter for letter, size in zip(own, each.shape, strict=True)]
@@ -430,7 +434,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _format_subscripts(inputs: Sequence[Sequence[str]], output: Sequence[str]) -> str:
-    """Return indices as subscripts; those of "..." get unused letters, Greek ones if Latin ones run out."""
+    """Return indices as subscripts, those of "..." as unused letters."""
     used = {letter for own in (*inputs, output) for letter in own}
     free = (letter for letter in itertools.chain(_LETTERS, map(chr, itertools.count(0x3B1))) if letter not in used)
     name = {letter: letter if letter in _LETTERS else next(free) for letter in sorted(used)}
@@ -495,7 +499,7 @@ def _check_optimize(given: Any) -> None:
 def _estimate_steps(
     path: Path, estimates: Sequence[Estimate], terms: _Subscripts, semiring: Semiring
 ) -> Iterator[tuple[str, float, Estimate]]:
-    """Yield for each pairwise step its subscripts, its multiplications and the estimate of its result."""
+    """Yield the subscripts, cost and estimated result of each step."""
     left = list(enumerate(estimates))
     for step in path:
         pair = sorted((left[k] for k in step), key=itemgetter(0))
@@ -556,7 +560,7 @@ def _preserves_result(path: Path, in_turn: Path, semiring: Semiring) -> bool:
 
 
 def _to_pairwise(path: Path) -> Path:
-    """Return a path whose steps of more than two operands are split into pairs, from left to right."""
+    """Return a path whose longer steps are split into pairs."""
     found: Path = []
     left = sum(len(step) - 1 for step in path) + 1
     for step in path:

@@ -1,4 +1,4 @@
-"""Creation of tensors from files, coordinates, arrays of other libraries and tables."""
+"""Creation of tensors from files, coordinates, arrays and tables."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def open(  # noqa: A001 - the public name is sp.open
         if storage.is_bundle(path):
             if version is not None:
                 raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
-            return Bundle._stored(str(path), storage.open_bundle(path))
+            return Bundle._from_folder(str(path), storage.open_bundle(path))
         if version is None or isinstance(version, SupportsIndex):
             return Tensor(storage.open(path, None if version is None else operator.index(version)))
         return Tensor(storage.open(path, _version_at(path, version)))
@@ -194,7 +194,7 @@ def from_coords(
 
 
 def _infer_shape(shape: Any, dims: Sequence[str] | None, labels: Mapping[str, Any] | None) -> Any:
-    """Return the shape; if none is given and all dimensions have labels, the numbers of labels."""
+    """Return the shape, by default the numbers of labels."""
     if (
         shape is not None
         or not isinstance(labels, Mapping)
@@ -234,7 +234,7 @@ def asarray(
     copy: bool | None = None,
     labels: Mapping[str, Any] | None = None,
 ) -> Tensor:
-    """Convert an array, a sparse array or a table of another library to a tensor in memory.
+    """Convert an array, sparse array or table to a tensor in memory.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def asarray(
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
-    """Convert a dense array of another library through DLPack; non-zero elements are stored.
+    """Convert a dense array of another library through DLPack.
 
     Parameters
     ----------
@@ -361,7 +361,9 @@ def from_relation(
     dims: Sequence[str] | None = None,
     duplicates: str = "error",
 ) -> Tensor:
-    """Create a tensor in memory from a relation or table, such as a result of :func:`sparrow.sql`.
+    """Create a tensor in memory from a relation or table.
+
+    For example from a result of :func:`sparrow.sql`.
 
     Parameters
     ----------

@@ -16,7 +16,9 @@ __all__ = ["astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 
 
 def astype(x: Any, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None) -> Tensor:
-    """Cast the elements to another dtype, lazily; those equal to the fill value are not stored.
+    """Cast the elements to another dtype, lazily.
+
+    Elements that become equal to the fill value are not stored.
 
     Parameters
     ----------

@@ -188,7 +188,7 @@ def _relation(name: str, given: str | Tensor, columns: list[str]) -> str:
 
 
 def _value_column(name: str, given: str | Tensor, semiring: Semiring) -> str:
-    """Return the value of a stored element, in a type in which products and sums do not overflow."""
+    """Return the value column, in a type in which results do not overflow."""
     column = f"{quote_name(name)}.value"
     if not isinstance(given, Tensor):
         return column

@@ -1,4 +1,4 @@
-"""Element-wise functions of the array API standard: ``sp.exp(A)``, ``sp.add(A, B)``.
+"""Element-wise functions of the array API standard: ``sp.exp(A)``, ...
 
 Each calls NumPy's function, which dispatches to tensors, with the signature of the standard. The result for arrays and
 numbers is NumPy's.
@@ -45,7 +45,9 @@ class BinaryFunction(Protocol):
 
 
 def as_factor(obj: Any, what: str) -> Any:
-    """Return an operand of a product as a tensor or an array; pandas tables as their values.
+    """Return an operand of a product as a tensor or an array.
+
+    Tables of pandas are converted to their values.
 
     Parameters
     ----------
@@ -76,7 +78,9 @@ def as_named_operand(obj: Any, what: str) -> Any:
 
 
 def as_operand(obj: Any) -> Tensor | NDArray[Any] | complex | np.generic:
-    """Return tensors, arrays and numbers as they are, lists as arrays, and others as tensors.
+    """Return an operand as a tensor, an array or a number.
+
+    Lists become arrays; objects of other kinds become tensors.
 
     Parameters
     ----------
@@ -156,7 +160,7 @@ Examples
 
 
 def _unary(name: str, function: Callable[..., Any], what: str, x: str, result: str) -> UnaryFunction:
-    """Return NumPy's function with the signature of the standard and a docstring with an example."""
+    """Return NumPy's function with the standard's signature and an example."""
 
     def call(x: Tensor | ArrayLike, /) -> Any:
         return function(as_operand(x))
@@ -167,7 +171,7 @@ def _unary(name: str, function: Callable[..., Any], what: str, x: str, result: s
 
 
 def _binary(name: str, function: Callable[..., Any], what: str, x1: str, x2: str, result: str) -> BinaryFunction:
-    """Return NumPy's function with the signature of the standard and a docstring with an example."""
+    """Return NumPy's function with the standard's signature and an example."""
 
     def call(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /) -> Any:
         return function(as_operand(x1), as_operand(x2))
@@ -382,7 +386,7 @@ subtract = _binary(
 
 
 def clip(x: Tensor | ArrayLike, /, min: Any = None, max: Any = None) -> Any:
-    """Limit the elements to the interval from ``min`` to ``max``, lazily; shapes broadcast.
+    """Limit the elements to an interval, lazily; shapes broadcast.
 
     The fill value is limited too, so that the result is as sparse as ``x``.
 

@@ -1,4 +1,4 @@
-"""Fourier transforms of the array API standard: dense, by NumPy; shifts stay sparse and lazy."""
+"""Fourier transforms of the array API standard: dense, by NumPy."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def irfftn(
 
 @_shared
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
-    """Return the sample frequencies of :func:`fft`: from 0 up, then the negative ones.
+    """Return the sample frequencies of :func:`fft`, negative ones last.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Creation functions of the array API standard: constants, the identity, number sequences."""
+"""Creation functions of the array API standard: constants, sequences."""
 
 from __future__ import annotations
 
@@ -416,7 +416,7 @@ def linspace(
     device: str | None = None,
     endpoint: bool = True,
 ) -> Tensor:
-    """Return evenly spaced numbers from one number to another, the non-zero ones stored.
+    """Return evenly spaced numbers of a closed interval.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Indexing functions of the array API standard; ``A[...]`` can do the same and more."""
+"""Indexing functions of the array API standard."""
 
 from __future__ import annotations
 

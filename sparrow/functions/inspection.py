@@ -48,7 +48,7 @@ class NamespaceInfo:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Return the optional features: boolean indexing, data-dependent shapes, dimensions.
+        """Return the optional features of the standard that are supported.
 
         Returns
         -------

@@ -125,7 +125,9 @@ def can_align(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
 
 
 def check_same_labels(A: Any, what: str) -> None:
-    """Check that the rows and columns of a square matrix have the same labels, if both have some.
+    """Check that rows and columns of a matrix have the same labels.
+
+    Nothing is checked unless both have some.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Manipulation functions of the array API standard: views where possible, otherwise lazy."""
+"""Manipulation functions of the array API standard, views or lazy."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def reshape(
     order: Literal["C", "F", "A"] = "C",
     copy: bool | None = None,
 ) -> Tensor:
-    """Return the elements in another shape of the same size, lazily; one size may be -1.
+    """Return the elements in another shape, lazily; one size may be -1.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def reshape(
 
 @_shared
 def tril(tensor: Tensor, k: int = 0) -> Tensor:
-    """Return the lower triangle of the last two axes, lazily; other elements are absent.
+    """Return the lower triangle of the last two axes, lazily.
 
     %(triangle)s
 
@@ -289,7 +289,7 @@ def tril(tensor: Tensor, k: int = 0) -> Tensor:
 
 @_shared
 def triu(tensor: Tensor, k: int = 0) -> Tensor:
-    """Return the upper triangle of the last two axes, lazily; other elements are absent.
+    """Return the upper triangle of the last two axes, lazily.
 
     %(triangle)s
 

@@ -76,7 +76,7 @@ def matrix_power(x: Tensor | ArrayLike, n: int, /) -> Any:
 
 
 def multi_dot(arrays: Sequence[Any]) -> Any:
-    """Return the product of several matrices in the cheapest order; the ends may be vectors."""
+    """Return the product of several matrices in the cheapest order."""
     if len(arrays) < 2:
         raise InvalidValueError(f"multi_dot requires at least two operands, got {len(arrays)}")
     ends = [0, len(arrays) - 1]

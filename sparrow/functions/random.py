@@ -110,7 +110,7 @@ def _resolve_nnz(schema: Schema, nnz: int | None, density: float | None) -> int:
 
 
 def _sample_uniform(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:
-    """Return ``count`` distinct positions, ascending, every set of them equally likely."""
+    """Return distinct positions, ascending, all sets equally likely."""
     size = math.prod(shape)
     if size < 2**63:
         wide = [n for n in shape if n > 1]  # NumPy supports 64 dimensions
@@ -127,7 +127,7 @@ def _sample_uniform(rng: np.random.Generator, shape: tuple[int, ...], count: int
 
 
 def _sample_distinct(rng: np.random.Generator, size: int, count: int) -> NDArray[np.int64]:
-    """Return ``count`` distinct numbers below ``size``, ascending, every set of them equally likely."""
+    """Return distinct numbers below ``size``, ascending."""
     if 2 * count > size:
         selected = np.ones(size, bool)
         selected[_sample_distinct(rng, size, size - count)] = False
@@ -147,7 +147,7 @@ def _sample_distinct(rng: np.random.Generator, size: int, count: int) -> NDArray
 
 
 def _sample_powerlaw(rng: np.random.Generator, shape: tuple[int, ...], count: int) -> tuple[NDArray[Any], ...]:
-    """Return ``count`` distinct positions, ascending: 2, 4, 8, ... in the first rows, then one in each."""
+    """Return distinct positions, ascending: 2, 4, 8, ... in the first rows."""
     row_size = math.prod(shape[1:])
     parts: list[tuple[NDArray[Any], ...]] = [tuple(np.zeros(0, np.int64) for _ in shape)]
     row = 0

@@ -1,4 +1,4 @@
-"""Reductions and running totals by the names and arguments of the array API standard: ``sp.sum(A, axis=0)``.
+"""Reductions and running totals of the array API standard.
 
 Each reduction of a tensor is its method, and shares that method's documentation.
 """
@@ -58,7 +58,7 @@ _shared = SharedText(
 
 
 def _reduce(name: str, x: Any, where: Where = "all", **options: Any) -> Any:
-    """Reduce a tensor by its method, and an array or a number by NumPy's function of that name."""
+    """Reduce a tensor by its method, and anything else by NumPy's function."""
     found = as_operand(x)
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     if isinstance(found, Tensor):

@@ -32,7 +32,7 @@ _LANES = 8
 
 
 def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
-    """Return ``S * (X @ Y)``, with the product computed at the stored elements of ``S`` only.
+    """Return ``S * (X @ Y)``, computed at the stored elements of ``S``.
 
     For two arrays it is computed at once, in batches, in time proportional to ``S.nnz * K``. If one is a tensor the
     result is lazy: the product of tensors with mask ``S``.
@@ -97,7 +97,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
 
 
 def _sample_products(block: Block, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return values times the product of two arrays at their coordinates, in batches on each thread."""
+    """Return values times the product of two arrays at their coordinates."""
     summed, right = accumulator_dtype(dtype), right.T
     copied = sum(each.size for each in (left, right) if each.dtype != summed or not each.flags.c_contiguous)
     room = block.count * max(dtype.itemsize, summed.itemsize) + copied * summed.itemsize
@@ -130,7 +130,7 @@ def _sample_products(block: Block, left: NDArray[Any], right: NDArray[Any], dtyp
 
 
 def _sum_in_lanes(products: NDArray[Any]) -> NDArray[Any]:
-    """Return row sums in the order of the compiled loop: eight partial sums side by side."""
+    """Return row sums in the order of the compiled loop: eight partial sums."""
     lanes = np.zeros((len(products), _LANES), products.dtype)
     for first in range(0, products.shape[1], _LANES):
         part = products[:, first : first + _LANES]

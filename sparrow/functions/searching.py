@@ -97,4 +97,4 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Any:
     tensor = next((each for each in (condition, x1, x2) if isinstance(each, Tensor)), None)
     if tensor is None:
         raise UnsupportedError("where: one argument must be a tensor, got none: use NumPy for dense arrays")
-    return tensor._cells(np.where, condition, x1, x2)
+    return tensor._elementwise(np.where, condition, x1, x2)

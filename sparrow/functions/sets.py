@@ -1,4 +1,4 @@
-"""Set functions of the array API standard: distinct values, each NaN counted as one."""
+"""Set functions of the array API standard: distinct values."""
 
 from __future__ import annotations
 
@@ -221,4 +221,4 @@ def isin(x1: Any, x2: Tensor | ArrayLike, /, *, assume_unique: bool = False, inv
     x, given = as_operand(x1), as_operand(x2)
     values = np.unique(unique_values(given) if isinstance(given, Tensor) else np.asarray(given))
     function = IsIn(values, check_flag("invert", invert))
-    return x._cells(function, x) if isinstance(x, Tensor) else function(x)
+    return x._elementwise(function, x) if isinstance(x, Tensor) else function(x)

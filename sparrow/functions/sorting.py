@@ -19,7 +19,7 @@ __all__ = ["argsort", "diff", "sort"]
 
 
 def sort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Sort the elements of each line along an axis, lazily; a sorted line stays as sparse.
+    """Sort the elements of each line along an axis, lazily.
 
     NaN is the largest number, as in NumPy. Absent elements are placed between the stored elements below the fill value
     and those above it. The stored elements of a line must fit in memory.
@@ -164,7 +164,7 @@ def diff(
 
 
 def _drop_labels(tensor: Tensor, axis: int) -> Tensor:
-    """Return a tensor without labels along an axis, so that others are matched by position."""
+    """Return a tensor without labels along an axis."""
     scan = tensor.__sparrow_scan__()
     names = dict(axis_labels(scan))
     if names.pop(axis, None) is None:

@@ -270,7 +270,7 @@ def _type_name(thing: Any) -> str:
 def _define(
     con: duckdb.DuckDBPyConnection, name: str, thing: Any, number: int, defers_labels: bool
 ) -> _LabelledView | None:
-    """Register a tensor or a table under a name; return the view of a tensor with labels."""
+    """Register a tensor or a table; return the view of labelled tensors."""
     import duckdb
 
     if _is_tensor(thing):
@@ -292,7 +292,7 @@ def _define(
 
 
 def codes_of(dims: Sequence[str], labelled: Collection[int]) -> dict[int, str]:
-    """Return the column names of positions of labelled dimensions, ``user_code`` or a free name.
+    """Return the column names of positions of labelled dimensions.
 
     Examples
     --------
@@ -361,7 +361,7 @@ class _LabelledView:
 
 
 def _add_used_labels(con: duckdb.DuckDBPyConnection, query: str, views: Collection[_LabelledView]) -> bool:
-    """Add labels to views for the placeholders left in the plan of a query; return whether there are any."""
+    """Add the labels that the plan of a query uses to views."""
     plan = str(con.sql(f"EXPLAIN (FORMAT json) {query}").fetchall())
     found = {view.name: [axis for axis in view.labels if view.placeholder(axis) in plan] for view in views}
     for view in views:

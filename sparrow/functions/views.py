@@ -22,12 +22,12 @@ __all__ = [
 
 
 def as_tensor(obj: Any) -> Tensor:
-    """Return a tensor as it is, and anything else that :func:`sparrow.asarray` accepts in memory."""
+    """Return a tensor as it is, and other objects converted to one."""
     return obj if isinstance(obj, Tensor) else Tensor(MemoryHandle(MemoryRelation(*from_object(obj))))
 
 
 def as_tensors(objects: Iterable[Any]) -> list[Tensor]:
-    """Return objects as tensors; dense arrays adopt the fill value of the first tensor."""
+    """Return objects as tensors; arrays adopt the fill of the first tensor."""
     given = list(objects)
     found = [as_tensor(each) for each in given]
     first = next((each for each in given if isinstance(each, Tensor)), None)
@@ -82,7 +82,7 @@ def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     several = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     ndim = tensor.ndim + len(several)
     new = _resolve_axes(several, ndim)
-    return tensor._with(tensor._view.insert_axes(new), lambda whole: whole.insert_axes(new), "indexing")
+    return tensor._derive_view(tensor._view.insert_axes(new), lambda whole: whole.insert_axes(new), "indexing")
 
 
 @document_as(Tensor.squeeze, tensor="Tensor of any shape.")
@@ -358,5 +358,6 @@ def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     3
     """
     tensor = as_tensor(tensor)
-    wanted = check_shape(shape)
-    return tensor._with(tensor._view.broadcast_to(wanted), lambda whole: whole.broadcast_to(wanted), "broadcast_to")
+    target = check_shape(shape)
+    view = tensor._view.broadcast_to(target)
+    return tensor._derive_view(view, lambda base: base.broadcast_to(target), "broadcast_to")

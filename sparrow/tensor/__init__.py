@@ -1,4 +1,4 @@
-"""Tensor, the class that people hold, put together from what it can do: each subject is one module."""
+"""Tensors: the class ``Tensor`` and its base classes, one per subject."""
 
 from __future__ import annotations
 

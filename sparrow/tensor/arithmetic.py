@@ -38,14 +38,14 @@ def _binary(function: Callable[..., Any], name: str) -> _Binary:
 def _numeric(function: np.ufunc, name: str) -> tuple[_Binary, _Binary, _Binary]:
     """Return the operator, the reflected operator and the operator in place."""
 
-    def reflected(self: Any, other: Any) -> Any:
+    def reflected_operator(self: Any, other: Any) -> Any:
         return function(other, self)
 
     def in_place(self: Any, other: Any) -> Any:
         return function(self, other, out=(self,))
 
     in_place.__name__ = f"__i{name}__"
-    return _binary(function, name), _binary(reflected, f"r{name}"), in_place
+    return _binary(function, name), _binary(reflected_operator, f"r{name}"), in_place
 
 
 def _declines_ufuncs(other: Any) -> bool:

@@ -95,7 +95,7 @@ class ArrayMethods(ComputeMethods, Operators):
         return self.compute()
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
-        """Return a diagonal, or those of a stack of matrices, lazily: :func:`sparrow.diagonal`.
+        """Return a diagonal, or those of a stack of matrices, lazily.
 
         Parameters
         ----------

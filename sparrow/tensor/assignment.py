@@ -63,7 +63,9 @@ def assignment_edit(base: Schema, view: View, value: Any) -> Edit:
 
 
 def align_value(base: Relation, view: View, value: Any) -> Any:
-    """Align a tensor with labels to the labels of a view that it is written to; return other values as they are.
+    """Align a tensor with labels to those of a view that it is written to.
+
+    Other values are returned as they are.
 
     Raises
     ------
@@ -153,7 +155,10 @@ def _check_coords(ndim: int, coords: Any) -> list[NDArray[Any]]:
 
 
 def _stored_elements(base: Schema, value: Any) -> tuple[tuple[int, ...], Block] | None:
-    """Return shape and stored elements of a sparse value whose fill is that of the base, otherwise None."""
+    """Return shape and stored elements of a sparse value, None for others.
+
+    Also None if its fill value is not that of the base.
+    """
     if hasattr(value, "__sparrow_scan__"):
         scan = value.__sparrow_scan__()
         schema, block = scan.schema, None
@@ -173,7 +178,7 @@ def _stored_elements(base: Schema, value: Any) -> tuple[tuple[int, ...], Block] 
 
 
 def _broadcast_block(base: Schema, shape: tuple[int, ...], block: Block, target: tuple[int, ...]) -> Block:
-    """Broadcast stored elements of an array of some shape to another, by NumPy's rule of assignment."""
+    """Broadcast stored elements to a shape, by NumPy's rule of assignment."""
     extra = len(shape) - len(target)
     fitting, coords = shape, block.coords
     if extra > 0 and all(n == 1 for n in shape[:extra]):
@@ -194,7 +199,7 @@ def _shape_mismatch(shape: tuple[int, ...], target: tuple[int, ...]) -> ShapeErr
 
 
 def _explicit_block(base: Schema, cast: NDArray[Any], target: tuple[int, ...]) -> Block:
-    """Return all elements of a dense value, fill included, in view coordinates and in NumPy's order."""
+    """Return all elements of a dense value, fill included, in NumPy's order."""
     shape = cast.shape
     while cast.ndim > len(target) and cast.shape[0] == 1:
         cast = cast[0]

@@ -1,4 +1,6 @@
-"""Base class of tensors: a source (files, memory or an expression) and a view of it.
+"""Base class of tensors: a source and a view of it.
+
+The source is files, memory or an expression.
 
 A tensor of a handle is live: it follows the commits of that handle. A tensor of a relation or of an expression is
 read-only.
@@ -29,7 +31,7 @@ __all__ = ["Base", "as_scan", "read_labels", "resolve_masks"]
 class Base:
     """A source and a view of it. Subclasses add the operations."""
 
-    __slots__ = ("_counted", "_fitted", "_handle", "_source", "_stype", "_taken")
+    __slots__ = ("_cached_nnz", "_fitted_view", "_handle", "_initial_view", "_source", "_stype")
 
     def __init__(self, source: Handle | Relation | Node, view: View | None = None, stype: str | None = None) -> None:
         self._handle: Handle | None = None
@@ -41,20 +43,20 @@ class Base:
         else:
             self._source = given
             base = given.schema
-        self._counted: tuple[Any, int] | None = None
+        self._cached_nnz: tuple[Any, int] | None = None
         if view is None:
             view = View.identity(base.shape)
             self._stype = base.stype if stype is None else stype
         else:
             self._stype = infer_view(base.stype, view).stype if stype is None else stype
-        self._taken = view
-        self._fitted = (view, base.with_view(view, self._stype))
+        self._initial_view = view
+        self._fitted_view = (view, base.with_view(view, self._stype))
 
-    def _of(self, step: Node) -> Self:
+    def _from_node(self, step: Node) -> Self:
         return type(self)(step)
 
-    def _taken_in(self, obj: Any) -> Any:
-        """Convert a sparse array of another library to a tensor in memory; return anything else as it is."""
+    def _convert_foreign(self, obj: Any) -> Any:
+        """Convert a foreign sparse array to a tensor; return others as they are."""
         if isinstance(obj, Base) or not is_foreign_sparse(obj):
             return obj
         return type(self)(MemoryHandle(MemoryRelation(*from_object(obj))))
@@ -64,29 +66,29 @@ class Base:
         """The current relation of the handle, or the expression."""
         return self._source if self._handle is None else self._handle.current  # type: ignore[return-value]
 
-    def _through(self, base: Schema) -> tuple[View, Schema]:
+    def _fit_view(self, base: Schema) -> tuple[View, Schema]:
         """Return the view, refitted if the base was resized, and the schema it shows."""
-        found = self._fitted
+        found = self._fitted_view
         if found[0].base_shape != base.shape:
-            view = _refit(self._taken, base.dims, base.shape)
-            found = self._fitted = (view, base.with_view(view, self._stype))
+            view = _refit(self._initial_view, base.dims, base.shape)
+            found = self._fitted_view = (view, base.with_view(view, self._stype))
         return found
 
     @property
     def _view(self) -> View:
-        return self._through(self._base.schema)[0]
+        return self._fit_view(self._base.schema)[0]
 
     @property
     def _schema(self) -> Schema:
         try:
-            return self._through(self._base.schema)[1]
+            return self._fit_view(self._base.schema)[1]
         except ShapeError:  # a view that a resize cut off keeps its shape
-            return self._base.schema.with_view(self._taken, self._stype)
+            return self._base.schema.with_view(self._initial_view, self._stype)
 
     def __sparrow_scan__(self) -> Scan:
         """Return the scan of this tensor, pinned to the current relation."""
         base = self._base
-        return Scan(base, *self._through(base.schema))
+        return Scan(base, *self._fit_view(base.schema))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -155,7 +157,7 @@ class Base:
             raise LabelError(f"no dimension {dim!r}: dimensions are {', '.join(map(repr, self.dims))}")
         return self.dims.index(dim) if isinstance(dim, str) else normalize_axis(dim, self.ndim)
 
-    def _numbers(self, axes: Iterable[Any]) -> tuple[Any, ...]:
+    def _axis_numbers(self, axes: Iterable[Any]) -> tuple[Any, ...]:
         """Return axes with names replaced by numbers."""
         if not isinstance(axes, Iterable):
             raise ShapeError(f"an order must name each of the {self.ndim} dimensions once, got {axes!r}")
@@ -174,7 +176,7 @@ def read_labels(scan: Scan) -> dict[int, pa.Array]:
 
 
 def as_scan(obj: Any) -> Scan:
-    """Return the scan of a tensor, or of anything :func:`sparrow.asarray` accepts, in memory."""
+    """Return the scan of a tensor, or of an object converted to one."""
     if isinstance(obj, Base):
         return obj.__sparrow_scan__()
     relation = MemoryRelation(*from_object(obj))
@@ -186,7 +188,7 @@ _PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
 def resolve_masks(key: Any) -> Any:
-    """Replace the sparse masks of an index by the positions where they are True. Does I/O."""
+    """Replace the sparse masks of an index by positions. Does I/O."""
     parts = key if isinstance(key, tuple) else (key,)
     if not any(type(part) not in _PLAIN and (isinstance(part, Base) or is_foreign_sparse(part)) for part in parts):
         return key

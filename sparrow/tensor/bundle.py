@@ -16,7 +16,7 @@ __all__ = ["Bundle"]
 
 
 class Bundle(Mapping[str, Tensor]):
-    r"""Named tensors that belong together: a stored folder, or a mapping to be saved as one.
+    r"""Named tensors that belong together: a stored folder, or a mapping.
 
     ``sp.open("a9a")["X"]`` is a tensor of a stored bundle. :meth:`save` stores a bundle in memory, and
     :func:`sparrow.export` writes one of ``X`` and ``y`` as libsvm.
@@ -59,8 +59,8 @@ class Bundle(Mapping[str, Tensor]):
         self._names = tuple(tensors)
 
     @classmethod
-    def _stored(cls, path: str, members: Mapping[str, str], version: int | None = None) -> Self:
-        """Return the bundle of a folder: the paths of its tensors by name, each opened at a version."""
+    def _from_folder(cls, path: str, members: Mapping[str, str], version: int | None = None) -> Self:
+        """Return the bundle of a folder, its tensors opened at a version."""
         bundle = cls.__new__(cls)
         bundle.path, bundle._members, bundle._version = path, dict(members), version
         bundle._opened, bundle._names = {}, tuple(members)
@@ -127,7 +127,7 @@ class Bundle(Mapping[str, Tensor]):
             for name in self:
                 self[name].save(folder / name, profile=profile)
             storage.write_bundle(folder, dict.fromkeys(self))
-        return type(self)._stored(os.fspath(path), storage.open_bundle(path))
+        return type(self)._from_folder(os.fspath(path), storage.open_bundle(path))
 
 
 def _tensor(given: Any) -> Tensor:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 from sparrow import engines
+from sparrow.engines import EngineName
 from sparrow.relations.csr import CSRRelation
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.tensor.base import Base, read_labels
-from sparrow.tensor.products import Engine
 
 __all__ = ["ComputeMethods", "compute"]
 
@@ -18,7 +18,7 @@ class ComputeMethods(Base):
 
     __slots__ = ()
 
-    def compute(self, engine: Engine = "auto") -> Self:
+    def compute(self, engine: EngineName = "auto") -> Self:
         """Evaluate into a tensor in memory, independent of its operands.
 
         Parameters
@@ -80,7 +80,7 @@ class ComputeMethods(Base):
         return type(self)(MemoryHandle(relation))
 
 
-def compute(*expressions: Any, engine: Engine = "auto") -> tuple[Any, ...]:
+def compute(*expressions: Any, engine: EngineName = "auto") -> tuple[Any, ...]:
     """Evaluate several tensors together: shared inputs are read and computed once.
 
     Files and sub-expressions that occur more than once are shared as long as memory allows (an eighth of the limit),

@@ -107,7 +107,9 @@ def html(
     picture: str | None = None,
     labelled: Sequence[str] = (),
 ) -> str:
-    """Return a tensor as a small HTML table; see :func:`one_line` for the other parameters.
+    """Return a tensor as a small HTML table.
+
+    See :func:`one_line` for the other parameters.
 
     Parameters
     ----------
@@ -151,7 +153,7 @@ def html(
 
 
 def table(rows: Iterable[Sequence[Any]], headers: Sequence[str], width: int = 80) -> str:
-    """Return a table as plain text without a final newline; numbers are right-aligned.
+    """Return a table as plain text, numbers right-aligned.
 
     Parameters
     ----------

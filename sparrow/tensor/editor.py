@@ -1,4 +1,4 @@
-"""Edits of live tensors: many writes in one commit, resize, append, and warnings about small commits."""
+"""Edits of live tensors: writes, appends and resizes as atomic commits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def commit(handle: Handle, edit: Edit, level: int = 3) -> None:
 
 
 class Editor:
-    """Writes collected by ``with A.edit() as e`` and committed together at the end of the block.
+    """Writes collected by ``with A.edit() as e`` and committed together.
 
     Later writes win over earlier ones. Nothing is visible before the end of the block, and nothing is written if it
     raises. Values are read when they are assigned: ``e[0] = A[1]`` takes the row as it was before the block.
@@ -108,7 +108,7 @@ class Editor:
             raise InvalidValueError("the edit is not open: write inside its block, 'with A.edit() as e: ...'")
 
     def _add(self, step: Edit) -> None:
-        """Add a write: what it clears removes earlier elements, what it writes comes after them."""
+        """Add a write: what it clears removes earlier elements."""
         upsert = step.upsert
         assert upsert is not None
         for box in step.clear:
@@ -148,7 +148,7 @@ class Editor:
 def append(
     handle: Handle, view: View, blocks: Callable[[], Iterator[Block]], existing: Duplicates, level: int = 3
 ) -> None:
-    """Append stored elements in one commit; a stored tensor streams them batch by batch.
+    """Append stored elements in one commit, streamed in batches.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def _count_append(handle: storage.StoredHandle, before: storage.Snapshot, elemen
 
 
 def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> None:
-    """Append the elements of a scan by label in one commit; new labels make dimensions longer."""
+    """Append the elements of a scan by label; new labels extend dimensions."""
     before, appended = handle.current, 0
 
     def count(edits: Iterator[Edit]) -> Iterator[Edit]:
@@ -246,7 +246,7 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> No
 
 
 def check_append_schema(other: Schema, target: Schema, more: Mapping[int, int]) -> None:
-    """Check that a tensor can be appended to another that grows by ``more`` along axes.
+    """Check that a tensor can be appended to one that grows by ``more``.
 
     Raises
     ------

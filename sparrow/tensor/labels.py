@@ -1,4 +1,4 @@
-"""Dimension names and labels of tensors: selection by label, renaming, setting labels."""
+"""Dimension names and labels of tensors: selection, renaming, setting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class LabelMethods(WriteMethods):
     __slots__ = ()
 
     def sel(self, labels: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
-        r"""Return the view at labels: ``A.sel(src="example.org")``; lists cross, slices include their ends.
+        r"""Return the view at labels: ``A.sel(src="example.org")``.
+
+        Lists cross, and slices include their ends.
 
         Parameters
         ----------
@@ -76,7 +78,9 @@ class LabelMethods(WriteMethods):
         return tensor.oindex[tuple(key)]
 
     def isel(self, indexers: Mapping[str, Any] | None = None, /, **by_name: Any) -> Any:
-        """Return the view at positions along named dimensions: ``A.isel(src=5)``; lists cross.
+        """Return the view at positions along named dimensions: ``A.isel(src=5)``.
+
+        Lists cross.
 
         Parameters
         ----------
@@ -114,7 +118,7 @@ class LabelMethods(WriteMethods):
         return tensor.oindex[tuple(key)]
 
     def rename(self, names: Mapping[str, str] | None = None, /, **by_name: str) -> Self:
-        """Return the tensor with renamed dimensions, lazily; labels stay with their dimensions.
+        """Return the tensor with renamed dimensions, lazily; labels stay.
 
         Dimensions of operands are matched by name. So the edges in both directions are ``A + A.T.rename(src="dst",
         dst="src")``, which gives the dimensions of the transpose the names of those they are to meet.
@@ -153,7 +157,7 @@ class LabelMethods(WriteMethods):
         schema = replace(old, dims=tuple(wanted.get(dim, dim) for dim in old.dims))
         if schema.dims == old.dims:
             return self
-        return self._of(replace(make_map(Cast(old.dtype), [scan]), schema=schema).with_labels(axis_labels(scan)))
+        return self._from_node(replace(make_map(Cast(old.dtype), [scan]), schema=schema).with_labels(axis_labels(scan)))
 
     def set_labels(self, dim: str | int | Sequence[str | int], labels: Any) -> None:
         """Set or remove the labels of a dimension in one atomic commit.

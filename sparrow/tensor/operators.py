@@ -1,4 +1,4 @@
-"""Tensors as operands: Python's operators, ufuncs, NumPy's functions, casts and rounding."""
+"""Tensors as operands: operators, ufuncs, NumPy's functions and casts."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Operators(Reductions, Arithmetic):
 
     __slots__ = ()
 
-    def _cells(self, function: Callable[..., Any], *operands: Any) -> Any:
-        """Return an element-wise function of operands: a lazy tensor, or an array if nothing stays sparse."""
+    def _elementwise(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Return an element-wise function, an array if nothing stays sparse."""
         node = make_map(function, [_as_operand(operand) for operand in operands])
-        return engines.evaluate_dense(node) if node.is_dense else self._of(node)
+        return engines.evaluate_dense(node) if node.is_dense else self._from_node(node)
 
-    def _mapped(self, function: Callable[..., Any]) -> Self:
+    def _map_values(self, function: Callable[..., Any]) -> Self:
         """Return an element-wise function of this tensor alone, lazily."""
-        return self._of(make_map(function, [self.__sparrow_scan__()]))
+        return self._from_node(make_map(function, [self.__sparrow_scan__()]))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
@@ -108,12 +108,12 @@ class Operators(Reductions, Arithmetic):
             raise UnsupportedError(f"casting={casting!r} does not allow a cast from {scan.schema.dtype} to {wanted}")
         if wanted == scan.schema.dtype:
             return type(self)(scan.source, scan.view, scan.schema.stype) if copy else self
-        return self._mapped(Cast(wanted))
+        return self._map_values(Cast(wanted))
 
     def clip(
         self, min: Self | ArrayLike | None = None, max: Self | ArrayLike | None = None, out: Any = None
     ) -> Self | NDArray[Any]:
-        """Limit the elements to the interval from ``min`` to ``max``, the fill value included.
+        """Limit the elements, and the fill value, to an interval.
 
         Parameters
         ----------
@@ -140,10 +140,10 @@ class Operators(Reductions, Arithmetic):
                [-1,  2]])
         """
         if any(isinstance(limit, list | tuple | Operators) or np.ndim(limit) for limit in (min, max)):  # type: ignore[arg-type]
-            low = self if min is None else self._cells(np.maximum, self, min)
-            return write_out(out, low if max is None else self._cells(np.minimum, low, max), "clip")  # type: ignore[no-any-return]
+            low = self if min is None else self._elementwise(np.maximum, self, min)
+            return write_out(out, low if max is None else self._elementwise(np.minimum, low, max), "clip")  # type: ignore[no-any-return]
         low, high = (limit[()] if isinstance(limit, np.ndarray) else limit for limit in (min, max))
-        return write_out(out, self._mapped(Clip(low, high)), "clip")  # type: ignore[no-any-return]
+        return write_out(out, self._map_values(Clip(low, high)), "clip")  # type: ignore[no-any-return]
 
     def round(self, decimals: int = 0, out: Any = None) -> Self:
         """Round the elements to a number of decimals, lazily.
@@ -165,7 +165,7 @@ class Operators(Reductions, Arithmetic):
         >>> sp.asarray([0.25, 0.0, 1.75]).round(1).to_numpy()
         array([0.2, 0. , 1.8])
         """
-        return write_out(out, self._mapped(Round(as_integer(decimals, "decimals"))), "round")  # type: ignore[no-any-return]
+        return write_out(out, self._map_values(Round(as_integer(decimals, "decimals"))), "round")  # type: ignore[no-any-return]
 
     def __round__(self, ndigits: int | None = None) -> Self:
         return self.round(ndigits or 0)
@@ -183,17 +183,17 @@ class Operators(Reductions, Arithmetic):
         >>> sp.asarray([1 + 2j, 3]).conj().to_numpy()
         array([1.-2.j, 3.-0.j])
         """
-        return self._mapped(np.conjugate)
+        return self._map_values(np.conjugate)
 
     @property
     def real(self) -> Self:
         """The real parts, lazily."""
-        return self._mapped(np.real)
+        return self._map_values(np.real)
 
     @property
     def imag(self) -> Self:
         """The imaginary parts, lazily."""
-        return self._mapped(np.imag)
+        return self._map_values(np.imag)
 
 
 def _as_operand(operand: Any) -> Any:
@@ -213,7 +213,7 @@ def _as_operand(operand: Any) -> Any:
 
 
 def _defer_to_reflected(operation: Callable[..., Any], reflected: str) -> Callable[..., Any]:
-    """Return an operator that yields to an operand of a foreign class that implements the reflected one."""
+    """Return an operator that yields to the reflected one of foreign classes."""
 
     def call(self: Operators, other: Any) -> Any:
         if not is_operand(other) and type(other).__module__ != "builtins":
@@ -226,10 +226,10 @@ def _defer_to_reflected(operation: Callable[..., Any], reflected: str) -> Callab
 
 
 def _in_place(operation: Callable[..., Any], binary: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return an operator in place: it writes to a writable tensor, and otherwise returns a new one."""
+    """Return an operator in place; on read-only tensors it returns a new one."""
 
     def call(self: Operators, other: Any) -> Any:
-        if self._handle is not None and not self._taken.points:
+        if self._handle is not None and not self._initial_view.points:
             return operation(self, other)
         found = binary(self, other)
         return found if found is NotImplemented else cast_in_place(self, found, name)
@@ -238,7 +238,7 @@ def _in_place(operation: Callable[..., Any], binary: Callable[..., Any], name: s
 
 
 def _elementwise_star(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the operator ``*``, which rejects classes for which it means the matrix product."""
+    """Return the operator ``*``, which rejects matrix classes."""
 
     def call(self: Operators, other: Any) -> Any:
         reject_matrix_star(other)

@@ -1,9 +1,9 @@
-"""Products of tensors: matmul, contractions by axis index, and matrix-vector methods."""
+"""Products of tensors: matmul, contractions, matrix-vector methods."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,9 +33,7 @@ from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime.validation import check_flag, check_unmasked
 from sparrow.tensor.base import Base, as_scan
 
-__all__ = ["Engine", "LinearOperatorMethods", "as_dense_contraction", "as_explicit_scan", "contract", "matmul"]
-
-Engine: TypeAlias = EngineName
+__all__ = ["LinearOperatorMethods", "as_dense_contraction", "as_explicit_scan", "contract", "matmul"]
 
 
 def matmul(
@@ -46,9 +44,9 @@ def matmul(
     mask: Any = None,
     complement: bool = False,
     stype: str | None = None,
-    engine: Engine = "auto",
+    engine: EngineName = "auto",
 ) -> Any:
-    """Return the matrix product of two tensors, or of a tensor and an array: ``A @ B``.
+    """Return a matrix product with at least one tensor: ``A @ B``.
 
     For two tensors the result is lazy and sparse. With an array it is computed at once, as an array unless a storage
     type is requested.
@@ -221,7 +219,7 @@ class LinearOperatorMethods(Base):
 
 def _factor(tensor: Base, obj: Any) -> Any:
     """Return an operand as a tensor, if it is sparse, or as an array."""
-    found = tensor._taken_in(obj)
+    found = tensor._convert_foreign(obj)
     if isinstance(found, Base):
         return found
     check_unmasked(found)
@@ -232,7 +230,10 @@ def _factor(tensor: Base, obj: Any) -> Any:
 
 
 def _matmul_indices(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Sequence[int]], list[int]]:
-    """Return the operands without broadcast axes of length 1, their axis indices, and those of the result."""
+    """Return the operands of a contraction, their axis indices and the result's.
+
+    Broadcast axes of length 1 are dropped.
+    """
     for name, side in (("left", left), ("right", right)):
         if side.ndim == 0:
             raise ShapeError(f"matmul: the {name} operand must have at least 1 dimension, got a scalar: scale with '*'")
@@ -279,7 +280,7 @@ def contract(
     mask: Any = None,
     complement: bool = False,
     stype: str | None = None,
-    engine: Engine = "auto",
+    engine: EngineName = "auto",
     free: bool = False,
     keeps: bool = False,
     result: Literal["any", "array", "tensor"] = "any",
@@ -326,7 +327,7 @@ def contract(
     node = (None if free else as_elementwise(multiplication)) or multiplication
     if not node.schema.ndim and result != "tensor":
         return engines.evaluate_element(node, View.identity(()), engine)
-    found: Any = tensor._of(node)
+    found: Any = tensor._from_node(node)
     if engine != "auto":
         found = found.compute(engine)
     array = result == "array" or (result == "any" and multiplication.contracted_indices and arrays)
@@ -352,7 +353,7 @@ def as_dense_contraction(
 def _as_matmul_dense(
     operands: tuple[Any, Any], letters: tuple[Sequence[int], Sequence[int]], out: Sequence[int]
 ) -> MatMulDense | None:
-    """Return the product of a matrix and an array as one node without indices, or None."""
+    """Return the product of a matrix and an array as one node, or None."""
     sides: list[Any] = []
     own, other = map(list, letters)
     shared = set(own) & set(other)
@@ -377,7 +378,7 @@ def _as_matmul_dense(
 
 
 def _as_mask(mask: Any) -> tuple[Scan, bool]:
-    """Return a mask as a scan, and whether its stored elements are those where it is False, as of ``M == 0``."""
+    """Return a mask as a scan, and whether it stores where it is False."""
     if isinstance(mask, Base) and mask.dtype == bool and mask.fill_value:
         negated: Any = mask
         return as_scan(~negated), True
@@ -391,7 +392,7 @@ def _as_mask(mask: Any) -> tuple[Scan, bool]:
 
 
 def _store_fill(scan: Scan) -> Scan:
-    """Return a scan that stores its fill value, for results that are dense; the scan itself if that is too large."""
+    """Return a scan that stores its fill value, if that fits in memory."""
     if scan.schema.has_zero_fill:
         return scan
     try:

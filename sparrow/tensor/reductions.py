@@ -304,14 +304,14 @@ class Reductions(Base):
         out: Any = None,
         **options: Any,
     ) -> Self | Any:
-        """Return the reduction of that name, see :func:`sparrow.plan.make_reduce`, with NumPy's masks and ``out=``."""
+        """Return a reduction by name, with NumPy's masks and ``out=``."""
         keepdims = check_flag("keepdims", keepdims)
         included: Any = "all" if where is True else where
         if initial is not None or not isinstance(included, str):
             found = _reduce_masked(self, name, axis, keepdims, included, initial, options)
             return write_out(out, found, name)
         node = make_reduce(self.__sparrow_scan__(), name, axis, keepdims, included, **options)  # type: ignore[arg-type]
-        found = self._of(node) if node.axes else engines.reduce_all([node])[0]
+        found = self._from_node(node) if node.axes else engines.reduce_all([node])[0]
         if out is None:
             return found
         truncates = name == "mean" and self.dtype.kind in "biu"  # as NumPy does for integers throughout
@@ -836,7 +836,7 @@ class Reductions(Base):
 def _reduce_masked(
     tensor: Any, name: str, axis: Any, keepdims: bool, where: Any, initial: Any, options: dict[str, Any]
 ) -> Any:
-    """Return a reduction with NumPy's ``where=`` mask and ``initial=``, as lazy as without.
+    """Return a reduction with a ``where=`` mask and ``initial=``.
 
     Elements that the mask excludes become the identity of the reduction.
     """
@@ -854,7 +854,7 @@ def _reduce_masked(
         identity: Any = _MASK_IDENTITIES[name]
     else:
         identity = tensor.fill_value if name == "count" else check_fill(initial, tensor.dtype)
-    selected = tensor._of(make_map(np.where, [mask, tensor.__sparrow_scan__(), identity]))
+    selected = tensor._from_node(make_map(np.where, [mask, tensor.__sparrow_scan__(), identity]))
     if name != "mean":
         return _reduce_from_initial(selected, name, axis, keepdims, "all", initial, options)
     dtype = options.get("dtype") or (np.float64 if tensor.dtype.kind in "biu" else tensor.dtype)

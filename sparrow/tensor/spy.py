@@ -40,7 +40,7 @@ def _figure(width: float, height: float) -> Any:
 
 @cache
 def _notebook_axes() -> type[Any]:
-    """Return a class of Matplotlib axes that notebooks render as a picture without pyplot."""
+    """Return a class of Matplotlib axes that notebooks render."""
     from matplotlib.axes import Axes
 
     class NotebookAxes(Axes):

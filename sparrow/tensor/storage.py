@@ -75,19 +75,19 @@ class StorageMethods(LabelMethods):
             profile=profile,
             overwrite=overwrite,
             labels=read_labels(scan),
-            orders=[check_permutation(self._numbers(order), self.ndim) for order in self._listed(orders)],
+            orders=[check_permutation(self._axis_numbers(order), self.ndim) for order in self._check_orders(orders)],
             storage_options=storage_options,
         )
         return type(self)(handle)
 
-    def _listed(self, orders: Any) -> Sequence[Any]:
+    def _check_orders(self, orders: Any) -> Sequence[Any]:
         """Check that orders are a sequence of orders, not a single one."""
         found = list(orders) if isinstance(orders, Iterable) else [orders]
         if not all(isinstance(order, Iterable) for order in found):
             raise ShapeError(f"orders must be a list of orders, such as [(1, 0)], got {orders!r}")
         return found
 
-    def _stored(self) -> storage.StoredHandle:
+    def _stored_handle(self) -> storage.StoredHandle:
         if not isinstance(self._handle, storage.StoredHandle):
             raise UnsupportedError("this tensor is not stored: save(path) it, or open the tensor it came from")
         return self._handle
@@ -134,7 +134,7 @@ class StorageMethods(LabelMethods):
         >>> [(commit["version"], commit["nnz"]) for commit in A.history()]
         [(1, 4), (0, 3)]
         """
-        return self._stored().history()
+        return self._stored_handle().history()
 
     def add_order(self, order: Sequence[int | str]) -> None:
         """Keep a copy in another sort order, such as ``(1, 0)`` for fast column slices.
@@ -163,7 +163,7 @@ class StorageMethods(LabelMethods):
         >>> A.files(order=(1, 0))[0].rows
         3
         """
-        self._stored().add_order(check_permutation(self._numbers(order), self._base.schema.ndim))
+        self._stored_handle().add_order(check_permutation(self._axis_numbers(order), self._base.schema.ndim))
 
     def files(self, order: Sequence[int | str] | None = None) -> list[storage.FileRecord]:
         """Return the data files of the version.
@@ -192,8 +192,8 @@ class StorageMethods(LabelMethods):
         >>> [(file.rows, file.first, file.last) for file in A.files()]
         [(3, (0, 0), (2, 2))]
         """
-        return self._stored().files(
-            None if order is None else check_permutation(self._numbers(order), self._base.schema.ndim)
+        return self._stored_handle().files(
+            None if order is None else check_permutation(self._axis_numbers(order), self._base.schema.ndim)
         )
 
     def verify(self) -> list[storage.Finding]:
@@ -216,7 +216,7 @@ class StorageMethods(LabelMethods):
         >>> A.verify()
         []
         """
-        return self._stored().verify()
+        return self._stored_handle().verify()
 
     def restore(self, version: int) -> None:
         """Commit a new version with the elements and the shape of an old one.
@@ -246,7 +246,7 @@ class StorageMethods(LabelMethods):
         >>> A.nnz, A.version
         (3, 2)
         """
-        self._stored().restore(version)
+        self._stored_handle().restore(version)
 
     def compact(self, profile: Literal["fast", "small"] | None = None) -> None:
         """Merge small files and append runs into full files in one atomic commit.
@@ -311,4 +311,4 @@ class StorageMethods(LabelMethods):
         >>> A.vacuum()
         []
         """
-        return self._stored().vacuum(older_than, check_flag("dry_run", dry_run))
+        return self._stored_handle().vacuum(older_than, check_flag("dry_run", dry_run))

@@ -1,4 +1,4 @@
-"""Tensor, the public class: attributes, representation, indexing, views and pickling.
+"""Tensor, the public class: attributes, indexing, views and pickling.
 
 Operators and reductions, writing, storage and conversions are in its base classes.
 """
@@ -20,6 +20,7 @@ from sparrow import engines, storage
 from sparrow.core.indexing import Mode, View, check_permutation
 from sparrow.core.schema import Schema, as_integers, check_shape, is_fill
 from sparrow.core.storage_types import COMPRESSED, check_stype, infer_view, resolve_stype
+from sparrow.engines import EngineName
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.interop.conversion import check_fill
 from sparrow.kernels.coo import Block
@@ -31,7 +32,7 @@ from sparrow.tensor import spy as spy_plot
 from sparrow.tensor.array_methods import ArrayMethods
 from sparrow.tensor.base import read_labels, resolve_masks
 from sparrow.tensor.exports import ExportMethods
-from sparrow.tensor.products import Engine, LinearOperatorMethods
+from sparrow.tensor.products import LinearOperatorMethods
 from sparrow.tensor.storage import StorageMethods
 
 __all__ = ["Tensor"]
@@ -41,7 +42,7 @@ Part: TypeAlias = "slice | EllipsisType | list[Any] | NDArray[Any] | Tensor | No
 
 
 class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods):
-    """Sparse array: a view of elements that are stored, in memory, or the result of an expression.
+    """Sparse array: a view of stored elements, or of an expression.
 
     Created by :func:`sparrow.open`, :func:`sparrow.from_coords` and :func:`sparrow.asarray`, and by indexing. Indexing
     is NumPy's and lazy: only a single element is read at once, and a sparse mask is evaluated.
@@ -64,7 +65,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
 
     @property
     def stype(self) -> str:
-        """Storage type: "coo", "csr", "csc", "row_sparse" or "dense"; see :mod:`sparrow.core.storage_types`."""
+        """Storage type: "coo", "csr", "csc", "row_sparse" or "dense"."""
         return self._schema.stype
 
     @property
@@ -89,31 +90,34 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
 
     @property
     def nnz(self) -> int:
-        """Number of elements that differ from the fill value; a view is counted once per version."""
+        """Number of elements that differ from the fill value.
+
+        A view is counted once per version.
+        """
         known = self._known_nnz()
         if known is None:
             scan = self.__sparrow_scan__()
             known = engines.count_nnz(scan)
-            self._counted = (scan.source.token, known)
+            self._cached_nnz = (scan.source.token, known)
         return known
 
     def _known_nnz(self) -> int | None:
         base = self._base
         try:
-            view = self._through(base.schema)[0]
+            view = self._fit_view(base.schema)[0]
         except ShapeError:
             return None
         if view.is_identity:
             return base.known_nnz if isinstance(base, Node) else base.nnz
         if view.size == 0:
             return 0
-        if self._counted is not None and self._counted[0] == base.token:
-            return self._counted[1]
+        if self._cached_nnz is not None and self._cached_nnz[0] == base.token:
+            return self._cached_nnz[1]
         return None
 
     @property
     def density(self) -> float:
-        """Share of elements that differ from the fill value, nnz / size; NaN without elements."""
+        """Share of elements that differ from the fill value; NaN if empty."""
         return self.nnz / self.size if self.size else math.nan
 
     def __len__(self) -> int:
@@ -161,7 +165,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         )
 
     def _repr_html_(self) -> str:
-        """Return a small HTML table, with a density picture sampled from at most 96 row groups."""
+        """Return an HTML table, with a picture of at most 96 row groups."""
         picture = None
         if self.ndim and self.size and not self._is_lazy and spy_plot.can_draw():
             with contextlib.suppress(StorageError):  # show the table even if the files are gone
@@ -237,7 +241,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
 
     @property
     def oindex(self) -> _Indexer:
-        """Orthogonal indexing: lists cross, ``A.oindex[[0, 2], [1, 3]]`` has shape (2, 2)."""
+        """Orthogonal indexing: ``A.oindex[[0, 2], [1, 3]]`` has shape (2, 2)."""
         return _Indexer(self, "orthogonal")
 
     @property
@@ -263,7 +267,9 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         return "cpu"
 
     def to_device(self, device: str, /, *, stream: None = None) -> Tensor:
-        """Return the tensor itself: "cpu" is the only device. See :meth:`to_cupy` for a GPU.
+        """Return the tensor itself: "cpu" is the only device.
+
+        See :meth:`to_cupy` for a GPU.
 
         Parameters
         ----------
@@ -324,9 +330,9 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         given: Any = axes if axes is not None else order[0] if len(order) == 1 and not np.isscalar(order[0]) else order
         if given is None or (axes is None and not order):
             given = reversed(range(self.ndim))
-        named = self._numbers(given if np.iterable(given) and not isinstance(given, str) else (given,))
+        named = self._axis_numbers(given if np.iterable(given) and not isinstance(given, str) else (given,))
         wanted = check_permutation(named, self.ndim)
-        return self._with(self._view.permute(wanted), lambda whole: whole.permute(wanted), "transpose")
+        return self._derive_view(self._view.permute(wanted), lambda whole: whole.permute(wanted), "transpose")
 
     def reshape(
         self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
@@ -378,10 +384,13 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
             return self
         if copy is not None and not check_flag("copy", copy):
             raise InvalidValueError(f"copy=False: a reshape from {own.shape} to {wanted} is not a view")
-        return self._of(make_reshape(scan, wanted))
+        return self._from_node(make_reshape(scan, wanted))
 
-    def _with(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
-        """Return the tensor of a view of the base; ``derive`` makes the same view of a base of this shape."""
+    def _derive_view(self, view: View, derive: Callable[[View], View], operation: str) -> Tensor:
+        """Return the tensor of a view of the base.
+
+        ``derive`` makes the same view of a base of this shape.
+        """
         stype = self._stype
         if stype in COMPRESSED:
             stype = resolve_stype(operation, [stype], infer_view(stype, derive(View.identity(self.shape))))
@@ -393,7 +402,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         view = self._view.then(key, mode, self.dims)
         if view.ndim == 0 and not _has_ellipsis(key):
             return engines.evaluate_element(self._base, view)
-        return self._with(view, lambda whole: whole.then(key, mode), "indexing")
+        return self._derive_view(view, lambda whole: whole.then(key, mode), "indexing")
 
     # -- storage type, fill value, plan ---------------------------------------------------------
 
@@ -434,11 +443,13 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         if stype == self.stype:
             return self
         if stype in COMPRESSED and self.fill_value != 0:
-            return self._of(make_with_fill(self.__sparrow_scan__(), 0, stype))
+            return self._from_node(make_with_fill(self.__sparrow_scan__(), 0, stype))
         return Tensor(self._base, self._view, stype)
 
     def refill(self, value: Any) -> Tensor:
-        """Return the same elements with another fill value, lazily; those of the old one are stored.
+        """Return the same elements with another fill value, lazily.
+
+        Elements equal to the old fill value are stored.
 
         Use it to concatenate tensors of different fill values. A tensor that has the fill value is returned as it is.
 
@@ -469,21 +480,22 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         if is_fill(np.asarray(self.fill_value), wanted):
             return self
         stype = self.stype if self.stype not in COMPRESSED or wanted == 0 else "coo"
-        return self._of(make_with_fill(self.__sparrow_scan__(), wanted, stype))
+        return self._from_node(make_with_fill(self.__sparrow_scan__(), wanted, stype))
 
-    def explain(self, analyze: bool = False, engine: Engine = "auto") -> str:
-        """Return the plan: the steps of an expression, what reaches each scan, files and row groups read and skipped.
+    def explain(self, analyze: bool = False, engine: EngineName = "auto") -> engines.Plan:
+        """Return the query plan: operators, predicates, files and row groups read.
 
         Parameters
         ----------
         analyze
-            Run it, and count rows, bytes and time.
+            Run it, and measure rows, bytes and seconds of each operator.
         engine
-            The engine that would be asked for. Of "duckdb" and "cupy" each step says whether it runs there.
+            Engine to plan for; each operator shows whether it runs there.
 
         Returns
         -------
-        str
+        Plan
+            A ``str`` that renders as HTML in a notebook, with ``to_json()``.
 
         Examples
         --------
@@ -525,12 +537,12 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
 
 
 class _UnopenedTensor(Tensor):
-    """Tensor that could not be opened where it was unpickled: any use raises the error."""
+    """Tensor that failed to open in a worker: any use raises the error."""
 
     __slots__ = ("_error",)
 
     def __init__(self, error: StorageError) -> None:
-        self._handle = self._source = self._counted = None
+        self._handle = self._source = self._cached_nnz = None
         self._error = error
 
     @property

@@ -1,4 +1,4 @@
-"""Tuning parameters of tensors: batches of appends, and when many small writes warn."""
+"""Tuning parameters of writes to tensors."""
 
 from __future__ import annotations
 

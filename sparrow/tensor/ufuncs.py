@@ -1,4 +1,4 @@
-"""NumPy's ufuncs and their methods on tensors, ``out=`` and operators in place included."""
+"""NumPy's ufuncs and their methods on tensors, ``out=`` included."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def apply_ufunc(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any]
     elif method == "accumulate":
         found = _accumulate_dense(ufunc, inputs[0], **options)
     else:
-        raise _unsupported(name)
+        raise _unsupported_error(name)
     if not isinstance(found, tuple):
         return write_out(outs[0], found, name, casting)
     return tuple(write_out(out, one, name, casting) for out, one in zip(outs, found, strict=True))
 
 
-def _unsupported(name: str) -> UnsupportedError:
+def _unsupported_error(name: str) -> UnsupportedError:
     return UnsupportedError(f"{name} is not supported on sparse tensors: use A.to_numpy() if it fits in memory")
 
 
@@ -99,23 +99,23 @@ def _call(
             given.pop(ignored, None)
     axis = {"axis": given.pop("axis")} if ufunc is np.vecdot and "axis" in given else {}
     if given:
-        raise _unsupported(f"{name}({next(iter(given))}=)")
+        raise _unsupported_error(f"{name}({next(iter(given))}=)")
     if ufunc.signature is not None:
         own = matmul if ufunc is np.matmul else NUMPY_FUNCTIONS.get(ufunc)
         if own is None:
-            raise _unsupported(name)
-        product = own(*(tensor._taken_in(operand) for operand in inputs), **axis)
+            raise _unsupported_error(name)
+        product = own(*(tensor._convert_foreign(operand) for operand in inputs), **axis)
         return product if dtype is None else product.astype(check_dtype(dtype))
     if dtype is not None or "casting" in options:
         inputs = _cast(ufunc, inputs, None if dtype is None else check_dtype(dtype), casting)
     if ufunc.nout > 1:
-        found = tuple(tensor._cells(Output(ufunc, k), *inputs) for k in range(ufunc.nout))
+        found = tuple(tensor._elementwise(Output(ufunc, k), *inputs) for k in range(ufunc.nout))
     else:
-        found = (tensor._cells(ufunc, *inputs),)
+        found = (tensor._elementwise(ufunc, *inputs),)
     if where is not True:
         if any(out is None for out in outs):
             raise UnsupportedError(f"{name}(where=) requires out=, whose elements stay where the condition is False")
-        found = tuple(tensor._cells(np.where, where, one, out) for one, out in zip(found, outs, strict=True))
+        found = tuple(tensor._elementwise(np.where, where, one, out) for one, out in zip(found, outs, strict=True))
     return found if ufunc.nout > 1 else found[0]
 
 
@@ -140,12 +140,12 @@ def _dtype_of(operand: Any) -> np.dtype[Any]:
 
 
 def _expand_outer(tensor: Any, left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two operands that broadcast to the outer product: the left one with new axes behind its own.
+    """Return two operands that broadcast to their outer product.
 
     Dimensions of the right operand that the left one has too are renamed, so that none are matched by name.
     """
     given = (np.asarray(x) if isinstance(x, list | tuple) else x for x in (left, right))
-    one, other = map(tensor._taken_in, given)
+    one, other = map(tensor._convert_foreign, given)
     if isinstance(one, Base) and isinstance(other, Base):
         used = {*one.dims, *other.dims}
         fresh = (name for k in itertools.count() if (name := f"d{k}") not in used)
@@ -173,7 +173,7 @@ def _reduce(
     casting: Any = None,
     **given: Any,
 ) -> Any:
-    """Return a reduction with the arguments of ``ufunc.reduce``, whose default axis is 0."""
+    """Return a reduction with the arguments of ``ufunc.reduce``."""
     if dtype is not None:
         tensor = tensor.astype(dtype)
         if own in ("sum", "prod"):
@@ -185,7 +185,9 @@ def _reduce(
 
 
 def write_out(out: Any, result: Any, name: str, casting: Any = "same_kind") -> Any:
-    """Write a result to ``out``, which keeps its type and fill value, and return that; without one the result.
+    """Write a result to ``out``, if given, and return that.
+
+    ``out`` keeps its dtype and fill value.
 
     Parameters
     ----------
@@ -217,7 +219,9 @@ def write_out(out: Any, result: Any, name: str, casting: Any = "same_kind") -> A
 
 
 def cast_in_place(target: Any, result: Any, name: str) -> Any:
-    """Return the result of an operator in place on a tensor that is not writable: cast to the type of the tensor.
+    """Return the result of an operator in place on a read-only tensor.
+
+    It is cast to the dtype of the tensor.
 
     Raises
     ------

@@ -32,14 +32,14 @@ __all__ = ["WriteMethods"]
 
 
 class WriteMethods(Base):
-    """Writes to live tensors: each is one atomic commit that the base and all its views show."""
+    """Writes to live tensors, each one atomic commit."""
 
     __slots__ = ()
     _read_path: ClassVar[Callable[..., Any]]
     """Reads a path as a table or a tensor; set by the layer that reads files."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write elements in one atomic commit; an element equal to the fill value is removed.
+        """Write elements in one atomic commit; the fill value removes them.
 
         Every file that holds one of the elements is rewritten.
         """
@@ -49,7 +49,7 @@ class WriteMethods(Base):
         editor.commit(handle, assignment_edit(handle.current.schema, view, align_value(handle.current, view, value)))
 
     def put(self, coords: ArrayLike, values: ArrayLike) -> None:
-        """Write elements by coordinate in one atomic commit; of equal coordinates the last wins.
+        """Write elements by coordinate in one atomic commit; the last wins.
 
         The cost of a call: every file that holds one of the elements is read and rewritten, 32 to 128 MB each, and the
         log gains a version. One element costs as much as a million elements of the same files, so write many at once,
@@ -115,7 +115,7 @@ class WriteMethods(Base):
         return editor.Editor(self._writable(), self._view, self._schema, resolve_masks)
 
     def append(self, other: Any, duplicates: str = "error", value: str | None = None, **reading: Any) -> None:
-        """Add the stored elements of ``other`` in one atomic commit, by label or by position.
+        """Append stored elements in one atomic commit, by label or position.
 
         Where both have labels they are matched by label, and new labels make the dimension longer in the same commit; a
         label has one coordinate, whoever else appends at the same time. An appended tensor is streamed to a stored one
@@ -194,7 +194,10 @@ class WriteMethods(Base):
             raise error.by_label(_latest_labels(handle)) from None
 
     def _appended_scan(self, other: Any, duplicates: Duplicates, value: str | None, reading: Mapping[str, Any]) -> Scan:
-        """Return what is to be appended as a scan; table columns are matched to dimensions by name."""
+        """Return the appended object as a scan.
+
+        Table columns are matched to dimensions by name.
+        """
         is_path = isinstance(other, str | os.PathLike) and not os.fspath(other).endswith(".npz")
         if reading and not is_path:
             raise InvalidValueError(
@@ -220,7 +223,7 @@ class WriteMethods(Base):
         return Scan(relation, View.identity(relation.schema.shape), relation.schema)
 
     def resize(self, *shape: int | Sequence[int]) -> None:
-        """Change the shape in one atomic commit: new elements are absent, those outside are removed.
+        """Change the shape in one atomic commit; elements outside are removed.
 
         The number of dimensions stays. Tensors that show the whole base take the new shape; views of parts keep their
         elements, and raise ``ShapeError`` if some no longer exist. Growing writes no data.
@@ -256,7 +259,7 @@ class WriteMethods(Base):
         editor.commit(handle, editor.resize_edit(base.schema, lambda dim: base.labels(dim) is not None, wanted))
 
     def _writable(self) -> Handle:
-        if self._handle is None or self._taken.points or getattr(self._handle, "read_only", False):
+        if self._handle is None or self._initial_view.points or getattr(self._handle, "read_only", False):
             raise ReadOnlyError(
                 "this tensor is read-only: views through lists or masks, results of asformat() and expressions are "
                 "copies, and an opened version never changes; write to the tensor it came from, or compute() first"
@@ -265,7 +268,7 @@ class WriteMethods(Base):
 
 
 def _latest_labels(handle: Handle) -> list[Any]:
-    """Return the labels of all dimensions of the latest version, for an error message.
+    """Return the labels of the latest version, for an error message.
 
     Another writer may have added the labels of the duplicate since the handle was read.
     """

@@ -119,7 +119,7 @@ def test_what_is_refused() -> None:
         sp.eye(-1)
     with pytest.raises(InvalidValueError, match="must be a number"):
         sp.full((2,), [1, 2])
-    with pytest.raises(InvalidValueError, match="no value of int8"):
+    with pytest.raises(InvalidValueError, match="must fit int8"):
         sp.full((2,), 300, dtype="int8")
     with sp.config(memory_limit=10_000_000):
         with pytest.raises(TooLargeError, match="memory limit"):

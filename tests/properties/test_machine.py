@@ -196,7 +196,7 @@ class Machine(RuleBasedStateMachine):
                 assert np.array_equal(view.to_numpy(), wanted)
                 assert view.nnz == np.count_nonzero(wanted)
                 continue
-            if view._taken.is_identity:
+            if view._initial_view.is_identity:
                 assert view.shape == self.dense.shape
                 continue
             reach = self.shown(np.arange(int(np.prod(shape))).reshape(shape), made)

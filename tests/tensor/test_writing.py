@@ -591,7 +591,7 @@ def blocks_of(count: int, width: int) -> Iterator[Block]:
 
 def test_a_claim_of_a_whole_append_is_its_view(tmp_path: Path) -> None:
     A = sp.zeros((50, 50)).save(tmp_path / "A")
-    handle = A._stored()
+    handle = A._stored_handle()
     editor.append(handle, A._view, lambda: blocks_of(50, 50), "error")
     assert A.nnz == 2500
     with sp.config(memory_limit="1GB"), tune("tensor", append_memory_parts=10**6):

@@ -1,4 +1,6 @@
-"""The table of NumPy's functions that work on tensors: ``np.concatenate([A, B])``, ``np.linalg.norm(A)``, ...
+"""Table of NumPy's functions that work on tensors.
+
+For example ``np.concatenate([A, B])`` and ``np.linalg.norm(A)``.
 
 Importing this module registers the table for ``__array_function__``. What is not in it raises; what is dense by nature
 (the rest of ``np.linalg`` and ``np.fft``) is computed by NumPy on the dense array.
@@ -105,7 +107,7 @@ _UNSET = object()
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
-    """An implementation that is called with the arguments of NumPy's function, ``out=`` included.
+    """Implementation that is called with the arguments of NumPy's function.
 
     Parameters
     ----------
@@ -153,7 +155,7 @@ def _array_equal(a: Any, b: Any) -> bool:
 
 
 def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    """Return whether both are views of one tensor; arrays never share memory with one."""
+    """Return whether both are views of one tensor."""
     return isinstance(a, Tensor) and isinstance(b, Tensor) and a._base is b._base
 
 
@@ -163,7 +165,7 @@ def _trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DT
 
 
 def _sort(tensor: Tensor, axis: int | None = -1, kind: str | None = None, stable: bool | None = None) -> Tensor:
-    """Sort along an axis, or all elements; ``kind`` is ignored, since equal values are indistinguishable."""
+    """Sort along an axis, or all elements; ``kind`` is ignored."""
     return sort(reshape(tensor, -1)) if axis is None else sort(tensor, axis)
 
 
@@ -197,7 +199,7 @@ def _meshgrid(
     return meshgrid(*xi, indexing=indexing)
 
 
-def _searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+def _search_sorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
     return searchsorted(a, v, side=side, sorter=sorter)
 
 
@@ -231,7 +233,7 @@ def _on_dtypes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_dtype_and_out(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Return a function of tensors with NumPy's ``dtype=``, ``casting=`` and ``out=`` added."""
+    """Return a function with NumPy's ``dtype=``, ``casting=`` and ``out=``."""
 
     def call(*args: Any, dtype: DTypeLike | None = None, casting: Any = "same_kind", out: Any = None, **kw: Any) -> Any:
         found = function(*args, **kw)
@@ -278,13 +280,13 @@ def _matrix_trace(x: Tensor, offset: int = 0, dtype: DTypeLike | None = None) ->
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
     """Contract the last axis of ``a`` with the second to last of ``b``."""
     if not np.ndim(a) or not np.ndim(b):
-        found = _scaled(a, b)
+        found = _multiply_scalar(a, b)
     else:
         found = tensordot(a, b, axes=([np.ndim(a) - 1], [max(np.ndim(b) - 2, 0)]))
     return write_out(out, found, "np.dot")
 
 
-def _scaled(a: Any, b: Any) -> Any:
+def _multiply_scalar(a: Any, b: Any) -> Any:
     """Return a product with a scalar, which keeps its own dtype here."""
     one, other = (each if isinstance(each, Tensor) else np.asarray(each) for each in (a, b))
     return np.multiply(one, other)
@@ -296,7 +298,7 @@ def _multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Any:
 
 def _inner(a: Any, b: Any) -> Any:
     if not np.ndim(a) or not np.ndim(b):
-        return _scaled(a, b)
+        return _multiply_scalar(a, b)
     return tensordot(a, b, axes=([np.ndim(a) - 1], [np.ndim(b) - 1]))
 
 
@@ -367,7 +369,7 @@ def _angle(z: Tensor, deg: bool = False) -> Any:
 
 
 def _take(a: Tensor, indices: Any, axis: int | None = None, mode: Literal["raise", "clip", "wrap"] = "raise") -> Any:
-    """Return slices at positions; out of range they raise, are clipped or wrap around."""
+    """Return slices at positions, which are checked, clipped or wrapped."""
     if mode == "raise":
         return take(a, indices, axis)
     if mode not in ("clip", "wrap"):
@@ -381,7 +383,7 @@ def _take(a: Tensor, indices: Any, axis: int | None = None, mode: Literal["raise
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return an element-wise function of NumPy that is not a ufunc."""
-    return lambda x: x._cells(function, x)
+    return lambda x: x._elementwise(function, x)
 
 
 def _ignoring_nan(accumulate: Callable[..., Any], neutral: int) -> Callable[..., Any]:
@@ -416,7 +418,7 @@ def _count_nonzero(tensor: Any, axis: Axis = None, keepdims: bool = False) -> An
 
 
 def _norm(tensor: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Return ``np.linalg.norm``: a matrix norm for two axes and an order, otherwise a vector norm."""
+    """Return ``np.linalg.norm``: a matrix norm or a vector norm."""
     axes = axis if isinstance(axis, tuple) else tuple(range(tensor.ndim)) if axis is None else (axis,)
     if ord is None or (ord == "fro" and len(axes) == 2):
         return tensor.norm(2, axis, keepdims=keepdims)
@@ -566,7 +568,7 @@ _TABLE: dict[Any, Any] = {
     np.rollaxis: Adapted(_rollaxis),
     np.rot90: Adapted(rot90),
     np.round: Adapted(Tensor.round),
-    np.searchsorted: Adapted(_searchsorted),
+    np.searchsorted: Adapted(_search_sorted),
     np.select: Adapted(select),
     np.setdiff1d: Adapted(on_unique_values(np.setdiff1d)),
     np.setxor1d: Adapted(on_unique_values(np.setxor1d)),

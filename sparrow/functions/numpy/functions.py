@@ -1,4 +1,4 @@
-"""NumPy's functions beyond the array API standard, with NumPy's names and arguments.
+"""NumPy's functions beyond the array API standard.
 
 They are reached through NumPy: ``np.quantile(A, 0.5)``. See :mod:`sparrow.functions.numpy.dispatch`.
 """
@@ -44,7 +44,7 @@ def like(value: Any, a: Any, dtype: Any = None, shape: Any = None, device: str |
 
 
 def at_least(ndim: int, *tensors: Any) -> Any:
-    """Return views with new axes as ``np.atleast_1d``, ``atleast_2d`` and ``atleast_3d`` do."""
+    """Return views with new axes, as ``np.atleast_1d`` and its kin do."""
     found = []
     for tensor in map(as_tensor, tensors):
         while tensor.ndim < ndim:
@@ -116,7 +116,7 @@ def _split(ary: Any, indices_or_sections: int | Sequence[int], axis: int, min_nd
 
 
 def block(arrays: Any) -> Tensor:
-    """Assemble a tensor from nested lists of blocks, the innermost along the last axis."""
+    """Assemble a tensor from nested lists of blocks."""
     if not isinstance(arrays, list):
         return at_least(0, arrays)  # type: ignore[no-any-return]
     depth, leaves = _flatten_lists(arrays)
@@ -152,7 +152,7 @@ def _prepend_axes(tensor: Tensor, ndim: int) -> Tensor:
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
-    """Return the slices of an axis, or the elements, without those at some positions, lazily."""
+    """Return slices of an axis, or elements, without some, lazily."""
     tensor = as_tensor(arr)
     at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
@@ -220,7 +220,7 @@ class Digitize:
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """Return the number of the bin of each element, lazily."""
     function = Digitize(np.asarray(bins), right)
-    return x._cells(function, x) if isinstance(x, Tensor) else function(x)
+    return x._elementwise(function, x) if isinstance(x, Tensor) else function(x)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class IsClose:
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether elements are equal within tolerances, lazily; shapes broadcast."""
     tensor = a if isinstance(a, Tensor) else b if isinstance(b, Tensor) else as_tensor(a)
-    return tensor._cells(IsClose(_number(rtol, "rtol"), _number(atol, "atol"), bool(equal_nan)), a, b)
+    return tensor._elementwise(IsClose(_number(rtol, "rtol"), _number(atol, "atol"), bool(equal_nan)), a, b)
 
 
 def all_close(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
@@ -266,7 +266,7 @@ def nan_to_num(
     """Replace NaN and infinities by numbers, lazily."""
     if not copy:
         raise UnsupportedError("np.nan_to_num(copy=False) is not supported: use A[...] = np.nan_to_num(A)")
-    return as_tensor(x)._cells(NanToNum(nan, posinf, neginf), x)
+    return as_tensor(x)._elementwise(NanToNum(nan, posinf, neginf), x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +290,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
             f"np.interp: xp and fp must be non-empty vectors of one length, got shapes {given.shape} and {values.shape}"
         )
     function = Interp(given, values, (left, right, period))
-    return x._cells(function, x) if isinstance(x, Tensor) else function(x)
+    return x._elementwise(function, x) if isinstance(x, Tensor) else function(x)
 
 
 def outer(a: Any, b: Any) -> Tensor:
@@ -307,7 +307,7 @@ def unique(
     axis: int | None = None,
     equal_nan: bool = True,
 ) -> Any:
-    """Return the distinct values of all elements and their counts, from the stored elements.
+    """Return the distinct values of all elements and their counts.
 
     Positions and inverse positions are computed on the dense array.
     """
@@ -388,7 +388,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 def _dtype_operand(choice: Any) -> Any:
-    """Return what tells NumPy the type of a choice; of a number of Python's it follows the others'."""
+    """Return an operand of ``np.result_type`` for a choice."""
     return choice if type(choice) in (int, float, complex) else getattr(choice, "dtype", None) or np.asarray(choice)
 
 
@@ -487,7 +487,7 @@ def _number(given: Any, name: str) -> float:
 
 
 def _sorted_lines(tensor: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """Return sorted lines along the last axis, and the shape of the result with ``keepdims``."""
+    """Return sorted lines, and the shape of the result with ``keepdims``."""
     if tensor.dtype.kind in "bc":
         raise UnsupportedError(f"quantiles require a real dtype, got {tensor.dtype}")
     given = range(tensor.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
@@ -511,7 +511,7 @@ def _interpolate(lines: Tensor, position: float) -> Any:
 
 
 def _propagate_nan(lines: Tensor, found: Any) -> Any:
-    """Return values of sorted lines, NaN where a line has one, which is its last element then."""
+    """Return values of sorted lines, NaN where a line has one."""
     last = lines[..., -1]
     values = where(np.isnan(last), last, found).astype(lines.dtype)
     return values if values.ndim else values.to_numpy()[()]
@@ -520,7 +520,7 @@ def _propagate_nan(lines: Tensor, found: Any) -> Any:
 def histogram(
     a: Any, bins: Any = 10, range: tuple[float, float] | None = None, density: bool | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the number of elements in each bin, absent ones included, and the bin edges."""
+    """Return the number of elements in each bin, and the bin edges."""
     tensor = as_tensor(a)
     if isinstance(bins, str):
         raise UnsupportedError(f"np.histogram(bins={bins!r}) is not supported: pass a number or edges")
@@ -532,7 +532,7 @@ def histogram(
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> NDArray[np.int64]:
-    """Return the number of occurrences of 0, 1, 2, ... in a vector, absent elements included."""
+    """Return the number of occurrences of 0, 1, 2, ... in a vector."""
     tensor = as_tensor(x)
     if weights is not None:
         raise UnsupportedError("np.bincount(weights=) is not supported on sparse tensors")
