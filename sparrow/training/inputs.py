@@ -145,8 +145,8 @@ class WindowReader:
         # Files are decoded into arrays that nothing else refers to.
         is_private = len(scans) == 1 and isinstance(scans[0].source, Snapshot)
         self._inputs = [
-            (name, read, is_private, np.dtype(scan.schema.coordinate_dtype(1)))
-            for name, read, scan in zip(tensors, cursors, scans, strict=True)
+            (name, cursor, is_private, np.dtype(scan.schema.coordinate_dtype(1)))
+            for name, cursor, scan in zip(tensors, cursors, scans, strict=True)
         ]
 
     def read(self, window: Window) -> WindowRows:
@@ -164,10 +164,10 @@ class WindowReader:
         task = f"a window of {count} partitions of rows" if count > 1 else "a partition of rows"
         reservation = memory.reserve(0, task, "read fewer rows ahead with prefetch=0")
         order, inputs = window.permutation(), {}
-        for name, read, is_private, dtype in self._inputs:
+        for name, cursor, is_private, dtype in self._inputs:
 
-            def read_partition(bounds: tuple[int, int], read: Any = read, dtype: np.dtype[Any] = dtype) -> CSRRows:
-                block = read(*bounds)
+            def read_partition(bounds: tuple[int, int], cursor: Any = cursor, dtype: np.dtype[Any] = dtype) -> CSRRows:
+                block = cursor.read(*bounds)
                 rows, cols = block.coords
                 return CSRRows(indptr_from_sorted(rows, *bounds), cols.astype(dtype, copy=False), block.values)
 
