@@ -8,7 +8,8 @@ from sparrow.core.indexing import View
 from sparrow.engines.protocol import Engine
 from sparrow.engines.stream import lower
 from sparrow.plan import Node, Scan, nodes_below, optimize_plan
-from sparrow.relations.protocol import Relation
+from sparrow.relations.base import Relation
+from sparrow.runtime.events import emit
 
 __all__ = ["lower_with_fallback", "unsupported_nodes"]
 
@@ -32,6 +33,7 @@ def lower_with_fallback(engine: Engine, scans: Sequence[Scan]) -> list[Scan]:
             if node not in unsupported:
                 pending.extend(scan.source for scan in node.scans if isinstance(scan.source, Node))
     border = [node for node in reached if node in unsupported]
+    emit("engines.fallback", engine=engine, nodes=border)
     lowered = lower([Scan(node, View.identity(node.schema.shape), node.schema) for node in border])
     replaced: dict[Node, Node | Relation] = {node: low.relation for node, low in zip(border, lowered, strict=True)}
 

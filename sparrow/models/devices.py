@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.gpu import Device, halved, solves
+from sparrow.engines.gpu import Device, least_squares, map_halving
 from sparrow.errors import TooLargeError
 from sparrow.models.als_data import RowPartition
 from sparrow.models.als_solvers import PartitionSolver, Solver
@@ -168,7 +168,7 @@ class DeviceBackend:
     def _partition_solver(self, matrix: NDArray[Any], basis: NDArray[np.float32], solver: Solver) -> PartitionSolver:
         device, threads = self._device, settings.current().threads
         with self.activate():
-            method = solves.Method(solver, device.put(matrix), self._cg_steps, self._block)
+            method = least_squares.Solver(solver, device.put(matrix), self._cg_steps, self._block)
             rotation = device.put(basis) if len(basis) and solver != "exact" else None
         task = f"equations of {len(matrix)} factors per row"
 
@@ -181,7 +181,7 @@ class DeviceBackend:
             if not len(order):
                 return None
             counts = counts[order]
-            links = solves.Links(
+            links = least_squares.RowEntries(
                 device.put(part.cols),
                 device.put(part.values) if len(part.values) else None,
                 fixed.shape[0],
@@ -192,8 +192,8 @@ class DeviceBackend:
             def solve_batch(first: int, last: int) -> Any:
                 at, starts, lengths, weights = (column[first:last] for column in columns)
                 before = factors[at] if rotation is None else device.xp.matmul(factors[at], rotation)
-                rows = solves.Rows(starts, lengths, int(counts[last - 1]), weights, before)
-                after, error = solves.solved(device, links, rows, method, batch_ratings)
+                rows = least_squares.RowBatch(starts, lengths, int(counts[last - 1]), weights, before)
+                after, error = least_squares.solve_batch(device, links, rows, method, batch_ratings)
                 factors[at] = after.astype(np.float32, copy=False)
                 return error
 
@@ -202,8 +202,8 @@ class DeviceBackend:
             try:
                 errors = [
                     error
-                    for first, last in solves.batches(counts, method, batch_ratings, free)
-                    for error in halved(device, solve_batch, first, last, task)
+                    for first, last in least_squares.split_batches(counts, method, batch_ratings, free)
+                    for error in map_halving(device, solve_batch, first, last, task)
                 ]
             except np.linalg.LinAlgError:
                 return part.first

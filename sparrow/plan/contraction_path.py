@@ -41,7 +41,7 @@ def surviving_indices(
     Examples
     --------
     >>> from sparrow.plan import as_semiring
-    >>> kept("ij", "jk", ["kl"], "il", as_semiring("plus_times"))
+    >>> surviving_indices("ij", "jk", ["kl"], "il", as_semiring("plus_times"))
     ('i', 'k')
     """
     if not rest:

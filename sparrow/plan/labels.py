@@ -13,7 +13,8 @@ from sparrow.core.indexing import ListAxis, RangeAxis, View
 from sparrow.core.labels import is_string_type
 from sparrow.errors import LabelError
 from sparrow.plan.tuning import tuning
-from sparrow.relations.protocol import Relation
+from sparrow.relations.base import Relation
+from sparrow.runtime.events import emit
 
 __all__ = ["AxisLabels", "Labels", "concat_labels", "labels_through", "relation_labels", "unify_label_types"]
 
@@ -54,6 +55,7 @@ class AxisLabels:
 
     def array(self) -> pa.Array:
         """Return the labels. May do I/O."""
+        emit("plan.labels", length=self.length)
         if self._array is None:
             self._array, self._depth = self._read(), 0
         return self._array

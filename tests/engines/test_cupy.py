@@ -197,7 +197,7 @@ def test_nodes_that_a_device_does_not_take() -> None:
     for tensor, reason in [
         (C * 2, "functions of complex128"),
         (H + 1, "functions of float16"),
-        (A.astype("int8"), "what does not fit"),
+        (A.astype("int8"), "overflow is undefined"),
         (A.clip(0, 1), "no clip to"),
         (A.astype("int64") % 2, "no remainder"),
         (sp.asarray(np.arange(4)) < sp.asarray(np.arange(4, dtype="uint64")), "less of int64 and uint64"),
@@ -342,7 +342,7 @@ def test_products_with_arrays_of_views_fills_and_steps(tmp_path: Path) -> None:
             np.testing.assert_allclose(np.ones(50) @ (T * 3 + T), (a * 4).sum(axis=0))
             assert sp.asarray(np.array([[0, 3.0]])) @ [np.inf, 1] == [3.0]  # an absent cell annihilates
         assert device.puts > 20
-        with pytest.raises(UnsupportedError, match=r"absent .* are 2"):
+        with pytest.raises(UnsupportedError, match="fill 2"):
             engines.evaluate_dense(
                 MatMulDense(scan_of(memory(a + 2, fill_value=2.0)), Dense(np.full(9, np.nan))), "cupy"
             )

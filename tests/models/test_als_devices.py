@@ -13,7 +13,7 @@ import pytest
 
 import sparrow as sp
 from sparrow import engines
-from sparrow.engines.cupy import CuPy, solves
+from sparrow.engines.cupy import CuPy, least_squares
 from sparrow.errors import ConvergenceError, InvalidValueError, MissingDependencyError, TooLargeError
 from sparrow.models import ALS
 from tests.engines.conftest import device as any_device
@@ -194,9 +194,9 @@ def test_missing_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_batches_group_similar_lengths() -> None:
-    method = solves.Method("exact", np.zeros(16, np.float32))
+    method = least_squares.Solver("exact", np.zeros(16, np.float32))
     counts = np.sort(np.random.default_rng(0).zipf(1.5, 1000).clip(max=5000))
-    found = list(solves.batches(counts, method, 64, 1 << 20))
+    found = list(least_squares.split_batches(counts, method, 64, 1 << 20))
     assert [first for first, _ in found] == [0, *(last for _, last in found[:-1])]
     assert found[-1][1] == len(counts)
     for first, last in found:

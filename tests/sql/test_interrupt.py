@@ -1,4 +1,4 @@
-"""Ctrl-C while the answer of ``sp.sql`` is fetched."""
+"""Ctrl-C while the result of ``sp.sql`` is fetched."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow import engines
-from sparrow.engines.duckdb import engine
 from sparrow.runtime import duckdb_connection, thread_pool
 
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("fetch", ["fetchall", "to_arrow_table", "pl", "__repr__", "_repr_mimebundle_", "__len__"])
-def test_an_interrupt_is_a_keyboard_interrupt(fetch: str) -> None:
+def test_interrupt_of_sql(fetch: str) -> None:
     endless = sp.sql("select sum(a.range * b.range) as s from range(1000000000) a, range(1000000) b")
     derived = endless.filter("s > 0")
     for relation in (endless, derived):
@@ -35,7 +35,7 @@ def test_an_interrupt_is_a_keyboard_interrupt(fetch: str) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_what_an_engine_reads_ends_at_an_interrupt() -> None:
+def test_interrupt_of_the_duckdb_engine() -> None:
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     endless = "select sum(a.range * b.range) as s from range(1000000000) a, range(1000000) b order by s"
@@ -46,10 +46,10 @@ def test_what_an_engine_reads_ends_at_an_interrupt() -> None:
     assert sp.matmul(A, A, engine="duckdb").nnz == 4
 
 
-def test_an_interrupt_while_something_is_registered_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_during_registration() -> None:
     A = sp.asarray([[0, 1], [2, 3]])
 
-    def told(*args: Any, **options: Any) -> Any:
+    def fail(**details: Any) -> Any:
         raise duckdb.InvalidInputException("reading the schema of the object registered as x failed: KeyboardInterrupt")
 
     calls: list[Callable[[], Any]] = [
@@ -58,15 +58,14 @@ def test_an_interrupt_while_something_is_registered_is_a_keyboard_interrupt(monk
         lambda: sp.matmul(A, np.ones(2), engine="duckdb"),
         lambda: sp.sql("select * from A", A=A),
     ]
-    with monkeypatch.context() as patch:
-        patch.setattr(engine, "_registered", told)
+    with sparrow.testing.on("duckdb.register", fail):
         for call in calls:
             with pytest.raises(KeyboardInterrupt):
                 call()
     assert sp.sql("select count(*) from A", A=A).fetchall() == [(3,)]
 
 
-def test_an_answer_is_a_relation_of_duckdb_in_every_way() -> None:
+def test_result_is_a_duckdb_relation() -> None:
     A = sp.asarray([[0, 1], [2, 3]])
     found: Any = sp.sql("select d0, sum(value) as s from A group by d0 order by d0", A=A)
     assert isinstance(found, duckdb.DuckDBPyRelation)
@@ -77,28 +76,28 @@ def test_an_answer_is_a_relation_of_duckdb_in_every_way() -> None:
     assert sp.sql("select count(*) from found").fetchall() == [(2,)]
 
 
-def test_other_errors_of_a_fetch_are_duckdbs() -> None:
+def test_other_errors_are_duckdbs() -> None:
     with pytest.raises(duckdb.ConversionException):
         sp.sql("select cast(s as int) from (values ('x')) t(s)").fetchall()
 
 
 class _Query:
-    """A query that goes on until it is interrupted, and whose connection that is."""
+    """A query that runs until it is interrupted, and its connection."""
 
     def __init__(self) -> None:
-        self.begun, self.told, self.ended = threading.Event(), threading.Event(), threading.Event()
+        self.begun, self.interrupted, self.ended = threading.Event(), threading.Event(), threading.Event()
 
     def __call__(self) -> None:
         self.begun.set()
-        self.told.wait()
+        self.interrupted.wait()
         self.ended.set()
 
     def interrupt(self) -> None:
-        self.told.set()
+        self.interrupted.set()
 
 
 _WAITING = {duckdb_connection.__file__, thread_pool.__file__, threading.__file__}
-"""What runs while a query is waited for. Where objects are collected meanwhile Python drops errors, Ctrl-C too."""
+"""Code that waits for a query. While objects are collected Python drops errors, Ctrl-C too."""
 
 
 def _traced(trace: Any, query: Any) -> None:
@@ -108,7 +107,7 @@ def _traced(trace: Any, query: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["call", "line", "return"])
 @pytest.mark.parametrize("begun", [False, True])
-def test_an_interrupt_at_any_place_ends_the_query(kind: str, begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_anywhere_ends_the_query(kind: str, begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = thread_pool.DetachedTask.wait
     monkeypatch.setattr(thread_pool.DetachedTask, "wait", lambda self, seconds: inner(self, seconds / 100))
     for number in range(25):

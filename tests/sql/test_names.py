@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
+import sparrow.testing
 from sparrow.functions.sql import codes_of
-from sparrow.plan import AxisLabels
 
 USERS = ["ann", "bob", "it's", "ann b"]
 ITEMS = ["x", "y", "z"]
@@ -77,21 +76,13 @@ def test_answers_are_those_of_a_table_of_texts(query: str, cells: list[tuple[int
     ))  # fmt: skip
 
 
-def test_labels_are_read_only_where_a_query_uses_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_read_only_where_a_query_uses_them(tmp_path: Path) -> None:
     ratings().save(tmp_path / "a")
-    read: list[Any] = []
-    real = AxisLabels.array
-
-    def counted(self: AxisLabels) -> pa.Array:
-        read.append(self.length)
-        return real(self)
-
-    monkeypatch.setattr(AxisLabels, "array", counted)
 
     def reads(query: str) -> list[int]:
-        read.clear()
-        sp.sql(query, A=sp.open(tmp_path / "a")).fetchall()
-        return read
+        with sparrow.testing.observe("plan.labels") as seen:
+            sp.sql(query, A=sp.open(tmp_path / "a")).fetchall()
+        return [details["length"] for _, details in seen]
 
     assert reads("select sum(value) from A") == []
     assert reads("select user_code, count(*) from A where item_code = 2 group by user_code") == []

@@ -1,8 +1,8 @@
-"""The CuPy engine: functions of cells, reductions and products on a GPU, tile by tile.
+"""CuPy engine: element-wise functions, reductions and products on a GPU, tile by tile.
 
-Chunks are decoded on threads of the processor, as the stream engine does it, and moved to the device in tiles, ranges
-of the leading dimension that fit there; what comes out is moved back as entries. Every function is written against an
-array namespace (:mod:`~sparrow.engines.cupy.device`), so that anything with CuPy's names can stand in for CuPy.
+Chunks are decoded on CPU threads, as in the stream engine, and copied to the device in tiles: ranges of the leading
+dimension that fit its memory. Results are copied back as COO blocks. All functions use an array namespace
+(:mod:`~sparrow.engines.cupy.device`), so that tests can replace CuPy by NumPy.
 """
 
 from __future__ import annotations

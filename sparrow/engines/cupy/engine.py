@@ -114,18 +114,18 @@ class CuPy:
 
     def reduce_all(self, nodes: Sequence[Reduce]) -> list[Any]:
         """Return reductions over all axes of one scan."""
-        from sparrow.engines.cupy.reductions import scalars
+        from sparrow.engines.cupy.reductions import reduce_all
 
-        return scalars(self.device(), nodes, *self._lower(nodes[0].scans))
+        return reduce_all(self.device(), nodes, *self._lower(nodes[0].scans))
 
     def evaluate_dense(self, node: Node) -> Any:
         """Return the product of a tensor and a dense array."""
         reason = self.unsupported_reason(node)
         if reason is not None or not isinstance(node, MatMulDense):
             raise UnsupportedError(f"engine='cupy': {reason}: use engine='stream'")
-        from sparrow.engines.cupy.products import accumulate
+        from sparrow.engines.cupy.products import accumulate_matmul
 
-        return matmul_dense(node.with_inputs(self._lower(node.scans)), partial(accumulate, self.device()))
+        return matmul_dense(node.with_inputs(self._lower(node.scans)), partial(accumulate_matmul, self.device()))
 
     def describe(self, node: Root) -> str:
         """Return the physical strategy for a node."""

@@ -1,7 +1,7 @@
-"""Functions of cells on a device: which there are, in which types, and how they are called.
+"""Element-wise functions on a device: supported functions and dtypes, and calls.
 
-NumPy says in which types a function is computed; operands are cast to these first, so that nothing depends on how
-others promote. What CuPy's function of the same name does not do as NumPy's does is declined.
+Operands are first cast to the dtypes of NumPy's loop, so that results do not depend on CuPy's promotion. Functions of
+CuPy that differ from NumPy's are not supported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sparrow.engines.cupy.device import Device
 from sparrow.plan import Dense, Map, Scan, function_name
 from sparrow.plan.functions import Cast
 
-__all__ = ["called", "unsupported_reason"]
+__all__ = ["apply_on_device", "unsupported_reason"]
 
 _Types: TypeAlias = tuple[np.dtype[Any], ...]
 
@@ -34,21 +34,21 @@ _KINDS: dict[str, str] = {
         _REAL,
     ),
 }  # fmt: skip
-"""The functions, each with the kinds of the types in which it is computed as NumPy does it."""
+"""Supported functions, each with the dtype kinds for which CuPy equals NumPy."""
 
 
 def unsupported_reason(node: Map) -> str | None:
-    """Return why a device does not give what NumPy does, None where it does."""
+    """Return why a device does not reproduce NumPy, None if it does."""
     if node.is_dense:
-        return "every cell is an entry: the stream engine gives this array"
-    for dtype in (node.schema.dtype, *map(_given, node.operands)):
+        return "every element of the result is stored: the stream engine computes arrays"
+    for dtype in (node.schema.dtype, *map(_dtype_or_type, node.operands)):
         if isinstance(dtype, np.dtype) and (dtype.kind == "c" or dtype == np.float16):
-            return f"functions of {dtype} are not computed there"
-    return _typed(node)[1]
+            return f"functions of {dtype} are not supported on a device"
+    return _resolve_dtypes(node)[1]
 
 
-def _given(operand: Any) -> Any:
-    """Return the type of an operand; of a Python number the class, which bends to the types of others."""
+def _dtype_or_type(operand: Any) -> Any:
+    """Return the dtype of an operand; the class of a weakly typed Python scalar."""
     if isinstance(operand, Scan):
         return operand.schema.dtype
     if isinstance(operand, Dense):
@@ -58,57 +58,59 @@ def _given(operand: Any) -> Any:
     return np.dtype(bool) if isinstance(operand, bool) else type(operand)
 
 
-def _typed(node: Map) -> tuple[_Types, str | None]:
-    """Return the types to which operands are cast, or why there are none."""
+def _resolve_dtypes(node: Map) -> tuple[_Types, str | None]:
+    """Return the dtypes to which operands are cast, or why the function is not supported."""
     function, name, out = node.function, function_name(node.function), node.schema.dtype
-    given = [_given(operand) for operand in node.operands]
+    given = [_dtype_or_type(operand) for operand in node.operands]
     if isinstance(function, Cast):
         (old,) = given
         if old.kind == "f" and out.kind in "iu":
-            return (), f"{old} to {out}: what does not fit is the processor's choice"
+            return (), f"{old} to {out}: overflow is undefined"
         return (old,), None
     if function is np.where:
-        return (np.dtype(bool), out, out), _fitting(node, (np.dtype(bool), out, out))
+        return (np.dtype(bool), out, out), _scalar_misfit(node, (np.dtype(bool), out, out))
     if not isinstance(function, np.ufunc) or name not in _KINDS:
-        return (), f"no {name} there that is NumPy's"
+        return (), f"CuPy has no {name} that equals NumPy's"
     try:
         *types, found = function.resolve_dtypes((*given, None))
     except TypeError as error:
         return (), str(error)
     if found.kind == "f":
-        types = [found] * len(types)  # NumPy has loops of integers that give floats, of the same numbers
+        types = [found] * len(types)  # NumPy has integer loops with float results, of equal values
     if len(set(types)) > 1:
         return (), f"{name} of {' and '.join(map(str, types))}"
     if types[0].kind not in _KINDS[name] or found != out:
         return (), f"{name} of {types[0]}"
-    return tuple(types), _fitting(node, types)
+    return tuple(types), _scalar_misfit(node, types)
 
 
-def _fitting(node: Map, types: Sequence[np.dtype[Any]]) -> str | None:
-    """Return what is wrong with a number among the operands, None where nothing is."""
+def _scalar_misfit(node: Map, types: Sequence[np.dtype[Any]]) -> str | None:
+    """Return why a scalar operand does not fit its dtype, None if all fit."""
     for operand, dtype in zip(node.operands, types, strict=True):
         if isinstance(operand, Scan | Dense) or dtype.kind not in "iu":
             continue
         try:
             dtype.type(operand)
         except (OverflowError, ValueError):
-            return f"{operand!r} is no {dtype}"
+            return f"{operand!r} is not a value of {dtype}"
     return None
 
 
-def called(device: Device, node: Map, arguments: Sequence[Any]) -> Any:
-    """Return the function of cells, of arrays of the device of shape (n,) and of numbers, in the type of the result."""
-    types, reason = _typed(node)
+def apply_on_device(device: Device, node: Map, arguments: Sequence[Any]) -> Any:
+    """Call a function with arrays of the device, shape (n,), and scalars; return the dtype of the result."""
+    types, reason = _resolve_dtypes(node)
     assert reason is None, reason
     with np.errstate(all="ignore"):
         cast = [
-            _number(argument, dtype) if not isinstance(operand, Scan | Dense) else argument.astype(dtype, copy=False)
+            _cast_scalar(argument, dtype)
+            if not isinstance(operand, Scan | Dense)
+            else argument.astype(dtype, copy=False)
             for operand, argument, dtype in zip(node.operands, arguments, types, strict=True)
         ]
         found = cast[0] if isinstance(node.function, Cast) else getattr(device.xp, node.function.__name__)(*cast)
         return found.astype(node.schema.dtype, copy=False)
 
 
-def _number(given: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a number in a type: its own cast, as NumPy's of arrays."""
+def _cast_scalar(given: Any, dtype: np.dtype[Any]) -> Any:
+    """Cast a scalar as NumPy casts arrays."""
     return np.asarray(given).astype(dtype)[()]

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from sparrow.engines.cupy import functions, products, reductions
-from sparrow.engines.cupy.cells import mapped
+from sparrow.engines.cupy.elementwise import build_map
 from sparrow.engines.cupy.tiles import Builder
 from sparrow.plan import Map, MatMulDense, Product, Reduce
 
 __all__ = ["BUILDERS", "UNSUPPORTED_REASONS"]
 
-BUILDERS: dict[type[Any], Builder] = {Map: mapped, Product: products.multiplied, Reduce: reductions.reduced}
+BUILDERS: dict[type[Any], Builder] = {
+    Map: build_map,
+    Product: products.build_product,
+    Reduce: reductions.build_reduction,
+}
 """Builders of physical operators by node type."""
 
 UNSUPPORTED_REASONS: dict[type[Any], Callable[[Any], str | None]] = {

@@ -1,7 +1,7 @@
-"""Products on a device: with dense arrays by cuSPARSE, of two matrices by cuSPARSE or, of integers, by expansion.
+"""Products on a device: cuSPARSE for floats, expand-sort-reduce for integers.
 
-cupyx.scipy.sparse holds no integers and counts in 32 bits, so matrices are handed over in tiles, with rows and columns
-that have nothing left out: what they take goes by entries, whatever the shape.
+cupyx.scipy.sparse has no integers and 32-bit indices, so matrices are passed in tiles without empty rows and columns:
+their memory depends on the stored elements, not on the shape.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.cupy.cells import located
+from sparrow.engines.cupy.coo import DeviceCOO, Groups, drop_fill
 from sparrow.engines.cupy.device import Device, order_unsupported_reason, tile_rows
-from sparrow.engines.cupy.entries import Entries, Groups, without_fill
-from sparrow.engines.cupy.tiles import Tile, Tiled, halved, is_tiled, joined, tiles_of
+from sparrow.engines.cupy.elementwise import find_keys
+from sparrow.engines.cupy.tiles import Tile, TiledOp, is_tiled, map_halving, map_tiles, read_all
 from sparrow.engines.cupy.tuning import tuning
 from sparrow.engines.sort_orders import product_order
 from sparrow.engines.stream import scan_reader
@@ -29,7 +29,7 @@ from sparrow.plan import MatMulDense, Product, Scan
 from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.runtime import settings
 
-__all__ = ["accumulate", "matmul_unsupported_reason", "multiplied", "product_unsupported_reason"]
+__all__ = ["accumulate_matmul", "build_product", "matmul_unsupported_reason", "product_unsupported_reason"]
 
 _INT32_MAX = 2**31 - 1
 
@@ -38,19 +38,19 @@ _INT32_MAX = 2**31 - 1
 
 
 def matmul_unsupported_reason(node: MatMulDense) -> str | None:
-    """Return why a product with a dense array is not computed on a device, None where it is."""
+    """Return why a product with an array is not supported, None if it is."""
     if max(node.left.schema.shape + node.right.schema.shape) > _INT32_MAX:
-        return f"cuSPARSE counts to {_INT32_MAX}"
+        return f"cuSPARSE indices are limited to {_INT32_MAX}"
     return order_unsupported_reason(node.schema.dtype)
 
 
-def accumulate(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
+def accumulate_matmul(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Add ``scan @ x`` to ``out``, which is 0; both have shape (n,) or (n, k).
 
     Raises
     ------
     TooLargeError
-        If the device has no room for one column of both.
+        If one column of both does not fit the device.
     """
     columns, target = (x[:, None], out[:, None]) if x.ndim == 1 else (x, out)
     per = (len(columns) + len(target)) * out.itemsize
@@ -67,7 +67,7 @@ def accumulate(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -
 
 
 def _columns(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> Any:
-    """Return some columns of the product, on the device."""
+    """Return columns of the product on the device."""
     dtype, fill = out.dtype, scan.schema.fill_value
     moved = device.put(np.ascontiguousarray(x))
     found = device.xp.zeros(out.shape, dtype)
@@ -84,7 +84,7 @@ def _columns(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> 
         matrix = _matrix(device, values, columns, groups.pointers, width)
         return groups.numbers, matrix @ moved
 
-    each = 1 if dtype.kind in "fc" else out.shape[1]  # integers are multiplied column by column before they are added
+    each = 1 if dtype.kind in "fc" else out.shape[1]  # integers are multiplied for all columns before they are added
     for rows, part in _parts(device, scan, max(tile_rows(device) // each, 1), multiplied):
         found[rows] += part
     return found
@@ -93,16 +93,16 @@ def _columns(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> 
 def _parts(
     device: Device, scan: Scan, most: int, work: Callable[[Any, Any, Any], tuple[Any, Any]]
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield what becomes of rows, columns and values, in any order, in tiles of about ``most`` if they are read."""
+    """Yield ``work`` of rows, columns and values, in any order, in tiles of about ``most`` elements."""
     what, width = f"a product of shape {scan.schema.shape}", scan.schema.shape[-1]
     if is_tiled(scan):
 
-        def computed(entries: Entries) -> tuple[Any, Any] | None:
+        def computed(entries: DeviceCOO) -> tuple[Any, Any] | None:
             return work(entries.keys // width, entries.keys % width, entries.values) if entries.count else None
 
-        yield from filter(None, tiles_of(device, scan, computed, what))
+        yield from filter(None, map_tiles(device, scan, computed, what))
         return
-    for block in _gathered(scan, most):
+    for block in _large_blocks(scan, most):
 
         def moved(start: int, stop: int, block: Block = block) -> tuple[Any, Any]:
             part = block.take(slice(start, stop))
@@ -110,11 +110,11 @@ def _parts(
             own = rows[0].astype(np.int64, copy=False) if rows else device.xp.zeros(part.count, np.int64)
             return work(own, columns, device.put(part.values))
 
-        yield from halved(device, moved, 0, block.count, what)
+        yield from map_halving(device, moved, 0, block.count, what)
 
 
-def _gathered(scan: Scan, rows: int) -> Iterator[Block]:
-    """Yield the entries of a scan, decoded on threads, in blocks of at least so many."""
+def _large_blocks(scan: Scan, rows: int) -> Iterator[Block]:
+    """Yield the elements of a scan, decoded on threads, in blocks of at least ``rows`` elements."""
     waiting: list[Block] = []
     for block in scan_reader.map_blocks(scan, lambda block: block, product_order(scan), doing="multiplying"):
         waiting.append(block)
@@ -126,7 +126,7 @@ def _gathered(scan: Scan, rows: int) -> Iterator[Block]:
 
 
 def _matrix(device: Device, values: Any, columns: Any, pointers: Any, width: int) -> Any:
-    """Return a matrix of compressed rows."""
+    """Return a CSR matrix on the device."""
     parts = values, columns.astype(np.int32, copy=False), pointers.astype(np.int32, copy=False)
     return device.sparse.csr_matrix(parts, shape=(pointers.size - 1, width))
 
@@ -135,23 +135,22 @@ def _matrix(device: Device, values: Any, columns: Any, pointers: Any, width: int
 
 
 def product_unsupported_reason(node: Product) -> str | None:
-    """Return why a product of tensors is not computed on a device, None where it is."""
+    """Return why a product of tensors is not supported, None if it is."""
     if not node.semiring.plain:
-        return f"{node.semiring}: cuSPARSE adds and multiplies"
+        return f"semiring {node.semiring}: cuSPARSE has plus_times only"
     if node.mask is not None:
-        return "a mask is looked at while products are made, which cuSPARSE does not do"
+        return "cuSPARSE has no masked product"
     if _sides(node) is None:
-        return "it is no product of two matrices"
+        return "not a product of two matrices"
     if node.schema.dtype == np.float16:
         return "a product in float16"
     return order_unsupported_reason(node.schema.dtype)
 
 
 def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]] | None:
-    """Return which scan gives the rows of the result and which its columns, each with the order of its axes.
+    """Return the operands of rows and of columns, each by number with the order of its axes.
 
-    The first, its axes in that order, times the second is the product. None where the letters are not those of two
-    matrices.
+    The first times the second, permuted, is the product. None if it is not a matrix product.
     """
     own, other = node.indices
     if (len(own), len(other), len(node.output_indices)) != (2, 2, 2) or len({*own, *other}) != 3 or len(set(own)) != 2:
@@ -168,9 +167,9 @@ def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple
 
 
 class _Rows:
-    """Entries of a matrix, row by row; rows without entries are left out."""
+    """Stored elements of a matrix by non-empty rows."""
 
-    def __init__(self, device: Device, entries: Entries, width: int) -> None:
+    def __init__(self, device: Device, entries: DeviceCOO, width: int) -> None:
         self.device = device
         self.rows, self.columns, self.values = entries.keys // width, entries.keys % width, entries.values
         groups = Groups(device, self.rows)
@@ -178,20 +177,20 @@ class _Rows:
 
     @cached_property
     def across(self) -> tuple[Any, Any]:
-        """Return the columns that have entries, ascending, and for each entry the place of its own among them."""
+        """Return the non-empty columns, ascending, and the index among them of each element's column."""
         found: tuple[Any, Any] = self.device.xp.unique(self.columns, return_inverse=True)
         return found
 
 
-def multiplied(device: Device, node: Product, scans: list[Scan]) -> Tiled:
-    """Return what computes a product: tiles of the rows of one operand, times the other one.
+def build_product(device: Device, node: Product, scans: list[Scan]) -> TiledOp:
+    """Return the operator of a product: tiles of rows of one operand times the other.
 
-    The other one is held on the device; where it takes more than a quarter of what is free, it is read in panels for
-    each tile.
+    The other operand is resident on the device; if it takes more than a quarter of the free memory, panels of it are
+    read for each tile.
     """
     sides = _sides(node)
     assert sides is not None
-    left, right = (_turned(scans[number], order) for number, order in sides)
+    left, right = (_permute(scans[number], order) for number, order in sides)
     inner, width = right.schema.shape
     dtype, fill = node.schema.dtype, node.schema.fill_value
     lock = threading.Lock()
@@ -209,50 +208,50 @@ def multiplied(device: Device, node: Product, scans: list[Scan]) -> Tiled:
                 held.append(_panel(device, right, 0, inner))
         yield held[0]
 
-    def compute(tile: Tile) -> Entries:
+    def compute(tile: Tile) -> DeviceCOO:
         xp = device.xp
         entries = tile.entries(left)
         several = tile.stop - tile.start > 1
         found = [_product(device, entries, panel, (inner, width), dtype, several) for panel in panels() if panel]
         found = [part for part in found if part.count]
         if not found:
-            return Entries(xp.zeros(0, np.int64), xp.zeros(0, dtype))
+            return DeviceCOO(xp.zeros(0, np.int64), xp.zeros(0, dtype))
         out = found[0]
         if len(found) > 1:
             groups = Groups(device, xp.concatenate([part.keys for part in found]))
             sums = groups.sums(groups.ordered(xp.concatenate([part.values for part in found])))
-            out = Entries(groups.numbers, sums)
+            out = DeviceCOO(groups.numbers, sums)
         values = out.values != 0 if dtype.kind == "b" else out.values.astype(dtype, copy=False)
-        return without_fill(device, Entries(out.keys, values), fill)
+        return drop_fill(device, DeviceCOO(out.keys, values), fill)
 
     products, read = estimate_product(node.with_inputs(scans))[0], estimate_nnz(left)
-    return Tiled(device, node, [left], compute, max(products / read, 1.0) if read else 1.0)
+    return TiledOp(device, node, [left], compute, max(products / read, 1.0) if read else 1.0)
 
 
-def _turned(scan: Scan, order: tuple[int, int]) -> Scan:
+def _permute(scan: Scan, order: tuple[int, int]) -> Scan:
     return scan if order == (0, 1) else scan.then(scan.view.permute(order))
 
 
 def _panel(device: Device, scan: Scan, first: int, last: int) -> _Rows | None:
-    """Return rows of an operand, on the device; None where they have no entries."""
+    """Return rows of an operand on the device, None if they are empty."""
     height, width = scan.schema.shape
     part = scan if (first, last) == (0, height) else scan.then(scan.view.then((slice(first, last),)))
-    found = joined(device, part, f"an operand of a product, of shape {scan.schema.shape}")
-    return _Rows(device, Entries(found.keys + first * width, found.values), width) if found.count else None
+    found = read_all(device, part, f"an operand of a product, of shape {scan.schema.shape}")
+    return _Rows(device, DeviceCOO(found.keys + first * width, found.values), width) if found.count else None
 
 
 def _product(
-    device: Device, entries: Entries, right: _Rows, shape: tuple[int, int], dtype: np.dtype[Any], several: bool
-) -> Entries:
-    """Return entries of rows times a panel: integers in 64 bits.
+    device: Device, entries: DeviceCOO, right: _Rows, shape: tuple[int, int], dtype: np.dtype[Any], several: bool
+) -> DeviceCOO:
+    """Return rows times a panel; integers in 64 bits.
 
     Raises
     ------
     MemoryError
-        If there may be too many products and the rows are ``several``.
+        If there are too many multiplications and ``several`` rows, so that the tile can be halved.
     """
     xp, (inner, width) = device.xp, shape
-    places, there = located(device, right.numbers, entries.keys % inner)
+    places, there = find_keys(device, right.numbers, entries.keys % inner)
     entries, places = entries.take(there), places[there]
     if not entries.count:
         return entries
@@ -263,7 +262,7 @@ def _product(
     if several and count > most:
         raise MemoryError(f"{count} products")
     if dtype.kind not in "fc":
-        return _expanded(device, left, right, places, lengths, count, width)
+        return _expand_sort_reduce(device, left, right, places, lengths, count, width)
     across, own = right.across
     one = _matrix(device, left.values.astype(dtype, copy=False), places, left.pointers, right.numbers.size)
     two = _matrix(device, right.values.astype(dtype, copy=False), own, right.pointers, across.size)
@@ -271,11 +270,13 @@ def _product(
     rows = xp.searchsorted(out.indptr, xp.arange(out.indices.size, dtype=out.indptr.dtype), side="right") - 1
     keys = left.numbers[rows] * width + across[out.indices]
     order = xp.argsort(keys)
-    return Entries(keys[order], out.data[order])
+    return DeviceCOO(keys[order], out.data[order])
 
 
-def _expanded(device: Device, left: _Rows, right: _Rows, places: Any, lengths: Any, count: int, width: int) -> Entries:
-    """Return sums of products of integers, modulo 2^64: all products are written down, sorted and added up."""
+def _expand_sort_reduce(
+    device: Device, left: _Rows, right: _Rows, places: Any, lengths: Any, count: int, width: int
+) -> DeviceCOO:
+    """Return products of integers modulo 2^64 by expand-sort-reduce."""
     xp = device.xp
     ends = xp.cumsum(lengths)
     each = xp.arange(count, dtype=np.int64)
@@ -283,4 +284,4 @@ def _expanded(device: Device, left: _Rows, right: _Rows, places: Any, lengths: A
     other = right.pointers[places[which]] + each - (ends - lengths)[which]
     groups = Groups(device, left.rows[which] * width + right.columns[other])
     products = left.values.astype(np.int64)[which] * right.values.astype(np.int64)[other]
-    return Entries(groups.numbers, groups.sums(groups.ordered(products)))
+    return DeviceCOO(groups.numbers, groups.sums(groups.ordered(products)))

@@ -1,7 +1,7 @@
-"""Reductions on a device: what each needs of the groups of a tile; tiles are merged, and results made, as elsewhere.
+"""Reductions on a device: fold states per tile.
 
-Which results there are of a group's sums and extremes is said in :mod:`sparrow.plan.aggregates`; the states of a tile
-take the form of the folds there, and are merged by these, on the processor.
+States have the form of the folds of :mod:`sparrow.plan.aggregates`, which merge the tiles and compute results on the
+CPU.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
+from sparrow.engines.cupy.coo import DeviceCOO, Groups, drop_fill, project_keys
 from sparrow.engines.cupy.device import Device, order_unsupported_reason
-from sparrow.engines.cupy.entries import Entries, Groups, regrouped, without_fill
-from sparrow.engines.cupy.tiles import Tile, Tiled, tiles_of
+from sparrow.engines.cupy.tiles import Tile, TiledOp, map_tiles
 from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.partitioning import range_slice
@@ -29,13 +29,13 @@ from sparrow.plan.aggregates import GroupCounts
 from sparrow.runtime import memory
 from sparrow.runtime.once import Once
 
-__all__ = ["reduced", "scalars", "unsupported_reason"]
+__all__ = ["build_reduction", "reduce_all", "unsupported_reason"]
 
 _States: TypeAlias = "list[tuple[Any, ...]]"
 
 
-def _summed(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
-    """Return sums; of the forms that skip NaN in fractions the numbers of what is none, too."""
+def _sum_states(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
+    """Return sums, and the counts of numbers for forms that skip NaN."""
     skips = node.name.startswith("nan") and values.dtype.kind in "fc"
     dtype = _folds(node)[0].dtype
     if not skips:
@@ -46,8 +46,8 @@ def _summed(device: Device, node: Reduce, groups: Groups, values: Any) -> _State
     return both[: len(_folds(node))]
 
 
-def _spread(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
-    """Return means and sums of squared deviations from them, in two passes."""
+def _moment_states(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
+    """Return means and sums of squared deviations, in two passes."""
     xp, (fold,) = device.xp, _folds(node)
     values = values.astype(np.float64, copy=False)
     if isinstance(fold, MomentsFold):
@@ -61,8 +61,8 @@ def _spread(device: Device, node: Reduce, groups: Groups, values: Any) -> _State
     return [(mean, groups.sums(away * away), counts)]
 
 
-def _extremes(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
-    """Return smallest or largest values: NaN where there is one, or where there is nothing else."""
+def _extreme_states(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
+    """Return minima or maxima: NaN if a group has one, or nothing else if NaN is skipped."""
     return [(_extreme(device, groups, values, node.name.endswith("max"), node.name.startswith("nan")),)]
 
 
@@ -77,38 +77,38 @@ def _extreme(device: Device, groups: Groups, values: Any, largest: bool, skips: 
     return xp.where(count == groups.counts if skips else count > 0, values.dtype.type(np.nan), found)
 
 
-def _truth(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
-    """Return whether any is not 0, or none is 0."""
+def _truth_states(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
+    """Return whether any, or all, values differ from 0."""
     if node.name == "any":
         return [(groups.sums(values != 0) > 0,)]
     return [(groups.sums(values == 0) == 0,)]
 
 
-def _norms(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
-    """Return sums of powers of magnitudes, or the largest or smallest of these."""
-    degree = float(node.options.get("ord", 2))
-    if degree == 0:
+def _norm_states(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
+    """Return sums of powers of magnitudes, or their extremes."""
+    order = float(node.options.get("ord", 2))
+    if order == 0:
         return [(groups.sums((values != 0).astype(np.float64)),)]
     sizes = device.xp.absolute(values.astype(np.float64, copy=False))
-    if math.isinf(degree):
-        return [(_extreme(device, groups, sizes, degree > 0, False),)]
-    return [(groups.sums(sizes if degree == 1 else sizes * sizes),)]
+    if math.isinf(order):
+        return [(_extreme(device, groups, sizes, order > 0, False),)]
+    return [(groups.sums(sizes if order == 1 else sizes * sizes),)]
 
 
-def _nothing(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
-    """Return nothing: numbers of entries are enough."""
+def _no_states(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
+    """Return no states: counts suffice."""
     return []
 
 
 _STATES: dict[str, Callable[[Device, Reduce, Groups, Any], _States]] = {
-    **dict.fromkeys(["sum", "mean", "nansum", "nanmean"], _summed),
-    **dict.fromkeys(["var", "std", "nanvar", "nanstd"], _spread),
-    **dict.fromkeys(["min", "max", "nanmin", "nanmax"], _extremes),
-    **dict.fromkeys(["any", "all"], _truth),
-    **dict.fromkeys(["count", "density"], _nothing),
-    "norm": _norms,
+    **dict.fromkeys(["sum", "mean", "nansum", "nanmean"], _sum_states),
+    **dict.fromkeys(["var", "std", "nanvar", "nanstd"], _moment_states),
+    **dict.fromkeys(["min", "max", "nanmin", "nanmax"], _extreme_states),
+    **dict.fromkeys(["any", "all"], _truth_states),
+    **dict.fromkeys(["count", "density"], _no_states),
+    "norm": _norm_states,
 }
-"""The reductions, each with what gives the states of its folds."""
+"""Functions that compute the states of each reduction."""
 
 
 def _folds(node: Reduce) -> list[Any]:
@@ -116,14 +116,14 @@ def _folds(node: Reduce) -> list[Any]:
 
 
 def unsupported_reason(node: Reduce) -> str | None:
-    """Return why a reduction is not computed on a device, None where it is."""
+    """Return why a reduction is not supported, None if it is."""
     name, dtype = node.name, node.operand.schema.dtype
     if name not in _STATES:
-        return f"{name}: groups are added up and sorted there, not multiplied or searched"
+        return f"{name}: groups are added up and sorted on a device, not multiplied or searched"
     if dtype == np.float16 or (dtype.kind == "c" and name not in ("sum", "mean", "any", "all", "count", "density")):
         return f"{name} of {dtype}"
     if node.options.get("dtype") not in (None, dtype):
-        return f"{name} in another type: use astype() first"
+        return f"{name} with dtype=: use astype() first"
     if name == "norm" and node.options.get("ord", 2) not in (0, 1, 2, math.inf, -math.inf):
         return f"the norm of order {node.options['ord']}"
     adds = name in ("sum", "nansum", "mean", "nanmean", "var", "std", "nanvar", "nanstd", "norm")
@@ -131,8 +131,8 @@ def unsupported_reason(node: Reduce) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """Groups, ascending, in memory: their numbers, how many entries each has, and for each node the states."""
+class _GroupTable:
+    """Groups in host memory: ascending keys, counts, and the states of each node."""
 
     numbers: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -142,33 +142,33 @@ class _Found:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in (self.numbers, self.counts, *(a for state in self.states for a in state)))
 
-    def take(self, at: Any) -> _Found:
-        return _Found(
+    def take(self, at: Any) -> _GroupTable:
+        return _GroupTable(
             self.numbers[at], self.counts[at], tuple(tuple(array[at] for array in state) for state in self.states)
         )
 
 
-def _found(device: Device, nodes: Sequence[Reduce], entries: Entries) -> _Found:
-    """Return the groups of entries of the operand of reductions to the same axes."""
+def _reduce_tile(device: Device, nodes: Sequence[Reduce], entries: DeviceCOO) -> _GroupTable:
+    """Return the groups of a tile, for reductions to equal axes."""
     node = nodes[0]
     shape = node.operand.schema.shape
     if not entries.count:
-        return _nothing_of(nodes)
-    groups = Groups(device, regrouped(entries.keys, shape, node.kept_axes))
+        return _empty_groups(nodes)
+    groups = Groups(device, project_keys(entries.keys, shape, node.kept_axes))
     values = groups.ordered(entries.values)
     states = [state for one in nodes for state in _STATES[one.name](device, one, groups, values)]
     moved = tuple(tuple(device.get(array) for array in state) for state in states)
-    return _Found(device.get(groups.numbers), device.get(groups.counts), moved)
+    return _GroupTable(device.get(groups.numbers), device.get(groups.counts), moved)
 
 
-def _nothing_of(nodes: Sequence[Reduce]) -> _Found:
-    """Return no groups."""
+def _empty_groups(nodes: Sequence[Reduce]) -> _GroupTable:
+    """Return an empty table of groups."""
     states = tuple(fold.empty(0) for node in nodes for fold in _folds(node))
-    return _Found(np.zeros(0, np.int64), np.zeros(0, np.int64), states)
+    return _GroupTable(np.zeros(0, np.int64), np.zeros(0, np.int64), states)
 
 
-def _merged(folds: Sequence[Fold], earlier: _Found, later: _Found) -> _Found:
-    """Return the groups of entries of two tiles."""
+def _merge_groups(folds: Sequence[Fold], earlier: _GroupTable, later: _GroupTable) -> _GroupTable:
+    """Merge the groups of two tiles."""
     numbers = np.union1d(earlier.numbers, later.numbers)
     one, two = (np.searchsorted(numbers, found.numbers) for found in (earlier, later))
     _, first, second = np.intersect1d(earlier.numbers, later.numbers, assume_unique=True, return_indices=True)
@@ -187,32 +187,32 @@ def _merged(folds: Sequence[Fold], earlier: _Found, later: _Found) -> _Found:
             out[one[first]] = together
             state.append(out)
         states.append(tuple(state))
-    return _Found(numbers, counts, tuple(states))
+    return _GroupTable(numbers, counts, tuple(states))
 
 
-def _gathered(device: Device, nodes: Sequence[Reduce], scan: Scan) -> _Found:
-    """Return the groups of all entries of a scan, of a relation.
+def _reduce_scan(device: Device, nodes: Sequence[Reduce], scan: Scan) -> _GroupTable:
+    """Return the groups of all elements of a scan of a relation.
 
     Raises
     ------
     TooLargeError
-        If they would pass the memory limit.
+        If they exceed the memory limit.
     """
     folds = [fold for node in nodes for fold in _folds(node)]
-    out: _Found | None = None
+    out: _GroupTable | None = None
     what = f"the groups of a reduction of shape {scan.schema.shape}"
     with memory.reserve(0, what, "reduce a part of the tensor") as room:
-        for found in tiles_of(device, scan, lambda entries: _found(device, nodes, entries), what):
+        for found in map_tiles(device, scan, lambda entries: _reduce_tile(device, nodes, entries), what):
             if not len(found.numbers):
                 continue
-            out = found if out is None else _merged(folds, out, found)
+            out = found if out is None else _merge_groups(folds, out, found)
             room.resize(0)
             room.grow(3 * out.nbytes)
-    return _nothing_of(nodes) if out is None else out
+    return _empty_groups(nodes) if out is None else out
 
 
-def _results(nodes: Sequence[Reduce], found: _Found) -> list[NDArray[Any]]:
-    """Return the result of each reduction for the groups found."""
+def _results(nodes: Sequence[Reduce], found: _GroupTable) -> list[NDArray[Any]]:
+    """Return the result of each reduction for its groups."""
     out, states = [], list(found.states)
     for node in nodes:
         own = [states.pop(0) for _ in _folds(node)]
@@ -221,26 +221,26 @@ def _results(nodes: Sequence[Reduce], found: _Found) -> list[NDArray[Any]]:
     return out
 
 
-def scalars(device: Device, nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
-    """Return reductions of a scan over all of its axes, as NumPy scalars."""
-    found = _gathered(device, nodes, scan)
+def reduce_all(device: Device, nodes: Sequence[Reduce], scan: Scan) -> list[Any]:
+    """Return reductions of a scan over all axes, as NumPy scalars."""
+    found = _reduce_scan(device, nodes, scan)
     pairs = zip(nodes, _results(nodes, found), strict=True)
     return [values[0] if len(values) else node.schema.fill_value for node, values in pairs]
 
 
-def reduced(device: Device, node: Reduce, scans: list[Scan]) -> PhysicalOperator:
-    """Return what computes a reduction over some axes: tile by tile where the leading axis stays, else as a whole."""
+def build_reduction(device: Device, node: Reduce, scans: list[Scan]) -> PhysicalOperator:
+    """Return the operator of a reduction: by tiles if the leading axis stays, else in one piece."""
     (scan,) = scans
     schema = node.schema
     if node.axes[:1] == (0,):
 
-        def compute(tile: Tile) -> Entries:
-            found = _found(device, [node], tile.entries(scan))
+        def compute(tile: Tile) -> DeviceCOO:
+            found = _reduce_tile(device, [node], tile.entries(scan))
             (values,) = _results([node], found)
-            entries = Entries(device.put(found.numbers), device.put(values))
-            return without_fill(device, entries, schema.fill_value) if entries.count else entries
+            entries = DeviceCOO(device.put(found.numbers), device.put(values))
+            return drop_fill(device, entries, schema.fill_value) if entries.count else entries
 
-        return Tiled(device, node, scans, compute)
+        return TiledOp(device, node, scans, compute)
     return _WholeReduction(device, node, scan)
 
 
@@ -272,11 +272,11 @@ class _WholeCursor:
 
 
 def _reduce_all(device: Device, node: Reduce, scan: Scan) -> Block:
-    return _block(node, _gathered(device, [node], scan))
+    return _block(node, _reduce_scan(device, [node], scan))
 
 
-def _block(node: Reduce, found: _Found) -> Block:
-    """Return results as entries."""
+def _block(node: Reduce, found: _GroupTable) -> Block:
+    """Return results as a block."""
     (values,) = _results([node], found)
     stored = ~is_fill(values, node.schema.fill_value)
     at, shape = found.numbers[stored], node.schema.shape

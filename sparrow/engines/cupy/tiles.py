@@ -1,8 +1,8 @@
-"""From a plan to relations that a device computes when they are read, tile by tile.
+"""Physical operators on a device, evaluated tile by tile.
 
-A tile is a range of the leading dimension. Steps that stand on one another keep it on the device in between; what they
-read of files, of memory and of steps in another order is decoded where the stream engine decodes it and moved in. What
-does not fit the device is tried again in two halves.
+A tile is a range of the leading dimension. Nested operators keep it on the device; inputs from files, memory and
+operators with another order are decoded by the stream engine and copied in. A tile that does not fit the device is
+halved and tried again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from sparrow.engines.cupy.coo import DeviceCOO, to_device, to_host
 from sparrow.engines.cupy.device import Device, tile_rows
-from sparrow.engines.cupy.entries import Entries, moved_in, moved_out
 from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
 from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.cursors import open_cursor
@@ -29,16 +29,16 @@ from sparrow.relations.protocol import Relation
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["Builder", "Tile", "Tiled", "halved", "is_tiled", "joined", "lower", "tiles_of"]
+__all__ = ["Builder", "Tile", "TiledOp", "is_tiled", "lower", "map_halving", "map_tiles", "read_all"]
 
 T = TypeVar("T")
 
 Builder: TypeAlias = "Callable[[Device, Any, list[Scan]], PhysicalOperator]"
-"""Makes what computes a step, of the device, the step and its scans of relations."""
+"""Makes the operator of a node, given the device, the node and its scans of relations."""
 
 
 class _Readers:
-    """What reads scans in pieces between two bounds, each made when it is first wanted."""
+    """Cursors over scans between two bounds, opened on first use."""
 
     def __init__(self, first: int, last: int) -> None:
         self._bounds = first, last
@@ -46,7 +46,7 @@ class _Readers:
         self._lock = threading.Lock()
 
     def read(self, scan: Scan, start: int, stop: int) -> Block:
-        """Return the entries of a scan between two bounds of a piece."""
+        """Return the elements of a scan in rows [start, stop)."""
         key = scan.source.token, scan.view
         with self._lock:
             if key not in self._made:
@@ -56,41 +56,41 @@ class _Readers:
 
 
 class Tile:
-    """The entries between two bounds along the leading dimension, of all steps that stand on one another."""
+    """A range of the leading dimension, with the elements of all nested operators."""
 
     def __init__(self, device: Device, readers: _Readers, start: int, stop: int) -> None:
         self.device, self.start, self.stop = device, start, stop
         self._readers = readers
-        self._found: dict[Hashable, Entries] = {}
+        self._found: dict[Hashable, DeviceCOO] = {}
 
-    def entries(self, scan: Scan) -> Entries:
-        """Return the entries of a scan, computed or read once."""
+    def entries(self, scan: Scan) -> DeviceCOO:
+        """Return the elements of a scan, computed or read once."""
         key = scan.source.token, scan.view
         if key not in self._found:
             inner = _tiled(scan)
             if inner is None:
                 block = self._readers.read(scan, self.start, self.stop)
-                self._found[key] = moved_in(self.device, block, scan.schema.shape)
+                self._found[key] = to_device(self.device, block, scan.schema.shape)
             else:
                 self._found[key] = inner.compute_tile(self)
         return self._found[key]
 
 
-class Tiled(PhysicalOperator):
-    """The entries of a step whose tiles come of the same tiles of what it reads.
+class TiledOp(PhysicalOperator):
+    """Operator whose tiles are computed from equal tiles of its inputs.
 
     Parameters
     ----------
     device
-        What computes.
+        Device that computes.
     step
-        What is computed.
+        Node that is computed.
     scans
-        What it reads tile by tile, of relations.
+        Inputs read by tiles, of relations.
     compute
-        Returns the entries of a tile, on the device.
+        Returns the elements of a tile, on the device.
     weight
-        How much more an entry that is read makes of work and memory.
+        Work and memory per input element, relative to one element.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Tiled(PhysicalOperator):
         device: Device,
         step: Node,
         scans: Sequence[Scan],
-        compute: Callable[[Tile], Entries],
+        compute: Callable[[Tile], DeviceCOO],
         weight: float = 1.0,
     ) -> None:
         self.device, self.compute_tile = device, compute
@@ -121,7 +121,7 @@ class Tiled(PhysicalOperator):
 class _TileCursor:
     """Cursor over the tiles of an operator."""
 
-    def __init__(self, operator: Tiled, start: int, stop: int) -> None:
+    def __init__(self, operator: TiledOp, start: int, stop: int) -> None:
         self._operator, self._readers = operator, _Readers(start, stop)
 
     def read(self, start: int, stop: int) -> Block:
@@ -129,45 +129,45 @@ class _TileCursor:
         operator = self._operator
         schema = operator.schema
         what = f"a result of shape {schema.shape}"
-        return concat_blocks(halved(operator.device, self._read, start, stop, what), schema.ndim, schema.dtype)
+        return concat_blocks(map_halving(operator.device, self._read, start, stop, what), schema.ndim, schema.dtype)
 
     def _read(self, start: int, stop: int) -> Block:
         operator = self._operator
         found = operator.compute_tile(Tile(operator.device, self._readers, start, stop))
-        return moved_out(operator.device, found, operator.schema)
+        return to_host(operator.device, found, operator.schema)
 
 
-def _tiled(scan: Scan) -> Tiled | None:
-    """Return what computes the tiles of a scan on a device, None where they are read."""
-    return scan.source if isinstance(scan.source, Tiled) and scan.view.is_identity else None
+def _tiled(scan: Scan) -> TiledOp | None:
+    """Return the operator whose tiles are those of a scan, None if the scan is read."""
+    return scan.source if isinstance(scan.source, TiledOp) and scan.view.is_identity else None
 
 
 def is_tiled(scan: Scan) -> bool:
-    """Return whether the tiles of a scan are computed on the device, and are the scan's."""
+    """Return whether the tiles of a scan are computed on the device."""
     return _tiled(scan) is not None
 
 
 def _bounds(device: Device, scans: Sequence[Scan], size: int, weight: float = 1.0) -> list[int]:
-    """Return ascending bounds along the leading dimension, of ``size``, between which what scans show is a tile."""
+    """Return the bounds of tiles along the leading dimension."""
     if any(not scan.schema.ndim for scan in scans):
         return [0, size] if size else [0]
     return partition_bounds(scans, size, max(int(tile_rows(device) / weight), 1))
 
 
-def tiles_of(device: Device, scan: Scan, work: Callable[[Entries], T], what: str) -> Iterator[T]:
-    """Yield what becomes of the entries of a scan, tile by tile, in order; tiles are read and computed on threads.
+def map_tiles(device: Device, scan: Scan, work: Callable[[DeviceCOO], T], what: str) -> Iterator[T]:
+    """Yield ``work`` of the elements of each tile, in order; tiles are read and computed on threads.
 
     Parameters
     ----------
     work
-        Given the entries of a tile on the device, on one of the threads.
+        Called with the elements of a tile on the device, on one of the threads.
     what
-        What is computed, for errors.
+        Description for errors.
 
     Raises
     ------
     TooLargeError
-        If the device has no memory for one coordinate along the leading axis.
+        If one row does not fit the device.
     """
     if scan.view.size == 0:
         return
@@ -180,23 +180,23 @@ def tiles_of(device: Device, scan: Scan, work: Callable[[Entries], T], what: str
         return work(Tile(device, readers, start, stop).entries(scan))
 
     def in_halves(pair: tuple[int, int]) -> list[T]:
-        return halved(device, one, *pair, what)
+        return map_halving(device, one, *pair, what)
 
     for found in ordered_map(in_halves, itertools.pairwise(bounds), settings.current().threads):
         yield from found
 
 
-def joined(device: Device, scan: Scan, what: str) -> Entries:
-    """Return all entries of a scan on the device; ``what`` they are, for errors."""
-    parts = [entries for entries in tiles_of(device, scan, lambda entries: entries, what) if entries.count]
+def read_all(device: Device, scan: Scan, what: str) -> DeviceCOO:
+    """Return all elements of a scan on the device; ``what`` describes them in errors."""
+    parts = [entries for entries in map_tiles(device, scan, lambda entries: entries, what) if entries.count]
     if not parts:
-        return Entries(device.xp.zeros(0, np.int64), device.xp.zeros(0, scan.schema.dtype))
+        return DeviceCOO(device.xp.zeros(0, np.int64), device.xp.zeros(0, scan.schema.dtype))
     keys = device.xp.concatenate([entries.keys for entries in parts])
-    return Entries(keys, device.xp.concatenate([entries.values for entries in parts]))
+    return DeviceCOO(keys, device.xp.concatenate([entries.values for entries in parts]))
 
 
-def halved(device: Device, work: Callable[[int, int], T], start: int, stop: int, what: str) -> list[T]:
-    """Return what becomes of a range, in smaller ones, in order, where the memory of the device ends."""
+def map_halving(device: Device, work: Callable[[int, int], T], start: int, stop: int, what: str) -> list[T]:
+    """Return ``work`` of a range, halved as often as the memory of the device requires, in order."""
     found: list[T] = []
     waiting = [(start, stop)]
     while waiting:
@@ -212,26 +212,26 @@ def halved(device: Device, work: Callable[[int, int], T], start: int, stop: int,
                 raise
             if last - first < 2:
                 raise TooLargeError(
-                    f"{what}: the device has {device.room()} bytes of memory free, too few for one coordinate along "
-                    "the leading dimension: use engine='stream', or free memory of the device"
+                    f"{what}: the device has {device.room()} bytes of memory free, too few for one row along the "
+                    "leading dimension: use engine='stream', or free memory of the device"
                 ) from error
-        device.release()  # not before: the error holds on to what was computed
+        device.release()  # not before: the error references the arrays
         middle = (first + last) // 2
         waiting += [(middle, last), (first, middle)]
     return found
 
 
 def lower(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Scan], steps: list[Node]) -> list[Scan]:
-    """Return scans of relations that hold the entries of a plan, computed on the device when they are read.
+    """Return scans of operators that compute a plan on the device when they are read.
 
     Parameters
     ----------
     builders
-        What computes each kind of step.
+        Builders by node type.
     scans
-        What is wanted.
+        Roots of the plan.
     steps
-        All steps below, those taken in before those that take them in.
+        All nodes below, in topological order.
     """
     uses = Counter(scan.source for step in steps for scan in step.scans if isinstance(scan.source, Node))
     cache = Cache(cache_bytes())
@@ -242,7 +242,7 @@ def lower(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Sc
         source: Any = scan.source
         if not isinstance(source, Node):
             return scan
-        found = made[source] if scan.view.is_identity and isinstance(made[source], Tiled) else shared[source]
+        found = made[source] if scan.view.is_identity and isinstance(made[source], TiledOp) else shared[source]
         return Scan(found, scan.view, scan.schema)
 
     for step in steps:

@@ -26,6 +26,7 @@ from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import MatMulDense, Node, Reduce, Root, Scan
 from sparrow.runtime import duckdb_connection, memory
 from sparrow.runtime.duckdb_connection import quote_name
+from sparrow.runtime.events import emit
 from sparrow.runtime.resources import sql_text
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ _ENGINE = DuckDB()
 
 
 def _register(query: Query, con: duckdb.DuckDBPyConnection) -> str:
+    """Register the tables of a query with a connection and return its text."""
+    emit("duckdb.register", tables=query.tables)
     for name, table in query.tables.items():
         con.register(name, table)
     return query.text

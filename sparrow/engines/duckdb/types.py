@@ -83,7 +83,7 @@ def wrap_integer(sql: str, dtype: np.dtype[Any]) -> str:
 
     Examples
     --------
-    >>> whole("x", np.dtype("int8")), whole("x", np.dtype("uint8"))
+    >>> wrap_integer("x", np.dtype("int8")), wrap_integer("x", np.dtype("uint8"))
     ('CAST(xor(x & 255, 128) - 128 AS TINYINT)', 'CAST(x & 255 AS UTINYINT)')
     """
     bits = 8 * dtype.itemsize

@@ -1,4 +1,4 @@
-"""Entries in the memory of a device: one integer for the cell of each, and its value."""
+"""COO arrays on a device: a flat int64 position and a value per stored element."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from sparrow.core.schema import Schema
 from sparrow.engines.cupy.device import Device
 from sparrow.kernels.coo import Block
 
-__all__ = ["Entries", "Groups", "coordinates", "moved_in", "moved_out", "regrouped", "without_fill"]
+__all__ = ["DeviceCOO", "Groups", "drop_fill", "project_keys", "to_device", "to_host", "unravel_keys"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entries:
-    """Canonical entries on a device."""
+class DeviceCOO:
+    """Canonical stored elements on a device."""
 
     keys: Any
-    """Flat positions of their cells, int64, ascending: shape (n,)."""
+    """Flat positions, int64, ascending: shape (n,)."""
     values: Any
     """Shape (n,)."""
 
     @property
     def count(self) -> int:
-        """The number of entries, n."""
+        """The number of stored elements, n."""
         return int(self.keys.size)
 
-    def take(self, at: Any) -> Entries:
-        """Return the entries at positions, in a slice or under a mask."""
-        return Entries(self.keys[at], self.values[at])
+    def take(self, at: Any) -> DeviceCOO:
+        """Return the elements at indices, in a slice or under a mask."""
+        return DeviceCOO(self.keys[at], self.values[at])
 
 
-def moved_in(device: Device, block: Block, shape: Sequence[int]) -> Entries:
-    """Return canonical entries as ones of a device; the cells must not pass 2^63."""
+def to_device(device: Device, block: Block, shape: Sequence[int]) -> DeviceCOO:
+    """Copy a canonical block to a device; its size must be below 2^63."""
     keys = device.xp.zeros(block.count, np.int64)
     for column, n in zip(block.coords, shape, strict=True):
         keys = keys * n + device.put(column)
-    return Entries(keys, device.put(block.values))
+    return DeviceCOO(keys, device.put(block.values))
 
 
-def moved_out(device: Device, entries: Entries, schema: Schema) -> Block:
-    """Return entries of a device as a block, coordinates in the types of the schema."""
-    columns = coordinates(entries.keys, schema.shape)
+def to_host(device: Device, entries: DeviceCOO, schema: Schema) -> Block:
+    """Copy elements of a device to a block, with the coordinate dtypes of the schema."""
+    columns = unravel_keys(entries.keys, schema.shape)
     coords = (
         device.get(column.astype(schema.coordinate_dtype(axis), copy=False)) for axis, column in enumerate(columns)
     )
     return Block(tuple(coords), device.get(entries.values))
 
 
-def coordinates(keys: Any, shape: Sequence[int]) -> list[Any]:
+def unravel_keys(keys: Any, shape: Sequence[int]) -> list[Any]:
     """Return the coordinates of flat positions."""
     out = []
     for n in reversed(shape[1:]):
@@ -60,31 +60,31 @@ def coordinates(keys: Any, shape: Sequence[int]) -> list[Any]:
     return [keys, *reversed(out)] if len(shape) else []
 
 
-def regrouped(keys: Any, shape: Sequence[int], kept: Sequence[int]) -> Any:
-    """Return flat positions along some of the axes of flat positions along all."""
-    columns = coordinates(keys, shape)
+def project_keys(keys: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
+    """Return flat positions along some axes, of flat positions along all."""
+    columns = unravel_keys(keys, shape)
     out = keys * 0
-    for axis in kept:
+    for axis in axes:
         out = out * shape[axis] + columns[axis]
     return out
 
 
-def without_fill(device: Device, entries: Entries, fill: Any) -> Entries:
-    """Return entries without those that equal fill, where NaN is only NaN and -0.0 is 0."""
+def drop_fill(device: Device, entries: DeviceCOO, fill: Any) -> DeviceCOO:
+    """Return the elements that differ from the fill; NaN equals NaN, and -0.0 equals 0."""
     values = entries.values
     stored = ~device.xp.isnan(values) if fill != fill else values != fill
     return entries if bool(stored.all()) else entries.take(stored)
 
 
 class Groups:
-    """Entries by groups of equal numbers, and what comes of each group.
+    """Elements grouped by key, and reductions of groups.
 
     Parameters
     ----------
     device
-        Where they are.
+        Device of the arrays.
     numbers
-        The group of each entry, int64, in any order, at least one: shape (n,).
+        Key of the group of each element, int64, in any order, shape (n,) with n > 0.
     """
 
     def __init__(self, device: Device, numbers: Any) -> None:
@@ -96,28 +96,28 @@ class Groups:
         fresh = xp.concatenate([xp.ones(1, bool), numbers[1:] != numbers[:-1]])
         self._starts = xp.flatnonzero(fresh)
         self.pointers = xp.concatenate([self._starts, xp.full(1, numbers.size, np.int64)])
-        """Where each begins among the ordered entries, and their number at the end: shape (groups + 1,)."""
+        """Starts of groups among the sorted elements, followed by n: shape (groups + 1,)."""
         self._stops = self.pointers[1:]
         self._at = xp.cumsum(fresh.astype(np.int64)) - 1
         self.numbers = numbers[self._starts]
-        """The number of each group, ascending: shape (groups,)."""
+        """The key of each group, ascending: shape (groups,)."""
         self.counts = self._stops - self._starts
-        """How many entries each has."""
+        """The number of elements of each group."""
 
     def ordered(self, values: Any) -> Any:
-        """Return values of entries, group by group, in each in the order in which they were given."""
+        """Return values sorted by group, stable."""
         return values if self._order is None else values[self._order]
 
     def spread(self, found: Any) -> Any:
-        """Return for each of the ordered entries what was found of its group."""
+        """Return a value per group for each of the sorted elements."""
         return found[self._at]
 
     def sums(self, values: Any) -> Any:
-        """Return the sum of the ordered values of each group: of integers modulo 2^64, of others in float64.
+        """Return the sum of the sorted values of each group, modulo 2^64 for integers, else in float64.
 
-        Integers, which may have a second axis that stays, are differences of a running sum, which is exact. Of floats
-        that would lose digits, and NaN would spread to all groups that follow, as it does in ``cupy.add.reduceat``;
-        they are added one by one, in no fixed order.
+        Sums of integers, which may have a second axis, are differences of a cumulative sum, which is exact. For floats
+        that would lose digits, and NaN would spread to later groups, as in ``cupy.add.reduceat``; they are added
+        one by one, in no fixed order.
         """
         xp = self._xp
         if values.dtype.kind in "biu":
@@ -137,7 +137,7 @@ class Groups:
         return out
 
     def extremes(self, values: Any, largest: bool) -> Any:
-        """Return the largest or smallest of the ordered values of each group, none of them NaN."""
+        """Return the largest or smallest of the sorted values of each group; no value is NaN."""
         if self.counts.size == 1:
             return (values.max() if largest else values.min()).reshape(1)
         xp = self._xp

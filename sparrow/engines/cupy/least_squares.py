@@ -1,9 +1,8 @@
-"""Least squares of many rows at once: each row's equations are sums over its links to rows of a table.
+"""Regularized least squares of many sparse rows at once, on a device.
 
-For rows with links of values y to rows h of a table, the factors w solve
-``(sum of h h' + M + ridge I) w = sum of y h``. Rows of
-about as many links make a batch: the rows of the table that they link to are gathered, and products and solutions are
-those of stacked matrices.
+For a row with elements of value y at rows h of a table, the factors w solve ``(sum of h h' + M + ridge I) w = sum of
+y h``. Rows of similar length make a batch: their rows of the table are gathered, and products and solutions are those
+of stacked matrices.
 """
 
 from __future__ import annotations
@@ -16,78 +15,77 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.cupy.device import Device
+from sparrow.engines.cupy.tuning import tuning
 
-__all__ = ["Links", "Method", "Rows", "batches", "solved"]
-
-_LONGER, _MORE = 1.25, 4
-"""A batch ends before a row that is so many times, and by so many links, longer than its shortest."""
+__all__ = ["RowBatch", "RowEntries", "Solver", "solve_batch", "split_batches"]
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
-    """Links on a device, row after row, and the table that they lead to."""
+class RowEntries:
+    """Elements of sparse rows on a device, row after row, and the table that their columns index."""
 
     columns: Any
     """Shape (n,), integers."""
     values: Any
-    """Shape (n,), or None where all are 1."""
+    """Shape (n,), or None if all are 1."""
     last: int
-    """The number of a row of the table that is 0."""
+    """Index of a row of zeros in the table."""
     table: Callable[[Any, Any], Any]
-    """Returns rows of the table, given by number in an array of any shape, in a type."""
+    """Returns rows of the table, given an array of indices and a dtype."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of a batch, on a device, each with at least one link."""
+class RowBatch:
+    """Rows of a batch on a device, each with at least one element."""
 
     starts: Any
-    """Where the links of each begin, shape (rows,)."""
+    """Start of each row, shape (rows,)."""
     counts: Any
-    """How many each has, shape (rows,)."""
+    """Length of each row, shape (rows,)."""
     longest: int
-    """The most that one has."""
+    """Length of the longest row."""
     ridge: Any
-    """The multiple of the identity of each, shape (rows,)."""
+    """Ridge of each row, shape (rows,)."""
     factors: Any
-    """What an approximate method begins with, shape (rows, d)."""
+    """Start of an iterative method, shape (rows, d)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """How rows are solved for."""
+class Solver:
+    """Method that solves the normal equations."""
 
     name: Literal["cg", "exact", "subspace"]
     matrix: Any
-    """M, shape (d, d), or its diagonal, shape (d,), on the device, in the type that is computed in."""
+    """M, shape (d, d), or its diagonal, shape (d,), on the device, in the dtype of the computation."""
     steps: int = 0
-    """Steps of "cg"."""
+    """Iterations of "cg"."""
     block: int = 1
-    """Coordinates that "subspace" solves for at once."""
+    """Block size of "subspace"."""
 
     def forms(self, longest: int) -> bool:
-        """Return whether rows of so many links make matrices of d x d."""
+        """Return whether rows of a length form d x d matrices."""
         d = int(self.matrix.shape[0])
         return self.name == "subspace" or self.matrix.ndim > 1 or longest >= d
 
     def room(self, longest: int, piece: int) -> int:
-        """Return about how many bytes such a row takes, whose links are gathered in pieces."""
+        """Return the estimated bytes per row of a length, gathered ``piece`` elements at a time."""
         d, links = int(self.matrix.shape[0]), min(longest, piece)
         side = d if self.forms(longest) or longest > piece else links
         return int(self.matrix.dtype.itemsize) * (3 * links * d + 3 * side * side + 12 * d) + 40 * links
 
 
-def batches(counts: NDArray[np.int64], method: Method, piece: int, room: int) -> Iterator[tuple[int, int]]:
-    """Yield where batches of rows begin and end that are sorted by the number of their links."""
-    first = 0
+def split_batches(counts: NDArray[np.int64], method: Solver, piece: int, room: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of batches of rows sorted by length."""
+    limits, first = tuning(), 0
     while first < len(counts):
-        last = int(np.searchsorted(counts, counts[first] * _LONGER + _MORE, side="right"))
+        longest = counts[first] * limits.batch_length_ratio + limits.batch_length_slack
+        last = int(np.searchsorted(counts, longest, side="right"))
         last = min(last, first + max(room // method.room(int(counts[last - 1]), piece), 1))
         yield first, last
         first = last
 
 
-def solved(device: Device, links: Links, rows: Rows, method: Method, piece: int) -> tuple[Any, Any]:
+def solve_batch(device: Device, links: RowEntries, rows: RowBatch, method: Solver, piece: int) -> tuple[Any, Any]:
     """Return the factors of rows, shape (rows, d), and the sum of the squared errors of their links.
 
     Parameters
@@ -141,7 +139,7 @@ def solved(device: Device, links: Links, rows: Rows, method: Method, piece: int)
     return after, error
 
 
-def _gathered(device: Device, links: Links, rows: Rows, first: int, count: int, dtype: Any) -> tuple[Any, Any]:
+def _gathered(device: Device, links: RowEntries, rows: RowBatch, first: int, count: int, dtype: Any) -> tuple[Any, Any]:
     """Return the rows of the table of some links of each row, shape (rows, count, d), and their values.
 
     Where a row has fewer links both are 0.
