@@ -93,7 +93,7 @@ def test_sum_of_product_does_not_compute_it() -> None:
 
 @pytest.mark.parametrize(("x", "y"), [
     ([[np.inf, 0], [1, 2]], [[1, -1], [0, 3]]),  # what cancels is still infinite times
-    ([[1e-300, 0], [1, 2]], [[1e308, 1e308], [0, 3]]),  # too large on the way alone
+    ([[1e-300, 0], [1, 2]], [[1e308, 1e308], [0, 3]]),  # too large only in between
     ([[np.nan, 0], [0, 2]], [[0, 0], [np.inf, 3]]),  # times nothing
     ([[np.inf, 0], [1, -np.inf]], [[1, 1], [0, np.nan]]),
 ])  # fmt: skip

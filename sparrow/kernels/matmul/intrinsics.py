@@ -65,13 +65,13 @@ def _prefetch(context: Any, array: Any, position: Any) -> Any:
 
 
 def _select(less: str) -> Callable[..., Any]:
-    """Build min or max of two numbers with NumPy's semantics: the second one if they are equal, NaN if either is NaN.
+    """Build NumPy's min or max: the second of equals, NaN if either is NaN.
 
     Selecting the stored value would compile to a masked store, which is many times slower than a plain one on some
     processors, so the mask of a NaN is OR-ed into the bits of the result instead.
     """
 
-    def typed(context: Any, number: Any, other: Any) -> Any:
+    def build(context: Any, number: Any, other: Any) -> Any:
         def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = signature.args[0]
             number, other = arguments[0], target.cast(builder, arguments[1], signature.args[1], kind)
@@ -85,7 +85,7 @@ def _select(less: str) -> Callable[..., Any]:
 
         return number(number, other), generate
 
-    return typed
+    return build
 
 
 count_trailing_zeros: Any = intrinsic(_cttz)
@@ -96,7 +96,7 @@ maximum: Any = intrinsic(_select(">"))
 
 
 def _lower_bound(number, numbers, low, high):  # type: ignore[no-untyped-def]
-    """Return the first position in [low, high) whose number is not less than ``number``, else ``high``."""
+    """Return the first position in [low, high) with no smaller number, else high."""
     while low < high:
         middle = (low + high) >> _ONE
         if numbers[middle] < number:

@@ -25,7 +25,7 @@ def build_masked(add: Any, multiply: Any) -> Any:
     """Return the kernel of a semiring that writes products at the elements of a mask."""
 
     @njit(cache=True, nogil=True)
-    def masked(  # type: ignore[no-untyped-def]
+    def masked_rows(  # type: ignore[no-untyped-def]
         add_address, multiply_address, lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data,
         mask_begins, mask_ends, mask_columns, first, last, fill, dense, state, out_at, out
     ):  # fmt: skip
@@ -95,7 +95,7 @@ def build_masked(add: Any, multiply: Any) -> Any:
                 state[c] = 0
         return n
 
-    return masked
+    return masked_rows
 
 
 def build_masked_sum(multiply: Any) -> Any:

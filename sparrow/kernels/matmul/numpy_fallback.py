@@ -141,7 +141,7 @@ def masked_spgemm(
 def _mask_keys(
     width: int, mask_begins: NDArray[Any], mask_ends: NDArray[Any], mask_columns: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the composite keys ``row * width + column`` of mask elements, and their positions."""
+    """Return the keys ``row * width + column`` of mask elements, and positions."""
     counts = (mask_ends - mask_begins).astype(np.int64)
     rows = np.repeat(np.arange(len(mask_begins)), counts)
     at = np.arange(len(rows)) + np.repeat(mask_begins.astype(np.int64) - (np.cumsum(counts) - counts), counts)

@@ -85,7 +85,7 @@ def write_slots(slot_values, size, keys, behind, shift, fill, out_columns, out, 
 
 @_inline
 def count_shifted_rows(row_kinds, row_sizes, row, most):  # type: ignore[no-untyped-def]
-    """Return how many rows from ``row`` on repeat it, shifted by a constant step."""
+    """Count the rows from ``row`` on that repeat it, shifted by a constant step."""
     shift, run = np.uint64(row_sizes[row]), _ONE
     while run < most and row_kinds[row + run] == SHIFTED:
         if row_sizes[row + run] != shift + run * (np.uint64(row_sizes[row + _ONE]) - shift):

@@ -125,7 +125,7 @@ class _Address:
         lanes = ir.Constant(ir.VectorType(left.type, count), [lane // (1 + kind.complex) for lane in range(count)])
         self.mask = builder.icmp_unsigned("<", lanes, _splat(builder, left, count))
 
-    def masked(self, name: str, result: Any, *arguments: Any) -> Any:
+    def call_masked(self, name: str, result: Any, *arguments: Any) -> Any:
         """Call a masked operation that leaves memory past the end of the row alone."""
         kind = f"v{self.vector.count}{self.vector.element.intrinsic_name}"
         return _call_llvm(self.builder, f"llvm.masked.{name}.{kind}.p0", result, *arguments)
@@ -150,7 +150,7 @@ def _check_contiguous(array: Any) -> None:
 
 
 def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
-    """Load lanes of a C-contiguous array from a flat position; lanes past ``left`` are 0."""
+    """Load lanes from a flat position; lanes past ``left`` are 0."""
     _check_contiguous(array)
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -163,7 +163,7 @@ def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
             with no:
                 zeros = ir.Constant(place.vector, None)
                 align = ir.IntType(32)(place.align)
-                builder.store(place.masked("load", place.vector, place.first, align, place.mask, zeros), found)
+                builder.store(place.call_masked("load", place.vector, place.first, align, place.mask, zeros), found)
         whole = builder.load(found)
         if not kind.complex:
             return _lanes(builder, target.get_value_type(kind), [whole])
@@ -174,7 +174,7 @@ def _load(context: Any, array: Any, position: Any, left: Any) -> Any:
 
 
 def _store(context: Any, array: Any, position: Any, left: Any, lanes: Any) -> Any:
-    """Store lanes to a C-contiguous array at a flat position, except those past ``left``."""
+    """Store lanes at a flat position, except those past ``left``."""
     _check_contiguous(array)
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -187,14 +187,14 @@ def _store(context: Any, array: Any, position: Any, left: Any, lanes: Any) -> An
             with yes:
                 builder.store(whole, place.first, align=place.align)
             with no:
-                place.masked("store", ir.VoidType(), whole, place.first, ir.IntType(32)(place.align), place.mask)
+                place.call_masked("store", ir.VoidType(), whole, place.first, ir.IntType(32)(place.align), place.mask)
         return target.get_dummy_value()
 
     return types.void(array, types.uint64, types.uint64, lanes), generate
 
 
 def _store_nontemporal(context: Any, array: Any, position: Any, lanes: Any) -> Any:
-    """Store lanes past the cache, at a position of a C-contiguous array aligned to a vector."""
+    """Store lanes past the cache, at a position aligned to a vector."""
     _check_contiguous(array)
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -240,7 +240,7 @@ def _reduce_add(context: Any, lanes: Any) -> Any:
 
 
 def _compress(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None:
-    """Write the lanes selected by a mask consecutively; what follows them is undefined."""
+    """Write the lanes of a mask consecutively; what follows them is undefined."""
     own = kind = vector.type
     if isinstance(own.element, ir.IntType) and own.element.width < 32:  # no processor packs bytes by itself
         kind = ir.VectorType(ir.IntType(32), own.count)
@@ -257,7 +257,7 @@ def _compress(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> 
 
 
 def _compress_by_table(target: Any, builder: Any, vector: Any, mask: Any, first: Any, element: Any) -> None:
-    """Compress by a permutation table, 32 bytes at a time: on AVX2 LLVM would go lane by lane."""
+    """Compress 32 bytes at a time by a table: on AVX2 LLVM goes lane by lane."""
     size, align = 32 // target.get_abi_sizeof(vector.type.element), target.get_abi_sizeof(element)
     words, byte = ir.VectorType(ir.IntType(32), 8), ir.IntType(8)
     table = _permutations(builder, size)
@@ -278,7 +278,7 @@ def _compress_by_table(target: Any, builder: Any, vector: Any, mask: Any, first:
 
 
 def _permutations(builder: Any, size: int) -> Any:
-    """Return the global table of word permutations that compress each mask of ``size`` lanes."""
+    """Return the table of word permutations that compress masks of ``size`` lanes."""
     name = f"sparrow.compress.{size}"
     if name in builder.module.globals:
         return builder.module.globals[name]
@@ -302,7 +302,7 @@ def _lane_range(context: Any, first: Any) -> Any:
 
 
 def _not_equal_bits(context: Any, lanes: Any, others: Any) -> Any:
-    """Return a bit mask of the lanes that differ, lowest lane first; NaN differs from everything."""
+    """Return a bit mask of the lanes that differ; NaN differs from everything."""
     if lanes != others or lanes.complex:
         return None
 
@@ -329,7 +329,7 @@ def _less_than(context: Any, lanes: Any, others: Any) -> Any:
 
 
 def _compress_store(context: Any, array: Any, position: Any, lanes: Any, bits: Any) -> Any:
-    """Write the lanes whose bits are set consecutively, from a position of a C-contiguous array on.
+    """Write the lanes whose bits are set consecutively, from a position on.
 
     Eight elements are written whatever the bits are.
     """
@@ -356,7 +356,7 @@ def _popcount(context: Any, bits: Any) -> Any:
 
 
 def _take_flags(context: Any, flags: Any, position: Any, out: Any, count: Any) -> Any:
-    """Write the positions of set byte flags, of sixteen from ``position`` on; clear them and return their number.
+    """Write and clear the positions of set flags; return their number.
 
     Positions are written as uint32 to ``out`` from ``count`` on, which needs room for sixteen.
     """
@@ -398,7 +398,7 @@ def _product(builder: Any, kind: _Lanes, a: list[Any], b: list[Any]) -> list[Any
 def _overload_operator(operator: Any, compute: Callable[[Any, _Lanes, list[Any], list[Any]], list[Any]]) -> None:
     """Make an operator accept lanes of one dtype."""
 
-    def typed(context: Any) -> Any:
+    def infer_type(context: Any) -> Any:
         return lambda a, b: a if isinstance(a, _Lanes) and a == b else None
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -406,7 +406,7 @@ def _overload_operator(operator: Any, compute: Callable[[Any, _Lanes, list[Any],
         vectors = compute(builder, kind, *(_vectors(builder, each) for each in arguments))
         return _lanes(builder, target.get_value_type(kind), vectors)
 
-    type_callable(operator)(typed)
+    type_callable(operator)(infer_type)
     lower_builtin(operator, _Lanes, _Lanes)(generate)  # type: ignore[no-untyped-call]
 
 

@@ -199,7 +199,7 @@ def _build(add: Any, multiply: Any, seeded: bool) -> SpGEMMKernels:
 
 
 def _error_reason(error: NumbaError) -> str:
-    """Return the line of a Numba error that gives the reason, out of those that give the location."""
+    """Return the line of a Numba error that gives the reason."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # colors, if colorama is installed
     text = [line.strip() for line in plain.splitlines() if line.strip()]
     reasons = [line.removeprefix("TypingError: ") for line in text if line.startswith("TypingError: ")]
@@ -209,7 +209,7 @@ def _error_reason(error: NumbaError) -> str:
 
 @functools.cache
 def _compile_operation(function: Any, dtype: np.dtype[Any], swap: bool) -> int:
-    """Compile an operation of two numbers and return its address; callers need no recompilation."""
+    """Compile an operation of two numbers and return its address."""
     product = getattr(function, "of", None)
     inner = function if product is None else product
     if inner == "max" and dtype.kind == "c":  # of booleans only: complex numbers have no order

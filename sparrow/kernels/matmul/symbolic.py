@@ -164,7 +164,7 @@ def _is_shifted(indptr: Any, indices: Any, one: Any, other: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _count_alike(lhs_indptr, lhs_indices, lhs_patterns, rhs_patterns, row, limit):  # type: ignore[no-untyped-def]
-    """Return how many of the next ``limit`` rows repeat a row, shifted by one each, and multiply such rows."""
+    """Count the next rows that repeat a row shifted by one, as do those they use."""
     found = _run_length(lhs_patterns, row, limit)
     for q in range(lhs_indptr[row], lhs_indptr[row + _ONE]):
         if found == _ZERO:
@@ -175,7 +175,7 @@ def _count_alike(lhs_indptr, lhs_indices, lhs_patterns, rhs_patterns, row, limit
 
 @register_jitable
 def _run_length(numbers: Any, at: Any, limit: Any) -> Any:
-    """Return how many of the next ``limit`` numbers are equal to the one at ``at``."""
+    """Count the next numbers, ``limit`` at most, that equal the one at ``at``."""
     found, wanted = _ZERO, broadcast(numbers[at])
     while found < limit:
         differ = np.int64(not_equal_bits(load(numbers, at + _ONE + found, limit - found), wanted))
@@ -188,7 +188,7 @@ def _run_length(numbers: Any, at: Any, limit: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _find_plan(lhs_indices, rhs_patterns, plans, size, after, low, count, n_products):  # type: ignore[no-untyped-def]
-    """Return a plan, searched from ``after`` on, whose row multiplies rows of the same patterns, else ``size``."""
+    """Return a plan whose row multiplies rows of the same patterns, else ``size``."""
     at = after
     for _ in range(size):
         at = at if at < size else _ZERO
@@ -410,7 +410,7 @@ def plan_rows(  # type: ignore[no-untyped-def]
 
 @register_jitable
 def _rank_sort(order: Any, size: Any, limit: int) -> None:
-    """Sort ``size`` numbers by rank; ``limit`` is a compile-time bound, so that loops are branch-free."""
+    """Sort ``size`` numbers by rank, branch-free up to a compile-time ``limit``."""
     for e in range(size, np.uint64(limit), LANES):
         store(order, e, LANES, broadcast(_NO_KEY))
     for e in range(_ZERO, np.uint64(limit), LANES):
@@ -424,7 +424,7 @@ def _rank_sort(order: Any, size: Any, limit: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _sort(order, size, first_column, last_column, counts):  # type: ignore[no-untyped-def]
-    """Sort distinct keys of a column and a position from the first buffer into the second."""
+    """Sort distinct keys from the first buffer into the second."""
     if size <= _MAX_RANKED_SCALAR:
         for e in range(size):
             key = np.int64(order[0, e])

@@ -19,10 +19,10 @@ class MatmulKernelsTuning:
     numpy_max_products: int = parameter(
         1 << 16,
         "products",
-        "NumPy multiplies so many in a small part of the 0.3 s that loading the first kernel takes.",
+        "NumPy multiplies these in a small part of the 0.3 s that loading the first kernel takes.",
     )
     numpy_call_products: int = parameter(
-        1 << 10, "products", "A call of the NumPy fallback costs as much as so many products."
+        1 << 10, "products", "A call of the NumPy fallback costs as much as multiplying these."
     )
     numpy_total_products: int = parameter(
         1 << 20, "products", "All that NumPy multiplies in place of one kernel before loading that kernel costs less."

@@ -108,7 +108,7 @@ class Workspace:
 
 
 def _full_aligned(count: int, value: Any) -> NDArray[Any]:
-    """Return an array of one value, aligned so that groups of eight cross no cache line."""
+    """Return an array of one value whose groups of eight cross no cache line."""
     room = np.zeros(count + 64 // value.itemsize, value.dtype)
     first = -room.ctypes.data % 64 // value.itemsize
     if value != 0:

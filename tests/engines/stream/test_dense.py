@@ -84,7 +84,7 @@ def test_dtypes_in_sql(dtype: str, other: str) -> None:
 
 
 def test_sql_rejects_unsupported_dtypes() -> None:
-    """The engine raises; ``engine="duckdb"`` falls back to the stream engine for such products."""
+    """The engine raises; ``engine="duckdb"`` falls back to the stream engine."""
 
     def product(relation: Relation, x: Any, engine: str) -> Any:
         return engines.engine_for(engine).evaluate_dense(MatMulDense(scan_of(relation), Dense(np.asarray(x))))

@@ -160,7 +160,7 @@ def test_user_functions_share_kernels() -> None:
         sp.matmul(A, B, semiring=sp.Semiring(np.maximum, lambda x, y: x + 2 * y, -99)).compute()
     names = {what.data["dispatcher"].py_func.__name__ for _, what in compiled.buffer}
     assert names
-    assert not names & {"rows", "masked"}
+    assert not names & {"rows", "masked_rows"}
 
 
 def test_user_function_error_propagates() -> None:
@@ -247,7 +247,7 @@ def test_accumulators_give_the_same_rows(semiring: Any, dtype: str) -> None:
         for each in (a, b, wide):
             at = tuple(rng.integers(0, n, 4) for n in each.shape)
             each[at] = [np.nan, np.inf, -np.inf, 1e308]
-    for right in (b, wide):  # few columns for so many products, and many
+    for right in (b, wide):  # few columns per product, and many
         found = []
         for limit in (256, 0):
             with sparrow.testing.tune("product", gather_limit=limit):
@@ -440,7 +440,7 @@ def test_invalid_operands_raise() -> None:
     for reason, strange in reasons.items():
         with pytest.raises(InvalidValueError, match=f"must compile with Numba, got .*{reason}"):
             sp.matmul(A, A.T, semiring=sp.Semiring(strange, "times", 0)).compute()
-    with pytest.raises(InvalidValueError, match="complement=True needs mask="):
+    with pytest.raises(InvalidValueError, match="complement=True requires mask="):
         sp.matmul(A, A.T, complement=True)
     with pytest.raises(InvalidValueError, match=r"add must be a function .* got 'mean'"):
         sp.Semiring("mean", "times", 0)
@@ -783,9 +783,8 @@ def test_identity_must_fit_dtype(kind: str, identity: Any) -> None:
 
 
 @pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(coo, "_MANY", 64)
-    with sparrow.testing.tune("stream", csr_min_elements=1):
+def small_blocks() -> Iterator[None]:
+    with sparrow.testing.tune("stream", csr_min_elements=1), sparrow.testing.tune("kernels", thread_min_elements=64):
         yield
 
 
@@ -927,7 +926,7 @@ def test_results_of_one_coordinate_are_reserved() -> None:
         memory.reserve(memory.available() - 30_000, "nearly all of it"),
         pytest.raises(TooLargeError, match=r"at one coordinate of its first dimension would take .* put one first"),
     ):
-        relation.read_small()
+        relation.compute_small()
 
 
 @pytest.mark.usefixtures("small_partitions")

@@ -1,4 +1,4 @@
-"""Products of spilled operands, by every tiling, against SciPy and against products in memory."""
+"""Products of spilled operands by every tiling, against products in memory."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import scipy.sparse
 import sparrow as sp
 import sparrow.testing
 from sparrow.engines.stream.product import tiling
+from sparrow.engines.stream.product.matmul import ProductCursor
 from sparrow.errors import StorageError
 from sparrow.kernels.coo import Block
 from sparrow.runtime import progress
@@ -40,7 +41,7 @@ SMALL = {
 
 @pytest.fixture(params=["row_sections", "column_strips", "k_panels", "external_sum"])
 def on_disk(request: pytest.FixtureRequest) -> Iterator[list[int]]:
-    """Multiply stored tensors by small sections, strips or panels; return the number of each."""
+    """Multiply stored tensors by small parts; return the number of each product."""
     counts: list[int] = []
 
     def count_panel(number: int) -> None:
@@ -269,7 +270,7 @@ def test_full_disk_raises_with_folder(tmp_path: Path, on_disk: list[int], monkey
     _, (A, B, _) = matrices(tmp_path, 17)
     left, write = [20], os.pwrite
 
-    def filled(*args: Any) -> int:
+    def fill_disk(*args: Any) -> int:
         left[0] -= 1
         if left[0] < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -278,7 +279,7 @@ def test_full_disk_raises_with_folder(tmp_path: Path, on_disk: list[int], monkey
     folder = tmp_path / "aside"
     folder.mkdir()
     with sp.config(temp_directory=folder), monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", filled)
+        patch.setattr(os, "pwrite", fill_disk)
         with pytest.raises(StorageError, match=rf"{folder}.*No space left.*sp.config\(temp_directory="):
             (A @ B).save(tmp_path / "never")
         assert not (tmp_path / "never").exists()
@@ -378,11 +379,10 @@ def test_sections_in_any_order_on_several_threads(tmp_path: Path) -> None:
     ):
         np.testing.assert_allclose((A @ B).to_numpy(), wanted)
         (product,) = [details["product"] for _, details in products]
+        read = lambda start, stop: ProductCursor(product, start, stop).read(start, stop)  # noqa: E731
         ends = np.sort(np.random.default_rng(0).integers(0, 71, (60, 2)), axis=1)
         with ThreadPoolExecutor(4) as pool:
-            for (start, stop), found in zip(
-                ends, pool.map(lambda span: product.read(*span.tolist()), ends), strict=True
-            ):
+            for (start, stop), found in zip(ends, pool.map(lambda span: read(*span.tolist()), ends), strict=True):
                 dense = np.zeros_like(wanted)
                 dense[found.coords] = found.values
                 dense[start:stop] -= wanted[start:stop]
@@ -405,7 +405,7 @@ def test_section_stays_in_memory_until_its_last_row(tmp_path: Path) -> None:
         rest: list[int] = []
         for row in range(70):
             reads.clear()
-            product.read(row, row + 1)
+            ProductCursor(product, row, row + 1).read(row, row + 1)
             (_, read) = reads[-1]
             if read["section"] != number:
                 assert rest == [] or rest[-1] == 0

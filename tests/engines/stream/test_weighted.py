@@ -1,4 +1,4 @@
-"""Contraction of one tensor with several arrays in one pass, against NumPy's einsum."""
+"""Contraction of a tensor with several arrays in one pass, against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIMD lanes of eight: same bits as scalar loops, no access past the end of a row."""
+"""SIMD lanes: same bits as scalar loops, no access past the end of a row."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def numbers(rng: Any, dtype: Any, *shape: int) -> NDArray[Any]:
 
 
 def product(a: Any, b: Any) -> Any:
-    """Return the product of two numbers as kernels compute it, from four real products."""
+    """Return the product of two numbers as kernels compute it."""
     if not isinstance(a, np.complexfloating):
         return a * b
     real, imag = a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real
@@ -198,7 +198,7 @@ def test_take_flags_lists_and_clears(density: float) -> None:
 
 @pytest.mark.parametrize("processor", ["generic", "haswell"])
 def test_compress_on_other_processors(processor: str, tmp_path: Any) -> None:
-    """Check processors with AVX2 permutations and processors without compress instructions."""
+    """Check processors with AVX2 permutations, and those without."""
     features = "" if processor == "generic" else "+avx,+avx2"
     if features and not binding.get_host_cpu_features().get("avx2"):
         pytest.skip("the processor has no AVX2")

@@ -189,7 +189,7 @@ def test_every_row_kind_occurs() -> None:
 def _stencil(
     height: int, width: int, offsets: list[int], every: int, dtype: Any, rng: Any, lacking: float = 0.01
 ) -> sp.Tensor:
-    """Return rows of the same columns, shifted by one every ``every`` rows, with gaps."""
+    """Return rows of equal columns, shifted by one every ``every`` rows, with gaps."""
     columns = np.arange(height)[:, None] // every + np.array(offsets)
     there = (columns >= 0) & (columns < width) & (rng.random(columns.shape) >= lacking)
     rows = np.broadcast_to(np.arange(height)[:, None], columns.shape)[there]

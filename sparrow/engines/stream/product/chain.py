@@ -20,7 +20,8 @@ from sparrow.core.indexing import View
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.capabilities import Cursor, SumPushdown
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.product.matmul import CSRProductCursor, ProductCursor, SpGEMM, lower_matmul
+from sparrow.engines.stream.product.matmul import CSRProductCursor, ProductCursor, lower_matmul
+from sparrow.engines.stream.product.spgemm import SpGEMM
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.errors import TooLargeError
 from sparrow.plan import Product, Scan, make_product
@@ -46,7 +47,7 @@ class _Term:
 
 @dataclass(frozen=True, slots=True)
 class ChainStep:
-    """A step that ran: estimated products and elements, and elements found if they were counted."""
+    """A step that ran, with its estimates and the elements found, if counted."""
 
     node: Product
     products: float
@@ -116,12 +117,12 @@ class ChainMatMulOp(PhysicalOperator, SumPushdown):
         return self._last_step().strategy
 
     def sum(self) -> Any:
-        """Return the sum of all elements at the mask; None without a mask, or where the kernel cannot."""
+        """Return the sum of all elements at the mask; None where there is no sum."""
         return self._last_step().sum_at_mask() if self._is_masked else None
 
 
 def _unfold_chain(node: Product, scans: Sequence[Scan]) -> list[tuple[tuple[int, ...], Scan]]:
-    """Return the operands of a chain of products with their indices; nothing unless there are more than two."""
+    """Return the operands of a chain with their indices; nothing if two or fewer."""
     new_indices = itertools.count(1 + max((index for own in node.indices for index in own), default=0))
     terms: list[tuple[tuple[int, ...], Scan]] = []
 
@@ -161,7 +162,7 @@ def _run_steps(node: Product, terms: Sequence[tuple[tuple[int, ...], Scan]], mas
 
 
 def _run_step(node: Product, terms: list[_Term]) -> list[_Term]:
-    """Run the cheapest step of a chain and return the remaining terms, its result among them."""
+    """Run the cheapest step of a chain; return the other terms and its result."""
     semiring, last = node.semiring, node.output_indices
     step = optimal_path([term.known for term in terms], last, semiring)[0]
     one, other = (terms[k] for k in step)
@@ -199,7 +200,7 @@ def _record_step(node: Product, products: float, expected: Estimate, found: int 
 
 
 def _count_operand(indices: tuple[int, ...], scan: Scan) -> Estimate:
-    """Return the estimate of an operand, counting its elements along its axes; reads columns of files."""
+    """Estimate an operand by counting elements along its axes; may read columns."""
     for axis in range(scan.schema.ndim) if is_countable(scan) else ():
         if count_degrees(scan, axis) is None:
             count_degrees(scan, axis, _read_column(scan, axis))

@@ -1,4 +1,4 @@
-"""Combine rows of partial results: concatenate them, or add them element by element."""
+"""Combine rows of partial results by concatenation or addition."""
 
 from __future__ import annotations
 

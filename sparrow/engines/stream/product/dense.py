@@ -68,7 +68,7 @@ class _Loader:
         return as_readonly(rows), as_readonly(cols), as_readonly(numbers), row0, col0
 
     def _is_offset(self, chunk: Chunk) -> bool:
-        """Return whether the view only subtracts offsets after trimming; kernels check the bounds."""
+        """Return whether the view only subtracts offsets; kernels check the bounds."""
         view = self.scan.view
         if view.points or view.repeats > 1 or any(isinstance(axis, RangeAxis) and axis.step != 1 for axis in view.axes):
             return False
@@ -83,7 +83,7 @@ class _Loader:
 
 
 def matmul_dense(contract: MatMulDense, accumulate: Accumulate | None = None) -> Any:
-    """Return the product of a sparse tensor and a dense array, reading the tensor once.
+    """Multiply a sparse tensor with a dense array, reading the tensor once.
 
     Where output coordinates are adjacent in the scan, threads sum chunks in parallel and only rows on chunk borders are
     added afterwards; elsewhere threads decode and one adds.

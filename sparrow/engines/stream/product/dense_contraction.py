@@ -1,4 +1,4 @@
-"""Contraction of one sparse tensor with several dense arrays in one pass (MTTKRP)."""
+"""Contraction of a sparse tensor with several dense arrays in one pass."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _contract(
     node: DenseContraction, scan: Scan, arrays: list[tuple[tuple[int, ...], NDArray[Any]]], dtype: np.dtype[Any],
     infinite: bool = False,
 ) -> NDArray[Any]:  # fmt: skip
-    """Return the sums of elements, or of infinite ones only, times arrays, in a dtype."""
+    """Return the sums of elements, or of infinite ones only, times arrays."""
     sizes = dict(zip(node.indices, scan.schema.shape, strict=True))
     for indices, array in arrays:
         sizes |= zip(indices, array.shape, strict=True)
@@ -97,13 +97,13 @@ def _contract(
 
 
 def _sum_axes(array: NDArray[Any], dropped: list[bool], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the sums of an array along the dropped axes, in a dtype; the array if there are none."""
+    """Return the sums of an array along the dropped axes, if there are any."""
     with np.errstate(all="ignore"):
         return np.asarray(array.sum(tuple(np.flatnonzero(dropped)), dtype=dtype)) if any(dropped) else array
 
 
 def _sum_infinite(array: NDArray[Any], dropped: list[bool], sums: NDArray[Any]) -> NDArray[Any]:
-    """Return sums along the dropped axes, NaN where infinity times each value does not add up to them."""
+    """Return sums along dropped axes, NaN where infinity times the values gives NaN."""
     if not any(dropped):
         return sums
     axes = tuple(np.flatnonzero(dropped).tolist())
@@ -114,7 +114,7 @@ def _sum_infinite(array: NDArray[Any], dropped: list[bool], sums: NDArray[Any]) 
 def _factors(
     own: tuple[int, ...], arrays: list[tuple[tuple[int, ...], NDArray[Any]]], sizes: dict[int, int], extra: list[int]
 ) -> list[_Factor]:
-    """Return the arrays, each with all extra indices or none; copies only what is not contiguous."""
+    """Return the arrays, each with all extra indices or none."""
     found = []
     for indices, source in arrays:
         along = [index for index in indices if index not in extra]
@@ -130,7 +130,7 @@ def _factors(
 
 
 def _table(wide: list[_Factor], width: int, dtype: np.dtype[Any]) -> tuple[NDArray[Any], list[int]]:
-    """Return the rows of all wide factors below one another, and where those of each begin."""
+    """Return the rows of all wide factors, stacked, and the first row of each."""
     lengths = [math.prod(factor.shape) for factor in wide]
     starts = [0, *itertools.accumulate(lengths)]
     if not wide:
@@ -148,7 +148,7 @@ def _table(wide: list[_Factor], width: int, dtype: np.dtype[Any]) -> tuple[NDArr
 def _accumulate(
     scan: Scan, axes: tuple[int, ...], factors: list[_Factor], sums: NDArray[Any], infinite: bool = False
 ) -> None:
-    """Add the elements of a scan, times factors, to the rows that their coordinates along ``axes`` number."""
+    """Add the elements of a scan, times factors, to rows numbered along ``axes``."""
     schema, width = scan.schema, sums.shape[1]
     shape = [schema.shape[axis] for axis in axes]
     wide = [factor for factor in factors if factor.is_wide]

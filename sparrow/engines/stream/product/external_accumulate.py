@@ -1,4 +1,4 @@
-"""Products of operands that do not fit and have no rows to tile: external sum of partial products.
+"""External sum: products of operands that do not fit and have no rows to tile.
 
 Both operands are read once, in the order of the shared index: a panel of the right one that fits in memory, and the
 left elements that match it, in batches. Partial sums of a batch go to an external sort, which adds equal coordinates
@@ -43,7 +43,7 @@ def can_accumulate(semiring: Semiring) -> bool:
 
 
 def _panel_elements() -> int:
-    """Return the size of a panel: it depends on the memory limit alone, and so do the bits."""
+    """Return the size of a panel, which depends on the memory limit alone."""
     current = tuning()
     size = int(memory.working_bytes() / (current.panel_share * current.panel_element_bytes))
     return max(size, current.min_panel_elements)
@@ -90,7 +90,7 @@ class ExternalAccumulate:
         return [0, *dict.fromkeys(low for low in self._result.low if low), size] if size else [0]
 
     def max_rows(self, start: int, stop: int) -> int:
-        """Return an upper bound on the elements with leading coordinates in [start, stop)."""
+        """Return an upper bound on the elements of rows [start, stop)."""
         counts = self._result.counts()
         return sum(counts[at] for at in self._find(start, stop))
 
@@ -123,7 +123,7 @@ class ExternalAccumulate:
 
 
 def _partial_sums(operands: Operands, sorter: Sorter, wanted_rows: NDArray[Any] | None) -> Iterator[Any]:
-    """Yield the products of each panel with batches of matching elements, prepared for the sorter."""
+    """Yield the products of panels and matching batches, prepared for the sorter."""
     current, threads = tuning(), settings.current().threads
     lhs, rhs, roles = operands.lhs, operands.rhs, operands.roles
     source = Operand(lhs.scan, lhs.indices, (*roles.shared, *roles.rows))
@@ -187,12 +187,12 @@ def _split(operand: Operand, size: int) -> Iterator[Block]:
 
 
 def _leading_key(operand: Operand, leading: tuple[int, ...], block: Block) -> NDArray[Any]:
-    """Return the coordinates along the leading shared index; without one all elements match."""
+    """Return the coordinates along the leading shared index, zeros if there is none."""
     return operand.columns(block, leading)[0] if leading else _zeros(block.count)
 
 
 class _MatchingElements:
-    """Elements of an operand in the order of an index, between bounds that ascend from call to call.
+    """Elements of an operand between bounds that ascend from call to call.
 
     Those at the upper bound spill, because the next call may ask for them again.
     """

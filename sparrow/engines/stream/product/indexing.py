@@ -35,19 +35,19 @@ def unique_sorted(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_new(ordered: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which of ascending values differ from the one before."""
+    """Return a mask of ascending values that differ from the one before."""
     is_new = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
     return is_new
 
 
 def isin_sorted(column: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which values of a column occur in ascending, distinct values."""
+    """Return a mask of the values that occur in ascending, distinct values."""
     return ~_search(known, column)[1]
 
 
 def _search(known: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return positions among ascending values, and which are missing; fast for sorted queries."""
+    """Return positions among ascending values, and a mask of missing queries."""
     if not len(known):
         return np.zeros(len(values), np.int64), np.ones(len(values), bool)
     at = np.minimum(np.searchsorted(known, values.astype(known.dtype, copy=False)), len(known) - 1)
@@ -126,7 +126,7 @@ def _as_int64(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _factorize_by_hash(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return distinct values in order of first appearance, the codes, and the hash table."""
+    """Return distinct values as first seen, the codes, and the hash table."""
     from sparrow.kernels.hashtable import factorize
 
     bits = _table_bits(len(values))
@@ -139,7 +139,7 @@ def _factorize_by_hash(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]
 
 
 def _is_hashed(count: int) -> bool:
-    """Return whether n values are looked up in a hash table rather than by binary search."""
+    """Return whether n values are looked up by hashing, not by binary search."""
     return tuning().hash_min_values <= count < _INT32_CODES
 
 
@@ -149,7 +149,7 @@ def _table_bits(count: int) -> int:
 
 
 class CompositeIndex:
-    """Codes for coordinates along some axes, ascending with them, from 0 to ``size`` - 1.
+    """Codes from 0 to ``size`` - 1 that ascend with coordinates along some axes.
 
     Where there are few more coordinates than elements, every coordinate has a code; otherwise coordinates are
     factorized, so that coordinates up to 2^63 take memory in proportion to elements. The code ``size`` means "not

@@ -1,4 +1,4 @@
-"""Kernels of a product bound to its operands: unmasked, at a mask, and summed at a mask."""
+"""Kernels of a product, bound to its operands."""
 
 from __future__ import annotations
 
@@ -63,15 +63,19 @@ class ProductKernels:
             threads = max(min(threads, memory.share(tuning().dense_rows_share) // max(nbytes, 1)), 1)
         for _ in range(threads):
             self._workspaces.put(None)
-        if self.multiply == self._unmasked and not numpy_fallback.use_numpy(len(rhs.csr[1])):
+        if self.multiply == self._multiply_unmasked and not numpy_fallback.use_numpy(len(rhs.csr[1])):
             rhs.patterns()
 
     @property
     def multiply(self) -> Callable[[LhsRows, MaskRows | None, int, int], tuple[Block, Any]]:
-        """Function that returns the elements of rows [first, last), and the mask's values at them if masked."""
-        return self._unmasked if self._operands.mask is None or self._node.complement else self._masked
+        """Function that returns the elements of rows [first, last), and mask values."""
+        return (
+            self._multiply_unmasked if self._operands.mask is None or self._node.complement else self._multiply_masked
+        )
 
-    def _masked(self, rows: LhsRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, NDArray[Any]]:
+    def _multiply_masked(
+        self, rows: LhsRows, mask: MaskRows | None, first: int, last: int
+    ) -> tuple[Block, NDArray[Any]]:
         """Return the products of some rows at mask elements, and the mask's values there."""
         assert mask is not None
         at, out = self._mask_hits(rows, mask, first, last)
@@ -83,7 +87,7 @@ class ProductKernels:
         return self._finish(coords, out, hits.values)
 
     def _mask_hits(self, rows: LhsRows, mask: MaskRows, first: int, last: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the positions of mask elements that have products of some rows, and the products."""
+        """Return the positions of mask elements with products, and the products."""
         bounds = self._mask_arguments(mask, first, last)
         n_mask = int((bounds[1] - bounds[0]).sum())
         n_products = int(rows.product_offsets[last] - rows.product_offsets[first])
@@ -104,7 +108,7 @@ class ProductKernels:
         return at[:n], out[:n]
 
     def _prefers_dots(self, lhs_indptr: NDArray[Any], bounds: tuple[NDArray[Any], ...], n_products: int) -> bool:
-        """Return whether dot products are estimated to be faster than ``n_products`` products."""
+        """Return whether dot products are estimated to be faster."""
         from sparrow.kernels.matmul.masked import estimate_dot_steps
 
         method, step = tuning().masked_method, tuning().dot_step_products
@@ -113,8 +117,8 @@ class ProductKernels:
         events.emit("product.masked", dots=prefers)
         return prefers
 
-    def _unmasked(self, rows: LhsRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
-        """Return the products of some rows, except at the elements of a mask, if there is one."""
+    def _multiply_unmasked(self, rows: LhsRows, mask: MaskRows | None, first: int, last: int) -> tuple[Block, None]:
+        """Return the products of some rows, except at mask elements."""
         indptr, codes, out = self._multiply_csr(rows, mask, first, last)
         events.emit("product.unmasked", rows=last - first)
         roles, dtypes = self._operands.roles, self._schema.coordinate_dtypes
@@ -138,7 +142,7 @@ class ProductKernels:
     def to_csr_part(
         self, rows: LhsRows, mask: MaskRows | None, first: int, last: int
     ) -> tuple[NDArray[np.int64], list[NDArray[Any]], NDArray[Any]]:
-        """Return row pointers, coordinates along the column indices, and accumulated values of some rows."""
+        """Return row pointers, column coordinates and accumulated values of some rows."""
         columns = self._operands.roles.columns
         dtypes = [self._schema.coordinate_dtype(self._node.output_indices.index(index)) for index in columns]
         if mask is None or self._node.complement:
@@ -150,7 +154,7 @@ class ProductKernels:
         return indptr, [column.astype(dtype, copy=False) for column, dtype in zip(coords, dtypes, strict=True)], out
 
     def sum_at_mask(self, rows: LhsRows, mask: MaskRows, weighted: bool) -> Any:
-        """Return the sum of the products at mask elements, each times the mask's value if ``weighted``."""
+        """Return the sum of products at mask elements, times the mask if ``weighted``."""
         dtype, count = self._operands.dtype, len(rows.indptr) - 1
         out = np.empty(count, dtype)
         weights = mask.block.values if weighted else np.broadcast_to(np.ones(1, dtype), mask.block.count)
@@ -165,7 +169,7 @@ class ProductKernels:
     def _multiply_csr(
         self, rows: LhsRows, mask: MaskRows | None, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-        """Return row pointers, column codes and values of some rows, without elements of a mask."""
+        """Return row pointers, column codes and values of some rows."""
         events.emit("product.multiply")
         count = last - first
         n_products = int(rows.product_offsets[last] - rows.product_offsets[first])
@@ -233,14 +237,14 @@ class ProductKernels:
 
     @property
     def _operations(self) -> tuple[Any, Any]:
-        """Addition and multiplication; a named multiplication takes the value of ``lhs`` first."""
+        """Addition and multiplication, with the value of ``lhs`` first."""
         semiring = self._node.semiring
         swapped = {"first": "second", "second": "first"} if self._operands.roles.swapped else {}
         multiply = semiring.multiply
         return semiring.add, swapped.get(multiply, multiply) if isinstance(multiply, str) else multiply
 
     def _defer_jit(self, kernel: str, count: int) -> bool:
-        """Return whether ``count`` products are multiplied with NumPy, because the kernel is not loaded."""
+        """Return whether NumPy multiplies ``count`` products in place of the kernel."""
         semiring = *self._operations, self._operands.dtype
         return numpy_fallback.is_supported(*semiring) and numpy_fallback.defer_jit((kernel, *semiring), count)
 

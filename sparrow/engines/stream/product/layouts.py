@@ -1,4 +1,4 @@
-"""CSR layout of the right operand, and rows of the left operand and the mask that match it."""
+"""CSR layout of the right operand, and matching rows of the left and the mask."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["CSROperand"]
 
 
 class CSROperand:
-    """Elements of ``rhs`` in CSR: rows along the shared indices, columns along its own.
+    """Elements of ``rhs`` in CSR, with rows along the shared indices.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class CSROperand:
         return self._patterns
 
     def _shift(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return shared coordinates, those along the first index counted from the start of the span."""
+        """Return shared coordinates, counted from the start of the span."""
         return [columns[0] - columns[0].dtype.type(self._first), *columns[1:]] if self._first else columns
 
     def column_coords(self, codes: NDArray[Any], dtypes: list[np.dtype[Any]]) -> list[NDArray[Any]]:
@@ -123,7 +123,7 @@ class CSROperand:
         return self.column_index.decode(codes, self._column_coords, dtypes)
 
     def lhs_rows(self, block: Block, wanted_rows: NDArray[Any] | None = None) -> LhsRows:
-        """Return sorted elements of ``lhs`` in CSR, optionally only rows at some leading coordinates."""
+        """Return sorted elements of ``lhs`` in CSR, or only some of the rows."""
         lhs, roles = self._operands.lhs, self._operands.roles
         if wanted_rows is not None and block.count:
             block = filter_block(block, isin_sorted(block.coords[0], wanted_rows))
@@ -228,7 +228,7 @@ class CSROperand:
         return self.mask_rows(rows, cursor.read(start, stop), start, stop)
 
     def own_mask_rows(self, rows: LhsRows, block: Block) -> MaskRows | None:
-        """Return the elements of a mask that has the very elements of ``rows``, or None if they must be searched."""
+        """Return the mask's rows if it has the elements of ``lhs``, else None."""
         has_plain_axes = self.row_index.is_plain and self.column_index.is_plain
         if not (len(rows.coords) == 1 and len(block.coords) == 2 and has_plain_axes):
             return None
@@ -259,7 +259,7 @@ def _to_csc(
 
 
 def _known_rows(block: Block, operand: Operand, indices: tuple[int, ...]) -> RowIndex | None:
-    """Return the row coordinates and pointers of a block along indices, if it has them."""
+    """Return the row coordinates and pointers of a block, if it has them."""
     if not isinstance(block, CSRBlock) or len(block.heads.coords) > 1 or indices != operand.indices[:1]:
         return None
     return block.heads if operand.indices.count(indices[0]) == 1 else None

@@ -1,4 +1,4 @@
-"""Operands of a product: roles of their indices, reading them, and rows of one in CSR."""
+"""Operands of a product: roles of their indices, and reading them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["LhsRows", "MaskRows", "Operand", "Operands"]
 
 @dataclass(frozen=True, slots=True)
 class IndexRoles:
-    """Roles of the indices of a product: rows, shared (matched), and columns of the output."""
+    """Roles of the indices of a product: rows, shared, columns."""
 
     swapped: bool
     """Whether the right operand provides the rows."""
@@ -84,7 +84,7 @@ class Operand:
         return schema.element_bytes() + (dtype.itemsize if schema.dtype != dtype else 0)
 
     def read(self, room: memory.Reservation, wanted_rows: NDArray[Any] | None = None) -> Block:
-        """Return the elements, sorted; optionally only rows at ascending leading coordinates."""
+        """Return the elements, sorted, or only rows at ascending leading coordinates."""
         found = None if wanted_rows is None else self.read_rows(room, wanted_rows)
         if found is not None:
             return found
@@ -96,7 +96,7 @@ class Operand:
     def read_rows(
         self, room: memory.Reservation, wanted_rows: NDArray[Any], max_bytes: int | None = None
     ) -> Block | None:
-        """Return the rows at ascending leading coordinates, reading only chunks that have some.
+        """Return the rows at ascending leading coordinates, by reading few chunks.
 
         Returns None if the elements are not stored in that order, if they take more than ``max_bytes``, or if most of
         an operand in memory is wanted anyway.
@@ -115,7 +115,7 @@ class Operand:
         targets = axis.start + axis.step * wanted_rows.astype(np.int64)
         leads = order[0] == axis.dim
 
-        def wanted(chunk: Chunk) -> bool:
+        def has_rows(chunk: Chunk) -> bool:
             first = int(np.searchsorted(targets, chunk.low[axis.dim]))
             return first < len(targets) and targets[first] <= chunk.high[axis.dim]
 
@@ -124,7 +124,9 @@ class Operand:
 
         chunks = scan.relation.chunks(scan.view.box(), order) if len(wanted_rows) else []
         parts, read_bytes = [], 0
-        for part in scan_reader.map_blocks(scan, select, order, [c for c in chunks if wanted(c)] if leads else chunks):
+        for part in scan_reader.map_blocks(
+            scan, select, order, [c for c in chunks if has_rows(c)] if leads else chunks
+        ):
             room.grow(part.nbytes)
             parts.append(part)
             read_bytes += part.nbytes
@@ -146,7 +148,7 @@ class Operand:
 
 
 class Operands:
-    """The operands of a product and its mask, each in the order in which it is multiplied.
+    """Operands and mask of a product, with axes in the order of multiplication.
 
     Parameters
     ----------
@@ -205,13 +207,13 @@ class Operands:
 
     @property
     def dropped_value(self) -> Any:
-        """Accumulated value that is no stored element; NaN, which equals nothing, if all are kept."""
+        """Accumulated value that is not stored; NaN, which equals nothing, to keep all."""
         if not self.node.keep_fill:
             return self.dtype.type(self.node.schema.fill_value)
         return self.dtype.type(np.nan) if self.dtype.kind in "fc" else np.float64(np.nan)
 
     def finish(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any = None) -> tuple[Block, Any]:
-        """Return accumulated values in the output dtype, without fill, and matching weights."""
+        """Return accumulated values in the output dtype, without fill, and weights."""
         schema = self.node.schema
         with np.errstate(all="ignore"):
             values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
@@ -263,14 +265,14 @@ class LhsRows:
         )
 
     def leading_bounds(self, size: int) -> tuple[int, int]:
-        """Return the bounds of the leading coordinates of the rows, of an axis of ``size``."""
+        """Return the bounds of the leading coordinates of the rows."""
         if not self.coords:
             return 0, size
         leading = self.coords[0]
         return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
 
     def cut_bounds(self, stop: int, size: int) -> list[int]:
-        """Return leading coordinates below ``stop`` that cut the rows into ``size`` products each."""
+        """Return leading coordinates that cut the rows into ``size`` products each."""
         if len(self.product_offsets) <= 1 or not self.coords:
             return []
         leading = self.coords[0]
@@ -287,7 +289,7 @@ class LhsRows:
         return list(itertools.pairwise(bounds.tolist()))
 
     def _rows_at(self, size: int) -> NDArray[np.intp]:
-        """Return the rows before which there are one, two and more times ``size`` products."""
+        """Return the rows before which there are multiples of ``size`` products."""
         targets = np.arange(size, int(self.product_offsets[-1] - self.product_offsets[0]), size)
         found: NDArray[np.intp] = np.searchsorted(self.product_offsets, self.product_offsets[0] + targets)
         return found

@@ -37,7 +37,7 @@ __all__ = ["ColumnStrips", "KPanels", "SpilledParts", "plan_parts"]
 
 @dataclass(frozen=True, slots=True)
 class _PartResult:
-    """Result of a part and a tile: the length of each row, and the elements of some rows at a time."""
+    """Result of a part and a tile: row lengths, and elements by batch of rows."""
 
     counts: Segment
     elements: tuple[tuple[Segment, ...], ...]
@@ -76,7 +76,7 @@ class SpilledParts(ABC):
 
     @abstractmethod
     def _span(self, number: int) -> tuple[int, int] | None:
-        """Return the shared coordinates [start, stop) of a part, None if it has all of them."""
+        """Return the shared coordinates [start, stop) of a part, None for all."""
 
     @property
     def spilled_bytes(self) -> int:
@@ -89,7 +89,7 @@ class SpilledParts(ABC):
         return [0, *(int(bound) for bound in self._bounds if bound), size] if size else [0]
 
     def max_rows(self, start: int, stop: int) -> int:
-        """Return an upper bound on the elements with leading coordinates in [start, stop)."""
+        """Return an upper bound on the elements of rows [start, stop)."""
         first, last = np.searchsorted(self._bounds, start, "right") - 1, np.searchsorted(self._bounds, stop)
         return int(self._before[last] - self._before[first])
 
@@ -146,7 +146,7 @@ class SpilledParts(ABC):
     def _spill_product(
         self, rows: LhsRows, mask: MaskRows | None, kernels: ProductKernels
     ) -> tuple[NDArray[np.int32], tuple[tuple[Segment, ...], ...], int]:
-        """Multiply rows and spill the result; return the length of each row, the elements and their number."""
+        """Multiply rows and spill the result; return row lengths, elements, number."""
         lengths = np.zeros(len(rows.indptr) - 1, np.int32)
         elements, total = [], 0
         for first, last in rows.row_spans(tiling.batch_elements(tuning().part_output_divisor)):
@@ -181,7 +181,7 @@ class SpilledParts(ABC):
         return np.array(bounds, np.int64), np.array([*before, done], np.int64)
 
     def _read_tile(self, at: int, start: int, stop: int) -> Block:
-        """Return the elements of the rows of a tile with leading coordinates in [start, stop)."""
+        """Return the elements of rows [start, stop) of a tile."""
         from sparrow.kernels.rows import repeat_rows
 
         operands, schema, node = self._operands, self._schema, self._node

@@ -1,4 +1,4 @@
-"""Row patterns of operands, and numbers of products, before any product is formed."""
+"""Row patterns and product counts of operands, found before multiplication."""
 
 from __future__ import annotations
 

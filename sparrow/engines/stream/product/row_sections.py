@@ -46,7 +46,7 @@ _MAX_PARTITION_PRODUCTS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """Rows [first, last) of a left block, computed at a time, with leading coordinates low to high."""
+    """Rows [first, last) of a left block, with leading coordinates low to high."""
 
     section: int
     block: int
@@ -58,7 +58,7 @@ class _Partition:
 
 
 class RowSections:
-    """Rows of a product, computed with the right rows of one section in memory at a time.
+    """Rows of a product, computed with the right rows of one section in memory.
 
     Parameters
     ----------
@@ -121,14 +121,14 @@ class RowSections:
         return [0, *dict.fromkeys(each.low for each in self._partitions if each.low), size] if size else [0]
 
     def max_rows(self, start: int, stop: int) -> int:
-        """Return an upper bound on the elements with leading coordinates in [start, stop)."""
+        """Return an upper bound on the elements of rows [start, stop)."""
         first, last = self._find(start, stop)
         return int(self._before[last] - self._before[first])
 
     def map_partitions(
         self, start: int, stop: int, function: Callable[[CSROperand, ProductKernels, LhsRows], T]
     ) -> list[T]:
-        """Return the results of a function for the rows with leading coordinates in [start, stop), by partition."""
+        """Return the results of a function for rows [start, stop), by partition."""
         return [self._apply(self._partitions[at], start, stop, function) for at in range(*self._find(start, stop))]
 
     def _find(self, start: int, stop: int) -> tuple[int, int]:
@@ -214,7 +214,7 @@ class RowSections:
 
 
 def plan_row_sections(operands: Operands, lhs: SpilledBlocks, rhs: SpilledBlocks) -> RowSections | None:
-    """Plan a product by row sections; return None if that reads too much of the right operand.
+    """Plan a product by row sections; return None if that reads too much.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def plan_row_sections(operands: Operands, lhs: SpilledBlocks, rhs: SpilledBlocks
     partition_products = min(memory.limit() // current.section_partition_divisor, _MAX_PARTITION_PRODUCTS)
 
     def close_section(end: int) -> bool:
-        """Spill the set of right rows of a section that ends before a row; return whether reads are within bounds."""
+        """Spill the right rows of a section as bits; return whether reads are in bounds."""
         nonlocal read, longest
         needed = (marks >= state[1]) & (marks < end)
         needs.append(lhs.spool.append(np.packbits(needed)))
@@ -282,7 +282,7 @@ def plan_row_sections(operands: Operands, lhs: SpilledBlocks, rhs: SpilledBlocks
 
 
 def _section_elements(operands: Operands, rhs: SpilledBlocks, n_rows: int) -> int:
-    """Return the right elements that a section may hold; 0 if per-row and per-thread data takes too much."""
+    """Return the right elements that a section may hold; 0 if overhead is too large."""
     current, operand, roles = tuning(), operands.rhs, operands.roles
     if n_rows >= 2**31:
         return 0
@@ -311,6 +311,6 @@ def _row_lengths(rhs: SpilledBlocks, size: int) -> NDArray[np.int32]:
 
 
 def _cut(before: NDArray[np.int64], size: int) -> list[tuple[int, int]]:
-    """Return spans of rows of about ``size`` products, given the products before each row."""
+    """Return spans of rows of about ``size`` products."""
     at = np.searchsorted(before, np.arange(size, before[-1], size), "left")
     return list(itertools.pairwise(np.unique([0, *at, len(before) - 1]).tolist()))

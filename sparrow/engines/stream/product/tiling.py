@@ -1,4 +1,4 @@
-"""Tiling of operands that do not fit in memory: spill, cut into panels, strips and left tiles.
+"""Tiling of operands that do not fit in memory: panels, strips and left tiles.
 
 The right operand is cut along the shared index into k-panels, or across it into column strips. The left operand
 spills in tiles of whole rows, which are multiplied with one part of the right operand after the other.
@@ -59,7 +59,7 @@ class LhsTile:
         return 0 if share is None else share[-1].count
 
     def read(self, part: int) -> tuple[NDArray[np.int32] | None, Block]:
-        """Return the row numbers (None if all rows are there) and elements multiplied with a part."""
+        """Return the row numbers (None for all) and elements multiplied with a part."""
         share = self._share(part)
         assert share is not None
         *coords, values = (self.spool.read(segment, 0, segment.count) for segment in share)
@@ -70,13 +70,13 @@ class LhsTile:
 
 
 def batch_elements(divisor: int) -> int:
-    """Return the elements processed at a time: the memory limit over ``divisor`` bytes, within bounds."""
+    """Return the elements processed at a time: memory limit / ``divisor``, bounded."""
     current = tuning()
     return min(max(memory.limit() // divisor, current.min_batch_elements), current.max_batch_elements)
 
 
 def part_bytes() -> int:
-    """Return the bytes of a panel or strip: they depend on the limit alone, and so do the bits."""
+    """Return the bytes of a panel or strip, which depend on the limit alone."""
     current = tuning()
     return max(int(memory.working_bytes() / current.part_share), current.min_part_bytes)
 
@@ -132,7 +132,7 @@ def spill(
 
 
 def _spill_rows(blocks: Iterator[Block], spool: SpillFile, size: int, max_row: float) -> SpilledBlocks | None:
-    """Spill blocks of whole rows, of about ``size`` elements; None if a row has more than ``max_row``."""
+    """Spill blocks of whole rows; None if a row has more than ``max_row``."""
     out = SpilledBlocks(spool)
     for block in split_at_rows(blocks, size, max_row):
         if block.count > max_row:
@@ -142,7 +142,7 @@ def _spill_rows(blocks: Iterator[Block], spool: SpillFile, size: int, max_row: f
 
 
 def cut_panels(operands: Operands, rhs: SpilledBlocks) -> tuple[list[SpilledBlocks], NDArray[Any]]:
-    """Return ``rhs`` in panels of whole rows, and the first row of every panel but the first."""
+    """Return ``rhs`` in panels of whole rows, and the bounds between them."""
     size = max(part_bytes() // operands.rhs_element_bytes, 1)
     out: list[SpilledBlocks] = []
     count = 0
@@ -156,7 +156,7 @@ def cut_panels(operands: Operands, rhs: SpilledBlocks) -> tuple[list[SpilledBloc
 
 
 def cut_strips(operands: Operands, source: SpilledBlocks | None, spool: SpillFile) -> list[SpilledBlocks] | None:
-    """Write ``rhs`` in strips of its columns; return None if a few columns hold too much of it.
+    """Write ``rhs`` in column strips; return None if a few columns hold too much.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def cut_tiles(
 
 
 def split_at_rows(blocks: Iterator[Block], size: int, max_row: float) -> Iterator[Block]:
-    """Yield sorted elements in blocks of about ``size``, none of which ends within a leading coordinate.
+    """Yield sorted elements in blocks of about ``size`` that end with a row.
 
     A row longer than ``max_row`` ends the iteration: the last block is longer then, and no more is read.
     """
@@ -272,7 +272,7 @@ def concat_nonempty(blocks: Sequence[Block]) -> Block:
 
 
 def _split_by_bounds(block: Block, keys: NDArray[Any], bounds: NDArray[Any]) -> list[tuple[int, Block]]:
-    """Return the elements of each part between bounds, in order, for parts that have some."""
+    """Return the elements of each part between bounds that has some."""
     from sparrow.kernels.rows import counting_sort
 
     if not len(bounds):
@@ -288,7 +288,7 @@ def _split_by_bounds(block: Block, keys: NDArray[Any], bounds: NDArray[Any]) -> 
 
 
 def _column_keys(rhs: Operand, columns: tuple[int, ...], block: Block) -> NDArray[Any]:
-    """Return one composite key of column coordinates, of as many indices as 63 bits hold."""
+    """Return a composite key of column coordinates, as far as 63 bits hold them."""
     first, *others = rhs.columns(block, columns)
     key, size = first, rhs.sizes[columns[0]]
     for index, column in zip(columns[1:], others, strict=True):

@@ -1,4 +1,4 @@
-"""Tuning of sparse products: strategy, partition sizes, memory shares, thresholds."""
+"""Tuning of products: strategy, partition sizes, memory shares, thresholds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ProductTuning", "tuning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductTuning:
-    """Tuning parameters of products of sparse tensors, and of a sparse tensor with dense arrays.
+    """Tuning parameters of products of tensors, and of a tensor with arrays.
 
     Shares of "working memory" are parts of :func:`sparrow.runtime.memory.working_bytes`, others of what is free.
     """
@@ -39,14 +39,14 @@ class ProductTuning:
     partition_threads: int = parameter(
         4,
         "threads",
-        "Threads that multiply at a time where memory is scarce. Partitions are cut for so many however many there "
-        "are, since partitions round reductions.",
+        "Threads that multiply at a time where memory is scarce. Partitions do not depend on the actual number, "
+        "since reductions round per partition.",
     )
     masked_sum_partitions: int = parameter(
         4, "partitions", "Partitions joined for a sum at a mask, which writes no elements."
     )
     csr_output_partitions: int = parameter(
-        2, "partitions", "A partition with several row axes is written as CSR up to so many times its usual size."
+        2, "partitions", "A partition with several row axes is written as CSR up to this multiple of its usual size."
     )
 
     # Operands in memory
@@ -91,7 +91,7 @@ class ProductTuning:
     dense_codes_ratio: int = parameter(
         4, "ratio", "Coordinates per element up to which every coordinate keeps a code of its own."
     )
-    dense_codes_min: int = parameter(1 << 16, "codes", "So many codes are never factorized.")
+    dense_codes_min: int = parameter(1 << 16, "codes", "Fewer codes are never factorized.")
     hash_min_values: int = parameter(1 << 14, "values", "A hash table beats a binary search from here on.")
     lookup_batch_values: int = parameter(1 << 18, "values", "Values that a thread looks up at a time.")
 
@@ -147,11 +147,15 @@ class ProductTuning:
     chain_step_share: float = memory_share(4, "Result of a step that is computed into memory.")
 
     # Products with dense arrays
-    dense_numpy_max_products: int = parameter(1 << 12, "products", "NumPy adds so many as fast as the kernel does.")
+    dense_numpy_max_products: int = parameter(
+        1 << 12, "products", "NumPy adds fewer products as fast as the kernel does."
+    )
     dense_numpy_total_products: int = parameter(
         1 << 23, "products", "All that NumPy adds before the first kernel is loaded costs less than loading it."
     )
-    mttkrp_numpy_max_products: int = parameter(1 << 12, "products", "NumPy adds so many as fast as the kernel does.")
+    mttkrp_numpy_max_products: int = parameter(
+        1 << 12, "products", "NumPy adds fewer products as fast as the kernel does."
+    )
 
 
 tuning = Tunable(
