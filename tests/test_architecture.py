@@ -19,7 +19,6 @@ MAX_TOP_LEVEL = 26
 
 KNOWN_PATCHES: set[str] = {
     "cli/test_cli.py",
-    "core/test_storage_types.py",
     "datasets/test_datasets.py",
     "engines/stream/test_batched.py",
     "engines/stream/test_operator.py",

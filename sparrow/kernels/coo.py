@@ -402,7 +402,8 @@ def _unique(block: Block, duplicates: Duplicates) -> Block:
             more = n - len(starts) - 1
             others = f" (and {more} more times a cell repeats)" if more else ""
             raise DuplicateError(
-                f"the cell {where} is given twice{others}: say duplicates='sum', 'last', 'first', 'min' or 'max'", where
+                f"the cell {where} is given twice{others}: pass duplicates='sum', 'last', 'first', 'min' or 'max'",
+                where,
             )
         block = Block(tuple(c[starts] for c in block.coords), reduce_runs(block.values, starts, duplicates))
     return block

@@ -1,11 +1,9 @@
-"""Sorting more entries than memory holds.
+"""External sort of stored elements.
 
-Entries come as rows in any order and go out as canonical blocks. Where the coordinates of one entry
-fit 63 bits they are packed into a key: blocks are sorted as they come, kept in memory, written as
-sorted runs to an unnamed file once memory is full, and merged range by range on threads. Of wider
-coordinates the leading one is the key, and the rows of a range are sorted by the others where they
-meet. The :class:`~sparrow.sorting.sorter.Sorter` is imported from its module, which brings what
-compiles loops.
+Elements arrive as rows in any order and leave as canonical blocks. If their coordinates fit 63 bits they are packed
+into keys: rows are sorted on arrival, buffered in memory, spilled as sorted runs to an unnamed file, and merged range
+by range on threads. For wider coordinates the leading one is the key, and the rows of a range are sorted by the others
+on merge. Import :class:`~sparrow.sorting.sorter.Sorter` from its module, which loads compiled kernels.
 """
 
 from __future__ import annotations

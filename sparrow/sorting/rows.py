@@ -1,4 +1,4 @@
-"""Rows as they come, and as sorted runs of keys."""
+"""Unsorted rows, and sorted runs of keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["Column", "Rows", "Run", "unpack_key"]
 
 
 class Rows(NamedTuple):
-    """Entries as they come: ``coords[k]`` (shape (n,), integers from 0) along dimension k, ``values`` (shape (n,)).
+    """Unsorted elements: ``coords[k]`` (shape (n,), non-negative integers) along dimension k, ``values`` (shape (n,)).
+
+    Without values each row counts as one occurrence of its element.
 
     Without values each row is one occurrence of its cell.
     """
@@ -27,11 +29,11 @@ class Rows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of rows, n."""
+        """Number of rows, n."""
         return len(self.coords[0])
 
     def take(self, at: Any) -> Rows:
-        """Return the rows at positions, in a slice or under a mask."""
+        """Return the rows selected by positions, a slice or a mask."""
         return Rows(tuple(c[at] for c in self.coords), None if self.values is None else self.values[at])
 
     @property
@@ -45,7 +47,7 @@ Column: TypeAlias = "NDArray[Any] | Segment"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Sorted rows, or loosely sorted ones; equal keys are in the order of the input."""
+    """Sorted, or partitioned, rows; equal keys are in input order."""
 
     layout: Layout
     count: int
@@ -53,24 +55,24 @@ class Run:
     keys: Column
     values: Column | None
     samples: Keys
-    """Every key whose position is a multiple of the sampling distance."""
+    """Every key whose position is a multiple of the sample stride."""
     ascending: bool
-    """Whether the rows came in strictly ascending order."""
+    """Whether the rows arrived in strictly ascending order."""
     last: tuple[int, ...]
-    """The coordinates of the last row."""
+    """Coordinates of the last row."""
     minor: tuple[int, int] | None = None
-    """Where rows came sorted by all coordinates but the leading one: these of the first row and of the last, packed."""
+    """Packed other coordinates of the first and last row, if rows arrived sorted by all but the leading one."""
     loose: int | None = None
-    """The low bits of the leading coordinate that rows are not sorted by, nor by what follows; None where all sorts."""
+    """Number of low bits of the leading coordinate by which rows are not sorted yet; None for sorted runs."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in memory."""
+        """Bytes in memory."""
         return sum(column.nbytes for column in (self.keys, self.values) if isinstance(column, np.ndarray))
 
     @property
     def first(self) -> tuple[int, ...]:
-        """The coordinates of the first row."""
+        """Coordinates of the first row."""
         return unpack_key(self.samples[0], self.layout)
 
     def rows(self) -> Rows:

@@ -1,4 +1,4 @@
-"""The sorter: runs of keys in memory and on disk, merged range by range."""
+"""External sorter: runs of keys in memory and on disk, merged range by range."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from sparrow.sorting.wide import fold_rows, folded_dtype, sort_rows, unfold_rows
 
 __all__ = ["Sorter", "sorted_blocks"]
 
-_DIGIT = 11
-"""Bits by which one pass of a sort parts rows."""
+_PARTITION_BITS = 11
+"""Leading bits by which rows are partitioned on arrival, in one pass of the radix sort."""
 
 
 class _Range(NamedTuple):
@@ -46,27 +46,27 @@ class _Range(NamedTuple):
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
     single: bool
-    """Whether all of them have one key."""
+    """Whether all rows have the same key."""
 
 
 class Sorter:
-    """Rows in, canonical blocks out, within the memory limit.
+    """Sort rows into canonical blocks within the memory limit.
 
     Parameters
     ----------
     ndim
-        The number of dimensions, at least 1.
+        Number of dimensions, at least 1.
     dtype
-        The dtype of the values: of those that go in, and of those that come out.
+        Dtype of the values, of input and output.
     weighted
-        Whether rows have values; without, a cell's value is its number of rows under
-        ``duplicates="sum"`` and 1 otherwise.
+        Whether rows have values; otherwise the value of an element is its number of rows under ``duplicates="sum"``,
+        else 1.
     duplicates
-        What becomes of several rows for one cell; sums run in the order of the input.
+        Rule for several rows of one element; sums run in input order.
     describe
-        Turns a cell into text for errors.
+        Formats coordinates for errors.
     leading
-        The coordinates before those of rows, of the cells that errors name.
+        Coordinates that precede those of rows in errors.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Sorter:
         self._describe, self._leading = describe, leading
         self._tuning = tuning()
         self._budget = memory_budget()
-        self._room = memory.reserve(0, "rows being sorted")
+        self._reservation = memory.reserve(0, "rows being sorted")
         self._threads = settings.current().threads
         self._layout: Layout = choose_layout((0,) * ndim) or ()
         self._maxima: tuple[int, ...] = (-1,) * ndim
@@ -93,7 +93,7 @@ class Sorter:
         self._last: tuple[int, ...] = (-1,) * ndim
         self._spool = SpillFile()
         self._wide: Sorter | None = None
-        """What has all rows where coordinates together pass 63 bits: by the leading one, all else is their value."""
+        """Sorter by the leading coordinate, once coordinates exceed 63 bits; the others are part of the value."""
 
     @cached_property
     def _by_leading(self) -> Sorter:
@@ -102,18 +102,18 @@ class Sorter:
 
     @property
     def maxima(self) -> tuple[int, ...]:
-        """The largest coordinate of each dimension so far, -1 where there is none."""
+        """Largest coordinate of each dimension so far, -1 if there is none."""
         return self._maxima
 
     @property
     def count(self) -> int:
-        """The number of rows that wait."""
+        """Number of buffered rows."""
         return sum(run.count for run in self._runs) if self._wide is None else self._wide.count
 
     def close(self) -> None:
-        """Give memory and disk back."""
+        """Free memory and disk space."""
         self._runs = []
-        self._room.release()
+        self._reservation.release()
         self._spool.close()
         if self._wide is not None:
             self._wide.close()
@@ -121,15 +121,15 @@ class Sorter:
     # In -------------------------------------------------------------------------------------------
 
     def prepare(self, rows: Rows) -> Run | Rows:
-        """Return rows sorted, for :meth:`consume`; may be called from several threads."""
+        """Return rows sorted, for :meth:`consume`. Thread-safe."""
         if not rows.size:
             return rows
         maxima = tuple(int(column.max()) for column in rows.coords)
         layout: Layout | None = self._layout
         if not layout_covers(self._layout, maxima):
-            layout = choose_layout(_larger(maxima, self._maxima))
+            layout = choose_layout(_maximum(maxima, self._maxima))
         if layout is None:
-            return self._folded(rows, maxima)
+            return self._fold(rows, maxima)
         keys = pack(rows.coords, layout)
         values = None if rows.values is None else np.ascontiguousarray(rows.values)
         below = sum(layout[1:])
@@ -142,8 +142,8 @@ class Sorter:
             if values is None:
                 keys.sort()
             else:
-                # One pass parts the rows; those between two keys are sorted when they are brought together.
-                loose = max(maxima[0].bit_length() - _DIGIT, 0)
+                # One pass partitions the rows; each range is sorted on merge.
+                loose = max(maxima[0].bit_length() - _PARTITION_BITS, 0)
                 keys, values = _sort_rows(keys, values, below + loose)
                 if minor is not None and not loose:
                     loose = None
@@ -162,36 +162,36 @@ class Sorter:
         )
 
     def consume(self, prepared: Iterable[Run | Rows], *, pause: bool = False) -> bool:
-        """Take in everything, or with ``pause`` until memory is full of rows that came strictly ascending.
+        """Buffer all runs, or with ``pause`` until memory is full of rows that arrived strictly ascending.
 
         Returns
         -------
         bool
-            Whether it paused: :meth:`drain` then gives the rows, and what follows is still in ``prepared``.
+            Whether it paused: :meth:`drain` then returns the rows, and later ones are still in ``prepared``.
         """
         source = iter(prepared)
         for piece in source:
             if not self._add(piece):
                 self._widen(itertools.chain(self.drain(), [piece], source))
                 return False
-            if self._room.nbytes > self._budget:
+            if self._reservation.nbytes > self._budget:
                 if pause and self._ascending:
                     return True
                 self._spill()
         return False
 
     def follows(self, piece: Run | Rows) -> bool:
-        """Return whether rows came strictly ascending and after all rows so far."""
+        """Return whether rows are strictly ascending and greater than all earlier rows."""
         return isinstance(piece, Run) and piece.ascending and self._last < piece.first
 
-    def passed(self, piece: Run) -> None:
-        """Take note of rows that are kept elsewhere."""
-        self._last, self._maxima = piece.last, _larger(self._maxima, piece.maxima)
+    def skip(self, piece: Run) -> None:
+        """Take note of rows that are written elsewhere."""
+        self._last, self._maxima = piece.last, _maximum(self._maxima, piece.maxima)
 
     def drain(self) -> Iterator[Run]:
-        """Yield all rows so far in pieces, in memory, and forget them; each cell's are in the order of the input."""
+        """Yield and forget all buffered rows, in memory; those of one element are in input order."""
         runs, self._runs = self._runs[::-1], []
-        self._room.release()
+        self._reservation.release()
         while runs:
             run = runs.pop()
             if isinstance(run.keys, np.ndarray):
@@ -202,33 +202,33 @@ class Sorter:
                 values = None if run.values is None else self._read(run.values, start, stop)
                 yield replace(run, count=stop - start, keys=self._read(run.keys, start, stop), values=values)
 
-    def _folded(self, rows: Rows, maxima: tuple[int, ...]) -> Run:
+    def _fold(self, rows: Rows, maxima: tuple[int, ...]) -> Run:
         """Return rows sorted by their leading coordinate."""
         run = self._by_leading.prepare(fold_rows(rows, self._by_leading._dtype))
         assert isinstance(run, Run)
         return replace(run, maxima=maxima, ascending=False)
 
     def _widen(self, pieces: Iterable[Run | Rows]) -> None:
-        """Take in all rows, sorted by their leading coordinate."""
+        """Switch to sorting by the leading coordinate alone."""
 
-        def all_folded() -> Iterator[Run]:
+        def all_fold() -> Iterator[Run]:
             for piece in pieces:
                 if isinstance(piece, Rows):
                     continue  # they are empty
-                run = piece if len(piece.layout) == 1 else self._folded(piece.rows(), piece.maxima)
-                self._maxima = _larger(self._maxima, run.maxima)
+                run = piece if len(piece.layout) == 1 else self._fold(piece.rows(), piece.maxima)
+                self._maxima = _maximum(self._maxima, run.maxima)
                 yield replace(run, maxima=run.maxima[:1])
 
         self._wide = self._by_leading
-        self._wide.consume(all_folded())
+        self._wide.consume(all_fold())
 
     def _add(self, piece: Run | Rows) -> bool:
-        """Take in one piece, unless keys would pass 63 bits."""
+        """Buffer a run, unless keys would exceed 63 bits."""
         if isinstance(piece, Rows):
             return True  # it is empty
         if len(piece.layout) < self._ndim:
             return False
-        maxima = _larger(self._maxima, piece.maxima)
+        maxima = _maximum(self._maxima, piece.maxima)
         if not layout_covers(self._layout, maxima):
             layout = choose_layout(maxima)
             if layout is None:
@@ -236,11 +236,11 @@ class Sorter:
             self._runs = [self._relayout(run, layout) for run in self._runs]
             self._layout = layout
         self._ascending = self._ascending and self.follows(piece)
-        self.passed(piece)
+        self.skip(piece)
         if piece.layout != self._layout:
             piece = self._relayout(piece, self._layout)
         self._runs.append(piece)
-        self._room.resize(self._room.nbytes + piece.nbytes)
+        self._reservation.resize(self._reservation.nbytes + piece.nbytes)
         return True
 
     def _relayout(self, run: Run, layout: Layout) -> Run:
@@ -255,7 +255,7 @@ class Sorter:
 
     def _spill(self) -> None:
         """Merge the runs in memory into one on disk."""
-        fresh = self._settled([run for run in self._runs if isinstance(run.keys, np.ndarray)])
+        fresh = self._sort_tied_runs([run for run in self._runs if isinstance(run.keys, np.ndarray)])
         count = sum(run.count for run in fresh)
         events.emit("sorting.spill", runs=len(fresh), rows=count)
         stride = self._tuning.sample_stride
@@ -279,7 +279,7 @@ class Sorter:
         samples_of = np.concatenate(samples)
         run = replace(fresh[0], count=count, keys=keys, values=values, samples=samples_of, minor=minor, loose=None)
         self._runs = [run for run in self._runs if isinstance(run.keys, Segment)] + [run]
-        self._room.release()
+        self._reservation.release()
 
     # Out ------------------------------------------------------------------------------------------
 
@@ -289,24 +289,23 @@ class Sorter:
         fill_value: Any,
         ids: Sequence[NDArray[np.int64] | None] | None = None,
     ) -> list[Iterator[Block]]:
-        """Return iterators over canonical blocks, sorted one behind the other, that may run on threads; once.
+        """Return consecutive iterators over canonical blocks, which may run on threads; callable once.
 
         Parameters
         ----------
         dtypes
-            The integer dtype of each dimension's coordinates.
+            Coordinate dtype of each dimension.
         fill_value
-            The value of cells that are not stored; None where all are.
+            Value of elements to drop; None keeps all.
         ids
-            For each dimension None, or the distinct ids that occur, ascending: a coordinate
-            becomes its position.
+            For each dimension None, or its sorted distinct ids, by whose positions coordinates are replaced.
 
         Raises
         ------
         DuplicateError
-            If a cell comes twice and ``duplicates`` is ``"error"``, from the iterators.
+            From the iterators, if an element has several rows and ``duplicates`` is ``"error"``.
         """
-        places = [_place_in(known) for known in ids or (None,) * self._ndim]
+        places = [_rank_of(known) for known in ids or (None,) * self._ndim]
         wide, sorted_bits = self._wide, _sorted_bits(self._runs)
 
         def finish(coords: tuple[NDArray[Any], ...], values: NDArray[Any]) -> Block:
@@ -318,9 +317,9 @@ class Sorter:
 
         def reduced(each: _Range) -> Block:
             if wide is not None:
-                return finish(*self._wide_cells(wide, each))
+                return finish(*self._reduce_wide_range(wide, each))
             if each.single:
-                keys, values = self._one_cell(each)
+                keys, values = self._reduce_single(each)
             else:
                 keys, weights = self._gather(self._runs, each, sorted_bits)
                 fresh = np.ones(len(keys), bool)
@@ -336,21 +335,21 @@ class Sorter:
                     continue
                 assert wide is not None
                 for each in some:
-                    for block in self._wide_rest(wide, each, fill_value):
+                    for block in self._sort_wide_group(wide, each, fill_value):
                         yield finish(block.coords, block.values)
 
-        parts = (wide or self)._cut()
+        parts = (wide or self)._partition()
         threads = self._threads if len(parts) == 1 else 1
-        return [_filled(blocks(part, threads)) for part in parts]
+        return [_drop_empty(blocks(part, threads)) for part in parts]
 
-    def _cut(self) -> list[list[_Range]]:
-        self._runs = self._settled(self._runs)
+    def _partition(self) -> list[list[_Range]]:
+        self._runs = self._sort_tied_runs(self._runs)
         total, limits = self.count, self._tuning
         one = total <= limits.single_part_max_rows
         return self._ranges(self._runs, 1 if one else 2 * -(-total // (2 * limits.max_part_rows)))
 
-    def _wide_cells(self, wide: Sorter, each: _Range) -> tuple[tuple[NDArray[Any], ...], NDArray[Any]]:
-        """Return the cells of a range of leading coordinates, sorted, and a value for each."""
+    def _reduce_wide_range(self, wide: Sorter, each: _Range) -> tuple[tuple[NDArray[Any], ...], NDArray[Any]]:
+        """Return the sorted elements of a range of leading coordinates, and their values."""
         keys, rest = wide._gather(wide._runs, each, 0)
         assert rest is not None
         coords, weights = sort_rows(unfold_rows(keys, rest))
@@ -361,8 +360,8 @@ class Sorter:
         at, values = self._reduce(fresh, weights, lambda i: tuple(int(column[i]) for column in coords))
         return (coords if at is None else tuple(column[at] for column in coords)), values
 
-    def _wide_rest(self, wide: Sorter, each: _Range, fill_value: Any) -> Iterator[Block]:
-        """Yield the cells of one leading coordinate that has more rows than a range: they are sorted by the rest."""
+    def _sort_wide_group(self, wide: Sorter, each: _Range, fill_value: Any) -> Iterator[Block]:
+        """Yield the elements of one leading coordinate with more rows than a range, sorted by the others."""
         leading = int(wide._key(each)[0])
         events.emit("sorting.sort_group", rows=wide.count, coordinates=self._ndim - 1)
         inner = Sorter(
@@ -381,25 +380,26 @@ class Sorter:
         fill_value: Any,
         ids: Sequence[NDArray[np.int64] | None] | None = None,
     ) -> Iterator[Block]:
-        """Yield canonical blocks, sorted overall; the same as all :meth:`parts`, one after the other."""
+        """Yield canonical blocks in order: all :meth:`parts`, one after the other."""
         return itertools.chain.from_iterable(self.parts(dtypes, fill_value, ids))
 
     def _as_dtype(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values in the dtype; numbers of rows must fit it."""
+        """Cast values; counts of rows must fit the dtype."""
         if not self.weighted and self._dtype.kind in "iu" and len(values):
             largest = int(values.max())
             if largest > np.iinfo(self._dtype).max:
                 raise InvalidValueError(
-                    f"a cell comes {largest} times, more than {self._dtype} holds: ask for dtype='int64'"
+                    f"an element comes {largest} times, more than {self._dtype} holds: pass dtype='int64'"
                 )
         return values.astype(self._dtype, copy=False)
 
     def _reduce(
         self, fresh: NDArray[np.bool_], values: NDArray[Any] | None, cell_at: Callable[[int], tuple[int, ...]]
     ) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
-        """Return where the cells begin, None where each row is one, and a value for each cell.
+        """Return the first row of each element (None if all rows are distinct) and the value of each element.
 
-        ``fresh`` says which rows begin a cell. Several rows fold from the first to the last.
+        ``fresh`` marks rows that start an element. Rows of one element are reduced from the first to the last.
+
         """
         n = len(fresh)
         if fresh.all():
@@ -407,7 +407,7 @@ class Sorter:
         starts = np.flatnonzero(fresh)
         rule = self._duplicates
         if rule == "error":
-            raise self._given(cell_at(int(np.flatnonzero(~fresh)[0])))
+            raise self._duplicate_error(cell_at(int(np.flatnonzero(~fresh)[0])))
         if values is None:
             return starts, np.diff(starts, append=n) if rule == "sum" else np.ones(len(starts), np.int64)
         if rule == "first":
@@ -421,19 +421,19 @@ class Sorter:
             {"sum": np.add, "min": np.minimum, "max": np.maximum}[rule].at(out, group, values[more])
         return starts, out
 
-    def _given(self, cell: tuple[int, ...]) -> DuplicateError:
+    def _duplicate_error(self, cell: tuple[int, ...]) -> DuplicateError:
         where = (*self._leading, *cell)
         return DuplicateError(
             f"the cell {self._describe(where)} is given more than once: "
-            "say duplicates='sum', 'last', 'first', 'min' or 'max'",
+            "pass duplicates='sum', 'last', 'first', 'min' or 'max'",
             where,
         )
 
-    def _one_cell(self, each: _Range) -> tuple[Keys, NDArray[Any]]:
-        """Return the key and the value of a range that is one cell, however many rows it has."""
+    def _reduce_single(self, each: _Range) -> tuple[Keys, NDArray[Any]]:
+        """Return the key and value of a range that is one element, however many rows it has."""
         total, key = int((each.stop - each.start).sum()), self._key(each)
         if total > 1 and self._duplicates == "error":
-            raise self._given(unpack_key(key[0], self._layout))
+            raise self._duplicate_error(unpack_key(key[0], self._layout))
         if not self.weighted:
             return key, np.array([total if self._duplicates == "sum" else 1], np.int64)
         held = np.empty(0, self._dtype)
@@ -449,7 +449,7 @@ class Sorter:
         return self._read(self._runs[run].keys, start, start + 1)
 
     def _values(self, each: _Range) -> Iterator[NDArray[Any]]:
-        """Yield the values of a range in pieces, those of equal keys in the order of the input."""
+        """Yield the values of a range in chunks, those of equal keys in input order."""
         for run, start, stop in zip(self._runs, each.start.tolist(), each.stop.tolist(), strict=True):
             assert run.values is not None
             for at in range(start, stop, self._tuning.chunk_rows):
@@ -459,7 +459,7 @@ class Sorter:
         return self._spool.read(column, start, stop) if isinstance(column, Segment) else column[start:stop]
 
     def _gather(self, runs: Sequence[Run], each: _Range, sorted_bits: int) -> tuple[Keys, NDArray[Any] | None]:
-        """Return the rows of a range, sorted, equal keys in the order of the input; see :func:`_sorted_bits`."""
+        """Return the sorted rows of a range, equal keys in input order; see :func:`_sorted_bits`."""
         parts: list[tuple[Keys, NDArray[Any] | None]] = []
         ordered = True
         for run, start, stop in zip(runs, each.start.tolist(), each.stop.tolist(), strict=True):
@@ -480,22 +480,22 @@ class Sorter:
             keys, values = _sort_rows(keys, values, sorted_bits)
         return keys, values
 
-    def _settled(self, runs: list[Run]) -> list[Run]:
-        """Return runs, sorted in full where so many rows of loose ones agree in what they are sorted by."""
+    def _sort_tied_runs(self, runs: list[Run]) -> list[Run]:
+        """Return runs, fully sorted if ties in the sorted bits are too many for a range."""
         if all(run.loose is None for run in runs):
             return runs
         limits = self._tuning
         most = self._range_rows(limits.tie_row_bytes)
         if np.unique(_samples(runs), return_counts=True)[1].max() * limits.sample_stride <= most:
             return runs
-        return [run if run.loose is None else self._sorted(run) for run in runs]
+        return [run if run.loose is None else self._sort_run(run) for run in runs]
 
     def _range_rows(self, row_bytes: int) -> int:
         limits = self._tuning
         return min(max(self._budget // row_bytes, limits.min_range_rows), limits.max_range_rows)
 
-    def _sorted(self, run: Run) -> Run:
-        """Return the rows of a loose run in memory sorted in full."""
+    def _sort_run(self, run: Run) -> Run:
+        """Fully sort a partitioned run in memory."""
         assert isinstance(run.keys, np.ndarray)
         assert isinstance(run.values, np.ndarray)
         events.emit("sorting.sort_run", rows=run.count)
@@ -504,7 +504,7 @@ class Sorter:
         return replace(run, keys=keys, values=values, samples=samples, loose=None)
 
     def _ranges(self, runs: Sequence[Run], parts: int = 1) -> list[list[_Range]]:
-        """Cut the rows of runs into parts, and each into ranges of keys that a thread sorts in memory."""
+        """Split the rows of runs into parts, and each part into ranges of keys that a thread sorts in memory."""
         if not runs:
             return [[]]
         limits = self._tuning
@@ -533,7 +533,7 @@ class Sorter:
         return [part for part in out if part] or [[]]
 
     def _positions(self, run: Run, splitters: Keys) -> NDArray[np.int64]:
-        """Return how many keys of a run are below each splitter."""
+        """Return the number of keys of a run below each splitter."""
         if isinstance(run.keys, np.ndarray):
             return np.searchsorted(run.keys, splitters)
         out = np.zeros(len(splitters), np.int64)
@@ -547,14 +547,14 @@ class Sorter:
 
 
 def sorted_blocks(rows: Iterable[Rows], schema: Schema) -> Iterator[Block]:
-    """Yield the entries of a tensor, which come in any order, in canonical blocks of a schema."""
+    """Sort elements in any order into canonical blocks of a schema."""
     with closing(Sorter(schema.ndim, schema.dtype, weighted=True, duplicates="error")) as sorter:
         sorter.consume(ordered_map(sorter.prepare, rows, settings.current().threads))
-        yield from sorter.blocks(schema.coordinate_dtypes, None)  # all are entries, one that holds the fill too
+        yield from sorter.blocks(schema.coordinate_dtypes, None)  # stored elements equal to the fill value are kept
 
 
 def _samples(runs: Sequence[Run]) -> Keys:
-    """Return the samples of all runs, those of keys that some are not sorted by in full without what they are not."""
+    """Return the samples of all runs, truncated to the bits by which all runs are sorted."""
     loose = [run.loose for run in runs if run.loose is not None]
     samples = np.concatenate([run.samples for run in runs])
     if loose:
@@ -563,25 +563,25 @@ def _samples(runs: Sequence[Run]) -> Keys:
 
 
 def _sort_rows(keys: Keys, values: NDArray[Any], sorted_bits: int) -> tuple[Keys, NDArray[Any]]:
-    """Sort rows by key, equal keys in the order of the input; by their lowest bits they are sorted already."""
+    """Sort rows by key, equal keys in input order; by their lowest bits they are sorted already."""
     events.emit("sorting.sort_rows", sorted_bits=sorted_bits)
     keys, order = sort_stable(keys, sorted_bits)
     return keys, gather_values(values, order)
 
 
 def _sorted_bits(runs: Sequence[Run]) -> int:
-    """Return the bits below the leading coordinate where rows that agree in it are sorted, run behind run; 0 else."""
+    """Return the bits below the leading coordinate by which rows that agree in it are sorted across runs; else 0."""
     ends = [run.minor for run in runs]
     follow = all(a and b and a[1] <= b[0] for a, b in itertools.pairwise(ends))
     return sum(runs[0].layout[1:]) if runs and ends[0] and follow else 0
 
 
-def _larger(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+def _maximum(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     return tuple(max(pair) for pair in zip(a, b, strict=True))
 
 
-def _place_in(known: NDArray[np.int64] | None) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Return what turns ids into their places among the distinct ones, by a table unless gaps are wide."""
+def _rank_of(known: NDArray[np.int64] | None) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Return the map from ids to ranks among the distinct ids: by a table unless gaps are wide."""
     if known is None:
         return lambda column: column
     if not len(known) or int(known[-1]) > tuning().id_table_gap * len(known) + 1000:
@@ -591,5 +591,5 @@ def _place_in(known: NDArray[np.int64] | None) -> Callable[[NDArray[Any]], NDArr
     return lambda column: table[column]
 
 
-def _filled(blocks: Iterable[Block]) -> Iterator[Block]:
+def _drop_empty(blocks: Iterable[Block]) -> Iterator[Block]:
     return (block for block in blocks if block.count)

@@ -1,4 +1,4 @@
-"""Arrays put aside on disk, and how much may stay in memory."""
+"""Spill file, arrays and blocks in it, and the memory budget of a sort."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Segment", "SpillFile", "SpilledBlocks", "memory_budget"]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """An array in a spool."""
+    """Array in a spill file."""
 
     offset: int
     count: int
@@ -29,14 +29,16 @@ class Segment:
 
 
 class SpillFile:
-    """Arrays in an unnamed file of the temporary folder: it vanishes with the process, however that ends.
+    """Arrays in an unnamed file of the temporary directory, which vanishes with the process.
+
+    Thread-safe.
 
     Several threads may write to it and read from it.
 
     Raises
     ------
     StorageError
-        If the folder cannot be written to, or its disk is full.
+        If the directory is not writable, or its disk is full.
     """
 
     def __init__(self) -> None:
@@ -52,19 +54,19 @@ class SpillFile:
         return self._size
 
     def reserve(self, count: int, dtype: np.dtype[Any]) -> Segment:
-        """Return room for an array of shape (count,)."""
+        """Allocate an array of shape (count,)."""
         with self._lock:
             segment = Segment(self._size, count, dtype)
             self._size += count * dtype.itemsize
         return segment
 
     def write(self, segment: Segment, start: int, array: NDArray[Any]) -> None:
-        """Write entries of an array from ``start``."""
+        """Write elements of an array from ``start``."""
         offset = segment.offset + start * segment.dtype.itemsize
         try:
             with self._lock:
                 if self._closed:
-                    raise ValueError("what was put aside is given back")
+                    raise ValueError("the spill file is closed")
                 if self._file is None:
                     self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - until close()
             view = _bytes(np.ascontiguousarray(array))
@@ -74,33 +76,33 @@ class SpillFile:
                 view = view[done:]
         except OSError as error:
             raise StorageError(
-                f"cannot put {self._size} bytes aside on the disk of {self._folder!r}: {error.strerror or error}; "
-                "free space, or name another folder with sp.config(temp_directory=...)"
+                f"cannot spill {self._size} bytes to the disk of {self._folder!r}: {error.strerror or error}; "
+                "free space, or set another directory with sp.config(temp_directory=...)"
             ) from error
 
     def append(self, array: NDArray[Any]) -> Segment:
-        """Write an array and return where it is."""
+        """Write an array and return its segment."""
         segment = self.reserve(len(array), array.dtype)
         self.write(segment, 0, array)
         return segment
 
     def read(self, segment: Segment, start: int, stop: int, out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Return entries of an array, written to ``out`` if it is given."""
+        """Read elements of an array, into ``out`` if given."""
         out = np.empty(max(stop - start, 0), segment.dtype) if out is None else out
         view = _bytes(out)
         offset = segment.offset + start * segment.dtype.itemsize
         while view:
             if self._file is None:
-                raise ValueError("what was put aside is given back, or was never written")
+                raise ValueError("the spill file is closed, or was never written")
             done = os.preadv(self._file.fileno(), [view], offset)
             if done <= 0:
-                raise StorageError(f"the temporary file in {self._folder!r} was cut short")
+                raise StorageError(f"the spill file in {self._folder!r} was truncated")
             offset += done
             view = view[done:]
         return out
 
     def close(self) -> None:
-        """Give the space back."""
+        """Free the disk space."""
         self._closed = True
         if self._file is not None:
             self._file.close()
@@ -108,13 +110,13 @@ class SpillFile:
 
 
 class SpilledBlocks:
-    """Blocks of entries in a spool."""
+    """Blocks in a spill file."""
 
     def __init__(self, spool: SpillFile) -> None:
         self.spool = spool
         self.parts: list[tuple[Segment, ...]] = []
         self.low: list[int] = []
-        """The first leading coordinate of each block."""
+        """First leading coordinate of each block."""
         self.high: list[int] = []
 
     def append(self, block: Block) -> None:
@@ -125,28 +127,28 @@ class SpilledBlocks:
             self.high.append(int(block.coords[0][-1]))
 
     def counts(self) -> list[int]:
-        """Return the number of entries of each block."""
+        """Return the number of elements of each block."""
         return [part[-1].count for part in self.parts]
 
-    def share(self, other: SpilledBlocks, at: int) -> None:
-        """Take in a block that another one wrote."""
+    def append_from(self, other: SpilledBlocks, at: int) -> None:
+        """Append a block that is already in the file, written through ``other``."""
         self.parts.append(other.parts[at])
         self.low.append(other.low[at])
         self.high.append(other.high[at])
 
     def read(self, at: int, start: int = 0, stop: int | None = None) -> Block:
-        """Return a block, or the entries between two positions of it."""
+        """Read a block, or a slice of it."""
         stop = self.parts[at][-1].count if stop is None else stop
         *coords, values = (self.spool.read(segment, start, stop) for segment in self.parts[at])
         return Block(tuple(coords), values)
 
     def column(self, at: int, axis: int) -> NDArray[Any]:
-        """Return the coordinates of a block along an axis."""
+        """Read the coordinates of a block along an axis."""
         segment = self.parts[at][axis]
         return self.spool.read(segment, 0, segment.count)
 
-    def together(self) -> Block:
-        """Return all entries as one block, held once."""
+    def concat(self) -> Block:
+        """Read all elements as one block, without a second copy."""
         columns = list(zip(*self.parts, strict=True))
         arrays = [np.empty(sum(segment.count for segment in column), column[0].dtype) for column in columns]
         for array, column in zip(arrays, columns, strict=True):

@@ -1,4 +1,4 @@
-"""Rows whose coordinates together pass 63 bits, as rows that have the leading one, and all else for a value."""
+"""Rows whose coordinates exceed 63 bits, folded into a leading coordinate and a structured value."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["fold_rows", "folded_dtype", "sort_rows", "unfold_rows"]
 
 
 def folded_dtype(ndim: int, dtype: np.dtype[Any], weighted: bool) -> np.dtype[Any]:
-    """Return the type of all that a row has beside its leading coordinate."""
+    """Return the structured dtype of everything but the leading coordinate of a row."""
     fields: list[tuple[str, Any]] = [(f"c{k}", np.int64) for k in range(1, ndim)]
     return np.dtype([*fields, ("value", dtype)] if weighted else fields, align=True)
 
 
 def fold_rows(rows: Rows, kind: np.dtype[Any]) -> Rows:
-    """Return rows of one dimension, with values of :func:`folded_dtype`."""
+    """Return one-dimensional rows with values of :func:`folded_dtype`."""
     out = np.zeros(rows.size, kind)
     for k, column in enumerate(rows.coords[1:], 1):
         out[f"c{k}"] = column
@@ -30,7 +30,7 @@ def fold_rows(rows: Rows, kind: np.dtype[Any]) -> Rows:
 
 
 def unfold_rows(leading: NDArray[Any] | None, rest: NDArray[Any]) -> Rows:
-    """Return rows as they were before :func:`fold_rows`; without their leading coordinate where it is None."""
+    """Invert :func:`fold_rows`; without the leading coordinate if it is None."""
     names = rest.dtype.names
     assert names is not None
     values = np.ascontiguousarray(rest["value"]) if "value" in names else None
@@ -39,7 +39,7 @@ def unfold_rows(leading: NDArray[Any] | None, rest: NDArray[Any]) -> Rows:
 
 
 def sort_rows(rows: Rows) -> Rows:
-    """Return rows sorted by all coordinates, those of a cell as they came; by the leading one they are sorted."""
+    """Sort rows by all coordinates, stably; they are sorted by the leading one already."""
     leading, *others = rows.coords
     ranks = np.zeros(rows.size, np.int64)
     np.cumsum(leading[1:] != leading[:-1], out=ranks[1:])

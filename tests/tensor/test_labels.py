@@ -664,7 +664,7 @@ def test_duplicates_are_told_by_label(tmp_path: Path, stored: bool) -> None:
     with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\)"):  # and with labels that are new
         a.append(pl.concat([there, pl.DataFrame({"user": ["zoe"], "item": ["new"], "value": [5]})]))
     twice = pl.DataFrame({"user": ["zoe", "ann", "zoe"], "item": ["x", "x", "x"], "value": [1, 2, 3]})
-    with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice: say duplicates='sum'"):
+    with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice: pass duplicates='sum'"):
         a.append(twice)
     with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice \(and 1 more times"):
         sp.from_relation(pl.concat([twice, twice[:1]]), coords=["user", "item"])

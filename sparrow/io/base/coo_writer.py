@@ -349,7 +349,7 @@ def _write_sorted(
                     odd = [piece]
                     break
                 assert isinstance(piece, Run)
-                sorter.passed(piece)
+                sorter.skip(piece)
                 out.write(straight)
         files = list(out.finish())
         if not odd:

@@ -224,7 +224,7 @@ def test_presence_and_its_count(ingest: Any, schema: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [
-        ("u,i,v\n1,2,3\n4,4,4\n1,2,5\n1,2,6\n", {}, r"t\.csv, line 4: row 3: the cell (1, 2) @ line 2: say"),
+        ("u,i,v\n1,2,3\n4,4,4\n1,2,5\n1,2,6\n", {}, r"t\.csv, line 4: row 3: the cell (1, 2) @ line 2: pass"),
         ("u,i,v\n1,2,3\n1,3,5\n1,2,6\n", {"index_base": 1}, "line 4: row 3: the cell (0, 1) @ line 2:"),
         ("u,i,v\nb,2,\nb,2,3\n\nb,2,4\n", {"nulls": "drop"}, "line 5: row 3: the cell ('b', 2) @ line 3:"),
         ("u,i,v\nb,9,1\na,9,2\nb,9,3\n", {"relabel": ["i"]}, "line 4: row 3: the cell ('b', 9) @ line 2:"),
@@ -247,10 +247,10 @@ def test_cells_that_are_given_twice_in_files_and_tables(tmp_path: Path) -> None:
     with pytest.raises(DuplicateError, match=r"two\.csv, line 3: row 2: the cell .*, first in .*one\.csv, line 2:"):
         sp.ingest.columns([tmp_path / "one.csv", tmp_path / "two.csv"], tmp_path / "files", coords=["u", "i"])
     table = pl.DataFrame({"u": [5, 1, 5], "i": [0, 1, 0]})
-    with pytest.raises(DuplicateError, match=r"^row 3: the cell \(5, 0\) .*, first in row 1: say"):
+    with pytest.raises(DuplicateError, match=r"^row 3: the cell \(5, 0\) .*, first in row 1: pass"):
         sp.ingest.columns(table, tmp_path / "table", coords=["u", "i"])
     stream = pa.table(table).to_reader()  # which cannot be read again
-    with pytest.raises(DuplicateError, match=r"^the cell \(5, 0\) is given more than once: say"):
+    with pytest.raises(DuplicateError, match=r"^the cell \(5, 0\) is given more than once: pass"):
         sp.ingest.columns(stream, tmp_path / "stream", coords=["u", "i"])
 
 

@@ -117,7 +117,7 @@ class SpilledParts(ABC):
         with progress.bar("multiplying part by part", sum(map(sum, shares)), "entries") as advance:
             for number, (part, counts) in enumerate(zip(parts, shares, strict=True)):
                 room = self._operands.reserve_rhs()
-                block = part.together()
+                block = part.concat()
                 room.grow(block.nbytes)
                 rhs = CSROperand(self._operands, block, room, self._span(number))
                 del block

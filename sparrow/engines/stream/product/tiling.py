@@ -150,7 +150,7 @@ def cut_panels(operands: Operands, rhs: SpilledBlocks) -> tuple[list[SpilledBloc
         if not out or count + more > size + size // 8:
             out.append(SpilledBlocks(rhs.spool))
             count = 0
-        out[-1].share(rhs, at)
+        out[-1].append_from(rhs, at)
         count += more
     return out, np.array([panel.low[0] for panel in out[1:]], np.int64)
 
