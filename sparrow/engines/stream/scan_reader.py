@@ -403,7 +403,7 @@ def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.R
     threads = min(settings.current().threads, len(chunks))
     # Work is handed out ahead, so that a fast thread does not wait for a slow chunk.
     ahead = threads + (threads if settings.current().has_ample_memory else 1)
-    doing = "computing" if scan.relation.version is None else "reading"
+    doing = "reading" if scan.is_stored else "computing"
     with progress.bar(doing, sum(chunk.rows for chunk in chunks), "entries") as advance:
         work = ordered_map(place, enumerate(chunks), threads, ahead)
         for chunk, _ in zip(chunks, work, strict=True):

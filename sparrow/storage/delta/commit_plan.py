@@ -120,35 +120,39 @@ def _plan_append(snapshot: Snapshot, edit: Edit, upsert: Block, sizes: Sizes) ->
     """
     bound = settings.current().append_runs
     in_runs = [_find_existing(snapshot, run, upsert) for run in snapshot.runs]
-    taken = np.any(in_runs, axis=0) if in_runs else np.zeros(upsert.count, dtype=bool)
+    in_run = np.any(in_runs, axis=0) if in_runs else np.zeros(upsert.count, dtype=bool)
     # Files may have other coordinate dtypes than those in which they are read, since shapes change.
     read = tuple(map(snapshot.schema.coordinate_dtype, range(snapshot.schema.ndim)))
     fits = all(
-        column.max() <= min(np.iinfo(kind).max for kind in kinds)
-        for column, *kinds in zip(upsert.coords, snapshot.base.coordinate_dtypes, read, strict=True)
+        column.max() <= min(np.iinfo(kind).max for kind in dtypes)
+        for column, *dtypes in zip(upsert.coords, snapshot.base.coordinate_dtypes, read, strict=True)
     )
     factor = tuning().append_run_factor
     rewrite_limit = max(sizes.group_rows // factor, factor * upsert.count)
-    if not taken.any() and (count_rows_met(snapshot, upsert) <= rewrite_limit or not (bound or snapshot.runs)):
+    if not in_run.any() and (count_rows_met(snapshot, upsert) <= rewrite_limit or not (bound or snapshot.runs)):
         return _rewrite_files(snapshot, edit, sizes)
     if not bound or not fits or is_fill(upsert.values, snapshot.schema.fill_value).any():
         return _chain(snapshot, fold_runs(snapshot, sizes), lambda draft: _rewrite_files(draft, edit, sizes))
     in_order = _find_existing(snapshot, snapshot.base, upsert)
-    exists = in_order | taken
+    exists = in_order | in_run
     if edit.existing == "error" and exists.any():
         raise duplicate_error(tuple(int(column[exists.argmax()]) for column in upsert.coords))
     coords = tuple(column.astype(kind, copy=False) for column, kind in zip(upsert.coords, read, strict=True))
     new = Block(coords, upsert.values).take(~exists)
     if edit.existing == "first":
-        taken[:] = in_order[:] = False
-    changing = replace(edit, upsert=upsert.take(taken & ~in_order)) if taken.any() else None
+        in_run[:] = in_order[:] = False
+    changing = replace(edit, upsert=upsert.take(in_run & ~in_order)) if in_run.any() else None
     meeting = [changing is not None and bool(found.any()) for found in in_runs]
-    gone, rows = _runs_to_merge(snapshot, new.count, meeting, bound)
-    if len(gone) == len(snapshot.runs) and new.count and _rows_between(snapshot, new) <= tuning().fold_factor * rows:
+    replaced, rows = _runs_to_merge(snapshot, new.count, meeting, bound)
+    if (
+        len(replaced) == len(snapshot.runs)
+        and new.count
+        and _rows_between(snapshot, new) <= tuning().fold_factor * rows
+    ):
         if changing is None and not in_order.any():
             return replace(fold_runs(snapshot, sizes, new), shape=edit.shape)
         return _chain(snapshot, fold_runs(snapshot, sizes), lambda draft: _rewrite_files(draft, edit, sizes))
-    run = _write_run(snapshot, new, changing, gone, rows, sizes)
+    run = _write_run(snapshot, new, changing, replaced, rows, sizes)
     try:
         changed = replace(edit, upsert=upsert.take(in_order), shape=None)
         inside = _rewrite_files(snapshot, changed, sizes.for_changing_files()) if in_order.any() else CommitPlan()
@@ -188,26 +192,26 @@ def _runs_to_merge(
     O(log n) times, and there are O(log n) runs.
     """
     kept = list(zip(snapshot.runs, meeting, strict=True))
-    gone = [run for run, changes in kept if changes]
+    replaced = [run for run, changes in kept if changes]
     kept = [(run, changes) for run, changes in kept if not changes]
-    rows += sum(int(run.rows.sum()) for run in gone)
+    rows += sum(int(run.rows.sum()) for run in replaced)
     while kept and rows and (int(kept[-1][0].rows.sum()) <= rows or len(kept) >= bound):
-        gone.append(kept.pop()[0])
-        rows += int(gone[-1].rows.sum())
-    return tuple(gone), rows
+        replaced.append(kept.pop()[0])
+        rows += int(replaced[-1].rows.sum())
+    return tuple(replaced), rows
 
 
 def _write_run(
-    snapshot: Snapshot, new: Block, changing: Edit | None, gone: Sequence[FileTable], rows: int, sizes: Sizes
+    snapshot: Snapshot, new: Block, changing: Edit | None, replaced: Sequence[FileTable], rows: int, sizes: Sizes
 ) -> CommitPlan:
     """Write new elements, and those of other runs, as one run."""
     if not new.count and changing is None:
         return CommitPlan()
     everything = Box.everything(snapshot.schema.shape)
-    parts = [part for table in gone for part in snapshot.iter_parts(table, everything)]
+    parts = [part for table in replaced for part in snapshot.iter_parts(table, everything)]
     chunks = plan_chunks([*parts, _memory_part(new)] if new.count else parts, sizes.group_rows)
     added = _write_chunks(snapshot, chunks, rows, sizes, run=True, changing=changing)
-    return CommitPlan(added, _all_files(gone))
+    return CommitPlan(added, _all_files(replaced))
 
 
 def _memory_part(block: Block) -> Part:
@@ -304,9 +308,9 @@ def _chain(snapshot: Snapshot, first: CommitPlan, then: Callable[[Snapshot], Com
     except BaseException:
         first.undo(snapshot.path)
         raise
-    added, gone = {file.name: file for file in first.added}, dict(second.removed)
-    delete_files(snapshot.path, [file for name, file in added.items() if name in gone])
-    kept = [file for name, file in added.items() if name not in gone]
+    added, replaced = {file.name: file for file in first.added}, dict(second.removed)
+    delete_files(snapshot.path, [file for name, file in added.items() if name in replaced])
+    kept = [file for name, file in added.items() if name not in replaced]
     removed = first.removed + [(name, nbytes) for name, nbytes in second.removed if name not in added]
     return replace(second, added=kept + second.added, removed=removed, schema=second.schema or first.schema)
 
@@ -315,17 +319,17 @@ def _rewrite_files(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> CommitPlan:
     """Write the base files that a prepared edit changes."""
     old, ndim = snapshot.schema, snapshot.schema.ndim
     shape = edit.shape or old.shape
-    whole = Schema(tuple(map(max, shape, old.shape)), old.dims, old.dtype, old.fill_value, old.stype)
-    kinds = [
+    joint_schema = Schema(tuple(map(max, shape, old.shape)), old.dims, old.dtype, old.fill_value, old.stype)
+    dtypes = [
         np.dtype(np.int64)
         if edit.upsert is not None and edit.upsert.coords[dim].max() >= 2**31
         else snapshot.base.coordinate_dtypes[dim]
         for dim in range(ndim)
     ]
-    widening = tuple(kinds) != snapshot.base.coordinate_dtypes
-    runs = plan_rewrites(snapshot, edit, sizes, whole, widening)
+    widening = tuple(dtypes) != snapshot.base.coordinate_dtypes
+    runs = plan_rewrites(snapshot, edit, sizes, joint_schema, widening)
     places = [at for run in runs for at in run.places]
-    added = write_rewrites(snapshot, edit, runs, sizes, kinds, whole)
+    added = write_rewrites(snapshot, edit, runs, sizes, dtypes, joint_schema)
     try:
         kept = np.ones(len(snapshot.base), dtype=bool)
         kept[places] = False
@@ -342,19 +346,19 @@ def _rewrite_files(snapshot: Snapshot, edit: Edit, sizes: Sizes) -> CommitPlan:
         raise
     columns = None
     if widening and (added or places):
-        columns = _schema_with_metadata(snapshot, shape, kinds, snapshot.metadata.profile)
+        columns = _schema_with_metadata(snapshot, shape, dtypes, snapshot.metadata.profile)
     return CommitPlan(added, _files_at(snapshot, places), columns, edit.shape)
 
 
 def plan_appends(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> CommitPlan:
     """Write the files of prepared edits, with one edit in memory at a time."""
-    rest = iter(edits)
-    first = list(itertools.islice(rest, 2))
+    remaining = iter(edits)
+    first = list(itertools.islice(remaining, 2))
     if len(first) < 2:
         return replace(plan_edit(snapshot, first[0], sizes), shape=None) if first else CommitPlan()
     work = fold_runs(snapshot, sizes)
     try:
-        for edit in itertools.chain(first, rest):
+        for edit in itertools.chain(first, remaining):
             work = replace(_chain(snapshot, work, partial(_rewrite_files, edit=edit, sizes=sizes)), shape=None)
     except BaseException:
         work.undo(snapshot.path)
@@ -365,7 +369,7 @@ def plan_appends(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> Com
 def plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> CommitPlan:
     """Write labels and files of an append that makes dimensions longer."""
     schema = replace(snapshot.schema, shape=growth.shape)
-    whole: dict[int, pa.Array] = {}
+    new_labels: dict[int, pa.Array] = {}
     more: dict[int, str] = {}
     written: dict[int, str] = {}  # by identity: dimensions may share an array
     for dim, names in growth.labels.items():
@@ -374,8 +378,8 @@ def plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> CommitPlan:
             more[dim] = written.get(id(names)) or append_labels(snapshot.path, names, stored)
             written[id(names)] = more[dim]
         elif names is not None:
-            whole[dim] = names
-    files = dict.fromkeys(growth.labels) | write_labels(snapshot.path, schema, whole) | more
+            new_labels[dim] = names
+    files = dict.fromkeys(growth.labels) | write_labels(snapshot.path, schema, new_labels) | more
     labels = merge_labels(snapshot.metadata.labels, files)
     low: list[int] = []
     high: list[int] = []
@@ -399,10 +403,10 @@ def plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> CommitPlan:
 def _preview(snapshot: Snapshot, work: CommitPlan) -> Snapshot:
     """Return the snapshot that a plan would make."""
     more, new = work.added, ActiveFiles.from_data_files(work.added, snapshot.schema.ndim)
-    kinds = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else snapshot.base.coordinate_dtypes
+    dtypes = tuple(map(np.dtype, more[0].coordinate_dtypes)) if more else snapshot.base.coordinate_dtypes
     draft = copy.copy(snapshot)
     active = snapshot.active.without({name for name, _ in work.removed}).concat(new)
-    draft.set_tables(*file_tables(snapshot.path, snapshot.base.order, active, kinds))
+    draft.set_tables(*file_tables(snapshot.path, snapshot.base.order, active, dtypes))
     draft._content_digest = None
     return draft
 
@@ -492,13 +496,13 @@ def _merge_label_files(snapshot: Snapshot) -> dict[int, str] | None:
 
 
 def _schema_with_metadata(
-    snapshot: Snapshot, shape: tuple[int, ...], kinds: Iterable[np.dtype[np.generic]], profile: Profile
+    snapshot: Snapshot, shape: tuple[int, ...], dtypes: Iterable[np.dtype[np.generic]], profile: Profile
 ) -> pa.Schema:
     """Return the columns of the files with updated metadata."""
     old = snapshot.schema
     schema = Schema(shape, old.dims, old.dtype, old.fill_value, old.stype)
     metadata = replace(snapshot.metadata, schema=schema, profile=profile)
-    return arrow_schema(old.dims, old.dtype, list(kinds), {METADATA_KEY: metadata.to_json()})
+    return arrow_schema(old.dims, old.dtype, list(dtypes), {METADATA_KEY: metadata.to_json()})
 
 
 def _files_at(snapshot: Snapshot, places: Iterable[int]) -> list[tuple[str, int]]:

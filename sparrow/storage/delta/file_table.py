@@ -180,5 +180,5 @@ def read_tables(log: Log, metadata: Metadata, order: Sequence[int]) -> tuple[Fil
     if tuple(schema.names[:ndim]) != metadata.schema.dims or schema.get_field_index("value") != ndim:
         raise CorruptionError(f"the columns {schema.names} of {log.path!r} are not those its metadata names")
     log.check(log.shape(metadata.schema.shape))
-    kinds = tuple(np.dtype(schema.field(dim).type.to_pandas_dtype()) for dim in range(ndim))
-    return file_tables(log.path, order, log.active(metadata.schema.dims), kinds)
+    dtypes = tuple(np.dtype(schema.field(dim).type.to_pandas_dtype()) for dim in range(ndim))
+    return file_tables(log.path, order, log.active(metadata.schema.dims), dtypes)

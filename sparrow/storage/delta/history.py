@@ -81,8 +81,8 @@ def _parse_commit(path: str, version: int, text: bytes) -> Commit:
             raise ValueError("its notes have another key")
         notes = json.loads(noted) if isinstance(noted, str) else None
         added = [line["add"] for line in lines if "add" in line]
-        gone = [line["remove"] for line in lines if "remove" in line]
-        removed = tuple(file["path"] for file in gone)
+        removals = [line["remove"] for line in lines if "remove" in line]
+        removed = tuple(file["path"] for file in removals)
         when = info.get("timestamp", 0)
         if notes is not None and CHECKSUM_KEY in notes:
             columns = next((line["metaData"]["schemaString"] for line in lines if "metaData" in line), None)
@@ -94,7 +94,7 @@ def _parse_commit(path: str, version: int, text: bytes) -> Commit:
                 raise ValueError("it was changed since it was committed")
             if not all(file.keys() >= _REQUIRED_KEYS for file in added):
                 raise ValueError(f"a file lacks one of {', '.join(sorted(_REQUIRED_KEYS))}")
-            if not all(isinstance(file.get("dataChange"), bool) for file in gone):
+            if not all(isinstance(file.get("dataChange"), bool) for file in removals):
                 raise ValueError("a removed file lacks dataChange")
             when = notes["time"]
         return Commit(

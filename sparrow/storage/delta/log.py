@@ -430,10 +430,10 @@ class Log:
             transactions |= {f"{_LABELS_TRANSACTION}{dim}": n for dim, n in enumerate(numbers)}
         old = stored if schema is None else self.schema()
         files = self.active(old.names[: old.get_field_index("value")])
-        gone = {path for path, _ in removed} if schema is None else set(files.paths)
+        removed_paths = {path for path, _ in removed} if schema is None else set(files.paths)
         columns = None if schema is None else Schema.from_arrow(schema)
         after = (
-            files.without(gone).concat(ActiveFiles.from_data_files(added, ndim))
+            files.without(removed_paths).concat(ActiveFiles.from_data_files(added, ndim))
             if schema is None
             else ActiveFiles.from_data_files(added, ndim)
         )
@@ -443,7 +443,7 @@ class Log:
         parent = recorded_state(self.path, before)
         notes = {**notes, **({} if parent is None else {PARENT_STATE_KEY: parent})}
         notes = _with_checksums(
-            notes, after, stored, adds, sorted(gone), transactions, text, self.metadata(), before + 1, numbers
+            notes, after, stored, adds, sorted(removed_paths), transactions, text, self.metadata(), before + 1, numbers
         )
         emit("storage.commit", path=self.path, version=before + 1)
         actions: list[Any] = list(adds)

@@ -374,8 +374,8 @@ def _is_equal(a: Block, b: Block) -> bool:
 
 def _read(snapshot: Snapshot, at: int, group: int) -> Block:
     schema = snapshot.schema
-    kinds = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
-    return read_row_group(snapshot.base.path(at), group, schema.ndim, schema.dtype, kinds)
+    dtypes = [schema.coordinate_dtype(dim) for dim in range(schema.ndim)]
+    return read_row_group(snapshot.base.path(at), group, schema.ndim, schema.dtype, dtypes)
 
 
 def _split_by_row_group(snapshot: Snapshot, upsert: Block | None, piece: Piece) -> list[tuple[int, int, int]]:
@@ -445,7 +445,7 @@ def write_rewrites(
     edit: Edit,
     runs: Sequence[Rewrite],
     sizes: Sizes,
-    kinds: Sequence[Any],
+    dtypes: Sequence[Any],
     schema: Schema,
     profile: Profile | None = None,
 ) -> list[DataFile]:
@@ -455,7 +455,7 @@ def write_rewrites(
     ----------
     snapshot, edit, runs, sizes
         The current version, the edit, its rewrites, and target sizes.
-    kinds
+    dtypes
         Dtypes of the coordinate columns.
     schema
         Schema after the edit.
@@ -473,7 +473,7 @@ def write_rewrites(
                 schema.dims,
                 schema.dtype,
                 profile=profile or snapshot.metadata.profile,
-                coordinate_dtypes=kinds,
+                coordinate_dtypes=dtypes,
                 sizes=sizes.for_total(rows * bytes_per_element(snapshot), rows),
             ) as writer:
                 for block in _rewritten_blocks(snapshot, edit, run, sizes.group_rows, schema):

@@ -142,7 +142,7 @@ class Snapshot:
         self.metadata = metadata
         self.identity = log.identity, found.replaced
         self._version = log.version
-        self._kinds = tuple(schema.coordinate_dtype(dim) for dim in range(ndim))
+        self._dtypes = tuple(schema.coordinate_dtype(dim) for dim in range(ndim))
         self._content_digest: str | None = None
         self._orders: dict[tuple[int, ...], FileTable] | None = None
         self._damaged: dict[tuple[int, ...], DamagedOrder] = {}
@@ -151,7 +151,7 @@ class Snapshot:
         if before is not None and before.identity == self.identity:
             self._known = dict(before._labels or before._known)
         self._lock = threading.Lock()
-        known = before._decoded if before is not None and before._kinds == self._kinds else None
+        known = before._decoded if before is not None and before._dtypes == self._dtypes else None
         self._decoded: DecodedRuns = DecodedRuns((int(run.rows.sum()) for run in self.runs), known)
 
     def __repr__(self) -> str:
@@ -388,7 +388,7 @@ class Snapshot:
 
         def decode() -> Block:
             path, group = part.ref
-            return read_row_group(path, group, self.schema.ndim, self.schema.dtype, self._kinds)
+            return read_row_group(path, group, self.schema.ndim, self.schema.dtype, self._dtypes)
 
         return self._decoded.get(part, decode) if part.run else decode()
 
@@ -421,7 +421,7 @@ class Snapshot:
             return block
         if found.progress is not None:
             found.progress.advance(found.place)
-        return read_row_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._kinds, dims)
+        return read_row_group(found.path, found.number, self.schema.ndim, self.schema.dtype, self._dtypes, dims)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return the statistics of a scan of the box."""

@@ -261,7 +261,7 @@ def read_row_group(
     group: int,
     ndim: int,
     dtype: np.dtype[Any],
-    kinds: Sequence[Any] | None = None,
+    coordinate_dtypes: Sequence[Any] | None = None,
     dims: Sequence[int] | None = None,
 ) -> Block:
     """Return the elements of a row group, without a copy if the dtypes agree.
@@ -274,7 +274,7 @@ def read_row_group(
         File, and number of the row group.
     ndim, dtype
         Number of dimensions and dtype of the values.
-    kinds
+    coordinate_dtypes
         Dtypes wanted for the coordinates; those of the file by default.
     dims
         Dimensions whose coordinates are decoded, all by default; the columns of the others are zeros.
@@ -290,11 +290,16 @@ def read_row_group(
     file = _open_checked(path, ndim, group)
     try:
         if dims is None:
-            return to_block(file.read_row_group(group, use_threads=False), ndim, dtype, kinds)
+            return to_block(file.read_row_group(group, use_threads=False), ndim, dtype, coordinate_dtypes)
         # Columns by number: pyarrow takes a name with a dot for a path.
         at = [*sorted(dims), *range(ndim, file.metadata.num_columns)]
         table = file.reader.read_row_group(group, column_indices=at, use_threads=False)
-        block = to_block(table, len(dims), dtype, None if kinds is None else [kinds[dim] for dim in sorted(dims)])
+        block = to_block(
+            table,
+            len(dims),
+            dtype,
+            None if coordinate_dtypes is None else [coordinate_dtypes[dim] for dim in sorted(dims)],
+        )
         coords = [np.broadcast_to(np.zeros(1, np.int32), block.count)] * ndim
         for dim, column in zip(sorted(dims), block.coords, strict=True):
             coords[dim] = column
@@ -307,12 +312,12 @@ def read_row_group(
         ) from None
 
 
-def to_block(table: pa.Table, ndim: int, dtype: np.dtype[Any], kinds: Sequence[Any] | None = None) -> Block:
+def to_block(table: pa.Table, ndim: int, dtype: np.dtype[Any], coordinate_dtypes: Sequence[Any] | None = None) -> Block:
     """Return the elements in the columns of a file."""
     columns = [_numpy(column) for column in table.columns]
     coords = columns[:ndim]
-    if kinds is not None:
-        coords = [column.astype(kind, copy=False) for column, kind in zip(coords, kinds, strict=True)]
+    if coordinate_dtypes is not None:
+        coords = [column.astype(kind, copy=False) for column, kind in zip(coords, coordinate_dtypes, strict=True)]
     return Block(tuple(coords), decode_values(columns[ndim:], dtype))
 
 

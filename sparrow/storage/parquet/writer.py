@@ -300,23 +300,23 @@ class TensorWriter:
             return
         if self._pool is None:
             self._pool = background_thread("sparrow-write")  # a single row group is written by this thread
-        whole = concat_blocks(self._waiting, self._ndim, self._dtype)
+        pending = concat_blocks(self._waiting, self._ndim, self._dtype)
         self._waiting = []  # free the blocks while the row group is written
         start = 0
-        while whole.count - start > self._sizes.group_rows:
-            stop = self._row_group_end(whole, start)
-            self._submit(self._write_group, whole.take(slice(start, stop)))
+        while pending.count - start > self._sizes.group_rows:
+            stop = self._row_group_end(pending, start)
+            self._submit(self._write_group, pending.take(slice(start, stop)))
             start = stop
-        rest = whole.take(slice(start, None))
-        self._waiting, self._waiting_rows = [rest], rest.count
+        remainder = pending.take(slice(start, None))
+        self._waiting, self._waiting_rows = [remainder], remainder.count
 
-    def _row_group_end(self, whole: Block, start: int) -> int:
+    def _row_group_end(self, pending: Block, start: int) -> int:
         """Return the end of a row group, between two rows if one is near.
 
         Row slices then cover whole row groups, which need not be decoded twice.
         """
         stop = start + self._sizes.group_rows
-        leading = whole.coords[self._order[0]][stop - self._sizes.group_rows // tuning().row_group_slack : stop + 1]
+        leading = pending.coords[self._order[0]][stop - self._sizes.group_rows // tuning().row_group_slack : stop + 1]
         if leading[0] == leading[-1]:
             return stop
         return stop - (len(leading) - 1) + int(np.searchsorted(leading, leading[-1]))
@@ -391,9 +391,9 @@ class TensorWriter:
 
     def _flush(self) -> None:
         if self._waiting_rows:
-            whole = concat_blocks(self._waiting, self._ndim, self._dtype)
+            pending = concat_blocks(self._waiting, self._ndim, self._dtype)
             self._waiting, self._waiting_rows = [], 0
-            self._submit(self._write_group, whole)
+            self._submit(self._write_group, pending)
 
     def _write_group(self, block: Block) -> None:
         low, high = self._check(block)
