@@ -1,4 +1,4 @@
-"""Containers of arrays: the worked cases of conformance/formats.json, SciPy as oracle, what tensors make of them."""
+"""Containers of arrays: cases of conformance/formats.json, SciPy as oracle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cases(section: str) -> Any:
 
 
 def called(case: dict[str, Any]) -> Any:
-    """Make the call of a case; a method of an instance is called on a matrix of one cell."""
+    """Make the call of a case; methods of instances on a 1 x 1 matrix."""
     name, _, method = case["call"].partition(".")
     kind = getattr(formats, name)
     if method == "asformat":
@@ -48,7 +48,7 @@ def arrays_of(container: Any) -> dict[str, Any]:
 
 
 def of_layout(case: dict[str, Any], format: str) -> Any:
-    """Return the container of a case's arrays, given as NumPy arrays."""
+    """Return the container of a case's arrays."""
     width = np.shape(case["dense"])[1:] if format == "row_sparse" else ()
     given = {name: np.array(array, dtype="int64") for name, array in case[format].items()}
     given["data"] = given["data"].reshape(-1, *width)
@@ -75,7 +75,7 @@ def test_arrays_of_each_format(case: dict[str, Any]) -> None:
 
 
 @cases("layouts")
-def test_every_format_becomes_every_other(case: dict[str, Any]) -> None:
+def test_asformat_all_pairs(case: dict[str, Any]) -> None:
     dense = np.array(case["dense"])
     given = KINDS.keys() & case.keys()
     for source in given:
@@ -88,7 +88,7 @@ def test_every_format_becomes_every_other(case: dict[str, Any]) -> None:
 
 
 @cases("layouts")
-def test_a_tensor_takes_and_gives_back_containers(case: dict[str, Any]) -> None:
+def test_tensor_container_round_trip(case: dict[str, Any]) -> None:
     for name in KINDS.keys() & case.keys():
         A = sp.asarray(of_layout(case, name))
         assert A.stype == name
@@ -111,7 +111,7 @@ def test_four_arrays(case: dict[str, Any]) -> None:
 
 
 @cases("made")
-def test_what_is_made(case: dict[str, Any]) -> None:
+def test_result_of_libffm(case: dict[str, Any]) -> None:
     found = called(case)
     assert found.to_numpy().tolist() == case["dense"]
     assert arrays_of(found).items() >= case.get("arrays", {}).items()
@@ -120,7 +120,7 @@ def test_what_is_made(case: dict[str, Any]) -> None:
 
 
 @cases("rejected")
-def test_every_rejection_says_what_was_wrong(case: dict[str, Any]) -> None:
+def test_rejections(case: dict[str, Any]) -> None:
     with pytest.raises(getattr(errors, case["error"])) as caught:
         called(case)
     assert case["says"] in str(caught.value)
@@ -146,7 +146,7 @@ def test_slices_of_a_tensor_as_arrays(case: dict[str, Any]) -> None:
 
 
 @given(st.integers(0, 2**16), st.integers(0, 6), st.integers(0, 6), st.sampled_from(DTYPES))
-def test_formats_are_scipys(seed: int, rows: int, cols: int, dtype: np.dtype[Any]) -> None:
+def test_agrees_with_scipy(seed: int, rows: int, cols: int, dtype: np.dtype[Any]) -> None:
     rng = np.random.default_rng(seed)
     dense = (rng.integers(1, 5, (rows, cols)) * (rng.random((rows, cols)) < 0.4)).astype(dtype)
     found = {name: kind.from_array(dense) for name, kind in KINDS.items()}
@@ -172,7 +172,7 @@ def test_formats_are_scipys(seed: int, rows: int, cols: int, dtype: np.dtype[Any
 
 
 @given(st.integers(0, 2**16), st.integers(1, 5), st.integers(0, 30))
-def test_entries_of_one_cell_are_summed_as_scipy_does(seed: int, n: int, count: int) -> None:
+def test_npz_duplicates_are_summed(seed: int, n: int, count: int) -> None:
     rng = np.random.default_rng(seed)
     at, values = rng.integers(0, n, (2, count)), rng.integers(-2, 3, count)
     expected = scipy.sparse.coo_array((values, (at[0], at[1])), shape=(n, n)).tocsr()
@@ -185,7 +185,7 @@ def test_entries_of_one_cell_are_summed_as_scipy_does(seed: int, n: int, count: 
     }
 
 
-def test_scipys_matrices_are_made_canonical() -> None:
+def test_scipy_input_is_canonicalized() -> None:
     odd = scipy.sparse.csr_array(
         (np.array([1, 2, 3, 4, 5, 6, 1]), np.array([0, 2, 2, 0, 1, 2, 1]), np.array([0, 2, 3, 7])), shape=(3, 3)
     )
@@ -197,7 +197,7 @@ def test_scipys_matrices_are_made_canonical() -> None:
 
 
 @given(st.integers(0, 2**16), st.lists(st.integers(0, 4), min_size=2, max_size=4).map(tuple))
-def test_whole_rows_of_any_dimensions(seed: int, shape: tuple[int, ...]) -> None:
+def test_row_sparse_of_any_rank(seed: int, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(seed)
     dense = rng.integers(-1, 3, shape) * (rng.random((shape[0],) + (1,) * (len(shape) - 1)) < 0.6)
     R = formats.RowSparse.from_array(dense)
@@ -236,7 +236,7 @@ def test_full_checks_find_every_change_of_an_index(seed: int, n: int) -> None:
     A.check_format()
 
 
-# -- what containers are -------------------------------------------------------------------------
+# -- properties of containers -------------------------------------------------------------------------
 
 
 def test_lists_and_arrays_make_identical_containers() -> None:
@@ -296,7 +296,7 @@ def test_one_line_pickles_and_copies(format: str) -> None:
     assert container.ndim == 2
 
 
-def test_bytes_are_those_of_the_arrays() -> None:
+def test_nbytes() -> None:
     A = formats.CSR(np.ones(4, "float32"), np.array([0, 1, 0, 1]), np.array([0, 2, 4]), (2, 2))
     assert A.nbytes == 4 * 4 + 8 * 4 + 8 * 3
     half = np.arange(10_000) % 2 == 0
@@ -335,7 +335,7 @@ def test_types_of_values() -> None:
     assert (moved.nnz, moved.fill_value) == (0, True)
 
 
-def test_a_fill_that_is_not_zero_is_stored_where_the_format_has_none() -> None:
+def test_nonzero_fill_is_stored_explicitly() -> None:
     A = formats.COO([5, 0], [[0, 1], [0, 1]], (2, 2), fill_value=1)
     assert arrays_of(A.asformat("csr")) == {"data": [5, 1, 1], "indices": [0, 1, 0], "indptr": [0, 2, 3]}
     tensor = sp.asarray(A)
@@ -362,7 +362,7 @@ def test_transposes_share_arrays() -> None:
     np.testing.assert_array_equal(A.asformat("csc").T.to_numpy(), A.to_numpy().T)
 
 
-def test_coordinates_that_were_changed_behind_its_back_are_found() -> None:
+def test_check_format_finds_modified_coordinates() -> None:
     A = formats.COO([1, 2, 3], [[0, 0, 1], [0, 2, 1]], (2, 3))
     column = A.coords[1].base
     assert column is not None
@@ -377,7 +377,7 @@ def test_coordinates_that_were_changed_behind_its_back_are_found() -> None:
             A.check_format()
 
 
-def test_tensors_forget_zero_rows_and_containers_keep_them() -> None:
+def test_row_sparse_keeps_zero_rows() -> None:
     R = formats.RowSparse([[0, 0], [1, 0]], [1, 2], (4, 2))
     assert R.asformat("row_sparse") is R
     assert formats.RowSparse.from_array(R) is R
@@ -387,7 +387,7 @@ def test_tensors_forget_zero_rows_and_containers_keep_them() -> None:
     assert R.asformat("csr").nnz == 1
 
 
-def test_retain_says_what_is_wrong() -> None:
+def test_retain_errors() -> None:
     R = formats.RowSparse([[1, 2]], [0], (3, 2))
     with pytest.raises(UnsupportedError, match=r"must be integers below 2\^63, got 0\.5"):
         R.retain([0.5, 1])
@@ -402,7 +402,7 @@ def test_retain_says_what_is_wrong() -> None:
         R.retain([1, 1])
 
 
-def test_what_has_no_dimensions() -> None:
+def test_zero_dimensional() -> None:
     empty, full = formats.COO([], [], shape=()), formats.COO(5, [], shape=())
     assert empty.to_numpy() == 0
     assert full.to_numpy() == 5
@@ -412,7 +412,7 @@ def test_what_has_no_dimensions() -> None:
         assert sp.asarray(container).to_format("coo") == container
 
 
-def test_pointers_are_of_the_type_of_indices_in_scipys_arrays() -> None:
+def test_scipy_indptr_has_dtype_of_indices() -> None:
     A: Any = sp.asarray([[1, 0], [2, 3]])
     for layout in ("csr", "csc"):
         for found in (A.to_scipy(layout), A.to_format(layout).to_scipy()):
@@ -421,7 +421,7 @@ def test_pointers_are_of_the_type_of_indices_in_scipys_arrays() -> None:
     assert A.to_numpy().tolist() == [[1, 0], [2, 3]]
 
 
-def test_containers_are_taken_where_arrays_are() -> None:
+def test_containers_as_operands() -> None:
     rows = formats.CSR([7, 8], [0, 1], [0, 1, 2], (2, 2))
     A: Any = sp.asarray(rows)
     assert sp.concat([A, rows]).stype == "csr"
@@ -455,7 +455,7 @@ def test_dims_and_named_tensors() -> None:
 # -- sizes ---------------------------------------------------------------------------------------
 
 
-def test_nothing_past_the_memory_limit_is_made() -> None:
+def test_dense_array_exceeds_memory_limit() -> None:
     wide: Any = sp.from_coords([[0, 10**10], [0, 5]], [1.0, 2.0], shape=(10**11, 10**11))
     assert wide.to_format("coo").nnz == 2
     with pytest.raises(TooLargeError, match=r"the pointers of 100000000000 rows or columns would take 800 GB"):
@@ -482,7 +482,7 @@ def test_nothing_past_the_memory_limit_is_made() -> None:
     assert sp.asarray(narrow).T.to_format("csr").indices.dtype == np.int64
 
 
-def test_to_format_names_what_there_is() -> None:
+def test_to_format_error_lists_formats() -> None:
     A = sp.asarray([[1, 0]])
     assert A.to_format("dense").tolist() == [[1, 0]]
     with pytest.raises(InvalidValueError, match=r"storage type must be one of .*, got 'bsr'"):

@@ -1,4 +1,4 @@
-"""The binsparse protocol both ways: the formats of the specification, and tensors through their own descriptors."""
+"""The binsparse protocol in both directions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BY_COLUMN = np.lexsort((ROWS, COLS))
 
 
 class Given:
-    """An array of another library."""
+    """Array of another library."""
 
     def __init__(self, format: Any, arrays: dict[str, Any], shape: Any = DENSE.shape, **keys: Any) -> None:
         self.arrays = {name: np.asarray(array) for name, array in arrays.items()}
@@ -78,7 +78,7 @@ def test_every_format_is_read(name: str) -> None:
     assert np.array_equal(found.to_numpy(), DENSE)
 
 
-def test_vectors_values_all_the_same_and_fills() -> None:
+def test_vectors_iso_values_and_fills() -> None:
     same = {"pointers_to_1": [0, 1, 3, 3, 5, 6], "indices_1": [3, 1, 4, 1, 2, 3], "values": np.array([7], np.int8)}
     found = sp.asarray(Given("CSR", same, (5, 5), data_types={"values": "iso[int8]"})).to_numpy()
     assert found.tolist() == [[0, 0, 0, 7, 0], [0, 7, 0, 0, 7], [0, 0, 0, 0, 0], [0, 7, 7, 0, 0], [0, 0, 0, 7, 0]]
@@ -115,7 +115,7 @@ def test_levels_nest() -> None:
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "complex128"])
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (0, 2)])
 @pytest.mark.parametrize("fill", [0, 1])
-def test_tensors_go_out_and_come_back(dtype: str, shape: tuple[int, ...], fill: int) -> None:
+def test_to_format_round_trip(dtype: str, shape: tuple[int, ...], fill: int) -> None:
     rng = np.random.default_rng(1)
     dense = (rng.integers(0, 3, shape) * (rng.random(shape) < 0.5)).astype(dtype)
     at = np.nonzero(dense != np.array(fill, dtype)) if shape else ()
@@ -156,13 +156,13 @@ def test_storage_types_are_formats_of_their_own() -> None:
         tall.__binsparse__()
 
 
-def test_arrays_may_come_as_a_list() -> None:
+def test_binsparse_arrays_as_list() -> None:
     descriptor = {"binsparse": FORMATS["CSR"].descriptor}
     given: Any = list(FORMATS["CSR"].arrays.values())
     assert np.array_equal(sp.asarray(_Sent(descriptor, given)).to_numpy(), DENSE)
 
 
-def test_what_is_not_read_says_so() -> None:
+def test_from_binsparse_errors() -> None:
     with pytest.raises(InvalidValueError, match=r"format must be .* got 'BSR'"):
         sp.asarray(Given("BSR", BY_ROWS))
     with pytest.raises(UnsupportedError, match="symmetric_lower"):

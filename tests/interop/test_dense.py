@@ -1,4 +1,4 @@
-"""Arrays that nobody asked for by name."""
+"""Implicit conversions to dense arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def one_entry(*shape: int) -> Any:
 
 
 @pytest.mark.parametrize("asked", [np.asarray, np.array, lambda A: np.asarray(A.to_format("csr"))])
-def test_a_large_array_of_few_entries_is_refused(asked: Any) -> None:
+def test_implicit_dense_array_too_large(asked: Any) -> None:
     told = r"of shape \(1000, 1000000\) .*8\.00 GB, its entries 16 bytes.*to_scipy\(\)"
     with sp.config(memory_limit="50GB"), pytest.raises(TooLargeError, match=told):
         asked(one_entry(1_000, 1_000_000))
@@ -26,14 +26,14 @@ def test_a_large_array_of_few_entries_is_refused(asked: Any) -> None:
         asked(one_entry(1_000, 1_000_000))
 
 
-def test_one_of_middling_size_warns_where_the_call_stands() -> None:
+def test_dense_array_warns_at_call_site() -> None:
     with pytest.warns(PerformanceWarning, match=r"takes 104 MB, its entries 16 bytes: to_scipy\(\)") as told:
         array = np.asarray(one_entry(13, 1_000_000))
     assert array[0, 0] == array.sum() == 1
     assert told[0].filename == __file__
 
 
-def test_small_ones_well_filled_ones_and_those_asked_for_are_made() -> None:
+def test_dense_array_without_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.asarray(one_entry(1_000, 1_000)).sum() == 1
@@ -46,7 +46,7 @@ def test_small_ones_well_filled_ones_and_those_asked_for_are_made() -> None:
 
 @pytest.mark.parametrize("shape", [(5000,), (70, 80), (7, 0, 9), (9, 25, 25), (), (1,) * 62 + (3, 4)])
 @pytest.mark.parametrize("fill", [0, 3])
-def test_many_entries_go_where_few_would(shape: tuple[int, ...], fill: int) -> None:
+def test_to_numpy_many_elements(shape: tuple[int, ...], fill: int) -> None:
     cells = np.random.default_rng(0).integers(0, 9, shape)
     tensor = sp.asarray(cells).refill(fill)
     np.testing.assert_array_equal(tensor.to_numpy(), cells)

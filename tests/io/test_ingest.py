@@ -1,4 +1,4 @@
-"""What ``sp.ingest`` adds to the readers: the opened tensors, and documents that say so."""
+"""Functions of ``sp.ingest``: opened results, docstrings, ``if_exists``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = [getattr(sp.ingest, name) for name in sp.ingest.__all__]
 
 
 @pytest.mark.parametrize("ingest", FORMATS, ids=sp.ingest.__all__)
-def test_the_document_says_what_comes_back(ingest: Any) -> None:
+def test_docstring_returns_section(ingest: Any) -> None:
     assert ingest.__module__ == "sparrow.ingest"
     document = inspect.getdoc(ingest)
     assert document is not None
@@ -32,7 +32,7 @@ def test_src_and_dst_may_be_named(tmp_path: Path) -> None:
     assert made.nnz == 1
 
 
-def test_what_is_there_already_is_opened_replaced_or_an_error(tmp_path: Path) -> None:
+def test_if_exists(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("0 1\n")
     (tmp_path / "b.txt").write_text("0 1\n1 2\n")
     made = tmp_path / "a.sparrow"

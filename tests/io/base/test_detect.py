@@ -1,4 +1,4 @@
-"""What format a file has: told from its beginning, for people and for ``sparrow ingest`` without a format."""
+"""Format detection, in Python and for ``sparrow ingest`` without a format."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ODD = ["\x1c", "\xa0", "\u00b2"]
     "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 4.5\n", "1 1 2.5\n2 1 3\n", "1 1:2:0.5 2:3:1\n0 1:1:2\n",
     "1 1:0.5 3:2\n-1 2:1\n", "1 2 0.5\n3 4 1\n", "2 1\n2\n1\n",
 ])  # fmt: skip
-def test_what_python_takes_for_a_blank_or_a_digit(tmp_path: Path, text: str, odd: str) -> None:
+def test_unicode_blanks_and_digits(tmp_path: Path, text: str, odd: str) -> None:
     kind = detect_format(str(_written(tmp_path / "sound.graph", text))).format
     for at in range(len(text) + 1):
         for broken in (text[:at] + odd + text[at:], text[:at] + odd + text[at + 1 :]):
@@ -111,13 +111,13 @@ REFUSED = [
 ]
 
 
-def test_a_line_of_a_comma_beside_a_bare_hash(tmp_path: Path) -> None:
+def test_line_with_comma_and_comment(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1 a\n, # nothing else\n#\n")
     assert detect_format(str(tmp_path / "a.txt")).format == "edges"
 
 
 @pytest.mark.parametrize(("name", "data", "problem"), REFUSED)
-def test_what_takes_more_than_a_name_is_told(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
+def test_detection_errors_suggest_command(tmp_path: Path, name: str, data: bytes, problem: str) -> None:
     (tmp_path / name).write_bytes(data)
     with pytest.raises(IngestError, match=problem):
         detect_format(str(tmp_path / name))
@@ -159,13 +159,13 @@ def test_binary_files(tmp_path: Path) -> None:
         ('{"user": 1, "film": "Alien", "mood": "good", "stars": 4.5}\n', "--coords user,film --value stars$"),
     ],
 )
-def test_what_is_told_of_a_table_can_be_done(text: str, example: str, tmp_path: Path) -> None:
+def test_suggested_table_command_works(text: str, example: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(IngestError, match=example):
         detect_format(str(tmp_path / "a.txt"))
 
 
-def test_the_command_without_a_format(cli: Any, tmp_path: Path) -> None:
+def test_cli_detects_format(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "A.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 5\n")
     done = cli("ingest", str(tmp_path / "A.mtx"), str(tmp_path / "A.sparrow"), "--dtype", "int8")
     assert done.code == 0, done.err

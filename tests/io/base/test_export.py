@@ -1,4 +1,4 @@
-"""Exports to files, read back by the libraries and readers that such files are for."""
+"""Exports, read back by other libraries and by the readers."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_edge_lists_keep_their_shape(tmp_path: Path, shape: tuple[int, int]) -> 
         assert networkx.read_weighted_edgelist(tmp_path / "a.txt", create_using=networkx.DiGraph).size() == each.nnz
 
 
-def test_names_of_vertices_are_written_and_come_back(tmp_path: Path) -> None:
+def test_vertex_names_round_trip(tmp_path: Path) -> None:
     (tmp_path / "cities.txt").write_text("oslo rome 3\nrome oslo 4\noslo kyiv 5\n")
     cities = sp.ingest.edges(tmp_path / "cities.txt", tmp_path / "cities.sparrow")
     export(cities, tmp_path / "out.edges")
@@ -122,7 +122,7 @@ def test_names_of_vertices_are_written_and_come_back(tmp_path: Path) -> None:
     assert np.array_equal(back.to_numpy(), cities.to_numpy())
 
 
-def test_labels_that_would_part_columns_are_refused(tmp_path: Path, named: sp.Tensor) -> None:
+def test_labels_with_separators_are_rejected(tmp_path: Path, named: sp.Tensor) -> None:
     with pytest.raises(UnsupportedError, match="label 'b, ob' of 'user' cannot be written to an edge list"):
         export(named, tmp_path / "out.edges")
     assert export(named, tmp_path / "out.edges", labels=False) == 2
@@ -133,7 +133,7 @@ def test_labels_that_would_part_columns_are_refused(tmp_path: Path, named: sp.Te
     [("#a", (".edges",)), ("%a", (".edges",)), ("", (".edges", ".tsv")), (datetime(2020, 1, 2, 3, 4), (".edges",)),
      ("b#%", ()), (date(2020, 1, 2), ())],
 )  # fmt: skip
-def test_labels_that_would_say_something_else_are_refused(tmp_path: Path, label: Any, ends: tuple[str, ...]) -> None:
+def test_ambiguous_labels_are_rejected(tmp_path: Path, label: Any, ends: tuple[str, ...]) -> None:
     other = "a" if isinstance(label, str) else type(label)(2021, 1, 1)
     A = sp.from_coords([[0, 1], [0, 1]], [1.5, 2.5], shape=(2, 2), labels={"d1": [label, other]})
     for end in (".edges", ".tsv", ".csv"):
@@ -151,7 +151,7 @@ def test_labels_that_would_say_something_else_are_refused(tmp_path: Path, label:
         assert {*map(str, [label, other])} <= {*map(str, back.labels(1).to_pylist())} or isinstance(label, datetime)
 
 
-def test_labels_are_written_and_come_back(tmp_path: Path, named: sp.Tensor) -> None:
+def test_labels_round_trip(tmp_path: Path, named: sp.Tensor) -> None:
     export(named, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == 'user,film,value\n"ada",7,4.5\n"b, ob",7,3\n'
     export(named, tmp_path / "numbers.csv", labels=False)
@@ -171,7 +171,7 @@ def test_every_dtype_is_written(tmp_path: Path, dtype: str) -> None:
     assert (tmp_path / "empty.csv").read_text().startswith("d0,d1,value")
 
 
-def test_an_edge_has_one_number(tmp_path: Path) -> None:
+def test_edge_list_rejects_complex(tmp_path: Path) -> None:
     A = sp.asarray(np.array([[False, True], [True, False]]))
     export(A, tmp_path / "A.edges")
     back = sp.ingest.edges(tmp_path / "A.edges", tmp_path / "back.sparrow")
@@ -234,7 +234,7 @@ def test_damaged_npz_files_are_refused(tmp_path: Path, web: sp.Tensor) -> None:
         {"row": [0], "col": [1], "data": [3.0], "shape": [1, 4]},
     ],
 )
-def test_the_way_that_is_told_for_arrays_of_others(tmp_path: Path, arrays: Any) -> None:
+def test_npz_error_suggests_code(tmp_path: Path, arrays: Any) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(IngestError, match="this is not a sparse array") as caught:
         sp.ingest.npz(tmp_path / "a.npz", tmp_path / "A.sparrow")
@@ -247,7 +247,7 @@ MOST = 2**64 - 1
 
 
 def _of_most(folder: Path) -> dict[str, tuple[str, Any, dict[str, Any]]]:
-    """Return files of every kind with an integer that no file of a tensor holds: kind, what it holds, options."""
+    """Return files with an integer beyond storage: format, content, options."""
     wide = np.array([[MOST, 1]], np.uint64)
     np.save(folder / "a.npy", wide)
     np.save(folder / "zero.npy", np.array(MOST, np.uint64))
@@ -270,7 +270,7 @@ def _of_most(folder: Path) -> dict[str, tuple[str, Any, dict[str, Any]]]:
     return kinds
 
 
-def test_integers_that_no_file_holds(tmp_path: Path) -> None:
+def test_integers_beyond_storage(tmp_path: Path) -> None:
     for name, (kind, _, options) in _of_most(tmp_path).items():
         read = getattr(sp.ingest, kind)
         with pytest.raises(
@@ -290,14 +290,14 @@ def test_integers_that_no_file_holds(tmp_path: Path) -> None:
         sp.ingest.npz(tmp_path / "a.npz", tmp_path / "A.sparrow", overwrite=True)
 
 
-def test_an_npz_file_that_unpacks_to_more_than_memory(tmp_path: Path) -> None:
+def test_npz_decompression_bomb(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "bomb.npz", data=np.zeros(10_000_000), shape=[2, 2], format=b"coo")
     assert (tmp_path / "bomb.npz").stat().st_size < 200_000
     with sp.config(memory_limit="50MB"), pytest.raises(TooLargeError, match=r"unpacks to 80(\.0)? MB"):
         sp.ingest.npz(tmp_path / "bomb.npz", tmp_path / "x.sparrow")
 
 
-def test_gzip_is_not_packed_as_hard_as_it_can_be(tmp_path: Path, web: sp.Tensor) -> None:
+def test_gzip_level(tmp_path: Path, web: sp.Tensor) -> None:
     export(web, tmp_path / "w.csv.gz")
     packed = (tmp_path / "w.csv.gz").read_bytes()
     assert packed[8] != 2, "the strongest level takes ten times as long as writing plain text"
@@ -305,7 +305,7 @@ def test_gzip_is_not_packed_as_hard_as_it_can_be(tmp_path: Path, web: sp.Tensor)
     assert packed[4:8] == bytes(4), "no time: the same tensor is the same file"
 
 
-def test_lines_parted_by_tabs_have_no_quotes(tmp_path: Path, named: sp.Tensor) -> None:
+def test_tsv_has_no_quotes(tmp_path: Path, named: sp.Tensor) -> None:
     export(named, tmp_path / "out.tsv")
     assert (tmp_path / "out.tsv").read_text() == "user\tfilm\tvalue\nada\t7\t4.5\nb, ob\t7\t3\n"
     back = sp.ingest.columns(tmp_path / "out.tsv", tmp_path / "b.sparrow", coords=["user", "film"], value="value")
@@ -342,7 +342,7 @@ def _labelled(names: Any, values: Any = (True, True)) -> sp.Tensor:
         ({"y": _Y, "qid": sp.asarray(np.array([1]))}, r"qid must be real numbers .* got int64 of shape \(1,\)"),
     ],
 )
-def test_labels_that_libsvm_does_not_hold(tmp_path: Path, members: Any, problem: str) -> None:
+def test_libsvm_unsupported_labels(tmp_path: Path, members: Any, problem: str) -> None:
     with pytest.raises(UnsupportedError, match=problem):
         export(sp.Bundle({"X": _FEATURES, **members}), tmp_path / "a.svm")
     if members["y"].ndim == 1 and "qid" not in members:
@@ -351,7 +351,7 @@ def test_labels_that_libsvm_does_not_hold(tmp_path: Path, members: Any, problem:
     assert not list(tmp_path.iterdir())
 
 
-def test_labels_that_are_true_or_integers_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bool_and_integer_labels_round_trip(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     y = sp.asarray(np.array([True, False]))
     export(sp.Bundle({"X": _FEATURES, "y": y, "weight": _Y}), tmp_path / "a.svm")
     assert "libsvm holds X, y and qid: weight" in capsys.readouterr().err
@@ -386,7 +386,7 @@ def test_libsvm_is_read_back(tmp_path: Path, index_base: Literal[0, 1], monkeypa
 
 
 @pytest.mark.parametrize("text", ["1 qid:3 1:2\n2 qid:3 2:1\n1 qid:7 1:1\n", "1,2 1:2\n2:1\n2\n1:0\n1 3:1\n"])
-def test_libsvm_with_queries_and_with_several_labels(tmp_path: Path, text: str) -> None:
+def test_libsvm_qid_and_multilabel_round_trip(tmp_path: Path, text: str) -> None:
     (tmp_path / "data.svm").write_text(text)
     data = sp.ingest.libsvm(tmp_path / "data.svm", tmp_path / "data.sparrow")
     export(data, tmp_path / "out.svm")
@@ -398,7 +398,7 @@ def test_libsvm_with_queries_and_with_several_labels(tmp_path: Path, text: str) 
         assert back["y"].labels(1).to_pylist() == data["y"].labels(1).to_pylist()
 
 
-def test_what_cannot_be_written_says_so(tmp_path: Path, web: sp.Tensor) -> None:
+def test_export_errors(tmp_path: Path, web: sp.Tensor) -> None:
     (tmp_path / "there.csv").write_text("mine")
     with pytest.raises(ExistsError, match="overwrite=True"):
         export(web, tmp_path / "there.csv")
@@ -429,7 +429,7 @@ def test_what_cannot_be_written_says_so(tmp_path: Path, web: sp.Tensor) -> None:
     assert (tmp_path / "there.csv").read_text().startswith("src")
 
 
-def test_a_failed_export_leaves_what_was_there(tmp_path: Path, web: sp.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_export_keeps_file(tmp_path: Path, web: sp.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "w.csv").write_text("old")
 
     def broken(self: sp.Tensor) -> Any:
@@ -488,7 +488,7 @@ def test_standard_output(tmp_path: Path, web: sp.Tensor, capfdbinary: pytest.Cap
 
 
 @pytest.mark.parametrize(("name", "held"), [("r.csv", True), ("r.h5ad", True), ("r.npz", False), ("r.mtx", False)])
-def test_the_command_tells_of_labels_that_are_not_in_the_file(
+def test_cli_reports_unwritten_labels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, held: bool
 ) -> None:
     labelled = sp.from_coords([[0, 1], [0, 1]], [1.0, 2.0], dims=("user", "film"), labels={"user": ["ada", "bob"]})
@@ -498,7 +498,7 @@ def test_the_command_tells_of_labels_that_are_not_in_the_file(
     assert ("labels of user are not exported" in err) is not held
 
 
-def test_labels_of_a_bundle_that_are_not_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cli_reports_unwritten_labels_of_bundles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "m.svm").write_text("2,7 1:1\n2 2:1\n")
     sp.ingest.libsvm(tmp_path / "m.svm", tmp_path / "m.sparrow")
     code, _, err = cli(capsys, "export", tmp_path / "m.sparrow", tmp_path / "m2.svm")

@@ -1,4 +1,4 @@
-"""Files that are no edge lists: each is refused by its name, with the command that reads it."""
+"""Files that are not edge lists: errors name the kind and a command."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ TEXT = {
 
 
 @pytest.mark.parametrize("told", TEXT)
-def test_texts_are_named(tmp_path: Path, told: str) -> None:
+def test_text_formats_are_named(tmp_path: Path, told: str) -> None:
     name, text = TEXT[told]
     (tmp_path / name).write_text(text)
     with pytest.raises(IngestError, match=told):
@@ -138,7 +138,7 @@ def test_texts_are_named(tmp_path: Path, told: str) -> None:
         ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 3\n", {(1, 0)}),
     ],
 )
-def test_the_command_that_is_told_does_it(
+def test_suggested_command_works(
     cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, want: set[Any]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -172,7 +172,7 @@ def test_the_command_that_is_told_does_it(
         "1 2 0.5\n2 1 0.5\n#\n",
     ],
 )
-def test_edge_lists_are_not_taken_for_something_else(tmp_path: Path, text: str) -> None:
+def test_edge_lists_are_accepted(tmp_path: Path, text: str) -> None:
     (tmp_path / "e.txt").write_text(text)
     lines = [line for line in text.splitlines() if line[0] not in "%#"]
     assert sp.ingest.edges(tmp_path / "e.txt", tmp_path / "e.sparrow").nnz == len(lines)
@@ -183,7 +183,7 @@ def test_edge_lists_are_not_taken_for_something_else(tmp_path: Path, text: str) 
              "cnr-2000/cnr-2000.graph", "10x-v3/filtered_feature_bc_matrix.h5", "heart_scale/heart_scale",
              "agaricus/agaricus.txt.train"]
 )  # fmt: skip
-def test_real_files_that_are_no_edge_lists(shared: Path, tmp_path: Path, name: str) -> None:
+def test_real_files_are_not_edge_lists(shared: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(IngestError):
         sp.ingest.edges(shared / name, tmp_path / "out.sparrow")
     assert not list(tmp_path.iterdir())

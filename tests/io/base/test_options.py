@@ -1,4 +1,4 @@
-"""Options of readers: what is of another type is named, before anything is read."""
+"""Options of readers: wrong types are named before anything is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = {"coords": ["a", "b"], "value": "v"}
         ("coords", 7, r"Sequence\[str\]"),
     ],
 )
-def test_the_type_is_named(tmp_path: Path, option: str, given: Any, wanted: str) -> None:
+def test_option_type_errors(tmp_path: Path, option: str, given: Any, wanted: str) -> None:
     (tmp_path / "a.csv").write_text("a,b,v\n1,2,3\n")
     with pytest.raises(InvalidValueError, match=f"{option} must be {wanted}, got"):
         sp.ingest.columns(tmp_path / "a.csv", tmp_path / "o", **{**COLUMNS, option: given})
@@ -32,7 +32,7 @@ def test_the_type_is_named(tmp_path: Path, option: str, given: Any, wanted: str)
 
 
 @pytest.mark.parametrize("name", [name for name, each in formats().items() if each.reader is not None])
-def test_nothing_but_errors_of_ours(tmp_path: Path, name: str) -> None:
+def test_damaged_files_raise_ingest_errors(tmp_path: Path, name: str) -> None:
     reader: Any = formats()[name].reader
     source = tmp_path / "none.txt"
     for each in options_of(reader):
@@ -46,6 +46,6 @@ def test_nothing_but_errors_of_ours(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["x", None, [1], {}, object()])
-def test_a_fill_is_one_number(given: Any) -> None:
-    with pytest.raises(InvalidValueError, match="fill_value="):
+def test_fill_value_must_be_scalar(given: Any) -> None:
+    with pytest.raises(InvalidValueError, match="fill_value must"):
         sp.full((2, 2), given, dtype="int64")

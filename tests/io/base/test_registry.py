@@ -1,4 +1,4 @@
-"""The registry of formats: everything that people call is made of what is declared there, and nowhere else."""
+"""The registry of formats, from which the functions and commands are made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sparrow.io.base.registry import (
     unregister,
 )
 
-# -- a format, in one place ------------------------------------------------------------------------
+# -- registered formats ------------------------------------------------------------------------
 
 
 @dataclass
@@ -111,7 +111,7 @@ def cells() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("cells")
-def test_a_format_of_ones_own_in_python(tmp_path: Path) -> None:
+def test_registered_format(tmp_path: Path) -> None:
     (tmp_path / "a.cells").write_text("0 2 = 5\n1 0 = -1\n")
     made = sp.ingest.cells(tmp_path / "a.cells", tmp_path / "a.sparrow", names=["i", "j"])
     assert (made.dims, made.to_numpy().tolist()) == (("i", "j"), [[0, 0, 5], [-1, 0, 0]])
@@ -136,7 +136,7 @@ def test_a_format_of_ones_own_in_python(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cells")
-def test_a_format_of_ones_own_on_the_command_line(cli: Any, tmp_path: Path) -> None:
+def test_registered_format_on_the_command_line(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "a.cells").write_text("0 2 = 5\n1 0 = -1\n")
     target = tmp_path / "a.sparrow"
     done = cli("ingest", "cells", tmp_path / "a.cells", target, "--names", "i,j", "--offset", 1, "--json")
@@ -217,13 +217,13 @@ def test_entry_points_add_formats(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", USE], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, check=True)
 
 
-# -- the formats there are -------------------------------------------------------------------------
+# -- built-in formats -------------------------------------------------------------------------
 
 READERS = [each for each in formats().values() if each.reader is not None]
 
 
 @pytest.mark.parametrize("format", READERS, ids=lambda each: each.name)
-def test_the_document_tells_every_option_once(format: Format) -> None:
+def test_docstring_lists_every_option(format: Format) -> None:
     assert format.reader is not None
     document = inspect.getdoc(format.reader) or ""
     section = document.split("Parameters\n----------\n")[1].split("\n\nReturns\n")[0]
@@ -234,7 +234,7 @@ def test_the_document_tells_every_option_once(format: Format) -> None:
 
 
 @pytest.mark.parametrize("format", formats().values(), ids=lambda each: each.name)
-def test_every_option_says_what_it_does(format: Format) -> None:
+def test_every_option_has_help(format: Format) -> None:
     assert format.summary.endswith(".")
     for kind in (format.reader, format.writer):
         assert kind is None or all(each.option.help.endswith((".", "]")) for each in options_of(kind))
@@ -251,7 +251,7 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_the_options_that_people_rely_on(name: str) -> None:
+def test_public_options(name: str) -> None:
     signature = inspect.signature(getattr(sp.ingest, name))
     source, target, *options = signature.parameters.values()
     assert (source.name, target.name) == ("src", "dst")
@@ -260,7 +260,7 @@ def test_the_options_that_people_rely_on(name: str) -> None:
     assert set(PUBLIC[name].split()) <= there
 
 
-def test_choices_are_checked_and_may_be_texts(tmp_path: Path) -> None:
+def test_choices_accept_strings(tmp_path: Path) -> None:
     (tmp_path / "a.svm").write_text("1 1:1\n")
     assert sp.ingest.libsvm(tmp_path / "a.svm", tmp_path / "a.sparrow", index_base="1")["X"].shape == (1, 1)  # type: ignore[arg-type]
     with pytest.raises(InvalidValueError, match="index_base must be 'auto', 0 or 1, got 2"):
@@ -269,7 +269,7 @@ def test_choices_are_checked_and_may_be_texts(tmp_path: Path) -> None:
         sp.ingest.edges(tmp_path / "a.svm", tmp_path / "b.sparrow", ids=None)  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_exported_is_told_with_the_formats_there_are(tmp_path: Path) -> None:
+def test_export_errors_list_formats(tmp_path: Path) -> None:
     A = sp.eye(3)
     there = ", ".join(repr(each.name) for each in formats().values() if each.writer is not None)
     with pytest.raises(InvalidValueError, match=f"'A.xyz' is unknown: pass format=, one of {there}"):
@@ -286,7 +286,7 @@ def test_what_cannot_be_exported_is_told_with_the_formats_there_are(tmp_path: Pa
         sp.export(bundle, tmp_path / "a.csv")
 
 
-def test_no_such_format() -> None:
+def test_unknown_format() -> None:
     with pytest.raises(
         AttributeError, match=f"no attribute 'edgs': formats are {', '.join(sorted(sp.ingest.__all__))}"
     ):

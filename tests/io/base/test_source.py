@@ -1,4 +1,4 @@
-"""The block reader: what it yields is the text of the sources, cut at line ends, whatever the form they come in."""
+"""Block reader: blocks of whole lines reproduce the text of the sources."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_line_that_is_too_long(tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.line) == (source.name, 4)
 
 
-def test_several_sources_do_not_share_blocks(tmp_path: Path) -> None:
+def test_blocks_do_not_span_sources(tmp_path: Path) -> None:
     sources = [store(tmp_path, data, f"{k}.txt") for k, data in enumerate([b"a\nb", b"", gzip.compress(b"c\n")])]
     found = read(sources)
     assert [(block.source.name, bytes(block.data), block.first_line) for block in found] == [
@@ -114,14 +114,14 @@ def test_several_sources_do_not_share_blocks(tmp_path: Path) -> None:
     assert total_size(sources) == sum(source.size or 0 for source in sources)
 
 
-def test_members_that_follow_each_other(tmp_path: Path) -> None:
+def test_concatenated_gzip_members(tmp_path: Path) -> None:
     for compress in (gzip.compress, zstd, bz2.compress):
         assert text(read(store(tmp_path, compress(b"a\n") + compress(b"b\n")))) == b"a\nb\n"
 
 
 @pytest.mark.parametrize("padding", [1, 7, 512, 100_000])
 @pytest.mark.parametrize("size", [64, 1 << 22])
-def test_zeros_behind_gzip_are_passed_over(tmp_path: Path, padding: int, size: int) -> None:
+def test_gzip_padding_is_ignored(tmp_path: Path, padding: int, size: int) -> None:
     data = os.urandom(100_000).hex().encode() + b"\nend\n"
     source = store(tmp_path, gzip.compress(data) + gzip.compress(data) + bytes(padding))
     assert text(read(source, size)) == data + data
@@ -152,7 +152,7 @@ def test_damaged_input(tmp_path: Path, compression: str) -> None:
     ("start", "kind"),
     [(b"\xfd7zXZ\x00", "xz"), (b"PK\x03\x04", "zip"), (b"\x04\x22\x4d\x18", "lz4"), (b"7z\xbc\xaf\x27\x1c", "7z")],
 )
-def test_compression_that_is_not_read(tmp_path: Path, start: bytes, kind: str) -> None:
+def test_unsupported_compression(tmp_path: Path, start: bytes, kind: str) -> None:
     with pytest.raises(IngestError, match=f"{kind} files are not read"):
         read(store(tmp_path, start + b"whatever"))
 
@@ -163,7 +163,7 @@ def test_nul_bytes(tmp_path: Path) -> None:
     assert caught.value.line == 11
 
 
-def test_errors_come_at_their_place(tmp_path: Path) -> None:
+def test_errors_come_in_order(tmp_path: Path) -> None:
     found: list[bytes] = []
     stream = read_blocks(store(tmp_path, b"a\n" * 20 + b"\0\n"), 8)
     with pytest.raises(IngestError):
@@ -195,7 +195,7 @@ def test_names(tmp_path: Path) -> None:
         (".", IngestError, "folder"),
     ],
 )
-def test_names_that_are_no_files(src: Any, error: type[SparrowError], message: str) -> None:
+def test_bad_src(src: Any, error: type[SparrowError], message: str) -> None:
     with pytest.raises(error, match=message):
         open_sources(src)
 
@@ -258,7 +258,7 @@ def test_a_bomb_stops_at_a_limit(tmp_path: Path, compression: str) -> None:
     assert len(text(read(store(tmp_path, COMPRESS[compression](b"0 1\n" * 10**5))))) == 4 * 10**5
 
 
-def test_lines_longer_than_a_block_are_whole(tmp_path: Path) -> None:
+def test_long_lines_are_whole(tmp_path: Path) -> None:
     row = b"1 " + b" ".join(b"%d:1.5" % k for k in range(1, 300_000))
     for end in (b"\n", b"\r\n", b"\r", b""):
         for before in (b"", b"-1 1:1" + (end or b"\n")):

@@ -1,4 +1,4 @@
-"""Shards of ALX's web graphs against a plain reader and writer of the same frames."""
+"""Shards of ALX's web graphs, against a plain reader and writer of frames."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def frame(message: bytes) -> bytes:
 
 
 def lists_in(data: bytes) -> list[dict[str, list[int]]]:
-    """Read frames slowly."""
+    """Read frames with plain Python."""
 
     def read(at: int) -> tuple[int, int]:
         number = shift = 0
@@ -147,7 +147,7 @@ def test_any_shards(
 
 @settings(max_examples=8)
 @given(st.integers(0, 2**32), st.integers(1, 3))
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, seed: int, count: int) -> None:
+def test_export_round_trip(tmp_path_factory: pytest.TempPathFactory, seed: int, count: int) -> None:
     folder = tmp_path_factory.mktemp("written")
     rng = np.random.default_rng(seed)
     arrays = {name: (rng.random((9, 9)) < 0.3).astype(int) for name in ("train", "test", "truth")}
@@ -169,7 +169,7 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, seed:
         assert not array[size:].any()
 
 
-def test_damage_is_told_with_shard_and_offset(tmp_path: Path) -> None:
+def test_damage_names_shard_and_offset(tmp_path: Path) -> None:
     frames = [frame(example({"row_tag": [i], "col_tag": [1, 300]})) for i in range(3)]
     path = tmp_path / "train.tfr-00000-of-00001"
 
@@ -215,7 +215,7 @@ def test_any_message(tmp_path_factory: pytest.TempPathFactory, message: bytes) -
 @pytest.mark.parametrize(
     "name", ["train.tfrecords", "web-train-00000-of-00001.tfrecord", "train.tfr-00000-of-00001.gz"]
 )
-def test_shards_as_tensorflow_packs_them(tmp_path: Path, name: str) -> None:
+def test_tensorflow_compression(tmp_path: Path, name: str) -> None:
     for data in (frame(example({"row_tag": [0], "col_tag": [1, 2]})), b""):
         for pack in (bytes, gzip.compress, zlib.compress):
             (tmp_path / name).write_bytes(pack(data))
@@ -226,7 +226,7 @@ def test_shards_as_tensorflow_packs_them(tmp_path: Path, name: str) -> None:
         sp.ingest.alx(tmp_path, tmp_path / "A.sparrow", overwrite=True)
 
 
-def test_shards_that_do_not_go_together(tmp_path: Path) -> None:
+def test_inconsistent_shards(tmp_path: Path) -> None:
     one, other = (frame(example({"row_tag": [0], "col_tag": [k]})) for k in (1, 2))
     (tmp_path / "train.tfr-00000-of-00002").write_bytes(one)
     with pytest.raises(
@@ -249,7 +249,7 @@ def test_shards_that_do_not_go_together(tmp_path: Path) -> None:
         sp.ingest.alx(tmp_path / "empty", tmp_path / "A.sparrow", overwrite=True)
 
 
-def test_what_shards_do_not_hold_is_refused(tmp_path: Path) -> None:
+def test_alx_unsupported_bundles(tmp_path: Path) -> None:
     eye = sp.asarray(np.eye(2, dtype=int))
     for bad, problem in [
         (eye * 2, "no weights"),

@@ -34,7 +34,7 @@ def _described(path: Path, descriptor: dict[str, Any], arrays: dict[str, Any], g
 
 
 def _laid_out(dense: Any, format: str) -> dict[str, Any]:
-    """Return the arrays of a matrix by the plainest way."""
+    """Return the arrays of a matrix in a format."""
     across = format in ("CSC", "DCSC", "COOC", "DMATC")
     turned = dense.T if across else dense
     rows, cols = np.nonzero(turned)

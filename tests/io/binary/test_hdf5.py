@@ -1,4 +1,4 @@
-"""Counts in HDF5 and in the folders of 10x, against h5py, SciPy and the definition."""
+"""AnnData and 10x Genomics, against h5py and SciPy."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_any_annotated_matrix(
 
 
 @pytest.mark.filterwarnings("ignore")  # of pandas, about what anndata asks of it
-def test_what_is_written_is_anndata(tmp_path: Path) -> None:
+def test_export_is_read_by_anndata(tmp_path: Path) -> None:
     anndata = pytest.importorskip("anndata", reason="needs anndata")
     dense = random_matrix(0, 5, 7)
     A = sp.from_coords(np.nonzero(dense), dense[np.nonzero(dense)], shape=(5, 7), dims=("obs", "var"),
@@ -195,7 +195,7 @@ def test_old_files_of_several_genomes(tmp_path: Path) -> None:
     assert A.labels("feature").to_pylist() == ["n0", "n1", "n2", "n3"]
 
 
-def test_what_is_wrong_is_named(tmp_path: Path) -> None:
+def test_bad_input(tmp_path: Path) -> None:
     def attempt(change: Any, problem: str, **options: Any) -> None:
         dense = random_matrix(3, 4, 5)
         with h5py.File(tmp_path / "a.h5ad", "w") as file:
@@ -246,7 +246,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
         sp.export(sp.asarray(np.ones(3)), tmp_path / "c.h5ad")
 
 
-def test_bytes_of_other_files_are_not_read(tmp_path: Path) -> None:
+def test_external_hdf5_links_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"secret")
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["X"] = np.eye(2)
@@ -298,7 +298,7 @@ def test_bytes_of_other_files_are_not_read(tmp_path: Path) -> None:
         sp.ingest.tenx(tmp_path / "a.h5", tmp_path / "A.sparrow")
 
 
-def test_names_by_their_numbers_and_tables_beside_the_matrix(tmp_path: Path) -> None:
+def test_categorical_names_and_other_tables(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5ad", "w") as file:
         file["X"], file["obsm/X_pca"] = np.eye(3, 2), np.ones((3, 4))
         file.create_group("obs").attrs["_index"] = "n"
@@ -313,7 +313,7 @@ def test_names_by_their_numbers_and_tables_beside_the_matrix(tmp_path: Path) -> 
     assert found.labels("obs").to_pylist() == ["r", "p", "q"]
 
 
-def test_names_by_their_numbers_as_old_files_have_them(tmp_path: Path) -> None:
+def test_categorical_names_of_old_files(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5ad", "w") as file:
         file["X"] = np.eye(3, 2)
         for axis, codes in (("obs", [2, 0, 1]), ("var", [1, 0])):
@@ -349,7 +349,7 @@ def test_damage(tmp_path_factory: pytest.TempPathFactory, seed: int, cut: bool) 
         assert not (folder / "A.sparrow").exists()
 
 
-def test_a_heap_of_texts_that_the_library_would_never_leave(tmp_path: Path) -> None:
+def test_damaged_heap_is_rejected(tmp_path: Path) -> None:
     sp.export(sp.asarray(random_matrix(0, 6, 5)), tmp_path / "a.h5ad")
     data = bytearray((tmp_path / "a.h5ad").read_bytes())
     heap = data.index(b"GCOL")

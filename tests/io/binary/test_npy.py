@@ -1,4 +1,4 @@
-"""Dense arrays in and out, against NumPy."""
+"""Dense arrays and .npz files, against NumPy and SciPy."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_options(tmp_path: Path) -> None:
         sp.ingest.npy(tmp_path / "a.npy", tmp_path / "B.sparrow", dtype="int8")
 
 
-def test_what_is_no_array_of_numbers(tmp_path: Path) -> None:
+def test_bad_npy(tmp_path: Path) -> None:
     for array in (np.array(["a"]), np.array([None]), np.zeros(2, [("a", int)]), np.array([], "M8[s]")):
         np.save(tmp_path / "a.npy", array)
         with pytest.raises(IngestError, match="must be numbers or booleans"):
@@ -80,7 +80,7 @@ def test_damage(tmp_path_factory: pytest.TempPathFactory, seed: int, how: str) -
         assert how == "flip"
 
 
-def test_a_scipy_file_whose_pointers_descend_is_refused(tmp_path: Path) -> None:
+def test_npz_with_descending_indptr_is_rejected(tmp_path: Path) -> None:
     arrays: dict[str, Any] = {
         "indices": np.array([0, 1]),
         "indptr": np.array([0, 5, 2]),
@@ -93,7 +93,7 @@ def test_a_scipy_file_whose_pointers_descend_is_refused(tmp_path: Path) -> None:
     assert str(caught.value).count("not a sparse array of SciPy") == 1
 
 
-def test_what_else_is_told_of_arrays(tmp_path: Path) -> None:
+def test_npy_other_errors(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.eye(2))
     (tmp_path / "b.npy").write_bytes(gzip.compress((tmp_path / "a.npy").read_bytes()))
     with pytest.raises(IngestError, match=r"gzip -dc \S+ > \S+/b\.npy\.unpacked and read that"):

@@ -1,4 +1,4 @@
-"""Graphs of the WebGraph framework against an encoder and a reader that are plain."""
+"""WebGraph's graphs, against a plain encoder and reader."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def delta(number: int) -> str:
 
 
 def minimal(number: int, count: int) -> str:
-    """Write one of ``count`` numbers: some in a bit less."""
+    """Write a number below ``count`` in truncated binary."""
     width = count.bit_length() - 1
     short = (2 << width) - count
     return binary(number, width) if number < short else binary(number + short, width + 1)
@@ -71,7 +71,7 @@ def natural(number: int) -> int:
 def encoded(
     graph: Sequence[Sequence[int]], window: int, shortest: int, k: int, codes: dict[str, str], rng: Any
 ) -> tuple[bytes, str]:
-    """Write a graph as WebGraph does, with references taken at random."""
+    """Encode a graph as WebGraph does, with random references."""
     out = ""
     codes = USUAL | codes
 
@@ -138,7 +138,7 @@ def dense_of(graph: Sequence[Sequence[int]]) -> Any:
 
 
 def random_graph(rng: Any, nodes: int) -> list[list[int]]:
-    """Return lists with runs, and ones like those before."""
+    """Return lists with runs, some similar to previous ones."""
     graph: list[list[int]] = []
     for x in range(nodes):
         row = rng.random(nodes) < rng.choice([0, 0.1, 0.5, 1])
@@ -204,7 +204,7 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, seed: int, nodes: in
     np.testing.assert_array_equal(again.to_numpy(), A.to_numpy())
 
 
-def test_real_graphs_are_one(shared: Path, tmp_path: Path) -> None:
+def test_real_graphs_agree(shared: Path, tmp_path: Path) -> None:
     cnr = shared / "cnr-2000"
     A = sp.ingest.webgraph(cnr / "cnr-2000", tmp_path / "A.sparrow")
     assert (A.shape, A.nnz) == ((325557, 325557), 3216152)
@@ -217,7 +217,7 @@ def test_real_graphs_are_one(shared: Path, tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["cut", "flip", "numbers"]))
-def test_damage_is_an_error_or_another_graph(tmp_path_factory: pytest.TempPathFactory, seed: int, how: str) -> None:
+def test_damaged_bvgraph(tmp_path_factory: pytest.TempPathFactory, seed: int, how: str) -> None:
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 20)
     bits, told = encoded(graph, 3, 2, 3, {}, rng)
@@ -257,9 +257,7 @@ def test_damage_is_an_error_or_another_graph(tmp_path_factory: pytest.TempPathFa
         ("1\n0\n0\n", "expected 1 lists, one per node, got more", 3, None),
     ],
 )
-def test_what_is_wrong_in_text_is_named(
-    tmp_path: Path, text: str, problem: str, line: int | None, token: str | None
-) -> None:
+def test_bad_ascii_graph(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
     (tmp_path / "a.graph-txt").write_text(text)
     with pytest.raises(IngestError, match=problem) as found:
         sp.ingest.webgraph(tmp_path / "a.graph-txt", tmp_path / "A.sparrow")
@@ -275,14 +273,14 @@ def test_what_is_wrong_in_text_is_named(
         ("nodes=2", "nodes=2\\\\\nnodes\\: = 7\nnodes:2"), ("arcs=2", "a\\\\\narcs=2"),
     ],
 )  # fmt: skip
-def test_properties_as_java_writes_them(tmp_path: Path, old: str, new: str) -> None:
+def test_properties_syntax_of_java(tmp_path: Path, old: str, new: str) -> None:
     bits, told = encoded([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
     path = store(tmp_path, bits, told)
     (tmp_path / "g.properties").write_bytes(told.replace(old, new).encode("latin-1"))
     assert sp.ingest.webgraph(path, tmp_path / "A.sparrow").to_numpy().tolist() == [[0, 1], [1, 0]]
 
 
-def test_what_is_wrong_in_properties_is_named(tmp_path: Path) -> None:
+def test_bad_properties(tmp_path: Path) -> None:
     bits, told = encoded([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
     path = store(tmp_path, bits, told)
     for old, new, problem in [
@@ -307,7 +305,7 @@ def test_what_is_wrong_in_properties_is_named(tmp_path: Path) -> None:
         sp.ingest.webgraph(tmp_path / "nothing", tmp_path / "A.sparrow")
 
 
-def test_what_a_graph_does_not_hold_is_refused(tmp_path: Path) -> None:
+def test_ascii_graph_unsupported_tensors(tmp_path: Path) -> None:
     (tmp_path / "a.graph-txt").write_text("2\n1 1\n\n")
     with pytest.raises(DuplicateError):
         sp.ingest.webgraph(tmp_path / "a.graph-txt", tmp_path / "A.sparrow")

@@ -1,4 +1,4 @@
-"""Tables to tensors: real files, generated ones against a plain reader, and everything that must be refused."""
+"""Tables to tensors: real files, generated tables, errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def stored(path: Any) -> Any:
 
 
 def cells(path: Any) -> dict[tuple[Any, ...], Any]:
-    """The cells by label where a dimension has labels."""
+    """Return the elements, by label for labelled dimensions."""
     relation = stored(path)
     names = [relation.labels(dim) for dim in range(relation.schema.ndim)]
     lists = [None if each is None else each.to_pylist() for each in names]
@@ -70,7 +70,7 @@ def cells(path: Any) -> dict[tuple[Any, ...], Any]:
 
 @pytest.fixture
 def ingest(tmp_path: Path) -> Any:
-    """Return what ingests a table, or CSV text, and returns its cells."""
+    """Return a function that stores a table, or CSV text, and returns its elements."""
 
     def run(src: Any, **options: Any) -> dict[tuple[Any, ...], Any]:
         if isinstance(src, str | bytes):
@@ -174,7 +174,7 @@ def test_agrees_with_a_plain_reader(
         with open(source, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, quoting=csv.QUOTE_ALL)
             writer.writerows([[*names, "what"], *rows])
-        # What looks like numbers in every row is numbers.
+        # Texts that all look like numbers would become numbers.
         if any(kind == "text" for kind in kinds) and form == "csv":
             with open(source, "a", newline="", encoding="utf-8") as file:
                 extra = tuple("a text" if kind == "text" else 0 for kind in kinds)
@@ -210,7 +210,7 @@ def total(values: list[float]) -> float:
 # -- options -------------------------------------------------------------------------------------
 
 
-def test_presence_and_its_count(ingest: Any, schema: Any) -> None:
+def test_indicator_and_count(ingest: Any, schema: Any) -> None:
     text = "u,i\n1,2\n0,5\n1,2\n"
     assert ingest(text, coords=["u", "i"], duplicates="sum") == {(0, 5): 1, (1, 2): 2}
     assert schema().dtype == np.int64
@@ -233,15 +233,13 @@ def test_presence_and_its_count(ingest: Any, schema: Any) -> None:
         ("u,i,v,w\nb,2,1,1\na,2,1,1\nb,2,1,3\n", {"value": ["v", "w"]}, "line 4: row 3: the cell ('b', 2) @ line 2:"),
     ],
 )
-def test_cells_that_are_given_twice_are_told_by_line(
-    ingest: Any, text: str, options: dict[str, Any], told: str
-) -> None:
+def test_duplicate_error_names_lines(ingest: Any, text: str, options: dict[str, Any], told: str) -> None:
     pattern = told.replace("(", r"\(").replace(")", r"\)").replace("@", "is given more than once, first in")
     with pytest.raises(DuplicateError, match=pattern):
         ingest(text, **{"coords": ["u", "i"], "value": "v", **options})
 
 
-def test_cells_that_are_given_twice_in_files_and_tables(tmp_path: Path) -> None:
+def test_duplicates_in_files_and_tables(tmp_path: Path) -> None:
     for name, text in (("one.csv", "u,i\n1,2\n7,7\n"), ("two.csv", "u,i\n5,5\n1,2\n")):
         (tmp_path / name).write_text(text)
     with pytest.raises(DuplicateError, match=r"two\.csv, line 3: row 2: the cell .*, first in .*one\.csv, line 2:"):
@@ -287,7 +285,7 @@ def test_the_type_of_the_column(ingest: Any, schema: Any, kind: pa.DataType, dty
     "kind",
     [pa.int8(), pa.uint8(), pa.int32(), pa.uint64(), pa.float32(), pa.float64(), pa.decimal128(5, 1)],
 )
-def test_whole_numbers_of_any_type_are_coordinates(ingest: Any, schema: Any, kind: pa.DataType) -> None:
+def test_integral_numbers_are_coordinates(ingest: Any, schema: Any, kind: pa.DataType) -> None:
     values = [decimal.Decimal(3), decimal.Decimal(0)] if pa.types.is_decimal(kind) else [3, 0]
     assert ingest(pa.table({"i": pa.array(values, kind)}), coords=["i"]) == {(0,): 1, (3,): 1}
     assert schema().shape == (4,)
@@ -296,7 +294,7 @@ def test_whole_numbers_of_any_type_are_coordinates(ingest: Any, schema: Any, kin
 @pytest.mark.parametrize(
     "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
 )
-def test_texts_of_any_type_are_labels(ingest: Any, kind: pa.DataType) -> None:
+def test_string_types_are_labels(ingest: Any, kind: pa.DataType) -> None:
     array = pa.array(["b", "", "ü"]).cast(kind) if not pa.types.is_dictionary(kind) else (
         pa.array(["b", "", "ü"]).dictionary_encode()
     )  # fmt: skip
@@ -342,7 +340,7 @@ def test_delimiters_and_line_ends(ingest: Any) -> None:
     assert ingest("\ufeffi,j\n3,4\n", coords=["i", "j"]) == {(3, 4): 1}
 
 
-def test_a_value_column_that_looks_whole_at_first(ingest: Any) -> None:
+def test_late_decimals_in_value_column(ingest: Any) -> None:
     text = "i,v\n" + "".join(f"{k},1\n" for k in range(900_000)) + "900000,0.5\n"
     with pytest.raises(IngestError, match=r"t\.csv, line 900002: cannot be read after row"):
         ingest(text, coords=["i"], value="v")
@@ -377,7 +375,7 @@ def test_an_arrow_stream_on_standard_input(tmp_path: Path, piped: Callable[[byte
     assert cells(tmp_path / "in.sparrow") == {("a", 1): 2, ("b", 0): 3}
 
 
-def test_decimals_that_come_late(tmp_path: Path, ingest: Any) -> None:
+def test_late_decimals(tmp_path: Path, ingest: Any) -> None:
     rows = "".join(f"{i},1\n" for i in range(600_000))
     (tmp_path / "late.csv").write_text(f"i,v\n{rows}600000,1.5\n")
     with pytest.raises(IngestError, match=r"late.csv, line 600002: .*'1.5'; .* pass dtype='float64'"):
@@ -413,7 +411,7 @@ def test_an_empty_table(ingest: Any, schema: Any) -> None:
     assert schema().shape == (7,)
 
 
-# -- what is refused -----------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -459,21 +457,21 @@ def test_values_must_fit(ingest: Any, dtype: str, value: float, fits: bool) -> N
             ingest(table, coords=["i"], value="v", dtype=dtype)
 
 
-def test_the_row_counts_through_batches(ingest: Any) -> None:
+def test_row_numbers_across_batches(ingest: Any) -> None:
     table = pa.table({"i": [*range(10), -4], "s": list("abcdefghijk")})
     batches = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=3))
     with pytest.raises(IngestError, match="row 11: column 'i' is negative"):
         ingest(batches, coords=["i", "s"])
 
 
-def test_a_column_must_keep_its_kind(tmp_path: Path, ingest: Any) -> None:
+def test_column_type_must_not_change(tmp_path: Path, ingest: Any) -> None:
     pq.write_table(pa.table({"i": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"i": ["x"]}), tmp_path / "b.parquet")
     with pytest.raises(IngestError, match=r"b.parquet: column 'i' holds string from row 1 on, but numbers before"):
         ingest([tmp_path / "a.parquet", tmp_path / "b.parquet"], coords=["i"])
 
 
-def test_what_a_stream_raises_is_raised(ingest: Any) -> None:
+def test_stream_error_propagates(ingest: Any) -> None:
     schema = pa.schema([("i", pa.int64())])
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -516,7 +514,7 @@ def test_no_table(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path)
 
 
-def test_a_lazy_query_is_streamed(ingest: Any) -> None:
+def test_lazy_frame_is_streamed(ingest: Any) -> None:
     frame = pl.LazyFrame({"i": range(100_000)}).with_columns(j=pl.col("i") % 7, v=pl.lit(1.0)).filter(pl.col("j") < 2)
     found = ingest(frame, coords=["j", "i"], value="v")
     assert len(found) == sum(k % 7 < 2 for k in range(100_000))
@@ -554,7 +552,7 @@ def test_more_rows_than_memory_holds(ingest: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("small", [False, True])
-def test_every_error_of_text_tells_its_line(ingest: Any, text: str, line: int, options: Any, small: bool) -> None:
+def test_csv_errors_name_the_line(ingest: Any, text: str, line: int, options: Any, small: bool) -> None:
     options = {"coords": ["i", "j"], **options}
     if "3,x" in text and not small:
         options["value"] = "j"
@@ -566,7 +564,7 @@ def test_every_error_of_text_tells_its_line(ingest: Any, text: str, line: int, o
     assert caught.value.line == line
 
 
-def test_records_are_not_cut_by_blocks(ingest: Any) -> None:
+def test_records_span_blocks(ingest: Any) -> None:
     text = "i,s\n" + "".join(f'{k},"a ""{k}""\n, b"\n' for k in range(200))
     want = {(k, f'a "{k}"\n, b'): 1 for k in range(200)}
     for size in (1, 7, 64, 1 << 20):
@@ -574,7 +572,7 @@ def test_records_are_not_cut_by_blocks(ingest: Any) -> None:
             assert ingest(text, coords=["i", "s"]) == want
 
 
-def test_quotes_among_tabs_are_characters(ingest: Any) -> None:
+def test_quotes_in_tsv(ingest: Any) -> None:
     text = 'a\tb\n"Foo\tx\nbar\ty"\n'
     assert ingest(text, coords=["a", "b"]) == {('"Foo', "x"): 1, ("bar", 'y"'): 1}
     assert ingest('a\tb\n"Fo o"\tx\n', coords=["a", "b"], quotes=True) == {("Fo o", "x"): 1}
@@ -585,7 +583,7 @@ def test_quotes_among_tabs_are_characters(ingest: Any) -> None:
 
 
 @tune("io", block_bytes=16)
-def test_ids_that_begin_with_zeros_are_texts(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_leading_zeros_are_texts(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert ingest("u,i\n007,1\n7,0\n", coords=["u", "i"]) == {("007", 1): 1, ("7", 0): 1}
     assert ingest('u,i\n"01",1\n', coords=["u", "i"]) == {("01", 1): 1}
     assert ingest("u,v\n7,01\n", coords=["u"], value="v") == {(7,): 1}
@@ -599,7 +597,7 @@ def test_ids_that_begin_with_zeros_are_texts(ingest: Any, capsys: pytest.Capture
 
 
 @tune("io", block_bytes=16)
-def test_texts_that_look_like_numbers_at_first(ingest: Any) -> None:
+def test_late_texts_in_number_column(ingest: Any) -> None:
     text = "u,i\n" + "".join(f"{k},{k}\n" for k in range(20)) + "x7,3\n"
     with pytest.raises(IngestError, match=r"invalid value 'x7'; .*pass text=\['u'\]") as caught:
         ingest(text, coords=["u", "i"], ids={"u": "int"})
@@ -612,7 +610,7 @@ def test_texts_that_look_like_numbers_at_first(ingest: Any) -> None:
         ingest(text, coords=["u", "i"], text=["v"])
 
 
-def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
+def test_late_text_in_pipe_is_an_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     text = "u\n" + "1\n" * 3_000_000 + "x7\n"
     with contextlib.ExitStack() as stack:
@@ -625,7 +623,7 @@ def test_what_cannot_be_read_again_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("block", [16, 1 << 22])
-def test_what_parts_columns(ingest: Any, block: int) -> None:
+def test_csv_delimiters(ingest: Any, block: int) -> None:
     with tune("io", block_bytes=block):
         ratings = "1::Toy Story::5\n2::Heat::3\n2::Toy Story::4\n"
         want = {(1, "Toy Story"): 5, (2, "Heat"): 3, (2, "Toy Story"): 4}
@@ -658,7 +656,7 @@ def test_other_encodings(ingest: Any) -> None:
     "text",
     ["a,v\n1,5,2.5\n2,6,3.5\n", "a\tv\nx\t5\t2.5\ny\t6\t3.5\n", "a;v\r\n5;2.5;\r\n6;3.5;\r\n", "a,v\n5,2.5,\n6,3.5,\n"],
 )
-def test_one_cell_more_than_names(ingest: Any, tmp_path: Path, text: str) -> None:
+def test_extra_field_hint(ingest: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv").write_bytes(text.encode())
     more: Any = {"coords": ["a"], "value": "v", "delimiter": ";" if ";" in text else None}
     with pytest.raises(IngestError, match=r"Expected 2 columns, got 3.*; if lines (begin|end)") as caught:
@@ -669,7 +667,7 @@ def test_one_cell_more_than_names(ingest: Any, tmp_path: Path, text: str) -> Non
     assert ingest(mended, **more) == {(5,): 2.5, (6,): 3.5}
 
 
-def test_commas_before_fractions(ingest: Any) -> None:
+def test_decimal_comma(ingest: Any) -> None:
     text = "a;v\n1;3,5\n2;-4,25\n3;7\n"
     assert ingest(text, coords=["a"], value="v", delimiter=";", decimal=",") == {(1,): 3.5, (2,): -4.25, (3,): 7}
     with pytest.raises(IngestError, match="pass decimal=',' if the comma is") as caught:
@@ -718,7 +716,7 @@ def test_rows_with_nulls(ingest: Any) -> None:
     assert caught.value.token == "x"
 
 
-def test_a_column_of_values_that_nobody_asked_for_is_told(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ignored_value_column_is_noted(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with sp.config(progress=True):
         assert ingest("i,value\n1,5\n", coords=["i"]) == {(1,): 1}
         assert "the column 'value' was not read: pass value='value'" in capsys.readouterr().err
@@ -728,7 +726,7 @@ def test_a_column_of_values_that_nobody_asked_for_is_told(ingest: Any, capsys: p
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t"])
-def test_an_empty_field_is_a_null_and_no_label(ingest: Any, delimiter: str) -> None:
+def test_empty_field_is_null(ingest: Any, delimiter: str) -> None:
     text = "user,item,v\nann,x,1\n,x,2\nNA,null,3\nbob,,4\n".replace(",", delimiter)
     with pytest.raises(IngestError, match="row 2: column 'user' is null: pass nulls='drop'") as caught:
         ingest(text, coords=["user", "item"], value="v")
@@ -741,7 +739,7 @@ def test_an_empty_field_is_a_null_and_no_label(ingest: Any, delimiter: str) -> N
         assert ingest(text, coords=["user"], value="v", nulls="drop") == {("",): 1, ("ann",): 2}
 
 
-def test_coordinates_of_another_kind(ingest: Any) -> None:
+def test_ids_of_another_kind(ingest: Any) -> None:
     table = pa.table({"i": [1, 2], "j": ["5", "7"]})
     assert ingest(table, coords=["i", "j"], ids={"i": "str", "j": "int"}) == {("1", 5): 1, ("2", 7): 1}
     assert ingest("i,j\n1,2\n3,3\n", coords=["i", "j"], index_base=1) == {(0, 1): 1, (2, 2): 1}
@@ -753,7 +751,7 @@ def test_coordinates_of_another_kind(ingest: Any) -> None:
             ingest(table, coords=["i"], ids=bad)
 
 
-def test_labels_of_another_tensor(ingest: Any, tmp_path: Path, schema: Any) -> None:
+def test_labels_of(ingest: Any, tmp_path: Path, schema: Any) -> None:
     known = pa.table({"user": ["zoe", "ann"], "year": [2001, 1999], "item": [7, 3]})
     other = columns(known, tmp_path / "other.sparrow", coords=["user", "year", "item"], relabel=["year"])
     text = "u,y,item,v\nzoe,2001,6,2\nann,2001,0,3\n"
@@ -791,7 +789,7 @@ def test_json_lines(ingest: Any, block: int) -> None:
 
 
 @pytest.mark.parametrize("block", [60, 1 << 22])
-def test_members_within_members_of_json_lines(ingest: Any, block: int) -> None:
+def test_nested_members_of_json_lines(ingest: Any, block: int) -> None:
     with tune("io", block_bytes=block):
         lines = [{"user": {"id": f"u{k}", "at": {"x": k}}, "a.b": k + 1, "stars": 1.5} for k in range(1, 6)]
         text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -821,7 +819,7 @@ def test_members_within_columns(ingest: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [["a", "a.b"], ["a.b", "a"]])
-def test_a_member_is_no_value_and_what_holds_another(ingest: Any, names: list[str]) -> None:
+def test_nested_member_conflict(ingest: Any, names: list[str]) -> None:
     for line in ({"a": {"b": 1}}, {"a": 1}):
         with pytest.raises(IngestError, match=r"column 'a' cannot hold both a value and column 'a\.b'"):
             ingest(json.dumps(line) + "\n", coords=names, dims=["x", "y"], text=["a", "a.b"])
@@ -829,7 +827,7 @@ def test_a_member_is_no_value_and_what_holds_another(ingest: Any, names: list[st
 
 
 @pytest.mark.parametrize("line", ["5", "null", "[1]", '"u"'])
-def test_a_line_that_is_no_object(tmp_path: Path, line: str) -> None:
+def test_json_line_must_be_object(tmp_path: Path, line: str) -> None:
     for number, lines in enumerate(([line, '{"u": 1}'], ['{"u": 1}', line]), 1):
         (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
         with pytest.raises(IngestError, match="a line must be an object of names and values") as found:
@@ -837,7 +835,7 @@ def test_a_line_that_is_no_object(tmp_path: Path, line: str) -> None:
         assert found.value.line == number
 
 
-def test_bytes_of_another_encoding_in_json_lines(ingest: Any, tmp_path: Path) -> None:
+def test_json_lines_not_utf8(ingest: Any, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes('{"u": "a"}\n{"u": "Käse"}\n'.encode("latin-1"))
     with pytest.raises(IngestError, match="not UTF-8; if it is Latin-1: iconv") as caught:
         sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"])
@@ -845,7 +843,7 @@ def test_bytes_of_another_encoding_in_json_lines(ingest: Any, tmp_path: Path) ->
     assert ingest('\ufeff{"u": "a", "v": 3}\n', coords=["u"], value="v") == {("a",): 3}
 
 
-def test_half_a_pair_in_json_lines(tmp_path: Path) -> None:
+def test_json_lines_lone_surrogate(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"u": "a", "v": 1}\n{"u": "\\ud800", "v": 2}\n')
     with pytest.raises(IngestError, match="not Unicode: it holds half a surrogate pair") as found:
         sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"], value="v")
@@ -905,7 +903,7 @@ for path in map(Path, sys.argv[1:]):
 """
 
 
-def test_damaged_tables_never_end_the_process(tmp_path: Path) -> None:
+def test_damaged_tables_do_not_crash(tmp_path: Path) -> None:
     n = 600
     texts = [f"name{k % 37}" for k in range(n)]
     table = pa.table(
@@ -923,8 +921,8 @@ def test_damaged_tables_never_end_the_process(tmp_path: Path) -> None:
     assert min(refused) > 100
 
 
-def test_offsets_that_point_nowhere(tmp_path: Path) -> None:
-    """What validates only the lengths would follow these."""
+def test_bad_arrow_offsets(tmp_path: Path) -> None:
+    """Offsets must be validated, not only lengths."""
     offsets, data = pa.py_buffer(np.array([0, 2**20, 4], np.int32)), pa.py_buffer(b"abcd")
     array = pa.StringArray.from_buffers(2, offsets, data)
     with pytest.raises(IngestError, match="cannot be read after row 0"):
@@ -932,17 +930,17 @@ def test_offsets_that_point_nowhere(tmp_path: Path) -> None:
             pa.RecordBatch.from_arrays([array], ["s"])]), tmp_path / "t.sparrow", coords=["s"])  # fmt: skip
 
 
-def test_a_first_record_that_is_no_header(tmp_path: Path) -> None:
+def test_oversized_header_record(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("user,fi" + 140_000 * " " + "lm,stars\nada,7,1\n")
     with pytest.raises(IngestError, match=r"t\.csv.*must name the columns"):
         columns(tmp_path / "t.csv", tmp_path / "t", coords=["user"], value="stars")
 
 
-# -- folders that are columns --------------------------------------------------------------------
+# -- partition columns --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "json"])
-def test_folders_are_columns(tmp_path: Path, kind: str) -> None:
+def test_partition_columns(tmp_path: Path, kind: str) -> None:
     expected: dict[tuple[Any, ...], float] = {}
     for k, (year, month, city) in enumerate([(2025, "12", "S%C3%A3o Paulo"), (2026, "01", "Ulm"), (2026, "02", "Ulm")]):
         folder = tmp_path / f"year={year}" / f"month={month}" / f"city={city}"
@@ -966,7 +964,7 @@ def test_folders_are_columns(tmp_path: Path, kind: str) -> None:
     assert stored(found).schema.shape == (2027, 13, 2, 8)
 
 
-def test_folders_of_days_and_of_texts(tmp_path: Path) -> None:
+def test_partitions_of_dates_and_texts(tmp_path: Path) -> None:
     for day, zone in (("2026-11-21", "007"), ("2026-11-22", "12")):
         folder = tmp_path / f"day={day}" / f"zone={zone}"
         folder.mkdir(parents=True)
@@ -980,7 +978,7 @@ def test_folders_of_days_and_of_texts(tmp_path: Path) -> None:
     assert relation.schema.shape == (2, 2, 4)
 
 
-def test_folders_that_do_not_tell(tmp_path: Path) -> None:
+def test_folders_without_partitions(tmp_path: Path) -> None:
     for name in ("year=2026", f"year={'__HIVE_DEFAULT_PARTITION__'}", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.csv").write_text("user,stars\n3,4.5\n")
@@ -995,7 +993,7 @@ def test_folders_that_do_not_tell(tmp_path: Path) -> None:
         columns(files[0], tmp_path / "u", coords=["year"])
 
 
-# -- several columns of values -------------------------------------------------------------------
+# -- columns of values -------------------------------------------------------------------
 
 
 @settings(max_examples=20)
@@ -1034,7 +1032,7 @@ def test_several_values_are_a_bundle(
         assert storage.open(member).verify() == []
 
 
-def test_several_values_of_text_at_once(tmp_path: Path) -> None:
+def test_value_columns_of_csv(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user,item,stars,price\nann,3,4,1.5\nbob,1,,2.5\nann,1,5,0.5\n")
     with pytest.raises(IngestError, match=r"row 2: column 'stars' is null"):
         columns(tmp_path / "a.csv", tmp_path / "t", coords=["user", "item"], value=["price", "stars"])
@@ -1060,12 +1058,12 @@ def test_several_values_of_text_at_once(tmp_path: Path) -> None:
         ({"value": ["a", "b"], "duplicates": "mean", "dtype": "int64"}, "a float dtype"),
     ],
 )
-def test_values_that_make_no_bundle(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
+def test_bad_value_columns(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidValueError, match=problem):
         columns(pa.table({"i": [0]}), tmp_path / "t", coords=["i"], **options)
 
 
-def test_a_second_line_of_names_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_repeated_header_is_an_error(tmp_path: Path) -> None:
     whole = tmp_path / "both.csv"
     options: dict[str, Any] = {"coords": ["user", "film"]}
     whole.write_text("user,film,stars\n1,7,4\nuser,film,stars\n2,8,3\n")
@@ -1090,20 +1088,20 @@ def test_a_second_line_of_names_is_refused_with_its_line(tmp_path: Path) -> None
         (b'[{"user": 1, "film": 2}]\n', r"not an object in each line: jq -c '\.\[\]'"),
     ],
 )
-def test_the_way_out_is_told(tmp_path: Path, text: bytes, problem: str) -> None:
+def test_errors_suggest_options(tmp_path: Path, text: bytes, problem: str) -> None:
     (tmp_path / "a.csv").write_bytes(text)
     with pytest.raises(IngestError, match=problem):
         sp.ingest.columns(tmp_path / "a.csv", tmp_path / "a.sparrow", coords=["user", "film"])
 
 
-# -- ids that are no coordinates -------------------------------------------------------------------
+# -- ids beyond coordinates -------------------------------------------------------------------
 
 
 HASHES = [-(2**63), -5, 0, 7, 2**62, 2**63 - 1]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "frame", "lazy", "relation"])
-def test_negative_ids_and_hashes_are_numbered_anew(kind: str, tmp_path: Path) -> None:
+def test_relabel_negative_ids_and_hashes(kind: str, tmp_path: Path) -> None:
     frame = pl.DataFrame({"id": HASHES[::-1], "v": range(1, 7), "k": [3, -1, 3, 4, 5, 4]})
     if kind == "csv":
         frame.write_csv(tmp_path / "t.csv")
@@ -1140,7 +1138,7 @@ def test_hashes_beyond_int64(late: bool, tmp_path: Path) -> None:
         assert a.verify() == []
 
 
-def test_ids_that_are_no_coordinates_are_told_where_they_stay(ingest: Any, tmp_path: Path) -> None:
+def test_negative_ids_of_streams_are_errors(ingest: Any, tmp_path: Path) -> None:
     assert ingest("id\n-5\nx\n", coords=["id"], relabel=True) == {("-5",): 1, ("x",): 1}  # not all are integers
     with pytest.raises(
         IngestError, match="column 'id' is negative: coordinates start at 0; relabel='id' numbers"
@@ -1153,7 +1151,7 @@ def test_ids_that_are_no_coordinates_are_told_where_they_stay(ingest: Any, tmp_p
         ingest(stream, coords=["id"], relabel=True)
 
 
-def test_a_folder_of_partitions_is_its_files(tmp_path: Path) -> None:
+def test_partitioned_folder(tmp_path: Path) -> None:
     for month, users in ((1, ["ann", "bob"]), (2, ["ann"])):
         folder = tmp_path / "log" / "year=2026" / f"month={month}"
         folder.mkdir(parents=True)
@@ -1165,7 +1163,7 @@ def test_a_folder_of_partitions_is_its_files(tmp_path: Path) -> None:
         sp.ingest.columns(tmp_path / "log" / "year=2026" / "month=1", tmp_path / "u", coords=["user"])
 
 
-def test_names_of_several_columns_share_the_memory_limit() -> None:
+def test_labels_of_columns_share_memory_limit() -> None:
     texts = pa.array([f"user {k}" for k in range(1000)])
     with sp.config(memory_limit=10**6):
         before = memory.available()

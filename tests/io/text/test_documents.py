@@ -1,4 +1,4 @@
-"""Documents to counts of terms, against counters and scikit-learn."""
+"""Term counts of documents, against counters and scikit-learn."""
 
 from __future__ import annotations
 

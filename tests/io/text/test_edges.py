@@ -1,4 +1,4 @@
-"""Edge lists: real files, generated ones against a plain reader, and everything that must be refused."""
+"""Edge lists: real files, generated files, errors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def labels(path: Any) -> Any:
 
 @pytest.fixture
 def ingest(tmp_path: Path) -> Any:
-    """Return what ingests a text and returns its cells by id or name."""
+    """Return a function that stores a text and returns its elements by id or name."""
 
     def run(text: str | bytes, **options: Any) -> dict[tuple[Any, Any], Any]:
         source = tmp_path / "edges.txt"
@@ -110,7 +110,7 @@ def test_real_graphs(shared: Path, tmp_path: Path, file: str, n: int, nnz: int, 
         assert set(cells(path).values()) == {1}
 
 
-def test_gapped_ids_keep_their_numbers_as_labels(shared: Path, tmp_path: Path) -> None:
+def test_relabel_keeps_ids_as_labels(shared: Path, tmp_path: Path) -> None:
     file = shared / "ca-HepTh" / "CA-HepTh.txt"
     edges(file, tmp_path / "gaps.sparrow")
     edges(file, tmp_path / "dense.sparrow", relabel=True)
@@ -138,7 +138,7 @@ NAMES = st.text(alphabet="ab0é-_", min_size=1, max_size=4).filter(lambda name: 
 
 @st.composite
 def texts(draw: st.DrawFn) -> tuple[bytes, list[tuple[Any, ...]], bool]:
-    """A file, the edges in it, and whether ids are names."""
+    """Draw a file, its edges, and whether ids are names."""
     named = draw(st.booleans())
     weighted = draw(st.booleans())
     ids: Any = st.integers(0, 9) | st.sampled_from([0, 2**31, 10**7])
@@ -238,24 +238,24 @@ def test_agrees_with_a_plain_reader(
 # -- options -------------------------------------------------------------------------------------
 
 
-def test_loops_dropped_leave_their_vertices(ingest: Any, tmp_path: Path) -> None:
+def test_dropped_loops_keep_vertices(ingest: Any, tmp_path: Path) -> None:
     assert ingest("0 1\n9 9\n", self_loops="drop") == {(0, 1): 1}
     assert stored(tmp_path / "edges.sparrow").schema.shape == (10, 10)
     assert ingest("0 1\n9 9\n", self_loops="drop", relabel=True) == {(0, 1): 1}
     assert labels(tmp_path / "edges.sparrow") == [0, 1, 9]
 
 
-def test_a_loop_is_mirrored_once(ingest: Any) -> None:
+def test_loop_is_mirrored_once(ingest: Any) -> None:
     assert ingest("1 1\n1 2\n2 1\n", directed=False) == {(1, 1): 1, (1, 2): 2, (2, 1): 2}
 
 
-def test_mirrored_edges_keep_the_order_of_the_lines(ingest: Any) -> None:
+def test_mirrored_edges_keep_line_order(ingest: Any) -> None:
     text = "1 2 10\n2 1 20\n"
     assert ingest(text, directed=False, duplicates="last") == {(1, 2): 20.0, (2, 1): 20.0}
     assert ingest(text, directed=False, duplicates="first") == {(1, 2): 10.0, (2, 1): 10.0}
 
 
-def test_ids_that_begin_with_zeros_are_names(ingest: Any) -> None:
+def test_leading_zeros_are_names(ingest: Any) -> None:
     assert ingest("007 7\n7 0\n") == {("007", "7"): 1, ("7", "0"): 1}
     assert ingest("007 7\n", ids="int") == {(7, 7): 1}
     assert ingest("0 1 007\n") == {(0, 1): 7.0}
@@ -268,7 +268,7 @@ def test_ids_that_begin_with_zeros_are_names(ingest: Any) -> None:
     assert (caught.value.line, caught.value.token) == (1001, "007")
 
 
-def test_multiplicity_is_the_value(ingest: Any) -> None:
+def test_repeated_edges_are_counted(ingest: Any) -> None:
     text = "1 2\n1 2\n0 0\n1 2\n"
     assert ingest(text) == {(0, 0): 1, (1, 2): 3}
     assert ingest(text, duplicates="last") == {(0, 0): 1, (1, 2): 1}
@@ -280,7 +280,7 @@ def test_multiplicity_is_the_value(ingest: Any) -> None:
         ingest("x y\ny x\nx y\n", duplicates="error")
 
 
-def test_ids_are_names_once_one_is_no_integer(ingest: Any) -> None:
+def test_auto_ids_are_names_if_not_integer(ingest: Any) -> None:
     assert ingest("1 b\n10 2\n1 b\n") == {("1", "b"): 2, ("10", "2"): 1}
     assert ingest("1 2\n", ids="str") == {("1", "2"): 1}
     assert ingest("-1 99999999999999999999\n", ids="str") == {("-1", "99999999999999999999"): 1}
@@ -306,7 +306,7 @@ def test_ids_of_64_bits(ingest: Any, tmp_path: Path) -> None:
     assert caught.value.token == str(2**63 - 1)
 
 
-def test_a_header_is_skipped_when_said(ingest: Any, tmp_path: Path) -> None:
+def test_header_is_skipped(ingest: Any, tmp_path: Path) -> None:
     assert ingest("# c\nsource,target,weight\n1,2,0.5\n", header=True) == {(1, 2): 0.5}
     assert ingest("3\n1 2\n0 1\n", header=True) == {(1, 2): 1, (0, 1): 1}
     for k in range(2):
@@ -315,7 +315,7 @@ def test_a_header_is_skipped_when_said(ingest: Any, tmp_path: Path) -> None:
     assert cells(tmp_path / "parts.sparrow") == {(0, 1): 1, (1, 2): 1}
 
 
-def test_a_fourth_column_is_passed_over_with_a_note(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fourth_column_is_ignored_with_note(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
     text = "% bip weighted\n1 2 1 1082008561\n1 2 1 1082008562\n"
     assert ingest(text) == {(1, 2): 2.0}
     assert "columns after the third" in capsys.readouterr().err
@@ -324,7 +324,7 @@ def test_a_fourth_column_is_passed_over_with_a_note(ingest: Any, capsys: pytest.
     assert capsys.readouterr().err == ""
 
 
-def test_a_header_of_snap_that_says_undirected_is_said(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_snap_undirected_header_is_noted(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
     head = "# Undirected graph: ../../data/output/amazon.ungraph.txt\n# Amazon\n# Nodes: 4 Edges: 2\n# From\tTo\n"
     told = "edges are undirected (# Undirected graph) and stored in one direction: pass directed=False"
     for text in (head + "1\t2\n3\t3\n", "\ufeff# Amazon\r\n\r\n" + head.replace("\n", "\r\n") + "1\t2\r\n3\t3"):
@@ -338,7 +338,7 @@ def test_a_header_of_snap_that_says_undirected_is_said(ingest: Any, capsys: pyte
         assert capsys.readouterr().err == ""
 
 
-def test_a_line_of_sizes_is_noted(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_of_sizes_is_noted(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("3 2\n0 1\n1 2\n", "3 3 2\n0 1 5\n1 2 6\n"):
         assert len(ingest(text)) == 3
         assert f"the first line, {text.splitlines()[0]}, looks like sizes" in capsys.readouterr().err
@@ -369,11 +369,11 @@ def test_a_comment_on_the_shape(tmp_path: Path) -> None:
     assert shape(f"# shape: 5 {2**63}\n1 2\n") == shape("# shape: 5 7 9\n1 2\n") == (3, 3)
 
 
-def test_a_name_that_looks_like_an_arrow(ingest: Any) -> None:
+def test_arrow_like_name(ingest: Any) -> None:
     assert ingest("_ -- {}\n", ids="str") == {("_", "--"): 1}
 
 
-def test_what_headers_of_konect_say_is_said(ingest: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_konect_headers_are_noted(ingest: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert ingest("% sym unweighted\n1 2\n") == {(1, 2): 1}
     assert "edges are undirected (% sym) and stored in one direction: pass directed=False" in capsys.readouterr().err
     assert ingest("% sym unweighted\n1 2\n", directed=False) == {(1, 2): 1, (2, 1): 1}
@@ -390,7 +390,7 @@ def test_what_headers_of_konect_say_is_said(ingest: Any, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only\n% comments\n"])
-def test_no_edges_is_an_empty_tensor_and_a_warning(ingest: Any, tmp_path: Path, text: str) -> None:
+def test_empty_edge_list_warns(ingest: Any, tmp_path: Path, text: str) -> None:
     with pytest.warns(UserWarning, match=r"edges\.txt: there are no edges"):
         assert ingest(text) == {}
     assert stored(tmp_path / "edges.sparrow").schema.shape == (0, 0)
@@ -418,7 +418,7 @@ def test_the_profile_small_is_smaller(tmp_path: Path) -> None:
     assert cells(tmp_path / "small") == cells(tmp_path / "fast")
 
 
-def test_the_disk_it_takes_is_told_beforehand(ingest: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_disk_estimate_is_printed(ingest: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     rows = zip(rng.integers(0, 50_000, (100_000, 2)).tolist(), rng.random(100_000).tolist(), strict=True)
     (tmp_path / "long.txt").write_text("".join(f"{i} {j} {w}\n" for (i, j), w in rows))
@@ -446,7 +446,7 @@ def with_vertices(tmp_path: Path) -> Any:
     return run
 
 
-def test_vertices_give_their_names(with_vertices: Any) -> None:
+def test_vertices_name_ids(with_vertices: Any) -> None:
     path = with_vertices("0\tcom.exämple\n1\torg.example\t77\n2\tout of the way\r\n", "0\t1\n1\t0\n0\t1\n")
     assert labels(path) == ["com.exämple", "org.example", "out of the way"]
     assert cells(path) == {(0, 1): 2, (1, 0): 1}
@@ -478,7 +478,7 @@ def test_bad_vertices(with_vertices: Any, vertices: str | bytes, text: str, mess
         with_vertices(vertices, text)
 
 
-# -- what is refused -----------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -526,8 +526,8 @@ def test_bad_lines(
 
 
 @tune("io", block_bytes=1 << 12)
-def test_a_bad_line_far_down(tmp_path: Path) -> None:
-    """The number of the line is right in a later block, and a name there no longer makes ids names."""
+def test_bad_line_in_later_block(tmp_path: Path) -> None:
+    """Line numbers are right in later blocks, and a name there does not make ids names."""
     lines = ["# c", *(f"{k} {k + 1}" for k in range(5000)), "x y", "0 1"]
     (tmp_path / "e.txt").write_text("\n".join(lines))
     with pytest.raises(IngestError, match="pass ids='str' to take ids as names") as caught:
@@ -552,7 +552,7 @@ def test_bad_arguments(tmp_path: Path, options: Any) -> None:
         edges(tmp_path / "none.txt", tmp_path / "e.sparrow", **options)
 
 
-def test_what_is_missing_and_what_is_there(ingest: Any, tmp_path: Path) -> None:
+def test_missing_matrix_lists_others(ingest: Any, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         edges(tmp_path / "none.txt", tmp_path / "e.sparrow")
     ingest("0 1\n")
@@ -583,8 +583,8 @@ def random_edges(path: Path, n: int, weighted: bool = False) -> np.ndarray[Any, 
 
 @pytest.mark.parametrize("order", ["sorted", "nearly", "random"])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_memory_full_of_rows(tmp_path: Path, order: str, weighted: bool) -> None:
-    """Sorted rows go straight to the files; where order ends, what was written is sorted with the rest."""
+def test_rows_exceed_memory(tmp_path: Path, order: str, weighted: bool) -> None:
+    """Sorted rows go to the files; if order ends, they are sorted with the rest."""
     table = np.unique(random_edges(tmp_path / "e.txt", 20_000, weighted), axis=0)
     if weighted:
         table = table[np.unique(table[:, :2], axis=0, return_index=True)[1]]
@@ -606,7 +606,7 @@ def test_memory_full_of_rows(tmp_path: Path, order: str, weighted: bool) -> None
 
 @tune("sorting", budget_bytes=20_000)
 @tune("io", block_bytes=1 << 12)
-def test_zeros_among_sorted_rows_are_not_lost_on_the_way(tmp_path: Path) -> None:
+def test_zeros_among_sorted_rows(tmp_path: Path) -> None:
     lines = [f"{k} 0 {k % 7}\n" for k in range(20_000)] + ["14 0 5\n"]
     (tmp_path / "e.txt").write_text("".join(lines))
     edges(tmp_path / "e.txt", tmp_path / "first.sparrow", duplicates="first")
@@ -616,7 +616,7 @@ def test_zeros_among_sorted_rows_are_not_lost_on_the_way(tmp_path: Path) -> None
     assert cells(tmp_path / "last.sparrow") == {**want, (14, 0): 5.0}
 
 
-# The peak of this program alone: getrusage would count what the test process held when it started it.
+# Peak of this program alone: getrusage would include the memory of the test process at the fork.
 PEAK = """
 import re, sys
 from pathlib import Path
@@ -629,7 +629,7 @@ print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to tell a process's peak memory")
-def test_memory_and_bits_stay_the_same_under_a_small_limit(tmp_path: Path) -> None:
+def test_small_memory_limit_same_bits(tmp_path: Path) -> None:
     random_edges(tmp_path / "e.txt", 300_000, weighted=True)
     done = subprocess.run(
         [sys.executable, "-c", PEAK, tmp_path / "e.txt", tmp_path / "small.sparrow"],
@@ -642,7 +642,7 @@ def test_memory_and_bits_stay_the_same_under_a_small_limit(tmp_path: Path) -> No
     assert names[0] == names[1]
 
 
-def test_a_disk_that_is_too_small_is_said_before_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random_edges(tmp_path / "e.txt", 50_000)
     usage = type("usage", (), {"free": 1000})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
@@ -651,7 +651,7 @@ def test_a_disk_that_is_too_small_is_said_before_it_is_full(tmp_path: Path, monk
     assert os.listdir(tmp_path) == ["e.txt"]
 
 
-def test_names_that_pass_the_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_exceed_memory_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "e.txt").write_text("".join(f"a{k} b{k}\n" for k in range(2000)))
     with settings.config(memory_limit=10**5), pytest.raises(TooLargeError, match="distinct labels would take"):
         edges(tmp_path / "e.txt", tmp_path / "e.sparrow")
@@ -673,7 +673,7 @@ with on("io.block", lambda **details: print("reading edges", flush=True)):
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("text", ["0 1\n", "a b\n"])
-def test_an_interrupt_leaves_nothing(tmp_path: Path, text: str) -> None:
+def test_ctrl_c_leaves_nothing(tmp_path: Path, text: str) -> None:
     """Ctrl-C while input is still coming through a pipe."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -698,7 +698,7 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, text: str) -> None:
     assert not list(temporary.iterdir())
 
 
-def test_same_files_whatever_the_threads(tmp_path: Path) -> None:
+def test_files_do_not_depend_on_threads(tmp_path: Path) -> None:
     random_edges(tmp_path / "e.txt", 100_000, weighted=True)
     names = []
     for threads in (1, 3):
@@ -709,7 +709,7 @@ def test_same_files_whatever_the_threads(tmp_path: Path) -> None:
 
 
 @tune("sorting", single_part_max_rows=20_000, max_part_rows=20_000)
-def test_parts_are_written_apart(tmp_path: Path) -> None:
+def test_parts_are_separate_files(tmp_path: Path) -> None:
     table = random_edges(tmp_path / "e.txt", 100_000)
     names = []
     for threads in (1, 3):
@@ -725,13 +725,13 @@ def test_parts_are_written_apart(tmp_path: Path) -> None:
     assert not (tmp_path / "twice.sparrow").exists()
 
 
-def test_history_says_what_was_done(ingest: Any, tmp_path: Path) -> None:
+def test_history_operation(ingest: Any, tmp_path: Path) -> None:
     ingest("0 1\n")
     assert [each["operation"] for each in storage.open(str(tmp_path / "edges.sparrow")).history()] == ["ingest edges"]
 
 
 @pytest.mark.parametrize(("delimiter", "told"), [("\t", "\\t"), (";", ";"), ("::", "::"), ("|", "|")])
-def test_one_thing_parts_columns(tmp_path: Path, delimiter: str, told: str) -> None:
+def test_single_delimiter(tmp_path: Path, delimiter: str, told: str) -> None:
     lines = [["New York", "Rome, #1", "2.5"], ["# no comment"], ["Rome, #1", "A,B"], ["A,B", " New York "]]
     text = "".join(delimiter.join([*line, "1"] if len(line) == 2 else line) + "\r\n" for line in lines)
     (tmp_path / "e.txt").write_text(text)
@@ -772,7 +772,7 @@ def test_sizes(tmp_path: Path) -> None:
     assert not (tmp_path / "B.sparrow").exists()
 
 
-def test_ids_that_are_names_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_named_ids_are_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "e.txt").write_text("a b\n")
     sp.ingest.edges(tmp_path / "e.txt", tmp_path / "A.sparrow")
     assert "the ids are names, which become labels" in capsys.readouterr().err
@@ -781,7 +781,7 @@ def test_ids_that_are_names_are_told(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("unit", [1, 1000])
-def test_times_are_not_summed(ingest: Any, unit: int) -> None:
+def test_timestamps_are_not_summed(ingest: Any, unit: int) -> None:
     first, second = 1_700_000_000 * unit, 1_700_000_009 * unit
     once = f"1 2 {first}\n2 1 {second}\n"
     assert ingest(once) == {(1, 2): first, (2, 1): second}

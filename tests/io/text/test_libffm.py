@@ -1,4 +1,4 @@
-"""libffm text against a plain parser."""
+"""libffm text, against a plain parser."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, seed: int, rows: int
         (f"1 0:1:2\n1 0:{2**63 - 1}:2\n", "the largest coordinate", f"0:{2**63 - 1}:2"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, problem: str, token: str) -> None:
+def test_bad_input(tmp_path: Path, text: str, problem: str, token: str) -> None:
     (tmp_path / "a.ffm").write_text(text)
     with pytest.raises(IngestError, match=problem) as found:
         sp.ingest.libffm(tmp_path / "a.ffm", tmp_path / "A.sparrow")
@@ -59,7 +59,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, problem: str, token: 
     assert not (tmp_path / "A.sparrow").exists()
 
 
-def test_duplicates_and_what_is_not_written(tmp_path: Path) -> None:
+def test_duplicates_and_unsupported_bundles(tmp_path: Path) -> None:
     (tmp_path / "a.ffm").write_text("1 0:1:2 0:1:3\n")
     with pytest.raises(DuplicateError):
         sp.ingest.libffm(tmp_path / "a.ffm", tmp_path / "A.sparrow")

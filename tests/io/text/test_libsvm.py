@@ -1,4 +1,4 @@
-"""libsvm text to stored bundles, against scikit-learn and against a plain parser written here."""
+"""libsvm text to bundles, against scikit-learn and a plain parser."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def libsvm(*args: Any, **options: Any) -> str:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Member]:
-    """Return the members of a bundle; each is sound."""
+    """Return the verified members of a bundle."""
     out = {}
     for name, member in storage.open_bundle(path).items():
         handle = storage.open(member)
@@ -94,7 +94,7 @@ POOLS = ("sparrow-worker", "sparrow-fetch")
 
 
 def threads_now() -> set[threading.Thread]:
-    """Return the threads of sparrow's that are not those of its pools: other tests may have left some."""
+    """Return the number of sparrow's threads outside its pools."""
     found = (thread for thread in threading.enumerate() if thread.name.startswith("sparrow"))
     return {thread for thread in found if not thread.name.startswith(POOLS)}
 
@@ -172,7 +172,7 @@ def test_several_labels(shared: Path, tmp_path: Path) -> None:
     assert len({row.tobytes() for row in y.dense()}) == 140
 
 
-def test_a_row_without_label_among_several(shared: Path, tmp_path: Path) -> None:
+def test_unlabelled_row_among_multilabel(shared: Path, tmp_path: Path) -> None:
     libsvm(shared / "svmlight-cases" / "svmlight_multilabel.txt", tmp_path / "out")
     bundle = load(tmp_path / "out")
     assert bundle["y"].labels == ["0", "1", "2"]
@@ -199,7 +199,7 @@ def test_a_bad_file(shared: Path, tmp_path: Path) -> None:
 
 @dataclass
 class Plain:
-    """What the plain parser found."""
+    """Result of the plain parser."""
 
     rows: list[dict[int, float]] = field(default_factory=list)
     labels: list[list[str]] = field(default_factory=list)
@@ -207,7 +207,7 @@ class Plain:
     qid: bool = False
     indices: set[int] = field(default_factory=set)
     most: int = 0
-    """How often an index comes in one row."""
+    """Largest number of repetitions of an index in a row."""
 
     def check(self, bundle: dict[str, Member], base: int | None = None, width: int | None = None) -> None:
         base = (0 if 0 in self.indices else 1) if base is None else base
@@ -324,7 +324,7 @@ def test_any_file(tmp_path: Path, texts: list[str], duplicates: str, block: int,
     assert threads_now() <= running
 
 
-# -- forms of input
+# -- sources
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_without_entries(tmp_path: Path, text: str, n_features: int | None, widt
     assert bundle["X"].extra == {"index_base": 1}
 
 
-def test_numbers_parted_by_commas_are_no_rows_of_labels(tmp_path: Path) -> None:
+def test_csv_is_not_multilabel_text(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="sparrow ingest columns"):
         ingest(tmp_path, "1,2,3\n4,5,6\n")
     assert ingest(tmp_path, "1,2,3\n4,5,6\n", n_features=2)["y"].shape == (2, 6)
@@ -371,7 +371,7 @@ def test_a_glob_takes_files_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_an_index_0_that_comes_late(tmp_path: Path, threads: int) -> None:
+def test_late_index_0(tmp_path: Path, threads: int) -> None:
     text = "".join(f"1 {k % 90 + 1}:{k}.5 {k % 90 + 5}:1\n" for k in range(20_000))
     late = text + "2 0:7\n" + text
     with settings.config(threads=threads), tune("io", libsvm_block_bytes=4096):
@@ -381,7 +381,7 @@ def test_an_index_0_that_comes_late(tmp_path: Path, threads: int) -> None:
     assert bundle["X"].shape == (40_001, 95)
 
 
-def test_the_largest_index_of_each_base(tmp_path: Path) -> None:
+def test_largest_index_of_each_base(tmp_path: Path) -> None:
     assert ingest(tmp_path, f"1 {2**63 - 1}:1\n")["X"].coords[1].tolist() == [2**63 - 2]
     assert ingest(tmp_path, f"1 0:1 {2**63 - 2}:1\n")["X"].coords[1].tolist() == [0, 2**63 - 2]
     with pytest.raises(IngestError, match="index 0") as caught:
@@ -390,19 +390,19 @@ def test_the_largest_index_of_each_base(tmp_path: Path) -> None:
 
 
 @tune("io", libsvm_block_bytes=8)
-def test_a_shift_past_the_narrow_columns(tmp_path: Path) -> None:
+def test_base_shift_of_wide_columns(tmp_path: Path) -> None:
     text = f"1 {2**31}:1\n1 0:2\n"
     parse_plainly([text]).check(ingest(tmp_path, text))
 
 
 @pytest.mark.parametrize(("base", "cols"), [(0, [1, 3]), (1, [0, 2]), ("auto", [0, 2]), ("0", [1, 3])])
-def test_the_base_that_is_said(tmp_path: Path, base: Any, cols: list[int]) -> None:
+def test_explicit_index_base(tmp_path: Path, base: Any, cols: list[int]) -> None:
     X = ingest(tmp_path, "1 1:1 3:1\n", index_base=base)["X"]
     assert X.coords[1].tolist() == cols
     assert X.extra == {"index_base": int(base) if base != "auto" else 1}
 
 
-def test_what_is_said_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_on_standard_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ingest(tmp_path, "1 0:1 3:1\n")
     assert capsys.readouterr().err == "libsvm: 1 rows, 4 columns, 2 elements, index_base=0 (auto)\n"
     with settings.config(progress=False):
@@ -425,7 +425,7 @@ def test_a_fixed_width(tmp_path: Path) -> None:
         ("1 0:1\n1 9:1\n", {"n_features": 9}, 2, "9:1"),
     ],
 )
-def test_an_index_beyond_the_width(tmp_path: Path, text: str, options: dict[str, Any], line: int, token: str) -> None:
+def test_index_exceeds_n_features(tmp_path: Path, text: str, options: dict[str, Any], line: int, token: str) -> None:
     with pytest.raises(IngestError, match="exceeds n_features=9") as caught:
         ingest(tmp_path, text, **options)
     assert (caught.value.line, caught.value.token) == (line, token)
@@ -524,7 +524,7 @@ def test_bad_lines(tmp_path: Path, line: str, problem: str, token: str, before: 
     assert not left_over(tmp_path)
 
 
-def test_an_index_below_the_base(tmp_path: Path) -> None:
+def test_index_below_base(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="below index_base=1") as caught:
         ingest(tmp_path, "1 1:1\n1 2:1 0:3\n", index_base=1)
     assert (caught.value.line, caught.value.token) == (2, "0:3")
@@ -536,19 +536,19 @@ def test_a_row_without_label(tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.line, caught.value.token) == (str(tmp_path / "in1.svm"), 2, "3:4")
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_not_utf8(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match="a label must be") as caught:
         ingest(tmp_path, b"1 1:1\n\xff\xfe 1:1\n")
     assert caught.value.token == "\\xff\\xfe"
 
 
-def test_the_second_file_is_bad(tmp_path: Path) -> None:
+def test_second_file_is_bad(tmp_path: Path) -> None:
     with pytest.raises(IngestError) as caught:
         ingest(tmp_path, "1 1:1\n" * 10, "1 1:1\n1 x\n")
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "in1.svm"), 2)
 
 
-# -- what stays and what does not
+# -- atomicity
 
 
 def test_arguments(tmp_path: Path) -> None:
@@ -578,20 +578,20 @@ def test_overwriting(tmp_path: Path) -> None:
     assert left_over(tmp_path) == ["out"]
 
 
-def test_a_bundle_that_is_replaced_stays_when_the_new_one_fails(tmp_path: Path) -> None:
+def test_failed_overwrite_keeps_bundle(tmp_path: Path) -> None:
     ingest(tmp_path, "1 1:1\n")
     with pytest.raises(IngestError):
         ingest(tmp_path, "1 x\n")
     assert load(tmp_path / "out")["X"].shape == (1, 1)
 
 
-def test_what_is_recorded(tmp_path: Path) -> None:
+def test_sources_are_recorded(tmp_path: Path) -> None:
     ingest(tmp_path, "1 0:1\n")
     assert json.loads((tmp_path / "out" / "bundle.json").read_text())["members"] == {"X": {"index_base": 0}, "y": {}}
     assert storage.open(tmp_path / "out" / "X").history()[0]["operation"] == "ingest libsvm"
 
 
-def test_the_disk_it_takes_is_told_beforehand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_disk_estimate_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with settings.config(progress=True):
         ingest(tmp_path, "".join(f"1 {k + 1}:0.{k}5\n" for k in range(5000)))
     told = re.search(r"libsvm: about ([\d,]+) bytes on disk, [\d,]+ are free", capsys.readouterr().err)
@@ -608,7 +608,7 @@ def test_a_disk_that_is_too_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, StorageError])
-def test_an_interruption_leaves_nothing(tmp_path: Path, threads: int, error: type[BaseException]) -> None:
+def test_interrupted_ingest_leaves_nothing(tmp_path: Path, threads: int, error: type[BaseException]) -> None:
     taken = []
 
     def interrupt(**block: Any) -> None:
@@ -630,5 +630,5 @@ def test_an_interruption_leaves_nothing(tmp_path: Path, threads: int, error: typ
     assert threads_now() <= running
 
 
-def test_a_comment_may_follow_a_point(tmp_path: Path) -> None:
+def test_comment_after_decimal_point(tmp_path: Path) -> None:
     assert ingest(tmp_path, "1 1:5.#1:1\n2. 2:3.#Note\n")["X"].dense().tolist() == [[5, 0], [0, 3]]

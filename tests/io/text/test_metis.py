@@ -1,4 +1,4 @@
-"""METIS graphs against arrays."""
+"""METIS graphs, against arrays."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_real_files(shared: Path, tmp_path: Path, name: str, n: int, m: int) -> 
         ("2 2\n2\n1\n", "expected 4 neighbors, two per edge of the first line, got 2", None, None),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
+def test_bad_input(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
     (tmp_path / "a.graph").write_text(text)
     with pytest.raises(IngestError, match=problem) as found:
         sp.ingest.metis(tmp_path / "a.graph", tmp_path / "A.sparrow")

@@ -1,4 +1,4 @@
-"""Matrix Market files to stored matrices and back, against a plain writer and SciPy's reader."""
+"""Matrix Market files, against a plain writer and SciPy's reader."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def some_matrix(seed: int, shape: tuple[int, int], kind: str, symmetry: str) -> 
 
 
 def written(dense: NDArray[Any], symmetry: str, array: bool) -> bytes:
-    """Return a matrix as the format's definition has it: what symmetry tells is left out."""
+    """Return a matrix as text, without the elements implied by symmetry."""
     field = {"i": "integer", "f": "real", "c": "complex"}[dense.dtype.kind]
     lines = [f"%%MatrixMarket matrix {'array' if array else 'coordinate'} {field} {symmetry}", "% a comment"]
     rows, cols = dense.shape
@@ -94,7 +94,7 @@ def test_any_matrix(
     st.sampled_from(["bool", "int8", "uint64", "float16", "float32", "float64", "complex64", "complex128"]),
     st.tuples(st.integers(0, 9), st.integers(0, 9)),
 )
-def test_exports_are_read_by_scipy_and_by_us(
+def test_mtx_export_is_read_by_scipy(
     tmp_path_factory: pytest.TempPathFactory, seed: int, kind: str, shape: tuple[int, int]
 ) -> None:
     folder = tmp_path_factory.mktemp("mtx")
@@ -120,7 +120,7 @@ def test_real_files(shared: Path, tmp_path: Path) -> None:
         assert (sps.csr_array(found.to_scipy()) != expected).nnz == 0
         compared += 1
     assert compared > 50
-    # Line ends that SciPy does not know, an array after a blank line, and integers that fit no int64.
+    # SciPy rejects some line ends, an array after a blank line, and integers beyond int64.
     eye = sp.ingest.mtx(shared / "mtx-variants" / "windows_newlines.mtx", tmp_path / "A.sparrow", overwrite=True)
     np.testing.assert_array_equal(eye.to_numpy(), np.eye(3))
     with pytest.raises(IngestError, match="the value does not fit int64") as found_error:
@@ -128,7 +128,7 @@ def test_real_files(shared: Path, tmp_path: Path) -> None:
     assert found_error.value.token == "18446744073709551615"
 
 
-def test_integers_keep_all_their_digits(tmp_path: Path) -> None:
+def test_integers_are_exact(tmp_path: Path) -> None:
     text = f"%%MatrixMarket matrix coordinate unsigned-integer general\n1 2 2\n1 1 {2**63 - 1}\n1 2 {2**53 + 1}\n"
     (tmp_path / "A.mtx").write_text(text)
     A = sp.ingest.mtx(tmp_path / "A.mtx", tmp_path / "A.sparrow")
@@ -154,7 +154,7 @@ def test_exponents_of_fortran(tmp_path: Path) -> None:
         sp.ingest.mtx(tmp_path / "a.mtx", tmp_path / "B.sparrow")
 
 
-def test_a_value_without_a_negative_is_not_mirrored(tmp_path: Path) -> None:
+def test_skew_symmetric_minimum_is_an_error(tmp_path: Path) -> None:
     head = "%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n2 1 "
     (tmp_path / "a.mtx").write_text(f"{head}{-(2**63)}\n")
     with pytest.raises(IngestError, match="no negative in int64: pass dtype='float64'"):
@@ -169,7 +169,7 @@ def test_a_value_without_a_negative_is_not_mirrored(tmp_path: Path) -> None:
         assert found.to_numpy().tolist() == [[0, -1], [1, 0]]
 
 
-def test_cells_that_come_twice(tmp_path: Path) -> None:
+def test_duplicates(tmp_path: Path) -> None:
     (tmp_path / "A.mtx").write_text(HEAD + "2 2 3\n1 1 1\n2 2 5\n1 1 2\n")
     assert sp.ingest.mtx(tmp_path / "A.mtx", tmp_path / "A.sparrow", dims=("a", "b"))[0, 0] == 3
     assert sp.ingest.mtx(tmp_path / "A.mtx", tmp_path / "B.sparrow", duplicates="last")[0, 0] == 2
@@ -223,7 +223,7 @@ def test_cells_that_come_twice(tmp_path: Path) -> None:
         ("%%MatrixMarket matrix coordinate unsigned-integer general\n1 1 1\n1 1 -1\n", "negative", 3, "1 1 -1"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
+def test_bad_input(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
     (tmp_path / "A.mtx").write_text(text)
     with pytest.raises(IngestError, match=problem) as found:
         sp.ingest.mtx(tmp_path / "A.mtx", tmp_path / "A.sparrow")
@@ -251,7 +251,7 @@ def test_types(tmp_path: Path) -> None:
     assert not (tmp_path / "C.mtx").exists()
 
 
-def test_integers_beyond_int64_are_read_as_floats_where_told(tmp_path: Path) -> None:
+def test_integers_beyond_int64_as_float64(tmp_path: Path) -> None:
     file = tmp_path / "a.mtx"
     file.write_text("%MatrixMarket matrix coordinate integer general\n1 2 2\n1 1 18446744073709551615\n1 2 3\n")
     with pytest.raises(

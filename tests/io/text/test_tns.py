@@ -1,4 +1,4 @@
-"""Tensors in text to stored tensors and back, against arrays."""
+"""Tensors in text, against arrays."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_real_files(
         (f"1 {2**63} 1\n", "beyond 2\\^63 - 1", 1, str(2**63)),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
+def test_bad_input(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
     (tmp_path / "A.tns").write_text(text)
     with pytest.raises(IngestError, match=problem) as found:
         sp.ingest.tns(tmp_path / "A.tns", tmp_path / "A.sparrow")
@@ -124,7 +124,7 @@ def test_options(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["tns", "webgraph", "mtx"])
-def test_sizes_of_thousands_of_digits(tmp_path: Path, format: str) -> None:
+def test_huge_numbers_in_header(tmp_path: Path, format: str) -> None:
     head = "%%MatrixMarket matrix array real general\n1 " if format == "mtx" else ""
     (tmp_path / "a.txt").write_text(head + "9" * 5000 + "\n")
     with pytest.raises(IngestError, match=r"beyond 2\^63 - 1"):

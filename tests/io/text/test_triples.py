@@ -1,4 +1,4 @@
-"""Knowledge graphs against dictionaries."""
+"""Knowledge graphs, against dictionaries."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_any_splits(
 
 
 @pytest.mark.parametrize("line", ["head\trelation\ttail", "Subject Predicate Object", "head tail relation", "a b c"])
-def test_a_line_of_column_names_is_refused_or_skipped(tmp_path: Path, line: str) -> None:
+def test_header_line_is_error_or_skipped(tmp_path: Path, line: str) -> None:
     triples = "0 0 1\n1 0 2\n" if line == "a b c" else "ann mother bob\nbob father eve\n"
     (tmp_path / "kg.txt").write_text(f"\n{line}\n" + triples.replace(" ", "\t" if "\t" in line else " "))
     with pytest.raises(IngestError, match="line 2: the first line names columns: pass header=True") as caught:
@@ -115,7 +115,7 @@ def test_real_files(
         ("3\n0 1 0\n1 0 0\n", "expected 3 triples by the first line, got 2", None, None),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
+def test_bad_input(tmp_path: Path, text: str, problem: str, line: int | None, token: str | None) -> None:
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(IngestError, match=problem) as found:
         sp.ingest.triples(tmp_path / "a.txt", tmp_path / "A.sparrow")
@@ -157,7 +157,7 @@ def test_numbers_and_vocabularies(tmp_path: Path) -> None:
         sp.ingest.triples(tmp_path / "a.txt", tmp_path / "D.sparrow", duplicates="error")
 
 
-def test_which_files(tmp_path: Path) -> None:
+def test_splits_of_folders(tmp_path: Path) -> None:
     folder = tmp_path / "kg"
     folder.mkdir()
     with pytest.raises(NotFoundError, match=r"has no train\.txt"):
