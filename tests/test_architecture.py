@@ -18,104 +18,10 @@ MAX_TOP_LEVEL = 26
 """Packages and modules directly below ``sparrow``, private ones aside."""
 
 KNOWN_PATCHES: set[str] = {
-    "cli/test_cli.py",
-    "datasets/test_datasets.py",
-    "engines/stream/test_batched.py",
-    "engines/stream/test_operator.py",
-    "engines/stream/test_product.py",
-    "engines/stream/test_spilled.py",
-    "faults/test_leftovers.py",
-    "faults/test_storage_race.py",
-    "functions/test_manipulation.py",
-    "functions/test_sorting.py",
-    "interop/test_dense.py",
-    "io/base/test_registry.py",
-    "io/base/test_source.py",
-    "io/binary/test_alx.py",
-    "io/binary/test_binsparse.py",
-    "io/binary/test_hdf5.py",
-    "io/binary/test_npy.py",
-    "io/binary/test_webgraph.py",
-    "io/tabular/test_tabular.py",
-    "io/text/test_documents.py",
-    "io/text/test_edges.py",
-    "io/text/test_libffm.py",
-    "io/text/test_libsvm.py",
-    "io/text/test_metis.py",
-    "io/text/test_mtx.py",
-    "io/text/test_tns.py",
-    "io/text/test_triples.py",
-    "linalg/test_solvers.py",
-    "models/test_als_checkpoints.py",
-    "models/test_linear.py",
-    "models/test_recommending.py",
-    "plan/test_estimates.py",
-    "plan/test_shared.py",
-    "properties/test_machine.py",
-    "properties/test_operations.py",
-    "sql/test_interrupt.py",
-    "storage/test_clouds.py",
-    "storage/test_filesystem.py",
-    "storage/test_integrity.py",
-    "storage/test_many_appends.py",
-    "storage/test_objects.py",
-    "storage/test_runs.py",
-    "storage/test_snapshot.py",
-    "storage/test_vacuum.py",
-    "tensor/test_arithmetic.py",
     "tensor/test_computing.py",
-    "tensor/test_labels.py",
-    "tensor/test_reductions.py",
     "tensor/test_spy.py",
-    "tensor/test_writing.py",
 }
 """Test files that still set attributes of sparrow modules: to be emptied."""
-
-KNOWN_CYCLES: list[set[str]] = [
-    {
-        "sparrow.storage.fs.credentials",
-        "sparrow.storage.fs.filesystem",
-        "sparrow.storage.fs.http",
-        "sparrow.storage.fs.local",
-        "sparrow.storage.fs.objects",
-        "sparrow.storage.fs.registry",
-        "sparrow.storage.fs.remote_file",
-        "sparrow.storage.fs.staging",
-    },
-    {
-        "sparrow.plan.labels",
-        "sparrow.plan.nodes",
-    },
-    {
-        "sparrow.engines.stream.product.external_accumulate",
-        "sparrow.engines.stream.product.matmul",
-        "sparrow.engines.stream.product.row_sections",
-        "sparrow.engines.stream.product.parts",
-    },
-    {
-        "sparrow.engines.duckdb",
-        "sparrow.engines.duckdb.engine",
-        "sparrow.engines.fallback",
-        "sparrow.engines.registry",
-    },
-    {
-        "sparrow.storage.delta.snapshot",
-        "sparrow.storage.parquet.dataset",
-    },
-    {
-        "sparrow.io.tabular.ingest",
-        "sparrow.io.tabular.options",
-    },
-]
-"""Import cycles that still exist: to be emptied."""
-
-KNOWN_ENGINE_IMPORTS = {
-    "sparrow.models.als",
-    "sparrow.models.devices",
-    "sparrow.functions.einsum_sql",
-    "sparrow.functions.sql",
-}
-"""Modules that still bypass the registry of engines: to be emptied."""
 
 
 @cache
@@ -172,9 +78,8 @@ def test_no_import_cycles() -> None:
     """Design cycles count, hidden ones too. The root package and lazy namespaces import their parts for users only."""
     graph = import_graph().copy()
     graph.remove_node("sparrow")
-    cycles = [found for found in networkx.strongly_connected_components(graph) if len(found) > 1]
-    new = [sorted(found) for found in cycles if not any(found <= known for known in KNOWN_CYCLES)]
-    assert not new, new
+    cycles = [sorted(found) for found in networkx.strongly_connected_components(graph) if len(found) > 1]
+    assert not cycles, cycles
 
 
 @pytest.mark.parametrize("engine", sorted(path.name for path in (PACKAGE / "engines").iterdir() if path.is_dir()))
@@ -183,9 +88,7 @@ def test_engines_are_used_through_the_registry(engine: str) -> None:
     offenders = [
         f"{source} imports {target}"
         for source, target in import_graph().edges
-        if (target == inner or target.startswith(inner + "."))
-        and not source.startswith("sparrow.engines")
-        and source not in KNOWN_ENGINE_IMPORTS
+        if (target == inner or target.startswith(inner + ".")) and not source.startswith("sparrow.engines")
     ]
     assert not offenders, offenders
 

@@ -51,6 +51,7 @@ def bar(
     ...     for block in (100, 200):
     ...         advance(block)
     """
+    events.emit("progress.start", description=description, total=total, unit=unit)
     return _show(_Bar(description, total, unit)) if settings.current().show_progress() else _DISABLED
 
 
@@ -89,6 +90,7 @@ class _Bar:
     """Counter that appears on screen after a delay, unless another bar is there."""
 
     def __init__(self, description: str | Callable[[], str], total: int | None, unit: str) -> None:
+        self._description = description
         self._describe = description if callable(description) else lambda: description
         self._total, self._unit = total, unit
         self._lock = threading.Lock()
@@ -98,6 +100,7 @@ class _Bar:
         self._drawn: tuple[Progress, TaskID] | None = None
 
     def advance(self, n: int) -> None:
+        events.emit("progress.advance", description=self._description, n=n)
         with self._lock:
             self._done += n
             now = time.monotonic()

@@ -22,7 +22,7 @@ from sparrow.engines.stream.product import tiling
 from sparrow.engines.stream.product.matmul import ProductCursor
 from sparrow.errors import StorageError
 from sparrow.kernels.coo import Block
-from sparrow.runtime import progress
+from sparrow.testing import observe, tune
 
 SMALL = {
     "part_share": 1e12,
@@ -293,22 +293,15 @@ def test_small_left_operand(tmp_path: Path, on_disk: list[int]) -> None:
     close(few @ B, (a[:8] * 2.0) @ b)
 
 
-def test_progress_counts_elements(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_elements(tmp_path: Path, on_disk: list[int]) -> None:
     _, (A, B, _) = matrices(tmp_path, 13)
     done: dict[str, list[int]] = {}
-
-    class Bar:
-        def __init__(self, what: str, total: int, unit: str) -> None:
-            self.own = done.setdefault(what, [total])
-
-        def __enter__(self) -> Any:
-            return self.own.append
-
-        def __exit__(self, *args: object) -> None:
-            pass
-
-    monkeypatch.setattr(progress, "bar", Bar)
-    (A @ B).compute()
+    invisible = tune("runtime", progress_delay_seconds=1e9)
+    with sp.config(progress=True), invisible, observe("progress.start", "progress.advance") as seen:
+        (A @ B).compute()
+    for name, details in seen:
+        steps = done.setdefault(details["description"], [])
+        steps.append(details["total"] if name == "progress.start" else details["n"])
     for what in {"multiplying part by part", "multiplying panels", "adding up panels"}.intersection(done):
         total, *steps = done[what]
         assert 0 < total == sum(steps) or what == "adding up panels"
