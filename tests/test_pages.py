@@ -19,6 +19,7 @@ import pytest
 
 import sparrow as sp
 from sparrow.cli import main
+from sparrow.testing import memory_shares
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -27,7 +28,11 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", *sorted(str(page.relative_to(REPOSITORY)) for page in (REPOSITORY / "docs").rglob("*.md"))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(str(page.relative_to(REPOSITORY)) for page in (REPOSITORY / "docs").rglob("*.md")),
+]
 
 
 def has(page: str, language: str, mark: str) -> bool:
@@ -147,8 +152,29 @@ def test_pages_have_sessions() -> None:
         assert has(page, "console", "$ ")
 
 
-@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CHANGELOG.md", "datasets/README.md", *PAGES])
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CHANGELOG.md", "SECURITY.md", "datasets/README.md", *PAGES])
 def test_file_links_exist(repository: Path, name: str) -> None:
     page = repository / name
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_architecture_names_existing_paths(repository: Path) -> None:
+    text = (repository / "ARCHITECTURE.md").read_text()
+    paths = set(re.findall(r"`((?:sparrow|sql|tests|bench|datasets|ingest|docs)/[\w./-]*)`", text))
+    assert len(paths) >= 25
+    assert [path for path in sorted(paths) if not (repository / path).exists()] == []
+
+
+def test_documents_are_short(repository: Path) -> None:
+    limits = {"README.md": 150, "ARCHITECTURE.md": 130, "CHANGELOG.md": 60, "CONTRIBUTING.md": 330}
+    limits |= {str(path.relative_to(repository)): 60 for path in (repository / "docs" / "decisions").glob("*.md")}
+    lines = {name: len((repository / name).read_text().splitlines()) for name in limits}
+    assert {name: count for name, count in lines.items() if count >= limits[name]} == {}
+
+
+def test_memory_page_lists_all_shares(repository: Path) -> None:
+    text = " ".join((repository / "docs" / "memory.md").read_text().split())
+    shares = [f"- `{s.subsystem}.{s.name}` = 1/{s.parts:g}: {' '.join(s.reason.split())}" for s in memory_shares()]
+    assert [line for line in shares if line not in text] == []
+    assert text.count(" = 1/") == len(shares)
