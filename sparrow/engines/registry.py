@@ -6,8 +6,6 @@ whose object returns one when called. It is loaded when it is first asked for.
 
 from __future__ import annotations
 
-import importlib.metadata
-
 from sparrow.engines.cupy import CuPy
 from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.protocol import Engine
@@ -15,9 +13,7 @@ from sparrow.engines.stream import Stream
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.runtime import settings
 
-__all__ = ["ENGINES", "ENTRY_POINT_GROUP", "STREAM", "engine_for", "names", "register", "unregister"]
-
-ENTRY_POINT_GROUP = "sparrow.engines"
+__all__ = ["ENGINES", "STREAM", "engine_for", "names", "register", "unregister"]
 
 _PLANNED = {"spark": "the engine for clusters is not part of this version"}
 
@@ -49,20 +45,17 @@ def unregister(name: str) -> None:
 
 def names() -> tuple[str, ...]:
     """Return the values of ``engine=``: "auto", registered engines and those of entry points."""
-    return ("auto", *sorted({*_engines, *(entry.name for entry in _entry_points())}))
-
-
-def _entry_points() -> importlib.metadata.EntryPoints:
-    return importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return ("auto", *(name for name in settings.engine_names() if name != "auto"))
 
 
 def _load(name: str) -> Engine | None:
     """Register and return the engine of an entry point, None if there is none of that name."""
-    for entry in _entry_points():
-        if entry.name == name:
-            engine: Engine = entry.load()()
-            register(engine)
-            return engine
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=settings.ENGINE_ENTRY_POINTS, name=name):
+        engine: Engine = entry.load()()
+        register(engine)
+        return engine
     return None
 
 

@@ -28,10 +28,24 @@ from sparrow.runtime import events
 from sparrow.runtime.tuning import tuning
 from sparrow.runtime.validation import check_flag, check_path
 
-__all__ = ["JOINS", "Settings", "config", "current", "engines", "is_notebook", "isolated", "parse_bytes"]
+__all__ = [
+    "ENGINE_ENTRY_POINTS", "JOINS", "Settings", "config", "current", "engine_names", "engines", "is_notebook",
+    "isolated", "parse_bytes",
+]  # fmt: skip
 
 engines = {"auto"}
 """Names of engines; the registry of engines, a layer above, adds to them."""
+
+ENGINE_ENTRY_POINTS = "sparrow.engines"
+"""Group of the entry points by which other packages offer engines."""
+
+
+def engine_names() -> list[str]:
+    """Return the names of engines, those of entry points included, sorted."""
+    from importlib.metadata import entry_points  # takes milliseconds, and is rarely needed
+
+    return sorted({*engines, *(entry.name for entry in entry_points(group=ENGINE_ENTRY_POINTS))})
+
 
 JOINS = ("auto", "exact", "outer", "inner", "left")
 """Ways of joining labels that differ."""
@@ -275,10 +289,8 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         if engine is not None:
             if not engine or not isinstance(engine, str):
                 raise InvalidValueError(f"engine must be a name, got {engine!r}")
-            if engine not in engines:
-                raise InvalidValueError(
-                    f"engine must be one of {', '.join(map(repr, sorted(engines)))}, got {engine!r}"
-                )
+            if engine not in engines and engine not in (known := engine_names()):
+                raise InvalidValueError(f"engine must be one of {', '.join(map(repr, known))}, got {engine!r}")
             given["engine"] = engine
         if join is not None:
             if join not in JOINS:

@@ -9,26 +9,25 @@
 --   spmv(a, x)        i, value          sum over j of a[i, j] * x[j]
 --   spmm(a, x)        i, v0, v1, ...    the same for each column of x after the first, under its name
 --   spgemm(a, b)      i, j, value       sum over k of a[i, k] * b[k, j], where it is not 0
---   min_plus(a, b)    i, j, value       the least of a[i, k] + b[k, j]: the shortest way of two steps
---   triangles(a)      triangles         sets of three of which each two have an entry above the diagonal: of an
---                                       undirected graph, whether its edges stand in both directions or in one, i < j
---   degree(a, dim)    i, degree         entries at each index of dimension dim: 0 (the default) rows, 1 columns
+--   min_plus(a, b)    i, j, value       minimum over k of a[i, k] + b[k, j]: shortest paths of two edges
+--   triangles(a)      triangles         triangles of an undirected graph, stored in both directions or with i < j
+--   degree(a, dim)    i, degree         stored elements per index of dimension dim: 0 (the default) rows, 1 columns
 --   slice(a, i_from, i_to, j_from, j_to)
---                     i, j, value       entries with i_from <= i < i_to and j_from <= j < j_to, where they stand in a;
---                                       what is not given does not bound
+--                     i, j, value       elements with i_from <= i < i_to and j_from <= j < j_to, at their coordinates
+--                                       in a; every bound is optional
 --
--- a, b a matrix: its columns are taken as row, column and value, whatever their names, each cell once. DuckDB multiplies
---      no booleans, and small integers in their type: a view of "i, j, value::BIGINT as value" of such is multiplied. NaN
---      is larger than all numbers to it, so that min_plus passes over it
--- x    a dense operand: its first column counts 0, 1, 2, ..., its others are values
--- Both are names in quotes of tables and views, of Parquet files, or lists of either. i that hold no entry are left out:
--- they are 0. Bounds skip row groups, since files are sorted.
+-- a, b a matrix: its columns are row, column and value, whatever their names, without duplicates. DuckDB does not multiply
+--      booleans, and multiplies small integers in their type: use a view of "i, j, value::BIGINT as value". DuckDB orders
+--      NaN above all numbers, so min_plus ignores it
+-- x    a dense operand: its first column counts 0, 1, 2, ..., the others are values
+-- Each is the quoted name of a table, a view or a Parquet file, or a list of these. Empty rows, which are 0, are left out.
+-- Bounds skip row groups, since files are sorted.
 --
--- Which files: a folder keeps files of older versions until they are vacuumed, and 'web.sparrow/*.parquet' reads them
--- too, so that cells come twice after an edit. The files of the current version are what `sparrow info web.sparrow --json`
--- lists and A.files() gives; with DuckDB's delta extension, delta_scan('web.sparrow') reads just them.
+-- Files: a folder keeps files of older versions until they are vacuumed, and 'web.sparrow/*.parquet' reads these too, so
+-- that elements repeat after an edit. `sparrow info web.sparrow --json` and A.files() list the files of the current
+-- version; with DuckDB's delta extension, delta_scan('web.sparrow') reads only them.
 --
--- Used by people; sparrow itself runs the other texts of this folder.
+-- Used by people; sparrow itself runs the other files of this folder.
 
 CREATE OR REPLACE MACRO spmv(a, x) AS TABLE
 SELECT a.i AS i, sum(a.value * x.value) AS value

@@ -1,4 +1,4 @@
-"""What the tests of engines and SQL share."""
+"""Helpers of the tests of engines and SQL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk, Relation
 
 TINY = storage.Sizes(file_rows=40, group_rows=7)
-"""Files of a few row groups of 7 entries."""
+"""Files of a few row groups of 7 elements."""
 
 
 def random_array(shape: tuple[int, ...], dtype: Any = np.float64, seed: int = 0, density: float = 0.4) -> NDArray[Any]:
@@ -46,31 +46,31 @@ def stored(folder: Path, dense: NDArray[Any], *orders: tuple[int, ...], sizes: A
 
 
 def scan_of(source: Relation | Node, view: View | None = None) -> Scan:
-    """Return the scan of a view, of all by default."""
+    """Return the scan of a view, by default of everything."""
     view = View.identity(source.schema.shape) if view is None else view
     return Scan(source, view, source.schema.with_view(view))
 
 
 def computed(step: Node) -> PhysicalOperator:
-    """Return the relation that the stream engine makes of a step."""
+    """Return the relation of a lowered node."""
     (scan,) = lower([scan_of(step)])
     assert isinstance(scan.source, PhysicalOperator)
     return scan.source
 
 
 def at(relation: Relation, *key: Any) -> Scan:
-    """Return the scan of what an index shows."""
+    """Return the scan of an index."""
     return scan_of(relation, View.identity(relation.schema.shape).then(key))
 
 
 def reduced(scan: Scan, name: str, *args: Any, **options: Any) -> Any:
-    """Return a reduction: a scalar over all axes, else a step."""
+    """Return a reduction: a scalar over all axes, else a node."""
     node = make_reduce(scan, name, *args, **options)
     return node if node.axes else engines.reduce_all([node])[0]
 
 
 def to_dense(block: Block, schema: Schema) -> NDArray[Any]:
-    """Return the cells that entries make."""
+    """Return the dense array of a block."""
     out = np.full(schema.shape, schema.fill_value, schema.dtype)
     if schema.ndim:
         out[block.coords] = block.values
@@ -80,7 +80,7 @@ def to_dense(block: Block, schema: Schema) -> NDArray[Any]:
 
 
 class _Around:
-    """A relation that hands everything on to another."""
+    """A relation that delegates to another."""
 
     def __init__(self, relation: Relation) -> None:
         self._relation = relation
@@ -102,7 +102,7 @@ class Counting(_Around):
 
 
 class Unreadable(_Around):
-    """A relation whose data pages nobody may touch."""
+    """A relation whose data pages must not be read."""
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> NoReturn:
         raise AssertionError(f"{chunk} was read")
@@ -112,7 +112,7 @@ class Unreadable(_Around):
 
 
 class Labelled:
-    """Enough of a tensor for ``sp.sql``."""
+    """Minimal tensor for ``sp.sql``."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan

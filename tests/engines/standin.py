@@ -1,4 +1,4 @@
-"""A device of NumPy and SciPy that behaves as CuPy does where the two differ.
+"""Stand-in device of NumPy and SciPy that behaves like CuPy where the two differ.
 
 Its arrays are none of NumPy's: they refuse to be made one, and functions refuse NumPy's arrays, so that nothing is
 mixed that would not be on a GPU. What it has are names of CuPy 14, and what CuPy refuses it refuses too.

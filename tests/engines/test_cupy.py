@@ -1,4 +1,4 @@
-"""The engine for GPUs on a device of NumPy and SciPy: what it takes, in tiles of any size, and without a device."""
+"""CuPy engine on a NumPy stand-in: supported nodes, tiles of any size, missing devices."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def some(shape: tuple[int, ...], seed: int, dtype: Any = np.float64) -> NDArray[
 # -- without a device ----------------------------------------------------------------------------
 
 
-def test_without_cupy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cupy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     A = sp.asarray(random_array((3, 4)))
     with engine(CuPy()), sp.config(engine="cupy"):
         monkeypatch.setitem(sys.modules, "cupy", None)
@@ -74,7 +74,7 @@ def test_without_cupy_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
                 work()
 
 
-def test_without_a_device_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
 
@@ -85,7 +85,7 @@ def test_without_a_device_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> 
         CuPy().check()
 
 
-def test_what_the_memory_of_a_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = [0]
     pool = SimpleNamespace(
         free_bytes=lambda: 30,
@@ -120,7 +120,7 @@ def test_what_the_memory_of_a_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(entered) == {3}
 
 
-def test_names_are_cupys() -> None:
+def test_used_names_exist_in_cupy() -> None:
     cupy = pytest.importorskip("cupy")
     sparse = pytest.importorskip("cupyx.scipy.sparse")
     assert [name for name in standin.UFUNCS if not isinstance(getattr(cupy, name, None), cupy.ufunc)] == []
@@ -134,7 +134,7 @@ def test_names_are_cupys() -> None:
 # -- the stand-in --------------------------------------------------------------------------------
 
 
-def test_the_stand_in_lets_nothing_be_mixed() -> None:
+def test_stand_in_rejects_mixed_arrays() -> None:
     device = StandIn(most=1000)
     array: Any = device.put(np.arange(3.0))
     mixed: list[Callable[[], Any]] = [
@@ -166,7 +166,7 @@ def test_the_stand_in_lets_nothing_be_mixed() -> None:
 # -- what is taken -------------------------------------------------------------------------------
 
 
-def test_functions_that_a_device_does_not_take() -> None:
+def test_unsupported_functions() -> None:
     found: dict[str, str] = {}
     for name, ufunc in UFUNCS.items():
         of = []
@@ -191,7 +191,7 @@ def test_functions_that_a_device_does_not_take() -> None:
     assert {"power", "floor_divide", "remainder", "gcd", "ldexp"} <= {*found} - {*standin.UFUNCS}
 
 
-def test_nodes_that_a_device_does_not_take() -> None:
+def test_unsupported_nodes() -> None:
     A: Any = sp.asarray(some((4, 4), 1))
     C, H = A.astype("complex128"), A.astype("float16")
     for tensor, reason in [
@@ -209,7 +209,7 @@ def test_nodes_that_a_device_does_not_take() -> None:
         (C.var(axis=0), "complex128"),
         (sp.matmul(A, A, semiring="min_plus"), "min_plus"),
         (sp.matmul(A, A, mask=A), "mask"),
-        (sp.einsum("ij,jk->ijk", A, A), "no product of two matrices"),
+        (sp.einsum("ij,jk->ijk", A, A), "not a product of two matrices"),
         (H @ H, "float16"),
         (sp.concat([A, A]), "moves elements"),
     ]:
@@ -223,12 +223,12 @@ def test_nodes_that_a_device_does_not_take() -> None:
         "prod", "argmin", "argmax", "nanprod", "nanargmin", "nanargmax",
     ]  # fmt: skip
     dense = make_map(np.add, [A.__sparrow_scan__(), np.ones((4, 4))])
-    assert "every cell" in str(ENGINE.unsupported_reason(dense))
+    assert "every element" in str(ENGINE.unsupported_reason(dense))
     with pytest.raises(UnsupportedError, match="use engine='stream'"):
         ENGINE.evaluate_dense(dense)
 
 
-def test_what_adds_floats_is_declined_where_sums_must_not_depend_on_the_run() -> None:
+def test_deterministic_rejects_float_sums() -> None:
     A: Any = sp.asarray(some((4, 4), 1))
     I = A.astype("int64")  # noqa: E741
     with sp.config(deterministic=True):
@@ -267,7 +267,7 @@ def test_expressions_in_tiles_of_any_size(number: int, seed: int, rows: int, thr
             assert (found * 2).sum() == pytest.approx(2 * wanted.sum(), abs=1e-9)
 
 
-def test_steps_stay_on_the_device_and_common_ones_are_computed_once(tmp_path: Path) -> None:
+def test_nested_nodes_stay_on_the_device(tmp_path: Path) -> None:
     a = some((60, 7), 1)
     A: Any = sp.Tensor(stored(tmp_path / "a", a))
     expression = (A * 2 + A) * (A * 2 - 1)
@@ -284,7 +284,7 @@ def test_steps_stay_on_the_device_and_common_ones_are_computed_once(tmp_path: Pa
     np.testing.assert_array_equal((deep * 2.0**-30).compute("cupy").to_numpy(), a)
 
 
-def test_what_does_not_fit_is_tried_in_halves_and_then_refused() -> None:
+def test_tiles_are_halved_until_they_fit() -> None:
     a, b = some((40, 30), 1), some((30, 50), 2)
     A: Any = sp.asarray(a)
     B: Any = sp.asarray(b)
@@ -306,7 +306,7 @@ def test_what_does_not_fit_is_tried_in_halves_and_then_refused() -> None:
 
 @pytest.mark.parametrize("other", ["bool", "int8", "uint64", "float16", "float32", "float64", "complex64"])
 @pytest.mark.parametrize("dtype", ALL)
-def test_products_with_arrays_are_numpys(dtype: str, other: str) -> None:
+def test_matmul_equals_numpy(dtype: str, other: str) -> None:
     dense = np.where(np.random.default_rng(0).random((6, 8)) < 0.5, numbers((6, 8), dtype), np.zeros((), dtype))
     scan = scan_of(memory(dense))
     with on(StandIn(room=2000)):  # a few columns at a time
@@ -321,7 +321,7 @@ def test_products_with_arrays_are_numpys(dtype: str, other: str) -> None:
                 assert_close(found, expected, dense, x)
 
 
-def test_products_with_arrays_of_views_fills_and_steps(tmp_path: Path) -> None:
+def test_matmul_of_views_and_fills(tmp_path: Path) -> None:
     a = some((50, 9), 3)
     relation = stored(tmp_path / "a", a, (1, 0))
     with on(StandIn(room=256 * 40)) as device:
@@ -359,7 +359,7 @@ def test_products_with_arrays_of_views_fills_and_steps(tmp_path: Path) -> None:
     st.sampled_from([1, 40, 1000, 1 << 20]),
     st.booleans(),
 )
-def test_products_of_tensors_in_panels(
+def test_products_in_panels(
     one: str, two: str, sizes: tuple[int, int, int], seed: int, entries: int, turned: bool
 ) -> None:
     n, k, m = sizes
@@ -377,7 +377,7 @@ def test_products_of_tensors_in_panels(
     np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-6)
 
 
-def test_products_of_tensors_take_memory_by_entries() -> None:
+def test_product_memory_depends_on_nnz() -> None:
     rng = np.random.default_rng(1)
     inner = np.sort(rng.choice(2**40, 30, replace=False))
     rows, columns = rng.choice(2**20, 30), rng.choice(2**20, 30)

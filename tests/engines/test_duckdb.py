@@ -1,4 +1,4 @@
-"""The SQL that scans become, and what DuckDB makes of it."""
+"""SQL of scans, and its pushdown in DuckDB."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def test_sql_of_views(cube: Relation, key: Any, text: str) -> None:
     assert compile_scan(at(cube, *key)).text == text
 
 
-def test_a_list_is_a_table_with_repeats_in_order(cube: Relation) -> None:
+def test_list_is_a_table(cube: Relation) -> None:
     table = compile_scan(at(cube, slice(None), [[4, 1], [1, 1]])).tables["sparrow_points0"]
     assert table.to_pydict() == {"c0": [4, 1, 1, 1], "p0": [0, 0, 1, 1], "p1": [0, 1, 0, 1]}
     assert table.schema.field("c0").type == pa.int32()
 
 
-def test_complex_values_are_two_columns() -> None:
+def test_complex_has_two_columns() -> None:
     query = compile_scan(scan_of(memory(np.array([1 + 2j, 0]))))
     assert (
         query.text
@@ -84,7 +84,7 @@ def test_complex_values_are_two_columns() -> None:
 
 
 @pytest.mark.parametrize("kinds", [(np.float64, np.complex128), (np.complex64, np.float32), (np.int64, np.complex128)])
-def test_a_part_of_real_numbers_of_a_complex_whole_has_both_columns(kinds: tuple[type, type]) -> None:
+def test_real_part_of_complex_has_two_columns(kinds: tuple[type, type]) -> None:
     a: Any = np.array([3, 0, 7]).astype(kinds[0])
     b: Any = np.array([-4, 0, 2]).astype(kinds[1])
     A, B = sp.asarray(a), sp.asarray(b)
@@ -123,7 +123,7 @@ def groups_scanned(con: Any, query: str) -> tuple[int, int]:
     return int(found[0][0]), int(found[0][1])
 
 
-def test_the_view_is_pushed_down_to_row_groups(tall: Relation) -> None:
+def test_view_is_pushed_to_row_groups(tall: Relation) -> None:
     con = duckdb_connection.connect()
     assert groups_scanned(con, register_select(scan_of(tall), con)) == (40, 40)
     for key in ((slice(100, 105),), (103,), (slice(104, 99, -1),), ([104, 100, 100],)):
@@ -132,7 +132,7 @@ def test_the_view_is_pushed_down_to_row_groups(tall: Relation) -> None:
         assert scanned <= 2
 
 
-def test_filters_around_the_view_are_pushed_down_too(tall: Relation) -> None:
+def test_filters_are_pushed_to_row_groups(tall: Relation) -> None:
     con = duckdb_connection.connect()
     text = register_select(at(tall, slice(100, None)), con)
     scanned, _ = groups_scanned(con, f"SELECT count(*) FROM ({text}) WHERE d0 BETWEEN 200 AND 205")
@@ -140,7 +140,7 @@ def test_filters_around_the_view_are_pushed_down_too(tall: Relation) -> None:
     assert con.execute(f"SELECT count(*) FROM ({text}) WHERE d0 BETWEEN 200 AND 205").fetchall() == [(300,)]
 
 
-def test_a_derived_order_serves_column_slices(tall: Relation) -> None:
+def test_derived_order_for_column_slices(tall: Relation) -> None:
     text = compile_scan(at(tall, slice(None), 7)).text
     assert "_orders" in text
     con = duckdb_connection.connect()
@@ -157,7 +157,7 @@ def scanned_by(scan: Any, where: str = "true") -> list[tuple[int, int]]:
     return [(int(read), int(total)) for read, total in found]
 
 
-def test_the_view_of_an_expression_is_pushed_into_its_operands(tall: Relation) -> None:
+def test_view_of_expression_is_pushed(tall: Relation) -> None:
     A: Any = sp.Tensor(tall)
     for part in ((A + A * 2)[100:105], (A + A * 2)[104:99:-1], (A * 2 + A).sum(axis=1)[100:105], (A + A)[[104, 100]]):
         scanned = scanned_by(part.__sparrow_scan__())
@@ -168,7 +168,7 @@ def test_the_view_of_an_expression_is_pushed_into_its_operands(tall: Relation) -
     assert text.count("_orders") == 2
 
 
-def test_filters_around_an_expression_are_pushed_into_its_operands(tall: Relation) -> None:
+def test_filters_of_expression_are_pushed(tall: Relation) -> None:
     A: Any = sp.Tensor(tall)
     for whole in (A + A, A * A, (A + A).sum(axis=1)):
         scanned = scanned_by(whole.__sparrow_scan__(), "d0 BETWEEN 200 AND 205")
@@ -221,13 +221,13 @@ def test_filters_around_an_expression_are_pushed_into_its_operands(tall: Relatio
         ),
     ],
 )
-def test_sql_of_steps(make: Any, text: str) -> None:
+def test_sql_of_nodes(make: Any, text: str) -> None:
     A, B = (sp.from_coords([[0, 2], [1, 3]], [2.0, 5.0], shape=(3, 4), dims=("a", "b")) for _ in range(2))
     found = compile_scan(make(A, B).__sparrow_scan__()).text
     assert found == re.sub(r"\( | \)", lambda at: at[0].strip(), " ".join(text.split()))
 
 
-def test_every_kernel_has_a_header() -> None:
+def test_sql_files_have_headers() -> None:
     folder = Path(__file__).parent.parent.parent / "sql" / "duckdb"
     names = sorted(path.stem for path in folder.glob("*.sql"))
     assert names == ["contract", "macros", "modulo64", "spmm", "spmv"]

@@ -1,4 +1,4 @@
-"""Expressions on every engine against NumPy: functions of cells, reductions, rearrangements, nested and through views.
+"""Expressions on every engine against NumPy: element-wise functions, reductions, structural nodes, views.
 
 What SQL declines is listed here too (``DECLINED``), so that the list cannot rot: such a step must run all the same, on
 entries handed over.
@@ -270,7 +270,7 @@ def test_reductions(
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("fill", [0, 2, np.nan])
-def test_groups_of_which_nothing_is_a_number(dtype: str, fill: float) -> None:
+def test_groups_of_nan_only(dtype: str, fill: float) -> None:
     nan = np.nan
     a = np.array([[nan, nan, 1], [nan, fill, nan], [nan, nan, nan], [fill, fill, fill], [np.inf, nan, -np.inf]], dtype)
     A = sp.Tensor(memory(a, fill_value=fill))
@@ -297,7 +297,7 @@ def test_groups_of_which_nothing_is_a_number(dtype: str, fill: float) -> None:
             agree(getattr(A, name)(axis=axis), expected, rounded=True)
 
 
-def test_what_sql_declines() -> None:
+def test_unsupported_in_sql() -> None:
     found: dict[str, str] = {}
     for name, ufunc in UFUNCS.items():
         for dtype in REAL:
@@ -311,7 +311,7 @@ def test_what_sql_declines() -> None:
     assert found == DECLINED
 
 
-def test_reductions_that_sql_declines() -> None:
+def test_reductions_unsupported_in_sql() -> None:
     found = {}
     for name in REDUCTIONS:
         of = [
@@ -410,7 +410,7 @@ class _NumPy:
 
 @settings(max_examples=8)
 @given(st.sampled_from(REAL), PLACES, SEEDS)
-def test_rearrangements(make: Maker, dtype: str, place: str, seed: int) -> None:
+def test_structural_nodes(make: Maker, dtype: str, place: str, seed: int) -> None:
     a, b = cells((6, 8), dtype, 0, seed), cells((6, 8), "float64" if seed % 2 else dtype, 0, seed + 1)
     found = rearranged(make(a, 0, place), make(b, 0, place), sp)
     for tensor, expected in zip(found, rearranged(a, b, _NumPy), strict=True):
@@ -433,7 +433,7 @@ NESTED: list[Callable[[Any, Any], Any]] = [
 
 @pytest.mark.parametrize("place", ["memory", "stored", "view"])
 @pytest.mark.parametrize("number", range(len(NESTED)))
-def test_expressions_of_expressions_are_one_query(make: Maker, number: int, place: str) -> None:
+def test_nested_expressions_are_one_query(make: Maker, number: int, place: str) -> None:
     rng = np.random.default_rng(number)
     a, b = (rng.integers(-3, 4, (5, 5)) * (rng.random((5, 5)) < 0.5) * 1.0 for _ in range(2))
     found, expected = (NESTED[number](*pair) for pair in ((make(a, 0.0, place), make(b, 0.0, "stored")), (a, b)))
@@ -447,7 +447,7 @@ def test_expressions_of_expressions_are_one_query(make: Maker, number: int, plac
     assert (counted[1] or 0) == pytest.approx(float(computed.sum(where="stored")))
 
 
-def test_a_declined_step_is_handed_over_and_the_rest_is_sql() -> None:
+def test_fallback_inside_a_query() -> None:
     a = np.array([[0, 2, 3], [0, 0, 5]])
     A = sp.asarray(a)
     inner = A.prod(axis=0, keepdims=True) + A
@@ -468,7 +468,7 @@ def test_products_of_expressions(make: Maker) -> None:
         )
 
 
-def test_complex_and_half_floats_are_handed_over(make: Maker) -> None:
+def test_complex_and_float16_fall_back(make: Maker) -> None:
     a = np.array([[0, 1 + 2j, 3], [0, 0, -1j]], np.complex64)
     agree(make(a, 0, "stored") * 2 + 1, a * 2 + 1)
     half = np.array([[0, 1, np.inf], [0, 0, -0.5]], np.float16)
@@ -476,7 +476,7 @@ def test_complex_and_half_floats_are_handed_over(make: Maker) -> None:
     agree(make(half, 0, "stored").astype("float32") + 1, half.astype("float32") + 1)
 
 
-def test_nan_is_seen_in_files_whose_statistics_leave_it_out(make: Maker) -> None:
+def test_nan_despite_parquet_statistics(make: Maker) -> None:
     a = np.array([[0, 1, np.nan], [2, np.nan, 3]])
     A = make(a, 0.0, "stored")
     assert np.isnan(sp.sql("select max(value) from A").fetchall()[0][0])
@@ -485,7 +485,7 @@ def test_nan_is_seen_in_files_whose_statistics_leave_it_out(make: Maker) -> None
     agree(A.max(axis=1), a.max(axis=1))
 
 
-def test_sums_do_not_depend_on_the_run_where_that_is_asked_for() -> None:
+def test_deterministic_sums() -> None:
     rng = np.random.default_rng(0)
     A = sp.asarray(rng.random((400, 300)))
     with sp.config(deterministic=True, threads=2):
@@ -493,7 +493,7 @@ def test_sums_do_not_depend_on_the_run_where_that_is_asked_for() -> None:
     assert len(found) == 1
 
 
-def test_groups_of_more_cells_than_a_word_counts() -> None:
+def test_groups_larger_than_int64() -> None:
     shape = (2**45, 2**40, 3)
     for dtype, fill in (("int64", 3), ("uint64", 2**63 + 5), ("float64", 0.5), ("float64", 0)):
         T: Any = sp.from_coords(
@@ -512,10 +512,10 @@ def test_groups_of_more_cells_than_a_word_counts() -> None:
         np.testing.assert_array_equal(blocks[0].values, blocks[1].values)
 
 
-def test_what_takes_much_memory_as_a_table_is_not_joined() -> None:
+def test_large_dense_operands_fall_back() -> None:
     A, x = sp.from_coords([[0], [5]], [2.0], shape=(1000, 1000)), np.ones((1000, 1000))
     x.flags.writeable = False  # else the product is done at once
     assert unsupported_reason(step(A * x)) is None
     with sp.config(memory_limit=10_000_000):
-        assert unsupported_reason(step(A * x)) == "a dense array of 1000000 cells is large as a table"
+        assert unsupported_reason(step(A * x)) == "a dense array of 1000000 elements is large as a table"
         agree(A * x, np.where(np.arange(10**6).reshape(1000, 1000) == 5, 2.0, 0))

@@ -1,4 +1,4 @@
-"""What every engine must do: each kind of node is taken, or declined with a mark and a reason; terminals agree."""
+"""Registry of engines: support of every node, fallbacks, entry points."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ KINDS: tuple[type[Any], ...] = tuple(
 MARKS = ("yes", "partly", "notimpl", "notyet", "never")
 
 
-class Unheard(Node):
-    """A step that nobody knows."""
+class Unknown(Node):
+    """A node without an implementation."""
 
     def __init__(self, operand: Scan) -> None:
         self.operand, self.schema = operand, operand.schema
@@ -37,14 +37,14 @@ class Unheard(Node):
     def scans(self) -> tuple[Scan, ...]:
         return (self.operand,)
 
-    def with_inputs(self, scans: Any) -> Unheard:
-        return Unheard(*scans)
+    def with_inputs(self, scans: Any) -> Unknown:
+        return Unknown(*scans)
 
     def key(self) -> Any:
         return ()
 
 
-def test_every_pair_of_node_and_engine_has_a_mark_and_the_docs_say_so() -> None:
+def test_docs_list_the_support_of_every_node() -> None:
     rows = ["| node | cupy | duckdb | stream |", "|---|---|---|---|"]
     for kind in KINDS:
         cells = []
@@ -60,13 +60,13 @@ def test_every_pair_of_node_and_engine_has_a_mark_and_the_docs_say_so() -> None:
     assert table in text, f"docs/engines.md wants this table:\n{table}"
 
 
-def test_a_node_that_nobody_knows_is_an_error_with_its_name(engine: str) -> None:
-    node = Unheard(scan_of(memory(random_array((3, 4)))))
-    with pytest.raises(UnsupportedError, match="Unheard"):
+def test_unknown_node_is_named(engine: str) -> None:
+    node = Unknown(scan_of(memory(random_array((3, 4)))))
+    with pytest.raises(UnsupportedError, match="Unknown"):
         engines.evaluate(scan_of(node), engine)
 
 
-def test_engines_are_registered_by_name() -> None:
+def test_register_by_name() -> None:
     assert names() == ("auto", "cupy", "duckdb", "stream", "toy")
     with pytest.raises(InvalidValueError, match="registered already"):
         engines.register(Toy())
@@ -74,7 +74,7 @@ def test_engines_are_registered_by_name() -> None:
         engines.engine_for("gpu")
 
 
-def test_the_engine_of_the_settings_is_that_of_every_terminal() -> None:
+def test_engine_of_the_settings() -> None:
     dense = random_array((5, 6), seed=3)
     A: Any = sp.asarray(dense)
     B = A * 2 + A.T[:5, :1]
@@ -91,7 +91,7 @@ def test_the_engine_of_the_settings_is_that_of_every_terminal() -> None:
         assert all(f"engine      {engine}" in text for text in plans)
 
 
-def test_a_dense_map_is_streamed_whatever_the_engine(engine: str) -> None:
+def test_dense_map(engine: str) -> None:
     dense = random_array((3, 4))
     node = plan.make_map(np.add, [scan_of(memory(dense)), np.ones((3, 4))])
     assert node.is_dense
@@ -105,8 +105,32 @@ def test_products_of_expressions(engine: str) -> None:
     np.testing.assert_allclose(engines.evaluate_dense(contract, engine), 3 * dense @ np.arange(5.0))
 
 
-def test_an_engine_of_a_later_version_is_named() -> None:
+def test_planned_engines_are_named() -> None:
     with pytest.raises(UnsupportedError, match="engine='spark': the engine for clusters"):
         sp.eye(3).compute("spark")  # type: ignore[arg-type]
     with pytest.raises(InvalidValueError, match=r"engine must be one of 'auto', 'cupy'.*, got 'spark'"):
         sp.config(engine="spark")
+
+
+def test_engines_of_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "class Third(__import__('tests.engines.toy', fromlist=['Toy']).Toy):\n    name = 'third'\n"
+    (tmp_path / "third_engine.py").write_text(module)
+    folder = tmp_path / "third_engine-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: third-engine\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[sparrow.engines]\nthird = third_engine:Third\n")
+    A: Any = sp.asarray(np.eye(3))
+    with pytest.raises(InvalidValueError, match="'third'"):
+        A.compute("third")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "third" in names()
+    with pytest.raises(InvalidValueError, match="'third'"), sp.config(engine="fourth"):
+        pass
+    try:
+        assert "  engine      third" in A.explain(engine="third")
+        with sp.config(engine="third"), sp.explained() as plans:
+            np.testing.assert_array_equal((A + A).to_numpy(), 2 * np.eye(3))
+        assert "  engine      third" in plans[0]
+        assert engines.engine_for("third") is engines.engine_for("third")
+    finally:
+        engines.unregister("third")

@@ -1,4 +1,4 @@
-"""The SQL of expressions as it is sent to DuckDB, kept in a file: a change of it is looked at, not slipped in.
+"""Snapshots of the SQL of expressions, so that changes are reviewed.
 
 ``SPARROW_SNAPSHOTS=write`` writes the file anew.
 """
@@ -56,7 +56,7 @@ def sql_of(expression: Any) -> str:
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
-def test_sql_is_what_it_was(name: str) -> None:
+def test_sql_equals_snapshot(name: str) -> None:
     A: Any = sp.from_coords([[0, 2], [1, 3]], [1.5, 2.0], shape=(3, 4), dims=("row", "col"))
     B: Any = sp.from_coords([[0, 1], [1, 2]], [4.0, -1.0], shape=(3, 4), dims=("row", "col"))
     found = sql_of(EXPRESSIONS[name](A, B))
@@ -66,5 +66,5 @@ def test_sql_is_what_it_was(name: str) -> None:
     assert found == json.loads(FILE.read_text())[name]
 
 
-def test_nothing_is_kept_of_what_is_gone() -> None:
+def test_snapshots_have_no_leftovers() -> None:
     assert set(json.loads(FILE.read_text())) == set(EXPRESSIONS)

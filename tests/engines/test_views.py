@@ -1,4 +1,4 @@
-"""Every engine reads what NumPy's indexing shows."""
+"""Every engine reads what NumPy indexing returns."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_values_keep_their_dtype(tmp_path: Path, dtype: str, engine: str) -> Non
 
 
 @pytest.mark.parametrize("dtype", ["float16", "complex64", "complex128"])
-def test_dtypes_that_sql_has_no_arithmetic_for(tmp_path: Path, dtype: str) -> None:
+def test_dtypes_without_sql_arithmetic(tmp_path: Path, dtype: str) -> None:
     dense = random_array((5, 6), dtype) * dtype_unit(dtype)
     for relation in (memory(dense), stored(tmp_path / "a", dense)):
         scan = at(relation, slice(None), [3, 0, 3])
@@ -179,7 +179,7 @@ def test_wide_coordinates() -> None:
         assert engines.evaluate(part, engine).coords[0].tolist() == [2**39 - 2**38]
 
 
-def test_whole_and_inner_chunks_are_counted_without_reading(tmp_path: Path) -> None:
+def test_count_reads_partial_chunks_only(tmp_path: Path) -> None:
     dense = np.ones((30, 10))
     relation = stored(tmp_path / "a", dense)
     counting = Counting(relation)
@@ -190,7 +190,7 @@ def test_whole_and_inner_chunks_are_counted_without_reading(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
-def test_a_list_reads_the_row_groups_of_its_members_in_every_order(tmp_path: Path, engine: str) -> None:
+def test_list_reads_row_groups_of_members(tmp_path: Path, engine: str) -> None:
     dense = random_array((60, 50), density=1.0)  # 50 entries a row: seven row groups and a bit
     relation = stored(tmp_path / "a", dense, (1, 0))
     keys: list[tuple[Any, Any, int]] = [
@@ -215,7 +215,7 @@ def test_a_list_reads_the_row_groups_of_its_members_in_every_order(tmp_path: Pat
         assert counting.reads == stats.row_groups_read
 
 
-def test_a_list_of_rows_of_an_expression_reads_the_row_groups_of_its_members(tmp_path: Path) -> None:
+def test_row_list_of_expression_reads_members(tmp_path: Path) -> None:
     dense = random_array((60, 50), density=1.0)
     counting = Counting(stored(tmp_path / "a", dense))
     doubled = sp.Tensor(counting) * 2
@@ -224,7 +224,7 @@ def test_a_list_of_rows_of_an_expression_reads_the_row_groups_of_its_members(tmp
 
 
 @given(st.data())
-def test_rows_of_entries_in_memory_are_found_by_where_they_begin(data: st.DataObject) -> None:
+def test_row_lists_in_memory_use_row_starts(data: st.DataObject) -> None:
     dense = random_array((40, 6), seed=3, density=0.3)
     plain = memory(dense)
     rows = data.draw(st.lists(st.integers(-40, 39), max_size=60))
@@ -240,7 +240,7 @@ def test_rows_of_entries_in_memory_are_found_by_where_they_begin(data: st.DataOb
         assert sum(chunk.rows for chunk in chunks) == np.count_nonzero(dense[sorted({row % 40 for row in rows})])
 
 
-def test_the_sort_order_with_the_fewest_rows_is_scanned(tmp_path: Path) -> None:
+def test_scan_order_has_the_fewest_rows(tmp_path: Path) -> None:
     relation = stored(tmp_path / "a", np.ones((30, 10)), (1, 0))
     assert choose.scan_order(at(relation, 3)) == (0, 1)
     assert choose.scan_order(at(relation, slice(None), 3)) == (1, 0)
@@ -250,7 +250,7 @@ def test_the_sort_order_with_the_fewest_rows_is_scanned(tmp_path: Path) -> None:
     assert choose.product_order(transposed) == (1, 0)
 
 
-def test_too_many_entries_are_refused() -> None:
+def test_results_beyond_the_limit_raise() -> None:
     relation = memory(np.ones((100, 100)))
     with config(memory_limit=1000):
         for engine in ("stream", "duckdb"):
@@ -258,7 +258,7 @@ def test_too_many_entries_are_refused() -> None:
                 engines.evaluate(scan_of(relation), engine)
 
 
-def test_what_would_not_fit_to_be_sorted_in_memory_is_sorted_on_disk() -> None:
+def test_external_sort() -> None:
     dense = random_array((100, 100), density=1.0)
     scan = scan_of(memory(dense), View.identity((100, 100)).permute((1, 0)))
     with config(memory_limit=500_000):
@@ -267,7 +267,7 @@ def test_what_would_not_fit_to_be_sorted_in_memory_is_sorted_on_disk() -> None:
     np.testing.assert_array_equal(to_dense(block, scan.schema), dense.T)
 
 
-def test_lists_that_repeat_more_than_there_are_entries() -> None:
+def test_lists_that_repeat() -> None:
     dense = random_array((5, 40), density=1.0)
     scan = at(memory(dense), [2] * 30 + [1])
     np.testing.assert_array_equal(to_dense(engines.evaluate(scan), scan.schema), dense[[2] * 30 + [1]])

@@ -1,6 +1,6 @@
-"""The plain twin of the engines: every node on dense NumPy arrays, by its definition, cell by cell where that is plain.
+"""Reference engine: every node on dense NumPy arrays, by its definition.
 
-It is registered as any engine is, takes every node, and so is the oracle of the parity suite.
+It is registered like any engine, supports every node, and is the oracle of the parity suite.
 """
 
 from __future__ import annotations

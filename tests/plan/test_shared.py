@@ -1,4 +1,4 @@
-"""Plans that are graphs, and plans that are deep: work in proportion to distinct nodes, and no recursion."""
+"""Shared and deep plans: work in proportion to distinct nodes, no recursion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def matrix(n: int, seed: int = 0) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("depth", [3, 8, 14])
-def test_a_shared_expression_takes_its_distinct_nodes(depth: int) -> None:
+def test_shared_nodes_are_computed_once(depth: int) -> None:
     dense = matrix(20)
     calls: Counter[str] = Counter()
 
@@ -44,7 +44,7 @@ def test_a_shared_expression_takes_its_distinct_nodes(depth: int) -> None:
     assert calls["add"] <= 2 * depth  # a node and its transpose at every level
 
 
-def test_equal_steps_are_one_and_doublings_read_once(tmp_path: Path) -> None:
+def test_equal_nodes_are_merged(tmp_path: Path) -> None:
     dense = matrix(30)
     relation: Any = Counting(stored(tmp_path / "a", dense))
     A: Any = sp.Tensor(relation)
@@ -77,7 +77,7 @@ LINKS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
-def test_chains_of_any_length_neither_recurse_nor_grow_in_cost(link: str, engine: str) -> None:
+def test_long_chains_do_not_recurse(link: str, engine: str) -> None:
     long = {"scalar": 3000, "view": 3000, "cast": 1500, "reshape": 1500, "concat": 1500}
     length = long.get(link, 60) if engine == "stream" else 60
     dense = np.triu(np.arange(16).reshape(4, 4))
@@ -95,7 +95,7 @@ def test_chains_of_any_length_neither_recurse_nor_grow_in_cost(link: str, engine
     assert len(text) < 5000 * (length + 2)
 
 
-def test_a_shared_node_is_told_once_with_a_number() -> None:
+def test_explain_numbers_shared_nodes() -> None:
     A: Any = sp.asarray(matrix(5))
     G = A
     for _ in range(10):
@@ -131,7 +131,7 @@ def expressions(data: st.DataObject, known: list[tuple[Any, NDArray[Any]]], step
 
 @settings(max_examples=15)
 @given(st.data(), SEEDS)
-def test_graphs_of_steps_are_what_numpy_makes_of_them(data: st.DataObject, seed: int) -> None:
+def test_random_graphs_equal_numpy(data: st.DataObject, seed: int) -> None:
     dense = [np.asarray(matrix(6, seed + k), np.int64) for k in range(2)]
     known: list[tuple[Any, NDArray[Any]]] = [(sp.asarray(array), array) for array in dense]
     expressions(data, known, data.draw(st.integers(1, 9)))
@@ -149,9 +149,7 @@ ODD = st.sampled_from([0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, -0.0])
 
 @settings(max_examples=15)
 @given(st.lists(ODD, min_size=12, max_size=12), st.lists(ODD, min_size=12, max_size=12), st.data())
-def test_programs_have_the_bits_of_steps_computed_one_by_one(
-    one: list[float], two: list[float], data: st.DataObject
-) -> None:
+def test_fused_kernels_keep_bits(one: list[float], two: list[float], data: st.DataObject) -> None:
     known: list[Any] = [sp.asarray(np.reshape(values, (3, 4))) for values in (one, two)]
     plain = [tensor.compute() for tensor in known]
     for _ in range(data.draw(st.integers(2, 6))):
@@ -170,7 +168,7 @@ def test_programs_have_the_bits_of_steps_computed_one_by_one(
         assert np.array_equal(np.signbit(left[left == left]), np.signbit(right[right == right]))
 
 
-def test_a_whole_that_is_wanted_serves_its_parts(tmp_path: Path) -> None:
+def test_views_reuse_a_whole_result(tmp_path: Path) -> None:
     relation: Any = Counting(stored(tmp_path / "a", matrix(30)))
     A: Any = sp.Tensor(relation)
     total = A.sum(axis=1)
@@ -182,7 +180,7 @@ def test_a_whole_that_is_wanted_serves_its_parts(tmp_path: Path) -> None:
     assert alone.view.is_identity
 
 
-def test_rewriting_what_needs_none_changes_no_node() -> None:
+def test_optimize_keeps_unchanged_nodes() -> None:
     A: Any = sp.asarray(matrix(5))
     scan = (A + A.T).sum(axis=0).__sparrow_scan__()
     assert optimize_plan([scan])[0].step is scan.step
@@ -190,7 +188,7 @@ def test_rewriting_what_needs_none_changes_no_node() -> None:
     assert optimize_plan([leaf]) == [leaf]
 
 
-def test_explained_tells_what_ran_and_only_inside() -> None:
+def test_explained_collects_inside_the_block() -> None:
     A: Any = sp.asarray(matrix(6))
     with sp.explained() as plans:
         A @ np.ones(6)
@@ -223,7 +221,7 @@ def test_explained_tells_what_ran_and_only_inside() -> None:
     ],
 )
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
-def test_an_expression_meets_a_view_of_itself(beside: Callable[[Any], Any], engine: Any, tmp_path: Path) -> None:
+def test_expression_with_a_view_of_itself(beside: Callable[[Any], Any], engine: Any, tmp_path: Path) -> None:
     dense = random_array((5, 5), seed=3)
     for A in (sp.asarray(dense), sp.asarray(dense).save(tmp_path / "A")):
         np.testing.assert_array_equal(beside(A * 2).compute(engine=engine).to_numpy(), beside(dense * 2))

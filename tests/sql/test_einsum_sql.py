@@ -1,4 +1,4 @@
-"""The queries of einsum_sql, run by DuckDB alone, against SciPy and against the kernels."""
+"""Queries of ``einsum_sql``, run by DuckDB alone, against SciPy and the kernels."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_products_and_masks(con: Any) -> None:
 @pytest.mark.parametrize(
     "semiring", ["min_plus", "max_plus", "min_max", "or_and", "any_pair", "plus_first", "plus_second", "plus_pair"]
 )
-def test_semirings_are_those_of_the_kernels(con: Any, semiring: str) -> None:
+def test_semirings_equal_kernels(con: Any, semiring: str) -> None:
     several: dict[str, Any] = {"a": A, "b": B, "c": C}
     for subscripts in ("ij->i", "ij,jk,ik->ik"):  # of one operand there is no product, of several the order counts
         names = list(several)[: subscripts.count(",") + 1]
@@ -81,7 +81,7 @@ def test_semirings_are_those_of_the_kernels(con: Any, semiring: str) -> None:
     assert found == cells(list(zip(*product.to_pydict().values(), strict=True)))
 
 
-def test_tensors_are_relations_of_the_name_of_the_keyword() -> None:
+def test_keywords_name_relations() -> None:
     left, right = sp.asarray(A), sp.asarray(B)
     query = sp.einsum_sql("ij,jk->ik", left=left, right=right)
     assert cells(sp.sql(query).fetchall()) == entries(A @ B)
@@ -104,7 +104,7 @@ def test_macros_of_products(con: Any) -> None:
     assert wanted > 0
 
 
-def test_bad_input_is_named() -> None:
+def test_errors() -> None:
     for subscripts, told in [
         ("ij,jk", "must be letters"), ("i...->i", "must be letters"), ("ij->ij", "is for 1 operands, got 2"),
         ("ij,jI->i", "differ only in case"), ("ij,jk->il", "'l' of the result"), ("ij,jk->ii", "'i' of the result"),
@@ -151,12 +151,12 @@ _NAMED, _BARE = labelled("a", "b"), sp.zeros(2)
         ("i->i", {"A": _BARE, "mask": _NAMED}, LabelError, "'i' has labels along axis 0 of mask.* none along .* of A"),
     ],
 )  # fmt: skip
-def test_tensors_fit_as_those_of_einsum(subscripts: str, given: Any, error: type[Exception], told: str) -> None:
+def test_shape_errors_of_einsum(subscripts: str, given: Any, error: type[Exception], told: str) -> None:
     with pytest.raises(error, match=f"einsum_sql: {told}|^{told}"):
         sp.einsum_sql(subscripts, **given)
 
 
-def test_tensors_that_fit_are_not_refused() -> None:
+def test_valid_shapes() -> None:
     A, B = labelled("a", "b", "c"), labelled("c", "b")  # by label, whatever the sizes
     assert sp.sql(sp.einsum_sql("i,i->", A=A, B=B), A=A, B=B).fetchall() == [(2.0,)]
     query = sp.einsum_sql("ij->i", A=_ONES, semiring="min_plus")  # an absent cell is no entry
@@ -166,7 +166,7 @@ def test_tensors_that_fit_are_not_refused() -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "float32"])
 @pytest.mark.parametrize("semiring", ["plus_times", "min_plus", "max_times"])
-def test_values_of_few_bits_do_not_overflow(dtype: str, semiring: str) -> None:
+def test_narrow_integers_do_not_overflow(dtype: str, semiring: str) -> None:
     cells = np.array([[100, 100], [0, 100]]).astype(dtype)
     A, wide = sp.asarray(cells), sp.asarray(cells.astype(np.int64))
     query = sp.einsum_sql("ij,jk->ik", A=A, B=A, semiring=semiring)
@@ -175,14 +175,14 @@ def test_values_of_few_bits_do_not_overflow(dtype: str, semiring: str) -> None:
     assert found == {(i, j): wanted[i, j] for i, j in ((0, 0), (0, 1), (1, 1))}
 
 
-def test_complex_numbers_have_no_sql() -> None:
+def test_complex_raises() -> None:
     A = sp.asarray([[0, 1j], [2, 0]])
     with pytest.raises(UnsupportedError, match=r"SQL does not support complex128, the dtype of A: use sp\.einsum"):
         sp.einsum_sql("ij,jk->ik", A=A, B=A)
 
 
 @pytest.mark.parametrize("complement", [False, True])
-def test_masks_that_say_which_cells_are_not_wanted(complement: bool) -> None:
+def test_complement_masks(complement: bool) -> None:
     A = sp.asarray(np.array([[0, 2, 0], [1, 0, 3], [0, 0, 4]]))
     B = sp.asarray(np.array([[1, 0, 0], [0, 5, 0], [7, 0, 1]]))
     for mask in (M := sp.asarray(np.array([[0, 0, 0], [1, 0, 0], [0, 0, 1]], bool)), ~M, (~M).compute(), M == 0):
@@ -192,7 +192,7 @@ def test_masks_that_say_which_cells_are_not_wanted(complement: bool) -> None:
 
 
 @pytest.mark.parametrize("semiring", ["min_max", "max_times", "min_plus"])
-def test_booleans_meet_numbers(semiring: str) -> None:
+def test_bool_times_numbers(semiring: str) -> None:
     A, B = sp.asarray(np.array([[True, False], [True, True]])), sp.asarray(np.array([[2.5, 0], [0.5, 1]]))
     query = sp.einsum_sql("ij,jk->ik", A=A, B=B, semiring=semiring)
     found = sp.einsum("ij,jk->ik", A, B, semiring=semiring).compute().to_format("coo")
@@ -201,6 +201,6 @@ def test_booleans_meet_numbers(semiring: str) -> None:
 
 
 @pytest.mark.parametrize("names", [{"A": "p", "a": "q"}, {"A": "p", "Mask": "q", "mask": "m"}])
-def test_names_that_differ_in_case_only(names: dict[str, Any]) -> None:
+def test_case_insensitive_names(names: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError, match="differ only in case"):
         sp.einsum_sql("ij,jk->ik", **names)

@@ -1,4 +1,4 @@
-"""The macros in a DuckDB of their own, over files that sparrow wrote, without sparrow."""
+"""SQL macros in a plain DuckDB, over files that sparrow wrote."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def dense(rows: list[tuple[Any, ...]], height: int, width: int = 1) -> NDArray[A
     return out
 
 
-def test_products_of_a_view_a_list_and_a_glob(con: Any, files: list[str]) -> None:
+def test_products_of_views_lists_and_globs(con: Any, files: list[str]) -> None:
     assert len(files) > 1
     rng = np.random.default_rng(0)
     x, X = rng.random(20), rng.random((20, 3))
@@ -82,7 +82,7 @@ def test_slice(con: Any, files: list[str]) -> None:
     assert scanned < total / 3
 
 
-def test_sparrow_is_not_needed(repository: Path, files: list[str]) -> None:
+def test_macros_without_sparrow(repository: Path, files: list[str]) -> None:
     program = (
         "import duckdb, sys\n"
         "con = duckdb.connect()\n"

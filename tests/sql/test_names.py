@@ -1,4 +1,4 @@
-"""Labels in SQL: a labelled dimension is a column of names, and costs nothing where nobody asks for it."""
+"""Labels in SQL: text columns of labelled dimensions, read on use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ratings() -> sp.Tensor:
     )  # fmt: skip
 
 
-def test_a_labelled_dimension_is_a_name_and_its_number_is_beside() -> None:
+def test_labelled_dimension_has_two_columns() -> None:
     A = ratings()
     found = sp.sql("from A order by user_code, item_code")
     assert found.columns == ["user", "item", "value", "user_code", "item_code"]
@@ -56,7 +56,7 @@ QUERIES = [
 @pytest.mark.parametrize("query", QUERIES)
 @settings(max_examples=5)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), unique=True, max_size=9))
-def test_answers_are_those_of_a_table_of_texts(query: str, cells: list[tuple[int, int]]) -> None:
+def test_results_equal_a_text_table(query: str, cells: list[tuple[int, int]]) -> None:
     users, items = ([at[k] for at in cells] for k in (0, 1))
     values = np.arange(1.0, len(cells) + 1)
     A = sp.from_coords(
@@ -76,7 +76,7 @@ def test_answers_are_those_of_a_table_of_texts(query: str, cells: list[tuple[int
     ))  # fmt: skip
 
 
-def test_labels_are_read_only_where_a_query_uses_them(tmp_path: Path) -> None:
+def test_labels_are_read_on_use(tmp_path: Path) -> None:
     ratings().save(tmp_path / "a")
 
     def reads(query: str) -> list[int]:
@@ -91,7 +91,7 @@ def test_labels_are_read_only_where_a_query_uses_them(tmp_path: Path) -> None:
     assert reads("from A") == [4, 3]
 
 
-def test_a_name_skips_the_row_groups_that_its_number_does(tmp_path: Path) -> None:
+def test_label_filters_skip_row_groups(tmp_path: Path) -> None:
     n = 700_000
     labels = {"row": pa.array([f"r{k}" for k in range(n)])}
     sp.from_coords([np.arange(n)], np.arange(n), dims=("row",), labels=labels).save(tmp_path / "a")
@@ -102,7 +102,7 @@ def test_a_name_skips_the_row_groups_that_its_number_does(tmp_path: Path) -> Non
     assert A.nnz == n - 1
 
 
-def test_the_column_of_numbers_has_a_name_of_its_own() -> None:
+def test_code_column_has_a_unique_name() -> None:
     assert codes_of(("user", "User_Code", "item"), [0, 2]) == {0: "user_code_", 2: "item_code"}
     A = sp.from_coords([[0], [1]], [2], dims=("user", "user_code"), labels={"user": ["ann"]})
     assert sp.sql("select user, user_code, user_code_ from A", A=A).fetchall() == [("ann", 1, 0)]

@@ -27,7 +27,7 @@ def tensor(dense: Any, *key: Any, dims: tuple[str, ...] = ()) -> Labelled:
     return Labelled(at(memory(np.asarray(dense), dims=dims), *key))
 
 
-def test_a_tensor_is_a_relation() -> None:
+def test_tensor_is_a_relation() -> None:
     found = sql("select src, count(*) as links from web group by src order by src")
     assert found.fetchall() == [(0, 2), (2, 1)]
     assert found.columns == ["src", "links"]
@@ -45,7 +45,7 @@ def test_names_come_from_keywords_locals_and_globals() -> None:
     assert web.dims == ("dst",)
 
 
-def test_the_callers_frame_is_the_one_that_calls() -> None:
+def test_caller_frame() -> None:
     def ask() -> Any:
         hidden = tensor([1, 2, 3])
         assert hidden.dims
@@ -56,7 +56,7 @@ def test_the_callers_frame_is_the_one_that_calls() -> None:
     assert relation.fetchall() == [(6,)]
 
 
-def test_results_do_not_disturb_each_other() -> None:
+def test_concurrent_results() -> None:
     first = sql("select sum(value) as s from t", t=tensor([1, 2]))
     second = sql("select sum(value) as s from t", t=tensor([10, 20, 30], [0, 0, 2]))
     gc.collect()
@@ -65,7 +65,7 @@ def test_results_do_not_disturb_each_other() -> None:
     assert first.filter("s > 1").fetchall() == [(3,)]
 
 
-def test_a_result_outlives_its_tensors(tmp_path: Path) -> None:
+def test_result_outlives_its_tensors(tmp_path: Path) -> None:
     relation = sql("select sum(value) from a", a=Labelled(scan_of(stored(tmp_path / "a", LINKS))))
     gc.collect()
     assert relation.fetchall() == [(3,)]
@@ -104,7 +104,7 @@ def test_any_dimension_name(name: str) -> None:
     assert found.fetchall() == [(0, 5), (1, 6)]
 
 
-def test_labels_are_a_relation_of_their_own() -> None:
+def test_label_relation() -> None:
     names = pa.array(["a'; drop", 'b"', "ç"])
     src, dst = LINKS.nonzero()
     labels = {"src": names, "dst": names}
@@ -139,13 +139,13 @@ def test_views_of_every_kind(tmp_path: Path) -> None:
         assert found == [(expected.sum() if expected.any() else None, np.count_nonzero(expected))]
 
 
-def test_values_that_sql_has_no_type_for() -> None:
+def test_values_without_sql_type() -> None:
     assert sql("from t", t=tensor(np.array([1 + 2j, 0]))).fetchall() == [(0, 1.0, 2.0)]
     assert sql("from t", t=tensor(np.array([0, 2.5], np.float16))).fetchall() == [(1, 2.5)]
     assert sql("from t", t=tensor(np.array([True, False]))).fetchall() == [(0, True)]
 
 
-def test_statements_that_are_no_select(tmp_path: Path) -> None:
+def test_other_statements(tmp_path: Path) -> None:
     target = tmp_path / "out.parquet"
     sql(f"copy (from web) to '{target}'")
     assert sql(f"select count(*) from '{target}'").fetchall() == [(3,)]
@@ -153,7 +153,7 @@ def test_statements_that_are_no_select(tmp_path: Path) -> None:
     assert "src" in str(sql("summarize web").fetchall())
 
 
-def test_unknown_names_say_what_there_is() -> None:
+def test_unknown_names() -> None:
     other = tensor([1])
     assert other.dims
     with pytest.raises(InvalidValueError, match=r"named 'nope'.*nope=A\); tensors in scope: extra, other, web$"):
@@ -166,7 +166,7 @@ def test_unknown_names_say_what_there_is() -> None:
         sql("from frame")
 
 
-def test_what_is_refused() -> None:
+def test_errors() -> None:
     with pytest.raises(InvalidValueError, match=r"'t' and 'T' differ only in case"):
         sql("from t", t=tensor([1]), T=tensor([2]))
     with pytest.raises(InvalidValueError, match="one statement, got 2"):
@@ -194,7 +194,7 @@ def test_names_of_enclosing_functions() -> None:
     assert here.nnz == 3
 
 
-def test_the_variables_of_other_functions_are_not_found() -> None:
+def test_variables_of_other_functions() -> None:
     hidden = sp.asarray(np.eye(3))
     with pytest.raises(ValueError, match="'hidden'"):
         _query_elsewhere("select * from hidden")
@@ -208,6 +208,6 @@ def _query_elsewhere(text: str) -> object:
 @pytest.mark.parametrize(
     "statement", ["create table leak as select 1 a", "drop table leak", "attach ':memory:' as leak"]
 )
-def test_statements_that_would_last_are_refused(statement: str) -> None:
+def test_persistent_statements_raise(statement: str) -> None:
     with pytest.raises(UnsupportedError, match="use your own connection"):
         sp.sql(statement)

@@ -21,15 +21,13 @@ from sparrow.engines.stream.cursors import open_cursor
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.plan import Map, Node, Product, Scan, Triangle, WithFill, push_index
+from sparrow.plan import Map, Node, Product, Scan, push_index
 from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 
 __all__ = ["BatchedOp", "has_large_slices"]
-
-_BATCHED_NODES = (Map, Product, WithFill, Triangle)
 
 
 def has_large_slices(node: Node, children: Sequence[Scan]) -> bool:
@@ -43,7 +41,7 @@ def has_large_slices(node: Node, children: Sequence[Scan]) -> bool:
         Scans that it reads, of relations.
     """
     schema, parameters = node.schema, tuning()
-    if not isinstance(node, _BATCHED_NODES) or schema.ndim < 2 or not 0 < schema.shape[0] <= parameters.max_batches:
+    if not node.splits_into_slices or schema.ndim < 2 or not 0 < schema.shape[0] <= parameters.max_batches:
         return False
     if math.prod(schema.shape[1:]) < parameters.min_batch_elements:
         return False
