@@ -51,11 +51,17 @@ _VERBS = {"add_order": "orders"} | {
 }
 _ARGUMENT_NAME = r"(?<![^\s(])[a-z]+(?:_[a-z]+)+(?=[\s,:;)]|$)"
 """An argument mentioned by itself: a word with an underscore."""
+_LEADING_NAME = re.compile(r"^[a-z_][a-z_0-9]*(?= must )")
+"""The argument that an error is about, as in ``dtype must be ...``."""
 _QUOTED_LIST = r"'[^']*'(?:(?:, | or )'[^']*')*"
 
 
 def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     """Replace arguments and methods in a text by options and commands."""
+
+    def spell_name(name: str) -> str:
+        option = name if name in flags else _RENAMED_OPTIONS.get(name, "")
+        return flags[option][0] if option in flags else name
 
     def spell(found: re.Match[str]) -> str:
         name = found["name"] if found["name"] in flags else _RENAMED_OPTIONS.get(found["name"], "")
@@ -78,5 +84,6 @@ def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     text = re.sub(
         r"\bsp\.(ingest|export)(?:\.(\w+))?\b", lambda found: " ".join(("sparrow", *filter(None, found.groups()))), text
     )
+    text = _LEADING_NAME.sub(lambda found: spell_name(found[0]), text)
     text = re.sub(_ARGUMENT_NAME, lambda found: flags[found[0]][0] if found[0] in flags else found[0], text)
     return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{_QUOTED_LIST}|\w+|(?=[\s,:;)]|$))", spell, text)

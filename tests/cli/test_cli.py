@@ -92,7 +92,10 @@ def test_no_arguments_show_help(cli: Any) -> None:
         (["sql", "select * from absent"], "absent"),
         (["ingest", "edges", "{at}/absent.txt", "{at}/new.sparrow"], "absent.txt"),
         (["ingest", "edges", "{at}/web.txt", "{at}/web.sparrow"], "web.sparrow"),
-        (["--memory-limit", "much", "info", "{at}/web.sparrow"], "'much' is not a size"),
+        (
+            ["--memory-limit", "much", "info", "{at}/web.sparrow"],
+            "size must be a number of bytes or a string such as '500MB' or '2GiB', got 'much'",
+        ),
     ],
 )
 def test_failure_is_one_line(cli: Any, stored: Path, words: list[str], told: str) -> None:
@@ -339,7 +342,7 @@ def test_sql_from_file_or_stdin(cli: Any, piped: Any, stored: Path, tmp_path: Pa
     assert cli("sql").code == 2
     assert "absent.sql" in cli("sql", "-f", tmp_path / "absent.sql").err
     absent = cli("sql", "select * from absent").err
-    assert "give it on the command line, as in NAME=PATH" in absent
+    assert "pass it on the command line, as in NAME=PATH" in absent
 
 
 def test_version_or_time(cli: Any, stored: Path, tmp_path: Path) -> None:
@@ -356,7 +359,7 @@ def test_version_or_time(cli: Any, stored: Path, tmp_path: Path) -> None:
         assert (tmp_path / "old.csv").read_text().split("\n")[1] == "0,1,1"
     assert cli("show", target, "0, 1", "--at", "2100-01-01").out == "7\n"
     early = cli("show", target, "--at", "1999-01-01").err
-    assert "had no version at 1999-01-01: the first that is known, 0, is of" in early
+    assert "had no version at 1999-01-01: the first known one, 0, is of" in early
 
 
 def test_files(cli: Any, stored: Path, tmp_path: Path) -> None:
@@ -694,9 +697,12 @@ def test_hints_name_options(cli: Any, tmp_path: Path, words: list[str], text: st
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["ingest", "columns", "in.txt", "t", "--coords", "i,j"], "say --duplicates sum, last, first, min or max"),
+        (["ingest", "columns", "in.txt", "t", "--coords", "i,j"], "pass --duplicates sum, last, first, min or max"),
         (["show", "web.sparrow", "--at", "77"], "versions go from 0 to 0, see 'sparrow history'"),
-        (["show", "web.sparrow", "--at", "soon"], "--at soon is neither a number nor a time"),
+        (
+            ["show", "web.sparrow", "--at", "soon"],
+            "--at must be an integer or a time such as '2026-11-22' or '2026-11-22 14:00', got 'soon'",
+        ),
         (["show", "in.txt"], "it is something else; sparrow ingest reads files into tensors"),
         (["export", "web.sparrow", "x.libsvm"], "as sparrow ingest libsvm returns"),
     ],
