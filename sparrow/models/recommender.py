@@ -44,7 +44,7 @@ class Recommender:
             """Shape (items, d)."""
 
         def fold_in(self, rows: Tensor) -> NDArray[np.float32]:
-            """Return the factors of other rows, shape (m, d), from their links (m, items)."""
+            """Return the factors of other rows, shape (m, d), from their ratings (m, items)."""
 
         _training: Tensor
         """Training tensor, shape (rows, items)."""

@@ -33,7 +33,7 @@ def test_evaluation_table(cli: Any, web: Path) -> None:
     assert header == ["model", "recall@20", "recall@50", "ndcg@100"]
     assert [popularity[0], als[0]] == ["popularity", "als"]
     assert float(als[1]) > 2 * float(popularity[1])
-    assert "18 rows that training never saw" in done.err
+    assert "18 held-out rows" in done.err
 
 
 def test_evaluation_json(cli: Any, web: Path) -> None:

@@ -69,11 +69,15 @@ def test_model_kinds(cli: Any, folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (["train", "logistic", "{}/plain"], 1, "is a tensor without labels: name theirs with --labels"),
-        (["train", "linear", "{}/numbers", "--loss", "hinge"], 2, "--loss hinge with linear: use squared"),
-        (["train", "linear", "{}/numbers", "--validate", "some"], 2, "name a bundle, or give a share such as 0.1"),
+        (["train", "logistic", "{}/plain"], 1, "is a tensor without labels: pass --labels, or a bundle"),
+        (["train", "linear", "{}/numbers", "--loss", "hinge"], 2, "--loss of linear must be squared, got hinge"),
+        (
+            ["train", "linear", "{}/numbers", "--validate", "some"],
+            2,
+            "--validate must be a bundle or a share such as 0.1",
+        ),
         (["train", "linear", "{}/numbers", "--batch-size", "0"], 2, "batch-size"),
-        (["train", "linear", "{}/numbers", "--out", "{}/plain"], 1, "choose another folder, or say --overwrite"),
+        (["train", "linear", "{}/numbers", "--out", "{}/plain"], 1, "choose another folder, or pass --overwrite"),
         (["train", "linear", "{}/numbers", "--optimizer", "sgd", "--lr", "1e9"], 1, "lower lr"),
         (["train", "logistic", "{}/numbers"], 1, "Unknown label type"),
         (["predict", "{}/plain", "{}/plain"], 1, "is not a model"),
