@@ -13,7 +13,7 @@ from sparrow.engines.fallback import lower_with_fallback
 from sparrow.engines.protocol import Engine
 from sparrow.engines.registry import STREAM, engine_for
 from sparrow.engines.stream import lower, scan_reader
-from sparrow.engines.stream.capabilities import ReadRange
+from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.cursors import open_cursors
 from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.engines.tracing import explained, is_tracing, trace
@@ -103,7 +103,7 @@ def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block
             yield tracer.block(block)
 
 
-def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], list[ReadRange]]:
+def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[int], list[Cursor]]:
     """Open cursors over partitions of scans of equal length, in any order.
 
     Parameters
@@ -117,9 +117,8 @@ def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[
     -------
     bounds
         Ascending, from ``start`` to ``stop``: between two of them lie a few row groups at most.
-    readers
-        For each scan the function from two bounds to its canonical elements between them, at coordinates of the scan;
-        several threads may call it.
+    cursors
+        A cursor over each scan, which several threads may read.
     """
     with contextlib.ExitStack() as stack:
         tracers = [stack.enter_context(trace(scan, STREAM)) for scan in scans]

@@ -173,7 +173,7 @@ def test_each_entry_of_operands_that_share_no_axis_meets_each() -> None:
     assert (v[:, None] * w).to_arrow()["value"].to_pylist() == [20, 1, np.inf, np.inf]
     many = sp.asarray(np.ones(2**18))
     for outer in (many[:, None] * many, many[:, None] + many, many[:, None] / many):
-        with pytest.raises(TooLargeError, match=r"68\.7G cells, would take 1\.10 TB"):
+        with pytest.raises(TooLargeError, match=r"68\.7G elements, would take 1\.10 TB"):
             outer.nnz  # noqa: B018
     assert (many[:, None] * many)[[3, 5]].nnz == 2**19
 
@@ -318,7 +318,7 @@ def test_a_quotient_of_an_array_costs_what_its_entries_do_and_billions_of_nan_ar
     with sp.config(memory_limit="1GB"):
         assert quotient[:2].nnz == 100_000
         for work in (lambda: quotient.nnz), (lambda: quotient.sum(axis=0).compute()), quotient.compute:
-            with pytest.raises(TooLargeError, match=r"divide of shape .* 5\.00G cells.*np\.where\(d == 0"):
+            with pytest.raises(TooLargeError, match=r"divide of shape .* 5\.00G elements.*np\.where\(d == 0"):
                 work()
 
 

@@ -1,4 +1,4 @@
-"""compute, persist and compute of several, against NumPy; what is read is counted."""
+"""compute and persist of one tensor and of several, against NumPy, with counts of the chunks read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from sparrow.kernels.coo import Block
 from sparrow.plan.aggregates import REDUCTIONS
 from sparrow.relations import csr
 from sparrow.runtime import memory
-from sparrow.storage.delta.snapshot import Snapshot
 from sparrow.testing import on, tune
 
 SEEDS = st.integers(0, 2**16)
@@ -34,20 +33,17 @@ def some_dense(shape: tuple[int, ...], seed: int, dtype: Any = float) -> np.ndar
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[Any]]:
-    """Count how often each chunk of files is read and each chunk of an expression computed."""
+def reads() -> Iterator[Counter[Any]]:
+    """Count how often each row group of files is read and each chunk of an expression computed."""
     found: Counter[Any] = Counter()
 
-    def count_stored(self: Any, chunk: Any, dims: Any = None, read: Any = Snapshot.read) -> Block:
-        found["Snapshot", self.token, chunk.ref] += 1
-        block: Block = read(self, chunk, dims)
-        return block
+    def count_stored(path: str, row_group: int) -> None:
+        found["file", path, row_group] += 1
 
     def count_computed(operator: Any, chunk: Any) -> None:
         found[type(operator).__name__, operator.token, chunk.ref] += 1
 
-    monkeypatch.setattr(Snapshot, "read", count_stored)
-    with on("stream.read", count_computed):
+    with on("storage.read_row_group", count_stored), on("stream.read", count_computed):
         yield found
 
 
@@ -55,7 +51,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[Any]]:
 
 
 @given(st.data(), SEEDS, st.sampled_from(DTYPES), st.sampled_from([(0, 3), (3, 0), (1, 1), (5, 4), (9, 30)]))
-def test_products_of_persisted_matrices(data: st.DataObject, seed: int, dtype: str, shape: tuple[int, int]) -> None:
+def test_persisted_matmul_matches_numpy(data: st.DataObject, seed: int, dtype: str, shape: tuple[int, int]) -> None:
     dense = some_dense(shape, seed, dtype)
     A = sp.asarray(dense).persist()
     x_dtype = data.draw(st.sampled_from(("int32", "float32", "float64", "complex128")))
@@ -69,7 +65,7 @@ def test_products_of_persisted_matrices(data: st.DataObject, seed: int, dtype: s
         assert np.array_equal(y @ tensor, y @ array)
 
 
-def test_a_persisted_product_is_the_plain_one_without_fill_nan_or_infinity() -> None:
+def test_persisted_matmul_with_fill_nan_and_inf() -> None:
     dense = np.array([[0.0, np.nan, 2.0], [0.0, 0.0, 0.0], [np.inf, 1.0, 0.0]])
     A = sp.asarray(dense)
     x = np.array([np.nan, 1.0, np.inf])
@@ -78,8 +74,8 @@ def test_a_persisted_product_is_the_plain_one_without_fill_nan_or_infinity() -> 
     np.testing.assert_array_equal(filled.persist() @ [1.0, 2.0, 4.0], filled.to_numpy() @ [1.0, 2.0, 4.0])
 
 
-def test_persisted_bits_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csr, "_PIECES", (64, 500))
+@tune("relations", min_partition_elements=64, max_partition_elements=500)
+def test_persisted_matmul_keeps_bits_across_threads() -> None:
     rng = np.random.default_rng(5)
     dense = np.where(rng.random((200, 90)) < 0.3, rng.standard_normal((200, 90)), 0)
     dense[17] = rng.standard_normal(90)
@@ -96,7 +92,7 @@ def test_persisted_bits_do_not_depend_on_the_threads(monkeypatch: pytest.MonkeyP
             assert one.tobytes() == other.tobytes()
 
 
-def test_the_layouts_are_made_once_and_columns_when_they_are_asked_for() -> None:
+def test_csr_and_csc_layouts_are_made_once() -> None:
     A = sp.asarray(some_dense((6, 7), 1)).persist()
     relation = A.__sparrow_scan__().relation
     assert isinstance(relation, csr.CSRRelation)
@@ -116,7 +112,7 @@ def test_the_layouts_are_made_once_and_columns_when_they_are_asked_for() -> None
     assert np.array_equal(columns.values, csc.data)
 
 
-def test_a_persisted_tensor_is_a_base_of_its_own_and_stays_persisted_when_written_to(tmp_path: Path) -> None:
+def test_persist_copies_and_survives_writes(tmp_path: Path) -> None:
     dense = some_dense((5, 4), 2)
     stored = sp.asarray(dense).save(tmp_path / "A.sparrow")
     A = stored[1:].persist()
@@ -131,7 +127,7 @@ def test_a_persisted_tensor_is_a_base_of_its_own_and_stays_persisted_when_writte
     assert np.array_equal(B.to_numpy(), dense)
 
 
-def test_few_entries_in_many_rows_take_no_pointers() -> None:
+def test_hypersparse_persist_has_no_row_pointers() -> None:
     A = sp.from_coords([[0, 2**40], [1, 0]], [2.0, 3.0], shape=(2**41, 3)).persist()
     relation = A.__sparrow_scan__().relation
     assert isinstance(relation, csr.CSRRelation)
@@ -140,7 +136,7 @@ def test_few_entries_in_many_rows_take_no_pointers() -> None:
     assert np.array_equal(A.T[:, 2**40 : 2**40 + 2] @ [1.0, 1.0], [3.0, 0.0, 0.0])
 
 
-def test_a_second_layout_that_does_not_fit_is_left_out() -> None:
+def test_second_layout_must_fit_memory() -> None:
     dense = some_dense((50, 60), 3)
     A = sp.asarray(dense).persist()
     with sp.config(memory_limit=A.nbytes + 100):
@@ -154,7 +150,7 @@ def test_a_second_layout_that_does_not_fit_is_left_out() -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "float64", "complex128"])
 @pytest.mark.parametrize("shape", [(300, 90), (300, 9, 10)])
-def test_lists_of_rows_of_persisted_tensors(shape: tuple[int, ...], dtype: str) -> None:
+def test_persisted_row_lists(shape: tuple[int, ...], dtype: str) -> None:
     dense = some_dense(shape, 5, dtype)
     dense[::7] = 0
     A = sp.asarray(dense).persist()
@@ -179,7 +175,7 @@ def test_lists_of_rows_of_persisted_tensors(shape: tuple[int, ...], dtype: str) 
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 1), (1, 30), (600, 600)])
 @pytest.mark.parametrize("format", ["coo", "csr", "csc"])
-def test_scipy_arrays_are_the_callers_own(format: str, shape: tuple[int, int]) -> None:
+def test_scipy_arrays_are_copies(format: str, shape: tuple[int, int]) -> None:
     dense = some_dense(shape, 7)
     A = sp.asarray(dense)
     kept, container = A.persist(), A.to_format("csr" if format == "coo" else format)
@@ -198,7 +194,7 @@ def test_scipy_arrays_are_the_callers_own(format: str, shape: tuple[int, int]) -
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 0), (2, 3, 4)])
-def test_tensors_of_any_number_of_dimensions_persist(shape: tuple[int, ...]) -> None:
+def test_persist_any_ndim(shape: tuple[int, ...]) -> None:
     dense = some_dense(shape, 4)
     A = sp.asarray(dense).persist()
     assert np.array_equal(A.to_numpy(), dense)
@@ -211,7 +207,7 @@ def test_tensors_of_any_number_of_dimensions_persist(shape: tuple[int, ...]) -> 
 # -- several at once -----------------------------------------------------------------------------
 
 
-def test_several_at_once_give_what_each_gives(tmp_path: Path) -> None:
+def test_compute_several_matches_each(tmp_path: Path) -> None:
     dense = some_dense((30, 20), 6)
     A = sp.asarray(dense).save(tmp_path / "A.sparrow")
     C = A * 2 + A
@@ -229,20 +225,20 @@ def test_several_at_once_give_what_each_gives(tmp_path: Path) -> None:
     assert sp.compute() == ()
 
 
-def test_files_are_read_once_for_all(tmp_path: Path, reads: Counter[Any]) -> None:
+def test_compute_several_reads_files_once(tmp_path: Path, reads: Counter[Any]) -> None:
     A = sp.asarray(some_dense((40, 30), 7)).save(tmp_path / "A.sparrow")
     B = sp.asarray(some_dense((40, 30), 8)).save(tmp_path / "B.sparrow")
     sp.compute(A + B, A * B, A.sum(axis=1), (B + 1)[3:5], A.T)
-    files = {key: count for key, count in reads.items() if key[0] == "Snapshot"}
+    files = {key: count for key, count in reads.items() if key[0] == "file"}
     assert set(files.values()) == {1}
     assert len(files) == 2
     reads.clear()
     for tensor in (A + B, A * B, A.sum(axis=1), (B + 1)[3:5], A.T):
         tensor.compute()
-    assert sum(count for key, count in reads.items() if key[0] == "Snapshot") == 7
+    assert sum(count for key, count in reads.items() if key[0] == "file") == 7
 
 
-def test_a_common_expression_is_computed_once(tmp_path: Path, reads: Counter[Any]) -> None:
+def test_common_subexpression_is_computed_once(tmp_path: Path, reads: Counter[Any]) -> None:
     dense = some_dense((40, 30), 9)
     A = sp.asarray(dense).save(tmp_path / "A.sparrow")
     C: Any = np.sqrt(A)
@@ -254,7 +250,7 @@ def test_a_common_expression_is_computed_once(tmp_path: Path, reads: Counter[Any
     assert [count for key, count in reads.items() if key[1] == token] == [1]
 
 
-def test_reductions_over_the_same_axes_share_a_scan(tmp_path: Path, reads: Counter[Any]) -> None:
+def test_reductions_share_a_scan(tmp_path: Path, reads: Counter[Any]) -> None:
     dense = some_dense((40, 30), 10)
     A = sp.asarray(dense).save(tmp_path / "A.sparrow")
     names = ("sum", "mean", "min", "max", "std", "count")
@@ -268,14 +264,14 @@ def test_reductions_over_the_same_axes_share_a_scan(tmp_path: Path, reads: Count
     assert np.array_equal(found[5].to_numpy(), np.count_nonzero(dense, axis=0))
     assert np.array_equal(found[6].to_numpy(), 2 * dense.sum(axis=0))
     assert np.array_equal(found[7].to_numpy(), dense.sum(axis=1))
-    assert {count for key, count in reads.items() if key[0] == "Snapshot"} == {1}
+    assert {count for key, count in reads.items() if key[0] == "file"} == {1}
     reads.clear()
     sp.compute(A.sum(axis=0), A.mean(axis=0))
-    assert sum(count for key, count in reads.items() if key[0] == "Snapshot") == 1
+    assert sum(count for key, count in reads.items() if key[0] == "file") == 1
 
 
 @pytest.mark.parametrize("fill", [0, 2])
-def test_reductions_together_have_the_bits_that_they_have_alone(fill: int) -> None:
+def test_fused_reductions_keep_bits(fill: int) -> None:
     rng = np.random.default_rng(12)
     dense = np.where(rng.random((13, 9)) < 0.5, rng.standard_normal((13, 9)), fill)
     at = np.nonzero(dense != fill)
@@ -295,7 +291,7 @@ def test_reductions_together_have_the_bits_that_they_have_alone(fill: int) -> No
 
 @settings(max_examples=15)
 @given(st.data(), SEEDS, st.sampled_from([10**9, 3000]))
-def test_any_expressions_together_are_what_they_are_alone(
+def test_compute_random_expressions_together(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, seed: int, budget: int
 ) -> None:
     folder = tmp_path_factory.mktemp("together")
@@ -324,14 +320,14 @@ def test_any_expressions_together_are_what_they_are_alone(
         np.testing.assert_allclose(tensor.to_numpy(), array)
 
 
-def test_an_error_in_one_of_several_is_raised_and_nothing_stays_shared(tmp_path: Path) -> None:
+def test_compute_several_raises_and_recovers(tmp_path: Path) -> None:
     A = sp.asarray(some_dense((40, 30), 11)).save(tmp_path / "A.sparrow")
     with sp.config(memory_limit=1000), pytest.raises(TooLargeError):
         sp.compute(A, A + A, A.sum(axis=0))
     assert sp.compute(A.sum(axis=0), A)[0].shape == (30,)
 
 
-def test_ten_expressions_share_one_limit(tmp_path: Path) -> None:
+def test_compute_several_shares_memory_limit(tmp_path: Path) -> None:
     n = 30_000
     A = sp.from_coords((np.arange(n), np.arange(n) % 7), np.ones(n), shape=(n, 7)).save(tmp_path / "A.sparrow")
     ten = [A * k for k in range(1, 11)]
@@ -345,7 +341,7 @@ def test_ten_expressions_share_one_limit(tmp_path: Path) -> None:
         assert [one.nnz for one in sp.compute(*ten)] == [n] * 10
 
 
-def test_what_was_asked_for_least_recently_is_given_up() -> None:
+def test_cache_evicts_least_recently_used() -> None:
     made: list[int] = []
 
     def block(key: int) -> Block:
@@ -361,7 +357,7 @@ def test_what_was_asked_for_least_recently_is_given_up() -> None:
         assert cache_bytes() <= memory.working_bytes() // 8
 
 
-def test_stretches_of_few_entries_at_the_ends_of_long_dimensions() -> None:
+def test_small_slices_of_long_dimensions() -> None:
     for size in (2**31, 2**31 + 1, 2**40):
         places, values = [5, size - 1, 7], [1.0, 2.0, 3.0]
         A = sp.from_coords([places, [0, 1, 2]], values, shape=(size, 3))

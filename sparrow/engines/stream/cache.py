@@ -113,7 +113,7 @@ class Cache:
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
-        self._room = memory.reserve(0, "what several steps read")
+        self._room = memory.reserve(0, "chunks that several operators read")
         self._blocks: OrderedDict[Hashable, Future[Block]] = OrderedDict()
         self._lock = threading.Lock()
 

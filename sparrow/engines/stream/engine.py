@@ -49,7 +49,7 @@ class Stream:
     def support(self, kind: type[Any]) -> tuple[str, str]:
         """Return whether a kind of node is supported, and why not."""
         known = kind in (*BUILDERS, *ARRAYS, Reduce)
-        return ("yes", "") if known else ("notimpl", "no function in the tables of lowering and engine")
+        return ("yes", "") if known else ("notimpl", "no operator or function computes it")
 
     def evaluate(self, scan: Scan, own: bool = True) -> Block:
         """Return all elements of a scan, canonical; the caller owns the arrays if ``own``."""
@@ -79,7 +79,7 @@ class Stream:
         """Return the dense result of a node."""
         if type(node) not in ARRAYS:
             raise UnsupportedError(
-                str(self.unsupported_reason(node) or f"{type(node).__name__} gives entries, no array")
+                str(self.unsupported_reason(node) or f"{type(node).__name__} has a sparse result, no dense one")
             )
         return ARRAYS[type(node)](node, *lower(node.scans))
 

@@ -380,7 +380,7 @@ def _scatter(
     lanes = num_lanes(sum(chunk.rows for chunk in chunks), math.prod(cells), folds)
     bounds = [len(chunks) * lane // lanes for lane in range(lanes + 1)]
     read = scan_reader.reader(scan, order, axes)
-    with progress.bar("reducing", sum(chunk.rows for chunk in chunks), "entries") as advance:
+    with progress.bar("reducing", sum(chunk.rows for chunk in chunks), "elements") as advance:
 
         def accumulate(lane: int) -> _DenseGroups:
             out = _DenseGroups(cells, folds, counted)

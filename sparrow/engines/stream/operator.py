@@ -231,7 +231,7 @@ class PhysicalOperator(CSRChunks):
             If they would exceed the memory limit.
         """
         blocks = []
-        what = f"the entries of an expression of shape {self.schema.shape}"
+        what = f"the elements of an expression of shape {self.schema.shape}"
         with memory.reserve(0, what, "save(path) it and query the stored tensor") as room:
             for chunk in self.chunks(box, order):
                 block = self.read(chunk)

@@ -6,7 +6,6 @@ of threads, so the same relation gives the same bits.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -16,19 +15,19 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box, ListAxis, RangeAxis, View
 from sparrow.engines.sort_orders import scan_order, sorted_order
+from sparrow.engines.stream.block_buffer import BlockBuffer
 from sparrow.engines.stream.capabilities import CSRChunks, SmallEvaluation
 from sparrow.engines.stream.tuning import tuning
-from sparrow.kernels.coo import Block, CSRBlock, RowIndex, canonicalize, sort_block
+from sparrow.kernels.coo import Block, canonicalize, sort_block
 from sparrow.plan import Scan
 from sparrow.plan.estimates import outer_nnz
 from sparrow.relations.memory import MemoryRelation, RowSlices
 from sparrow.relations.protocol import Chunk, Relation
-from sparrow.runtime import buffer_pool, memory, progress, settings
+from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "BlockBuffer",
     "clip_to_view",
     "count_nnz",
     "is_small",
@@ -47,7 +46,7 @@ __all__ = [
 T = TypeVar("T")
 
 _LEADING = frozenset([0])
-_REMEDY = "read them in pieces with to_batches(), take a smaller view"
+_REMEDY = "read them in batches with to_batches(), take a smaller view"
 
 
 def iter_blocks(
@@ -120,7 +119,7 @@ def map_blocks(
         return (work(block),) if block.count else None
 
     threads = min(settings.current().threads, len(chunks))
-    with progress.bar(doing, sum(chunk.rows for chunk in chunks), "entries") if doing else nullcontext() as advance:
+    with progress.bar(doing, sum(chunk.rows for chunk in chunks), "elements") if doing else nullcontext() as advance:
         for chunk, found in zip(chunks, ordered_map(apply, chunks, threads), strict=True):
             if found is not None:
                 yield found[0]
@@ -256,7 +255,7 @@ def reserve_for(scan: Scan) -> memory.Reservation:
 
 
 def _describe(scan: Scan) -> str:
-    return f"the entries of shape {scan.schema.shape}"
+    return f"the elements of a tensor of shape {scan.schema.shape}"
 
 
 def is_small(scan: Scan) -> bool:
@@ -316,81 +315,9 @@ def _apply_view(block: Block, scan: Scan) -> Block:
     return Block(columns, block.values if kept is None else block.values[kept])
 
 
-class BlockBuffer:
-    """Concatenates blocks into arrays; each is copied to its place by the thread that produced it.
-
-    Parameters
-    ----------
-    scan
-        Scan whose elements the blocks are.
-    rows
-        Estimate of their number.
-    room
-        Reservation that accounts for them.
-    """
-
-    def __init__(self, scan: Scan, rows: int, room: memory.Reservation) -> None:
-        schema = scan.schema
-        self._width, self._room = schema.element_bytes(), room
-        dtypes = [*(schema.coordinate_dtype(axis) for axis in range(schema.ndim)), schema.dtype]
-        self._arrays = [buffer_pool.Buffer(min(rows, memory.limit() // self._width), dtype) for dtype in dtypes]
-        self._heads: list[tuple[int, RowIndex]] = []
-        """Row indices that are not expanded to coordinates, and their offsets."""
-        self._early: dict[int, Block] = {}
-        """Blocks that arrived before their turn, by number."""
-        self._count = self._turn = self._writing = 0
-        self._lock = threading.RLock()  # reentrant, as in sparrow.runtime.thread_pool
-        self._changed = threading.Condition(self._lock)
-
-    def put(self, number: int, block: Block) -> None:
-        """Add a block; it is copied once those of smaller numbers have arrived, by the thread that completes them."""
-        with self._lock:
-            self._early[number] = block
-        while True:
-            with self._lock:
-                own = self._early.pop(self._turn, None)
-                if own is None:
-                    return
-                arrays, start = self._allocate(own)
-                self._turn += 1
-                self._writing += 1
-            rest = own.rest if isinstance(own, CSRBlock) and len(arrays) < len(self._arrays) else own
-            rest.write(arrays, start, start + own.count)
-            with self._lock:
-                self._writing -= 1
-                self._changed.notify_all()
-
-    def _allocate(self, block: Block) -> tuple[list[NDArray[Any]], int]:
-        """Return the arrays for the next block, without those of row coordinates in CSR form, and its offset."""
-        self._room.grow(block.count * self._width)
-        start, stop = self._count, self._count + block.count
-        while stop > self._arrays[-1].count and self._writing:
-            self._changed.wait()
-        if stop > self._arrays[-1].count:
-            self._arrays = [cells.grow(max(stop, 2 * start), start) for cells in self._arrays]
-        cells = self._arrays
-        if isinstance(block, CSRBlock) and block.heads.saves_memory:
-            self._heads.append((start, block.heads))
-            cells = cells[len(block.heads.coords) :]
-        self._count = stop
-        return [each.array for each in cells], start
-
-    def block(self) -> Block:
-        """Return all elements; call it once."""
-        cells, heads = self._arrays, [part for _, part in self._heads]
-        is_csr = tuning().csr_min_elements <= self._count == sum(part.count for part in heads)
-        if is_csr:
-            cells = cells[len(heads[0].coords) :]
-        for start, part in () if is_csr else self._heads:
-            part.write([each.array for each in cells[: len(part.coords)]], start)
-        *coords, values = (each.truncate(self._count) for each in cells)
-        block = Block(tuple(coords), values)
-        return CSRBlock(RowIndex.joined(heads), block) if is_csr else block
-
-
 def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.Reservation) -> Block:
     """Return the elements of a scan in a sort order as one block; ``rows`` estimates their number."""
-    buffer = BlockBuffer(scan, rows, room)
+    buffer = BlockBuffer(scan.schema, rows, room)
     chunks = scan.relation.chunks(scan.view.box(), order)
     relation = scan.relation
     is_csr = scan.view.is_identity and isinstance(relation, CSRChunks)
@@ -403,8 +330,8 @@ def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.R
     threads = min(settings.current().threads, len(chunks))
     # Work is handed out ahead, so that a fast thread does not wait for a slow chunk.
     ahead = threads + (threads if settings.current().has_ample_memory else 1)
-    doing = "reading" if scan.is_stored else "computing"
-    with progress.bar(doing, sum(chunk.rows for chunk in chunks), "entries") as advance:
+    doing = "computing" if scan.relation.version is None else "reading"
+    with progress.bar(doing, sum(chunk.rows for chunk in chunks), "elements") as advance:
         work = ordered_map(place, enumerate(chunks), threads, ahead)
         for chunk, _ in zip(chunks, work, strict=True):
             advance(chunk.rows)
@@ -413,7 +340,7 @@ def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.R
 
 def _collect(scan: Scan, pieces: Iterator[Block], rows: int, room: memory.Reservation) -> Block:
     """Return blocks as one block; ``rows`` estimates their number of elements."""
-    buffer = BlockBuffer(scan, rows, room)
+    buffer = BlockBuffer(scan.schema, rows, room)
     for number, piece in enumerate(pieces):
         buffer.put(number, piece)
     return buffer.block()

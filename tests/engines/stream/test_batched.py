@@ -1,4 +1,4 @@
-"""Steps of a few long slices, each of which is computed in pieces of its own: against NumPy and the plain way."""
+"""Nodes with a few large slices, evaluated slice by slice, against NumPy."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def cells(seed: int, shape: tuple[int, ...]) -> NDArray[Any]:
 @pytest.mark.parametrize("name", EXPRESSIONS)
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**20), shown=st.sampled_from(sorted(SHOWN)))
-def test_they_are_numpys(name: str, place: str, seed: int, shown: str, tmp_path_factory: Any) -> None:
+def test_batched_matches_numpy(name: str, place: str, seed: int, shown: str, tmp_path_factory: Any) -> None:
     a, b, m = cells(seed, SHAPE), cells(seed + 1, SHAPE), cells(seed + 2, (8, 8))
     operands = [sp.asarray(each) for each in (a, b, m)]
     if place == "disk":
@@ -155,7 +155,7 @@ def test_deep_plan_of_a_slice() -> None:
     np.testing.assert_allclose(x.sum(), dense.sum())
 
 
-def test_a_shared_step_is_read_by_slices(tmp_path: Path) -> None:
+def test_shared_node_is_read_by_slices(tmp_path: Path) -> None:
     A = sp.random((3, 40, 40), nnz=900, seed=1).save(tmp_path / "A")
     both = A + A[::-1]
     scans = [each.__sparrow_scan__() for each in (both.sum(axis=0), both.sum(axis=(1, 2)), both)]

@@ -1,4 +1,4 @@
-"""The same cells with another fill."""
+"""Tensors with another fill value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ a = np.array([[0.0, 2, 0], [3, 0, -1]])
 
 
 @pytest.mark.parametrize("value", [0, 2, 7.5, np.nan])
-def test_cells_stay(value: float) -> None:
+def test_refill_keeps_values(value: float) -> None:
     for A in (sp.asarray(a), sp.asarray(a) + 0, sp.asarray(a.T).T):
         found = A.refill(value)
         np.testing.assert_array_equal(found.to_numpy(), a)
@@ -20,14 +20,14 @@ def test_cells_stay(value: float) -> None:
         assert found.nnz == (a.size if value == 7.5 or value != value else (a != value).sum())
 
 
-def test_a_tensor_of_this_fill_is_itself() -> None:
+def test_refill_with_same_fill_returns_self() -> None:
     A = sp.asarray(a)
     assert A.refill(0) is A
     B = A / A
     assert B.refill(np.nan) is B
 
 
-def test_tensors_of_different_fills_are_joined() -> None:
+def test_concat_after_refill() -> None:
     A = sp.asarray(a)
     with pytest.raises(UnsupportedError):
         sp.concat([A, np.exp(A)])
@@ -35,12 +35,12 @@ def test_tensors_of_different_fills_are_joined() -> None:
     np.testing.assert_allclose(joined.to_numpy(), np.concatenate([a, np.exp(a)]))
 
 
-def test_types_stay() -> None:
+def test_refill_keeps_dtype() -> None:
     A = sp.asarray(a.astype(np.int8)).asformat("csr")
     assert (A.refill(3).dtype, A.refill(3).stype, A.refill(3).refill(0).nnz) == (np.dtype(np.int8), "coo", 3)
 
 
-def test_what_is_refused() -> None:
+def test_refill_invalid_value_raises() -> None:
     with pytest.raises(InvalidValueError, match="int8"):
         sp.zeros(3, "int8").refill(300)
     with pytest.raises(TooLargeError):

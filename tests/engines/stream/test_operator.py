@@ -1,4 +1,4 @@
-"""How little is read for functions of cells and reductions, and that it comes to the same as reading everything."""
+"""Chunks, partitions and cursors of physical operators: how much they read, and that results match NumPy."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def dense_of(found: Node) -> NDArray[Any]:
 
 @pytest.mark.parametrize("dtype", ["float64", "uint8", "complex64"])
 @pytest.mark.parametrize("dims", [(), (1,), (2, 0)])
-def test_a_chunk_is_read_without_some_coordinates(dtype: str, dims: tuple[int, ...], tmp_path: Path) -> None:
+def test_read_chunk_with_some_dims(dtype: str, dims: tuple[int, ...], tmp_path: Path) -> None:
     dense = random_array((4, 5, 6), dtype, seed=1)
     relation = stored(tmp_path / "A.sparrow", dense, dims=("a", "a.b", "b"))
     for chunk in relation.chunks(Box.everything(dense.shape)):
@@ -89,7 +89,7 @@ def test_a_chunk_is_read_without_some_coordinates(dtype: str, dims: tuple[int, .
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_blocks_of_some_axes_are_those_of_all(relation: tuple[Relation, NDArray[Any]], key: tuple[Any, ...]) -> None:
+def test_blocks_of_some_axes_match_all(relation: tuple[Relation, NDArray[Any]], key: tuple[Any, ...]) -> None:
     scan = at(relation[0], *key)
     for axes in [(), *((axis,) for axis in range(scan.schema.ndim))]:
         for whole, part in zip(stream.iter_blocks(scan), stream.iter_blocks(scan, axes=axes), strict=True):
@@ -100,7 +100,7 @@ def test_blocks_of_some_axes_are_those_of_all(relation: tuple[Relation, NDArray[
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("outer", [(), (slice(1, 2),), (slice(None, None, 2), ...)])
-def test_a_function_of_one_goes_chunk_by_chunk(
+def test_unary_map_follows_input_chunks(
     relation: tuple[Relation, NDArray[Any]], key: tuple[Any, ...], outer: tuple[Any, ...]
 ) -> None:
     scan, dense = at(relation[0], *key), relation[1][key]
@@ -115,7 +115,7 @@ def test_a_function_of_one_goes_chunk_by_chunk(
     assert reduced(scan_of(found), "max") == (-dense).max()
 
 
-def test_a_function_of_one_decodes_the_row_groups_of_its_box(folder: Path) -> None:
+def test_unary_map_decodes_row_groups_of_box(folder: Path) -> None:
     dense = random_array((40, 9), seed=2)
     counting: Any = Counting(stored(folder / "box.sparrow", dense))
     found = make_map(np.multiply, [scan_of(counting), 3])
@@ -138,7 +138,7 @@ def test_binary_map_reads_each_chunk_once(folder: Path, rows: int) -> None:
     assert [side.reads for side in sides] == [len(side.chunks(Box.everything(one.shape))) for side in sides]
 
 
-def test_chunks_are_kept_until_all_of_them_was_given(folder: Path) -> None:
+def test_chunk_cursor_keeps_chunks_until_read(folder: Path) -> None:
     dense = random_array((30, 9), seed=3)
     counting: Any = Counting(stored(folder / "kept.sparrow", dense))
     scan, bounds = scan_of(counting), [*range(2, 27, 3), 28]
@@ -193,7 +193,7 @@ def test_other_order_is_sorted_once(folder: Path, where: str, small_partitions: 
         (lambda A, xp: A.T[::-1] - A.T, 2),
     ],
 )  # fmt: skip
-def test_no_rearrangement_reads_again_for_each_piece(
+def test_structural_operators_read_once(
     folder: Path, where: str, build: Any, scans: int, small_partitions: None
 ) -> None:
     dense = random_array((20, 20), seed=5)
@@ -215,7 +215,7 @@ def test_no_rearrangement_reads_again_for_each_piece(
         (lambda A, xp: xp.max((A + A.T)[2:], axis=1), 2), (lambda A, xp: (A + A.T)[2:, ::-1] - A[2:], 3),
     ],
 )  # fmt: skip
-def test_what_reductions_read_in_stretches_is_put_in_order_once(
+def test_partitioned_reductions_sort_once(
     folder: Path, where: str, build: Any, scans: int, small_partitions: None
 ) -> None:
     dense = random_array((20, 20), seed=5)
@@ -228,9 +228,7 @@ def test_what_reductions_read_in_stretches_is_put_in_order_once(
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.permutations(range(3)), st.lists(st.integers(0, 3), max_size=3))
-def test_what_is_put_in_order_on_disk_is_what_memory_has(
-    seed: int, threads: int, order: tuple[int, ...], turned: list[int]
-) -> None:
+def test_spilled_sort_matches_memory(seed: int, threads: int, order: tuple[int, ...], turned: list[int]) -> None:
     dense = random_array((7, 6, 8), seed=seed)
     key = tuple(slice(None, None, -1) if axis in turned else slice(1, None) for axis in range(3))
     A = sp.Tensor(memory(dense))
@@ -266,7 +264,7 @@ def test_partition_size_counts_repeated_elements(shape: tuple[int, ...]) -> None
     )
 
 
-def test_building_and_showing_an_expression_reads_nothing(folder: Path) -> None:
+def test_building_an_expression_reads_nothing(folder: Path) -> None:
     dense = random_array((12, 12), seed=11)
     A: Any = sp.Tensor(Unreadable(stored(folder / "unread.sparrow", dense, (1, 0))))
     built = [
@@ -282,7 +280,7 @@ def test_building_and_showing_an_expression_reads_nothing(folder: Path) -> None:
             expression.compute()
 
 
-def test_an_error_in_a_piece_reaches_the_caller(folder: Path) -> None:
+def test_read_errors_propagate(folder: Path) -> None:
     class Failing(Counting):
         def read(self, chunk: Any, dims: Any = None) -> Block:
             raise OSError("the disk is gone")
@@ -298,7 +296,7 @@ ODD = st.sampled_from([0.0, -0.0, 1.0, 1e300, -1e300, 0.1, 1e-300, np.nan, np.in
 
 
 @given(st.lists(ODD, min_size=1, max_size=60), st.sampled_from(["sum", "max", "nansum", "any", "prod", "mean", "norm"]))
-def test_lanes_and_threads_change_no_bit(values: list[float], name: str) -> None:
+def test_lanes_and_threads_keep_bits(values: list[float], name: str) -> None:
     dense = np.array([*values, *[0.0] * (-len(values) % 3)]).reshape(-1, 3)
     found = []
     with tune("relations", chunk_elements=4):
@@ -313,7 +311,7 @@ def test_lanes_and_threads_change_no_bit(values: list[float], name: str) -> None
 
 
 @tune("relations", chunk_elements=50)
-def test_many_entries_a_cell_are_dealt_to_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_elements_per_group_use_lanes() -> None:
     dense = np.random.default_rng(8).standard_normal((400, 3))
     scan = scan_of(memory(dense))
     fold = UfuncFold(np.add, np.dtype(np.float64), 0)
@@ -323,7 +321,7 @@ def test_many_entries_a_cell_are_dealt_to_lanes(monkeypatch: pytest.MonkeyPatch)
     assert num_lanes(scan.relation.nnz, 3, [ExtremumFold(np.dtype(float), True)]) == 1
 
 
-def test_operations_show_progress() -> None:
+def test_long_work_shows_progress() -> None:
     A = sp.asarray(random_array((5, 6)))
     with observe("progress.start") as bars:
         (A + A.T[:1, :1]).compute()
@@ -333,7 +331,7 @@ def test_operations_show_progress() -> None:
     assert {"computing", "reducing", "counting"} <= {details["description"] for _, details in bars}
 
 
-def test_a_scan_through_a_view_of_a_function_keeps_its_places() -> None:
+def test_view_of_a_map() -> None:
     dense = random_array((6, 7, 8), seed=9)
     found = make_map(np.absolute, [at(memory(dense), slice(1, 5), 2)])
     view = View.identity(found.schema.shape).then((slice(2, None), slice(None, None, 3))).permute((1, 0))
@@ -341,7 +339,7 @@ def test_a_scan_through_a_view_of_a_function_keeps_its_places() -> None:
     np.testing.assert_array_equal(to_dense(block, found.schema.with_view(view)), np.abs(dense)[1:5, 2][2:, ::3].T)
 
 
-def test_the_largest_coordinates_of_32_bits() -> None:
+def test_largest_32_bit_coordinates() -> None:
     n = 2**31
     A = sp.from_coords([[0, 5, n - 1], [n - 1, 7, 5]], [1.0, 2.0, 3.0], shape=(n, n))
     found = (A + A.T).to_arrow().to_pydict()
@@ -369,7 +367,7 @@ def test_small_inputs_are_evaluated_at_once() -> None:
     assert not scans
 
 
-def test_what_is_computed_shares_no_memory_with_what_it_was_computed_of() -> None:
+def test_results_own_their_memory() -> None:
     A = sp.asarray(random_array((12, 9), seed=5))
     own = A.to_format("coo")
     for found in (A.compute(), A[2:].compute(), sp.concat([A]).compute(), A.reshape(9, 12).compute(), A.T.compute()):

@@ -22,6 +22,7 @@ import sparrow.testing
 from sparrow.core.indexing import Box
 from sparrow.engines.registry import names
 from sparrow.engines.stream import lower, scan_reader
+from sparrow.engines.stream.block_buffer import BlockBuffer
 from sparrow.engines.stream.product import operands
 from sparrow.errors import (
     InvalidValueError,
@@ -873,7 +874,7 @@ def test_blocks_are_placed_in_order(order: tuple[int, ...], room: int) -> None:
     assert isinstance(scan.relation, MemoryRelation)
     block, bounds = scan.relation.block, np.searchsorted(scan.relation.block.coords[0], [0, 4, 5, 25, 40])
     with scan_reader.reserve_for(scan) as reserved:
-        whole = scan_reader.BlockBuffer(scan, block.count if room == 40 else room, reserved)
+        whole = BlockBuffer(scan.schema, block.count if room == 40 else room, reserved)
         for number in order:
             part = block.take(slice(bounds[number], bounds[number + 1]))
             whole.put(number, coo.CSRBlock.of(part) if number % 2 else part)

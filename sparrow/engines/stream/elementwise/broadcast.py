@@ -117,18 +117,18 @@ def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) ->
     if split is not None:
         rows, others = split_outer(scans, *split)
         count = min(count_rows_to_read(rows) * count_rows_to_read(others), size)
-        _check_count(node, count, "has each entry of one operand meet each of the other")
+        _check_count(node, count, "an outer product")
     elif not any(required):
         for scan in scans:
             if scan.view.repeats > 1:
                 count = count_rows_to_read(scan)
-                _check_count(node, min(count * scan.view.repeats, size), f"repeats {count} entries")
+                _check_count(node, min(count * scan.view.repeats, size), f"a broadcast of {count} elements")
 
 
 def _check_count(node: Map, count: int, what: str) -> None:
     nbytes = count * node.schema.element_bytes()
     if count > tuning().max_repeated_elements and nbytes > memory.limit():
         of = f"{function_name(node.function)} of shape {node.schema.shape}"
-        message = f"{of}, which {what} in up to {format_quantity(count, 'cells')},"
+        message = f"{of}, {what} with up to {format_quantity(count, 'elements')},"
         ones = ", give a divisor 1 instead of 0 (np.where(d == 0, 1, d))" if node.function in _NAN_AT_FILL else ""
         raise memory.too_large(message, nbytes, f"take a part of it{ones}")

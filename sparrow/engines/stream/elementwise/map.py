@@ -177,6 +177,10 @@ class MapPerChunk(MapAligned):
             return super().stats(box, order)
         return self.children[0].relation.stats(self._input_box(box), own)
 
+    def strategy(self) -> str | None:
+        """Return "per_chunk" if the chunks of the input are the partitions."""
+        return None if self.is_small or self._chunk_order() is None else "per_chunk"
+
     def compute(self, chunk: Chunk, dims: Sequence[int] | None) -> Block:
         """Return the elements of a chunk."""
         ref = chunk.ref
@@ -210,6 +214,10 @@ class MapBroadcast(MapAligned):
     @property
     def _is_lookup(self) -> bool:
         return Lookup.fits(self.children[1 - self._walked])
+
+    def strategy(self) -> str | None:
+        """Return "lookup" if the broadcast operand fits in memory."""
+        return "lookup" if self._is_lookup else None
 
     def partitions(self) -> list[int]:
         """Return the bounds of partitions."""
@@ -270,6 +278,10 @@ class MapOuter(MapAligned):
     @property
     def _is_outer(self) -> bool:
         return Lookup.fits(self.children[1 - self._first])
+
+    def strategy(self) -> str | None:
+        """Return "outer" if one input fits in memory."""
+        return "outer" if self._is_outer else None
 
     def partitions(self) -> list[int]:
         """Return the bounds of partitions."""
