@@ -1,26 +1,22 @@
 """sparrow: a sparse tensor store and query engine.
 
-A tensor is a relation, one integer column for each dimension and one column of values, kept as
-Parquet under a Delta log. Open it like an array, query it like a table, multiply it without loading it.
+A tensor is a relation, one integer column per dimension and one value column, stored as Parquet under a Delta log. Open
+it like an array, query it like a table, multiply it without loading it.
 
-* :func:`open`, :func:`from_coords`, :func:`asarray`, :func:`random`, :mod:`sparrow.ingest` and
-  :mod:`sparrow.datasets` make tensors;
-* :class:`Tensor` is what they are: ``A[5:9]``, ``A.T``, ``A @ x``, ``A.explain()``, ``A.save(path)``;
-* ``sp`` is an array namespace: the functions of the array API standard, :func:`exp`, :func:`sum`, :func:`concat`,
-  :func:`take` and their kin, make lazy expressions, and so do NumPy's own, ``np.exp(A)``;
-* ``A.compute()`` and ``A.persist()`` bring one of them into memory, :func:`compute` several together;
-* :func:`export` writes them to files of other programs;
-* :func:`sql` asks questions of them; :func:`from_relation` makes a tensor of the answer;
-* :mod:`sparrow.linalg` has norms and products by the standard's names, and solvers on tensors that stay on disk;
-* :mod:`sparrow.fft` has Fourier transforms by the standard's names;
-* :mod:`sparrow.graph` follows the links of graphs: components, paths, triangles, ranks;
-* :mod:`sparrow.blas` has BLAS by its names;
-* :mod:`sparrow.models` fits models to them: :class:`sparrow.models.ALS`;
-* :func:`batches` cuts them into batches of rows for training, epoch after epoch, and :mod:`sparrow.training` has what
-  goes with it;
-* :mod:`sparrow.formats` are containers of arrays, such as compressed rows: ``asarray`` takes them, ``A.to_format(...)``
-  gives them, and a tensor's storage type, ``A.asformat(...)``, says what operations make of it;
-* :func:`config` sets memory limit, threads and temporary folder; :mod:`sparrow.errors` is the tree of errors.
+* :func:`open`, :func:`from_coords`, :func:`asarray`, :func:`random`, :mod:`sparrow.ingest` and :mod:`sparrow.datasets`
+  create tensors.
+* :class:`Tensor` supports indexing, operators, ``A @ x``, ``A.explain()`` and ``A.save(path)``.
+* ``sp`` is an array namespace: the functions of the array API standard, and NumPy's own such as ``np.exp(A)``, build
+  lazy expressions.
+* ``A.compute()`` and ``A.persist()`` evaluate one expression into memory, :func:`compute` several together.
+* :func:`sql` queries tensors, and :func:`from_relation` makes a tensor of the result.
+* :func:`export` writes the files of other programs.
+* :mod:`sparrow.linalg`, :mod:`sparrow.fft`, :mod:`sparrow.blas` and :mod:`sparrow.graph` use the names of the
+  array API, SciPy, BLAS and networkx.
+* :mod:`sparrow.models` fits models such as :class:`sparrow.models.ALS`; :func:`batches`, :mod:`sparrow.training` and
+  :mod:`sparrow.optim` feed and train others.
+* :mod:`sparrow.formats` are containers of arrays, such as compressed rows; ``A.asformat(...)`` sets the storage type.
+* :func:`config` sets the memory limit, threads and temporary folder; :mod:`sparrow.errors` has the error classes.
 """
 
 from __future__ import annotations

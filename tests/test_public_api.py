@@ -27,7 +27,7 @@ PROMISED = "Tensor Bundle open from_coords asarray zeros from_relation matmul sq
 
 
 def _own(module: ModuleType) -> set[str]:
-    """Return the names without an underscore of functions and classes of sparrow in a module."""
+    """Return the public functions and classes of sparrow in a module."""
     return {
         name
         for name, thing in vars(module).items()
@@ -38,7 +38,7 @@ def _own(module: ModuleType) -> set[str]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_all_names_what_there_is(name: str) -> None:
+def test_all_is_complete(name: str) -> None:
     module = importlib.import_module(name)
     listed = getattr(module, "__all__", None)
     if listed is None:
@@ -49,7 +49,7 @@ def test_all_names_what_there_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_public_things_are_documented(name: str) -> None:
+def test_public_names_documented(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__doc__
     for word in getattr(module, "__all__", ()):
@@ -59,7 +59,7 @@ def test_public_things_are_documented(name: str) -> None:
 
 
 def _public() -> Iterator[tuple[str, Any]]:
-    """Yield what people call: functions, classes and their methods, with their names."""
+    """Yield public functions, classes and methods with their names."""
     for name in DOCUMENTED:
         module = importlib.import_module(name)
         for word in module.__all__:
@@ -90,7 +90,7 @@ def _sections(thing: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_public_things_tell_parameters_results_and_an_example(name: str) -> None:
+def test_docstring_sections(name: str) -> None:
     thing = PUBLIC[name]
     sections = _sections(thing)
     assert ">>> " in sections.get("Examples", "")
@@ -105,29 +105,29 @@ def test_public_things_tell_parameters_results_and_an_example(name: str) -> None
         assert sections.keys() & {"Returns", "Yields"}
 
 
-def test_what_completion_shows_is_what_is_public() -> None:
+def test_dir_lists_public_names() -> None:
     assert {name for name in dir(sp) if not name.startswith("__")} == {n for n in sp.__all__ if not n.startswith("__")}
     assert set(sp.__all__) <= set(dir(sp))
     assert {"__version__", "__array_api_version__", "__array_namespace_info__"} <= set(dir(sp))
 
 
 @pytest.mark.parametrize("name", [*DOCUMENTED[1:], "sparrow.errors"])
-def test_completion_of_modules_shows_what_is_public(name: str) -> None:
+def test_dir_of_modules(name: str) -> None:
     module = importlib.import_module(name)
     assert dir(module) == sorted(module.__all__)
 
 
-def test_the_promised_names_are_there() -> None:
+def test_promised_names_exist() -> None:
     assert set(PROMISED.split()) <= set(sp.__all__)
     assert {"libsvm", "edges", "columns"} <= set(sp.ingest.__all__)
     assert {"load", "names", "path"} <= set(sp.datasets.__all__)
 
 
-def test_nothing_else_is_public() -> None:
+def test_no_other_public_names() -> None:
     assert _own(sp) <= set(sp.__all__)
 
 
-def test_importing_takes_no_heavy_library_along() -> None:
+def test_import_is_light() -> None:
     script = (
         "import sys, sparrow; dir(sparrow)\n"
         "heavy = 'duckdb', 'pyarrow.compute', 'polars', 'numba', 'rich', 'typer', 'sparrow.ingest', 'sparrow.models'\n"
@@ -137,7 +137,7 @@ def test_importing_takes_no_heavy_library_along() -> None:
     assert run.stdout == "[]\n"
 
 
-def test_nor_does_completion_after_sp() -> None:
+def test_completion_is_light() -> None:
     script = (
         "import sys, rlcompleter, sparrow as sp\n"
         "complete = rlcompleter.Completer({'sp': sp}).complete\n"
@@ -149,7 +149,7 @@ def test_nor_does_completion_after_sp() -> None:
     assert run.stdout == "sp.Bundle( sp.models\n[]\n"
 
 
-def test_completion_after_a_tensor_reads_no_stubs_of_numpy() -> None:
+def test_tensor_completion_skips_numpy_stubs() -> None:
     script = (
         "import jedi, parso.cache, sparrow as sp\n"
         "found = jedi.Interpreter('A.t', [{'A': sp.eye(3)}]).complete()\n"  # as a notebook does
@@ -162,7 +162,7 @@ def test_completion_after_a_tensor_reads_no_stubs_of_numpy() -> None:
     assert run.stdout == f"{[name for name in methods if callable(getattr(sp.Tensor, name))]}\n[]\n"
 
 
-def test_a_first_product_waits_for_no_loops() -> None:
+def test_first_product_without_numba() -> None:
     script = (
         "import sys, numpy as np, sparrow as sp\n"
         "A = sp.eye(100_000)\n"
@@ -173,13 +173,13 @@ def test_a_first_product_waits_for_no_loops() -> None:
     assert run.stdout == "False 4999950000.0\n"
 
 
-def test_graphs_and_blas_take_solvers_along_where_they_need_them() -> None:
+def test_graph_and_blas_import_no_solvers() -> None:
     script = "import sys, sparrow as sp; sp.graph, sp.blas\nprint('scipy.sparse' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
 
 
-def test_ordinary_commands_take_no_pandas_along(tmp_path: Path) -> None:
+def test_commands_import_no_pandas(tmp_path: Path) -> None:
     sp.from_coords([[0, 1], [1, 2]], [1, 1]).save(tmp_path / "web")
     script = """
 import sys
@@ -196,7 +196,7 @@ finally: print('pandas' in sys.modules, file=sys.stderr)
     assert run.stderr.endswith("False\n")
 
 
-def test_commands_that_compile_nothing_take_no_compiler_along() -> None:
+def test_commands_import_no_numba() -> None:
     script = (
         "import sys; from sparrow.cli import main\n"
         "try: main(['ingest', '--list'])\n"
@@ -206,8 +206,8 @@ def test_commands_that_compile_nothing_take_no_compiler_along() -> None:
     assert run.stderr == "False\n"
 
 
-def test_the_site_has_a_page_for_each_function(repository: Path) -> None:
-    """It is made by tools that the tests do without, and is refused where a module has no subject."""
+def test_site_covers_all_functions(repository: Path) -> None:
+    """The site generator fails for a module without a subject."""
     tree = ast.parse((repository / "docs" / "site.py").read_text(encoding="utf-8"))
     (subjects,) = [
         ast.literal_eval(node.value)

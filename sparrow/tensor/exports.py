@@ -21,6 +21,7 @@ from sparrow.plan import Scan
 from sparrow.relations.arrow import arrow_schema, labelled_table
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
+from sparrow.runtime.events import emit
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor.base import Base, read_labels
 
@@ -63,6 +64,7 @@ class ExportMethods(Base):
         array([[0, 2],
                [3, 0]])
         """
+        emit("tensor.to_numpy")
         scan = self.__sparrow_scan__()
         interchange.check_dense(scan.schema)
         return interchange.dense_array(scan.schema, engines.evaluate(scan, own=False))

@@ -1,4 +1,4 @@
-"""Factorisations, spectra and DLPack: dense by nature, NumPy's own of the cells, from memory, disk and expressions."""
+"""Dense results: factorizations, spectra and DLPack, for every source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DENSE = np.array([[4.0, 0.0, 1.0], [0.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
 
 @pytest.fixture(params=["memory", "stored", "view", "expression"])
 def A(request: pytest.FixtureRequest, tmp_path: Path) -> sp.Tensor:
-    """DENSE in each of the forms that a tensor has."""
+    """Return DENSE as a tensor of each source."""
     plain = sp.asarray(DENSE)
     forms: dict[str, Callable[[], sp.Tensor]] = {
         "memory": lambda: plain,
@@ -29,7 +29,7 @@ def A(request: pytest.FixtureRequest, tmp_path: Path) -> sp.Tensor:
     return forms[request.param]()
 
 
-def test_functions_of_dense_cells(A: sp.Tensor) -> None:
+def test_dense_functions(A: sp.Tensor) -> None:
     for name in ("linalg.det", "linalg.inv", "linalg.svd", "linalg.slogdet", "fft.fftn", "fft.rfft", "fft.fftshift"):
         own, numpy = operator.attrgetter(name)(sp), operator.attrgetter(name)(np)
         results = (one if isinstance(one, tuple) else (one,) for one in (own(A), numpy(DENSE)))
@@ -42,7 +42,7 @@ def test_functions_of_dense_cells(A: sp.Tensor) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in sp.fft.__all__ if "freq" not in name])
-def test_axes_of_transforms_are_dimensions_by_name(A: sp.Tensor, name: str) -> None:
+def test_fft_axes_by_name(A: sp.Tensor, name: str) -> None:
     named, own = A.rename(d0="row", d1="col"), getattr(sp.fft, name)
     option = "axes" if "n" in name or "shift" in name else "axis"
     calls: list[tuple[Any, Any]] = [("row", 0), ("col", 1)] + [(("col", "row"), (1, 0))] * (option == "axes")
@@ -95,12 +95,12 @@ def test_dlpack(A: sp.Tensor) -> None:
         (lambda A: sp.fft.rfftfreq(3, d=0.0), InvalidValueError),
     ],
 )
-def test_what_is_refused(ask: Any, error: type[Exception]) -> None:
+def test_invalid_input_raises(ask: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         ask(sp.asarray(DENSE))
 
 
-def test_nothing_large_and_sparse_becomes_dense() -> None:
+def test_large_sparse_never_densified() -> None:
     large = sp.eye(100_000)
     for ask in (sp.linalg.inv, sp.linalg.svdvals, sp.linalg.det, sp.fft.fft, np.from_dlpack):
         with pytest.raises(TooLargeError):

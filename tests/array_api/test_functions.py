@@ -1,7 +1,4 @@
-"""The array API standard: what is claimed does what the strict implementation of it does.
-
-The public test suite is no package of a registry, so this asks the functions of ``sp`` themselves, with special values.
-"""
+"""Array API functions against the strict implementation, with special values."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ OTHER = [0.0, 2.0, -1.0, 3.0, np.inf, np.nan, -np.inf, 0.5]
 
 
 def values(dtype: str, given: list[float], shift: bool = False) -> np.ndarray[Any, Any]:
-    """Return special values of a type, each once."""
+    """Return the special values of a dtype."""
     kind = np.dtype(dtype)
     if kind.kind == "b":
         return np.array([False, True])
@@ -54,7 +51,7 @@ def values(dtype: str, given: list[float], shift: bool = False) -> np.ndarray[An
 
 
 def same(found: Any, wanted: Any) -> None:
-    """Compare a result, or several, with the strict implementation's."""
+    """Compare results with those of the strict implementation."""
     if isinstance(wanted, tuple | list):
         assert len(found) == len(wanted)
         for one, other in zip(found, wanted, strict=True):
@@ -69,16 +66,16 @@ def same(found: Any, wanted: Any) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
-def asked(name: str, *arrays: np.ndarray[Any, Any]) -> None:
-    """Compare a function of cells, of tensors and of their dense twins."""
+def check_function(name: str, *arrays: np.ndarray[Any, Any]) -> None:
+    """Compare an element-wise function on tensors and on dense arrays."""
     tensors = [sp.asarray(array) for array in arrays]
-    twins = [strict.asarray(tensor.to_numpy()) for tensor in tensors]  # an absent cell is 0.0, whatever its sign was
+    twins = [strict.asarray(tensor.to_numpy()) for tensor in tensors]  # an absent element is 0.0, whatever its sign was
     with np.errstate(all="ignore"):
         same(getattr(sp, name)(*tensors), getattr(strict, name)(*twins))
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_functions_of_cells(name: str) -> None:
+def test_elementwise_functions(name: str) -> None:
     how = FUNCTIONS["claimed"][name]
     unary = "unary" in how
     for dtype in TYPES[how["unary" if unary else "binary"]]:
@@ -86,17 +83,17 @@ def test_functions_of_cells(name: str) -> None:
         if name == "sign" and dtype in COMPLEX:  # NumPy does better than x / abs(x) where that leaves the range
             one = values(dtype, [0.0, 2.0, -1.0, 0.5])
         if unary:
-            asked(name, one)
-            asked(name, one[:0].reshape(0, 2))
-            asked(name, one[-1].reshape(()))
+            check_function(name, one)
+            check_function(name, one[:0].reshape(0, 2))
+            check_function(name, one[-1].reshape(()))
             continue
         two = values(dtype, OTHER, shift=how["binary"] == "shift")
-        if name == "multiply":  # absent cells annihilate, also against NaN and infinity
+        if name == "multiply":  # absent elements annihilate, also against NaN and infinity
             one, two = one[np.isfinite(one)], two[np.isfinite(two)]
-        asked(name, *(np.array(column) for column in zip(*itertools.product(one, two), strict=True)))
-        asked(name, one[:, None], two[None, :])
-        asked(name, one[:0], two[:1])
-        asked(name, one[1].reshape(()), two[:2])
+        check_function(name, *(np.array(column) for column in zip(*itertools.product(one, two), strict=True)))
+        check_function(name, one[:, None], two[None, :])
+        check_function(name, one[:0], two[:1])
+        check_function(name, one[1].reshape(()), two[:2])
 
 
 @pytest.mark.parametrize(("name", "call"), CALLS, ids=[call for _, call in CALLS])
@@ -115,14 +112,14 @@ def test_calls(name: str, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", FUNCTIONS["unlisted"])
-def test_what_the_strict_implementation_does_not_list(call: str) -> None:
+def test_beyond_strict_implementation(call: str) -> None:
     x = np.array([[0, 2.0, 0, -3], [0, 0, 1, 0], [4, 0, 0, 0], [0, -1, 0, 2]])
     found = eval(call, {"xp": sp, "x": sp.asarray(x)})
     with strict.ArrayAPIStrictFlags(api_version="2025.12"):
         same(found, eval(call, {"xp": strict, "x": strict.asarray(x)}))
 
 
-def test_every_function_of_the_standard_is_in_the_list_and_there() -> None:
+def test_all_standard_functions_exist() -> None:
     found = {n for n in strict.__all__ if isinstance(getattr(strict, n), types.FunctionType)}
     found = {n for n in found if not n.startswith("__") and not n.endswith("_flags")}
     for extension in ("linalg", "fft"):

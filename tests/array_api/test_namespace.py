@@ -1,4 +1,4 @@
-"""``sp`` as an array namespace: what a library asks before it calls a function."""
+"""``sp`` as an array namespace: inspection, devices and constants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 strict = pytest.importorskip("array_api_strict")
 
 
-def test_a_tensor_names_its_namespace() -> None:
+def test_array_namespace() -> None:
     A = sp.asarray([[0, 2], [3, 0]])
     for tensor in (A, A[0], A + A, A.T):
         assert tensor.__array_namespace__() is sp
@@ -22,7 +22,7 @@ def test_a_tensor_names_its_namespace() -> None:
         A.__array_namespace__(api_version="2050.12")
 
 
-def test_code_written_for_any_namespace_runs() -> None:
+def test_namespace_agnostic_code() -> None:
     def softmax(x: Any) -> Any:
         xp = x.__array_namespace__()
         e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
@@ -32,7 +32,7 @@ def test_code_written_for_any_namespace_runs() -> None:
     np.testing.assert_allclose(softmax(sp.asarray(a)).to_numpy(), np.asarray(softmax(strict.asarray(a))._array))
 
 
-def test_what_it_says_of_itself() -> None:
+def test_namespace_info() -> None:
     info, other = sp.__array_namespace_info__(), strict.__array_namespace_info__()
     assert info.capabilities().keys() == other.capabilities().keys()
     assert (info.default_device(), info.devices()) == ("cpu", ["cpu"])
@@ -69,7 +69,7 @@ def test_devices() -> None:
             make("gpu")
 
 
-def test_types_that_are_none() -> None:
+def test_invalid_dtypes_raise() -> None:
     for ask in (
         lambda: sp.finfo(sp.int8),
         lambda: sp.iinfo(sp.float32),
@@ -82,7 +82,7 @@ def test_types_that_are_none() -> None:
             ask()
 
 
-def test_attributes_of_an_array() -> None:
+def test_array_attributes() -> None:
     a = np.arange(24).reshape(2, 3, 4)
     A = sp.asarray(a)
     np.testing.assert_array_equal(A.mT.to_numpy(), a.mT)

@@ -1,4 +1,4 @@
-"""Where tensors come from, and what is refused."""
+"""Creation of tensors from coordinates, arrays, tables and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sparrow.errors import (
 )
 
 
-def test_coordinates_of_any_order() -> None:
+def test_unsorted_coords() -> None:
     coords = np.array([[0, 1, 0], [1, 1, 2], [1, 2, 0], [2, 0, 1], [2, 2, 0]]).T
     A = sp.from_coords(coords, [1, 2, 3, 4, 5], shape=(3, 3, 3))
     assert (A.shape, A.nnz, A.dtype.name, A.dims) == ((3, 3, 3), 5, "int64", ("d0", "d1", "d2"))
@@ -39,20 +39,20 @@ def test_coordinates_of_any_order() -> None:
     assert np.array_equal(A.to_numpy(), dense)
 
 
-def test_an_array_of_zeros_costs_nothing() -> None:
+def test_zero_array_stores_nothing() -> None:
     A = sp.zeros((10_000, 10_000, 100))
     assert (A.nnz, A.size, A.nbytes) == (0, 10**10, 0)
     assert sp.zeros((2**40, 2**40)).size == 2**80
 
 
-def test_the_last_cell_of_a_huge_tensor() -> None:
+def test_last_element_of_huge_tensor() -> None:
     A = sp.from_coords([[9999], [9999], [99]], [1.0], shape=(10_000, 10_000, 100))
     assert A[9999, 9999, 99] == 1.0
     assert A[-1, -1, -1] == 1.0
     assert A[0, 0, 0] == 0.0
 
 
-def test_lists_take_numpys_dtype_and_shapes_are_inferred() -> None:
+def test_infer_dtype_and_shape() -> None:
     A = sp.from_coords([[0, 4], [2, 1]], [1, 2.5])
     assert (A.shape, A.dtype.name) == ((5, 3), "float64")
     assert sp.from_coords([[0, 1]], True).dtype == bool
@@ -74,7 +74,7 @@ def test_lists_take_numpys_dtype_and_shapes_are_inferred() -> None:
         ([[0]], [{}], None, UnsupportedError, "objects"),
     ],
 )
-def test_bad_coordinates(coords: Any, values: Any, shape: Any, error: type[Exception], words: str) -> None:
+def test_invalid_coords_raise(coords: Any, values: Any, shape: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         sp.from_coords(coords, values, shape)
 
@@ -86,7 +86,7 @@ def test_duplicates_by_rule() -> None:
         sp.from_coords([[1, 1]], [3.0, 4.0], duplicates="mean")
 
 
-def test_entries_that_equal_fill_are_not_kept() -> None:
+def test_fill_values_not_stored() -> None:
     assert sp.from_coords([[0, 1, 2]], [0.0, -0.0, np.nan]).nnz == 1
     A = sp.from_coords([[0, 1, 2]], [1.0, 2.0, 1.0], fill_value=1)
     assert A.nnz == 1
@@ -109,7 +109,7 @@ def test_dense_and_scipy_round_trips(data: st.DataObject, dtype: np.dtype[Any]) 
         assert np.array_equal(sp.asarray(out).to_numpy(), dense)
 
 
-def test_scipy_duplicates_mean_their_sum() -> None:
+def test_scipy_duplicates_are_summed() -> None:
     csr = scipy.sparse.csr_array(([1, 2, 3, 4, 5, 6, 1], [0, 2, 2, 0, 1, 2, 1], [0, 2, 3, 7]), shape=(3, 3))
     found = sp.asarray(csr).to_scipy("csr")
     assert found.data.tolist() == [1, 2, 3, 4, 6, 6]
@@ -117,7 +117,7 @@ def test_scipy_duplicates_mean_their_sum() -> None:
     assert found.indptr.tolist() == [0, 2, 3, 6]
 
 
-def test_compressed_forms_of_worked_numbers() -> None:
+def test_compressed_formats() -> None:
     dense = np.array([[0, 2, 0, 0], [0, 0, 3, 0], [0, 0, 0, 0], [1, 0, 4, 0], [0, 0, 2, 1]])
     csr, csc = sp.asarray(dense).to_scipy("csr"), sp.asarray(dense).to_scipy("csc")
     assert (csr.data.tolist(), csr.indices.tolist()) == ([2, 3, 1, 4, 2, 1], [1, 2, 0, 2, 2, 3])
@@ -126,7 +126,7 @@ def test_compressed_forms_of_worked_numbers() -> None:
     assert csc.indptr.tolist() == [0, 1, 2, 5, 6]
 
 
-def test_a_slice_of_a_tensor_as_csr() -> None:
+def test_slice_to_csr() -> None:
     coords = np.array([[0, 1, 0], [1, 1, 2], [1, 2, 0], [2, 0, 1], [2, 2, 0]]).T
     csr = sp.from_coords(coords, [1, 2, 3, 4, 5], shape=(3, 3, 3))[:, :, 0].to_scipy("csr")
     assert (csr.data.tolist(), csr.indices.tolist(), csr.indptr.tolist()) == ([1, 3, 5], [1, 2, 2], [0, 1, 2, 3])
@@ -144,7 +144,7 @@ def test_arrow_and_polars_round_trips() -> None:
     assert counts.to_numpy().tolist() == [0, 2, 1]
 
 
-def test_tables_are_checked() -> None:
+def test_invalid_tables_raise() -> None:
     table = pa.table({"i": [0, None], "s": ["a", "b"], "v": [1.0, None]})
     with pytest.raises(LabelError, match="'i', 's', 'v'"):
         sp.asarray(table, coords=["x"])
@@ -155,26 +155,26 @@ def test_tables_are_checked() -> None:
         sp.asarray(pa.table({"i": [0, 1], "v": [1.0, None]}), coords=["i"], value="v")
 
 
-def test_what_is_no_array() -> None:
+def test_unsupported_objects_raise() -> None:
     with pytest.raises(UnsupportedError, match=r"expected a NumPy or SciPy array, .* got object"):
         sp.asarray(object())
     with pytest.raises(UnsupportedError, match="not supported"):
         sp.asarray(["a"])
 
 
-def test_scipy_is_zero_where_nothing_is_stored() -> None:
+def test_to_scipy_requires_zero_fill() -> None:
     with pytest.raises(UnsupportedError, match="need fill 0, the tensor has"):
         sp.from_coords([[0]], [2.0], fill_value=1).to_scipy()
 
 
-def test_there_is_nothing_to_open(tmp_path: Any) -> None:
+def test_open_missing(tmp_path: Any) -> None:
     with pytest.raises(NotFoundError):
         sp.open(tmp_path / "nothing")
     with pytest.raises(FileNotFoundError):
         sp.open(tmp_path)
 
 
-def test_the_arrays_given_are_copied() -> None:
+def test_input_arrays_are_copied() -> None:
     coords, values = np.array([0, 1], np.int32), np.array([1.0, 2.0])
     matrix = scipy.sparse.coo_array(([1.0, 2.0], ([0, 1], [1, 0])))
     A, B = sp.from_coords([coords], values), sp.asarray(matrix)
@@ -184,7 +184,7 @@ def test_the_arrays_given_are_copied() -> None:
 
 
 @pytest.mark.parametrize("format", ["coo", "csr", "csc"])
-def test_scipy_arrays_can_be_written_to(format: str) -> None:
+def test_to_scipy_is_writable(format: str) -> None:
     A = sp.asarray(np.eye(3))
     found = A.to_scipy(format)
     found.data[:] = 7
@@ -195,14 +195,14 @@ def test_scipy_arrays_can_be_written_to(format: str) -> None:
     ("dtype", "fill"),
     [("int64", np.nan), ("int64", 0.5), ("uint8", 300), ("uint8", -1), ("float64", 1j), ("float64", "a")],
 )
-def test_a_fill_that_the_dtype_cannot_hold_is_refused(dtype: str, fill: object) -> None:
+def test_fill_out_of_range_raises(dtype: str, fill: object) -> None:
     with pytest.raises(ValueError, match="fill_value must"):
         sp.from_coords([[0]], np.ones(1, dtype), fill_value=fill)
     assert sp.from_coords([[0]], np.ones(1, "uint8"), fill_value=255.0).fill_value == np.uint8(255)
     assert np.isnan(sp.from_coords([[0]], np.ones(1, "complex64"), fill_value=np.nan).fill_value)
 
 
-def test_sums_of_integers_in_sql_stay_integers() -> None:
+def test_integer_sums_from_sql() -> None:
     A = sp.asarray(np.array([[2**53 + 1, 0], [1, 1]]))
     B = sp.from_relation(sp.sql("select d0, sum(value) as v from A group by d0", A=A), coords=["d0"], value="v")
     assert B.dtype == np.int64
@@ -213,14 +213,14 @@ def test_sums_of_integers_in_sql_stay_integers() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-def test_complex_tensors_come_back_from_arrow(dtype: str) -> None:
+def test_complex_arrow_roundtrip(dtype: str) -> None:
     dense = np.array([1 + 2j, 0, complex(3, np.inf)], dtype)
     found = sp.asarray(sp.asarray(dense).to_arrow(), shape=(3,))
     assert found.dtype == dtype
     np.testing.assert_array_equal(found.to_numpy(), dense)
 
 
-def test_types_of_what_is_given() -> None:
+def test_dtype_argument() -> None:
     for thing in ([0, 300], np.array([0, 300]), scipy.sparse.coo_array([[0, 300]]), sp.asarray([0, 300])):
         found = sp.asarray(thing, dtype="float32")
         assert found.dtype == np.float32
@@ -245,7 +245,7 @@ def test_copies() -> None:
         sp.asarray(A, dtype="int8", copy=False)
 
 
-def test_a_version_is_opened_by_its_time(tmp_path: Any) -> None:
+def test_open_version_by_time(tmp_path: Any) -> None:
     A = sp.eye(3).save(tmp_path / "a")
     A[0, 1] = 5
     A[0, 2] = 6
@@ -262,7 +262,7 @@ def test_a_version_is_opened_by_its_time(tmp_path: Any) -> None:
         sp.open(tmp_path / "a", "last week")
 
 
-def test_what_a_foreign_delta_table_is_opened_with(tmp_path: Any) -> None:
+def test_open_foreign_delta_table(tmp_path: Any) -> None:
     path = str(tmp_path / "t")
     pl.DataFrame({"user": ["a", "b"], "item": [1, 2], "stars": [1.0, 2.0]}).write_delta(path)
     with pytest.raises(NotFoundError, match="did not write") as told:
@@ -288,7 +288,7 @@ def test_what_a_foreign_delta_table_is_opened_with(tmp_path: Any) -> None:
         sp.open(path, value="stars")
 
 
-def test_foreign_delta_tables_that_lead_outside_or_are_damaged(tmp_path: Path) -> None:
+def test_damaged_foreign_delta_table_raises(tmp_path: Path) -> None:
     path, other = tmp_path / "t", tmp_path / "other"
     options: dict[str, Any] = {"partition_by": ["user"]}
     frame = pl.DataFrame({"user": ["a/b", "c%d"], "item": [1, 2], "stars": [1.0, 2.0]})
@@ -328,7 +328,7 @@ def test_foreign_delta_tables_that_lead_outside_or_are_damaged(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i4", ">u2"])
 @pytest.mark.parametrize("size", [100, 127, 128, 200, 256, 40_000, 2**31, 2**40, 2**63 - 1])
-def test_coordinates_of_every_type_are_inside(kind: str, size: int) -> None:
+def test_coords_of_every_dtype(kind: str, size: int) -> None:
     dtype = np.dtype(kind)
     last = min(size, np.iinfo(dtype).max) - 1
     A = sp.from_coords(np.array([[0, last]], dtype), [1, 2], shape=(size,))
@@ -341,7 +341,7 @@ def test_coordinates_of_every_type_are_inside(kind: str, size: int) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["error", "sum", "last", "first", "min", "max"]), st.booleans())
-def test_few_entries_sorted_or_not_are_alike(seed: int, duplicates: Any, ascending: bool) -> None:
+def test_small_inputs_sorted_or_not(seed: int, duplicates: Any, ascending: bool) -> None:
     rng = np.random.default_rng(seed)
     shape = tuple(rng.integers(1, 6, rng.integers(1, 4)))
     flat = rng.integers(0, np.prod(shape), rng.integers(0, 12))
@@ -356,7 +356,7 @@ def test_few_entries_sorted_or_not_are_alike(seed: int, duplicates: Any, ascendi
     np.testing.assert_array_equal(A.to_numpy(), dense.reshape(shape))
 
 
-def test_what_is_given_and_what_is_made_share_no_memory() -> None:
+def test_no_shared_memory() -> None:
     coords, values = np.array([[0, 1, 2], [1, 1, 2]], np.int32), np.array([1.0, 2.0, 3.0])
     A = sp.from_coords(coords, values, shape=(3, 3))
     coords[:], values[:] = 0, 0
@@ -366,7 +366,7 @@ def test_what_is_given_and_what_is_made_share_no_memory() -> None:
     assert A[0, 1] == 1
 
 
-def test_the_one_column_of_numbers_beside_coords_is_the_values() -> None:
+def test_infer_value_column() -> None:
     table = pa.table({"i": [0, 1], "j": [1, 0], "stars": [1.5, 2.0]})
     for form in (table, pl.from_arrow(table), pl.LazyFrame(pl.from_arrow(table)), table.to_reader()):
         assert sp.asarray(form, coords=["i", "j"]).to_numpy().tolist() == [[0, 1.5], [2, 0]]

@@ -1,4 +1,4 @@
-"""Functions of cells by the standard's names: what they take, what they give."""
+"""Element-wise functions by the names of the standard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparrow.functions import elementwise
 NAMES = [name for name in elementwise.__all__ if name not in ("as_factor", "as_named_operand", "as_operand")]
 
 
-def test_tensors_stay_tensors_and_arrays_arrays() -> None:
+def test_result_kind_follows_operand() -> None:
     a = np.array([[0.0, 2.0], [-3.0, 0.0]])
     A = sp.asarray(a)
     exp = sp.exp(A)
@@ -36,7 +36,7 @@ def test_tensors_stay_tensors_and_arrays_arrays() -> None:
     assert sp.add([1], [2]).tolist() == [3]
 
 
-def test_limits() -> None:
+def test_clip() -> None:
     a = np.array([[0.0, 5.0], [-3.0, 1.0]])
     A = sp.asarray(a)
     limits: list[tuple[Any, Any]] = [
@@ -52,7 +52,7 @@ def test_limits() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_known_by_its_name(name: str) -> None:
+def test_function_metadata(name: str) -> None:
     function = getattr(sp, name)
     assert (function.__name__, function.__module__) == (name, "sparrow.functions.elementwise")
     assert pickle.loads(pickle.dumps(function)) is function
@@ -61,7 +61,7 @@ def test_each_is_known_by_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("thing", [None, {}, object(), np.array(["a"]), [[1], [1, 2]]])
-def test_what_is_no_operand(thing: Any) -> None:
+def test_unsupported_operands_raise(thing: Any) -> None:
     A = sp.asarray([1, 0])
     calls: list[Callable[[], Any]] = [
         lambda: sp.exp(thing),
@@ -74,6 +74,6 @@ def test_what_is_no_operand(thing: Any) -> None:
             call()
 
 
-def test_shapes_that_do_not_broadcast() -> None:
+def test_broadcast_errors() -> None:
     with pytest.raises(ShapeError, match=r"\(2,\)"):
         sp.add(sp.asarray([1, 0]), sp.asarray([1, 2, 3]))

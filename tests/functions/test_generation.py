@@ -17,7 +17,7 @@ from sparrow.kernels.coo import is_sorted
 
 
 @given(st.data(), st.lists(st.integers(0, 6), max_size=3).map(tuple), st.sampled_from(["uniform", "powerlaw"]))
-def test_exactly_so_many_entries(data: st.DataObject, shape: tuple[int, ...], distribution: Any) -> None:
+def test_random_exact_nnz(data: st.DataObject, shape: tuple[int, ...], distribution: Any) -> None:
     size = int(np.prod(shape))
     nnz = data.draw(st.integers(0, size))
     seed = data.draw(st.integers(0, 99))
@@ -43,7 +43,7 @@ def test_types(dtype: np.dtype[Any], distribution: Any) -> None:
     assert values.max() <= (100 if dtype.kind in "iu" else 1)
 
 
-def test_every_set_of_cells_is_as_likely() -> None:
+def test_random_uniformity() -> None:
     rng = np.random.default_rng(0)
     for nnz in (2, 4):
         found = np.zeros(6)
@@ -62,7 +62,7 @@ def test_huge_shapes() -> None:
     assert C.count(axis=1).to_numpy().tolist() == [2, 4, 8, 16, 32, 64, 128, 346]
 
 
-def test_a_power_law_doubles() -> None:
+def test_random_powerlaw() -> None:
     counts = sp.random((32, 10_000), density=0.01, seed=5, distribution="powerlaw").count(axis=1).to_numpy()
     assert counts.sum() == 3200
     assert counts[:10].tolist() == [2 ** (k + 1) for k in range(10)]
@@ -83,7 +83,7 @@ def test_eye(n: int, m: int | None, k: int, dtype: str) -> None:
     assert found.nnz == np.count_nonzero(expected)
 
 
-def test_constants_have_no_entries() -> None:
+def test_constants_store_nothing() -> None:
     A = sp.full((2, 3), 7, dims=("a", "b"))
     assert (str(A.dtype), A.nnz, A.fill_value, A.dims) == ("int64", 0, 7, ("a", "b"))
     assert sp.full((2,), 2.5).to_numpy().tolist() == [2.5, 2.5]
@@ -97,7 +97,7 @@ def test_constants_have_no_entries() -> None:
     assert np.full_like(A, 3, dtype=np.float32).dtype == np.float32
 
 
-def test_what_is_refused() -> None:
+def test_invalid_input_raises() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({}, "requires either nnz"),
         ({"nnz": 1, "density": 0.1}, "either nnz"),
@@ -128,7 +128,7 @@ def test_what_is_refused() -> None:
             sp.eye(10**7)
 
 
-def test_sequences() -> None:
+def test_number_sequences() -> None:
     for numbers in ((5,), (1, 10, 3), (5, 0, -2), (0.0, 1.0, 0.25), (3, 3)):
         found = sp.arange(*numbers)
         np.testing.assert_array_equal(found.to_numpy(), np.arange(*numbers))
@@ -148,14 +148,14 @@ def test_sequences() -> None:
             ask()
 
 
-def test_names_of_the_standard() -> None:
+def test_standard_names() -> None:
     np.testing.assert_array_equal(sp.eye(n_rows=2, n_cols=3, k=1, dtype=None).to_numpy(), np.eye(2, 3, 1))
     assert sp.empty((2, 3), sp.int8).dtype == sp.empty_like(sp.zeros(4, "int8")).dtype == np.int8
     assert sp.zeros(2, None).dtype == sp.ones(2, None).dtype == np.float64
 
 
 @pytest.mark.parametrize("name", ["zeros_like", "ones_like", "empty_like"])
-def test_numpys_functions_keep_the_names_as_ours_do(name: str) -> None:
+def test_numpy_like_functions_keep_names(name: str) -> None:
     A: Any = sp.zeros((2, 3), dims=("user", "item"))
     for namespace in (np, sp):
         like: Any = getattr(namespace, name)

@@ -1,4 +1,4 @@
-"""Cells at given positions."""
+"""take and take_along_axis."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_take(indices: Any, axis: int | None) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_positions_for_each_line(axis: int) -> None:
+def test_take_along_axis(axis: int) -> None:
     order = np.argsort(a, axis, stable=True)
     found = sp.take_along_axis(A, order, axis)
     assert isinstance(found, sp.Tensor)
@@ -39,7 +39,7 @@ def test_positions_for_each_line(axis: int) -> None:
     )
 
 
-def test_positions_broadcast() -> None:
+def test_take_along_axis_broadcasts() -> None:
     np.testing.assert_array_equal(
         sp.take_along_axis(A, [[-1, 0]]).to_numpy(), np.take_along_axis(a, np.array([[-1, 0]]), 1)
     )
@@ -47,7 +47,7 @@ def test_positions_broadcast() -> None:
     np.testing.assert_array_equal(sp.take_along_axis(A[:1], long).to_numpy(), np.take_along_axis(a[:1], long, 1))
 
 
-def test_what_is_refused() -> None:
+def test_invalid_input_raises() -> None:
     with pytest.raises(AxisError):
         sp.take_along_axis(A, [[0]], axis=2)
     with pytest.raises(ShapeError, match=r"\(2,\)"):

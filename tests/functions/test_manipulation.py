@@ -1,4 +1,4 @@
-"""Shapes of tensors, against NumPy."""
+"""Manipulation functions against NumPy."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_triangles_and_diagonals(make: Maker, shape: tuple[int, int], k: int, se
     agree(sp.diagonal(A.T, k), np.diagonal(a.T, k))
 
 
-def test_few_cells_far_along_a_long_axis(tmp_path: Path) -> None:
+def test_elements_far_along_long_axis(tmp_path: Path) -> None:
     places, values = [[2**33, 5, 2**33 + 3], [0, 5, 2]], [1.0, 2.0, 3.0]
     held = sp.from_coords(places, values, shape=(2**40, 10))
     for tall in (held, held.save(tmp_path / "tall")):
@@ -137,7 +137,7 @@ def test_nonzero_and_unique(make: Maker, shape: tuple[int, ...], seed: int) -> N
 
 @given(st.data(), st.lists(st.integers(0, 4), min_size=2, max_size=3).map(tuple), SEEDS)
 @settings(max_examples=15)
-def test_several_axes_at_once(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+def test_multiple_axes(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
     a = some(shape, seed)
     A = make(a)
     agree(sp.concat([A, a[::-1]], None), np.concatenate([a, a[::-1]], None))
@@ -160,7 +160,7 @@ def test_kron(make: Maker) -> None:
     agree(sp.kron(make(a > 0), b > 0), np.kron(a > 0, b > 0))
 
 
-def test_huge_tensors_fold_without_a_linear_index() -> None:
+def test_reshape_huge_tensor() -> None:
     n = 2**40
     A = sp.from_coords([[3, n - 1], [5, n - 1]], [1.0, 2.0], shape=(n, n))
     B = sp.reshape(A, (2 * n, n // 2))
@@ -168,7 +168,7 @@ def test_huge_tensors_fold_without_a_linear_index() -> None:
     assert sp.reshape(B, (n, n))[n - 1, n - 1] == 2.0
 
 
-def test_what_does_not_fit(make: Maker) -> None:
+def test_shape_mismatches_raise(make: Maker) -> None:
     A = make(some((2, 3), 1))
     for call in (
         lambda: sp.reshape(A, (4, 2)),
@@ -193,7 +193,7 @@ def test_what_does_not_fit(make: Maker) -> None:
         sp.triu(A + 1)
 
 
-def test_arguments_by_numpys_names() -> None:
+def test_numpy_argument_names() -> None:
     a = np.array([[0, 2, 0], [3, 0, -1]])
     A = sp.asarray(a)
     np.testing.assert_array_equal(sp.tile(A, reps=(2, 1)).to_numpy(), np.tile(a, (2, 1)))
@@ -204,7 +204,7 @@ def test_arguments_by_numpys_names() -> None:
     np.testing.assert_array_equal(sp.kron(a=A, b=A).to_numpy(), np.kron(a, a))
 
 
-def test_a_slice_of_the_result_may_hold_more_than_memory(tmp_path: Path) -> None:
+def test_slice_of_large_result(tmp_path: Path) -> None:
     n, height = 20_000, 40
     at = np.arange(n * height)
     A = sp.from_coords([at // n, at % n], np.ones(len(at)), shape=(height, n)).save(tmp_path / "A")
@@ -218,7 +218,7 @@ def test_a_slice_of_the_result_may_hold_more_than_memory(tmp_path: Path) -> None
     assert (saved.to_numpy() == 1).all()
 
 
-def test_pieces_of_few_cells_in_dimensions_of_many() -> None:
+def test_small_partitions_of_long_dimensions() -> None:
     rows = np.arange(600_000)
     A = sp.from_coords([rows * 6, rows % 10], rows + 1, shape=(2**22, 2**10))
     places = rows * 6 * 2**10 + rows % 10
@@ -229,7 +229,7 @@ def test_pieces_of_few_cells_in_dimensions_of_many() -> None:
 
 
 @pytest.mark.parametrize("offset", [-2, 0, 1, 9])
-def test_long_diagonals_of_stacks_cost_what_their_entries_do(offset: int) -> None:
+def test_long_diagonals_cost_nnz(offset: int) -> None:
     dense = np.arange(120).reshape(3, 4, 2, 5) % 3
     with strategy("diagonal_by_einsum"):
         found = sp.diagonal(sp.asarray(dense), offset=offset, axis1=1, axis2=3)
@@ -243,7 +243,7 @@ def test_long_diagonals_of_stacks_cost_what_their_entries_do(offset: int) -> Non
         sp.diagonal(sp.exp(huge), axis1=0, axis2=2)
 
 
-def test_copies_of_one_are_copies(tmp_path: Path) -> None:
+def test_single_copy_is_a_copy(tmp_path: Path) -> None:
     A = sp.from_coords([[0, 1]], [4, 3], dims=("user",), labels={"user": ["ann", "bob"]}).save(tmp_path / "A")
     copies: list[Any] = [sp.tile(A, 1), sp.tile(A, (1, 1)), np.pad(A, 0)]
     for copied in copies:

@@ -1,4 +1,4 @@
-"""Positions in sorted vectors, and the choice between cells."""
+"""searchsorted and where."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparrow.errors import InvalidValueError, ShapeError
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("fill", [0.0, 3.0, -2.0, np.nan])
-def test_positions_in_a_sorted_vector(side: Any, fill: float) -> None:
+def test_searchsorted(side: Any, fill: float) -> None:
     a = np.sort(np.array([-2.0, -1.0, fill, fill, 3.0, 3.5, fill]))
     at = np.flatnonzero((a != fill) & (a == a))
     A = sp.from_coords([at], a[at], shape=a.shape, fill_value=fill)
@@ -27,7 +27,7 @@ def test_positions_in_a_sorted_vector(side: Any, fill: float) -> None:
     assert sp.searchsorted(A, 3.2, side=side) == np.searchsorted(a, 3.2, side)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_input_raises() -> None:
     with pytest.raises(ShapeError, match=r"\(2, 2\)"):
         sp.searchsorted(sp.eye(2), [1])
     with pytest.raises(InvalidValueError, match="'middle'"):

@@ -1,4 +1,4 @@
-"""Distinct values: NaN, fill, and shapes of which no array could be made."""
+"""Distinct values: NaN, fill values and shapes beyond memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tensor(a: np.ndarray[Any, Any], fill: Any) -> sp.Tensor:
 
 
 @pytest.mark.parametrize(("a", "fill"), CASES)
-def test_as_numpys(a: np.ndarray[Any, Any], fill: Any) -> None:
+def test_matches_numpy(a: np.ndarray[Any, Any], fill: Any) -> None:
     A = tensor(a, fill)
     for name in ("unique_all", "unique_counts", "unique_inverse"):
         found, wanted = getattr(sp, name)(A), getattr(np, name)(a)
@@ -62,14 +62,14 @@ def test_long_tensors() -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [(None, [1]), ([1], None), ([1], object())])
-def test_what_is_no_operand(one: Any, other: Any) -> None:
+def test_unsupported_operands_raise(one: Any, other: Any) -> None:
     with pytest.raises(UnsupportedError):
         sp.isin(one, other)
     with pytest.raises(UnsupportedError):
         sp.isin(sp.asarray([1]) if one else one, other)
 
 
-def test_counts_past_the_largest_integer_say_so() -> None:
+def test_count_overflow_raises() -> None:
     huge = sp.from_coords([[5], [7]], [2.0], shape=(2**40, 2**40))
     for count in (sp.unique_counts, np.histogram):
         with pytest.raises(NumberRangeError, match="exceed the largest count"):

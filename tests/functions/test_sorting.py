@@ -1,4 +1,4 @@
-"""Sorted lines and running totals, against NumPy: in memory, stored and through views."""
+"""Sorting and cumulative functions against NumPy, for every source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = st.lists(st.integers(0, 5), min_size=1, max_size=3).map(tuple)
 DTYPES = ["bool", "int8", "uint64", "float16", "float64", "complex64"]
 
 
-def filled(dense: np.ndarray[Any, Any], fill: Any) -> sp.Tensor:
+def with_fill(dense: np.ndarray[Any, Any], fill: Any) -> sp.Tensor:
     stored = ~is_fill(dense, np.asarray(fill).astype(dense.dtype)[()])
     return sp.from_coords(np.array(stored.nonzero()), dense[stored], dense.shape, fill_value=fill)
 
@@ -46,12 +46,12 @@ def test_sort(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: in
 
 
 @given(st.data(), st.sampled_from(DTYPES), SHAPES, SEEDS)
-def test_types_and_fills(data: st.DataObject, dtype: str, shape: tuple[int, ...], seed: int) -> None:
+def test_sort_dtypes_and_fills(data: st.DataObject, dtype: str, shape: tuple[int, ...], seed: int) -> None:
     a = some(shape, seed, dtype, odd=True)
     fill = data.draw(
         st.sampled_from([0, 1, *([2, -1] if a.dtype.kind in "if" else []), *([np.nan] * (a.dtype.kind in "fc"))])
     )
-    A = filled(a, fill)
+    A = with_fill(a, fill)
     agree(sp.sort(A), np.sort(a))
     agree(sp.sort(A, 0), np.sort(a, 0))
     with np.errstate(all="ignore"):
@@ -61,7 +61,7 @@ def test_types_and_fills(data: st.DataObject, dtype: str, shape: tuple[int, ...]
 
 @given(st.data(), SHAPES, SEEDS)
 @settings(max_examples=15)
-def test_running_totals(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
+def test_cumulative_functions(make: Maker, data: st.DataObject, shape: tuple[int, ...], seed: int) -> None:
     a = some(shape, seed, odd=True)
     A = make(a)
     axis = data.draw(st.integers(-a.ndim, a.ndim - 1))
@@ -79,12 +79,12 @@ def test_running_totals(make: Maker, data: st.DataObject, shape: tuple[int, ...]
         agree(sp.cumulative_sum(A), np.cumulative_sum(a))
 
 
-def test_totals_of_one_cell() -> None:
+def test_cumulative_of_scalar() -> None:
     agree(sp.asarray(5).cumsum(), np.asarray(5).cumsum())
     agree(sp.zeros(()).cumprod(), np.zeros(()).cumprod())
 
 
-def test_a_sorted_line_keeps_to_its_entries() -> None:
+def test_sort_cost_nnz() -> None:
     n = 10**12
     A = sp.from_coords([[0, 0, 0, 7], [5, 6, n - 1, 3]], [-2.0, np.nan, 4.0, -1.0], shape=(n, n))
     B = sp.sort(A)
@@ -96,7 +96,7 @@ def test_a_sorted_line_keeps_to_its_entries() -> None:
     assert sp.sort(A, 0)[0, 3] == -1
 
 
-def test_pieces_of_a_sorted_tensor(tmp_path: Path) -> None:
+def test_sort_partitions(tmp_path: Path) -> None:
     a = some((40, 9), 1)
     A = sp.asarray(a).save(tmp_path / "A")
     B = sp.sort(A)
@@ -108,14 +108,14 @@ def test_pieces_of_a_sorted_tensor(tmp_path: Path) -> None:
     agree(sp.sort(sp.asarray(a[:, 0]))[5:9], np.sort(a[:, 0])[5:9])
 
 
-def test_totals_that_would_not_fit() -> None:
+def test_cumulative_beyond_limit_raises() -> None:
     A = sp.zeros((10**6, 10**6))
     with pytest.raises(TooLargeError, match=r"running totals are dense.*8000000000000 bytes"):
         A.cumsum(axis=0)
     assert A[:3].cumsum(axis=0).shape == (3, 10**6)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_input_raises() -> None:
     A = sp.asarray(np.eye(3))
     with pytest.raises(AxisError, match="axis 2 is out of range"):
         sp.sort(A, 2)
@@ -131,7 +131,7 @@ def test_what_is_refused() -> None:
 
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("descending", [False, True])
-def test_positions_in_order(axis: int, descending: bool) -> None:
+def test_argsort(axis: int, descending: bool) -> None:
     a = np.array([[3.0, 0, np.nan, -1, 0], [0, 2, 2, 0, np.nan]])
     A = sp.asarray(a)
     found = sp.argsort(A, axis, descending)
@@ -144,7 +144,7 @@ def test_positions_in_order(axis: int, descending: bool) -> None:
 
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
-def test_differences(axis: int, n: int) -> None:
+def test_diff(axis: int, n: int) -> None:
     for a in (np.array([[3, 0, 1], [0, 2, 2]]), np.array([[True, False, False], [True, True, False]])):
         np.testing.assert_array_equal(sp.diff(sp.asarray(a), axis, n).to_numpy(), np.diff(a, n, axis))
         edges = {"prepend": a, "append": a * 0}
@@ -154,6 +154,6 @@ def test_differences(axis: int, n: int) -> None:
         sp.diff(sp.asarray([1]), n=-1)
 
 
-def test_more_differences_than_there_are_cells() -> None:
+def test_diff_exceeding_size() -> None:
     a = np.arange(6).reshape(2, 3)
     assert sp.diff(sp.asarray(a), n=2**70).shape == np.diff(a, n=99).shape == (2, 0)

@@ -1,4 +1,4 @@
-"""Axes by the standard's names, and shapes that broadcast."""
+"""Axis functions and broadcasting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ a = np.array([[[0, 2, 0], [3, 0, -1]]])
 A = sp.asarray(a)
 
 
-def test_axes_in_another_order() -> None:
+def test_permute_axes() -> None:
     np.testing.assert_array_equal(sp.permute_dims(A, (2, 0, 1)).to_numpy(), np.permute_dims(a, (2, 0, 1)))
     np.testing.assert_array_equal(sp.matrix_transpose(A).to_numpy(), np.matrix_transpose(a))
     assert sp.permute_dims(sp.asarray(2.5), ()).ndim == 0
@@ -25,7 +25,7 @@ def test_axes_in_another_order() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, -1, (0, 2), (-1, 0), (1, 2, 5), (), 3])
-def test_new_axes(axis: Any) -> None:
+def test_expand_dims(axis: Any) -> None:
     for found in (sp.expand_dims(A, axis), np.expand_dims(A, axis)):
         assert found.shape == np.expand_dims(a, axis).shape
     with pytest.raises(ShapeError, match="must not repeat"):
@@ -34,7 +34,7 @@ def test_new_axes(axis: Any) -> None:
         sp.expand_dims(A, (0, 5))
 
 
-def test_slices_of_an_axis() -> None:
+def test_unstack() -> None:
     found = sp.unstack(A, axis=1)
     for one, other in zip(found, np.unstack(a, axis=1), strict=True):
         np.testing.assert_array_equal(one.to_numpy(), other)
@@ -43,7 +43,7 @@ def test_slices_of_an_axis() -> None:
         sp.unstack(A, axis=3)
 
 
-def test_shapes_that_broadcast() -> None:
+def test_broadcast() -> None:
     found = sp.broadcast_arrays(A, A[0, 0], [[7], [8]])
     for one, other in zip(found, np.broadcast_arrays(a, a[0, 0], [[7], [8]]), strict=True):
         np.testing.assert_array_equal(one.to_numpy(), other)
@@ -57,7 +57,7 @@ def test_shapes_that_broadcast() -> None:
 
 @pytest.mark.parametrize("indexing", ["xy", "ij"])
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
-def test_grids(indexing: Any, count: int) -> None:
+def test_meshgrid(indexing: Any, count: int) -> None:
     vectors = [np.arange(n) for n in (3, 2, 4)[:count]]
     found = sp.meshgrid(*map(sp.asarray, vectors), indexing=indexing)
     wanted = np.meshgrid(*vectors, indexing=indexing)
@@ -66,7 +66,7 @@ def test_grids(indexing: Any, count: int) -> None:
         np.testing.assert_array_equal(one.to_numpy(), other)
 
 
-def test_grids_of_numbers_and_of_what_is_none() -> None:
+def test_meshgrid_of_scalars_and_errors() -> None:
     assert [grid.shape for grid in sp.meshgrid(sp.asarray(1), [1, 2])] == [(2, 1), (2, 1)]
     with pytest.raises(ShapeError, match=r"\(1, 2, 3\)"):
         sp.meshgrid(A)

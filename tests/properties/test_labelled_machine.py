@@ -1,4 +1,4 @@
-"""Histories of a labelled tensor with two writers: what they append by label, against a dictionary."""
+"""State machine of a labelled tensor with two writers, against a dict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Cells = dict[tuple[str, str], int]
 
 @dataclass
 class Model:
-    """What is stored: labels in their order, and cells by label."""
+    """Stored state: labels in order, and elements by label."""
 
     users: list[str]
     items: list[str]
@@ -50,7 +50,7 @@ class Model:
 
 
 def check(tensor: sp.Tensor, model: Model) -> None:
-    """Compare a tensor with a model: labels, their order, every cell."""
+    """Compare a tensor with a model: labels, their order, every element."""
     assert tensor.dims == ("user", "item")
     users, items = tensor.labels("user"), tensor.labels("item")
     assert users is not None
@@ -68,7 +68,7 @@ writers = st.integers(0, 1)
 
 
 class Writers(RuleBasedStateMachine):
-    """Two who opened the same tensor; each sees what it last took in."""
+    """Two writers of one tensor; each sees the version it last refreshed to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,10 +89,10 @@ class Writers(RuleBasedStateMachine):
     def model(self) -> Model:
         return self.versions[self.latest]
 
-    def happened(self, writer: sp.Tensor, model: Model) -> None:
-        """Take note of what a writer did: a version more, or none where nothing changed."""
+    def record_write(self, writer: sp.Tensor, model: Model) -> None:
+        """Record a write: a new version, or none if nothing changed."""
         assert writer.version is not None
-        if writer.version < self.latest:  # with nothing to write it has not looked at what the other did
+        if writer.version < self.latest:  # a writer with nothing to write does not refresh
             assert model.cells == self.model.cells
             model = self.versions[writer.version]
         elif writer.version != self.latest:
@@ -117,17 +117,17 @@ class Writers(RuleBasedStateMachine):
         try:
             writer.append(given, duplicates=how)
         except (ConflictError, DuplicateError) as error:
-            self.refused(error, how, stale, bool(twice))
+            self.check_error(error, how, stale, bool(twice))
             check(sp.open(self.path), self.model)
             writer.refresh()
             return
         assert how != "error" or not twice
         model = self.model.copy()
         model.append(users, items, table, how)
-        self.happened(writer, model)
+        self.record_write(writer, model)
 
-    def refused(self, error: SparrowError, how: str, stale: bool, twice: bool) -> None:
-        """Compare why an append was refused with what there is: another's commit, or cells that both have."""
+    def check_error(self, error: SparrowError, how: str, stale: bool, twice: bool) -> None:
+        """Check why an append failed: another commit, or duplicate elements."""
         assert isinstance(error, DuplicateError) or stale
         assert isinstance(error, ConflictError) or how == "error"
         assert stale or twice
@@ -154,7 +154,7 @@ class Writers(RuleBasedStateMachine):
         model.cells = {cell: v for cell, v in model.cells.items() if cell != (user, item)}
         if value:
             model.cells[user, item] = value
-        self.happened(writer, model)
+        self.record_write(writer, model)
 
     @rule(who=writers)
     def refresh(self, who: int) -> None:
@@ -164,14 +164,14 @@ class Writers(RuleBasedStateMachine):
     @rule(who=writers)
     def compact(self, who: int) -> None:
         self.writers[who].compact()
-        self.happened(self.writers[who], self.model.copy())
+        self.record_write(self.writers[who], self.model.copy())
 
     @rule(who=writers, data=st.data())
     def restore(self, who: int, data: st.DataObject) -> None:
         version = data.draw(st.sampled_from(sorted(self.versions)))
         self.writers[who].refresh()
         self.writers[who].restore(version)
-        self.happened(self.writers[who], self.versions[version].copy())
+        self.record_write(self.writers[who], self.versions[version].copy())
 
     @rule(data=st.data())
     def look_back(self, data: st.DataObject) -> None:

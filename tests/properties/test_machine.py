@@ -1,4 +1,4 @@
-"""Long mixed histories of a tensor, in memory and stored, against NumPy."""
+"""State machine of a tensor, in memory and stored, against NumPy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def some(shape: tuple[int, ...], seed: int, density: float = 0.5) -> Array:
 
 
 class Machine(RuleBasedStateMachine):
-    """What is done to a tensor and to an array; views are kept as the keys that made them."""
+    """Operations on a tensor and an array; views are kept by their keys."""
 
     stored = False
 
@@ -65,7 +65,7 @@ class Machine(RuleBasedStateMachine):
             assert self.A.version is not None
             self.versions[self.A.version] = self.dense.copy()
 
-    def shown(self, base: Array, made: list[Any]) -> Array:
+    def to_array(self, base: Array, made: list[Any]) -> Array:
         for key in made:
             base = base[key]
         return base
@@ -77,7 +77,7 @@ class Machine(RuleBasedStateMachine):
             base, shape, made = data.draw(st.sampled_from(self.views))
             if shape != self.dense.shape:
                 return
-        before = self.shown(self.dense, made)
+        before = self.to_array(self.dense, made)
         starts = st.tuples(*(st.integers(0, max(n - 1, 0)).map(lambda at: slice(at, None)) for n in before.shape))
         key = valid(before, data.draw(keys(before.shape, lists=False) | starts))
         view = base[key]
@@ -112,7 +112,7 @@ class Machine(RuleBasedStateMachine):
         fitting = [found for found in self.views if found[1] == self.dense.shape]
         if fitting and bool(data.draw(SEEDS) % 2):
             view, _, made = data.draw(st.sampled_from(fitting))
-            return view, self.shown(self.dense, made)
+            return view, self.to_array(self.dense, made)
         return self.A, self.dense
 
     def assign(self, A: Any, dense: Array, data: st.DataObject, seed: int) -> None:
@@ -182,7 +182,7 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.stored)
     @rule()
-    def pickled(self) -> None:
+    def pickle_roundtrip(self) -> None:
         self.A, self.views = pickle.loads(pickle.dumps(self.A)), []
 
     @invariant()
@@ -192,14 +192,14 @@ class Machine(RuleBasedStateMachine):
         assert self.A.nnz == np.count_nonzero(self.dense)
         for view, shape, made in self.views[-4:]:
             if shape == self.dense.shape:
-                wanted = self.shown(self.dense, made)
+                wanted = self.to_array(self.dense, made)
                 assert np.array_equal(view.to_numpy(), wanted)
                 assert view.nnz == np.count_nonzero(wanted)
                 continue
             if view._initial_view.is_identity:
                 assert view.shape == self.dense.shape
                 continue
-            reach = self.shown(np.arange(int(np.prod(shape))).reshape(shape), made)
+            reach = self.to_array(np.arange(int(np.prod(shape))).reshape(shape), made)
             cells = np.unravel_index(reach, shape)
             if all((column < n).all() for column, n in zip(cells, self.dense.shape, strict=True)):
                 assert np.array_equal(view.to_numpy(), self.dense[cells] if self.dense.size else np.zeros(reach.shape))
@@ -210,7 +210,7 @@ class Machine(RuleBasedStateMachine):
 
 
 class StoredMachine(Machine):
-    """The same with files, versions, orders."""
+    """The same with files, versions and sort orders."""
 
     stored = True
 

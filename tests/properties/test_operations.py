@@ -1,7 +1,4 @@
-"""Every family of operations against NumPy: in memory, stored, and through views of both.
-
-An operation is one function that is given the array and the tensor alike: NumPy's functions find sparrow's.
-"""
+"""Operations against NumPy: the same function on arrays and tensors."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ SPREADS = [np.var, np.std, np.nanvar, np.nanstd]
 
 
 def cells(dtype: str) -> list[Any]:
-    """Return values of a type, its limits and what is no number among them."""
+    """Return values of a dtype, with its limits, NaN and infinities."""
     kind = np.dtype(dtype).kind
     if kind == "b":
         return [True, False]
@@ -69,7 +66,9 @@ def arrays(draw: st.DrawFn, largest: int = 4) -> tuple[Array, Any]:
     size = math.prod(shape)
     values = draw(st.lists(st.sampled_from(choice), min_size=size, max_size=size))
     dense = np.array(values, dtype=object).astype(dtype).reshape(shape)
-    return np.where(dense == fill, np.asarray(fill).astype(dtype), dense), fill  # an absent cell has the sign of fill
+    return np.where(
+        dense == fill, np.asarray(fill).astype(dtype), dense
+    ), fill  # an absent element has the sign of the fill
 
 
 Maker = Callable[[Array, Any, st.DataObject], sp.Tensor]
@@ -108,7 +107,7 @@ def small_pieces() -> Any:
 def agree(
     operation: Operation, tensor: sp.Tensor, dense: Array, rtol: float = 0, oracle: Operation | None = None
 ) -> None:
-    """Compare what becomes of a tensor and of an array: the same cells and type, or an error of the same kind."""
+    """Compare results on a tensor and an array: values and dtype, or errors."""
     try:
         with np.errstate(all="ignore"):
             expected = (oracle or operation)(dense)
@@ -139,17 +138,17 @@ def same(found: Any, expected: Any, rtol: float) -> None:
 
 
 def and_second(function: Any, second: Any, tensor: Any = None) -> Operation:
-    """Return a function of two of its first operand; the second may be a tensor where the first is one."""
+    """Bind the second operand of a binary function; it may be a tensor."""
     return lambda a: function(a, tensor if tensor is not None and isinstance(a, sp.Tensor) else second)
 
 
 def and_of_fill(operation: Operation, fill: Any) -> Operation:
-    """Return an operation that refuses what it refuses of a cell of the fill, though no cell need be absent."""
+    """Return an operation that raises for the fill value as for an element."""
     return lambda a: (operation(np.full(1, fill)), operation(a))[1]
 
 
 def examples(count: int) -> Any:
-    """Return settings of so many examples, of more under a more thorough profile."""
+    """Return settings of n examples, of more under a thorough profile."""
     profile = settings.get_current_profile_name()
     many = count * settings.get_profile(profile).max_examples // settings.get_profile("default").max_examples
     return settings(max_examples=many, suppress_health_check=list(HealthCheck), phases=tuple(Phase)[:-1])
@@ -157,7 +156,7 @@ def examples(count: int) -> Any:
 
 @given(arrays(), st.data())
 @examples(24)
-def test_functions_of_cells(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
+def test_elementwise_functions(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     A = make(dense, fill, data)
     for _ in range(4):
@@ -167,7 +166,7 @@ def test_functions_of_cells(make: Maker, case: tuple[Array, Any], data: st.DataO
 
 @given(arrays(), st.data())
 @examples(24)
-def test_functions_of_two(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
+def test_binary_functions(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     A = make(dense, fill, data)
     shape = tuple(data.draw(st.sampled_from([n, 1]), "size") for n in dense.shape)[data.draw(st.integers(0, 1)) :]
@@ -182,9 +181,9 @@ def test_functions_of_two(make: Maker, case: tuple[Array, Any], data: st.DataObj
         for operation in (and_second(ufunc, number), partial(ufunc, number)):
             agree(operation, A, dense, oracle=and_of_fill(operation, A.fill_value))
         if ufunc is np.power and dense.dtype.kind == "i" and fill < 0:
-            continue  # refused for the fill, though no cell need be absent
+            continue  # raises for the fill value, even if no element is absent
         if ufunc is np.multiply and not (np.isfinite(dense).all() and np.isfinite(other).all()):
-            continue  # absent cells annihilate, in products of arrays, NaN and infinity too
+            continue  # absent elements annihilate in products of arrays, against NaN and infinity too
         agree(and_second(ufunc, other, B), A, dense)
         agree(partial(ufunc, other), A, dense)
 
@@ -218,9 +217,9 @@ def test_reductions(make: Maker, case: tuple[Array, Any], data: st.DataObject) -
 
 
 def shapings(shape: tuple[int, ...], data: st.DataObject) -> Operation:
-    """Return a change of shape that the shape allows, most of the time."""
+    """Return a change of shape that is usually valid."""
     ndim = len(shape)
-    if not ndim:  # of axes that are not there NumPy's functions think differently
+    if not ndim:  # NumPy's functions disagree about invalid axes
         some: list[Any] = [np.squeeze, np.transpose, lambda a: np.stack([a, a])]
         return cast("Operation", data.draw(st.sampled_from(some), "change"))
     axis = data.draw(st.integers(-ndim - 1, ndim), "axis")
@@ -270,7 +269,7 @@ def test_shapes(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> No
 
 @given(arrays(), st.data())
 @examples(24)
-def test_indexes_and_what_is_made_of_them(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
+def test_indexing(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> None:
     dense, fill = case
     A = make(dense, fill, data)
     first = valid(dense, data.draw(keys(dense.shape), "key"))
@@ -315,7 +314,7 @@ def test_writes(make: Maker, case: tuple[Array, Any], data: st.DataObject) -> No
 @pytest.mark.parametrize(
     ("one", "two"), list(itertools.combinations(["int8", "uint8", "int64", "float16", "float32"], 2))
 )
-def test_overflow_is_numpys(one: str, two: str, function: Any) -> None:
+def test_overflow_matches_numpy(one: str, two: str, function: Any) -> None:
     a, b = (np.array([0, 100, 127, 0, 1]).astype(dtype) for dtype in (one, two))
     agree(lambda x: function(x, x), sp.asarray(a), a)
     agree(and_second(function, b, sp.asarray(b)), sp.asarray(a), a)

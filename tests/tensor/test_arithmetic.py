@@ -73,14 +73,14 @@ SEEDS = st.integers(0, 2**16)
 
 
 @given(st.sampled_from(UNARY), SHAPES, SEEDS)
-def test_functions_of_one(make: Maker, ufunc: np.ufunc, shape: tuple[int, ...], seed: int) -> None:
+def test_unary_functions(make: Maker, ufunc: np.ufunc, shape: tuple[int, ...], seed: int) -> None:
     dense = some(shape, seed, odd=True)
     with np.errstate(all="ignore"):
         agree(ufunc(make(dense)), ufunc(dense))
 
 
 @given(st.data(), st.sampled_from(BINARY), SHAPES, SEEDS)
-def test_functions_of_two(make: Maker, data: st.DataObject, ufunc: np.ufunc, shape: tuple[int, ...], seed: int) -> None:
+def test_binary_functions(make: Maker, data: st.DataObject, ufunc: np.ufunc, shape: tuple[int, ...], seed: int) -> None:
     other = tuple(data.draw(st.sampled_from([n, 1])) for n in shape)[data.draw(st.integers(0, len(shape))) :]
     odd = ufunc is not np.multiply
     a, b = some(shape, seed, odd=odd), some(other, seed + 1, odd=odd)
@@ -91,7 +91,7 @@ def test_functions_of_two(make: Maker, data: st.DataObject, ufunc: np.ufunc, sha
 
 
 @given(st.sampled_from(BINARY), st.sampled_from([0, 1, 2.5, -1, np.nan, np.float32(2), True]), SHAPES, SEEDS)
-def test_functions_with_scalars(make: Maker, ufunc: np.ufunc, scalar: Any, shape: tuple[int, ...], seed: int) -> None:
+def test_scalar_operands(make: Maker, ufunc: np.ufunc, scalar: Any, shape: tuple[int, ...], seed: int) -> None:
     dense = some(shape, seed, odd=True)
     with np.errstate(all="ignore"):
         agree(ufunc(make(dense), scalar), ufunc(dense, scalar))
@@ -112,7 +112,7 @@ def test_promotion_and_overflow(function: Any, data: st.DataObject, seed: int) -
     agree(function(sp.asarray(a), sp.asarray(b)), expected)
 
 
-def test_absent_cells_annihilate_only_in_products_of_arrays() -> None:
+def test_absent_elements_annihilate_in_array_products() -> None:
     A: Any = sp.asarray([0.0, 2.0, 0.0])
     B = sp.asarray([np.nan, np.inf, 3.0])
     assert (A * B).to_numpy().tolist() == [0, np.inf, 0]
@@ -123,7 +123,7 @@ def test_absent_cells_annihilate_only_in_products_of_arrays() -> None:
     assert (np.exp(A).nnz, (A / A).nnz) == (1, 1)
 
 
-def test_products_are_intersections_and_sums_unions() -> None:
+def test_nnz_of_products_and_sums() -> None:
     n = 10**12
     A = sp.from_coords([[5, n - 1], [7, n - 1]], [2.0, 3.0], shape=(n, n))
     B = sp.from_coords([[5, 6], [7, 8]], [10.0, 20.0], shape=(n, n))
@@ -133,7 +133,7 @@ def test_products_are_intersections_and_sums_unions() -> None:
     assert (A == B).nnz == 3
 
 
-def test_products_with_what_broadcasting_repeats_look_it_up() -> None:
+def test_product_with_broadcast_operand() -> None:
     n = 10**9  # repeated that often no operand would fit
     A: Any = sp.from_coords([[0, 5, n - 1], [7, 8, n - 1]], [2.0, np.inf, 3.0], shape=(n, n))
     row = sp.from_coords([[0, 0], [7, n - 1]], [np.nan, 10.0], shape=(1, n))
@@ -153,7 +153,7 @@ def test_products_with_what_broadcasting_repeats_look_it_up() -> None:
 
 
 @given(seed=st.integers(0, 99), turned=st.booleans(), data=st.data())
-def test_products_of_operands_that_share_no_axis(seed: int, turned: bool, data: st.DataObject) -> None:
+def test_product_without_shared_axes(seed: int, turned: bool, data: st.DataObject) -> None:
     first, second = (tuple(data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=2))) for _ in range(2))
     key = (slice(None),) * len(first) + (None,) * len(second)
     a, b = some(first, seed, data.draw(st.sampled_from(DTYPES)))[key], some(second, seed + 1)
@@ -166,7 +166,7 @@ def test_products_of_operands_that_share_no_axis(seed: int, turned: bool, data: 
         agree((A * 2 * B)[1:, ..., :2], (a * 2 * b)[1:, ..., :2])
 
 
-def test_each_entry_of_operands_that_share_no_axis_meets_each() -> None:
+def test_outer_product_of_stored_elements() -> None:
     n = 10**12
     v = sp.from_coords([[5, n - 1]], [2.0, np.inf], shape=(n,))
     w = sp.from_coords([[7, 8]], [10.0, 0.5], shape=(n,))
@@ -178,7 +178,7 @@ def test_each_entry_of_operands_that_share_no_axis_meets_each() -> None:
     assert (many[:, None] * many)[[3, 5]].nnz == 2**19
 
 
-def test_lazy_where_sparse_and_at_once_where_dense() -> None:
+def test_lazy_if_sparse_eager_if_dense() -> None:
     A, D = sp.asarray([[0, 2], [3, 0]]), np.array([[1, 0], [1, 1]])
     assert repr(A + A).endswith("nnz=? coo lazy>")
     assert isinstance(A * D, sp.Tensor)
@@ -214,7 +214,7 @@ def test_expressions_are_tensors(make: Maker) -> None:
 
 
 @tune("stream", partition_rows=9)
-def test_saving_an_expression_streams_it(tmp_path: Path) -> None:
+def test_save_expression_streams(tmp_path: Path) -> None:
     dense = some((40, 8), 3)
     A = sp.asarray(dense).save(tmp_path / "A.sparrow")
     B = (A - A[::-1]).save(tmp_path / "B.sparrow")
@@ -263,18 +263,18 @@ def test_where_clip_round_astype(make: Maker) -> None:
     agree(rest, a % 2)
 
 
-def test_values_are_found_among_all_cells() -> None:
+def test_contains() -> None:
     A = sp.asarray([[1.0, np.nan], [0.0, 3.0]])
     assert [value in A for value in (3, 0, 2, np.nan)] == [True, True, False, False]
     assert 0 not in sp.asarray([[1, 2]])
 
 
-def test_a_ragged_list_is_no_operand() -> None:
+def test_ragged_list_raises() -> None:
     with pytest.raises(UnsupportedError, match=r"is not an operand: .*inhomogeneous"):
         np.add(sp.asarray([[1, 2]]), [[1], [1, 2]])
 
 
-def test_what_is_refused_says_what_to_do(make: Maker) -> None:
+def test_error_suggests_fix(make: Maker) -> None:
     A = make([[1.0, 0]])
     with pytest.raises(ShapeError, match=r"\(1, 2\) and \(3,\)"):
         A + np.ones(3)
@@ -292,7 +292,7 @@ def test_what_is_refused_says_what_to_do(make: Maker) -> None:
 
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int16", "bool", "complex64"])
-def test_a_tensor_divided_by_an_array_is_numpys_quotient(engine: Any, dtype: str) -> None:
+def test_divide_by_array(engine: Any, dtype: str) -> None:
     dense = np.random.default_rng(0).integers(-2, 3, (6, 5)).astype(dtype)
     tensor = sp.asarray(dense)
     whole, holes = np.array([2.0, -1.0, 4.0, 3.0, 1.0]), np.array([2.0, 0.0, np.nan, -0.0, 1.0])
@@ -309,7 +309,7 @@ def test_a_tensor_divided_by_an_array_is_numpys_quotient(engine: Any, dtype: str
             np.testing.assert_array_equal(found.to_numpy(), expected)
 
 
-def test_a_quotient_of_an_array_costs_what_its_entries_do_and_billions_of_nan_are_refused() -> None:
+def test_divide_by_array_cost_and_nan_limit() -> None:
     tensor = sp.from_coords([[0, 5], [1, 2]], [1.0, 2.0], shape=(100_000, 100_000))
     divisor = np.full(100_000, 4.0)
     assert (tensor / divisor[:, None]).compute().nnz == (tensor / divisor).sum() * 4 - 1 == 2
@@ -334,14 +334,14 @@ def test_a_quotient_of_an_array_costs_what_its_entries_do_and_billions_of_nan_ar
         lambda A, D: sp.einsum("ij,kl->ijkl", A, D),
     ],
 )
-def test_an_expression_pins_arrays_too(build: Callable[..., Any]) -> None:
+def test_expression_pins_arrays(build: Callable[..., Any]) -> None:
     A, D = sp.random((6, 5), density=0.5, seed=0), np.arange(1.0, 31).reshape(6, 5)
     found, wanted = build(A, D), np.asarray(build(A, D.copy()))
     D[:] = 7
     np.testing.assert_array_equal(np.asarray(found), wanted)
 
 
-def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
+def test_read_only_arrays_are_not_copied(tmp_path: Path) -> None:
     D = np.ones((6, 5))
     D.flags.writeable = False
     assert freeze_array(D) is D
@@ -358,7 +358,7 @@ def test_arrays_that_nobody_writes_to_are_not_copied(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ndim", [32, 63, 64])
-def test_a_tensor_of_many_dimensions_times_a_large_array(ndim: int) -> None:
+def test_many_dimensions_times_large_array(ndim: int) -> None:
     D = np.arange(1 << 17, dtype=float)
     A = sp.from_coords([[0]] * (ndim - 1) + [[5]], [2.0], shape=(1,) * (ndim - 1) + D.shape)
     found = A * D
@@ -368,7 +368,7 @@ def test_a_tensor_of_many_dimensions_times_a_large_array(ndim: int) -> None:
 
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
 @pytest.mark.parametrize("build", [lambda A, D: A * D, lambda A, D: D * A, lambda A, D: A / D, lambda A, D: A * D * D])
-def test_a_product_of_few_entries_keeps_what_it_comes_to(build: Callable[..., Any], engine: Any) -> None:
+def test_small_product_caches_result(build: Callable[..., Any], engine: Any) -> None:
     A = sp.from_coords([[0, 0, 9, 9], [1, 7, 0, 9]], [1.5, -2.0, 3.0, 0.5], shape=(10, 20_000))
     D = np.random.default_rng(0).random((10, 20_000))
     D[0, 1], D[9] = np.nan, np.inf
@@ -385,7 +385,7 @@ def test_a_product_of_few_entries_keeps_what_it_comes_to(build: Callable[..., An
         assert (product.sum(), len(product._source.operands)) == (2000, 1)  # it is done: nothing is to be matched later
 
 
-def test_squares_of_booleans_are_those_of_the_operator() -> None:
+def test_square_of_booleans() -> None:
     dense = np.array([[True, False], [False, True]])
     for power in (2, 3, 2.0, np.int64(2)):
         found, wanted = sp.asarray(dense) ** power, dense**power
@@ -393,21 +393,21 @@ def test_squares_of_booleans_are_those_of_the_operator() -> None:
         np.testing.assert_array_equal(found.to_numpy(), wanted)
 
 
-def test_what_no_cell_has_is_not_refused() -> None:
+def test_error_only_if_an_element_has_the_value() -> None:
     nothing = sp.asarray(np.zeros((0, 3), np.int64)).refill(3)
     assert (nothing**-2).to_numpy().shape == (0, 3)
     with pytest.raises(InvalidValueError, match="negative integer powers"):
         sp.asarray(np.zeros((1, 3), np.int64)).refill(3) ** -2
 
 
-def test_operators_are_those_of_numpy_without_its_class() -> None:
-    class Told:
+def test_operators_match_numpy_mixin() -> None:
+    class Recorder:
         def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
             return ufunc, method, [each is self for each in inputs], list(options)
 
-    class Own(Told, Arithmetic): ...
+    class Own(Recorder, Arithmetic): ...
 
-    class Theirs(Told, NDArrayOperatorsMixin): ...
+    class Theirs(Recorder, NDArrayOperatorsMixin): ...
 
     class Declining:
         __array_ufunc__ = None

@@ -1,4 +1,4 @@
-"""Bundles from Python: mappings of tensors that are stored in one folder, all of them or none."""
+"""Bundles: mappings of tensors stored in one folder, atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sparrow as sp
 from sparrow.errors import ExistsError, InvalidValueError, LabelError, SparrowError
 
 
-def test_bundles_are_saved_whole(tmp_path: Path) -> None:
+def test_save_bundle(tmp_path: Path) -> None:
     X = sp.asarray([[0.5, 0], [0, 2]], dims=["row", "col"], labels={"col": ["a", "b"]})
     bundle = sp.Bundle({"X": X * 2, "y": np.array([1.0, -1.0])})
     assert (list(bundle), bundle.path, repr(bundle)) == (["X", "y"], None, "<Bundle in hand: X, y>")
@@ -28,7 +28,7 @@ def test_bundles_are_saved_whole(tmp_path: Path) -> None:
     assert list(sp.open(tmp_path / "two.sparrow")) == ["X"]
 
 
-def test_what_is_computed_goes_out_as_libsvm(tmp_path: Path) -> None:
+def test_export_expressions_as_libsvm(tmp_path: Path) -> None:
     (tmp_path / "two.svm").write_text("1 1:2 3:0.5\n-1 1:2\n")
     two = sp.ingest.libsvm(tmp_path / "two.svm", tmp_path / "two.sparrow")
     assert sp.export(sp.Bundle({"X": two["X"] * 4, "y": two["y"]}), tmp_path / "four.svm") == 2

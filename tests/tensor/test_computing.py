@@ -1,4 +1,4 @@
-"""compute and persist of one tensor and of several, against NumPy, with counts of the chunks read."""
+"""Evaluation against NumPy: compute, persist, and compute of several."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def some_dense(shape: tuple[int, ...], seed: int, dtype: Any = float) -> np.ndar
 
 @pytest.fixture
 def reads() -> Iterator[Counter[Any]]:
-    """Count how often each row group of files is read and each chunk of an expression computed."""
+    """Count reads of each chunk of files and computations of each chunk."""
     found: Counter[Any] = Counter()
 
-    def count_stored(path: str, row_group: int) -> None:
-        found["file", path, row_group] += 1
+    def count_stored(snapshot: Any, chunk: Any, dims: Any) -> None:
+        found["Snapshot", snapshot.token, chunk.ref] += 1
 
     def count_computed(operator: Any, chunk: Any) -> None:
         found[type(operator).__name__, operator.token, chunk.ref] += 1
 
-    with on("storage.read_row_group", count_stored), on("stream.read", count_computed):
+    with on("storage.read_chunk", count_stored), on("stream.read", count_computed):
         yield found
 
 
@@ -51,7 +51,7 @@ def reads() -> Iterator[Counter[Any]]:
 
 
 @given(st.data(), SEEDS, st.sampled_from(DTYPES), st.sampled_from([(0, 3), (3, 0), (1, 1), (5, 4), (9, 30)]))
-def test_persisted_matmul_matches_numpy(data: st.DataObject, seed: int, dtype: str, shape: tuple[int, int]) -> None:
+def test_persisted_product(data: st.DataObject, seed: int, dtype: str, shape: tuple[int, int]) -> None:
     dense = some_dense(shape, seed, dtype)
     A = sp.asarray(dense).persist()
     x_dtype = data.draw(st.sampled_from(("int32", "float32", "float64", "complex128")))
@@ -65,7 +65,7 @@ def test_persisted_matmul_matches_numpy(data: st.DataObject, seed: int, dtype: s
         assert np.array_equal(y @ tensor, y @ array)
 
 
-def test_persisted_matmul_with_fill_nan_and_inf() -> None:
+def test_persisted_product_matches_plain() -> None:
     dense = np.array([[0.0, np.nan, 2.0], [0.0, 0.0, 0.0], [np.inf, 1.0, 0.0]])
     A = sp.asarray(dense)
     x = np.array([np.nan, 1.0, np.inf])
@@ -75,7 +75,7 @@ def test_persisted_matmul_with_fill_nan_and_inf() -> None:
 
 
 @tune("relations", min_partition_elements=64, max_partition_elements=500)
-def test_persisted_matmul_keeps_bits_across_threads() -> None:
+def test_persisted_bits_independent_of_threads() -> None:
     rng = np.random.default_rng(5)
     dense = np.where(rng.random((200, 90)) < 0.3, rng.standard_normal((200, 90)), 0)
     dense[17] = rng.standard_normal(90)
@@ -92,7 +92,7 @@ def test_persisted_matmul_keeps_bits_across_threads() -> None:
             assert one.tobytes() == other.tobytes()
 
 
-def test_csr_and_csc_layouts_are_made_once() -> None:
+def test_layouts_built_once_csc_on_demand() -> None:
     A = sp.asarray(some_dense((6, 7), 1)).persist()
     relation = A.__sparrow_scan__().relation
     assert isinstance(relation, csr.CSRRelation)
@@ -112,7 +112,7 @@ def test_csr_and_csc_layouts_are_made_once() -> None:
     assert np.array_equal(columns.values, csc.data)
 
 
-def test_persist_copies_and_survives_writes(tmp_path: Path) -> None:
+def test_persisted_is_independent_and_survives_writes(tmp_path: Path) -> None:
     dense = some_dense((5, 4), 2)
     stored = sp.asarray(dense).save(tmp_path / "A.sparrow")
     A = stored[1:].persist()
@@ -127,7 +127,7 @@ def test_persist_copies_and_survives_writes(tmp_path: Path) -> None:
     assert np.array_equal(B.to_numpy(), dense)
 
 
-def test_hypersparse_persist_has_no_row_pointers() -> None:
+def test_hypersparse_without_row_pointers() -> None:
     A = sp.from_coords([[0, 2**40], [1, 0]], [2.0, 3.0], shape=(2**41, 3)).persist()
     relation = A.__sparrow_scan__().relation
     assert isinstance(relation, csr.CSRRelation)
@@ -136,7 +136,7 @@ def test_hypersparse_persist_has_no_row_pointers() -> None:
     assert np.array_equal(A.T[:, 2**40 : 2**40 + 2] @ [1.0, 1.0], [3.0, 0.0, 0.0])
 
 
-def test_second_layout_must_fit_memory() -> None:
+def test_csc_layout_skipped_beyond_limit() -> None:
     dense = some_dense((50, 60), 3)
     A = sp.asarray(dense).persist()
     with sp.config(memory_limit=A.nbytes + 100):
@@ -150,7 +150,7 @@ def test_second_layout_must_fit_memory() -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "float64", "complex128"])
 @pytest.mark.parametrize("shape", [(300, 90), (300, 9, 10)])
-def test_persisted_row_lists(shape: tuple[int, ...], dtype: str) -> None:
+def test_row_lists_of_persisted(shape: tuple[int, ...], dtype: str) -> None:
     dense = some_dense(shape, 5, dtype)
     dense[::7] = 0
     A = sp.asarray(dense).persist()
@@ -175,7 +175,7 @@ def test_persisted_row_lists(shape: tuple[int, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize("shape", [(20, 30), (20, 1), (1, 30), (600, 600)])
 @pytest.mark.parametrize("format", ["coo", "csr", "csc"])
-def test_scipy_arrays_are_copies(format: str, shape: tuple[int, int]) -> None:
+def test_to_scipy_copies(format: str, shape: tuple[int, int]) -> None:
     dense = some_dense(shape, 7)
     A = sp.asarray(dense)
     kept, container = A.persist(), A.to_format("csr" if format == "coo" else format)
@@ -207,7 +207,7 @@ def test_persist_any_ndim(shape: tuple[int, ...]) -> None:
 # -- several at once -----------------------------------------------------------------------------
 
 
-def test_compute_several_matches_each(tmp_path: Path) -> None:
+def test_compute_several(tmp_path: Path) -> None:
     dense = some_dense((30, 20), 6)
     A = sp.asarray(dense).save(tmp_path / "A.sparrow")
     C = A * 2 + A
@@ -225,7 +225,7 @@ def test_compute_several_matches_each(tmp_path: Path) -> None:
     assert sp.compute() == ()
 
 
-def test_compute_several_reads_files_once(tmp_path: Path, reads: Counter[Any]) -> None:
+def test_shared_files_read_once(tmp_path: Path, reads: Counter[Any]) -> None:
     A = sp.asarray(some_dense((40, 30), 7)).save(tmp_path / "A.sparrow")
     B = sp.asarray(some_dense((40, 30), 8)).save(tmp_path / "B.sparrow")
     sp.compute(A + B, A * B, A.sum(axis=1), (B + 1)[3:5], A.T)
@@ -238,7 +238,7 @@ def test_compute_several_reads_files_once(tmp_path: Path, reads: Counter[Any]) -
     assert sum(count for key, count in reads.items() if key[0] == "file") == 7
 
 
-def test_common_subexpression_is_computed_once(tmp_path: Path, reads: Counter[Any]) -> None:
+def test_shared_expression_computed_once(tmp_path: Path, reads: Counter[Any]) -> None:
     dense = some_dense((40, 30), 9)
     A = sp.asarray(dense).save(tmp_path / "A.sparrow")
     C: Any = np.sqrt(A)
@@ -250,7 +250,7 @@ def test_common_subexpression_is_computed_once(tmp_path: Path, reads: Counter[An
     assert [count for key, count in reads.items() if key[1] == token] == [1]
 
 
-def test_reductions_share_a_scan(tmp_path: Path, reads: Counter[Any]) -> None:
+def test_reductions_share_scan(tmp_path: Path, reads: Counter[Any]) -> None:
     dense = some_dense((40, 30), 10)
     A = sp.asarray(dense).save(tmp_path / "A.sparrow")
     names = ("sum", "mean", "min", "max", "std", "count")
@@ -271,7 +271,7 @@ def test_reductions_share_a_scan(tmp_path: Path, reads: Counter[Any]) -> None:
 
 
 @pytest.mark.parametrize("fill", [0, 2])
-def test_fused_reductions_keep_bits(fill: int) -> None:
+def test_shared_reductions_bitwise_equal(fill: int) -> None:
     rng = np.random.default_rng(12)
     dense = np.where(rng.random((13, 9)) < 0.5, rng.standard_normal((13, 9)), fill)
     at = np.nonzero(dense != fill)
@@ -291,7 +291,7 @@ def test_fused_reductions_keep_bits(fill: int) -> None:
 
 @settings(max_examples=15)
 @given(st.data(), SEEDS, st.sampled_from([10**9, 3000]))
-def test_compute_random_expressions_together(
+def test_compute_together_equals_alone(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, seed: int, budget: int
 ) -> None:
     folder = tmp_path_factory.mktemp("together")
@@ -320,14 +320,14 @@ def test_compute_random_expressions_together(
         np.testing.assert_allclose(tensor.to_numpy(), array)
 
 
-def test_compute_several_raises_and_recovers(tmp_path: Path) -> None:
+def test_error_in_one_clears_shared_cache(tmp_path: Path) -> None:
     A = sp.asarray(some_dense((40, 30), 11)).save(tmp_path / "A.sparrow")
     with sp.config(memory_limit=1000), pytest.raises(TooLargeError):
         sp.compute(A, A + A, A.sum(axis=0))
     assert sp.compute(A.sum(axis=0), A)[0].shape == (30,)
 
 
-def test_compute_several_shares_memory_limit(tmp_path: Path) -> None:
+def test_expressions_share_memory_limit(tmp_path: Path) -> None:
     n = 30_000
     A = sp.from_coords((np.arange(n), np.arange(n) % 7), np.ones(n), shape=(n, 7)).save(tmp_path / "A.sparrow")
     ten = [A * k for k in range(1, 11)]
@@ -357,7 +357,7 @@ def test_cache_evicts_least_recently_used() -> None:
         assert cache_bytes() <= memory.working_bytes() // 8
 
 
-def test_small_slices_of_long_dimensions() -> None:
+def test_sparse_ends_of_long_dimensions() -> None:
     for size in (2**31, 2**31 + 1, 2**40):
         places, values = [5, size - 1, 7], [1.0, 2.0, 3.0]
         A = sp.from_coords([places, [0, 1, 2]], values, shape=(size, 3))

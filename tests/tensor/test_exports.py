@@ -1,4 +1,4 @@
-"""Tensors out to other libraries and back: entries, fill and dtype stay, and nothing is read that need not be."""
+"""Conversions to other libraries and back: elements, fill value and dtype."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.errors import (
     InvalidValueError,
     MissingDependencyError,
@@ -27,7 +26,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.lazyframes import predicate_bounds
-from sparrow.storage.delta.snapshot import Snapshot
+from sparrow.testing import on
 
 SEEDS = st.integers(0, 2**16)
 FORMATS: tuple[Literal["csr", "csc", "coo"], ...] = ("csr", "csc", "coo")
@@ -65,7 +64,7 @@ def as_expression(tree: Any) -> pl.Expr:
 
 
 @given(SEEDS, PREDICATES, st.sampled_from(["whole", "view", "transposed", "listed", "expression"]))
-def test_queries_of_a_lazy_frame_are_those_of_the_frame(seed: int, tree: Any, kind: str) -> None:
+def test_lazy_frame_queries_match_frame(seed: int, tree: Any, kind: str) -> None:
     A = sp.from_coords(np.argwhere(some_dense((6, 5), seed)).T, 2, shape=(6, 5), dims=("i", "j"))
     shown: Any = {"whole": A, "view": A[1:, ::-1], "transposed": A.T, "listed": A[[4, 0, 4]], "expression": A + A}[kind]
     predicate = as_expression(tree)
@@ -77,7 +76,7 @@ def test_queries_of_a_lazy_frame_are_those_of_the_frame(seed: int, tree: Any, ki
     assert len(lazy.head(2).collect()) == min(2, len(eager))
 
 
-def test_what_a_filter_bounds() -> None:
+def test_lazy_frame_filter_bounds() -> None:
     i, j = pl.col("i"), pl.col("j")
     limit = 2**63 - 1
     assert predicate_bounds((i > 2) & (i <= 9) & (pl.lit(3) < i), ["i", "j"]) == {"i": (4, 10)}
@@ -88,41 +87,33 @@ def test_what_a_filter_bounds() -> None:
         assert predicate_bounds(nothing, ["i", "j"]) == {}
 
 
-def test_a_lazy_frame_reads_what_a_query_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lazy_frame_projection_pushdown(tmp_path: Path) -> None:
     rows = np.arange(300_000)
     folder = tmp_path / "a b%20[c]*?'{d}"  # names that globs and addresses would take apart
     A = sp.from_coords([rows, rows % 7], rows + 1, shape=(300_000, 7)).save(str(folder).replace("%", "_"))
     read: list[tuple[Any, Any]] = []
 
-    def reading(self: Any, chunk: Any, dims: Any = None, plain: Any = Snapshot.read) -> Any:
-        read.append((chunk.low[0], dims))
-        return plain(self, chunk, dims)
-
     computed: list[int] = []
-
-    def computing(self: Any, chunk: Any, dims: Any = None, plain: Any = PhysicalOperator.read) -> Any:
-        computed.append(chunk.low[0])
-        return plain(self, chunk, dims)
-
-    monkeypatch.setattr(Snapshot, "read", reading)
-    monkeypatch.setattr(PhysicalOperator, "read", computing)
     lazy = A.to_polars(lazy=True)
     both: Any = A + A[:, ::-1]
-    assert not read
-    total = lazy.filter(pl.col("d0") >= 299_990).select(pl.col("value").sum()).collect().item()
+
+    def record_read(snapshot: Any, chunk: Any, dims: Any) -> None:
+        read.append((chunk.low[0], dims))
+
+    with on("storage.read_chunk", record_read):
+        total = lazy.filter(pl.col("d0") >= 299_990).select(pl.col("value").sum()).collect().item()
     assert total == np.arange(299_991, 300_001).sum()
     assert len(read) == 1
     assert 1 not in read[0][1]
-    found = both.to_polars(lazy=True).filter(pl.col("d0").is_between(5, 6) & (pl.col("d1") == 5)).collect()
+    with on("stream.read", lambda operator, chunk: computed.append(chunk.low[0])):
+        found = both.to_polars(lazy=True).filter(pl.col("d0").is_between(5, 6) & (pl.col("d1") == 5)).collect()
     assert found["value"].to_list() == [6]
-    assert computed == [0]  # the first of the two rows that the filter lets through
-    read.clear()
-    A[0, 0] = 99  # what was asked for is what was there then
-    read.clear()
+    assert computed == [0]  # the first of the two rows that the filter selects
+    A[0, 0] = 99  # the frame shows the earlier version
     assert lazy.filter(pl.col("d0") == 0).select("value").collect().item() == 1
 
 
-def test_a_lazy_frame_of_every_dtype() -> None:
+def test_lazy_frame_dtypes() -> None:
     for dtype in ("bool", "uint8", "uint64", "float16", "float32", "complex64"):
         A = sp.asarray(some_dense((4, 3), 1, dtype))
         assert A.to_polars(lazy=True).collect().equals(A.to_polars()), dtype
@@ -184,7 +175,7 @@ def test_npz_files_of_pydata_sparse_are_read_and_written(tmp_path: Path) -> None
     assert np.array_equal(sp.asarray(tmp_path / "B.npz").to_numpy(), np.array([0, 2], np.float16))
 
 
-def test_what_is_no_npz_file_says_so(tmp_path: Path) -> None:
+def test_invalid_npz_raises(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("nothing of the kind")
     np.savez(tmp_path / "dense.npz", a=np.eye(2))
     for name in ("text.npz", "dense.npz"):
@@ -213,14 +204,14 @@ def test_what_is_no_npz_file_says_so(tmp_path: Path) -> None:
         ({"i": [0, 1], "v": [1, 2]}, {"coords": ["i"], "shape": (2, 2)}, "must have 1 sizes for the columns 'i'"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_named(source: Any, options: dict[str, Any], problem: str) -> None:
+def test_invalid_table_raises(source: Any, options: dict[str, Any], problem: str) -> None:
     table = pa.table(source)
     for given_as in (table, pl.DataFrame(table), pl.LazyFrame(table)):
         with pytest.raises(SparrowError, match=problem):
             sp.asarray(given_as, **options)
 
 
-def test_what_is_no_table() -> None:
+def test_not_a_table_raises() -> None:
     twice = pa.Table.from_arrays([pa.array([0])] * 3, ["i", "i", "value"])
     with pytest.raises(InvalidValueError, match="2 columns have the name 'i'"):
         sp.asarray(twice)
@@ -229,20 +220,20 @@ def test_what_is_no_table() -> None:
 
 
 @pytest.mark.parametrize("column", [pl.Series([1, 0]), pa.chunked_array([[1, 0]])], ids=["polars", "arrow"])
-def test_one_column_is_no_table(column: Any) -> None:
+def test_single_column_raises(column: Any) -> None:
     with pytest.raises(UnsupportedError, match=r"a single column: pass its to_numpy\(\)"):
         sp.asarray(column)
     assert sp.asarray(column.to_numpy()).nnz == 1
 
 
 @pytest.mark.parametrize("option", [{"shape": (5, 5)}, {"coords": ["i"]}, {"value": "v"}, {"duplicates": "sum"}])
-def test_options_of_tables_are_not_passed_over(option: dict[str, Any]) -> None:
+def test_table_options_on_arrays_raise(option: dict[str, Any]) -> None:
     for array in (np.eye(2), scipy.sparse.eye_array(2), sp.formats.CSR([1], [0], [0, 1])):
         with pytest.raises(InvalidValueError, match="= applies to tables only"):
             sp.asarray(array, **option)
 
 
-def test_masked_cells_and_ragged_lists_are_refused() -> None:
+def test_masked_and_ragged_raise() -> None:
     with pytest.raises(UnsupportedError, match="masked elements"):
         sp.asarray(np.ma.masked_array([1, 2], mask=[False, True]))
     assert sp.asarray(np.ma.masked_array([1, 2])).to_numpy().tolist() == [1, 2]
@@ -254,7 +245,7 @@ def test_masked_cells_and_ragged_lists_are_refused() -> None:
         sp.asarray([1, None])
 
 
-def test_a_failed_npz_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_npz_keeps_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "A.npz"
     path.write_bytes(b"old")
 
@@ -325,7 +316,7 @@ def test_torch_in_and_out() -> None:
         (sp.asarray(np.eye(2)) + 1).to_torch()
 
 
-def test_libraries_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     A = sp.asarray(np.eye(2))
     for name, convert in (("torch", A.to_torch), ("cupy", A.to_cupy), ("sparse", A.to_pydata_sparse)):
         monkeypatch.setitem(sys.modules, name, None)
@@ -343,7 +334,7 @@ def test_cupy_in_and_out() -> None:
     assert np.array_equal(sp.asarray(cupy.asarray(dense)).to_numpy(), dense)
 
 
-def test_what_cupy_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupy_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     # Without a GPU: SciPy's own classes stand where CuPy's would, whose constructors take the same.
     kinds = {f"{name}_matrix": getattr(scipy.sparse, f"{name}_matrix") for name in ("csr", "csc", "coo")}
     for name in ("cupy", "cupyx", "cupyx.scipy", "cupyx.scipy.sparse"):
@@ -388,7 +379,7 @@ def test_what_cupy_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- Arrow streams -------------------------------------------------------------------------------
 
 
-def test_streams_come_in_as_they_go_out() -> None:
+def test_arrow_stream_roundtrip() -> None:
     A = sp.from_coords([[0, 2, 2], [1, 0, 3]], [5.5, 6, 7], shape=(4, 5), dims=("i", "j"))
     reader = pa.RecordBatchReader.from_stream(A)
     for found in (
@@ -404,7 +395,7 @@ def test_streams_come_in_as_they_go_out() -> None:
     assert sp.asarray(empty, shape=(3,)).dtype == np.float32
 
 
-def test_a_stream_that_is_too_large_for_memory_is_given_up_early() -> None:
+def test_oversized_stream_aborts_early() -> None:
     taken = 0
 
     def endless() -> Any:
@@ -423,7 +414,7 @@ def test_a_stream_that_is_too_large_for_memory_is_given_up_early() -> None:
         sp.asarray(frame, coords=["i"])
 
 
-def test_a_stream_larger_than_the_limit_is_stored_and_streamed_within_it(tmp_path: Path) -> None:
+def test_stream_beyond_limit_stored_within_it(tmp_path: Path) -> None:
     code = """
 import re, sys
 import numpy as np, pyarrow as pa

@@ -1,4 +1,4 @@
-"""Tensors with labels: brought together by name and label in every operation that joins two, and grown by appends."""
+"""Labelled tensors: alignment by name and label, and appends of new labels."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.relations.memory import MemoryRelation
-from sparrow.testing import strategy
+from sparrow.testing import on, strategy
 from tests.engines.toy import Toy
 
 Cells = dict[tuple[Any, ...], float]
 
 
-def labelled(dense: Any, **labels: Any) -> sp.Tensor:
-    """Return a tensor whose dimensions are named and labelled, in order; None for no labels."""
+def make_labelled(dense: Any, **labels: Any) -> sp.Tensor:
+    """Return a tensor with named and labelled dimensions; None for no labels."""
     array = np.asarray(dense)
     given = {dim: names for dim, names in labels.items() if names is not None}
     found = array.nonzero()
@@ -70,7 +69,7 @@ def matrices(draw: st.DrawFn) -> sp.Tensor:
     items = draw(st.lists(st.sampled_from(ITEMS), unique=True, min_size=1))
     values = st.lists(st.sampled_from([0.0, 0.0, 1.0, -2.0, 3.5]), min_size=len(items), max_size=len(items))
     rows = draw(st.lists(values, min_size=len(users), max_size=len(users)))
-    tensor = labelled(rows, user=users, item=items)
+    tensor = make_labelled(rows, user=users, item=items)
     return tensor.T if draw(st.booleans()) else tensor
 
 
@@ -93,7 +92,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
 }
 
 
-def joined(first: list[Any], second: list[Any], join: str) -> list[Any]:
+def join_frames(first: list[Any], second: list[Any], join: str) -> list[Any]:
     if first == second or join == "left":
         return first
     return sorted({*first, *second}) if join == "outer" else [one for one in first if one in second]
@@ -108,12 +107,12 @@ def toy() -> Any:
 
 @settings(max_examples=15)
 @given(matrices(), matrices(), st.sampled_from(sorted(FUNCTIONS)), st.sampled_from(["auto", "outer", "inner", "left"]))
-def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -> None:
+def test_align_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -> None:
     function, usual = FUNCTIONS[name]
     users, items, mine = as_dict(a)
     more, others, theirs = as_dict(b)
     how = usual if join == "auto" else join
-    rows, columns = joined(users, more, how), joined(items, others, how)
+    rows, columns = join_frames(users, more, how), join_frames(items, others, how)
     expected = [[function(mine.get((u, i), 0.0), theirs.get((u, i), 0.0)) for i in columns] for u in rows]
     with sp.config(join=join):  # type: ignore[arg-type]
         found = function(a, b)
@@ -126,7 +125,7 @@ def test_cells_meet_by_label(a: sp.Tensor, b: sp.Tensor, name: str, join: str) -
 
 
 @pytest.mark.parametrize("max_slices", [1, 16, 1000])
-def test_outer_join_fills_gaps_of_missing_labels(max_slices: int) -> None:
+def test_outer_join_fills_missing_labels(max_slices: int) -> None:
     sides = [np.arange(0, 90, 2), np.setdiff1d(np.arange(5, 100), [17, 40]), np.arange(3, 40)]
     parts, wanted = [], np.zeros((100, 100))
     for k, numbers in enumerate(sides):
@@ -152,13 +151,13 @@ def test_align(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
     for before, after in ((a, one), (b, other)):
         _, _, cells = as_dict(before)
         users, items, found = as_dict(after)
-        assert users == joined(as_dict(a)[0], as_dict(b)[0], join)
-        assert items == joined(as_dict(a)[1], as_dict(b)[1], join)
+        assert users == join_frames(as_dict(a)[0], as_dict(b)[0], join)
+        assert items == join_frames(as_dict(a)[1], as_dict(b)[1], join)
         assert found == {at: cells.get(at, 0.0) for at in found}
 
 
 @pytest.mark.parametrize("names", [["a", "b"], [date(2026, 1, 2), date(2025, 1, 2)], [7, -3]])
-def test_no_labels_at_all_are_of_every_type(names: list[Any]) -> None:
+def test_empty_labels_match_any_type(names: list[Any]) -> None:
     some = sp.from_coords([[0, 1]], [1.0, 2.0], dims=["day"], labels={"day": names})
     none = sp.from_coords([[]], [], (0,), ["day"], labels={"day": pa.array([], pa.string())})
     for found in (some + none, none + some):
@@ -168,7 +167,7 @@ def test_no_labels_at_all_are_of_every_type(names: list[Any]) -> None:
 
 @settings(max_examples=10)
 @given(matrices(), matrices())
-def test_pandas_finds_the_same(a: sp.Tensor, b: sp.Tensor) -> None:
+def test_matches_pandas(a: sp.Tensor, b: sp.Tensor) -> None:
     pd = pytest.importorskip("pandas")
 
     def frame(tensor: sp.Tensor) -> Any:
@@ -201,7 +200,7 @@ def xarrays() -> tuple[Any, Any]:
 
 
 def same_as(found: sp.Tensor, wanted: Any) -> None:
-    """Compare a tensor with an array of xarray: dimensions, labels in their order, cells."""
+    """Compare a tensor with an xarray array: dimensions, labels, elements."""
     assert found.dims == wanted.dims
     assert [names(found, dim) for dim in found.dims] == [wanted[dim].values.tolist() for dim in found.dims]
     np.testing.assert_array_equal(found.to_numpy(), wanted.values)
@@ -209,7 +208,7 @@ def same_as(found: sp.Tensor, wanted: Any) -> None:
 
 @settings(max_examples=10)
 @given(matrices(), matrices(), st.sampled_from(["outer", "inner", "left"]))
-def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
+def test_matches_xarray(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
     xr, array = xarrays()
     one, other = xr.align(array(a), array(b), join=join, fill_value=0.0)
     for mine, theirs in zip(sp.align(a, b, join=join), (one, other), strict=True):  # type: ignore[arg-type]
@@ -221,7 +220,7 @@ def test_xarray_finds_the_same(a: sp.Tensor, b: sp.Tensor, join: str) -> None:
 
 @settings(max_examples=10)
 @given(matrices(), matrices(), st.booleans())
-def test_exact_is_what_xarray_takes_for_exact(a: sp.Tensor, b: sp.Tensor, turned: bool) -> None:
+def test_exact_join_matches_xarray(a: sp.Tensor, b: sp.Tensor, turned: bool) -> None:
     xr, array = xarrays()
     b = a[::-1] + 1 if turned and a.dims == b.dims else b
     try:
@@ -239,7 +238,7 @@ def test_exact_is_what_xarray_takes_for_exact(a: sp.Tensor, b: sp.Tensor, turned
 
 @settings(max_examples=10)
 @given(matrices(), matrices(), st.data())
-def test_products_selections_and_sums_are_those_of_xarray(a: sp.Tensor, b: sp.Tensor, data: st.DataObject) -> None:
+def test_products_and_sums_match_xarray(a: sp.Tensor, b: sp.Tensor, data: st.DataObject) -> None:
     xr, array = xarrays()
     a, b = (each if each.dims == ("user", "item") else each.T for each in (a, b))
     other = b.T.rename(user="other")
@@ -266,7 +265,7 @@ def test_products_selections_and_sums_are_those_of_xarray(a: sp.Tensor, b: sp.Te
 # -- dimensions ----------------------------------------------------------------------------------
 
 
-def test_dimensions_of_the_same_names_are_matched_by_them() -> None:
+def test_dimensions_match_by_name() -> None:
     a = sp.from_coords([[0, 1], [1, 2]], [1, 2], (3, 3), dims=("src", "dst"))
     t = sp.from_coords([[1, 2], [0, 1]], [1, 2], (3, 3), dims=("dst", "src"))
     dense = a.to_numpy()
@@ -274,7 +273,7 @@ def test_dimensions_of_the_same_names_are_matched_by_them() -> None:
     np.testing.assert_array_equal((a + t).to_numpy(), 2 * dense)
     np.testing.assert_array_equal(sp.concat([a, t]).to_numpy(), np.vstack([dense, dense]))
     out = sp.zeros((3, 3), dtype="int64")
-    assert out.dims == ("d0", "d1")  # nobody's names: they go by position
+    assert out.dims == ("d0", "d1")  # default names: matched by position
     np.testing.assert_array_equal((out + a.T).to_numpy(), dense.T)
     b = a.compute()
     b[:] = t * 3
@@ -283,7 +282,7 @@ def test_dimensions_of_the_same_names_are_matched_by_them() -> None:
     np.testing.assert_array_equal(b.to_numpy(), 4 * dense)
 
 
-def test_a_tensor_and_its_transpose_say_what_they_mean() -> None:
+def test_tensor_meets_its_transpose() -> None:
     a = sp.from_coords([[0, 1], [1, 2]], [1, 2], (3, 3), dims=("src", "dst"))
     dense = a.to_numpy()
     for operation in (np.add, np.multiply, np.maximum, np.equal, lambda x, y: sp.concat([x, y])):
@@ -296,30 +295,30 @@ def test_a_tensor_and_its_transpose_say_what_they_mean() -> None:
     np.testing.assert_array_equal((bare + bare.T).to_numpy(), dense + dense.T)
 
 
-def test_fewer_dimensions_go_where_their_names_are() -> None:
-    a = labelled([[1, 2], [3, 4]], user=None, item=None)
+def test_broadcast_by_name() -> None:
+    a = make_labelled([[1, 2], [3, 4]], user=None, item=None)
     np.testing.assert_array_equal((a - a.sum(axis=1)).to_numpy(), a.to_numpy() - [[3], [7]])
     np.testing.assert_array_equal((a - a.sum(axis=0)).to_numpy(), a.to_numpy() - [4, 6])
     bare = sp.asarray([[1, 2], [3, 4]])
     np.testing.assert_array_equal((bare - bare.sum(axis=1)).to_numpy(), [[-2, -5], [0, -3]])
 
 
-def test_names_that_partly_differ_are_refused() -> None:
-    a, b = labelled(np.ones((2, 2)), user=None, item=None), labelled(np.ones((2, 2)), user=None, film=None)
+def test_partly_different_names_raise() -> None:
+    a, b = make_labelled(np.ones((2, 2)), user=None, item=None), make_labelled(np.ones((2, 2)), user=None, film=None)
     with pytest.raises(LabelError, match="agree in 'user' and not in the rest"):
         a + b
     with pytest.raises(LabelError, match="rename"):
         a.append(b)
     assert (a + b.rename(film="item")).nnz == 4
-    assert (a + labelled(np.ones((2, 2)), row=None, col=None)).nnz == 4  # no name in common: by position
-    x = labelled([1, 2], user=["ann", "bob"])
+    assert (a + make_labelled(np.ones((2, 2)), row=None, col=None)).nnz == 4  # no common name: matched by position
+    x = make_labelled([1, 2], user=["ann", "bob"])
     outer = x[:, None] * x[None, :]
     assert outer.to_numpy().tolist() == [[1, 2], [2, 4]]
     assert (outer.dims, names(outer, 1)) == (("user", "d1"), ["ann", "bob"])
 
 
 def test_rename() -> None:
-    a = labelled([[1, 0], [0, 2]], user=["ann", "bob"], item=None)
+    a = make_labelled([[1, 0], [0, 2]], user=["ann", "bob"], item=None)
     b = a.rename({"user": "who"})
     assert b.dims == ("who", "item")
     assert names(b, "who") == ["ann", "bob"]
@@ -335,9 +334,9 @@ def test_rename() -> None:
 # -- labels of results ---------------------------------------------------------------------------
 
 
-def test_axes_that_stay_keep_their_labels() -> None:
+def test_remaining_axes_keep_labels() -> None:
     users, items = ["ann", "bob", "eve"], ["x", "y"]
-    a = labelled([[1, 2], [0, 3], [4, 0]], user=users, item=items)
+    a = make_labelled([[1, 2], [0, 3], [4, 0]], user=users, item=items)
     same = [
         a + 1, -a, a * a, a > 1, a.astype("float32"), np.exp(a), sp.tril(a), a.refill(7), sp.where(a > 1, a, 0), abs(a),
         a.clip(0, 2), a.compute(), a.persist(), a + np.ones((3, 2)) * sp.asarray(np.ones((3, 2))), sp.compute(a + a)[0],
@@ -353,11 +352,11 @@ def test_axes_that_stay_keep_their_labels() -> None:
     assert names(sp.concat([a, a * 2], axis=1), "item") == [*items, *items]
     assert sp.concat([a, sp.asarray([[1, 1]])]).labels("user") is None
     assert names(sp.stack([a, a[::-1]]), "user") == users
-    assert (a[:1] + sp.asarray(np.ones((3, 2)))).labels("user") is None  # one label for three rows is none
+    assert (a[:1] + sp.asarray(np.ones((3, 2)))).labels("user") is None  # a broadcast label is dropped
 
 
-def test_equal_labels_are_not_read(tmp_path: Path) -> None:
-    a = labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=["x", "y"]).save(tmp_path / "a.sparrow")
+def test_equal_labels_skip_reading(tmp_path: Path) -> None:
+    a = make_labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=["x", "y"]).save(tmp_path / "a.sparrow")
     for name in os.listdir(tmp_path / "a.sparrow" / "_labels"):
         os.rename(tmp_path / "a.sparrow" / "_labels" / name, tmp_path / name)
     again = sp.open(tmp_path / "a.sparrow")
@@ -368,7 +367,7 @@ def test_equal_labels_are_not_read(tmp_path: Path) -> None:
 
 
 def test_long_chains_of_labelled_steps() -> None:
-    a = labelled(np.eye(3), user=["a", "b", "c"], item=["x", "y", "z"])
+    a = make_labelled(np.eye(3), user=["a", "b", "c"], item=["x", "y", "z"])
     total = a
     for _ in range(300):
         total = total[::-1] + a
@@ -380,7 +379,7 @@ def test_long_chains_of_labelled_steps() -> None:
 
 
 def test_axes_by_name() -> None:
-    a = labelled([[1, 2, 0], [0, 3, 4]], user=["ann", "bob"], item=["x", "y", "z"])
+    a = make_labelled([[1, 2, 0], [0, 3, 4]], user=["ann", "bob"], item=["x", "y", "z"])
     dense = a.to_numpy()
     assert a.sum(axis="item").to_numpy().tolist() == [3, 7]
     assert names(a.max(axis=("item",)), "user") == ["ann", "bob"]
@@ -402,7 +401,7 @@ def test_axes_by_name() -> None:
 
 
 def test_differences_along_labels() -> None:
-    a = labelled([[1, 0, 4], [0, 2, 0], [7, 0, 0]], user=["ann", "bob", "dan"], item=["x", "y", "z"])
+    a = make_labelled([[1, 0, 4], [0, 2, 0], [7, 0, 0]], user=["ann", "bob", "dan"], item=["x", "y", "z"])
     for axis, dim in enumerate(a.dims):
         diff: Any = np.diff
         for found in (sp.diff(a, axis=dim), diff(a, axis=axis)):
@@ -412,16 +411,16 @@ def test_differences_along_labels() -> None:
     found = sp.diff(a, axis="user", n=2)
     assert names(found, "user") == ["dan"]
     np.testing.assert_array_equal(found.to_numpy(), np.diff(a.to_numpy(), axis=0, n=2))
-    one = labelled([1, 0, 3], user=["ann", "bob", "dan"])
+    one = make_labelled([1, 0, 3], user=["ann", "bob", "dan"])
     assert sp.diff(one).to_numpy().tolist() == [-1, 3]
     assert names(sp.diff(one != 0), "user") == ["bob", "dan"]
 
 
 @pytest.mark.parametrize("function", [np.multiply, np.add, np.maximum])
-def test_outer_functions_join_nothing_by_name(function: Any) -> None:
-    a = labelled([[1, 0], [0, 2]], user=["ann", "bob"], item=["x", "y"])
-    b = labelled([[3, 0, 1], [0, 4, 0]], user=["bob", "eve"], item=["y", "z", "w"])
-    tag = labelled([5, 0], tag=["p", "q"])
+def test_outer_ignores_names(function: Any) -> None:
+    a = make_labelled([[1, 0], [0, 2]], user=["ann", "bob"], item=["x", "y"])
+    b = make_labelled([[3, 0, 1], [0, 4, 0]], user=["bob", "eve"], item=["y", "z", "w"])
+    tag = make_labelled([5, 0], tag=["p", "q"])
     vectors = [
         (a[0], a[1]),
         (a[0], b[0]),
@@ -444,7 +443,7 @@ def test_outer_functions_join_nothing_by_name(function: Any) -> None:
 
 def test_selecting() -> None:
     days = [date(2026, 1, day) for day in (1, 2, 5, 9)]
-    a = labelled(np.arange(1, 13).reshape(3, 4), user=["bob", "ann", "eve"], day=days)
+    a = make_labelled(np.arange(1, 13).reshape(3, 4), user=["bob", "ann", "eve"], day=days)
     dense = a.to_numpy()
     assert a.sel(user="ann", day="2026-01-05") == 7
     assert a.sel(user="ann", day=date(2026, 1, 5)) == 7
@@ -453,7 +452,7 @@ def test_selecting() -> None:
     assert a.sel(day=slice("2026-01-03", None)).to_numpy().tolist() == dense[:, 2:].tolist()
     assert a.sel(day=slice(None, "2025-01-01")).shape == (3, 0)
     assert names(a.sel(day=slice("2026-01-03", "2026-01-08")), "day") == days[2:3]
-    texts = labelled(dense, user=names(a, "user"), day=[str(day) for day in days])
+    texts = make_labelled(dense, user=names(a, "user"), day=[str(day) for day in days])
     for start in (date(2026, 1, 3), np.datetime64("2026-01-03"), datetime(2026, 1, 2, 12)):
         for one in (a, texts) if not isinstance(start, datetime) else (texts,):
             assert names(one.sel(day=slice(start, date(2026, 1, 8))), "day") == names(one, "day")[2:3]
@@ -468,7 +467,7 @@ def test_selecting() -> None:
     with pytest.raises(LabelError, match="cannot have a step"):
         a.sel(day=slice("2026-01-02", None, 2))
     with pytest.raises(LabelError, match="no labels"):
-        labelled([1], user=None).sel(user=slice("a", "b"))
+        make_labelled([1], user=None).sel(user=slice("a", "b"))
     assert a.isel(user=1, day=-1) == 8
     assert a.isel({"user": [2, 0]}, day=[1, 1]).to_numpy().tolist() == dense[np.ix_([2, 0], [1, 1])].tolist()
     assert names(a.isel(user=slice(None, None, -1)), "user") == ["eve", "ann", "bob"]
@@ -477,13 +476,13 @@ def test_selecting() -> None:
 
 
 def test_orders_by_name(tmp_path: Path) -> None:
-    a = labelled(np.eye(3), user=None, item=None).save(tmp_path / "a.sparrow", orders=[("item", "user")])
+    a = make_labelled(np.eye(3), user=None, item=None).save(tmp_path / "a.sparrow", orders=[("item", "user")])
     assert a.files(order=("item", "user")) == a.files(order=(1, 0))
     a.add_order(("item", "user"))
 
 
-def test_entries_go_out_with_their_labels(tmp_path: Path) -> None:
-    a = labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=None)
+def test_export_with_labels(tmp_path: Path) -> None:
+    a = make_labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=None)
     rows = [{"user": "ann", "item": 0, "value": 1}, {"user": "ann", "item": 1, "value": 2},
             {"user": "bob", "item": 1, "value": 3}]  # fmt: skip
     assert a.to_arrow(labels=True).to_pylist() == rows
@@ -500,7 +499,7 @@ def test_entries_go_out_with_their_labels(tmp_path: Path) -> None:
 
 def test_to_pandas() -> None:
     pytest.importorskip("pandas")
-    a = labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=None)
+    a = make_labelled([[1, 2], [0, 3]], user=["ann", "bob"], item=None)
     assert a.to_pandas().to_dict("list") == {"user": ["ann", "ann", "bob"], "item": [0, 1, 1], "value": [1, 2, 3]}
     assert a.to_pandas(labels=False)["user"].tolist() == [0, 0, 1]
 
@@ -509,8 +508,8 @@ def test_to_pandas() -> None:
 
 
 def test_exact_labels() -> None:
-    a = labelled([1, 2], user=["ann", "bob"])
-    b = labelled([1, 2], user=["bob", "ann"])
+    a = make_labelled([1, 2], user=["ann", "bob"])
+    b = make_labelled([1, 2], user=["bob", "ann"])
     with sp.config(join="exact"):
         assert (a + a.compute()).nnz == 2
         with pytest.raises(LabelError, match="'user' differ, and join='exact': they are in another order"):
@@ -527,13 +526,13 @@ def test_exact_labels() -> None:
         sp.config(join="right")  # type: ignore[arg-type]
 
 
-def test_labels_that_do_not_compare() -> None:
-    a = labelled([1, 2], user=["ann", "bob"])
+def test_incomparable_labels_raise() -> None:
+    a = make_labelled([1, 2], user=["ann", "bob"])
     with pytest.raises(LabelError, match=r"dimension 'user' are int64 and string"):
-        a + labelled([1, 2], user=[1, 2])
+        a + make_labelled([1, 2], user=[1, 2])
     with pytest.raises(LabelError, match="'ann' repeats"):
         a[[0, 0]] + a
-    assert (a[[0, 0]] + a[[0, 0]]).to_numpy().tolist() == [2, 2]  # equal ones need not be told apart
+    assert (a[[0, 0]] + a[[0, 0]]).to_numpy().tolist() == [2, 2]  # equal labels are never compared
     with pytest.raises(LabelError, match="a third has no labels"):
         sp.where(sp.asarray([True, False]), a, a[::-1])
     with pytest.raises(LabelError, match="has no labels: label it"):
@@ -545,7 +544,7 @@ def test_labels_that_do_not_compare() -> None:
         a + sp.asarray([1, 2, 3])
 
 
-def test_given_labels_are_checked() -> None:
+def test_labels_are_validated() -> None:
     def make(names: Any, dim: str = "user") -> Any:
         return sp.from_coords([[0, 1]], [1, 2], (2,), dims=["user"], labels={dim: names})
 
@@ -572,69 +571,69 @@ def test_given_labels_are_checked() -> None:
 
 @pytest.fixture(params=["memory", "stored"])
 def ann_bob(request: pytest.FixtureRequest, tmp_path: Path) -> sp.Tensor:
-    a = labelled([[1, 2], [3, 4]], user=["ann", "bob"], item=["x", "y"])
+    a = make_labelled([[1, 2], [3, 4]], user=["ann", "bob"], item=["x", "y"])
     return a if request.param == "memory" else a.save(tmp_path / "ann_bob.sparrow")
 
 
-def test_appending_dan_and_eve_to_ann_and_bob(ann_bob: sp.Tensor) -> None:
+def test_append_new_labels(ann_bob: sp.Tensor) -> None:
     view = ann_bob[1:]
-    ann_bob.append(labelled([[10, 20], [30, 40]], user=["dan", "eve"], item=["x", "y"]))
+    ann_bob.append(make_labelled([[10, 20], [30, 40]], user=["dan", "eve"], item=["x", "y"]))
     assert names(ann_bob, "user") == ["ann", "bob", "dan", "eve"]
     assert ann_bob.to_numpy().tolist() == [[1, 2], [3, 4], [10, 20], [30, 40]]
-    assert view.to_numpy().tolist() == [[3, 4]]  # a view of a part keeps its cells
+    assert view.to_numpy().tolist() == [[3, 4]]  # a view of a part keeps its elements
     assert ann_bob.version in (None, 1)
     assert ann_bob.path is None or ann_bob.verify() == []
 
 
-def test_appends_go_by_label(ann_bob: sp.Tensor) -> None:
-    more = labelled([[5, 6], [7, 0]], item=["y", "z"], user=["bob", "zoe"])
+def test_append_by_label(ann_bob: sp.Tensor) -> None:
+    more = make_labelled([[5, 6], [7, 0]], item=["y", "z"], user=["bob", "zoe"])
     with pytest.raises(DuplicateError):
         ann_bob.append(more)
     assert ann_bob.shape == (2, 2)
     ann_bob.append(more, duplicates="sum")
     assert cells_of(ann_bob) == ((("ann", "bob", "zoe"), ("x", "y", "z")), [[1, 2, 0], [3, 9, 7], [0, 6, 0]])
-    ann_bob.append(labelled([[1]], user=["zoe"], item=["x"]))  # known labels: nothing grows
+    ann_bob.append(make_labelled([[1]], user=["zoe"], item=["x"]))  # known labels: nothing grows
     assert ann_bob.to_numpy()[2].tolist() == [1, 6, 0]
-    ann_bob.append(np.ones((3, 3), int), duplicates="first")  # without labels by position
+    ann_bob.append(np.ones((3, 3), int), duplicates="first")  # by position without labels
     assert ann_bob.nnz == 9
     with pytest.raises(ShapeError, match=r"must be \(3, 3\), got \(2, 2\)"):
         ann_bob.append(np.ones((2, 2), int), duplicates="first")
     with pytest.raises(LabelError, match="no label 'yan', and a view cannot grow"):
-        ann_bob[1:].append(labelled([[1]], user=["yan"], item=["x"]))
+        ann_bob[1:].append(make_labelled([[1]], user=["yan"], item=["x"]))
     with pytest.raises(LabelError, match="int64 and string"):
-        ann_bob.append(labelled([[1]], user=[4], item=["x"]))
+        ann_bob.append(make_labelled([[1]], user=[4], item=["x"]))
 
 
-def test_labels_without_entries_are_appended_too(ann_bob: sp.Tensor) -> None:
-    ann_bob.append(labelled([[0]], user=["zoe"], item=["x"]))
+def test_append_labels_without_elements(ann_bob: sp.Tensor) -> None:
+    ann_bob.append(make_labelled([[0]], user=["zoe"], item=["x"]))
     assert names(ann_bob, "user") == ["ann", "bob", "zoe"]
     assert ann_bob.to_numpy().tolist() == [[1, 2], [3, 4], [0, 0]]
 
 
-def test_assignments_go_by_label(ann_bob: sp.Tensor) -> None:
-    ann_bob[:] = labelled([[7, 8], [5, 6]], user=["bob", "ann"], item=["y", "x"])
+def test_assign_by_label(ann_bob: sp.Tensor) -> None:
+    ann_bob[:] = make_labelled([[7, 8], [5, 6]], user=["bob", "ann"], item=["y", "x"])
     assert ann_bob.to_numpy().tolist() == [[6, 5], [8, 7]]
-    ann_bob[:, 1:] = labelled([[9], [0]], user=["bob", "ann"], item=["y"])
+    ann_bob[:, 1:] = make_labelled([[9], [0]], user=["bob", "ann"], item=["y"])
     assert ann_bob.to_numpy().tolist() == [[6, 0], [8, 9]]
-    ann_bob[[1, 0]] = labelled([[1, 2]], user=["ann"], item=["x", "y"])  # no line for bob: fill
+    ann_bob[[1, 0]] = make_labelled([[1, 2]], user=["ann"], item=["x", "y"])  # no line for bob: fill
     assert ann_bob.to_numpy().tolist() == [[1, 2], [0, 0]]
     with ann_bob.edit() as e:
-        e[:] = labelled([[3]], user=["bob"], item=["y"])
+        e[:] = make_labelled([[3]], user=["bob"], item=["y"])
     assert ann_bob.to_numpy().tolist() == [[0, 0], [0, 3]]
     with pytest.raises(LabelError, match="no label 'zoe' to write to"):
-        ann_bob[:] = labelled([[7, 8]], user=["zoe"], item=["x", "y"])
-    ann_bob += labelled([[4]], user=["bob"], item=["x"])
+        ann_bob[:] = make_labelled([[7, 8]], user=["zoe"], item=["x", "y"])
+    ann_bob += make_labelled([[4]], user=["bob"], item=["x"])
     assert ann_bob.to_numpy().tolist() == [[0, 0], [4, 3]]
     ann_bob[0] = [1, 2]
     assert ann_bob.to_numpy().tolist() == [[1, 2], [4, 3]]
 
 
-def test_tables_are_appended_by_the_names_of_their_columns(ann_bob: sp.Tensor) -> None:
+def test_append_table_by_column_names(ann_bob: sp.Tensor) -> None:
     ann_bob.append(pl.DataFrame({"item": ["x", "w"], "value": [5, 6], "user": ["zoe", "ann"]}))
     assert cells_of(ann_bob) == ((("ann", "bob", "zoe"), ("x", "y", "w")), [[1, 2, 6], [3, 4, 0], [5, 0, 0]])
     ann_bob.append(pl.LazyFrame({"stars": [9], "item": ["w"], "user": ["bob"]}))
     assert ann_bob.to_numpy()[1].tolist() == [3, 4, 9]
-    ann_bob.append(pa.table({"item": [2], "user": [2], "value": [7]}))  # numbers beside texts are positions
+    ann_bob.append(pa.table({"item": [2], "user": [2], "value": [7]}))  # integers beside strings are positions
     assert ann_bob.to_numpy()[2].tolist() == [5, 0, 7]
     twice = pl.DataFrame({"item": ["v", "v"], "user": ["bob", "bob"], "value": [5, 6]})
     with pytest.raises(DuplicateError):
@@ -655,8 +654,8 @@ def test_tables_are_appended_by_the_names_of_their_columns(ann_bob: sp.Tensor) -
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_duplicates_are_told_by_label(tmp_path: Path, stored: bool) -> None:
-    a = labelled([[1, 0], [2, 3]], user=["ann", "bob"], item=["x", "y"])
+def test_duplicate_error_names_labels(tmp_path: Path, stored: bool) -> None:
+    a = make_labelled([[1, 0], [2, 3]], user=["ann", "bob"], item=["x", "y"])
     a = a.save(tmp_path / "a") if stored else a
     there = pl.DataFrame({"user": ["bob"], "item": ["x"], "value": [5]})
     with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\) .*duplicates='sum'"):
@@ -668,13 +667,13 @@ def test_duplicates_are_told_by_label(tmp_path: Path, stored: bool) -> None:
         a.append(twice)
     with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice \(and 1 more times"):
         sp.from_relation(pl.concat([twice, twice[:1]]), coords=["user", "item"])
-    a.sel(user="bob").append(labelled([0, 0], item=["x", "y"]))
+    a.sel(user="bob").append(make_labelled([0, 0], item=["x", "y"]))
     with pytest.raises(DuplicateError, match=r"the cell \('bob', 'y'\)"):
-        a.sel(user="bob").append(labelled([0, 4], item=["x", "y"]))
+        a.sel(user="bob").append(make_labelled([0, 4], item=["x", "y"]))
     assert a.nnz == 3
 
 
-def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> None:
+def test_append_files(ann_bob: sp.Tensor, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("item,user,stars\n007,zoe,5\nx,7,6\n")
     ann_bob.append(tmp_path / "a.csv")
     assert names(ann_bob, "user") == ["ann", "bob", "7", "zoe"]
@@ -694,7 +693,7 @@ def test_files_of_tables_are_appended(ann_bob: sp.Tensor, tmp_path: Path) -> Non
         ann_bob.append(tmp_path / "a.svm")
 
 
-def test_arrays_of_xarray_bring_names_and_labels() -> None:
+def test_from_xarray_keeps_names_and_labels() -> None:
     xr = pytest.importorskip("xarray", reason="its arrays have names and labels")
     days = np.array(["2026-01-01", "2026-01-02"], "datetime64[ns]")
     array = xr.DataArray(
@@ -717,10 +716,10 @@ def test_arrays_of_xarray_bring_names_and_labels() -> None:
 
 
 @given(*[st.sets(st.integers(0, 12), min_size=1)] * 2, st.sampled_from(["texts", "numbers", "dates"]))
-def test_labels_that_ascend_are_joined_in_order(mine: set[int], theirs: set[int], kind: str) -> None:
+def test_ascending_labels_join_in_order(mine: set[int], theirs: set[int], kind: str) -> None:
     made: Any = {"texts": "{:02}".format, "numbers": int, "dates": lambda k: date(2026, 1, 1 + k)}[kind]
     a, b = ([made(k) for k in sorted(each)] for each in (mine, theirs))
-    found = sp.align(*(labelled(np.arange(1, 1 + len(each)), k=each) for each in (a, b)), join="outer")
+    found = sp.align(*(make_labelled(np.arange(1, 1 + len(each)), k=each) for each in (a, b)), join="outer")
     for side, own in zip(found, (a, b), strict=True):
         assert names(side, "k") == [made(k) for k in sorted(mine | theirs)]
         assert {label: cell for label, cell in zip(names(side, "k"), side.to_numpy(), strict=True) if cell} == {
@@ -728,7 +727,7 @@ def test_labels_that_ascend_are_joined_in_order(mine: set[int], theirs: set[int]
         }
 
 
-def test_all_that_columns_reads_is_appended(ann_bob: sp.Tensor, tmp_path: Path, monkeypatch: Any) -> None:
+def test_append_reads_all_formats(ann_bob: sp.Tensor, tmp_path: Path, monkeypatch: Any) -> None:
     frame = pl.DataFrame({"item": ["x"], "user": ["zoe"], "value": [8]})
     whole = tmp_path / "whole"
     for at, folder in enumerate((whole, tmp_path / "parted" / "item=007", tmp_path / "parted" / "item=y")):
@@ -774,14 +773,14 @@ def test_all_that_columns_reads_is_appended(ann_bob: sp.Tensor, tmp_path: Path, 
         (b"", r"a.csv: .*expected a line of column names"),
     ],
 )
-def test_files_that_cannot_be_appended_say_where(ann_bob: sp.Tensor, tmp_path: Path, text: bytes, told: str) -> None:
+def test_append_error_names_location(ann_bob: sp.Tensor, tmp_path: Path, text: bytes, told: str) -> None:
     (tmp_path / "a.csv").write_bytes(text)
     with pytest.raises(IngestError, match=told):
         ann_bob.append(tmp_path / "a.csv")
     assert ann_bob.shape == (2, 2)
 
 
-def test_files_are_appended_as_they_are_told_to_be_read(ann_bob: sp.Tensor, tmp_path: Path) -> None:
+def test_append_reading_options(ann_bob: sp.Tensor, tmp_path: Path) -> None:
     (tmp_path / "new.dat").write_bytes("zoë::z::5::9\n007::x::6::9\n".encode("latin-1"))
     told: dict[str, Any] = {"header": False, "delimiter": "::", "encoding": "latin-1", "format": "csv"}
     ann_bob.append(tmp_path / "new.dat", value="c2", coords=["c0", "c1"], **told)
@@ -809,7 +808,7 @@ def test_files_are_appended_as_they_are_told_to_be_read(ann_bob: sp.Tensor, tmp_
         ("a.csv", {"format": "xml"}, "format must be 'csv'.* got 'xml'"),
         ("a.csv", {"coords": ["user"]}, "name a column for each of the dimensions user, item"),
         ("a.csv", {"coords": 5}, "coords must name a column for each of the dimensions user, item, got 5"),
-        ("own.sparrow", {"quotes": True}, "quotes: .* is stored, no file"),
+        ("own.sparrow", {"quotes": True}, "quotes apply to files only, .* is a stored tensor"),
     ):
         with pytest.raises((InvalidValueError, ShapeError), match=problem):
             ann_bob.append(tmp_path / path, **options)
@@ -817,48 +816,48 @@ def test_files_are_appended_as_they_are_told_to_be_read(ann_bob: sp.Tensor, tmp_
         ann_bob.append(ann_bob, header=False)
 
 
-def test_files_whose_types_differ_are_refused(ann_bob: sp.Tensor, tmp_path: Path) -> None:
+def test_append_files_of_different_types_raises(ann_bob: sp.Tensor, tmp_path: Path) -> None:
     for user in (["zoe"], [7]):
         pl.DataFrame({"item": ["x"], "user": user, "value": [8]}).write_parquet(tmp_path / f"{user[0]}.parquet")
     with pytest.raises(IngestError, match="the types of a column differ"):
         ann_bob.append(tmp_path / "*.parquet")
 
 
-def test_dates_and_their_texts_are_appended_to_each_other() -> None:
+def test_append_dates_and_text() -> None:
     days = [date(2026, 1, 1)]
     for kind, more in (("dates", "2026-01-02"), ("texts", date(2026, 1, 2))):
-        a = labelled([1], day=days if kind == "dates" else list(map(str, days)))
+        a = make_labelled([1], day=days if kind == "dates" else list(map(str, days)))
         a.append(pl.DataFrame({"day": [more], "value": [2]}))
         assert names(a, "day") == ([*days, date(2026, 1, 2)] if kind == "dates" else ["2026-01-01", "2026-01-02"])
         assert a.sel(day="2026-01-02") == a.sel(day=date(2026, 1, 2)) == 2
     with pytest.raises(LabelError, match="labels of 'day' must be date32"):
-        labelled([1], day=days).append(pl.DataFrame({"day": ["someday"], "value": [2]}))
+        make_labelled([1], day=days).append(pl.DataFrame({"day": ["someday"], "value": [2]}))
 
 
-def test_days_are_appended(tmp_path: Path) -> None:
+def test_append_days(tmp_path: Path) -> None:
     days = [date(2026, 1, 1), date(2026, 1, 2)]
-    a = labelled([[1, 2]], user=["ann"], day=days).save(tmp_path / "days.sparrow")
+    a = make_labelled([[1, 2]], user=["ann"], day=days).save(tmp_path / "days.sparrow")
     (tmp_path / "next.csv").write_text("day,user,value\n2026-01-03,bob,5\n2026-01-04,ann,6\n")
     a.append(tmp_path / "next.csv")
     assert names(a, "day") == [*days, date(2026, 1, 3), date(2026, 1, 4)]
     assert a.sel(day=slice("2026-01-03", None)).to_numpy().tolist() == [[0, 6], [5, 0]]
 
 
-def test_tables_for_dimensions_without_labels() -> None:
+def test_append_table_without_labels() -> None:
     web = sp.zeros((3, 3), dtype="int64").rename(d0="src", d1="dst").compute()
     web.append(pa.table({"dst": [1, 2], "src": [0, 2], "value": [5, 6]}))
     assert web.to_numpy().tolist() == [[0, 5, 0], [0, 0, 0], [0, 0, 6]]
     with pytest.raises(LabelError, match="'src' has no labels"):
         web.append(pa.table({"dst": [1, 2], "src": ["a", "b"], "value": [5, 6]}))
     bare = sp.zeros((2, 2), dtype="int64")
-    bare.append(pa.table({"i": [1], "j": [0], "value": [5]}))  # nobody named its dimensions
+    bare.append(pa.table({"i": [1], "j": [0], "value": [5]}))  # its dimensions have default names
     assert bare.to_numpy().tolist() == [[0, 0], [5, 0]]
     numbered = sp.from_coords([[0, 1]], [1, 2], (2,), dims=["id"], labels={"id": [700, 500]})
     numbered.append(pa.table({"id": [900, 500], "value": [3, 4]}), duplicates="sum")
     assert cells_of(numbered) == (((700, 500, 900),), [1, 6, 3])
 
 
-def test_tables_of_texts_become_tensors() -> None:
+def test_text_table_to_tensor() -> None:
     frame = pl.DataFrame({"user": ["eve", "ann", "eve"], "day": [10, 20, 30], "stars": [5, 4, 3]})
     a = sp.from_relation(frame.with_columns(pl.col("day").cast(pl.Date)), coords=["user", "day"], value="stars")
     assert a.shape == (2, 3)
@@ -873,8 +872,8 @@ def test_set_labels(ann_bob: sp.Tensor) -> None:
     ann_bob.set_labels("user", ["u1", "u2"])
     assert names(ann_bob, "user") == ["u1", "u2"]
     assert ann_bob.sel(user="u2", item="x") == 3
-    ann_bob.set_labels(["user", "item"], ["a", "b"])  # one vocabulary: it grows as one
-    ann_bob.append(labelled([[8]], user=["c"], item=["a"]))
+    ann_bob.set_labels(["user", "item"], ["a", "b"])  # a shared vocabulary grows as one
+    ann_bob.append(make_labelled([[8]], user=["c"], item=["a"]))
     assert cells_of(ann_bob) == ((("a", "b", "c"), ("a", "b", "c")), [[1, 2, 0], [3, 4, 0], [8, 0, 0]])
     with pytest.raises(ShapeError, match="needs 3 labels, got 1"):
         ann_bob.set_labels(0, ["a"])
@@ -891,7 +890,7 @@ def test_set_labels(ann_bob: sp.Tensor) -> None:
         assert len(again.sel(user="c").labels("item")) == 3
 
 
-def test_labels_are_taken_away(ann_bob: sp.Tensor) -> None:
+def test_remove_labels(ann_bob: sp.Tensor) -> None:
     before = ann_bob.to_numpy().tolist()
     ann_bob.set_labels("user", None)
     assert (ann_bob.labels("user"), names(ann_bob, "item")) == (None, ["x", "y"])
@@ -913,13 +912,13 @@ def test_labels_are_taken_away(ann_bob: sp.Tensor) -> None:
 
 def grown(path: Path) -> sp.Tensor:
     """Return a stored tensor of two users, four at version 1 and five at version 2."""
-    a = labelled([[1, 2], [3, 4]], user=["ann", "bob"], item=["x", "y"]).save(path)
-    a.append(labelled([[10, 20], [30, 40]], user=["dan", "eve"], item=["x", "y"]))
-    a.append(labelled([[5]], user=["zoe"], item=["w"]))
+    a = make_labelled([[1, 2], [3, 4]], user=["ann", "bob"], item=["x", "y"]).save(path)
+    a.append(make_labelled([[10, 20], [30, 40]], user=["dan", "eve"], item=["x", "y"]))
+    a.append(make_labelled([[5]], user=["zoe"], item=["w"]))
     return a
 
 
-def test_versions_have_their_labels(tmp_path: Path) -> None:
+def test_labels_per_version(tmp_path: Path) -> None:
     a = grown(tmp_path / "a.sparrow")
     users = ["ann", "bob", "dan", "eve", "zoe"]
     for version, count in ((0, 2), (1, 4), (2, 5)):
@@ -930,7 +929,7 @@ def test_versions_have_their_labels(tmp_path: Path) -> None:
     assert names(sp.open(tmp_path / "a.sparrow"), "user") == users
     a.restore(1)
     assert (names(a, "user"), names(a, "item")) == (users[:4], ["x", "y"])
-    a.append(labelled([[6]], user=["yan"], item=["x"]))
+    a.append(make_labelled([[6]], user=["yan"], item=["x"]))
     assert names(a, "user") == [*users[:4], "yan"]
     assert a.verify() == []
     assert [found for found in a.vacuum("7 days") if "_labels" in found] == []
@@ -938,21 +937,21 @@ def test_versions_have_their_labels(tmp_path: Path) -> None:
     assert names(sp.open(tmp_path / "a.sparrow"), "user") == [*users[:4], "yan"]
     assert a.verify() == []
     a.resize(3, 2)
-    a.append(labelled([[6]], user=["bob"], item=["v"]))
-    a.append(labelled([[7]], user=["dora"], item=["v"]))
+    a.append(make_labelled([[6]], user=["bob"], item=["v"]))
+    a.append(make_labelled([[7]], user=["dora"], item=["v"]))
     assert names(a, "user") == ["ann", "bob", "dan", "dora"]
 
 
-def test_checkpoints_keep_labels(tmp_path: Path) -> None:
-    a = labelled([[1]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow")
+def test_checkpoint_keeps_labels(tmp_path: Path) -> None:
+    a = make_labelled([[1]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow")
     for k in range(1, 45):
-        a.append(labelled([[k]], user=[f"u{k}"], item=["x"]))
+        a.append(make_labelled([[k]], user=[f"u{k}"], item=["x"]))
     assert names(sp.open(tmp_path / "a.sparrow"), "user") == [f"u{k}" for k in range(45)]
     assert names(sp.open(tmp_path / "a.sparrow", version=30), "user") == [f"u{k}" for k in range(31)]
 
 
 @pytest.mark.parametrize("users", [["ann", "bob", "dan", "eve"], ["zoe"]])
-def test_lost_or_changed_labels_are_noticed(tmp_path: Path, users: list[str]) -> None:
+def test_damaged_labels_raise(tmp_path: Path, users: list[str]) -> None:
     a = grown(tmp_path / "a.sparrow")
     folder = tmp_path / "a.sparrow" / "_labels"
     (name,) = (name for name in os.listdir(folder) if sp_labels(folder / name) == users)
@@ -976,31 +975,31 @@ def sp_labels(path: Path) -> list[Any]:
 # -- several writers -----------------------------------------------------------------------------
 
 
-def test_writers_with_old_snapshots_give_a_label_one_coordinate(tmp_path: Path) -> None:
-    labelled([[1]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow")
+def test_stale_writer_reuses_label_coordinate(tmp_path: Path) -> None:
+    make_labelled([[1]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow")
     writers = [sp.open(tmp_path / "a.sparrow") for _ in range(4)]
     for k, writer in enumerate(writers):
-        writer.append(labelled([[1], [10]], user=["new", f"own {k}"], item=["x"]), duplicates="sum")
+        writer.append(make_labelled([[1], [10]], user=["new", f"own {k}"], item=["x"]), duplicates="sum")
     found = sp.open(tmp_path / "a.sparrow")
     users, _, cells = as_dict(found)
     assert users == ["u0", "new", *(f"own {k}" for k in range(4))]
     assert cells["new", "x"] == 4
     assert found.verify() == []
     stale = sp.open(tmp_path / "a.sparrow")
-    found.append(labelled([[1]], user=["later"], item=["x"]))
-    stale[0, 0] = 5  # a cell apart from what was appended
+    found.append(make_labelled([[1]], user=["later"], item=["x"]))
+    stale[0, 0] = 5  # an element outside the append
     assert stale.shape[0] == 7
 
 
 def append_days(path: str, name: str, count: int) -> None:
     a = sp.open(path)
     for k in range(count):
-        a.append(labelled([[1.0], [1.0]], user=[f"day {k}", f"{name} {k}"], item=["x"]), duplicates="sum")
+        a.append(make_labelled([[1.0], [1.0]], user=[f"day {k}", f"{name} {k}"], item=["x"]), duplicates="sum")
 
 
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_concurrent_appends_of_new_labels(tmp_path: Path, kind: str) -> None:
-    path = str(labelled([[1.0]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow").path)
+    path = str(make_labelled([[1.0]], user=["u0"], item=["x"]).save(tmp_path / "a.sparrow").path)
     make: Any = threading.Thread if kind == "threads" else multiprocessing.get_context("forkserver").Process
     other = make(target=append_days, args=(path, "one", 6))
     other.start()
@@ -1018,9 +1017,9 @@ def test_append_with_new_labels_streams(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     old, new = rng.integers(1, 9, (20, 5)), rng.integers(1, 9, (30, 5))
     items = list("abcde")
-    a = labelled(old, user=[f"u{k:02}" for k in range(20)], item=items).save(tmp_path / "a.sparrow")
+    a = make_labelled(old, user=[f"u{k:02}" for k in range(20)], item=items).save(tmp_path / "a.sparrow")
     with strategy("append_in_batches"):
-        a.append(labelled(new, user=[f"u{k:02}" for k in range(10, 40)], item=items[::-1]), duplicates="sum")
+        a.append(make_labelled(new, user=[f"u{k:02}" for k in range(10, 40)], item=items[::-1]), duplicates="sum")
     expected = np.zeros((40, 5), int)
     expected[:20] = old
     expected[10:] += new[:, ::-1]
@@ -1028,7 +1027,7 @@ def test_append_with_new_labels_streams(tmp_path: Path) -> None:
     assert a.version == 1
 
 
-def test_only_labels_are_read_to_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = labelled([1, 2], user=["ann", "bob"]), labelled([1, 2], user=["bob", "eve"])
-    monkeypatch.setattr(MemoryRelation, "read", lambda *_: pytest.fail("entries were read"))
-    assert (a + b).shape == (3,)
+def test_planning_reads_labels_only() -> None:
+    a, b = make_labelled([1, 2], user=["ann", "bob"]), make_labelled([1, 2], user=["bob", "eve"])
+    with on("relations.read", lambda rows: pytest.fail("elements were read")):
+        assert (a + b).shape == (3,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import scipy.sparse.linalg as sl
 
 import sparrow as sp
 from sparrow.errors import ShapeError, UnsupportedError
+from sparrow.testing import on
 from tests.tensor.test_arithmetic import Maker, agree, make, some
 
 __all__ = ["make"]
@@ -25,14 +26,15 @@ OPERATORS = [
 
 
 @pytest.fixture
-def never_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(self: Any) -> Any:
-        raise AssertionError("made dense")
+def never_dense() -> Iterator[None]:
+    def fail() -> None:
+        raise AssertionError("converted to a dense array")
 
-    monkeypatch.setattr(sp.Tensor, "to_numpy", refused)
+    with on("tensor.to_numpy", fail):
+        yield
 
 
-# What is a sparse array is made a tensor before any function sees it.
+# Sparse arrays are converted to tensors before any function runs.
 @pytest.mark.parametrize(
     ("function", "format"),
     [
@@ -41,7 +43,7 @@ def never_dense(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda given: getattr(given, "__name__", given),
 )
-def test_sparse_arrays_are_operands(make: Maker, format: str, function: Callable[[Any, Any], Any]) -> None:
+def test_scipy_operands(make: Maker, format: str, function: Callable[[Any, Any], Any]) -> None:
     a, b = some((4, 6), 1), some((4, 6), 2)
     S: Any = ss.csr_array(b).asformat(format)
     with np.errstate(all="ignore"):
@@ -53,8 +55,8 @@ def test_sparse_arrays_are_operands(make: Maker, format: str, function: Callable
 
 
 @pytest.mark.usefixtures("never_dense")
-def test_operators_of_sparse_arrays_leave_tensors_sparse() -> None:
-    n = 10**6  # dense it would be 8 TB
+def test_scipy_operators_stay_sparse() -> None:
+    n = 10**6  # 8 TB if dense
     A: Any = sp.from_coords([[5, n - 1], [7, n - 1]], [2.0, 3.0], shape=(n, n))
     S = ss.coo_array(([4.0, 5.0], ([5, 6], [7, 8])), shape=(n, n)).tocsr()
     calls: list[tuple[Callable[[], Any], int]] = [
@@ -67,7 +69,7 @@ def test_operators_of_sparse_arrays_leave_tensors_sparse() -> None:
 
 @pytest.mark.usefixtures("never_dense")
 @pytest.mark.parametrize("format", FORMATS)
-def test_products_with_sparse_arrays_are_left_to_tensors(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+def test_scipy_matmul_defers_to_tensor(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     A: Any = sp.asarray(np.eye(3))
     S: Any = ss.csr_array(np.eye(3)).asformat(format)
     monkeypatch.setattr(sp.Tensor, "__rmatmul__", lambda self, other: ("its turn", self, other))
@@ -109,7 +111,7 @@ def test_operands_in_functions(make: Maker) -> None:
     agree(out, a + b)
 
 
-def test_matrices_multiply_by_their_star() -> None:
+def test_star_with_spmatrix_raises() -> None:
     A: Any = sp.asarray(np.eye(3))
     M: Any = ss.csr_matrix(np.eye(3))
     calls: list[Callable[[], Any]] = [lambda: A * M, lambda: M * A]
@@ -120,7 +122,7 @@ def test_matrices_multiply_by_their_star() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
-def test_solvers_take_tensors(make: Maker, dtype: Any) -> None:
+def test_scipy_solvers_accept_tensors(make: Maker, dtype: Any) -> None:
     rng = np.random.default_rng(3)
     a = some((30, 30), 5).astype(dtype)
     if dtype == np.complex128:
@@ -145,12 +147,12 @@ def test_solvers_take_tensors(make: Maker, dtype: Any) -> None:
         np.testing.assert_allclose(a.T @ (a @ sl.lsqr(A, x, atol=1e-12, btol=1e-12)[0] - x), 0, atol=1e-5)
 
 
-def test_a_vector_is_no_operator() -> None:
+def test_vector_as_operator_raises() -> None:
     with pytest.raises(ShapeError, match="must be a matrix"):
         sp.asarray([1, 0]).matvec([1, 2])
 
 
-def test_more_dimensions_than_an_array_has() -> None:
+def test_more_dimensions_than_numpy() -> None:
     A: Any = sp.asarray([[1, 0], [0, 2]])[(None,) * 70]
     assert A.ndim == 72
     assert (A + A).sum() == 6
@@ -170,7 +172,7 @@ def test_more_dimensions_than_an_array_has() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 1), (1, 0), (3,), (2, 3), (0, 2, 3)])
 @pytest.mark.parametrize("mask", [(0,), (0, 0), (0, 3), (0, 2), (1, 0), (2,)])
-def test_masks_of_no_booleans_are_numpys(shape: tuple[int, ...], mask: tuple[int, ...]) -> None:
+def test_non_boolean_masks(shape: tuple[int, ...], mask: tuple[int, ...]) -> None:
     dense, tensor = np.ones(shape), sp.asarray(np.ones(shape))
     keys: list[Any] = [np.zeros(mask, bool), sp.asarray(np.zeros(mask, bool)), (..., np.zeros(mask, bool))]
     for key, same in zip(keys, [keys[0], keys[0], keys[2]], strict=True):
@@ -189,7 +191,7 @@ OWN = {"toarray": r"A\.to_numpy\(\)", "tocoo": r"A\.to_scipy\('coo'\)", "multipl
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_names_of_other_libraries_say_what_does_it(name: str) -> None:
+def test_foreign_attribute_hints(name: str) -> None:
     A = sp.eye(2)
     assert not hasattr(A, name)
     with pytest.raises(AttributeError, match=OWN[name]):

@@ -1,4 +1,4 @@
-"""Reductions against NumPy on dense arrays: every type, fill, axis and way of reading."""
+"""Reductions against NumPy: every dtype, fill value, axis and source."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROOTS = ("std", "nanstd")
 
 
 def steps_of(scan: Scan, names: list[str], axis: Any = None) -> dict[str, Reduce]:
-    """Return reductions by name; ``stored_`` before one means stored entries."""
+    """Return reductions by name; ``stored_`` means stored elements only."""
     found = {}
     for name in names:
         plain = name.removeprefix("stored_") if name != "nnz" else "count"
@@ -69,10 +69,10 @@ def found(scan: Scan, name: str, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def expected(
+def expect(
     dense: NDArray[Any], name: str, axis: Any = None, keepdims: bool = False, fill: Any = 0, **options: Any
 ) -> Any:
-    """Return what NumPy makes of all cells; sums of narrow floats in wide ones."""
+    """Return NumPy's result for all elements, narrow floats summed as wide ones."""
     wide = dense
     if dense.dtype.kind in "fc":
         wide = dense.astype(np.complex128 if dense.dtype.kind == "c" else np.float64)
@@ -100,7 +100,7 @@ def expected(
 
 
 def best_number(dense: NDArray[Any], largest: bool, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return what nanargmax or nanargmin is; NumPy's own takes NaN for an infinity that may be first."""
+    """Return nanargmax or nanargmin; NumPy's confuses NaN with infinity."""
     blind = np.isnan(dense)
     if blind.all(axis=axis).any():
         raise ValueError("All-NaN slice encountered")
@@ -150,7 +150,7 @@ def arrays(draw: st.DrawFn, largest: int = 4) -> tuple[NDArray[Any], Any]:
 
 
 @st.composite
-def asked(draw: st.DrawFn, ndim: int) -> tuple[str, dict[str, Any]]:
+def reductions_to_ask(draw: st.DrawFn, ndim: int) -> tuple[str, dict[str, Any]]:
     """Return a reduction and its arguments."""
     name = draw(st.sampled_from(REDUCTIONS))
     axes = list(range(-ndim, ndim))
@@ -166,13 +166,13 @@ def asked(draw: st.DrawFn, ndim: int) -> tuple[str, dict[str, Any]]:
 
 
 def keys(ndim: int) -> list[Any]:
-    """Return indexes that make views of each kind."""
+    """Return indices that make views of each kind."""
     plain: list[Any] = [(), (slice(None, None, -1),), (slice(1, None, 2),), ([0, 0],), (None,)]
     return [*plain, (Ellipsis, slice(None, None, -2)), (Ellipsis, [0])] if ndim else [(), (None,)]
 
 
-def viewed(relation: Relation, dense: NDArray[Any], data: st.DataObject) -> tuple[Scan, NDArray[Any]]:
-    """Return a view of a relation, and of the cells."""
+def take_view(relation: Relation, dense: NDArray[Any], data: st.DataObject) -> tuple[Scan, NDArray[Any]]:
+    """Return a view of a relation, and of the array."""
     view = View.identity(dense.shape)
     key = data.draw(st.sampled_from(keys(dense.ndim)), "key")
     try:
@@ -186,7 +186,7 @@ def viewed(relation: Relation, dense: NDArray[Any], data: st.DataObject) -> tupl
 
 def check(scan: Scan, dense: NDArray[Any], fill: Any, name: str, options: dict[str, Any]) -> None:
     try:
-        wanted = expected(dense, name, fill=fill, **options)
+        wanted = expect(dense, name, fill=fill, **options)
     except ValueError:
         with pytest.raises((ShapeError, InvalidValueError), match=name):
             found(scan, name, **options)
@@ -197,17 +197,17 @@ def check(scan: Scan, dense: NDArray[Any], fill: Any, name: str, options: dict[s
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of empty slices
 @given(arrays(), st.data())
 @settings(max_examples=79)
-def test_all_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
+def test_all_elements(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
     dense, fill = case
-    scan, shown = viewed(memory(dense, fill), dense, data)
-    name, options = data.draw(asked(shown.ndim))
+    scan, shown = take_view(memory(dense, fill), dense, data)
+    name, options = data.draw(reductions_to_ask(shown.ndim))
     check(scan, shown, fill, name, options)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(arrays(largest=8), st.data(), st.sampled_from([1, 2, 3]))
 @settings(max_examples=8)
-def test_all_cells_of_files(
+def test_all_elements_stored(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[NDArray[Any], Any], data: st.DataObject, threads: int
 ) -> None:
     dense, fill = case
@@ -218,15 +218,15 @@ def test_all_cells_of_files(
     relation = stored(tmp_path_factory.mktemp("tensor") / "t", dense, *orders, fill_value=fill)
     with config(threads=threads):
         for _ in range(6):
-            scan, shown = viewed(relation, dense, data)
-            name, options = data.draw(asked(shown.ndim))
+            scan, shown = take_view(relation, dense, data)
+            name, options = data.draw(reductions_to_ask(shown.ndim))
             check(scan, shown, fill, name, options)
 
 
 @pytest.mark.parametrize(
     ("dtype", "value", "order"), [("float16", 100, 3), ("float32", 1e20, 3), ("complex64", 1e20 + 1e20j, 3)]
 )
-def test_powers_of_narrow_numbers_do_not_overflow(dtype: str, value: complex, order: float) -> None:
+def test_norm_of_narrow_types(dtype: str, value: complex, order: float) -> None:
     dense = np.array([value, 0], dtype)
     for fill in (0, value):
         result = found(scan_of(memory(dense, fill)), "norm", ord=order)
@@ -234,7 +234,7 @@ def test_powers_of_narrow_numbers_do_not_overflow(dtype: str, value: complex, or
 
 
 def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: dict[str, Any]) -> list[Any]:
-    """Return a reduction of the entries of each group of a matrix, one at a time."""
+    """Return a reduction of the stored elements of each group of a matrix."""
     nothing: dict[str, Any] = {"prod": 1, "nanprod": 1, "all": True}
     nothing |= dict.fromkeys(("mean", "nanmean", *SQUARES, *ROOTS), np.nan)
     nothing |= dict.fromkeys(("min", "max", "nanmin", "nanmax"), fill) | dict.fromkeys(ONE_AXIS, -1)
@@ -248,7 +248,7 @@ def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: di
         elif name.startswith("nanarg") and np.isnan(line[at]).all():
             out.append(-1)
         else:
-            result = expected(line[at], name, **options)
+            result = expect(line[at], name, **options)
             out.append(at[result] if name in ONE_AXIS else result)
     return out
 
@@ -256,11 +256,11 @@ def of_entries(dense: NDArray[Any], name: str, axis: int, fill: Any, options: di
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(arrays(), st.data())
 @settings(max_examples=40)
-def test_stored_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
+def test_stored_elements(case: tuple[NDArray[Any], Any], data: st.DataObject) -> None:
     dense, fill = case
     if dense.ndim != 2:
         dense = np.resize(dense, (3, 4)).astype(dense.dtype)
-    name, options = data.draw(asked(2))
+    name, options = data.draw(reductions_to_ask(2))
     axis = data.draw(st.sampled_from([0, 1]))
     options |= {"axis": axis, "keepdims": False}
     result = found(scan_of(memory(dense, fill)), name, where="stored", **options)
@@ -270,7 +270,7 @@ def test_stored_cells(case: tuple[NDArray[Any], Any], data: st.DataObject) -> No
     assert_same(result, wanted, name, dense)
 
 
-def test_the_worked_numbers() -> None:
+def test_worked_numbers() -> None:
     figure = np.zeros((3, 3, 3), np.int64)
     figure[[0, 1, 1, 2, 2], [1, 1, 2, 0, 2], [0, 2, 0, 1, 0]] = [1, 2, 3, 4, 5]
     scan = scan_of(memory(figure))
@@ -304,19 +304,19 @@ def test_results_are_lazy_and_sparse() -> None:
     assert reduced(exact, "mean", axis=0).schema.fill_value == 0.1
 
 
-def test_reductions_of_broadcast_views_and_of_reductions() -> None:
+def test_reduce_broadcast_and_nested() -> None:
     dense = random_array((3, 4))
     relation = memory(dense, fill_value=2)
     view = View.identity(dense.shape).broadcast_to((5, 3, 4))
     wide = np.broadcast_to(dense, (5, 3, 4))
     for name, axis in itertools.product(("sum", "argmax", "var", "prod"), (None, 0, 1, 2)):
-        assert_same(found(scan_of(relation, view), name, axis), expected(wide, name, axis), name, wide)
+        assert_same(found(scan_of(relation, view), name, axis), expect(wide, name, axis), name, wide)
     rows = reduced(scan_of(relation, view), "sum", axis=0)
     np.testing.assert_array_equal(found(scan_of(rows), "max", axis=1), (5 * dense).max(axis=1))
     assert found(scan_of(rows), "mean") == pytest.approx((5 * dense).mean())
 
 
-def test_labels_of_the_axes_kept() -> None:
+def test_reduction_keeps_labels() -> None:
     dense = random_array((3, 4))
     names = {0: pa.array(["a", "b", "c"]), 1: pa.array(["p", "q", "r", "s"])}
     relation = MemoryRelation(Schema(dense.shape), memory(dense).block, names)
@@ -332,7 +332,7 @@ def test_labels_of_the_axes_kept() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, (0, 2), None])
-def test_same_bits_on_any_number_of_threads(tmp_path: Path, axis: Any) -> None:
+def test_bits_independent_of_threads(tmp_path: Path, axis: Any) -> None:
     rng = np.random.default_rng(5)
     dense = np.where(rng.random((40, 30, 20)) < 0.3, rng.standard_normal((40, 30, 20)), 0)
     relation = stored(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=2000, group_rows=300))
@@ -344,7 +344,7 @@ def test_same_bits_on_any_number_of_threads(tmp_path: Path, axis: Any) -> None:
         assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
 
 
-def test_a_large_mean_leaves_the_spread(tmp_path: Path) -> None:
+def test_variance_with_large_mean(tmp_path: Path) -> None:
     dense = 1e8 + np.random.default_rng(1).random((30, 50))
     for relation in (memory(dense), stored(tmp_path / "t", dense)):
         for axis in (None, 0, 1):
@@ -353,7 +353,7 @@ def test_a_large_mean_leaves_the_spread(tmp_path: Path) -> None:
 
 @pytest.fixture
 def huge() -> Scan:
-    """A shape of 10^12 cells with a few entries, all above 1."""
+    """Tensor of size 10^12 with a few stored elements, all above 1."""
     shape = (10**5, 10**5, 100)
     coords = tuple(np.array(c) for c in ([0, 0, 7, 99_999], [0, 1, 8, 99_999], [0, 0, 3, 99]))
     values = np.array([2.0, 3.0, 4.0, 5.0])
@@ -382,7 +382,7 @@ def test_huge_shapes(huge: Scan) -> None:
 
 
 @pytest.mark.parametrize("fill", [1, 2, 3, 255])
-def test_integers_wrap_where_most_cells_are_absent(fill: int) -> None:
+def test_integers_wrap_with_absent_elements(fill: int) -> None:
     schema = Schema((2**40, 2**30), dtype=np.dtype(np.uint8), fill_value=fill)
     scan = scan_of(MemoryRelation(schema, Block((np.array([1]), np.array([2])), np.array([7], np.uint8))))
     cells = 2**70 - 1
@@ -391,7 +391,7 @@ def test_integers_wrap_where_most_cells_are_absent(fill: int) -> None:
 
 
 @tune("stream", max_dense_groups=0, partition_rows=200)
-def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path) -> None:
+def test_partitions_within_small_limit(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     dense = np.where(rng.random((30, 25, 7)) < 0.3, rng.integers(1, 9, (30, 25, 7)), 0).astype(float)
     relation = stored(tmp_path / "t", dense)
@@ -408,13 +408,13 @@ def test_pieces_and_sorting_within_a_small_limit(tmp_path: Path) -> None:
                 parts = [computed(result).read(piece) for piece in pieces]
             coords = tuple(np.concatenate(c) for c in zip(*(part.coords for part in parts), strict=True))
             block = Block(coords, np.concatenate([part.values for part in parts]))
-            assert_same(to_dense(block, result.schema), expected(dense, name, axis), name, dense)
+            assert_same(to_dense(block, result.schema), expect(dense, name, axis), name, dense)
             assert len(pieces) > 1 or axis == (0, 2)
 
 
 @pytest.fixture(scope="module")
 def wide() -> MemoryRelation:
-    """More entries than a limit of 120 MB lets the sorter hold; values tell the cells apart."""
+    """Tensor of more elements than fit a limit of 120 MB, with distinct values."""
     rng = np.random.default_rng(0)
     shape = (4000, 1 << 40)
     n = 3_200_000
@@ -422,7 +422,7 @@ def wide() -> MemoryRelation:
     return MemoryRelation(Schema(shape), canonicalize(Block(coords, rng.random(n)), shape, 0, "max"))
 
 
-def test_entries_beyond_the_limit_are_sorted_on_disk(wide: MemoryRelation) -> None:
+def test_reduction_spills(wide: MemoryRelation) -> None:
     view = View.identity(wide.schema.shape).then((slice(None), slice(None, None, -1)))
     with config(memory_limit="120MB"):
         result = found(scan_of(wide, view), "argmax", axis=1)
@@ -432,7 +432,7 @@ def test_entries_beyond_the_limit_are_sorted_on_disk(wide: MemoryRelation) -> No
     np.testing.assert_array_equal(result, (1 << 40) - 1 - columns[best])
 
 
-def test_a_result_beyond_the_limit_comes_in_pieces(wide: MemoryRelation) -> None:
+def test_large_result_streams(wide: MemoryRelation) -> None:
     with config(memory_limit="120MB"):
         result = reduced(scan_of(wide), "max", axis=0)
         relation = computed(result)
@@ -445,7 +445,7 @@ def test_a_result_beyond_the_limit_comes_in_pieces(wide: MemoryRelation) -> None
         computed(result).read(pieces[-1])
 
 
-def test_a_part_of_a_result_reads_a_part(tmp_path: Path) -> None:
+def test_slice_of_result_reads_slice(tmp_path: Path) -> None:
     dense = random_array((40, 30))
     relation = Counting(stored(tmp_path / "t", dense))
     result = reduced(scan_of(relation), "sum", axis=1)
@@ -459,7 +459,7 @@ def test_a_part_of_a_result_reads_a_part(tmp_path: Path) -> None:
     assert relation.reads == reads
 
 
-def test_statistics_take_one_scan(tmp_path: Path) -> None:
+def test_describe_single_scan(tmp_path: Path) -> None:
     dense = random_array((40, 30))
     relation = Counting(stored(tmp_path / "t", dense))
     names = ["nnz", "density", "min", "max", "mean", "std", "sum", "stored_mean", "stored_min", "norm", "argmax"]
@@ -480,7 +480,7 @@ def test_statistics_take_one_scan(tmp_path: Path) -> None:
     assert relation.reads == 2 * reads
 
 
-def test_a_count_reads_footers_only(tmp_path: Path) -> None:
+def test_count_reads_footers_only(tmp_path: Path) -> None:
     dense = random_array((20, 10))
     relation = stored(tmp_path / "t", dense)
     assert found(scan_of(Unreadable(relation)), "count") == np.count_nonzero(dense)
@@ -488,7 +488,7 @@ def test_a_count_reads_footers_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "float32", "float64", "complex64"])
 @pytest.mark.parametrize("name", ["sum", "prod", "nansum", "nanprod", "mean", "var", "nanmean", "nanstd"])
-def test_cells_of_another_type(name: str, dtype: str) -> None:
+def test_dtype_argument(name: str, dtype: str) -> None:
     inexact = name in ("mean", "nanmean", *SQUARES, *ROOTS)
     for fill in (0, 2):
         dense = np.array([[100.0, 0, 2.5], [0, 100, 0], [2, 2, -1]])
@@ -500,16 +500,16 @@ def test_cells_of_another_type(name: str, dtype: str) -> None:
         cast = dense.astype(dtype)
         for axis in (None, 0, 1):
             result = found(scan, name, axis, dtype=dtype)
-            wanted = getattr(np, name)(cast.astype(_accumulated(dtype)), axis=axis).astype(result.dtype)
+            wanted = getattr(np, name)(cast.astype(_accumulate(dtype)), axis=axis).astype(result.dtype)
             np.testing.assert_allclose(result, wanted, rtol=1e-6)
             assert name in SQUARES + ROOTS or result.dtype == dtype
 
 
-def _accumulated(dtype: str) -> str:
+def _accumulate(dtype: str) -> str:
     return {"f": "float64", "c": "complex128"}.get(np.dtype(dtype).kind, dtype)
 
 
-def test_types_do_not_mix_in_one_scan() -> None:
+def test_dtypes_in_one_scan() -> None:
     dense = np.array([[100.0, 100.5], [27, 0]])
     scan = scan_of(memory(dense))
     nodes = [reduced(scan, "sum", 0, dtype="int8"), reduced(scan, "sum", 0)]
@@ -519,14 +519,14 @@ def test_types_do_not_mix_in_one_scan() -> None:
     assert (narrow.tolist(), wide.tolist()) == ([127, 100], [127, 100.5])
 
 
-def test_numbers_among_nan(tmp_path: Path) -> None:
+def test_nan_reductions(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
     dense = np.where(rng.random((50, 8)) < 0.5, rng.integers(-4, 5, (50, 8)), 0).astype(float)
     dense[rng.random((50, 8)) < 0.4] = np.nan
     dense[:, 0], dense[0] = 1, 2
     relation = stored(tmp_path / "t", dense)
     for name, axis in itertools.product(("nanvar", "nanstd", "nanprod", "nanargmin", "nanargmax"), (None, 0, 1)):
-        assert_same(found(scan_of(relation), name, axis), expected(dense, name, axis), name, dense)
+        assert_same(found(scan_of(relation), name, axis), expect(dense, name, axis), name, dense)
     blind = scan_of(memory(np.array([[np.nan, np.nan], [1, 0]])))
     with pytest.raises(InvalidValueError, match="nothing but NaN"):
         found(blind, "nanargmax", 1)
@@ -534,7 +534,7 @@ def test_numbers_among_nan(tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match="nothing but NaN"):
         found(scan_of(memory(np.full(3, np.nan), np.nan)), "nanargmin")
     numbers = np.array([[np.nan, 2.0, 1.0], [3.0, np.nan, 5.0]])
-    # Absent cells are NaN, but each line has a number.
+    # Absent elements are NaN, but each line has a number.
     assert found(scan_of(memory(numbers, np.nan)), "nanargmax", 1).tolist() == [1, 2]
     with pytest.raises(InvalidValueError, match="nothing but NaN"):
         found(scan_of(memory(np.array([[np.nan, np.nan], [1.0, 2.0]]), np.nan)), "nanargmax", 1)
@@ -568,9 +568,9 @@ def test_bad_arguments() -> None:
         assert found(empty, name, axis=1).shape == (0,)
 
 
-def test_what_a_reduction_means_is_told_by_type_fill_and_options() -> None:
+def test_reduction_cache_key() -> None:
     cases = [*itertools.product(("int8", "uint64", "float32", "float64"), (0, 1, 3), ("sum", "mean", "var", "max"))]
-    for _ in range(2):  # what was found the first time is kept
+    for _ in range(2):  # the first result is cached
         for dtype, fill, name in cases:
             dense = np.full((4, 6), fill, dtype)
             dense[1, 2], dense[3, 5] = 2, 5
@@ -586,13 +586,13 @@ def test_what_a_reduction_means_is_told_by_type_fill_and_options() -> None:
 
 
 @pytest.mark.parametrize("fill", [np.nan, np.inf, -0.0, 0.0])
-def test_fills_that_compare_oddly_are_told_apart(fill: float) -> None:
+def test_reduction_key_distinguishes_fills(fill: float) -> None:
     A = scan_of(memory(np.array([[1.0, fill], [fill, fill]]), fill))
     found = make_reduce(A, "sum", axis=1)
     np.testing.assert_array_equal(found.schema.fill_value, fill + fill)
 
 
-def test_counts_take_the_cells_that_others_take() -> None:
+def test_count_with_mask() -> None:
     dense = np.array([[0, 2, 1], [1, 5, 0]])
     A = sp.from_coords([[0, 0, 1], [0, 1, 1]], [0, 2, 5], shape=(2, 3), fill_value=1)
     dense = A.to_numpy()

@@ -83,7 +83,7 @@ def test_engines_agree(make: Maker, data: st.DataObject, shape: tuple[int, ...],
             assert np.array_equal(A.compute(engine).to_numpy(), dense[key])
 
 
-def test_indexing_to_one_cell_is_a_scalar(make: Maker) -> None:
+def test_single_element_is_scalar(make: Maker) -> None:
     A = make([[0, 2], [3, 0]])
     assert A[0, 1] == 2
     assert isinstance(A[0, 1], np.int64)
@@ -100,7 +100,7 @@ def test_orthogonal_and_pointwise(make: Maker) -> None:
     assert np.array_equal(A[[0, 1, 1], :, [3, 2, 2]].to_numpy(), dense[[0, 1, 1], :, [3, 2, 2]])
 
 
-def test_sparse_masks_are_counted(make: Maker) -> None:
+def test_sparse_masks(make: Maker) -> None:
     dense = some_dense((4, 5), 3)
     mask = sp.asarray(dense > 1)
     assert np.array_equal(make(dense)[mask].to_numpy(), dense[dense > 1])
@@ -108,7 +108,7 @@ def test_sparse_masks_are_counted(make: Maker) -> None:
     assert np.array_equal(make(dense)[rows, 1:].to_numpy(), dense[[0, 3], 1:])
 
 
-def test_views_are_live_and_copies_are_not(make: Maker) -> None:
+def test_views_live_copies_not(make: Maker) -> None:
     A = make([[0, 2, 3], [4, 0, 5], [2, 8, 0]])
     view, sibling, copy = A[1:, 1:], A.T[2], A[[1, 2]]
     view[0, 0] = 9
@@ -146,7 +146,7 @@ def test_writes_equal_numpy(make: Maker, data: st.DataObject, shape: tuple[int, 
     assert A.nnz == np.count_nonzero(dense)
 
 
-def test_nnz_is_exact_in_the_four_cases(make: Maker) -> None:
+def test_nnz_exact(make: Maker) -> None:
     A = make([1, 0, 2])
     A[1] = 0
     assert A.nnz == 2
@@ -159,7 +159,7 @@ def test_nnz_is_exact_in_the_four_cases(make: Maker) -> None:
     assert A.to_numpy().tolist() == [0, 4, 2]
 
 
-def test_filling_a_slice_of_a_huge_tensor_touches_that_slice() -> None:
+def test_fill_slice_of_huge_tensor() -> None:
     A = sp.zeros((100_000, 100_000, 100))
     A[0, 0, :] = 1.0
     assert A.nnz == 100
@@ -222,7 +222,7 @@ def test_matmul(make: Maker, data: st.DataObject, seed: int) -> None:
     np.testing.assert_allclose(X.T @ B.T, X.T @ expected.T, atol=1e-12)
 
 
-def test_matmul_says_what_does_not_fit(make: Maker) -> None:
+def test_matmul_shape_errors(make: Maker) -> None:
     A = make(np.eye(3)[:, :2])
     with pytest.raises(ShapeError, match=r"(?s)2.*3"):
         A @ np.ones(3)
@@ -265,7 +265,7 @@ def test_pickles(make: Maker) -> None:
         assert np.array_equal(C.to_numpy(), B.to_numpy())
 
 
-def test_densifying_past_the_limit_says_so(make: Maker) -> None:
+def test_densify_beyond_limit_raises(make: Maker) -> None:
     A = sp.from_coords([[10**6 - 1], [10**6 - 1]], [1.0])
     with pytest.raises(TooLargeError, match=r"8\.0+ TB.*sp.config"):
         A.to_numpy()
@@ -273,7 +273,7 @@ def test_densifying_past_the_limit_says_so(make: Maker) -> None:
         np.asarray(A)
 
 
-def test_small_habits_of_arrays(make: Maker) -> None:
+def test_array_protocols(make: Maker) -> None:
     A = make(np.arange(6.0).reshape(2, 3))
     assert len(A) == 2
     assert [row.nnz for row in A] == [2, 3]
@@ -304,7 +304,7 @@ def test_stored_only(tmp_path: Path) -> None:
     assert sum(record.rows for record in stored.files()) == 3
 
 
-def test_building_reads_nothing(tmp_path: Path) -> None:
+def test_indexing_reads_nothing(tmp_path: Path) -> None:
     A = sp.asarray(some_dense((6, 6), 1)).save(tmp_path / "A.sparrow")
     for record in A.files():
         (tmp_path / "A.sparrow" / record.path).unlink()
@@ -319,7 +319,7 @@ def test_building_reads_nothing(tmp_path: Path) -> None:
     assert "(d0: 6, d1: 6)" in A._repr_html_()
 
 
-def test_python_numbers_that_do_not_fit_are_refused(make: Maker) -> None:
+def test_out_of_range_python_numbers_raise(make: Maker) -> None:
     A = make(np.array([1, 2], np.uint8))
     for value in (300, -1, math.nan, 2**70, [1, 300]):
         with pytest.raises(InvalidValueError, match="uint8"):
@@ -346,7 +346,7 @@ def test_put_without_dimensions(make: Maker) -> None:
     assert A[()] == 3
 
 
-def test_a_sparse_mask_is_one_index_of_its_shape(make: Maker) -> None:
+def test_sparse_mask_consumes_its_dimensions(make: Maker) -> None:
     dense = some_dense((3, 4, 5), 2)
     A = make(dense)
     for mask in (dense > 0, dense[:, :, 0] == 0, dense[0] > 0):
@@ -359,7 +359,7 @@ def test_a_sparse_mask_is_one_index_of_its_shape(make: Maker) -> None:
             A[sp.zeros(shape, bool)]
 
 
-def test_labels_of_what_is_no_dimension(make: Maker) -> None:
+def test_labels_of_unknown_dimension(make: Maker) -> None:
     A = make(np.eye(2))
     with pytest.raises(LabelError, match="'d0', 'd1'"):
         A.labels("d2")
@@ -367,7 +367,7 @@ def test_labels_of_what_is_no_dimension(make: Maker) -> None:
         A.labels(2)
 
 
-def test_a_pinned_view_of_files_pickles_as_path_and_version(tmp_path: Path) -> None:
+def test_pinned_view_pickles_path_and_version(tmp_path: Path) -> None:
     A = sp.asarray(np.arange(1000.0)).save(tmp_path / "A.sparrow")
     B = A[np.arange(1000) % 2 == 0]
     text = pickle.dumps(B)
@@ -377,7 +377,7 @@ def test_a_pinned_view_of_files_pickles_as_path_and_version(tmp_path: Path) -> N
     assert np.array_equal(C.to_numpy(), np.arange(0.0, 1000, 2))
 
 
-def test_what_a_worker_cannot_open_is_told_when_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_raises_open_error_on_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     A = sp.eye(3).save(tmp_path / "t")
     sent = [pickle.dumps(each) for each in (A, A[[2, 0]], A.T)]
     shutil.rmtree(tmp_path / "t")
@@ -385,7 +385,7 @@ def test_what_a_worker_cannot_open_is_told_when_it_is_used(tmp_path: Path, monke
         with pytest.raises(NotFoundError):
             pickle.loads(text)
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: "another")
-    for text in sent:  # an OSError here would end a worker of a pool without a word
+    for text in sent:  # an OSError here would end a worker of a pool silently
         there = pickle.loads(text)
         for use in (lambda t: t.nnz, lambda t: t @ [1, 2, 3], lambda t: t.shape, lambda t: t + 1, pickle.dumps, repr):
             with pytest.raises(NotFoundError, match=str(tmp_path)):

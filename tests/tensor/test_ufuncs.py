@@ -1,4 +1,4 @@
-"""Ufuncs and reductions with all of NumPy's arguments, and what their results are written to."""
+"""Ufuncs and reductions with all arguments of NumPy, ``out=`` included."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def test_all_arguments(make: Maker, call: Callable[[Any], Any]) -> None:
         same(call(make(a)), call(a))
 
 
-def test_a_mean_of_no_cells_is_nan_without_a_warning(make: Maker) -> None:
+def test_empty_mean_is_nan_without_warning(make: Maker) -> None:
     assert np.isnan(make(a).mean(1, where=MASK).to_numpy()).tolist() == [False, True, False]
 
 
-def test_the_type_is_that_of_the_computation() -> None:
+def test_dtype_sets_computation_type() -> None:
     same(np.add(sp.asarray(i), sp.asarray(i), dtype=np.int64), np.add(i, i, dtype=np.int64))
     same(np.multiply(sp.asarray(i), 100, dtype=np.int16), np.multiply(i, 100, dtype=np.int16))
     for options in ({"dtype": np.int8}, {"casting": "no"}):
@@ -118,7 +118,7 @@ OUT: list[tuple[tuple[int, ...], Callable[[Any, Any], Any]]] = [
 
 
 @pytest.mark.parametrize(("shape", "call"), OUT)
-def test_results_are_written_to_arrays_and_tensors(shape: tuple[int, ...], call: Callable[[Any, Any], Any]) -> None:
+def test_out_argument(shape: tuple[int, ...], call: Callable[[Any, Any], Any]) -> None:
     wanted = np.full(shape, 9.0)
     call(a, wanted)
     dense, tensor = np.full(shape, 9.0), sp.asarray(np.full(shape, 9.0))
@@ -129,14 +129,14 @@ def test_results_are_written_to_arrays_and_tensors(shape: tuple[int, ...], call:
     np.testing.assert_allclose(tensor.to_numpy(), wanted)
 
 
-def test_a_mean_of_integers_fits_integers() -> None:
+def test_integer_mean_into_integers() -> None:
     found, wanted = np.zeros(3, int), np.zeros(3, int)
     np.testing.assert_array_equal(sp.asarray(i).mean(0, out=found), i.mean(0, out=wanted))
     with pytest.raises(UnsupportedError):
         sp.asarray(a).mean(0, out=np.zeros(4, int))
 
 
-def test_several_results_are_written() -> None:
+def test_multiple_outputs() -> None:
     A = sp.asarray(a)
     whole, part = np.zeros((3, 4)), sp.zeros((3, 4))
     halves: Any = np.modf
@@ -147,7 +147,7 @@ def test_several_results_are_written() -> None:
         np.testing.assert_array_equal(np.asarray(one), wanted)
 
 
-def test_a_result_that_does_not_fit_is_not_written() -> None:
+def test_out_mismatch_raises() -> None:
     A = sp.asarray(a)
     refused: list[tuple[type[SparrowError], Callable[[], Any]]] = [
         (UnsupportedError, lambda: np.add(A, 0.5, out=np.zeros((3, 4), int))),
@@ -171,7 +171,7 @@ OPERATORS = ["+=", "-=", "*=", "/=", "//=", "%=", "**="]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_in_place_on_expressions_gives_others(make: Maker, operator: str) -> None:
+def test_in_place_on_expression(make: Maker, operator: str) -> None:
     A = make(a)
     B, b = A * 2, a * 2
     before = B
@@ -187,7 +187,7 @@ def test_in_place_on_expressions_gives_others(make: Maker, operator: str) -> Non
     agree(A, a)
 
 
-def test_in_place_keeps_the_type_of_an_expression() -> None:
+def test_in_place_keeps_dtype_of_expression() -> None:
     B = sp.asarray(i) * 2
     B += np.int64(1)
     assert B.dtype == np.int8
@@ -201,7 +201,7 @@ def test_in_place_keeps_the_type_of_an_expression() -> None:
     np.testing.assert_array_equal(A.to_numpy()[1], a[1])
 
 
-def test_an_opened_version_is_not_written_in_place(tmp_path: Any) -> None:
+def test_in_place_on_opened_version(tmp_path: Any) -> None:
     path = sp.asarray(a).save(tmp_path / "A.sparrow").path
     opened = sp.open(str(path), version=0)
     with pytest.raises(ReadOnlyError):
@@ -209,7 +209,7 @@ def test_an_opened_version_is_not_written_in_place(tmp_path: Any) -> None:
 
 
 class Own:
-    """An operand of a class of its own, which NumPy knows nothing of."""
+    """Operand of a class that NumPy does not know."""
 
     def __radd__(self, other: Any) -> Any:
         return ("radd", other)
@@ -226,7 +226,7 @@ class Own:
         return ("eq", other)
 
 
-def test_operands_of_other_classes_get_their_turn() -> None:
+def test_defers_to_foreign_classes() -> None:
     A: Any = sp.asarray(a)
     own = Own()
     assert A + own == ("radd", A)
@@ -257,7 +257,7 @@ def test_rounding_and_formatting() -> None:
         format(A, ".2f")
 
 
-def test_reshape_and_astype_take_numpys_arguments() -> None:
+def test_reshape_and_astype_arguments() -> None:
     A = sp.asarray(a)
     agree(A.reshape(2, 6, order="F"), a.reshape(2, 6, order="F"))
     agree(A.reshape((4, -1), copy=True), a.reshape(4, 3))

@@ -1,4 +1,4 @@
-"""Writing to tensors in memory and stored: cells, edits, shapes, appends, and what is refused."""
+"""Writes to tensors in memory and stored: puts, edits, resizes, appends."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FIVE[[0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4], [0, 1, 3, 0, 1, 2, 3, 4, 0, 2, 3, 
 ]  # fmt: skip
 B4 = [[0, 2, 0, 0], [0, 0, 3, 0], [0, 0, 0, 0], [1, 0, 4, 0], [0, 0, 2, 1]]
 
-# Each: start, then pairs (cell, value) put one after the other, then coordinates and values afterwards.
+# Start, then pairs (coordinate, value) put in turn, then the resulting coordinates and values.
 PUTS: dict[str, tuple[Any, list[tuple[tuple[int, ...], int]], list[list[int]], list[int]]] = {
     "absent to zero is nothing": ([[1, 0, 2]], [((0, 1), 0)], [[0, 0], [0, 2]], [1, 2]),
     "zero removes": ([[1, 0, 2]], [((0, 0), 0)], [[0], [2]], [2]),
@@ -91,7 +91,7 @@ PUTS: dict[str, tuple[Any, list[tuple[tuple[int, ...], int]], list[list[int]], l
 
 @pytest.mark.parametrize("how", ["setitem", "put", "edit"])
 @pytest.mark.parametrize("name", PUTS)
-def test_worked_puts(make: Maker, name: str, how: str) -> None:
+def test_put(make: Maker, name: str, how: str) -> None:
     start, puts, coords, values = PUTS[name]
     A = make(start)
     if how == "edit":
@@ -110,7 +110,7 @@ def test_worked_puts(make: Maker, name: str, how: str) -> None:
     assert A.nnz == len(values)
 
 
-def test_writing_through_a_view_with_a_new_axis(make: Maker) -> None:
+def test_write_through_new_axis(make: Maker) -> None:
     A = make([[[0, 2, 3], [4, 0, 5], [2, 8, 0]], [[0, 3, 7], [0, 0, 6], [0, 1, 4]]])
     view, sibling = A[None, 0, 1:3, 1:3], A[0]
     assert (A.nnz, view.to_numpy().tolist()) == (11, [[[0, 5], [8, 0]]])
@@ -124,7 +124,7 @@ def test_writing_through_a_view_with_a_new_axis(make: Maker) -> None:
     assert sibling.to_numpy().tolist() == [[0, 2, 3], [4, 2, 0], [2, 1, 6]]
 
 
-def test_views_see_what_the_base_gets_later(make: Maker) -> None:
+def test_views_see_later_writes(make: Maker) -> None:
     A = make(sp.zeros((200, 200)))
     view = A[50:150, 50:150]
     i, j = np.divmod(np.arange(10_000), 100)
@@ -159,7 +159,7 @@ def test_broadcasting(make: Maker, key: Any, shape: tuple[int, ...], sparse: boo
     assert A.nnz == np.count_nonzero(dense)
 
 
-def test_sparse_values_are_not_made_dense(make: Maker) -> None:
+def test_sparse_values_stay_sparse(make: Maker) -> None:
     A = make(sp.zeros((10**6, 10**6)))
     row = sp.from_coords([[5, 10**5]], [1.0, 2.0], shape=(10**6,))
     A[:1000] = row
@@ -191,7 +191,7 @@ def test_other_fills(make: Maker, fill: float) -> None:
 # -- edits ---------------------------------------------------------------------------------------
 
 
-def test_an_edit_is_one_commit(make: Maker) -> None:
+def test_edit_single_commit(make: Maker) -> None:
     A = make(np.eye(4))
     view, before = A[1:, 1:], A.version
     with A.edit() as e:
@@ -214,7 +214,7 @@ def test_an_edit_is_one_commit(make: Maker) -> None:
 
 
 def written(A: sp.Tensor, then: Callable[[Any], Any]) -> None:
-    """Write all cells in an edit, and do something in its block."""
+    """Write all elements in an edit, and run an action in its block."""
     with A.edit() as e:
         e[...] = 5
         then(e)
@@ -224,7 +224,7 @@ def interrupt(e: Any) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_edit_that_fails_writes_nothing(make: Maker) -> None:
+def test_failed_edit_writes_nothing(make: Maker) -> None:
     A = make(np.eye(3))
     for bad, error in [
         (lambda e: e.put([[9], [0]], 1), IndexError),
@@ -241,7 +241,7 @@ def test_an_edit_that_fails_writes_nothing(make: Maker) -> None:
     assert A.version in (None, 0)
 
 
-def test_an_edit_only_writes_and_only_in_its_block(make: Maker) -> None:
+def test_edit_is_write_only(make: Maker) -> None:
     A = make(np.eye(3))
     with A.edit() as e, pytest.raises(UnsupportedError, match="cannot be read"):
         e[0, 0] += 1
@@ -258,7 +258,7 @@ def test_an_edit_only_writes_and_only_in_its_block(make: Maker) -> None:
     assert A.to_numpy().tolist() == [[1, 0], [0, 1]]
 
 
-def test_values_of_an_edit_are_read_at_once(make: Maker) -> None:
+def test_edit_reads_values_immediately(make: Maker) -> None:
     A = make([[1, 2], [3, 4]])
     with A.edit() as e:
         e[...] = A.T
@@ -266,7 +266,7 @@ def test_values_of_an_edit_are_read_at_once(make: Maker) -> None:
     assert A.to_numpy().tolist() == [[3, 4], [2, 4]]
 
 
-def test_clearing_a_huge_box_lists_nothing(make: Maker) -> None:
+def test_clear_huge_box(make: Maker) -> None:
     A = make(sp.zeros((100_000, 100_000, 100)))
     with A.edit() as e:
         e[0, 0, :] = 1
@@ -279,7 +279,7 @@ def test_clearing_a_huge_box_lists_nothing(make: Maker) -> None:
     assert A.nnz == 0
 
 
-def test_clears_are_dropped_where_all_cells_are_written(make: Maker) -> None:
+def test_clear_dropped_if_fully_written(make: Maker) -> None:
     A = make(np.zeros((3, 3)))
     e = A.edit()
     with e:
@@ -291,7 +291,7 @@ def test_clears_are_dropped_where_all_cells_are_written(make: Maker) -> None:
 
 
 @given(st.data(), st.integers(0, 2**16))
-def test_an_edit_folds_exactly(data: st.DataObject, seed: int) -> None:
+def test_edit_merges_exactly(data: st.DataObject, seed: int) -> None:
     rng = np.random.default_rng(seed)
     shape = (3, 4)
     dense = rng.integers(-1, 2, shape)
@@ -344,7 +344,7 @@ def test_resize(make: Maker) -> None:
         low.to_numpy()
 
 
-def test_resizing_far(make: Maker) -> None:
+def test_resize_huge(make: Maker) -> None:
     A = make(np.eye(3))
     A.resize(2**40, 3)
     A[2**39, 1] = 5
@@ -353,7 +353,7 @@ def test_resizing_far(make: Maker) -> None:
     assert A.to_numpy().tolist() == [[1, 0], [0, 1]]
 
 
-def test_what_cannot_be_resized(make: Maker) -> None:
+def test_resize_errors(make: Maker) -> None:
     A = make(np.eye(3))
     shapes: list[Any] = [(3,), (3, 3, 3), (-1, 3), (2.5, 3), ("a", 3), (2**63, 3)]
     for shape in shapes:
@@ -368,7 +368,7 @@ def test_what_cannot_be_resized(make: Maker) -> None:
     assert A.version in (None, 0)
 
 
-def test_labelled_dimensions_only_shrink(tmp_path: Path) -> None:
+def test_resize_labelled_dimension(tmp_path: Path) -> None:
     (tmp_path / "g.txt").write_text("b\ta\t2\nc\tb\t3\na\tc\t1\n")
     stored = sp.ingest.edges(tmp_path / "g.txt", tmp_path / "g.sparrow")
     for A in (stored.compute(), stored):
@@ -460,7 +460,7 @@ def test_two_sessions(tmp_path: Path) -> None:
     assert (B.shape, view.shape, view[4, 4]) == ((5, 5), (5, 5), 7)
 
 
-# -- what is said and refused --------------------------------------------------------------------
+# -- warnings and errors --------------------------------------------------------------------
 
 
 def test_many_small_commits_warn(make: Maker) -> None:
@@ -494,7 +494,7 @@ def _check_small_commit_warnings(make: Maker) -> None:
     assert again[0].filename == __file__
 
 
-def test_help_says_what_a_write_costs() -> None:
+def test_put_documents_cost() -> None:
     text = inspect.getdoc(sp.Tensor.put)
     assert text is not None
     assert "cost" in text
@@ -522,7 +522,7 @@ BAD_PUTS: list[tuple[Any, Any, type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("coords", "values", "error", "match"), BAD_PUTS)
-def test_bad_puts(make: Maker, coords: Any, values: Any, error: type[Exception], match: str) -> None:
+def test_put_errors(make: Maker, coords: Any, values: Any, error: type[Exception], match: str) -> None:
     A = make(np.eye(3))
     with pytest.raises(error, match=match):
         A.put(coords, values)
@@ -548,7 +548,7 @@ def test_bad_puts(make: Maker, coords: Any, values: Any, error: type[Exception],
         ((slice(None),), "sparse", ShapeError, r"\(2,\) do not broadcast .* \(3, 3\)"),
     ],
 )
-def test_bad_assignments(make: Maker, key: Any, value: Any, error: type[Exception], match: str) -> None:
+def test_assignment_errors(make: Maker, key: Any, value: Any, error: type[Exception], match: str) -> None:
     A = make(np.eye(3))
     with pytest.raises(error, match=match):
         A[key] = sp.asarray([1.0, 2.0]) if isinstance(value, str) and value == "sparse" else value
@@ -556,7 +556,7 @@ def test_bad_assignments(make: Maker, key: Any, value: Any, error: type[Exceptio
     assert A.version in (None, 0)
 
 
-def test_numbers_that_do_not_fit(make: Maker) -> None:
+def test_out_of_range_numbers(make: Maker) -> None:
     A = make(np.zeros(3, dtype=np.int8))
     with pytest.raises(InvalidValueError, match="300"):
         A[0] = 300
@@ -567,7 +567,7 @@ def test_numbers_that_do_not_fit(make: Maker) -> None:
     assert A.to_numpy().tolist() == [1, 1, 0]
 
 
-def test_tensors_without_dimensions(make: Maker) -> None:
+def test_zero_dimensions(make: Maker) -> None:
     A = make(np.array(0.0))
     A[()] = 5
     assert A.nnz == 1
@@ -589,7 +589,7 @@ def blocks_of(count: int, width: int) -> Iterator[Block]:
         yield Block((np.full(width, start, np.int32), np.arange(width, dtype=np.int32)), np.full(width, 1.5))
 
 
-def test_a_claim_of_a_whole_append_is_its_view(tmp_path: Path) -> None:
+def test_append_claims_its_view(tmp_path: Path) -> None:
     A = sp.zeros((50, 50)).save(tmp_path / "A")
     handle = A._stored_handle()
     editor.append(handle, A._view, lambda: blocks_of(50, 50), "error")
@@ -605,7 +605,7 @@ def test_a_claim_of_a_whole_append_is_its_view(tmp_path: Path) -> None:
     }
 
 
-def test_rows_of_any_length_are_set_to_the_fill() -> None:
+def test_fill_long_rows() -> None:
     n = 2**40
     A = sp.from_coords([[1, 5, 5], [2, 5, n - 1]], [1.0, 2.0, 3.0], shape=(n, n))
     A[5, :] = 0

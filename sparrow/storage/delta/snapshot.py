@@ -15,6 +15,7 @@ from sparrow.core.schema import Schema
 from sparrow.errors import CorruptionError, InvalidValueError, NotFoundError, StorageError
 from sparrow.kernels.coo import Block
 from sparrow.relations.protocol import ArrowSource, Chunk, ParquetSource, ScanStats
+from sparrow.runtime.events import emit
 from sparrow.storage.delta.append_runs import DecodedRuns, MergedChunk, Part, merge_parts, plan_chunks
 from sparrow.storage.delta.file_table import FileTable, concat_runs, content_digest, read_tables, select_row_groups
 from sparrow.storage.delta.labels import LABELS, Vocabulary, is_partial, read_labels, resolve_label_files
@@ -414,6 +415,7 @@ class Snapshot:
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the elements of a chunk, without a copy if the dtypes agree."""
+        emit("storage.read_chunk", snapshot=self, chunk=chunk, dims=dims)
         found: RowGroupRef | MergedChunk = chunk.ref
         if isinstance(found, MergedChunk):
             return merge_parts(found, self.read_part, self.schema.ndim, self.schema.dtype)

@@ -1,4 +1,4 @@
-"""NumPy's functions of tensors: they find sparrow's, with NumPy's arguments."""
+"""Dispatch of NumPy's functions, with NumPy's arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.tensor.test_arithmetic import Maker, agree, make, some
 __all__ = ["make"]
 
 
-def test_arguments_by_position_and_by_name(make: Maker) -> None:
+def test_positional_and_keyword_arguments(make: Maker) -> None:
     a = some((3, 4), 1)
     A = make(a)
     agree(np.sum(A, 0, np.float32), np.sum(a, 0, np.float32))
@@ -28,7 +28,7 @@ def test_arguments_by_position_and_by_name(make: Maker) -> None:
     assert np.mean(A, where="stored") == a[a != 0].mean()  # type: ignore[call-overload]
 
 
-def test_methods_take_a_type_after_the_axis(make: Maker) -> None:
+def test_method_dtype_position(make: Maker) -> None:
     a = some((3, 4), 1)
     A = make(a)
     for name in ("sum", "prod", "mean", "var", "std", "nansum", "nanprod", "nanmean", "nanvar", "nanstd"):
@@ -45,7 +45,7 @@ def test_methods_take_a_type_after_the_axis(make: Maker) -> None:
 
 
 @pytest.mark.parametrize("ord", [None, "fro", 1, -1, np.inf, -np.inf])
-def test_norms_of_matrices(make: Maker, ord: Any) -> None:
+def test_matrix_norms(make: Maker, ord: Any) -> None:
     a = some((3, 4), 2)
     A = make(a)
     assert np.linalg.norm(A, ord) == pytest.approx(np.linalg.norm(a, ord))
@@ -55,7 +55,7 @@ def test_norms_of_matrices(make: Maker, ord: Any) -> None:
     assert wide is None or wide == pytest.approx(np.linalg.norm(np.stack([a, a * 2]), ord, (-2, -1)))
 
 
-def test_norms_of_vectors(make: Maker) -> None:
+def test_vector_norms(make: Maker) -> None:
     a = some((3, 4), 3)
     A = make(a)
     for degree in (None, 0, 1, 2, 3, 0.5, np.inf, -np.inf, -1, -2.5):
@@ -71,7 +71,7 @@ def test_norms_of_vectors(make: Maker) -> None:
         np.linalg.norm(sp.stack([A, A]), 1)
 
 
-def test_counts_and_comparisons_of_any_fill() -> None:
+def test_count_and_array_equal_any_fill() -> None:
     a = np.array([[1, 0, 1], [1, 1, 2]])
     A = sp.from_coords([[0, 1], [1, 2]], [0, 2], shape=(2, 3), fill_value=1)
     assert np.count_nonzero(A) == 5
@@ -82,7 +82,7 @@ def test_counts_and_comparisons_of_any_fill() -> None:
     assert not np.array_equal(A, A + 1)
 
 
-def test_no_axis_and_no_choices() -> None:
+def test_axis_none_and_where_without_choices() -> None:
     a = np.array([[3, 0, -1], [0, 2, 1]])
     A = sp.asarray(a)
     agree(np.sort(A, axis=None), np.sort(a, axis=None))
@@ -90,7 +90,7 @@ def test_no_axis_and_no_choices() -> None:
     agree(np.where(A, A, 5), np.where(a, a, 5))
 
 
-def test_what_ours_does_not_take_is_refused() -> None:
+def test_unsupported_arguments_raise() -> None:
     A: Any = sp.asarray(np.eye(3))
     refused: list[tuple[Any, str]] = [
         (lambda: np.unique(A, axis=0), r"np\.unique\(axis=\)"),
@@ -116,7 +116,7 @@ def test_what_ours_does_not_take_is_refused() -> None:
             call()
 
 
-def test_one_cell_is_a_number() -> None:
+def test_single_element_is_number() -> None:
     A = sp.asarray([[0, 3]])
     assert (A[:, 1:].item(), float(A[:1, 1:]), int(A[0, 1:]), complex(A[0, :1])) == (3, 3.0, 3, 0j)
     assert [10, 20, 30, 40][A[0, 1, ...]] == 40
@@ -127,7 +127,7 @@ def test_one_cell_is_a_number() -> None:
 RAGGED = [[1], [1, 2]]
 
 
-def test_what_numpy_says_of_arguments_is_said_by_errors_of_the_tree() -> None:
+def test_numpy_errors_are_translated() -> None:
     A: Any = sp.asarray(np.eye(3))
     numpy: Any = np
     own: Any = sp
@@ -162,7 +162,7 @@ def test_what_numpy_says_of_arguments_is_said_by_errors_of_the_tree() -> None:
             call()
 
 
-def test_methods_by_the_names_of_functions(make: Maker) -> None:
+def test_methods_match_functions(make: Maker) -> None:
     a = some((3, 4), 5)
     A = make(a)
     calls: list[tuple[str, tuple[Any, ...]]] = [

@@ -1,4 +1,4 @@
-"""NumPy's names over what there is: the call that is given the array and the tensor alike."""
+"""NumPy's functions: the same call on arrays and tensors."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def same(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize("call", LAZY)
 @pytest.mark.parametrize(("kind", "dense", "tensor"), tensors(), ids=lambda one: one if isinstance(one, str) else "")
-def test_tensors_stay_tensors(call: Callable[[Any], Any], kind: str, dense: Any, tensor: sp.Tensor) -> None:
+def test_results_are_tensors(call: Callable[[Any], Any], kind: str, dense: Any, tensor: sp.Tensor) -> None:
     found, wanted = call(tensor), call(dense)
     same(found, wanted)
     if isinstance(wanted, np.ndarray):
@@ -244,7 +244,7 @@ def test_tensors_stay_tensors(call: Callable[[Any], Any], kind: str, dense: Any,
 
 @pytest.mark.parametrize("call", AT_ONCE)
 @pytest.mark.parametrize(("kind", "dense", "tensor"), tensors(), ids=lambda one: one if isinstance(one, str) else "")
-def test_what_is_dense_by_nature(call: Callable[[Any], Any], kind: str, dense: Any, tensor: sp.Tensor) -> None:
+def test_dense_results(call: Callable[[Any], Any], kind: str, dense: Any, tensor: sp.Tensor) -> None:
     same(call(tensor), call(dense))
 
 
@@ -288,13 +288,13 @@ def test_long_tensors() -> None:
     assert np.bincount(A + 2).tolist() == [1, 0, 2**40 - 2, 0, 0, 0, 0, 1]
 
 
-def test_types_that_are_none_of_tensors() -> None:
+def test_unsupported_dtypes_raise() -> None:
     c = np.array([1j, 0])
     for call in (np.iscomplexobj, np.isrealobj, lambda x: np.common_type(x, a), lambda x: np.result_type(x, a)):
         assert call(sp.asarray(c)) == call(c)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_input_raises() -> None:
     A = sp.asarray(a)
     fft: Any = np.fft.fft
     refused: list[tuple[type[SparrowError], Callable[[], Any]]] = [
@@ -330,19 +330,19 @@ def test_what_is_refused() -> None:
             call()
 
 
-def test_spectra_go_where_they_are_told() -> None:
+def test_fft_out() -> None:
     fft: Any = np.fft.fft
     for out in (np.zeros(a.shape, complex), sp.zeros(a.shape, dtype=complex)):
         assert fft(sp.asarray(a), out=out) is out
         same(out, np.fft.fft(a))
 
 
-def test_the_mean_of_two_large_halves_is_finite() -> None:
+def test_median_of_float16_does_not_overflow() -> None:
     halves = np.array([40000, 50000], np.float16)
     same(np.median(sp.asarray(halves)), np.median(halves))
 
 
-def test_memory_is_shared_by_views_of_one_tensor_alone() -> None:
+def test_shares_memory() -> None:
     A = sp.asarray(a)
     for ask in (np.may_share_memory, np.shares_memory):
         asked: Any = ask
@@ -363,14 +363,14 @@ def test_singular_matrix() -> None:
         np.linalg.cholesky(-sp.eye(2))
 
 
-def test_products_of_truth_values_are_truth_values() -> None:
+def test_boolean_products() -> None:
     X, Y = np.ones((2, 3), bool), np.eye(3, dtype=bool)
     for A, B in ((sp.asarray(X), sp.asarray(Y)), (X, sp.asarray(Y)), (sp.asarray(X), Y)):
         same(np.vecmat(A, B), np.vecmat(X, Y))
         same(np.matvec(B, A), np.matvec(Y, X))
 
 
-def test_pad_keeps_names_and_the_labels_of_what_is_not_padded() -> None:
+def test_pad_keeps_names_and_labels() -> None:
     labels = {"user": ["ann", "bob"], "item": ["x", "y"]}
     a = sp.from_coords([[0, 1], [0, 1]], [1.0, 2.0], dims=("user", "item"), labels=labels)
     found: Any = np.pad(a, ((0, 0), (1, 2)))
@@ -379,7 +379,7 @@ def test_pad_keeps_names_and_the_labels_of_what_is_not_padded() -> None:
     assert found.labels("item") is None
 
 
-def test_a_condition_that_is_a_tensor_stays_sparse() -> None:
+def test_compress_sparse_condition() -> None:
     v = sp.from_coords([[3, 10**11]], [1.0, 2.0], shape=(2 * 10**11,))
     for chosen in (np.extract, np.compress):
         found: Any = chosen(v > 0, v)

@@ -1,4 +1,4 @@
-"""Reductions by the standard's names: the methods of tensors, NumPy's of arrays."""
+"""Reductions by the names of the standard, of tensors and arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A = sp.asarray(a)
 @pytest.mark.parametrize("name", [*NAMES, "count_nonzero"])
 @pytest.mark.parametrize("axis", [None, 0, -1])
 @pytest.mark.parametrize("keepdims", [False, True])
-def test_of_tensors_and_arrays(name: str, axis: int | None, keepdims: bool) -> None:
+def test_reductions_of_tensors_and_arrays(name: str, axis: int | None, keepdims: bool) -> None:
     own, wanted = getattr(sp, name), getattr(np, name)(a, axis=axis, keepdims=keepdims)
     found = own(A, axis=axis, keepdims=keepdims)
     assert isinstance(found, sp.Tensor) == (axis is not None or keepdims)
@@ -28,25 +28,25 @@ def test_of_tensors_and_arrays(name: str, axis: int | None, keepdims: bool) -> N
     assert not isinstance(own(a, axis=axis), sp.Tensor)
 
 
-def test_several_axes_as_a_list() -> None:
+def test_axes_as_list() -> None:
     assert sp.sum(A, [0, 1]) == sp.count_nonzero(A, [0, 1]) + 1 == sp.sum(a, [0, 1]) == 4
 
 
-def test_stored_cells_alone() -> None:
+def test_stored_elements_only() -> None:
     assert sp.mean(A, where="stored") == pytest.approx(4 / 3)
     np.testing.assert_array_equal(sp.argmax(A, 1, where="stored").to_numpy(), [1, 0])
     with pytest.raises(UnsupportedError, match="where='stored'"):
         sp.mean(a, where="stored")
 
 
-def test_types_and_corrections() -> None:
+def test_dtype_and_correction() -> None:
     assert sp.sum(A, dtype=sp.float32).dtype == sp.prod(a, dtype=sp.float32).dtype == np.float32
     assert sp.var(A, correction=1) == pytest.approx(np.var(a, ddof=1))
     assert sp.std(a, correction=1) == pytest.approx(np.std(a, ddof=1))
 
 
 @pytest.mark.parametrize("name", [*NAMES, "count_nonzero"])
-def test_what_is_refused(name: str) -> None:
+def test_invalid_input_raises(name: str) -> None:
     own: Any = getattr(sp, name)
     with pytest.raises(ShapeError):
         own(A, axis=2)
