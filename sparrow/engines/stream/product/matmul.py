@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from sparrow.engines import profile
 from sparrow.engines.stream.capabilities import RowOutput, SumPushdown
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.spgemm import SpGEMM
@@ -99,4 +100,16 @@ class MaskedMatMulOp(MatMulOp, SumPushdown):
     def open_with_mask_values(self, first: int, last: int) -> Callable[[int, int], tuple[Block, NDArray[Any]]]:
         """Open a cursor that reads elements and the mask's values at them."""
         sources = self._work.open_sources(first, last)
-        return lambda start, stop: self._work.compute(start, stop, sources, with_mask_values=True)
+
+        def read(start: int, stop: int) -> tuple[Block, NDArray[Any]]:
+            active = profile.active()
+            if active is None:
+                found: tuple[Block, NDArray[Any]] = self._work.compute(start, stop, sources, with_mask_values=True)
+                return found
+            counters = active.operator(self.node)
+            with counters.measure():
+                block, values = self._work.compute(start, stop, sources, with_mask_values=True)
+            counters.record(rows=block.count, bytes=block.nbytes, partitions=1)
+            return block, values
+
+        return read

@@ -40,7 +40,7 @@ from sparrow.kernels.coo import Block, CSRBlock, canonicalize, concat_blocks
 from sparrow.kernels.elementwise import align
 from sparrow.plan import Node, Product, Scan
 from sparrow.plan.estimates import estimate_product
-from sparrow.relations.base import MemoryRelation
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import SpillFile
@@ -140,8 +140,9 @@ class SpGEMM:
         events.emit("product.strategy", strategy=self.strategy)
         spilled = self._sections or self._spilled
         active = profile.active()
-        if active is not None and spilled is not None:
-            active.operator(self._profiled_as).record(spilled_bytes=spilled.spilled_bytes)
+        if active is not None:
+            spilled_bytes = 0 if spilled is None else spilled.spilled_bytes
+            active.operator(self._profiled_as).record(strategy=self.strategy, spilled_bytes=spilled_bytes)
 
     @property
     def strategy(self) -> str:
