@@ -1,7 +1,4 @@
-# Every target sets up what it needs in $(VENV); none relies on anything installed by hand.
-#   make demo                      real data in, stored, sliced, queried, multiplied
-#   make test                      the whole test suite
-#   make PYTHON=python3.12 test    with another interpreter (from 3.11 on)
+# Every target installs what it needs into $(VENV). Another interpreter: make PYTHON=python3.12 test
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,20 +9,21 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 MINUTES ?= 5
 ROUNDS ?= 1
 
-.PHONY: help tools demo test seeds trial lint types site bench gpu clean
+.PHONY: help tools demo fast test seeds trial lint types site bench gpu clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make demo    store two real data sets, slice, query and multiply them'
-	@echo 'make test    run the tests (TESTS=tests/cli for some of them)'
-	@echo 'make seeds   random tests on examples that make test does not draw, ROUNDS=1 times (docs/reliability.md)'
-	@echo 'make trial   kill, race, fill the disk, flip bytes and feed rubbish for MINUTES=5 (docs/reliability.md)'
-	@echo 'make lint    check style, formatting and that lower layers import no upper ones'
+	@echo 'make demo    store, slice, query and multiply two real data sets'
+	@echo 'make fast    run the fast tests, in under a minute'
+	@echo 'make test    run all tests (TESTS=tests/storage for some)'
+	@echo 'make seeds   run random tests on new examples, ROUNDS=1 times'
+	@echo 'make trial   kill, race, fill the disk, flip bytes and fuzz for MINUTES=5'
+	@echo 'make lint    check style, formatting, layers, names and prose'
 	@echo 'make types   check types'
-	@echo 'make site    write the documentation to site/, its links checked'
-	@echo 'make bench   time sparrow beside SciPy, DuckDB, scikit-learn, implicit and pydata/sparse, print ratios'
-	@echo 'make gpu     on a machine with a CUDA device: test and time engine="cupy" on it (CUPY=cupy-cuda13x for CUDA 13)'
-	@echo 'make clean   remove what these targets made, $(VENV) included'
+	@echo 'make site    build the documentation in site/, links checked'
+	@echo 'make bench   time sparrow beside its peers; PARTS=spgemm,tiny for some, and update bench/RESULTS.md'
+	@echo 'make gpu     test and time engine="cupy" on a CUDA device (CUPY=cupy-cuda13x for CUDA 13)'
+	@echo 'make clean   remove everything that these targets create, $(VENV) included'
 
 $(BIN)/python:
 	@echo 'Making $(VENV) with $(PYTHON)'
@@ -38,13 +36,13 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	@echo 'Installing sparrow and its development tools into $(VENV)'
+	@echo 'Installing sparrow with development tools into $(VENV)'
 	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.runtime
 
-# All at once for who checks all: what installs one after the other is resolved again each time.
+# Everything at once, for CI: separate installations resolve the dependencies each time.
 tools: pyproject.toml constraints.txt | $(BIN)/python
-	@echo 'Installing sparrow, its development tools and what makes its site into $(VENV)'
+	@echo 'Installing sparrow with development and documentation tools into $(VENV)'
 	@$(PIP) install --constraint constraints.txt --editable '.[dev,docs]'
 	@touch $(VENV)/.dev $(VENV)/.docs $(VENV)/.runtime
 
@@ -54,6 +52,9 @@ demo: $(VENV)/.runtime
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS)
+
+fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 3 --dist worksteal --fast $(or $(TESTS),tests)
 
 seeds: $(VENV)/.dev
 	for round in $$(seq $(ROUNDS)); do \
@@ -73,7 +74,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
-	@echo 'Installing sparrow and what makes its site into $(VENV)'
+	@echo 'Installing sparrow with documentation tools into $(VENV)'
 	@$(PIP) install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
@@ -81,14 +82,15 @@ site: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 $(VENV)/.bench: $(VENV)/.dev
-	@echo 'Installing what the bench compares with into $(VENV)'
+	@echo 'Installing the peers of the bench into $(VENV)'
 	@$(PIP) install --constraint constraints.txt --editable '.[dev,bench]'
 	@touch $@
 
+PARTS ?=
 bench: $(VENV)/.bench
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/run.py --write $(if $(PARTS),--only $(PARTS))
 
-# The tests of every engine compute on the device where there is one; in one process, which has its memory alone.
+# The engine tests use the device where there is one, in one process that has its memory alone.
 CUPY ?= cupy-cuda12x
 gpu: $(VENV)/.dev
 	@echo 'Installing $(CUPY) into $(VENV)'

@@ -6,6 +6,7 @@ import fcntl
 import gc
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,37 @@ def _compile_in_turn(dispatcher: Any, signature: Any) -> Any:
 
 
 Dispatcher.compile = _compile_in_turn  # type: ignore[method-assign]
+
+# Left out by ``--fast``: tests that compile kernels, start processes, or kill and race them.
+SLOW = frozenset({
+    "tests/array_api", "tests/blas", "tests/cli", "tests/datasets", "tests/engines/stream/test_product.py",
+    "tests/engines/stream/test_spilled.py", "tests/engines/test_parity.py", "tests/engines/test_views.py",
+    "tests/faults", "tests/functions/test_contraction.py", "tests/functions/test_manipulation.py",
+    "tests/graph", "tests/io/binary", "tests/io/tabular", "tests/io/text", "tests/io/base/test_export.py",
+    "tests/kernels/jit", "tests/kernels/matmul", "tests/linalg", "tests/models", "tests/properties",
+    "tests/runtime/test_buffer_pool.py", "tests/runtime/test_duckdb_connection.py",
+    "tests/runtime/test_lazy_imports.py", "tests/storage/test_clouds.py", "tests/storage/test_compact.py",
+    "tests/storage/test_filesystem.py", "tests/storage/test_many_appends.py", "tests/storage/test_objects.py",
+    "tests/storage/test_runs.py", "tests/storage/test_snapshot.py", "tests/tensor/test_exports.py",
+    "tests/tensor/test_labels.py", "tests/tensor/test_reductions.py", "tests/test_notebooks.py",
+    "tests/engines/stream/test_batched.py", "tests/engines/stream/test_dense.py", "tests/functions/test_products.py",
+    "tests/io/base/test_magic.py", "tests/io/base/test_detect.py", "tests/optim", "tests/test_packaging.py",
+    "tests/test_pages.py", "tests/test_public_api.py", "tests/test_security.py", "tests/training",
+})  # fmt: skip
+ROOT = Path(__file__).resolve().parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--fast``."""
+    parser.addoption("--fast", action="store_true", help="leave out slow tests (conftest.SLOW)")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what is slow under ``--fast``."""
+    if config.getoption("--fast") and collection_path.is_relative_to(ROOT):
+        return collection_path.relative_to(ROOT).as_posix() in SLOW or None
+    return None
+
 
 # Collecting makes half a million objects, none of them garbage.
 gc.disable()
