@@ -18,7 +18,7 @@ def parameter(declared: DeclaredOption) -> inspect.Parameter:
     """Return a declared option as a function parameter for typer."""
     option, default = declared.option, declared.default
     words: list[str] = [option.flag or _name(declared)] if _is_flag(declared) else []
-    least: dict[str, Any] = {} if option.least is None else {"min": option.least}
+    least: dict[str, Any] = {} if option.minimum is None else {"min": option.minimum}
     kind: Any = str if option.parse is not None else declared.type
     if declared.choices:
         kind = Literal[tuple(map(str, declared.choices))]

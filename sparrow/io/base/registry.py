@@ -158,7 +158,7 @@ class Option:
     metavar: str | None = None
     flag: str | None = None
     """Spelling of a boolean option: ``"--directed/--undirected"``."""
-    least: int | None = None
+    minimum: int | None = None
     """Smallest value."""
     parse: Callable[[str], Any] | None = None
     """Converts a text to a value, or raises ``ValueError``."""
@@ -221,7 +221,7 @@ def _choices(hint: Any) -> tuple[Any, ...]:
     return tuple(choice for part in parts for choice in _choices(part))
 
 
-class _Declaring:
+class _Options:
     """Dataclass whose fields are options, checked when it is made."""
 
     def __post_init__(self) -> None:
@@ -233,8 +233,8 @@ class _Declaring:
                 if not _fits(value, each.type):
                     wanted = next(known.type for known in dataclasses.fields(self) if known.name == each.name)  # type: ignore[arg-type]
                     raise InvalidValueError(f"{each.name} must be {_unparse(wanted)}, got {value!r}")
-                if each.option.least is not None and value < each.option.least:
-                    raise InvalidValueError(f"{each.name} must be at least {each.option.least}, got {value!r}")
+                if each.option.minimum is not None and value < each.option.minimum:
+                    raise InvalidValueError(f"{each.name} must be at least {each.option.minimum}, got {value!r}")
                 continue
             known = [choice for choice in each.choices if choice is value or str(choice) == str(value)]
             if not known:
@@ -247,7 +247,7 @@ class _Declaring:
 
 
 @dataclass
-class Reader(_Declaring, ABC):
+class Reader(_Options, ABC):
     """Base of readers: the fields are the options, the docstring is that of ``sp.ingest.<format>``."""
 
     src: SourceLike
@@ -286,7 +286,7 @@ class Reader(_Declaring, ABC):
 
 
 @dataclass
-class Writer(_Declaring, ABC):
+class Writer(_Options, ABC):
     """Base of writers of a tensor or bundle to a file: the fields are the options."""
 
     source: Tensor | Bundle

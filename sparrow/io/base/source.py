@@ -132,7 +132,7 @@ def open_sources(src: SourceLike) -> list[Source]:
             found.append(Source("standard input", None, None))
         elif files.is_remote:
             found.extend(_remote(name))
-        elif os.path.isdir(name) and (inside := _partitioned(name)):
+        elif os.path.isdir(name) and (inside := _partition_files(name)):
             found.extend(map(_source, inside))
         elif os.path.exists(name):
             found.append(_source(name))
@@ -174,7 +174,7 @@ def check_encoding(encoding: str) -> None:
         raise InvalidValueError(f"encoding must be a superset of ASCII, such as latin-1, got {encoding!r}: use iconv")
 
 
-def _partitioned(folder: str) -> list[str]:
+def _partition_files(folder: str) -> list[str]:
     """Return the files of a folder of folders ``name=value``, in order."""
     names = os.listdir(folder)
     if _DELTA in names or not any("=" in name and os.path.isdir(os.path.join(folder, name)) for name in names):
@@ -346,7 +346,7 @@ def read_blocks(source: Source | Sequence[Source], block_bytes: int | None = Non
     def read() -> None:
         try:
             for each in sources:
-                with closing(_cut(each, size)) as cut:
+                with closing(_source_blocks(each, size)) as cut:
                     for block in cut:
                         ready.put(block)
                         if stop.is_set():
@@ -376,25 +376,25 @@ def max_line_bytes() -> int:
     return min(tuning().max_line_bytes, memory.limit() // tuning().line_memory_parts)
 
 
-def _cut(source: Source, block_size: int) -> Generator[TextBlock]:
+def _source_blocks(source: Source, block_size: int) -> Generator[TextBlock]:
     """Yield the blocks of one source."""
     stream: _Stream | None = None
     try:
         stream = _Stream(source)
-        yield from _lines(source, stream, block_size)
+        yield from _split_lines(source, stream, block_size)
     except (OSError, pa.ArrowException) as error:
         packed = None if stream is None else stream.compression
-        whole = "" if packed is None else f": the file may be damaged, check it with {DECOMPRESSORS[packed]} -t"
-        raise IngestError(f"cannot be read: {error}{whole}", file=source.name) from error
+        unpacked = "" if packed is None else f": the file may be damaged, check it with {DECOMPRESSORS[packed]} -t"
+        raise IngestError(f"cannot be read: {error}{unpacked}", file=source.name) from error
     finally:
         if stream is not None:
             stream.close()
 
 
-def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
+def _split_lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlock]:
     carry: memoryview | bytes = b""
     longest, bomb_bytes, bomb_ratio = max_line_bytes(), tuning().bomb_min_bytes, tuning().bomb_ratio
-    line, position, whole, returns_only, started, yielded = 1, 0, 0, False, False, False
+    line, position, unpacked, returns_only, started, yielded = 1, 0, 0, False, False, False
     while True:
         buffer = bytearray(max(block_size, 2 * len(carry)) + 1)  # one byte for a missing final newline
         space = len(buffer) - 1
@@ -404,8 +404,8 @@ def _lines(source: Source, stream: _Stream, block_size: int) -> Iterator[TextBlo
             while used < space and (n := stream.readinto(view[used:space])):
                 used += n
         at_end = used < space
-        whole += used - len(carry)
-        if whole > bomb_bytes and whole > bomb_ratio * stream.tell():
+        unpacked += used - len(carry)
+        if unpacked > bomb_bytes and unpacked > bomb_ratio * stream.tell():
             raise IngestError(
                 f"the file unpacks to more than {bomb_ratio} times its size: if this is intended, decompress it first, "
                 "for example gzip -dc FILE | sparrow ingest FORMAT - DST",

@@ -119,13 +119,13 @@ class Alx(Reader):
 
     def read(self) -> str:
         """Store the shards and return the folder of the bundle."""
-        shards = _found(self.src)
+        shards = _find_shards(self.src)
         for split in ("train", "train_t", "test"):
             self._check(split, [shard for shard in shards if shard.split == split])
         sources = sorted(shard.path for shard in shards)
         total = sum(get_filesystem(shard.path).size(shard.path) * (1 + (shard.split == "test")) for shard in shards)
         with storage.stage_folder(self.dst, self.overwrite) as folder, bar("reading shards", total) as advance:
-            reading = _Reading(folder, self, advance)
+            reading = _ShardReader(folder, self, advance)
             members: dict[str, WrittenFiles] = {}
             for member, split, which in (("train", "train", 1), ("test", "test", 1), ("truth", "test", 2)):
                 own = [shard.path for shard in shards if shard.split == split]
@@ -168,7 +168,7 @@ class Alx(Reader):
             )
 
 
-def _found(src: SourceLike) -> list[_Shard]:
+def _find_shards(src: SourceLike) -> list[_Shard]:
     wanted = [src] if isinstance(src, str | os.PathLike) else list(src)
     paths: list[str] = []
     for each in wanted:
@@ -204,7 +204,7 @@ class _Frames(NamedTuple):
 
 
 @dataclass
-class _Reading:
+class _ShardReader:
     """Reader of shards, with counters over all of them."""
 
     folder: storage.Folder
@@ -262,8 +262,8 @@ class _Reading:
     def _links(self, frames: _Frames, which: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         from sparrow.kernels.parse import tfrecords as kernels
 
-        most = int(np.count_nonzero(frames.data < 128))
-        src, dst = np.empty(most, np.int64), np.empty(most, np.int64)
+        max_count = int(np.count_nonzero(frames.data < 128))
+        src, dst = np.empty(max_count, np.int64), np.empty(max_count, np.int64)
         count, _, largest, status, at = kernels.parse(frames.data, which, src, dst)
         if status != kernels.GOOD:
             problem = {
@@ -283,16 +283,16 @@ class _Reading:
         """Yield the frames of shards, some megabytes at a time."""
         for path in paths:
             with ExitStack() as stack:
-                raw, file = _opened(path, stack)
+                raw, file = _open_shard(path, stack)
                 position = 0
-                for frames in _cut(path, file):
+                for frames in _read_frames(path, file):
                     yield frames
                     now = raw.tell()
                     self.advance(now - position)
                     position = now
 
 
-def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
+def _open_shard(path: str, stack: ExitStack) -> tuple[Any, Any]:
     """Return the file and its decompressed stream; a shard begins with a length."""
     from sparrow.kernels.parse import tfrecords as kernels
 
@@ -308,7 +308,7 @@ def _opened(path: str, stack: ExitStack) -> tuple[Any, Any]:
     return raw, stack.enter_context(pa.CompressedInputStream(raw, packed))
 
 
-def _cut(path: str, file: Any) -> Iterator[_Frames]:
+def _read_frames(path: str, file: Any) -> Iterator[_Frames]:
     """Yield whole frames of a file."""
     from sparrow.kernels.parse import tfrecords as kernels
 
@@ -342,7 +342,7 @@ class AlxWriter(Writer):
     """Write a bundle of ``train``, ``test``, ``truth``, or a matrix, as shards."""
 
     _: KW_ONLY
-    shards: Annotated[int, Option("alx: how many files each split has.", least=1)] = 1
+    shards: Annotated[int, Option("alx: how many files each split has.", minimum=1)] = 1
 
     text: ClassVar[bool] = False
 
@@ -372,10 +372,10 @@ class AlxWriter(Writer):
         try:
             train = members["train"]
             size = train.shape[0]
-            count = self._split(staged, "train", size, _rows(train))
-            count += self._split(staged, "train.transpose", size, _rows(train.T))
+            count = self._split(staged, "train", size, _adjacency_rows(train))
+            count += self._split(staged, "train.transpose", size, _adjacency_rows(train.T))
             if "test" in members or "truth" in members:
-                count += self._split(staged, "test", size, _both(members.get("test"), members.get("truth")), True)
+                count += self._split(staged, "test", size, _merge_rows(members.get("test"), members.get("truth")), True)
             files.publish(staged, target, replace=True)
         finally:
             files.discard_staged(staged)
@@ -399,7 +399,7 @@ class AlxWriter(Writer):
         return count
 
 
-def _rows(tensor: Tensor) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _adjacency_rows(tensor: Tensor) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield the rows that have links, and their links."""
     pending: list[NDArray[np.int64]] = []
     row = -1
@@ -418,9 +418,9 @@ def _rows(tensor: Tensor) -> Iterator[tuple[int, NDArray[np.int64]]]:
         yield row, np.concatenate(pending)
 
 
-def _both(test: Tensor | None, truth: Tensor | None) -> Iterator[Any]:
+def _merge_rows(test: Tensor | None, truth: Tensor | None) -> Iterator[Any]:
     """Yield the rows of test and truth together, ascending."""
-    sides = [zip(repeat(at), _rows(each)) for at, each in enumerate((test, truth)) if each is not None]
+    sides = [zip(repeat(at), _adjacency_rows(each)) for at, each in enumerate((test, truth)) if each is not None]
 
     def row_of(item: tuple[int, tuple[int, NDArray[np.int64]]]) -> int:
         return item[1][0]

@@ -47,7 +47,7 @@ class GraphProperties:
     codes: tuple[int, ...]
 
 
-def _pairs(text: str) -> dict[str, tuple[int, str]]:
+def _parse_properties(text: str) -> dict[str, tuple[int, str]]:
     """Return the values of a .properties file by key, with their lines, as Java does."""
     props: dict[str, tuple[int, str]] = {}
     pending, first = "", 0
@@ -63,13 +63,13 @@ def _pairs(text: str) -> dict[str, tuple[int, str]]:
             continue
         found = _PAIR.fullmatch(pending)
         assert found is not None
-        key, value = (_ESCAPE.sub(_escaped, part) for part in found.groups())
+        key, value = (_ESCAPE.sub(_unescape, part) for part in found.groups())
         props[key] = first, value.strip()
         pending = ""
     return props
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     char = found[1]
     return chr(int(char[1:], 16)) if len(char) > 1 else {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(char, char)
 
@@ -89,7 +89,7 @@ def read_properties(base: str) -> GraphProperties:
         raise NotFoundError(f"there is no file {name!r}, which is needed to decode {base}.graph")
     with get_filesystem(name).open(name, sequential=True) as file:
         text = file.read(1 << 20).decode("latin-1")
-    props = _pairs(text)
+    props = _parse_properties(text)
     at, kind = props.get("graphclass", (1, ""))
     kind = kind.removeprefix("class ")
     if kind not in _CLASSES:

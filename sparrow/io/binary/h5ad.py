@@ -102,8 +102,8 @@ class H5ad(Reader):
                     f": pass matrix={there[0]!r}, of {', '.join(there)}" if there else ": this is not a file of AnnData"
                 )
                 raise IngestError(f"there is no matrix {self.matrix!r}{hint}", name)
-            matrix = _matrix(found, name)
-            sides = _sides(path)
+            matrix = _open_matrix(found, name)
+            sides = _name_groups(path)
             usual = ("obs", "var") if sides[0] != sides[1] else (sides[0], sides[0] + "2")
             if not sides[1]:
                 usual = (sides[0], "component")
@@ -126,7 +126,7 @@ class H5ad(Reader):
             )
 
 
-def _sides(path: str) -> tuple[str, str]:
+def _name_groups(path: str) -> tuple[str, str]:
     """Return the groups that name rows and columns, empty for those without names."""
     if path.startswith(("obsp/", "varp/")):
         return path[:3], path[:3]
@@ -135,7 +135,7 @@ def _sides(path: str) -> tuple[str, str]:
     return "obs", "raw/var" if path.startswith("raw/") else "var"
 
 
-def _matrix(found: Any, name: str) -> hdf5.StoredMatrix:
+def _open_matrix(found: Any, name: str) -> hdf5.StoredMatrix:
     """Return the matrix in a group or dataset."""
     if not hasattr(found, "keys"):
         return hdf5.read_dense(found, name)

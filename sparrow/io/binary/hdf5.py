@@ -65,7 +65,7 @@ class StoredMatrix(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
-    pieces: ElementChunks
+    chunks: ElementChunks
 
 
 @contextmanager
@@ -238,9 +238,9 @@ def read_compressed(
     for array in (group[member] for member in members):
         check_unpacked_size(array, name)
 
-    def pieces() -> ElementChunks:
+    def chunks() -> ElementChunks:
         done = 0
-        rows, most = tuning().hdf5_rows, tuning().hdf5_elements
+        rows, max_count = tuning().hdf5_rows, tuning().hdf5_elements
         for first in range(0, count, rows):
             bounds = indptr[first : first + rows + 1].astype(np.int64)
             if bounds[0] != done or (np.diff(bounds) < 0).any() or bounds[-1] > len(data):
@@ -248,8 +248,8 @@ def read_compressed(
             own = np.arange(first, first + len(bounds) - 1)
             if lines is not None:
                 own = read_indices(lines, first, first + len(own), outer, name)
-            for start in range(done, int(bounds[-1]), most):
-                stop = min(start + most, int(bounds[-1]))
+            for start in range(done, int(bounds[-1]), max_count):
+                stop = min(start + max_count, int(bounds[-1]))
                 outermost = np.repeat(own, np.diff(np.clip(bounds, start, stop)))
                 other = read_indices(indices, start, stop, inner, name)
                 yield (outermost, other, data[start:stop]) if by_rows else (other, outermost, data[start:stop])
@@ -257,7 +257,7 @@ def read_compressed(
         if done != len(data):
             raise IngestError(f"{members[2]} of {group.name!r} must ascend from 0 to {len(data)}", name)
 
-    return StoredMatrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), pieces())
+    return StoredMatrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), chunks())
 
 
 def read_indices(array: Any, start: int, stop: int, size: int, name: str) -> NDArray[np.int64]:
@@ -277,18 +277,18 @@ def read_dense(array: Any, name: str) -> StoredMatrix:
         raise IngestError(f"{array.name!r} must have 2 dimensions, got {array.ndim}", name)
     size = check_unpacked_size(array, name)
 
-    def pieces() -> ElementChunks:
+    def chunks() -> ElementChunks:
         height, width = array.shape
-        most = tuning().hdf5_dense_elements
-        wide = min(width, most) or 1
-        step = max(most // wide, 1)
+        max_count = tuning().hdf5_dense_elements
+        wide = min(width, max_count) or 1
+        step = max(max_count // wide, 1)
         for first in range(0, height, step):
             for left in range(0, width, wide):
                 values = array[first : first + step, left : left + wide]
                 rows, cols = np.nonzero(values)
                 yield rows + first, cols + left, values[rows, cols]
 
-    return StoredMatrix(tuple(array.shape), _dtype(array, name), size, pieces())
+    return StoredMatrix(tuple(array.shape), _dtype(array, name), size, chunks())
 
 
 def check_unpacked_size(array: Any, name: str) -> int:
@@ -398,7 +398,7 @@ def store_matrix(
     with storage.stage_folder(dst, overwrite) as folder, bar("reading the matrix", matrix.nbytes) as advance:
 
         def items() -> Iterator[Any]:
-            for piece in matrix.pieces:
+            for piece in matrix.chunks:
                 yield piece
                 advance(piece[-1].nbytes)
 

@@ -90,7 +90,7 @@ class Npy(Reader):
         if len(sources) > 1 or sources[0].size is None:
             raise InvalidValueError(f"src must be one .npy file, got {self.src!r}")
         name, size = sources[0].name, sources[0].size
-        head = _header(name, size)
+        head = _read_header(name, size)
         dtype = check_dtype(head.dtype if self.dtype is None else self.dtype)
         if head.dtype.kind == "c" and dtype.kind != "c":
             raise InvalidValueError(f"dtype={dtype} cannot hold complex values: omit dtype, or pass complex64")
@@ -156,7 +156,7 @@ class _Head(NamedTuple):
     """Byte at which the values begin."""
 
 
-def _header(name: str, size: int) -> _Head:
+def _read_header(name: str, size: int) -> _Head:
     try:
         with get_filesystem(name).open(name, sequential=True, size=size) as file:
             reject_compressed(file.read(16), name)

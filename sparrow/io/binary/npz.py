@@ -91,7 +91,7 @@ class Npz(Reader):
         if not name.endswith(".npz"):
             raise InvalidValueError(f"{name!r} must end in .npz: sparrow ingest --list shows all formats")
         with files.local_copy(name) as near:
-            schema, block = _array(near, name, self.dims)
+            schema, block = _read_array(near, name, self.dims)
         storage.save(
             self.dst,
             schema,
@@ -104,7 +104,7 @@ class Npz(Reader):
         return os.fspath(self.dst)
 
 
-def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
+def _read_array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     """Return the array of a local copy of a file; nothing in it is trusted."""
     limit = settings.current().memory_limit
     try:
@@ -117,7 +117,7 @@ def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Bl
                 "raise it with sp.config(memory_limit=...) if this is intended"
             )
         if arrays and not _SPARSE & {*arrays}:
-            raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {_way(name, arrays)}")
+            raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {_suggest_code(name, arrays)}")
         schema, block = from_object(near, dims=dims)[:2]
         unfit = cast_checked(block.values, schema.dtype)[1]
         if unfit is not None:
@@ -136,7 +136,7 @@ def _array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Bl
         raise IngestError(f"this is not a sparse array of SciPy or pydata/sparse: {reason}", name) from error
 
 
-def _way(name: str, arrays: Sequence[str]) -> str:
+def _suggest_code(name: str, arrays: Sequence[str]) -> str:
     """Return code that stores other arrays: parts of a sparse one, or a dense one."""
     for array in arrays:
         first, part, _ = array.rpartition("data")

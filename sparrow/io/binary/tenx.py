@@ -95,7 +95,7 @@ class Tenx(Reader):
         if (folder := folder_path(self.src)) is not None:
             return self._folder(folder)
         with hdf5.open_file(self.src) as (name, file):
-            group = _group(file, self.genome, name)
+            group = _find_group(file, self.genome, name)
             shape = group["shape"][:].tolist()
             if len(shape) != 2:
                 raise IngestError(f"the shape must have 2 sizes, got {shape}", name)
@@ -136,8 +136,8 @@ class Tenx(Reader):
         found = _MATRIX.fullmatch(os.path.basename(matrix))
         assert found is not None
         beside = os.path.join(folder, found[1])
-        features = _beside(beside, "features.tsv", "genes.tsv", "peaks.bed")
-        barcodes = _beside(beside, "barcodes.tsv")
+        features = _find_beside(beside, "features.tsv", "genes.tsv", "peaks.bed")
+        barcodes = _find_beside(beside, "barcodes.tsv")
         column = None if "peaks.bed" in os.path.basename(features) else int(self.features == "name")
         self._names = {0: (features, _names(features, column)), 1: (barcodes, _names(barcodes, 0))}
         return _Counts(self, matrix).read()
@@ -177,7 +177,7 @@ def find_matrix(folder: str) -> str | None:
     return os.path.join(folder, found[0]) if len(found) == 1 else None
 
 
-def _beside(beginning: str, *names: str) -> str:
+def _find_beside(beginning: str, *names: str) -> str:
     for name in names:
         for packed in _PACKED:
             if get_filesystem(beginning).exists(beginning + name + packed):
@@ -208,7 +208,7 @@ def _names(path: str, column: int | None) -> pa.Array:
     return pa.array(found, pa.string())
 
 
-def _group(file: Any, genome: str | None, name: str) -> Any:
+def _find_group(file: Any, genome: str | None, name: str) -> Any:
     """Return the group of the matrix."""
     parts = ("data", "indices", "indptr", "shape", "barcodes")
     if "matrix" in file:

@@ -262,10 +262,10 @@ def _write_lists(file: Any, first: int, stop: int, src: Any, texts: pa.Array) ->
 
 
 def _write_empty(file: Any, count: int) -> None:
-    most = tuning().blank_lines
+    max_count = tuning().blank_lines
     while count > 0:
-        file.write(b"\n" * min(count, most))
-        count -= most
+        file.write(b"\n" * min(count, max_count))
+        count -= max_count
 
 
 def _detect_path(sample: Sample) -> str | None:

@@ -263,24 +263,24 @@ class CsvReader(TextTableReader):
 
     def _settle(self, head: TextBlock, rest: Iterator[TextBlock]) -> Iterator[TextBlock]:
         """Decide the types from the first block with rows, and yield all blocks."""
-        taken = [head]
-        while not taken[-1].data.size and (block := next(rest, None)) is not None:
-            taken.append(block)
-        if taken[-1].data.size:
+        blocks = [head]
+        while not blocks[-1].data.size and (block := next(rest, None)) is not None:
+            blocks.append(block)
+        if blocks[-1].data.size:
             try:
-                found = self._read(taken[-1], self._fixed)
+                found = self._read(blocks[-1], self._fixed)
             except pa.ArrowException as error:
-                raise self._error(taken[-1], error) from error
+                raise self._error(blocks[-1], error) from error
             for field in found.schema:
                 if field.name in self._fixed or pa.types.is_null(field.type):
                     continue
                 kind = field.type
                 if pa.types.is_temporal(kind):
                     kind = pa.string()  # dates are labels, stored as texts
-                elif field.name in self.options.coords and self._leading_zero(taken[-1], field) is not None:
+                elif field.name in self.options.coords and self._leading_zero(blocks[-1], field) is not None:
                     kind = pa.string()
                 self._fixed[field.name] = self.types[field.name] = kind
-        yield from taken
+        yield from blocks
         yield from rest
 
     def parse(self, block: TextBlock) -> ParsedRows:

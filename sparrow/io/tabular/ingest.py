@@ -139,11 +139,11 @@ class TableIngest:
         members = self.options.members
         assert members is not None
         names = self._label_encoders()
-        with closing(SpillQueue()) as shelf:
+        with closing(SpillQueue()) as queue:
             for batch in items:
                 coords = self._coords(batch, known, names)
                 if len(coords[0]):
-                    shelf.add(Rows(coords, self._records(batch)))
+                    queue.add(Rows(coords, self._records(batch)))
             ranks = self._rank_labels(names)
             numbers = [None if each is None else each.finish() for each in known]
             self._numbered(numbers)
@@ -161,7 +161,7 @@ class TableIngest:
 
             unnumbered: list[DistinctIds | None] = [None] * len(names)
             written = [
-                self._write(self.folder / name, shelf, partial(rows_of, at=at), dtype, unnumbered)
+                self._write(self.folder / name, queue, partial(rows_of, at=at), dtype, unnumbered)
                 for at, (name, dtype) in enumerate(zip(members, self._dtypes, strict=True))
             ]
         shape = self._shape(tuple(map(max, zip(*(each.maxima for each in written), strict=True))))
@@ -245,10 +245,10 @@ class TableIngest:
         columns = [batch.data.column(name) for name in names]
         if not any(column.null_count for column in columns):
             return batch
-        whole = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
-        kept = np.flatnonzero(whole)
+        valid = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
+        kept = np.flatnonzero(valid)
         return batch._replace(
-            data=batch.data.filter(pa.array(whole)), kept=kept if batch.kept is None else batch.kept[kept]
+            data=batch.data.filter(pa.array(valid)), kept=kept if batch.kept is None else batch.kept[kept]
         )
 
     def _size(self, dim: int, largest: int) -> int:
@@ -364,18 +364,18 @@ class TableIngest:
     def _write_labelled(self, items: Iterator[TableBatch], known: list[DistinctIds | None]) -> WrittenFiles:
         """Encode texts as they come, queue rows, and rank the codes once all are known."""
         names = self._label_encoders()
-        with closing(SpillQueue()) as shelf:
+        with closing(SpillQueue()) as queue:
             for batch in items:
                 rows = self._rows(batch, known, names)
                 if rows.size:
-                    shelf.add(rows)
+                    queue.add(rows)
             ranks = self._rank_labels(names)
 
             def rows_of(rows: Rows) -> Rows:
                 coords = (c if rank is None else rank[c] for c, rank in zip(rows.coords, ranks, strict=True))
                 return Rows(tuple(coords), rows.values)
 
-            return self._write(self.folder, shelf, rows_of, self._dtypes[0], known)
+            return self._write(self.folder, queue, rows_of, self._dtypes[0], known)
 
     def _label_encoders(self) -> list[LabelEncoder | None]:
         """Return the encoders of the dimensions of texts."""
@@ -454,8 +454,8 @@ class TableIngest:
             try:
                 array = array.cast(pa.int64())
             except pa.ArrowInvalid:
-                whole = np.array([value == int(value) and abs(value) < 2**63 for value in array.to_pylist()], bool)
-                raise self._error_at(batch, name, array, pa.array(~whole), "not an integer in int64") from None
+                integral = np.array([value == int(value) and abs(value) < 2**63 for value in array.to_pylist()], bool)
+                raise self._error_at(batch, name, array, pa.array(~integral), "not an integer in int64") from None
         elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise IngestError(
                 f"coordinates must be integers, texts or dates, column {name!r} holds {str(kind)[:80]}",
@@ -482,8 +482,8 @@ class TableIngest:
             if int(given.max()) >= limit:
                 problem = "beyond 2^63 - 2" if size is None else f"out of range for the size {size}"
                 raise self._error_at(batch, name, array, pa.array(given >= limit), problem)
-        whole = given.astype(np.int64, copy=False)
-        return whole - base if base else whole
+        integers = given.astype(np.int64, copy=False)
+        return integers - base if base else integers
 
     def _values(self, batch: TableBatch, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
         if not self._is_complex(batch):

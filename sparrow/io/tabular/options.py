@@ -363,7 +363,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         query = self.spec
         table = open_table(self.src, query)
         with storage.stage_folder(self.dst, self.overwrite) as folder:
-            check_disk_space(folder, table.least, 0)
+            check_disk_space(folder, table.min_bytes, 0)
             with bar("reading the table", table.size) as advance, closing(table.batches(advance)) as batches:
                 ingest = TableIngest(folder, self, table.name)
                 try:

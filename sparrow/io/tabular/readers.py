@@ -117,7 +117,7 @@ class TableSource(NamedTuple):
     name: str
     size: int | None
     """Bytes to read, for the progress bar."""
-    least: int
+    min_bytes: int
     """Lower bound on the size of the tensor, in bytes."""
     batches: Callable[[Advance], Generator[TableBatch]]
 
@@ -340,9 +340,9 @@ def _arrow(source: Source, spec: ReadSpec, advance: Advance) -> Iterator[pa.Reco
             yield from (_select(batch, spec.columns) for batch in reader)
         return
     with get_filesystem(source.path).open(source.path, sequential=True) as file:
-        whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
+        is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
         file.seek(0)
-        if not whole:
+        if not is_file:
             with pa.ipc.open_stream(file) as reader:
                 spec = _restrict(spec, reader.schema, source.name)
                 position = 0

@@ -28,24 +28,24 @@ class TableWriter(Writer):
     writes_labels: ClassVar[bool] = True
     delimiter: ClassVar[str] = ","
     quoting: ClassVar[str] = "needed"
-    called: ClassVar[str] = "a table"
+    title: ClassVar[str] = "a table"
     comment: ClassVar[str] = ""
     """Prefix of the header line."""
 
     @cached_property
-    def named(self) -> dict[int, pa.Array]:
+    def written_labels(self) -> dict[int, pa.Array]:
         """Labels that are written instead of coordinates, by axis."""
         tensor = self.tensor
         labels = ((axis, tensor.labels(axis)) for axis in range(tensor.ndim) if self.labels)
         return {axis: found for axis, found in labels if found is not None}
 
-    structure: ClassVar[tuple[str, str]] = ("", "")
+    forbidden_labels: ClassVar[tuple[str, str]] = ("", "")
     """Pattern of what labels must not hold, and the reason."""
 
     def check(self) -> None:
         """Raise ``UnsupportedError`` for a tensor that the format cannot hold."""
-        pattern, what = self.structure
-        for axis, found in self.named.items() if pattern else ():
+        pattern, what = self.forbidden_labels
+        for axis, found in self.written_labels.items() if pattern else ():
             if pa.types.is_integer(found.type):
                 continue
             texts = found.cast(pa.string())
@@ -53,13 +53,13 @@ class TableWriter(Writer):
             if at >= 0:
                 raise UnsupportedError(
                     f"label {texts[at].as_py()!r} of {self.tensor.dims[axis]!r} cannot be written to "
-                    f"{self.called}, where {what}: write coordinates with labels=False, or csv"
+                    f"{self.title}, where {what}: write coordinates with labels=False, or csv"
                 )
 
     def schema(self) -> pa.Schema:
         """Return the columns as written."""
         schema = pa.RecordBatchReader.from_stream(self.tensor).schema
-        for axis, found in self.named.items():
+        for axis, found in self.written_labels.items():
             schema = schema.set(axis, pa.field(schema.field(axis).name, found.type, nullable=False))
         if self.text:  # pyarrow writes no float16 as text
             for k, field in enumerate(schema):
@@ -90,7 +90,7 @@ class TableWriter(Writer):
         ):
             for batch in tensor.to_batches():
                 columns = list(batch.columns)
-                for axis, found in self.named.items():
+                for axis, found in self.written_labels.items():
                     columns[axis] = found.take(columns[axis])
                 columns = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
                 write(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -105,11 +105,11 @@ class TsvWriter(TableWriter):
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
-    structure: ClassVar[tuple[str, str]] = (
+    forbidden_labels: ClassVar[tuple[str, str]] = (
         r"[\t\r\n\"]|^$",
         "tabs, line ends and quotes are separators, and empty texts are nulls",
     )
-    called: ClassVar[str] = "tab-separated text"
+    title: ClassVar[str] = "tab-separated text"
 
 
 @dataclass

@@ -128,7 +128,7 @@ class Text(Reader):
         names, count = LabelEncoder(), 0
         if known is not None:
             names.codes(known)  # so that the code of a term is its position
-        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(SpillQueue()) as shelf:
+        with storage.stage_folder(self.dst, self.overwrite) as folder, closing(SpillQueue()) as queue:
             with bar("reading documents", total_size(sources)) as advance, closing(read_blocks(sources)) as text:
                 before: Source | None = None
                 for block in text:
@@ -136,13 +136,13 @@ class Text(Reader):
                         while count < len(sources) and sources[count] is not block.source:
                             count += 1  # empty files
                     before = block.source
-                    found, lines = self._found(block)
+                    found, lines = self._tokenize(block)
                     codes = names.codes(pa.array(found, pa.string()))
                     rows = np.full(len(codes), count) if not by_line else lines + count
                     if known is not None:
                         kept = codes < len(known)
                         rows, codes = rows[kept], codes[kept]
-                    shelf.add(Rows((rows, codes.astype(np.int32)), None))
+                    queue.add(Rows((rows, codes.astype(np.int32)), None))
                     if by_line:
                         count += block.lines
                     advance(block.advance)
@@ -154,7 +154,7 @@ class Text(Reader):
 
             written = write_coo(
                 folder,
-                shelf,
+                queue,
                 rows_of,
                 dims=_DIMS,
                 dtype=_VALUES,
@@ -181,7 +181,7 @@ class Text(Reader):
         """Return the files, and their names if they label documents."""
         root = folder_path(self.src)
         if root is not None:
-            paths = sorted(path for path in _below(root) if not os.path.basename(path).startswith("."))
+            paths = sorted(path for path in _walk(root) if not os.path.basename(path).startswith("."))
             if not paths:
                 raise NotFoundError(f"folder {root!r} has no files")
             return open_sources(paths), [os.path.relpath(path, root) for path in paths]
@@ -190,7 +190,7 @@ class Text(Reader):
         called = [source.name for source in sources]
         return sources, called if several and len(set(called)) == len(called) else None
 
-    def _found(self, block: TextBlock) -> tuple[list[str], NDArray[np.int64]]:
+    def _tokenize(self, block: TextBlock) -> tuple[list[str], NDArray[np.int64]]:
         """Return the terms of a block, and the line of each, from 0."""
         data = bytes(block.data)
         try:
@@ -199,17 +199,19 @@ class Text(Reader):
             line = block.line_at(error.start)
             raise IngestError(f"the text is not {self.encoding}: pass its encoding=", block.source.name, line) from None
         text = text.lower() if self.lower else text
-        whole = self._terms.groups == 0
+        has_no_group = self._terms.groups == 0
         terms: list[str] = []
         lengths = []
         for each in text.split("\n")[:-1]:
-            found = self._terms.findall(each) if whole else [match[1] or "" for match in self._terms.finditer(each)]
+            found = (
+                self._terms.findall(each) if has_no_group else [match[1] or "" for match in self._terms.finditer(each)]
+            )
             terms += found
             lengths.append(len(found))
         return terms, np.repeat(np.arange(len(lengths)), lengths)
 
 
-def _below(root: str) -> Iterable[str]:
+def _walk(root: str) -> Iterable[str]:
     """Return the files of a folder and its subfolders."""
     files = get_filesystem(root)
     if files.is_remote:

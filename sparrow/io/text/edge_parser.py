@@ -131,16 +131,16 @@ class EdgeParser:
         with closing(read_blocks(self.sources)) as text:
             for block in text:
                 if block.first_line == 1:
-                    self._take_header(bytes(block.data[: tuning().detection_bytes]))
+                    self._read_header(bytes(block.data[: tuning().detection_bytes]))
                 block = self._escape_separators(block)
                 skip = self.header and (skip or block.first_line == 1)
                 if skip:
                     first, end = first_data_line(block.data)
                     if end:
-                        block, skip = _without(block, first, end), False
+                        block, skip = _blank_out(block, first, end), False
                 yield block
 
-    def _take_header(self, text: bytes) -> None:
+    def _read_header(self, text: bytes) -> None:
         """Take what the comments at the begin of a file declare."""
         if found := _NODES.search(text):
             self.nodes = max(self.nodes, int(found[1]))
@@ -164,7 +164,7 @@ class EdgeParser:
         for _, escape in _ESCAPES:
             if (at := text.find(escape)) >= 0:
                 raise IngestError("the text holds a control character", block.source.name, block.line_at(at))
-        text = b"\n".join(line if line.lstrip()[:1] in (b"#", b"%") else _plain(line, parted.encode())
+        text = b"\n".join(line if line.lstrip()[:1] in (b"#", b"%") else _join_with_commas(line, parted.encode())
                           for line in text.split(b"\n"))  # fmt: skip
         return replace(block, data=np.frombuffer(bytearray(text), np.uint8))
 
@@ -173,9 +173,9 @@ class EdgeParser:
         from sparrow.kernels.parse import edge_lines as kernels
 
         self.as_text = self.ids == "str"
-        taken: list[TextBlock] = []
+        blocks: list[TextBlock] = []
         for block in text:
-            taken.append(block)
+            blocks.append(block)
             first, end = kernels.first_data_line(block.data)
             if not end:
                 continue
@@ -187,7 +187,7 @@ class EdgeParser:
                 self.as_text = True
                 parsed = self._parse(block)
             if parsed.status == kernels.BAD_ID and self.ids == "auto":
-                below = self._parse(_without(block, first, end))
+                below = self._parse(_blank_out(block, first, end))
                 if parsed.at < end and below.status == kernels.GOOD and len(below.src):
                     line = block.text(first, end - 1).strip()
                     raise IngestError(
@@ -202,10 +202,10 @@ class EdgeParser:
             if not len(parsed.src):
                 raise self._error(parsed)
             self.weighted = parsed.weighted
-            return taken, parsed
-        return taken, None
+            return blocks, parsed
+        return blocks, None
 
-    def parsed(self, block: TextBlock) -> ParsedEdges:
+    def parse(self, block: TextBlock) -> ParsedEdges:
         """Parse a block, with values in the dtype; raise for the first bad line."""
         from sparrow.kernels.parse import edge_lines as kernels
 
@@ -238,19 +238,19 @@ class EdgeParser:
         n = block.lines
         src, dst = np.empty(n, np.int64), np.empty(n, np.int64)
         src_end, dst_end = (np.empty(n if self.as_text else 0, np.int64) for _ in range(2))
-        whole = self.given is not None and self.given.kind in "iu"
+        is_integer = self.given is not None and self.given.kind in "iu"
         expected = self.weighted
         padded = self.ids != "auto"
         maybe = n if expected != 0 else 0
-        weights = np.empty(0 if whole else maybe)
-        integers = np.empty(maybe if whole else 0, np.int64)
-        hard = np.empty(0 if whole else 2 * maybe, np.int64)
+        weights = np.empty(0 if is_integer else maybe)
+        integers = np.empty(maybe if is_integer else 0, np.int64)
+        hard = np.empty(0 if is_integer else 2 * maybe, np.int64)
         count, weighted, columns, hards, status, at = kernels.parse_edges(
-            block.data, self.as_text, padded, whole, expected, src, dst, src_end, dst_end, weights, integers, hard
+            block.data, self.as_text, padded, is_integer, expected, src, dst, src_end, dst_end, weights, integers, hard
         )
         for i, start in hard[: 2 * hards].reshape(-1, 2).tolist():
             weights[i] = float(block.token_at(start))
-        values = (integers if whole else weights)[:count] if weighted == 1 else None
+        values = (integers if is_integer else weights)[:count] if weighted == 1 else None
         return ParsedEdges(
             block, src[:count], dst[:count], src_end[:count], dst_end[:count], values, weighted, columns, status, at
         )
@@ -271,7 +271,7 @@ class EdgeParser:
 
         block, code, at = parsed.block, parsed.status, parsed.at
         token: str | None = block.token_at(at)
-        whole = self.given is not None and self.given.kind in "iu"
+        is_integer = self.given is not None and self.given.kind in "iu"
         first, end = kernels.first_data_line(block.data)
         line = block.line_text(at)
         headed = self.header or block.first_line > 1 or not first <= at < end
@@ -285,7 +285,7 @@ class EdgeParser:
             kernels.NEGATIVE: "the id is negative: pass ids='str' to take ids as names",
             kernels.ONE_COLUMN: f"an edge needs two ids{named}",
             kernels.BAD_WEIGHT: "the weight must be an integer: omit dtype= to read float64"
-            if whole
+            if is_integer
             else f"the weight must be a number{_OF_TABLES if len(split_words(line, ',')) > 3 else named}",
             kernels.LARGE_WEIGHT: "the weight does not fit int64: omit dtype= to read float64",
             kernels.MIXED: "the line has a weight, unlike those above: give all lines one, or none"
@@ -307,7 +307,7 @@ class EdgeParser:
         return IngestError(problem, block.source.name, block.line_at(at), token)
 
 
-def _plain(line: bytes, delimiter: bytes) -> bytes:
+def _join_with_commas(line: bytes, delimiter: bytes) -> bytes:
     """Return a line with commas between columns, its other separators escaped."""
     ends = line.endswith(b"\r")
     rows = [cell.strip() for cell in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
@@ -316,7 +316,7 @@ def _plain(line: bytes, delimiter: bytes) -> bytes:
     return b",".join(rows) + b"\r" * ends
 
 
-def _without(block: TextBlock, start: int, end: int) -> TextBlock:
+def _blank_out(block: TextBlock, start: int, end: int) -> TextBlock:
     """Return a block with the line that ends before ``end`` blanked out."""
     data = block.data.copy()
     data[start : end - 1] = 32
@@ -402,9 +402,9 @@ def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], file: st
     extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis  # columns behind the weight
     if len(counts) == 1 or extras or any(row[2:3] and row[2][0] == "{" for row in rows):
         return
-    whole = all(token.isdigit() for row in rows for token in row)
+    are_numbers = all(token.isdigit() for row in rows for token in row)
     tabs = {line.count("\t") for line in lines}
-    if len(tabs) == 1 and 0 not in tabs and not whole:
+    if len(tabs) == 1 and 0 not in tabs and not are_numbers:
         triples = f"if they are triples, sparrow ingest triples {file} DST; else " if tabs == {2} else ""
         coords = ",".join(f"c{k}" for k in range(max(tabs) + 1))
         way = f"{triples}sparrow ingest columns {file} DST --no-header --coords {coords}"
@@ -413,12 +413,12 @@ def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], file: st
         return
     kind = "neighbor lists, one line per vertex"
     way = f". As an edge list: awk '{{for (i=2; i<=NF; i++) print $1, $i}}' {file} | sparrow ingest edges - DST"
-    if whole and begins:
+    if are_numbers and begins:
         kind, way = (
             "neighbor lists below a line with the number of vertices",
             f": sparrow ingest webgraph {file} DST",
         )
-    elif whole and metis:
+    elif are_numbers and metis:
         kind, way = (
             "a METIS graph, whose lines are the neighbors of vertices 1, 2, ...",
             f": sparrow ingest metis {file} DST",

@@ -173,7 +173,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             try:
                 ingest.run()
             except DuplicateError as error:
-                raise ingest.summed(error) from None
+                raise ingest.duplicate_error(error) from None
         if not lines.count:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there are no edges", stacklevel=2)
         if lines.undirected and self.directed:
@@ -237,7 +237,7 @@ class _Ingest:
             reading.close()  # so that the next progress bar shows
 
         if self.lines.as_text:
-            written, labels = self._named(counted())
+            written, labels = self._write_named(counted())
         elif self.options.relabel:
             known = DistinctIds()
             written = self._write(counted(), self._rows_of(known), [known, known])
@@ -274,7 +274,7 @@ class _Ingest:
         n = max(m, n, self.lines.nodes, *(self.lines.shape or ()))
         return (n, n)
 
-    def summed(self, error: DuplicateError) -> DuplicateError:
+    def duplicate_error(self, error: DuplicateError) -> DuplicateError:
         """Return the error about a repeated edge, which differs for timestamps."""
         if not self._times:
             return error
@@ -333,28 +333,28 @@ class _Ingest:
         gaps = None if self.labels is None or not self.labels.null_count else np.asarray(self.labels.is_null())
 
         def rows_of(block: TextBlock) -> Rows:
-            parsed = self.lines.parsed(block)
+            parsed = self.lines.parse(block)
             src, dst = parsed.src, parsed.dst
             if len(src):
                 largest = int(src.max()), int(dst.max())
                 if known is None and max(largest) >= limit:
-                    raise self._beyond(parsed, (src >= limit) | (dst >= limit), limit)
+                    raise self._id_error(parsed, (src >= limit) | (dst >= limit), limit)
                 if shape is not None and (outside := (src >= shape[0]) | (dst >= shape[1])).any():
                     i = int(np.argmax(outside))
                     at, _ = find_line(parsed.block, i)
                     token = str(src[i] if src[i] >= shape[0] else dst[i])
                     raise IngestError(f"the id exceeds shape={tuple(shape)}", parsed.block.source.name, at, token)
                 if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
-                    raise self._beyond(parsed, absent, limit)
+                    raise self._id_error(parsed, absent, limit)
                 with self._lock:
                     self._largest = max(self._largest[0], largest[0]), max(self._largest[1], largest[1])
             if known is not None:
                 known.add(np.concatenate([src, dst]))
-            return self._shaped(src, dst, parsed.values)
+            return self._transform(src, dst, parsed.values)
 
         return rows_of
 
-    def _beyond(self, parsed: ParsedEdges, wrong: NDArray[np.bool_], limit: int) -> IngestError:
+    def _id_error(self, parsed: ParsedEdges, wrong: NDArray[np.bool_], limit: int) -> IngestError:
         """Return the error about the first edge in a mask, whose id is unknown."""
         i = int(np.argmax(wrong))
         line, _ = find_line(parsed.block, i)
@@ -369,7 +369,7 @@ class _Ingest:
             problem = "the id is not in vertices="
         return IngestError(problem, parsed.block.source.name, line, str(beyond[0]))
 
-    def _shaped(self, src: NDArray[np.int64], dst: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
+    def _transform(self, src: NDArray[np.int64], dst: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
         """Return rows without loops and with mirrored edges, as asked, in order."""
         rows = Rows((src, dst), values)
         if self.options.self_loops == "drop":
@@ -386,16 +386,16 @@ class _Ingest:
 
     # ids that are names ---------------------------------------------------------------------------
 
-    def _named(self, text: Iterable[TextBlock]) -> tuple[WrittenFiles, pa.Array]:
+    def _write_named(self, text: Iterable[TextBlock]) -> tuple[WrittenFiles, pa.Array]:
         names = LabelEncoder()
-        shelf = self.stack.enter_context(closing(SpillQueue()))
-        parsed = cast("Generator[ParsedEdges]", ordered_map(self.lines.parsed, text, settings.current().threads))
+        queue = self.stack.enter_context(closing(SpillQueue()))
+        parsed = cast("Generator[ParsedEdges]", ordered_map(self.lines.parse, text, settings.current().threads))
         with closing(parsed):
             for each in parsed:
                 data = each.block.data
                 src = names.codes_of(data, each.src, each.src_end)
                 dst = names.codes_of(data, each.dst, each.dst_end)
-                shelf.add(Rows((src.astype(np.int32), dst.astype(np.int32)), each.values))
+                queue.add(Rows((src.astype(np.int32), dst.astype(np.int32)), each.values))
         self.labels, rank = self.lines.names(*names.finish())
         if self.options.shape is not None:
             problem = f"shape needs integer ids, got {self.labels[0].as_py()!r}"
@@ -405,9 +405,9 @@ class _Ingest:
             progress.write_note(f"{name}: the ids are names, which become labels: pass ids='str' or 'int' to decide")
 
         def rows_of(rows: Rows) -> Rows:
-            return self._shaped(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)
+            return self._transform(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)
 
-        return self._write(shelf, rows_of), self.labels
+        return self._write(queue, rows_of), self.labels
 
 
 @dataclass
@@ -416,11 +416,11 @@ class EdgesWriter(TableWriter):
 
     delimiter: ClassVar[str] = "\t"
     quoting: ClassVar[str] = "none"
-    structure: ClassVar[tuple[str, str]] = (
+    forbidden_labels: ClassVar[tuple[str, str]] = (
         r"[\s,\"]|^[#%]|^$",
         "blanks, commas and quotes separate columns, and # and % begin comments",
     )
-    called: ClassVar[str] = "an edge list"
+    title: ClassVar[str] = "an edge list"
     comment: ClassVar[str] = "# "
 
     def check(self) -> None:
@@ -442,7 +442,7 @@ class EdgesWriter(TableWriter):
     @contextmanager
     def batches(self, file: Any, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], Any]]:
         """Open a writer of record batches to a file."""
-        if not self.named:
+        if not self.written_labels:
             file.write("# shape: {} {}\n".format(*self.tensor.shape).encode())
         with super().batches(file, schema) as write:
             yield write

@@ -148,9 +148,9 @@ class _Samples:
         from sparrow.kernels.parse import libffm as kernels
 
         block, before = item
-        most = int(np.count_nonzero(block.data == 58)) // 2 + 1
-        labels, rows, values = np.empty(block.lines), np.empty(most, np.int64), np.empty(most)
-        pairs, hard = np.empty((most, 2), np.int64), np.empty(2 * (most + block.lines), np.int64)
+        max_count = int(np.count_nonzero(block.data == 58)) // 2 + 1
+        labels, rows, values = np.empty(block.lines), np.empty(max_count, np.int64), np.empty(max_count)
+        pairs, hard = np.empty((max_count, 2), np.int64), np.empty(2 * (max_count + block.lines), np.int64)
         lines, count, hards, status, at = kernels.parse_fields(block.data, labels, rows, pairs, values, hard)
         if status != kernels.GOOD:
             problem = {
@@ -170,12 +170,12 @@ class _Samples:
                 values[k] = number
         found, unfit = cast_checked(values[:count], self.dtype)
         if unfit is not None:
-            raise _wrong(block, unfit, f"the value {misfit_message(values[unfit], self.dtype)}")
+            raise _feature_error(block, unfit, f"the value {misfit_message(values[unfit], self.dtype)}")
         field, col = pairs[:count].T.copy()
         largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
         if max(largest) >= MAX_DIMENSION_SIZE:
             at = int(np.argmax(np.maximum(field, col) >= MAX_DIMENSION_SIZE))
-            raise _wrong(block, at, "a field or index is beyond 2^63 - 2, the largest coordinate")
+            raise _feature_error(block, at, "a field or index is beyond 2^63 - 2, the largest coordinate")
         own = np.flatnonzero(labels[:lines])
         with self._lock:
             self.largest = (max(self.largest[0], largest[0]), max(self.largest[1], largest[1]))
@@ -184,7 +184,7 @@ class _Samples:
         return Rows((rows[:count] + before, field, col), found)
 
 
-def _wrong(block: TextBlock, number: int, problem: str) -> IngestError:
+def _feature_error(block: TextBlock, number: int, problem: str) -> IngestError:
     """Return the error about a feature, counted from 0 in a block."""
     lines = enumerate(bytes(block.data).decode(errors="backslashreplace").split("\n"), block.first_line)
     features = ((at, token) for at, line in lines for token in split_words(line.split("#")[0])[1:])

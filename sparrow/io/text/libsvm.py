@@ -109,7 +109,7 @@ class Libsvm(Reader):
     index_base: Annotated[
         Literal["auto", 0, 1], Option("Index of the first feature; auto: 0 if any index is 0, else 1.")
     ] = "auto"
-    n_features: Annotated[int | None, Option("Number of columns of X. [default: the largest index]", least=0)] = None
+    n_features: Annotated[int | None, Option("Number of columns of X. [default: the largest index]", minimum=0)] = None
     dtype: DType = "float64"
     duplicates: Duplicates = "error"
 
@@ -143,8 +143,8 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
         sources = open_sources(self.src)
         with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             ingest = _Ingest(folder, self, stack)
-            for piece in stack.enter_context(closing(_pieces(sources, self))):
-                ingest.take(piece, total_size(sources))
+            for piece in stack.enter_context(closing(_parse_blocks(sources, self))):
+                ingest.write(piece, total_size(sources))
             if ingest.labels_alone and self.n_features is None:
                 raise IngestError(
                     "lines are numbers separated by commas, without a feature index:value: sparrow ingest columns "
@@ -209,7 +209,7 @@ class _LabelSpill:
         self._file.close()
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """Position of a token, for errors that only the end of the input decides."""
 
     file: str
@@ -218,7 +218,7 @@ class _Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Piece:
+class _ParsedBlock:
     """Parsed block of r rows and e elements, sorted by row and column."""
 
     rows: NDArray[Any]
@@ -235,34 +235,36 @@ class _Piece:
     smallest: int
     largest: int
     several: bool
-    unlabelled: _Place | None
-    at_limit: _Place | None
+    unlabelled: _Location | None
+    at_limit: _Location | None
     advance: int
 
 
-def _pieces(sources: list[Source], options: Libsvm) -> Generator[_Piece]:
+def _parse_blocks(sources: list[Source], options: Libsvm) -> Generator[_ParsedBlock]:
     """Yield the parsed blocks of all sources, in order."""
     from sparrow.kernels.parse import libsvm as kernels
 
     threads = max(1, min(settings.current().threads, memory.available() // tuning().libsvm_thread_bytes))
-    least = options.base or 0
-    whole = options.kind.kind in "iu"
+    min_index = options.base or 0
+    is_integer = options.kind.kind in "iu"
 
-    def work(block: TextBlock) -> _Piece:
-        return _piece(block, kernels.parse(block.data, block.lines, least, options.limit, whole), options)
+    def work(block: TextBlock) -> _ParsedBlock:
+        return _parse_block(
+            block, kernels.parse(block.data, block.lines, min_index, options.limit, is_integer), options
+        )
 
     with (
         bar("reading libsvm text", total_size(sources)) as advance,
         closing(read_blocks(sources, tuning().libsvm_block_bytes)) as text,
     ):
-        parsed = cast("Generator[_Piece]", ordered_map(work, text, threads))
+        parsed = cast("Generator[_ParsedBlock]", ordered_map(work, text, threads))
         with closing(parsed):
             for piece in parsed:
                 yield piece
                 advance(piece.advance)
 
 
-def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
+def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> _ParsedBlock:
     """Sort, reduce and cast the elements of a block; raise for a bad token."""
     values, unfit = _cast(parsed, options.kind, block)
     indices = parsed.indices.astype(np.int32) if parsed.largest < 2**31 else parsed.indices
@@ -282,13 +284,13 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
         raise _error_at(block, parsed, unfit, f"the value {misfit_message(parsed.values[unfit], options.kind)}")
     if parsed.fault is not None:
         code, start, stop = parsed.fault
-        problem = _problem(code, parsed, options)
+        problem = _describe_fault(code, parsed, options)
         raise IngestError(problem, block.source.name, block.line_at(start), block.text(start, stop))
     texts = pa.StringArray.from_buffers(
         len(parsed.labels), pa.py_buffer(parsed.label_ends), pa.py_buffer(parsed.label_text)
     )
     at = parsed.at[parsed.unlabelled] if parsed.unlabelled >= 0 else -1
-    return _Piece(
+    return _ParsedBlock(
         elements.coords[0],
         elements.coords[1],
         elements.values,
@@ -298,19 +300,19 @@ def _piece(block: TextBlock, parsed: Parsed, options: Libsvm) -> _Piece:
         parsed.smallest,
         parsed.largest,
         parsed.several,
-        _place(block, int(at)),
-        _place(block, parsed.at_limit),
+        _locate(block, int(at)),
+        _locate(block, parsed.at_limit),
         block.advance,
     )
 
 
-def _place(block: TextBlock, at: int) -> _Place | None:
+def _locate(block: TextBlock, at: int) -> _Location | None:
     """Return the place of the token at a position; None for -1."""
     if at < 0:
         return None
     token = re.match(rb"[^\s#]*", bytes(block.data[at : at + 200]))
     assert token is not None
-    return _Place(block.source.name, block.line_at(at), token[0].decode(errors="backslashreplace"))
+    return _Location(block.source.name, block.line_at(at), token[0].decode(errors="backslashreplace"))
 
 
 def _error_at(block: TextBlock, parsed: Parsed, element: int, problem: str) -> IngestError:
@@ -340,14 +342,14 @@ def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArr
     info = np.iinfo(dtype)
     wrong = find_unrepresentable(parsed.values, values)
     for element, start, stop in parsed.exact:
-        exact = _whole(block.text(start, stop))
+        exact = _exact_integer(block.text(start, stop))
         wrong[element] = exact is None or not info.min <= exact <= min(info.max, MAX_STORED_INTEGER)
         if not wrong[element]:
             values[element] = exact
     return values, int(np.argmax(wrong)) if wrong.any() else None
 
 
-def _whole(token: str) -> int | None:
+def _exact_integer(token: str) -> int | None:
     """Return the integer that a decimal number is exactly, or None."""
     number = Decimal(token)
     if not number.is_finite() or number.adjusted() > 20 or number != number.to_integral_value():
@@ -355,7 +357,7 @@ def _whole(token: str) -> int | None:
     return int(number)
 
 
-def _problem(code: int, parsed: Parsed, options: Libsvm) -> str:
+def _describe_fault(code: int, parsed: Parsed, options: Libsvm) -> str:
     """Return what is wrong with a token, and the way out."""
     from sparrow.kernels.parse import libsvm as kernels
 
@@ -389,8 +391,8 @@ class _Ingest:
         self._count = 0
         self._largest = -1
         self._several = False
-        self._unlabelled: _Place | None = None
-        self._at_limit: _Place | None = None
+        self._unlabelled: _Location | None = None
+        self._at_limit: _Location | None = None
         self._shifted: list[storage.DataFile] = []
         self._x = self._writer("X", ("row", "col"), options.kind)
         self._y = self._writer("y", ("row",), np.dtype(np.float64))
@@ -402,7 +404,7 @@ class _Ingest:
         writer = storage.TensorWriter(folder, dims=dims, dtype=dtype, profile=self._options.profile)
         return self._stack.enter_context(writer)
 
-    def take(self, piece: _Piece, size: int | None) -> None:
+    def write(self, piece: _ParsedBlock, size: int | None) -> None:
         """Write a block; ``size`` is the size of the whole input, if known."""
         if self.rows == 0 and size is not None:
             self._check_disk(piece, size)
@@ -427,7 +429,7 @@ class _Ingest:
         self._largest = max(self._largest, piece.largest)
         emit("io.libsvm_block", rows=count)
 
-    def _settle_base(self, piece: _Piece) -> None:
+    def _settle_base(self, piece: _ParsedBlock) -> None:
         """Decide the base, or revise it."""
         if self._options.base is not None or piece.largest < 0:
             return
@@ -442,7 +444,7 @@ class _Ingest:
             raise IngestError(f"the index exceeds {what}: indices count from 0, since the input has an index 0",
                               *self._at_limit)  # fmt: skip
 
-    def _check_disk(self, piece: _Piece, size: int) -> None:
+    def _check_disk(self, piece: _ParsedBlock, size: int) -> None:
         """Estimate the output from the first block; raise if the disk is too small."""
         sample = piece.values[:10_000]
         varied = len(np.unique(sample)) > len(sample) // 2
@@ -473,7 +475,7 @@ class _Ingest:
         if self._options.n_features is not None:
             self._width = self._options.n_features
         x = Schema((self.rows, self._width), ("row", "col"), self._options.kind)
-        self._create("X", x, self._shift(self._x.finish()), extra={"index_base": self._base})
+        self._create("X", x, self._rewrite_shifted(self._x.finish()), extra={"index_base": self._base})
         if self._several:
             self._finish_labels()
         else:
@@ -511,7 +513,7 @@ class _Ingest:
             done += len(texts)
         self._create("y", schema, y.finish(), labels={1: names})
 
-    def _shift(self, files: list[storage.DataFile]) -> list[storage.DataFile]:
+    def _rewrite_shifted(self, files: list[storage.DataFile]) -> list[storage.DataFile]:
         """Return all files of ``X``; those written for base 1 are rewritten for base 0."""
         if not self._shifted:
             return files

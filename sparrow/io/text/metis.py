@@ -95,7 +95,7 @@ class Metis(Reader):
                 line = lines.peek()
             if line is None:
                 raise IngestError("the file is empty: the first line must give the numbers of vertices and edges", name)
-            head = _head(line, name)
+            head = _read_header(line, name)
             lines.skip()
             lists = _Lists(head, dtype)
             graph = folder / "graph" if head.first else folder
@@ -130,7 +130,7 @@ class Metis(Reader):
         written = write_coo(
             folder,
             sorted(lists.heads, key=lambda each: each[0]),
-            lambda each: _cells(*each),
+            lambda each: _weight_rows(*each),
             dims=dims,
             dtype=np.dtype(np.int64),
             weighted=True,
@@ -152,7 +152,7 @@ class _Head(NamedTuple):
     """Number of sizes and weights of a vertex before its neighbors."""
 
 
-def _head(line: HeaderLine, name: str) -> _Head:
+def _read_header(line: HeaderLine, name: str) -> _Head:
     tokens = split_words(line.text)
     kind = tokens[2] if len(tokens) > 2 else "0"
     if not 2 <= len(tokens) <= 4 or not set(kind) <= {"0", "1"} or len(kind) > 3:
@@ -186,7 +186,7 @@ class _Lists:
         """Return the elements of a block."""
         block, before = item
         vertices = self.head.vertices
-        found = parse_neighbor_lists(self._cut(block, before), _COMMENT, self.head.first, self.head.weighted)
+        found = parse_neighbor_lists(self._trim(block, before), _COMMENT, self.head.first, self.head.weighted)
         src = found.lines + before
         wrong = (found.numbers < 1) | (found.numbers > vertices)
         if wrong.any():
@@ -207,7 +207,7 @@ class _Lists:
                 self.heads.append((before, found.heads))
         return Rows((src, found.numbers - 1), values)
 
-    def _cut(self, block: TextBlock, before: int) -> TextBlock:
+    def _trim(self, block: TextBlock, before: int) -> TextBlock:
         """Return a block without the blank lines behind the last vertex."""
         if before + block.lines <= self.head.vertices:
             return block
@@ -243,7 +243,7 @@ def _line_of(block: TextBlock, index: int) -> int:
     raise AssertionError("the block has fewer lists")
 
 
-def _cells(before: int, heads: NDArray[np.int64]) -> Rows:
+def _weight_rows(before: int, heads: NDArray[np.int64]) -> Rows:
     vertex, weight = np.divmod(np.arange(heads.size), max(heads.shape[1], 1))
     return Rows((vertex + before, weight), heads.reshape(-1))
 

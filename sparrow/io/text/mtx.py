@@ -95,7 +95,7 @@ class MatrixMarket(NumberLinesReader):
     def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
         """Parse the banner and the line of sizes."""
         dims = check_dims(("row", "col") if self.dims is None else self.dims, 2)
-        matrix = _header(lines, name)
+        matrix = _read_header(lines, name)
         dtype = matrix.layout.dtype if self.dtype is None else check_dtype(self.dtype)
         if matrix.layout.dtype.kind == "c" and dtype.kind != "c":
             raise InvalidValueError(f"dtype={dtype} cannot hold complex values: omit dtype, or pass complex64")
@@ -124,7 +124,7 @@ class _Matrix:
         return int(self.symmetry == "skew-symmetric")
 
 
-def _header(lines: HeaderReader, name: str) -> _Matrix:
+def _read_header(lines: HeaderReader, name: str) -> _Matrix:
     banner = lines.peek()
     said = [] if banner is None else split_words(banner.text.lower())
     if banner is None or not said or said[0] not in _BANNERS:
@@ -194,11 +194,11 @@ class _Entries(ElementParser):
         else:
             first, values = numbered
             kept = np.flatnonzero(values)  # arrays are often mostly zeros
-            row, col = self._places(first + kept)
+            row, col = self._positions(first + kept)
             values = cast_lines(block, self.layout, values, self.dtype)[kept]
-        return self._mirrored(row, col, values)
+        return self._mirror(row, col, values)
 
-    def _places(self, number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _positions(self, number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return row and column of values by position, in columns or lower triangles."""
         rows, strict = self._matrix.shape[0], self._matrix.strict
         if self._matrix.symmetry == "general":
@@ -208,7 +208,7 @@ class _Entries(ElementParser):
         col = np.searchsorted(begins, number, "right") - 1
         return number - begins[col] + col + strict, col
 
-    def _mirrored(self, row: NDArray[np.int64], col: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
+    def _mirror(self, row: NDArray[np.int64], col: NDArray[np.int64], values: NDArray[Any] | None) -> Rows:
         symmetry = self._matrix.symmetry
         if symmetry == "general":
             return Rows((row, col), values)
@@ -236,7 +236,7 @@ class _Entries(ElementParser):
 class MatrixMarketWriter(NumberLinesWriter):
     """Write a matrix as Matrix Market, ``coordinate`` and ``general``."""
 
-    called: ClassVar[str] = "Matrix Market"
+    title: ClassVar[str] = "Matrix Market"
 
     def head(self) -> list[str]:
         """Return the banner and the line of sizes."""

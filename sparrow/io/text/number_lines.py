@@ -142,16 +142,16 @@ def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
     """
     from sparrow.kernels.parse import number_lines as kernels
 
-    whole = layout.dtype.kind in "iu"
+    is_integer = layout.dtype.kind in "iu"
     n, v = block.lines, layout.values
     coords = np.empty((layout.coords, n), np.int64)
-    floats, integers = np.empty((0 if whole else n, v)), np.empty((n if whole else 0, v), np.int64)
+    floats, integers = np.empty((0 if is_integer else n, v)), np.empty((n if is_integer else 0, v), np.int64)
     hard = np.empty(2 * n * v, np.int64)
     extents = np.empty((layout.coords, 2), np.int64)
     count, hards, status, at = kernels.parse_numbers(
-        block.data, whole, layout.base, extents, coords, floats, integers, hard
+        block.data, is_integer, layout.base, extents, coords, floats, integers, hard
     )
-    if status == kernels.BAD_VALUE and not whole and _FORTRAN.search(bytes(block.data)):
+    if status == kernels.BAD_VALUE and not is_integer and _FORTRAN.search(bytes(block.data)):
         return parse_lines(replace(block, data=_plain_exponents(block)), layout)
     if status != kernels.GOOD:
         raise _error(block, layout, status, at)
@@ -161,7 +161,7 @@ def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
         if (negative := integers[:count, 0] < 0).any():
             number, text = find_line(block, int(np.argmax(negative)))
             raise IngestError("the value is negative, but the field is unsigned", block.source.name, number, text)
-    numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if whole else floats
+    numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if is_integer else floats
     for k, start in read.tolist():
         numbers[divmod(k, v)] = _read(block, layout, start)
     if not v:
@@ -269,9 +269,9 @@ def parse_neighbor_lists(block: TextBlock, comment: str = "", first: int = 0, we
     """
     from sparrow.kernels.parse import adjacency_lines as kernels
 
-    most = kernels.count_numbers(block.data)
-    lines, numbers = np.empty(most, np.int64), np.empty(most, np.int64)
-    weights = np.empty(most if weighted else 0, np.int64)
+    max_count = kernels.count_numbers(block.data)
+    lines, numbers = np.empty(max_count, np.int64), np.empty(max_count, np.int64)
+    weights = np.empty(max_count if weighted else 0, np.int64)
     heads = np.empty((block.lines if first else 0, first), np.int64)
     sign = ord(comment) if comment else -1
     count, lists, status, at = kernels.parse_lists(block.data, sign, first, weighted, lines, numbers, weights, heads)
@@ -404,10 +404,10 @@ class NumberLinesReader(Reader):
 def check_coords(block: TextBlock, parsed: ParsedLines, base: int, shape: Sequence[int | None], hint: str = "") -> None:
     """Raise ``IngestError`` for the first coordinate out of bounds."""
     for k, ((low, high), size) in enumerate(zip(parsed.extents.tolist(), shape, strict=True)):
-        most = 2**63 - 2 + base if size is None else size - 1 + base
-        if low <= high and (low < base or high > most):
+        max_count = 2**63 - 2 + base if size is None else size - 1 + base
+        if low <= high and (low < base or high > max_count):
             column = parsed.coords[k] + base  # wraps back if base 1 overflowed int64
-            element = int(np.argmax((column < base) | (column > most)))
+            element = int(np.argmax((column < base) | (column > max_count)))
             number, text = find_line(block, element)
             if column[element] < base:
                 problem = f"the coordinate must be at least {base}{hint}"
@@ -420,7 +420,7 @@ def check_coords(block: TextBlock, parsed: ParsedLines, base: int, shape: Sequen
 class NumberLinesWriter(Writer):
     """Base of writers of lines of numbers, with coordinates from 1."""
 
-    called: ClassVar[str]
+    title: ClassVar[str]
 
     @cached_property
     def count(self) -> int:
@@ -445,7 +445,7 @@ class NumberLinesWriter(Writer):
         tensor = self.tensor
         if tensor.fill_value != 0:
             raise UnsupportedError(
-                f"{self.called} needs fill 0, the tensor has {tensor.fill_value}: use npz, or A.refill(0)"
+                f"{self.title} needs fill 0, the tensor has {tensor.fill_value}: use npz, or A.refill(0)"
             )
         head = self.head()
         options = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")

@@ -101,7 +101,7 @@ class Tns(NumberLinesReader):
 
     def begin(self, lines: HeaderReader, name: str) -> tuple[ElementParser, tuple[str, ...], dict[str, Any]]:
         """Parse the lines of sizes, if any."""
-        head = _header(lines, name, self.values)
+        head = _read_header(lines, name, self.values)
         return _Entries(self, head, name), check_dims(self.dims, head.ndim), {"index_base": self.index_base}
 
 
@@ -117,7 +117,7 @@ class _Head(NamedTuple):
     num_elements: int | None
 
 
-def _header(lines: HeaderReader, name: str, values: bool) -> _Head:
+def _read_header(lines: HeaderReader, name: str, values: bool) -> _Head:
     declared: tuple[int, ...] | None = None
     while (line := lines.peek()) is not None and (not line.text or line.text[0] in "%#"):
         if (found := _SIZES.match(line.text)) is not None:
@@ -165,8 +165,8 @@ class _Entries(ElementParser):
         given = None if options.dtype is None else check_dtype(options.dtype)
         if given is not None and given.kind == "c" and options.values:
             raise InvalidValueError(f"dtype must be real, the lines hold one number per value, got {given}")
-        whole = not options.values or (given is not None and given.kind in "iu")
-        read = np.dtype("f8" if not whole else "u8" if given is not None and given.kind == "u" else "i8")
+        is_integer = not options.values or (given is not None and given.kind in "iu")
+        read = np.dtype("f8" if not is_integer else "u8" if given is not None and given.kind == "u" else "i8")
         layout = LineLayout(head.ndim, int(options.values), read, options.index_base)
         super().__init__(layout, read if given is None else given, name)
         self._expected = head.num_elements
@@ -200,7 +200,7 @@ class _Entries(ElementParser):
 class TnsWriter(NumberLinesWriter):
     """Write lines of coordinates, from 1, and a value, with sizes in a comment."""
 
-    called: ClassVar[str] = "a .tns file"
+    title: ClassVar[str] = "a .tns file"
 
     def head(self) -> list[str]:
         """Return a comment of the sizes."""

@@ -134,14 +134,14 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
         known = [None if each is None else open_sources(each) for each in (self.entities, self.relations)]
         with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             words = [None if named is None else read_vocabulary(named[0]) for named in known]
-            reading = _Reading(self, dims, words[0], words[1], stack)
+            reading = _TripleReader(self, dims, words[0], words[1], stack)
             total = total_size(list(sources.values()))
             with bar("reading triples", total) as advance:
-                shelves = {name: reading.shelf(source, advance) for name, source in sources.items()}
+                queues = {name: reading.read(source, advance) for name, source in sources.items()}
             labels = reading.finish()
             alone = list(sources) == [""]
             members = {name: folder if alone else folder / name for name in sources}
-            written = {name: reading.write(member, shelves[name]) for name, member in members.items()}
+            written = {name: reading.write(member, queues[name]) for name, member in members.items()}
             shape = reading.shape()
             for name, member in members.items():
                 storage.create(
@@ -172,14 +172,14 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
         sources = open_sources(self.src)
         if len(sources) == 1:
             return {"": sources[0]}
-        names = [_called(source.name) or Path(source.name).name.split(".")[0] for source in sources]
+        names = [_split_name(source.name) or Path(source.name).name.split(".")[0] for source in sources]
         if len(set(names)) < len(names):
             raise InvalidValueError(f"names of the files must differ, got {', '.join(names)}")
         storage.check_member_names(names)
         return dict(zip(names, sources, strict=True))
 
 
-def _called(path: str) -> str | None:
+def _split_name(path: str) -> str | None:
     found = _SPLIT.fullmatch(os.path.basename(path))
     return None if found is None else _CALLED.get(found[1], found[1])
 
@@ -187,7 +187,7 @@ def _called(path: str) -> str | None:
 def find_splits(folder: str) -> dict[str, str]:
     """Return the files of train, valid and test in a folder; none if ambiguous."""
     files = get_filesystem(folder)
-    named = [(_called(name), os.path.join(folder, name)) for name in files.names(folder)]
+    named = [(_split_name(name), os.path.join(folder, name)) for name in files.names(folder)]
     found = [(name, path) for name, path in named if name is not None and not files.is_folder(path)]
     names = [name for name, _ in found]
     if "train" not in names or len(set(names)) < len(names):
@@ -195,7 +195,7 @@ def find_splits(folder: str) -> dict[str, str]:
     return {name: dict(found)[name] for name in ("train", "valid", "test") if name in names}
 
 
-class _Found(NamedTuple):
+class _Tokens(NamedTuple):
     """Tokens of a block: bounds of shape (n, 3), and the numbers if they are some."""
 
     block: TextBlock
@@ -205,7 +205,7 @@ class _Found(NamedTuple):
 
 
 @dataclass
-class _Reading:
+class _TripleReader:
     """Reader of files that share their vocabularies."""
 
     options: Triples
@@ -220,59 +220,59 @@ class _Reading:
     _ranks: list[NDArray[np.int32] | None] = field(default_factory=lambda: [None, None])
     _words: list[pa.Array | None] = field(default_factory=list)
 
-    def shelf(self, source: Source, advance: Callable[[int], Any]) -> SpillQueue:
+    def read(self, source: Source, advance: Callable[[int], Any]) -> SpillQueue:
         """Queue the triples of a file."""
-        shelf = self.stack.enter_context(closing(SpillQueue()))
+        queue = self.stack.enter_context(closing(SpillQueue()))
         count = 0
         with closing(read_blocks(source)) as text:
             first = next((block for block in text if bytes(block.data).strip()), None)
             if first is None:
-                return shelf
+                return queue
             head = first.text(0, 1 << 16).lstrip().split("\n", 1)[0].strip()
             expected = int(head) if head.isascii() and head.isdigit() and len(head) < 19 else None
             swapped = self.options.order == "htr" or (self.options.order == "auto" and expected is not None)
             if expected is not None:
-                first = _below(first)
+                first = _skip_first_line(first)
             line, *below = first.text(0, 1 << 16).lstrip("\n\r ").split("\n", 2)[:2]
             delimiter = 9 if line.count("\t") == 2 else -1
             if self.options.header:
-                first = _below(first)
-            elif _HEADER.fullmatch(line.strip()) or (self.options.ids != "str" and _over_numbers(line, below)):
+                first = _skip_first_line(first)
+            elif _HEADER.fullmatch(line.strip()) or (self.options.ids != "str" and _is_above_numbers(line, below)):
                 problem = "the first line names columns: pass header=True to skip it"
                 raise IngestError(problem, source.name, first.line_at(int(np.argmax(first.data > 32))), line.strip())
-            self._settle(first, delimiter)
+            self._decide_ids(first, delimiter)
 
-            def find(block: TextBlock) -> _Found:
-                return self._find(block, delimiter)
+            def find(block: TextBlock) -> _Tokens:
+                return self._tokenize(block, delimiter)
 
             def counted() -> Iterator[TextBlock]:
                 for block in chain([first], text):
                     yield block
                     advance(block.advance)
 
-            parsed = cast("Generator[_Found]", ordered_map(find, counted(), settings.current().threads))
+            parsed = cast("Generator[_Tokens]", ordered_map(find, counted(), settings.current().threads))
             with closing(parsed) as found:
                 for each in found:
-                    shelf.add(self._rows(each, swapped))
+                    queue.add(self._rows(each, swapped))
                     count += len(each.starts)
         if expected not in (None, count):
             raise IngestError(f"expected {expected} triples by the first line, got {count}", source.name)
-        return shelf
+        return queue
 
-    def _settle(self, block: TextBlock, delimiter: int) -> None:
+    def _decide_ids(self, block: TextBlock, delimiter: int) -> None:
         """Decide whether the tokens are names."""
         if self._named is not None:
             return
         self._named = False
         if self.options.ids != "int":
-            self._named = self.options.ids == "str" or self._find(block, delimiter, probing=True).numbers is None
+            self._named = self.options.ids == "str" or self._tokenize(block, delimiter, probing=True).numbers is None
         if self._named:
             self._names = [LabelEncoder(), LabelEncoder()]
             for names, known in zip(self._names, (self.entities, self.relations), strict=True):
                 if known is not None:
                     names.codes(known)  # so that the code of a name is its position
 
-    def _find(self, block: TextBlock, delimiter: int, probing: bool = False) -> _Found:
+    def _tokenize(self, block: TextBlock, delimiter: int, probing: bool = False) -> _Tokens:
         from sparrow.kernels.parse import tokens as kernels
 
         starts, ends = np.empty((block.lines, 3), np.int64), np.empty((block.lines, 3), np.int64)
@@ -288,18 +288,18 @@ class _Reading:
         starts, ends = starts[:count], ends[:count]
         if self._named and not probing:
             block.check_utf8()
-            return _Found(block, starts, ends, None)
+            return _Tokens(block, starts, ends, None)
         numbers = np.empty(3 * count, np.int64)
         read = kernels.parse_integers(block.data, starts.reshape(-1), ends.reshape(-1), numbers)
         if read == 3 * count:
-            return _Found(block, starts, ends, numbers.reshape(-1, 3))
+            return _Tokens(block, starts, ends, numbers.reshape(-1, 3))
         if probing:
-            return _Found(block, starts, ends, None)
+            return _Tokens(block, starts, ends, None)
         start, end = int(starts.reshape(-1)[read]), int(ends.reshape(-1)[read])
         problem = "the id must be an integer from 0 to 2^63 - 1: pass ids='str' if ids are names"
         raise IngestError(problem, block.source.name, block.line_at(start), block.text(start, end))
 
-    def _rows(self, found: _Found, swapped: bool) -> Rows:
+    def _rows(self, found: _Tokens, swapped: bool) -> Rows:
         head, relation, tail = (0, 2, 1) if swapped else (0, 1, 2)
         out: list[NDArray[Any]] = []
         for column, which in ((head, 0), (relation, 1), (tail, 0)):
@@ -341,7 +341,7 @@ class _Reading:
         )
         return entities, relations, entities
 
-    def write(self, folder: storage.Folder, shelf: Iterable[Rows]) -> WrittenFiles:
+    def write(self, folder: storage.Folder, queue: Iterable[Rows]) -> WrittenFiles:
         """Write the triples of a file."""
 
         def rows_of(rows: Rows) -> Rows:
@@ -350,7 +350,7 @@ class _Reading:
 
         return write_coo(
             folder,
-            shelf,
+            queue,
             rows_of,
             dims=self.dims,
             dtype=_VALUES,
@@ -366,13 +366,13 @@ class _Reading:
         return str(tuple(c if each is None else each[c].as_py() for c, each in zip(element, words, strict=True)))
 
 
-def _over_numbers(line: str, below: Sequence[str]) -> bool:
+def _is_above_numbers(line: str, below: Sequence[str]) -> bool:
     """Return whether a line has no number, and the next one nothing else."""
     following = "".join(below).split()
     return bool(following) and all(map(str.isdigit, following)) and not any(map(str.isdigit, line.split()))
 
 
-def _below(block: TextBlock) -> TextBlock:
+def _skip_first_line(block: TextBlock) -> TextBlock:
     """Return a block with its first non-blank line blanked out."""
     data = block.data.copy()
     start = int(np.argmax((data != 10) & (data != 13) & (data != 32) & (data != 9)))

@@ -70,7 +70,7 @@ class Cells(Reader):
     _: KW_ONLY
     names: Annotated[Sequence[str] | None, Option("Names.", metavar="A,B", parse=parse_names)] = None
     order: Annotated[Literal["row", "column"], Option("What comes first.")] = "row"
-    offset: Annotated[int, Option("Added to the values.", least=0)] = 0
+    offset: Annotated[int, Option("Added to the values.", minimum=0)] = 0
     skip: Annotated[bool, Option("Leave zeros out.")] = True
 
     several: ClassVar[bool] = False
