@@ -1,4 +1,4 @@
-"""Engines: from a plan to its result. The implementations are in the packages of the engines."""
+"""Engines: evaluate plans."""
 
 from __future__ import annotations
 

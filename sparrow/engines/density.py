@@ -1,4 +1,4 @@
-"""Density maps: stored elements counted on a coarse grid, by one aggregating scan."""
+"""Density maps: stored elements counted on a coarse grid, in one scan."""
 
 from __future__ import annotations
 

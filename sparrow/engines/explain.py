@@ -96,7 +96,9 @@ class Plan(str):
         return Plan, (self.entries, self.summary)
 
     def to_json(self) -> str:
-        """Return the plan as JSON: nested objects with ``operation``, ``dims``, ``details`` and ``operands``.
+        """Return the plan as JSON.
+
+        Nodes are nested objects with ``operation``, ``dims``, ``dtype``, ``details`` and ``operands``.
 
         An analyzed plan has the counters of a node as ``actual``, and the lines about the whole as ``summary``.
         """
@@ -206,7 +208,7 @@ class PlanTree:
     def _entry(
         self, depth: int, item: Any, engine: str, order: tuple[int, ...] | None, sorts: bool
     ) -> tuple[PlanEntry, Hashable | None, list[Any]]:
-        """Return the entry of an item, what its counters are kept under, and its operands."""
+        """Return the entry of an item, the key of its counters, and its operands."""
         if isinstance(item, Dense):
             return PlanEntry(depth, "dense", item.schema, ", in memory"), None, []
         if isinstance(item, Node):

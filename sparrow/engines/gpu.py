@@ -1,4 +1,4 @@
-"""Primitives of the GPU engine for other packages; imported by whoever computes on a device."""
+"""Primitives of the GPU engine for other packages, imported on use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profile of one evaluation: counters per operator of a plan, for ``explain(analyze=True)``.
+"""Profile of an evaluation: counters per operator, for ``analyze=True``.
 
 An operator records what it does if a profile is active, and pays one lookup if none is::
 
@@ -91,7 +91,7 @@ class OperatorProfile:
                 self.strategy = strategy
 
     def measure(self) -> _Timer:
-        """Return a context manager that adds the time of its block, less that of blocks measured inside of it.
+        """Return a context manager that adds the exclusive time of its block.
 
         Examples
         --------
@@ -152,7 +152,7 @@ class _Timer:
 
 
 class Profile:
-    """Counters of an evaluation, one :class:`OperatorProfile` per operator of its plan.
+    """Counters of an evaluation, one :class:`OperatorProfile` per operator.
 
     Examples
     --------
@@ -192,13 +192,13 @@ _active: ContextVar[Profile | None] = ContextVar("sparrow_profile", default=None
 
 
 def active() -> Profile | None:
-    """Return the profile that operators record to, None if nobody analyzes."""
+    """Return the profile that operators record to, None without analysis."""
     return _active.get()
 
 
 @contextlib.contextmanager
 def profiling(profile: Profile) -> Iterator[Profile]:
-    """Make a profile the active one for the length of a block, in its context and in those copied from it."""
+    """Make a profile the active one in a block and in contexts copied there."""
     token = _active.set(profile)
     try:
         yield profile

@@ -32,7 +32,7 @@ class Engine(Protocol):
 
     @property
     def max_depth(self) -> int | None:
-        """The number of nodes that may be nested; deeper ones fall back. None for no limit."""
+        """Nesting beyond which nodes fall back; None for no limit."""
 
     def check(self) -> None:
         """Raise ``MissingDependencyError`` if a dependency or a device is missing."""
@@ -57,7 +57,7 @@ class Engine(Protocol):
         """
 
     def iter_blocks(self, scan: Scan) -> Iterator[Block]:
-        """Yield the elements of a scan in canonical blocks, in the order of its axes, within the memory limit."""
+        """Yield the elements of a scan in canonical blocks, in the order of its axes."""
 
     def count_nnz(self, scan: Scan) -> int:
         """Return the number of stored elements of a scan."""
@@ -66,7 +66,7 @@ class Engine(Protocol):
         """Return reductions of one scan over all axes, as NumPy scalars."""
 
     def evaluate_dense(self, node: Node) -> Any:
-        """Return the result of a dense node: an array, or a scalar if it has no dimensions.
+        """Return the result of a dense node: an array, or a scalar for ndim 0.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Engine(Protocol):
         """
 
     def describe(self, root: Root) -> str:
-        """Return the physical strategy for a node, for ``explain``; empty if there is only one."""
+        """Return the physical strategy for a node; empty if there is only one."""
 
 
 @runtime_checkable

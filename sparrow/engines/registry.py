@@ -1,4 +1,4 @@
-"""Registry of engines: the built-in ones, registered ones, and entry points of other packages.
+"""Registry of engines: built-in, registered, and from entry points.
 
 A package offers an engine by an entry point of the group ``sparrow.engines``, whose name is the name of the engine and
 whose object returns one when called. It is loaded when it is first asked for.
@@ -44,12 +44,12 @@ def unregister(name: str) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """Return the values of ``engine=``: "auto", registered engines and those of entry points."""
+    """Return the values of ``engine=``."""
     return ("auto", *(name for name in settings.engine_names() if name != "auto"))
 
 
 def _load(name: str) -> Engine | None:
-    """Register and return the engine of an entry point, None if there is none of that name."""
+    """Register and return the engine of an entry point, None if not found."""
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=settings.ENGINE_ENTRY_POINTS, name=name):
@@ -67,7 +67,7 @@ ENGINES = ("auto", *sorted(_engines))
 
 
 def engine_for(name: str) -> Engine:
-    """Return the engine of a name; for "auto" that of the settings, by default the stream engine.
+    """Return an engine by name; "auto" is the one of the settings.
 
     Every node was measured slower as a join or a group-by in SQL than as row groups decoded straight into kernels
     (``docs/decisions/006``).

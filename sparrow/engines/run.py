@@ -34,7 +34,7 @@ def _lower(engine: Engine, scans: Sequence[Scan]) -> Sequence[Scan]:
 
 
 def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
-    """Return the elements of a scan, canonical in the order of the view's axes, in memory.
+    """Return the elements of a scan, canonical in the order of its axes.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
 
 
 def count_nnz(scan: Scan, engine: str = "auto") -> int:
-    """Return the number of stored elements of a scan; that of a whole expression is computed once and cached."""
+    """Return the number of stored elements of a scan, cached for expressions."""
     run = engine_for(engine)
     node = scan.step if scan.view.is_identity else None
     known: int | None = None
@@ -83,7 +83,7 @@ def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") 
 
 
 def iter_sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
-    """Yield the elements of a scan in canonical blocks, in the order of the view's axes, within the memory limit."""
+    """Yield the elements of a scan in canonical blocks, in the order of its axes."""
     run = engine_for(engine)
     with trace(scan, run) as tracer:
         for block in run.iter_blocks(*_lower(run, tracer.scans)):
@@ -118,7 +118,8 @@ def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[
     bounds
         Ascending, from ``start`` to ``stop``: between two of them lie a few row groups at most.
     cursors
-        A cursor over each scan, which several threads may read.
+        One per scan: ``read(start, stop)`` returns the canonical elements between two bounds, at coordinates of the
+        scan; several threads may call it.
     """
     with contextlib.ExitStack() as stack:
         tracers = [stack.enter_context(trace(scan, STREAM)) for scan in scans]
@@ -128,7 +129,7 @@ def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[
 
 
 def reduce_all(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
-    """Return reductions of one scan over all axes, computed in one pass, as NumPy scalars."""
+    """Return reductions of one scan over all axes, computed in one pass."""
     run = engine_for(engine)
     if any(run.unsupported_reason(node) for node in nodes):
         run = STREAM
@@ -140,7 +141,7 @@ def reduce_all(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
 
 
 def evaluate_dense(node: Node, engine: str = "auto") -> Any:
-    """Return the result of a dense node: a NumPy array, or a scalar if it has no dimensions.
+    """Return the result of a dense node: an array, or a scalar for ndim 0.
 
     Raises
     ------
@@ -160,7 +161,7 @@ def evaluate_dense(node: Node, engine: str = "auto") -> Any:
 
 
 def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
-    """Return the elements of several scans; what they share is read and computed once.
+    """Return the elements of several scans; shared nodes are computed once.
 
     Raises
     ------

@@ -11,7 +11,7 @@ __all__ = ["count_rows_to_read", "groups_output", "product_order", "scan_order",
 
 
 def _cheapest(scan: Scan, weight: Callable[[tuple[int, ...]], int]) -> tuple[int, ...]:
-    """Return the order with the lowest number of rows to read times a weight, the first on ties."""
+    """Return the order with the fewest weighted rows to read."""
     orders = scan.relation.orders
     if len(orders) == 1:
         return orders[0]
@@ -25,17 +25,19 @@ def scan_order(scan: Scan) -> tuple[int, ...]:
 
 
 def count_rows_to_read(scan: Scan) -> int:
-    """Return the number of elements read in :func:`scan_order`. Reads footers, no data."""
+    """Return the number of elements read in :func:`scan_order`."""
     return scan.relation.stats(scan.view.box(), scan_order(scan)).rows
 
 
 def sorted_order(scan: Scan) -> tuple[int, ...]:
-    """Return the order to read for a sorted result; sorting a row costs about four reads."""
+    """Return the order to read for a sorted result; sorting costs four reads."""
     return _cheapest(scan, lambda order: 1 if scan.view.preserves_order(order) else 5)
 
 
 def product_order(scan: Scan, axes: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Return the order to read for a product that keeps some axes, by default the first of two.
+    """Return the order to read for a product that keeps some axes.
+
+    By default the first of two.
 
     Ungrouped output is added up on one thread, which costs about as much as reading.
     """
@@ -43,7 +45,10 @@ def product_order(scan: Scan, axes: Sequence[int] | None = None) -> tuple[int, .
 
 
 def groups_output(view: View, order: tuple[int, ...], axes: Sequence[int] | None = None) -> bool:
-    """Return whether elements that agree along some axes, by default the first of two, are adjacent in an order."""
+    """Return whether elements that agree along some axes are adjacent.
+
+    By default along the first of two.
+    """
     axes = range(view.ndim - 1) if axes is None else axes
     found = [view.axes[axis] for axis in axes]
     along = {axis.dim for axis in found if isinstance(axis, RangeAxis)}

@@ -1,4 +1,4 @@
-"""Tracer: the plans of what runs, for ``explained()`` and ``explain(analyze=True)``."""
+"""Tracer of evaluations, for ``explained()`` and ``explain(analyze=True)``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _plans: ContextVar[_Plans | None] = ContextVar("sparrow_plans", default=None)
 
 @contextmanager
 def explained(analyze: bool = False) -> Iterator[list[Plan]]:
-    """Collect the plans of everything that is evaluated in a block: products, reductions, conversions.
+    """Collect the plans of everything that is evaluated in a block.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Tracer(NullTracer):
             self._fetched = self._stack.enter_context(count_traffic())
             if self._engine.reads_chunks:
                 self._stack.enter_context(profiling(self._profile))
-                self._scans = self._counted(self._tree.scans)
+                self._scans = self._count_reads(self._tree.scans)
         self._n_steps = len(self._plans.chain_steps)
         self._start = time.perf_counter()
         return self
@@ -191,7 +191,7 @@ class Tracer(NullTracer):
             lines.append(f"fetched: {fetched} in {self._fetched.requests} requests, the log aside")
         return lines
 
-    def _counted(self, scans: Sequence[Scan]) -> list[Scan]:
+    def _count_reads(self, scans: Sequence[Scan]) -> list[Scan]:
         """Return scans of plans whose relations count what is read of them."""
         sources: dict[Hashable, Any] = {}
 
@@ -239,12 +239,10 @@ class _CountingRelation:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._relation, name)
 
-    is_small = few = False
+    is_small = False
 
-    def whole(self) -> None:
+    def read_small(self) -> None:
         """Return None: all elements are read as chunks, which are counted."""
-
-    read_small = whole
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return the elements of a chunk."""

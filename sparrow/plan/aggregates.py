@@ -1,4 +1,4 @@
-"""Reductions: result types, the folds that run over each group, and what absent elements contribute.
+"""Reductions: result dtypes, folds, and the share of absent elements.
 
 A :class:`Reduction` is built for the dtype and fill of an operand. An engine folds the stored elements of each group
 (:mod:`sparrow.kernels.folds`) and passes the states to :meth:`Reduction.result` with a :class:`GroupCounts`, which
@@ -41,7 +41,7 @@ _Array: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupCounts:
-    """Numbers of stored and absent elements of each group, and the value of the absent ones."""
+    """Numbers of stored and absent elements of each group, and the fill."""
 
     stored_counts: NDArray[np.int64] | None
     """Stored elements of each group; None if no reduction needs them."""
@@ -109,7 +109,7 @@ class GroupCounts:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values of an operand as a reduction sees them: as they are, or cast by ``dtype=``."""
+    """Values of an operand, cast if ``dtype=`` is given."""
 
     dtype: np.dtype[Any]
     fill: Any
@@ -121,7 +121,7 @@ class _Values:
         return self.dtype.kind in "fc"
 
     def prepare(self, then: Callable[[_Array], _Array] | None = None) -> Callable[[_Array], _Array] | None:
-        """Return the function that casts values and applies ``then``, None if that is the identity."""
+        """Return the function that casts values and applies ``then``, or None."""
         cast = self.cast
         if cast is None or then is None:
             return then if cast is None else cast
@@ -181,7 +181,7 @@ def _is_number(values: _Array) -> _Array:
 
 
 def _result_dtype(name: str, schema: Schema, options: Mapping[str, Any], values: _Values) -> np.dtype[Any]:
-    """Return the dtype of a reduction that takes ``dtype=``: that one, or NumPy's choice."""
+    """Return the dtype of a reduction: ``dtype=``, or NumPy's choice."""
     return values.dtype if options.get("dtype") is not None else getattr(np.zeros(2, schema.dtype), name)().dtype
 
 
@@ -279,7 +279,7 @@ class Mean(Reduction):
         self.dtype = _result_dtype("mean", schema, options, values)
 
     def finish(self, states: list[State], groups: GroupCounts) -> Any:
-        """Divide the sum by the number of elements; a group of absent elements alone has their value."""
+        """Divide the sum by the number of elements."""
         fill, adds_fill = self.fill, bool(self.fill) and not self._ignores_fill
         total = states[0][0] + groups.fill_sum(self._accumulator) if adds_fill else states[0][0]
         members = groups.present
@@ -434,7 +434,7 @@ class Norm(Reduction):
         self.folds = {f"norm {order}": fold}
 
     def finish(self, states: list[State], groups: GroupCounts) -> Any:
-        """Add the powers of the absent elements and take the root, or compare with the fill."""
+        """Add the powers of absent elements and take the root, or compare."""
         found, order = states[0][0], self._order
         if np.isinf(order):
             if order > 0 and not self.fill:

@@ -45,7 +45,7 @@ Join: TypeAlias = Literal["exact", "outer", "inner", "left"]
 def align_operands(
     operands: Sequence[Any], default_join: Join, concat_axis: int | None = None
 ) -> tuple[list[Any], Labels]:
-    """Return operands with equal labels at equal indices along every axis, and the labels of the result.
+    """Align operands along every axis; return them and the labels of the result.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def align_operands(
 
 
 def align_by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]]:
-    """Return scans with equal labels along dimensions of equal name, and their labels.
+    """Align scans along dimensions of equal name; return them with labels.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def align_by_name(scans: Sequence[Scan], join: Join) -> list[tuple[Scan, Labels]
 
 
 def align_contraction(operands: Sequence[Any], indices: Sequence[Sequence[int]]) -> list[Any]:
-    """Return the operands of a contraction with equal labels along equal indices, by default their intersection.
+    """Align operands of a contraction, by default to the common labels.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def align_contraction(operands: Sequence[Any], indices: Sequence[Sequence[int]])
 
 
 def align_mask(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
-    """Return a mask with the dimensions and labels of a result; labels that it lacks have no stored element.
+    """Align a mask with a result; labels that it lacks have no elements.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def align_mask(mask: Scan, result: Scan, operands: Sequence[Scan]) -> Scan:
 
 
 def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
-    """Return a scan that is written to a target, with the dimensions and labels of the target.
+    """Align a scan with the target that it is written to.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
 
 
 def match_dims(scans: Sequence[Scan]) -> list[Scan]:
-    """Return scans with axes permuted by name to the order of the first scan with the most dimensions.
+    """Permute axes by name to the order of the scan with the most dimensions.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def match_dims(scans: Sequence[Scan]) -> list[Scan]:
 
 
 def reindex_axis(scan: Scan, axis: int, positions: NDArray[Any]) -> Scan:
-    """Return a scan taken at positions along an axis; -1 stands for a slice of the fill value."""
+    """Return a scan at positions along an axis; -1 is a slice of the fill value."""
     size, ndim = scan.schema.shape[axis], scan.schema.ndim
     missing = positions < 0
     if missing.any():
@@ -288,7 +288,7 @@ def positions_of_labels(labels: pa.Array, among: pa.Array) -> NDArray[Any]:
 
 
 def _concat_slices(scan: Scan, axis: int, slices: Sequence[tuple[int, int]]) -> Scan:
-    """Return slices along an axis one after the other, given by start (-1 for the fill value) and length."""
+    """Concatenate slices along an axis, given by start (-1: fill) and length."""
     old = scan.schema
 
     def schema(size: int) -> Schema:
@@ -340,7 +340,7 @@ def _join_labels(found: Sequence[AxisLabels], join: str, dim: str) -> tuple[pa.A
 
 
 def _union_of_sorted(first: pa.Array, second: pa.Array) -> tuple[pa.Array, list[NDArray[Any]]]:
-    """Return the union of two ascending arrays of labels, ascending, and its positions in each, -1 for none."""
+    """Return the sorted union of sorted labels, and its positions in each."""
     import polars as pl
 
     same = first_positions(second, first)
@@ -398,7 +398,7 @@ def _check_unique(labels: pa.Array, dim: str) -> bool:
 
 
 def _axis_order(lead: Schema, other: Schema) -> list[int | None] | None:
-    """Return the axis of ``other`` for each axis of ``lead``, None for none; None if they go by position."""
+    """Return the axis of ``other`` per axis of ``lead``; None for by position."""
     wanted, given = lead.dims, other.dims
     start = len(wanted) - len(given)
     if wanted[start:] == given:

@@ -1,4 +1,4 @@
-"""Contraction paths of einsum: which two operands to multiply next, by estimated flops and output nnz.
+"""Contraction paths of einsum, by estimated flops and output nnz.
 
 The search minimizes the cost of sparse products. The optimizers of ``opt_einsum`` cannot: they derive costs from dense
 sizes of index sets, and an estimate here belongs to an operand.
@@ -27,7 +27,7 @@ def surviving_indices(
     output_indices: Sequence[Any],
     semiring: Semiring,
 ) -> tuple[Any, ...]:
-    """Return the indices of the product of two operands that later operands or the output need.
+    """Return the indices of a product that later operands or the output need.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def optimal_path(
 
 
 def _greedy(estimates: Sequence[Estimate], last: Sequence[Hashable], semiring: Semiring) -> list[tuple[int, int]]:
-    """Take the cheapest step each time; pairs of operands in SSA form, results numbered after them."""
+    """Take the cheapest step each time; pairs of operands in SSA form."""
     order: list[tuple[int, int]] = []
     left = dict(enumerate(estimates))
     while len(left) > 1:
@@ -103,7 +103,7 @@ def _greedy(estimates: Sequence[Estimate], last: Sequence[Hashable], semiring: S
 def _dynamic_programming(
     estimates: Sequence[Estimate], last: Sequence[Hashable], semiring: Semiring
 ) -> list[tuple[int, int]]:
-    """Search all orders by dynamic programming over subsets; pairs of operands in SSA form."""
+    """Search all orders by dynamic programming; pairs in SSA form."""
     count = len(estimates)
     best: dict[int, tuple[float, Estimate, tuple[int, int] | None]] = {
         1 << k: (0.0, each, None) for k, each in enumerate(estimates)

@@ -1,4 +1,4 @@
-"""Element-wise functions: broadcasting, result dtype and fill value, and which absent elements annihilate.
+"""Element-wise nodes: broadcasting, dtype, fill value, annihilation.
 
 The fill of the result is the function of the fills, so ``exp(A)`` has fill 1 and ``A / A`` fill NaN, and both stay
 sparse. Only in a product of arrays does an absent element annihilate: where an operand of fill 0 has no stored element
@@ -88,7 +88,7 @@ def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
 
 
 def _multiply_now(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtype[Any]) -> Scan | None:
-    """Return the product of a small tensor in memory and a large writable array, else None.
+    """Return the product of a small tensor and a large writable array, or None.
 
     A lazy product would keep a copy of the array, which is larger than the result.
     """
@@ -114,7 +114,7 @@ def _multiply_now(function: Callable[..., Any], arguments: Sequence[Any], dtype:
 
 
 def freeze_array(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that nobody can write to before a node is computed: a copy if it is writable.
+    """Return an array that stays as it is until a node is computed.
 
     A memory-mapped array is returned as it is, since it may be larger than memory.
 
@@ -141,7 +141,7 @@ def _is_frozen(array: NDArray[Any]) -> bool:
 
 
 def apply_function(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call an element-wise function; raise ``InvalidValueError`` for NumPy's ``ValueError``."""
+    """Call an element-wise function; translate NumPy's ``ValueError``."""
     try:
         return function(*arguments)
     except ValueError as error:
@@ -149,7 +149,7 @@ def apply_function(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the dimension names of a result: given names, else those of the first operand of its shape."""
+    """Return the dimension names of a result; given names come first."""
     whole = next((schema.dims for schema in schemas if schema.shape == shape), ())
     if whole and all(schema.dims == whole for schema in schemas):
         return whole
@@ -165,7 +165,7 @@ def _dims(schemas: Sequence[Schema], shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[Any]:
-    """Return NumPy's result dtype: scans and arrays count by their dtype, scalars by NumPy 2's promotion."""
+    """Return the result dtype by NumPy 2's promotion."""
     empty = [
         np.empty(0, operand.schema.dtype) if isinstance(operand, Scan)
         else np.empty(0, operand.dtype) if isinstance(operand, np.ndarray) else operand
@@ -181,7 +181,7 @@ def _dtype(function: Callable[..., Any], operands: Sequence[Any]) -> np.dtype[An
 
 
 def _argument(operand: Any, shape: tuple[int, ...]) -> Any:
-    """Return a scan broadcast to a shape, an array as ``Dense``, a 0-d array as a scalar."""
+    """Return a scan broadcast to a shape, or an array as ``Dense``."""
     if isinstance(operand, Scan):
         return operand if operand.schema.shape == shape else operand.then(operand.view.broadcast_to(shape))
     if isinstance(operand, np.ndarray):
@@ -191,12 +191,12 @@ def _argument(operand: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _breaks_sparsity(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where 0 divided by an array is not 0; everywhere for a 0-d array."""
+    """Return a mask of divisors by which 0 is not 0; all of a 0-d array."""
     return np.asarray((array == 0) | np.isnan(array)) if array.ndim else np.ones((), bool)
 
 
 def _split_division(dividend: Scan, array: NDArray[Any], absent: NDArray[np.bool_]) -> list[Scan]:
-    """Split a division: by the divisors that keep absent elements absent, then by the others, 1 elsewhere."""
+    """Split a division into one that keeps sparsity and one by the rest."""
     one = array.dtype.type(1)
     schema = Schema(array.shape, (), check_dtype(array.dtype), one)
     rest = Block(absent.nonzero() if array.ndim else (), array[absent])

@@ -46,7 +46,7 @@ class DegreeCounts:
         self._agreements: weakref.WeakKeyDictionary[DegreeCounts, float] = weakref.WeakKeyDictionary()
 
     def agreement(self, other: DegreeCounts) -> float:
-        """Return the probability that an element of one and an element of the other have the same coordinate."""
+        """Return the probability that elements of both have equal coordinates."""
         found = self._agreements.get(other)
         if found is None:
             both = max(self.total * other.total, 1.0)
@@ -123,7 +123,7 @@ class Estimate:
         shape: Sequence[int],
         degrees: Mapping[Hashable, DegreeCounts] | None = None,
     ) -> Estimate:
-        """Return the estimate of ``nnz`` elements in a shape, uniform along indices without degrees."""
+        """Return the estimate of a tensor, uniform along indices without degrees."""
         degrees = degrees or {}
         distinct = {
             index: degrees[index].distinct if index in degrees else min(nnz, float(n))
@@ -132,7 +132,7 @@ class Estimate:
         return cls(tuple(indices), nnz, distinct, degrees)
 
     def times(self, other: Estimate, output_indices: Sequence[Any]) -> tuple[float, Estimate]:
-        """Return the estimated multiplications of two operands, and the estimate of their product."""
+        """Return the estimated flops of a product, and its estimate."""
         flops = self.nnz * other.nnz
         for k in set(self.indices) & set(other.indices):
             if k in self.degrees and k in other.degrees:
@@ -177,7 +177,7 @@ class CostModel:
         return min(node.estimate_nnz(CostModel(self.depth - 1)), size)
 
     def operand(self, indices: Sequence[Any], scan: Scan) -> Estimate:
-        """Return the estimate of an operand without reading files; elements in memory are counted along their axes."""
+        """Return the estimate of an operand without reading files."""
         degrees: dict[Hashable, DegreeCounts] = {}
         if is_countable(scan) and len(set(indices)) == len(indices):
             for axis, (index, along) in enumerate(zip(indices, scan.view.axes, strict=True)):
@@ -194,7 +194,7 @@ class CostModel:
         return Estimate.of(indices, self.nnz(scan), scan.schema.shape, degrees)
 
     def product(self, node: Product) -> tuple[float, float]:
-        """Return the estimated multiplications and stored elements of a product; a mask is ignored."""
+        """Return the estimated flops and nnz of a product; a mask is ignored."""
         left, right = (
             self.operand(indices, scan) for scan, indices in zip((node.left, node.right), node.indices, strict=True)
         )
@@ -218,12 +218,12 @@ def estimate_product(node: Product) -> tuple[float, float]:
 
 
 def is_countable(scan: Scan) -> bool:
-    """Return whether the elements of a scan of files or memory are few enough to be counted along their axes."""
+    """Return whether elements of a relation are few enough to be counted."""
     return scan.step is None and scan.relation.exact and scan.relation.nnz <= tuning().counted_elements
 
 
 def count_degrees(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None = None) -> DegreeCounts | None:
-    """Return the numbers of stored elements per coordinate along an axis, cached; None if they were never counted.
+    """Return the cached counts per coordinate along an axis, or None.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def count_degrees(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None 
 
 
 def max_nnz(scan: Scan, order: tuple[int, ...] | None = None) -> int | None:
-    """Return an upper bound on the stored elements of a scan in a sort order; None if only computing it tells."""
+    """Return an upper bound on the nnz of a scan; None if it must be computed."""
     if scan.step is not None or scan.view.repeats > 1 or scan.view.points:
         return None
     return scan.relation.stats(scan.view.box(), order).rows

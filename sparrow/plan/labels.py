@@ -70,7 +70,7 @@ class AxisLabels:
         return AxisLabels(object(), len(positions), lambda: self.array().take(pa.array(positions)), self._depth + 1)
 
     def equals(self, other: AxisLabels) -> bool:
-        """Return whether both are the same labels in the same order. May do I/O if the keys differ."""
+        """Return whether both have equal labels. May do I/O if the keys differ."""
         if self is other or self.key == other.key:
             return True
         if self.length != other.length:
@@ -133,7 +133,7 @@ def relation_labels(relation: Relation) -> Labels:
 
 
 def labels_through(labels: Labels, view: View) -> Labels:
-    """Return the labels of a view's axes, of those of the dimensions of its base. Reads nothing."""
+    """Return the labels of a view's axes, given those of its base. No I/O."""
     if view.is_identity:
         return labels
     out: dict[int, AxisLabels] = {}

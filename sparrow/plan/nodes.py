@@ -45,7 +45,7 @@ class Estimator(Protocol):
         """Return the estimated number of stored elements of a scan."""
 
     def product(self, node: Product) -> tuple[float, float]:
-        """Return the estimated numbers of multiplications and of stored elements of a product."""
+        """Return the estimated flops and nnz of a product."""
 
 
 class Node:
@@ -81,7 +81,7 @@ class Node:
         raise NotImplementedError
 
     def key(self) -> Hashable:
-        """Return everything but the scans: nodes of one type, key and scans have equal results."""
+        """Return everything but the scans; equal keys and scans mean equal results."""
         raise NotImplementedError
 
     def label(self) -> str:
@@ -93,7 +93,7 @@ class Node:
         return []
 
     def estimate_nnz(self, estimator: Estimator) -> float:
-        """Return the estimated number of stored elements: by default at most those of the operands."""
+        """Return the estimated nnz, by default the sum of the operands'."""
         return sum(estimator.nnz(scan) for scan in self.scans)
 
     @property
@@ -112,7 +112,7 @@ class Node:
 
     @property
     def labels(self) -> Labels:
-        """The labels of labelled axes. Set where a node is made; nodes derived by rewrites have none."""
+        """The labels of labelled axes; rewrites drop them."""
         return getattr(self, "_labels", {})
 
     def with_labels(self, labels: Labels) -> Self:
@@ -123,7 +123,7 @@ class Node:
 
 @dataclass(eq=False, slots=True)  # a frozen one takes three times as long to make, and every call makes a few
 class Scan:
-    """A source read through a view, at the view's coordinates. Not changed once it is made."""
+    """A source read through a view, at the view's coordinates. Immutable."""
 
     source: Relation | Node
     view: View
@@ -134,7 +134,7 @@ class Scan:
         """Return the scan of the same source through another view."""
         return Scan(self.source, view, self.source.schema.with_view(view))
 
-    def transposed(self) -> Scan:
+    def transpose(self) -> Scan:
         """Return the scan with its axes reversed."""
         return self.then(self.view.permute(tuple(reversed(range(self.view.ndim)))))
 
@@ -155,7 +155,7 @@ class Scan:
 
 
 def axis_labels(scan: Scan) -> Labels:
-    """Return the labels of the axes of a scan: those of the source's dimension that an axis runs along. No I/O."""
+    """Return the labels of the axes of a scan. Does no I/O."""
     source = scan.source
     if not isinstance(source, Node):
         return labels_through(relation_labels(source), scan.view) if source.label_keys else {}
@@ -182,7 +182,7 @@ class Dense:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MatMulDense(Node):
-    """Matrix product of a tensor and a dense array, in either order, of one or two dimensions each.
+    """Matrix product of a tensor and an array, of one or two dimensions each.
 
     Shapes combine as in ``numpy.matmul`` and the dtype is NumPy's (bool for two bools).
 
@@ -251,17 +251,17 @@ class MatMulDense(Node):
 
     @property
     def flipped(self) -> bool:
-        """Whether the array is the left operand: engines then compute the transposed product."""
+        """Whether the array is the left operand; engines transpose the product."""
         return isinstance(self.left, Dense)
 
     @property
     def operands(self) -> tuple[Scan, NDArray[Any]]:
-        """The tensor and the array such that ``tensor @ array`` is the product, transposed if ``flipped``."""
+        """The tensor and the array whose product it is, transposed if ``flipped``."""
         if isinstance(self.left, Scan):
             assert isinstance(self.right, Dense)
             return self.left, self.right.array
         assert isinstance(self.right, Scan)
-        return self.right.transposed(), self.left.array.T
+        return self.right.transpose(), self.left.array.T
 
 
 def _side(name: str, node: Scan | Dense, dim: int) -> str:
@@ -315,7 +315,7 @@ class Map(Node):
         return f"map {function_name(self.function)}"
 
     def params(self, estimator: Estimator) -> list[tuple[str, str]]:
-        """Return which elements are computed."""
+        """Return the set of elements that are computed."""
         if len(self.scans) < 2:
             return []
         if not any(self.required):
@@ -328,7 +328,7 @@ class Map(Node):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product(Node):
-    """Product of two tensors over a semiring: stored elements that agree along common indices, added up otherwise.
+    """Contraction of two tensors over a semiring.
 
     An index is a number that names axes: axes with the same index, of either scan, have the same coordinate.
     """
@@ -411,7 +411,7 @@ class _Unary(Node):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Reduce(_Unary):
-    """Reduction of the elements of a scan, by groups that agree along the axes that stay."""
+    """Reduction of a scan along some axes."""
 
     name: str
     """One of :data:`sparrow.plan.aggregates.REDUCTIONS`, or "density"."""
@@ -548,7 +548,7 @@ class Accumulate(_Unary):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DenseContraction(_Unary):
-    """The stored elements of a scan of fill 0, each times elements of arrays at its coordinates, added up: an array.
+    """Contraction of a scan of fill 0 with arrays, in one pass: an array.
 
     Indices name axes as in :class:`Product`. One of the arrays has all indices that the scan lacks, except indices of
     one array alone that the result lacks: that array is summed along them first.

@@ -1,4 +1,4 @@
-"""Contraction nodes: dtype, fill value, dimension names and labels of products of tensors.
+"""Contraction nodes: dtype, fill value, names and labels of products.
 
 Under plus and times absent elements are 0 and annihilate, also against NaN and infinity; another semiring ignores them,
 whatever the fill. Either way only stored elements are multiplied, and the fill is the additive identity.
@@ -96,7 +96,7 @@ def make_product(
     fill = result_fill(semiring, dtype)
     types = [left.schema.stype, right.schema.stype]
     step = "dot"
-    if fill == 0 and _renumbered(own, other, output_indices) == _MATMUL:
+    if fill == 0 and _renumber(own, other, output_indices) == _MATMUL:
         found = infer_dot(types[0], types[1], wanted=stype)
     elif (
         fill == 0 and tuple(output_indices) in (own, other) and set(own) | set(other) == set(output_indices)
@@ -129,7 +129,7 @@ def make_product(
 
 
 def as_elementwise(node: Product) -> Map | Reduce | None:
-    """Return a product of operands with equal indices as a reduced element-wise product; None for any other."""
+    """Return a product of equal indices as a reduced element-wise one, or None."""
     (own, other), dtype = node.indices, node.schema.dtype
     if set(own) != set(other) or not len(set(own)) == len(own) == len(other):
         return None
@@ -162,7 +162,7 @@ def make_dense_contraction(
     array_indices: Sequence[Sequence[int]],
     output_indices: Sequence[int],
 ) -> DenseContraction | None:
-    """Return the contraction of a scan with arrays as one node, None if one pass over the scan does not compute it.
+    """Return the one-pass contraction of a scan with arrays, None if impossible.
 
     That is so if an index repeats in an operand, an array shares no index with the scan, no array has all indices that
     the scan lacks, the fill is not 0, nothing is summed (the result is sparse), sizes differ, or intermediate sums are
@@ -209,7 +209,7 @@ def _store_single_element(scan: Scan) -> Scan:
 
 
 def _check_fills(left: Scan, right: Scan, shape: tuple[int, ...]) -> None:
-    """Raise if an operand has a fill other than 0; operands and results of size 0 have no absent elements."""
+    """Raise if an operand has absent elements other than 0."""
     if 0 in shape:
         return
     for name, scan in (("left", left), ("right", right)):
@@ -221,7 +221,7 @@ def _check_fills(left: Scan, right: Scan, shape: tuple[int, ...]) -> None:
             )
 
 
-def _renumbered(*indices: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def _renumber(*indices: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Return indices renumbered in order of first appearance."""
     number: dict[int, int] = {}
     return tuple(tuple(number.setdefault(index, len(number)) for index in own) for own in indices)

@@ -1,4 +1,4 @@
-"""Reduction nodes: axes, result dtype and the value of groups without stored elements.
+"""Reduction nodes: axes, result dtype and value of empty groups.
 
 Results are NumPy's. With ``where="all"`` absent elements take part with the fill value, counted and never listed.
 With ``where="stored"`` only stored elements do: a mean divides by their number, and a group without any gives 0 for
@@ -96,7 +96,7 @@ _PLAIN = (type(None), int, float)
 
 
 def _reduction(name: str, schema: Schema, size: int, stored: bool, options: Mapping[str, Any]) -> tuple[Reduction, Any]:
-    """Return a reduction of groups of a size, and its result for a group without stored elements."""
+    """Return a reduction, and its result for a group without stored elements."""
     found = reduction_for(name, schema, options)
     nothing = GroupCounts(np.zeros(1, np.int64), size, found.fill, stored)
     return found, found.result([fold.empty(1) for fold in found.folds.values()], nothing)[0]

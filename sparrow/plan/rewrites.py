@@ -1,4 +1,4 @@
-"""Plan rewrites: view pushdown, common subexpressions, flattened concatenations, masks of products.
+"""Plan rewrites: view pushdown, common subexpressions, product masks.
 
 A view of a node becomes views of its operands, so that scans skip what is not needed; equal nodes become one. All of it
 is arithmetic on shapes and iterates over a plan instead of recursing, whatever its depth.
@@ -25,7 +25,7 @@ BasicIndex: TypeAlias = tuple[int | slice, ...]
 
 
 def split_view(view: View) -> tuple[BasicIndex, View]:
-    """Split a view into an index of its base and a remaining view that only permutes, repeats or lists axes.
+    """Split a view into an index of its base and a view of the rest.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def split_view(view: View) -> tuple[BasicIndex, View]:
 
 
 def push_index(node: Node, key: BasicIndex) -> Node | None:
-    """Return the node of an indexed result, the index pushed into the operands; None if that is not possible.
+    """Push an index into the operands of a node; None if impossible.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def _range_slice(walk: Sequence[int]) -> slice:
 
 
 def nodes_below(scans: Iterable[Scan]) -> list[Node]:
-    """Return the nodes below scans in topological order: each once, after its operands."""
+    """Return the nodes below scans in topological order, operands first."""
 
     def sources(of: Iterable[Scan]) -> list[Node]:
         return [scan.source for scan in of if isinstance(scan.source, Node)]
@@ -286,7 +286,7 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     made: dict[tuple[Node, View], tuple[Node, View]] = {}
     known: dict[Hashable, Node] = {}
 
-    def resolved(scan: Scan) -> Scan:
+    def resolve(scan: Scan) -> Scan:
         if not isinstance(scan.source, Node):
             return scan
         step, rest = made[scan.source, scan.view]
@@ -295,12 +295,12 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     for step in below:
         for view in wanted[step]:  # empty for nodes that are no longer read
             now, rest = pushed[step, view]
-            below_it = [resolved(scan) for scan in now.scans]
+            below_it = [resolve(scan) for scan in now.scans]
             if any(a is not b for a, b in zip(below_it, now.scans, strict=True)):
                 now = now.with_inputs(below_it)
             key = type(now), now.key(), tuple((scan.source.token, scan.view) for scan in below_it)
             made[step, view] = known.setdefault(key, now), rest
-    return [resolved(scan) for scan in scans]
+    return [resolve(scan) for scan in scans]
 
 
 def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
@@ -309,7 +309,7 @@ def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
     uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
     now: dict[Node, Node] = {}
 
-    def moved(scan: Scan) -> Scan:
+    def replace_source(scan: Scan) -> Scan:
         found = now.get(scan.source) if isinstance(scan.source, Node) else None
         return scan if found is None else Scan(found, scan.view, scan.schema)
 
@@ -321,7 +321,7 @@ def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
         return Scan(replace(step, mask=other), inner.view, inner.schema) if alone else None
 
     for step in below:
-        operands = [moved(scan) for scan in step.scans]
+        operands = [replace_source(scan) for scan in step.scans]
         if isinstance(step, Map) and step.function is np.multiply and step.required == (True, True):
             one, other = operands
             if (thin := through(one, other, step.scans[0])) is not None:
@@ -330,7 +330,7 @@ def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
                 operands[1] = thin
         if any(a is not b for a, b in zip(operands, step.scans, strict=True)):
             now[step] = step.with_inputs(operands)
-    return [moved(scan) for scan in scans]
+    return [replace_source(scan) for scan in scans]
 
 
 def _without_empty_view(scan: Scan) -> Scan:
@@ -343,7 +343,7 @@ def _without_empty_view(scan: Scan) -> Scan:
 
 
 def _push_view(step: Node, view: View, whole: bool) -> tuple[Node, View]:
-    """Push a view into a node; return the new node and the view of its result that remains."""
+    """Push a view into a node; return the new node and the remaining view."""
     if view.is_identity or not view.size or not view.base_shape:
         return step, view
     key, rest = split_view(view)

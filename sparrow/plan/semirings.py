@@ -129,7 +129,7 @@ class Semiring:
 
 @functools.lru_cache(maxsize=64)
 def _of_a_module(function: FunctionType) -> FunctionType:
-    """Return a function made by ``eval`` or ``exec`` with a module, which Numba needs."""
+    """Return a function made by ``eval`` with a module, which Numba needs."""
     found = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -138,7 +138,7 @@ def _of_a_module(function: FunctionType) -> FunctionType:
 
 
 def or_as_max(semiring: Semiring) -> Semiring:
-    """Replace "or" of products by "max" of their truth, if that does not follow from the truth of the operands."""
+    """Replace "or" of products by "max" of their truth, if necessary."""
     if semiring.add != "or" or not (callable(semiring.multiply) or semiring.multiply in _UFUNCS):
         return semiring
     identity = False if semiring.identity is None else semiring.identity
@@ -146,7 +146,7 @@ def or_as_max(semiring: Semiring) -> Semiring:
 
 
 def for_dtypes(semiring: Semiring, dtypes: Sequence[np.dtype[Any]]) -> Semiring:
-    """Return a semiring for dtypes: max_plus of unsigned integers cannot be reordered, since its identity is 0."""
+    """Return a semiring for dtypes; unsigned max_plus cannot be reordered."""
     if (semiring.add, semiring.multiply) == ("max", "plus") and np.result_type(*dtypes).kind in "bu":
         return replace(semiring, associative=False)
     return semiring

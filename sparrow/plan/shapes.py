@@ -1,4 +1,4 @@
-"""Structural nodes: concatenation, reshape, triangle, diagonal, sort, fill and accumulate."""
+"""Structural nodes: concat, reshape, triangle, diagonal, sort, fill."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def make_reshape(scan: Scan, shape: tuple[int, ...]) -> Reshape:
 
 
 def make_triangle(scan: Scan, k: int, upper: bool) -> Triangle:
-    """Return the upper or lower triangle of the last two axes, from the diagonal ``k`` to the right.
+    """Return the triangle above or below diagonal ``k`` of the last two axes.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def make_accumulate(
     Raises
     ------
     UnsupportedError
-        If ``dtype`` drops imaginary parts, or NumPy arrays cannot have so many dimensions.
+        If ``dtype`` drops imaginary parts, or the result has more dimensions than NumPy arrays may have.
     """
     old = scan.schema
     check_array_ndim(old.ndim)

@@ -22,7 +22,7 @@ ENGINES = ("stream", "duckdb", "cupy", "toy")
 
 
 def device() -> Callable[[], Device]:
-    """Return what makes the device that the suite computes on."""
+    """Return a function that makes the device of the suite."""
     try:
         current_gpu()
     except MissingDependencyError:
@@ -48,7 +48,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def use_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Force kernels for products of tensors, and in every other test for products with arrays."""
+    """Force kernels for products of tensors, in half of the tests for arrays too."""
     max_products = zlib.crc32(request.node.nodeid.encode()) % 2 << 20
     dense = {"dense_numpy_max_products": max_products, "dense_numpy_total_products": 1 << 40 if max_products else 0}
     with sparrow.testing.tune("matmul_kernels", use_numpy=False), sparrow.testing.tune("product", **dense):

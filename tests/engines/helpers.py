@@ -38,7 +38,9 @@ def memory(dense: NDArray[Any], fill_value: Any = 0, dims: tuple[str, ...] = ())
     return MemoryRelation(schema, canonicalize(Block(coords, dense[stored]), dense.shape, fill_value))
 
 
-def stored(folder: Path, dense: NDArray[Any], *orders: tuple[int, ...], sizes: Any = TINY, **options: Any) -> Relation:
+def stored_relation(
+    folder: Path, dense: NDArray[Any], *orders: tuple[int, ...], sizes: Any = TINY, **options: Any
+) -> Relation:
     """Return a stored relation with further orders."""
     relation = memory(dense, **options)
     handle = storage.save(folder, relation.schema, iter([relation.block]), orders=orders, sizes=sizes)
@@ -51,7 +53,7 @@ def scan_of(source: Relation | Node, view: View | None = None) -> Scan:
     return Scan(source, view, source.schema.with_view(view))
 
 
-def computed(step: Node) -> PhysicalOperator:
+def lower_node(step: Node) -> PhysicalOperator:
     """Return the relation of a lowered node."""
     (scan,) = lower([scan_of(step)])
     assert isinstance(scan.source, PhysicalOperator)
@@ -63,7 +65,7 @@ def at(relation: Relation, *key: Any) -> Scan:
     return scan_of(relation, View.identity(relation.schema.shape).then(key))
 
 
-def reduced(scan: Scan, name: str, *args: Any, **options: Any) -> Any:
+def reduce_scan(scan: Scan, name: str, *args: Any, **options: Any) -> Any:
     """Return a reduction: a scalar over all axes, else a node."""
     node = make_reduce(scan, name, *args, **options)
     return node if node.axes else engines.reduce_all([node])[0]

@@ -1,7 +1,7 @@
 """Stand-in device of NumPy and SciPy that behaves like CuPy where the two differ.
 
-Its arrays are none of NumPy's: they refuse to be made one, and functions refuse NumPy's arrays, so that nothing is
-mixed that would not be on a GPU. What it has are names of CuPy 14, and what CuPy refuses it refuses too.
+Its arrays do not convert to NumPy's, and its functions reject NumPy's arrays, as on a GPU. It has names of CuPy 14
+only, and rejects arguments that CuPy rejects.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Array:
         if name not in ATTRIBUTES:
             raise AttributeError(f"{name} is not among the attributes of CuPy's arrays that are looked at")
         found = getattr(self._host, name)
-        return _wrapped(found, self._most) if isinstance(found, np.ndarray) or callable(found) else found
+        return _wrap(found, self._most) if isinstance(found, np.ndarray) or callable(found) else found
 
     def __setattr__(self, name: str, value: Any) -> None:
         assert name in ("real", "imag")
         setattr(self._host, name, _host(value))
 
     def __getitem__(self, key: Any) -> Any:
-        return _wrapped(self._host[_host(key)], self._most)
+        return _wrap(self._host[_host(key)], self._most)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._host[_host(key)] = _host(value)
@@ -81,7 +81,7 @@ class Array:
         return float(self._host)
 
     def __invert__(self) -> Any:
-        return _wrapped(~self._host, self._most)
+        return _wrap(~self._host, self._most)
 
 
 def _operators() -> None:
@@ -106,11 +106,11 @@ def _operators() -> None:
 
         def forward(self: Array, other: Any, plain: Any = plain) -> Any:
             with np.errstate(all="ignore"):
-                return _wrapped(plain(self._host, _host(other)), self._most)
+                return _wrap(plain(self._host, _host(other)), self._most)
 
         def backward(self: Array, other: Any, plain: Any = plain) -> Any:
             with np.errstate(all="ignore"):
-                return _wrapped(plain(_host(other), self._host), self._most)
+                return _wrap(plain(_host(other), self._host), self._most)
 
         setattr(Array, f"__{spelled}__", forward)
         if name not in ("lt", "gt", "eq", "ne"):
@@ -151,7 +151,7 @@ class Matrix:
 
 
 def _host(given: Any) -> Any:
-    """Return what stands in for an argument; NumPy's own arrays are refused."""
+    """Return the host array of an argument; NumPy's own arrays are rejected."""
     if isinstance(given, Array):
         return given._host
     if isinstance(given, tuple | list):
@@ -161,24 +161,24 @@ def _host(given: Any) -> Any:
     return given
 
 
-def _wrapped(found: Any, most: int | None) -> Any:
+def _wrap(found: Any, most: int | None) -> Any:
     if callable(found) and not isinstance(found, type):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with np.errstate(all="ignore"):
-                return _wrapped(found(*map(_host, args), **kwargs), most)
+                return _wrap(found(*map(_host, args), **kwargs), most)
 
         return call
     if isinstance(found, tuple):
-        return tuple(_wrapped(one, most) for one in found)
+        return tuple(_wrap(one, most) for one in found)
     return Array(np.asarray(found), most) if isinstance(found, np.ndarray | np.generic) else found
 
 
 class _Add:
-    """``cupy.add``: a function that also adds at positions, of the types that the hardware adds."""
+    """``cupy.add``, with ``add.at`` for the dtypes of atomic additions."""
 
     def __init__(self, most: int | None) -> None:
-        self._call = _wrapped(np.add, most)
+        self._call = _wrap(np.add, most)
 
     def __call__(self, *args: Any) -> Any:
         return self._call(*args)
@@ -200,7 +200,7 @@ class Namespace:
     def __getattr__(self, name: str) -> Any:
         if name not in (*UFUNCS, *FUNCTIONS):
             raise AttributeError(f"cupy.{name} is not among the names that are used")
-        return _wrapped(getattr(np, name), self._most)
+        return _wrap(getattr(np, name), self._most)
 
     def argsort(self, array: Array) -> Any:
         """Return the stable order, the only one that CuPy has."""
@@ -243,7 +243,7 @@ class StandIn:
         return found
 
     def solve(self, matrices: Array, vectors: Array) -> Array:
-        """Return solutions; cuSOLVER takes stacks of them, of one type, and one right side each."""
+        """Solve stacks of systems of one dtype, one right-hand side each."""
         assert matrices.dtype == vectors.dtype
         assert (matrices.ndim, vectors.ndim) == (3, 2)
         assert matrices.size
@@ -255,7 +255,7 @@ class StandIn:
         """Return the memory that is free."""
         return self.bytes
 
-    def exhausted(self, error: Exception) -> bool:
+    def is_exhausted(self, error: Exception) -> bool:
         """Return whether an error says that there is too little memory."""
         return isinstance(error, MemoryError)
 

@@ -1,4 +1,4 @@
-"""CuPy engine on a NumPy stand-in: supported nodes, tiles of any size, missing devices."""
+"""CuPy engine on a NumPy stand-in: supported nodes, tiles, missing devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparrow.errors import MissingDependencyError, TooLargeError, UnsupportedErr
 from sparrow.plan import Dense, MatMulDense, Scan, make_map, nodes_below, optimize_plan
 from sparrow.plan.aggregates import REDUCTIONS
 from tests.engines import standin
-from tests.engines.helpers import at, memory, random_array, scan_of, stored
+from tests.engines.helpers import at, memory, random_array, scan_of, stored_relation
 from tests.engines.standin import StandIn
 from tests.engines.stream.test_dense import ALL, assert_close, numbers
 from tests.engines.test_parity import NESTED, REAL, UFUNCS, step
@@ -115,8 +115,8 @@ def test_free_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu.release()
     assert freed == [1]
     full = ["CUSOLVER_STATUS_ALLOC_FAILED", "CUSPARSE_STATUS_INSUFFICIENT_RESOURCES: ...", "CUBLAS_STATUS_ALLOC_FAILED"]
-    assert all(map(gpu.exhausted, [MemoryError("out of memory"), *map(RuntimeError, full)]))
-    assert not gpu.exhausted(RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"))
+    assert all(map(gpu.is_exhausted, [MemoryError("out of memory"), *map(RuntimeError, full)]))
+    assert not gpu.is_exhausted(RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED"))
     assert set(entered) == {3}
 
 
@@ -269,7 +269,7 @@ def test_expressions_in_tiles_of_any_size(number: int, seed: int, rows: int, thr
 
 def test_nested_nodes_stay_on_the_device(tmp_path: Path) -> None:
     a = some((60, 7), 1)
-    A: Any = sp.Tensor(stored(tmp_path / "a", a))
+    A: Any = sp.Tensor(stored_relation(tmp_path / "a", a))
     expression = (A * 2 + A) * (A * 2 - 1)
     with on(StandIn()) as device:
         assert all_there(expression)
@@ -323,7 +323,7 @@ def test_matmul_equals_numpy(dtype: str, other: str) -> None:
 
 def test_matmul_of_views_and_fills(tmp_path: Path) -> None:
     a = some((50, 9), 3)
-    relation = stored(tmp_path / "a", a, (1, 0))
+    relation = stored_relation(tmp_path / "a", a, (1, 0))
     with on(StandIn(room=256 * 40)) as device:
         for scan, dense in [
             (at(relation, slice(None, None, -1), slice(1, 8)), a[::-1, 1:8]),

@@ -18,7 +18,7 @@ from sparrow.engines.duckdb import register_select
 from sparrow.relations.protocol import Relation
 from sparrow.runtime import duckdb_connection
 from sparrow.runtime.resources import sql_text
-from tests.engines.helpers import at, memory, random_array, scan_of, stored
+from tests.engines.helpers import at, memory, random_array, scan_of, stored_relation
 
 ENTRIES = '"sparrow_entries" AS e'
 
@@ -103,7 +103,7 @@ def test_sql_of_files(tmp_path: Path) -> None:
     folder = tmp_path / 'it\'s [a] * "name"' / "year=2024"
     folder.parent.mkdir()
     dense = random_array((20, 30))
-    relation = stored(folder, dense, dims=("year", "b"))
+    relation = stored_relation(folder, dense, dims=("year", "b"))
     text = compile_scan(at(relation, slice(3, 9))).text
     assert f"{folder}/".replace("'", "''") in text
     assert engines.count_nnz(at(relation, slice(3, 9))) == np.count_nonzero(dense[3:9])
@@ -113,7 +113,7 @@ def test_sql_of_files(tmp_path: Path) -> None:
 def tall(tmp_path_factory: pytest.TempPathFactory) -> Relation:
     """Files that hold many row groups."""
     folder = tmp_path_factory.mktemp("tall") / "a"
-    return stored(folder, np.ones((400, 50)), (1, 0), sizes=storage.Sizes(file_rows=20_000, group_rows=500))
+    return stored_relation(folder, np.ones((400, 50)), (1, 0), sizes=storage.Sizes(file_rows=20_000, group_rows=500))
 
 
 def groups_scanned(con: Any, query: str) -> tuple[int, int]:
@@ -149,7 +149,7 @@ def test_derived_order_for_column_slices(tall: Relation) -> None:
 
 
 def scanned_by(scan: Any, where: str = "true") -> list[tuple[int, int]]:
-    """Return for each scan of files the row groups read and those of the files opened."""
+    """Return the row groups read, and those of opened files, per scan."""
     con = duckdb_connection.connect()
     text = f"SELECT count(*) FROM ({register_select(scan, con)}) WHERE {where}"
     plan = con.execute(f"EXPLAIN ANALYZE {text}").fetchall()[0][1]

@@ -23,14 +23,14 @@ from sparrow.relations.protocol import Relation
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.settings import config
 from tests.engines.conftest import ENGINES
-from tests.engines.helpers import Unreadable, at, memory, random_array, scan_of, stored
+from tests.engines.helpers import Unreadable, at, memory, random_array, scan_of, stored_relation
 
 
 @pytest.fixture(scope="module")
 def tall(tmp_path_factory: pytest.TempPathFactory) -> Relation:
     folder = tmp_path_factory.mktemp("tall") / "a"
     sizes = storage.Sizes(file_rows=5000, group_rows=500)
-    return stored(folder, np.ones((400, 50)), (1, 0), sizes=sizes, dims=("src", "dst"))
+    return stored_relation(folder, np.ones((400, 50)), (1, 0), sizes=sizes, dims=("src", "dst"))
 
 
 def without_sizes(text: str) -> str:
@@ -156,12 +156,12 @@ def test_column_of_a_sum(tall: Relation) -> None:
 
 @pytest.mark.parametrize("key", [(), (3,), ([2, 2],), (slice(None, None, -2), None, 4), (1, 1)])
 def test_explain_reads_no_data(tmp_path: Path, key: Any) -> None:
-    relation = Unreadable(stored(tmp_path / "a", random_array((6, 7))))
+    relation = Unreadable(stored_relation(tmp_path / "a", random_array((6, 7))))
     scan = at(relation, *key)
     engines.explain(scan)
     if scan.view.ndim in (1, 2):
         engines.explain(MatMulDense(scan, Dense(np.ones(scan.schema.shape[-1]))))
-    scan.transposed()
+    scan.transpose()
     with pytest.raises(AssertionError, match="was read"):
         engines.evaluate(scan_of(relation, View.identity((6, 7)).then(slice(1, None))))
 

@@ -1,7 +1,6 @@
-"""Expressions on every engine against NumPy: element-wise functions, reductions, structural nodes, views.
+"""Expressions on every engine against NumPy.
 
-What SQL declines is listed here too (``DECLINED``), so that the list cannot rot: such a step must run all the same, on
-entries handed over.
+Functions that SQL does not support are listed too (``UNSUPPORTED``), so that the list stays true: they fall back.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sparrow.errors import InvalidValueError
 from sparrow.plan import Node
 from sparrow.plan.aggregates import REDUCTIONS
 from tests.engines.conftest import ENGINES
-from tests.engines.helpers import memory, stored
+from tests.engines.helpers import memory, stored_relation
 
 REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 
@@ -40,7 +39,7 @@ UFUNCS: dict[str, np.ufunc] = {
 }  # fmt: skip
 
 _WHOLE = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
-DECLINED = {
+UNSUPPORTED = {
     **dict.fromkeys(
         ["arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "copysign", "cos", "cosh",
          "deg2rad", "degrees", "exp", "exp2", "expm1", "fabs", "hypot", "log", "log10", "log1p", "log2", "rad2deg",
@@ -81,7 +80,7 @@ def specials(dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def cells(shape: tuple[int, ...], dtype: Any, fill: Any, seed: int, summed: bool = False) -> NDArray[Any]:
-    """Return an array of which about half is fill; of numbers summed as floats none so large that order tells."""
+    """Return an array about half fill; float sums of it are exact."""
     rng = np.random.default_rng(seed)
     pool = specials(np.dtype(dtype))
     if summed:
@@ -93,7 +92,7 @@ def cells(shape: tuple[int, ...], dtype: Any, fill: Any, seed: int, summed: bool
 
 
 class Maker:
-    """Makes tensors of arrays: in memory, of files, and as a view of a larger one of files."""
+    """Makes tensors from arrays: in memory, stored, or a view of a stored one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -105,10 +104,10 @@ class Maker:
         self.count += 1
         folder = self.folder / f"{self.count}"
         if place == "stored":
-            return sp.Tensor(stored(folder, dense, fill_value=fill))
+            return sp.Tensor(stored_relation(folder, dense, fill_value=fill))
         around = [(0, 0)] * (dense.ndim - 1) + [(1, 2)]
         larger = np.pad(dense, around, constant_values=dense.dtype.type(1))[::-1]
-        view: Any = sp.Tensor(stored(folder, larger, fill_value=fill))[::-1]
+        view: Any = sp.Tensor(stored_relation(folder, larger, fill_value=fill))[::-1]
         cut: sp.Tensor = view[..., 1:-2]
         return cut
 
@@ -160,7 +159,7 @@ def agree(found: Any, expected: Any, rounded: bool = False) -> None:
 
 
 def numpy(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what NumPy gives, or None where it has no such function."""
+    """Return NumPy's result, None if it does not define the function."""
     try:
         with np.errstate(all="ignore"):
             return function(*arguments)
@@ -308,7 +307,7 @@ def test_unsupported_in_sql() -> None:
                 continue
             if declined is not None:
                 found[name] = f"{found[name]} {dtype}" if name in found else dtype
-    assert found == DECLINED
+    assert found == UNSUPPORTED
 
 
 def test_reductions_unsupported_in_sql() -> None:
@@ -393,7 +392,7 @@ def test_products_with_dense_arrays(make: Maker, dtype: str, other: tuple[int, .
         agree((make(a, 0, place) * b)[::-2, 1:], expected[::-2, 1:])
 
 
-def rearranged(A: Any, B: Any, like: Any) -> list[Any]:
+def structural_nodes(A: Any, B: Any, like: Any) -> list[Any]:
     """Return rearrangements of tensors by sparrow, or of arrays by NumPy."""
     return [
         like.concat([A, B]), like.concat([A, B], 1)[2], like.concat([A, B, A])[::-3, 1:3], like.concat([A, B])[4:9],
@@ -412,8 +411,8 @@ class _NumPy:
 @given(st.sampled_from(REAL), PLACES, SEEDS)
 def test_structural_nodes(make: Maker, dtype: str, place: str, seed: int) -> None:
     a, b = cells((6, 8), dtype, 0, seed), cells((6, 8), "float64" if seed % 2 else dtype, 0, seed + 1)
-    found = rearranged(make(a, 0, place), make(b, 0, place), sp)
-    for tensor, expected in zip(found, rearranged(a, b, _NumPy), strict=True):
+    found = structural_nodes(make(a, 0, place), make(b, 0, place), sp)
+    for tensor, expected in zip(found, structural_nodes(a, b, _NumPy), strict=True):
         agree(tensor, expected)
 
 

@@ -86,11 +86,11 @@ def test_active_reaches_pool_threads_only() -> None:
 
 def test_operator_of_scans_and_steps() -> None:
     profile, relation = Profile(), memory(np.eye(3))
-    scan, again = scan_of(relation), scan_of(relation).transposed()
+    scan, again = scan_of(relation), scan_of(relation).transpose()
     assert profile.operator(scan) is profile.operator(again) is profile.operator(relation)
     assert profile.operator(scan) is not profile.operator(scan_of(memory(np.eye(3))))
     A = sp.asarray(np.eye(3))
     of_step = (A + A).__sparrow_scan__()
     assert profile.operator(of_step.step) is profile.operator(of_step)
-    assert profile.operator(of_step.step) is profile.operator(of_step.transposed())
+    assert profile.operator(of_step.step) is profile.operator(of_step.transpose())
     assert profile.operator(of_step).is_empty

@@ -22,7 +22,7 @@ from sparrow.relations.csr import CSRRelation
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import ParquetSource, Relation
 from sparrow.runtime.settings import config
-from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored, to_dense
+from tests.engines.helpers import Counting, at, memory, random_array, scan_of, stored_relation, to_dense
 
 SHAPES = [(6, 7), (9,), (4, 3, 5), (3, 2, 2, 4), ()]
 BASES = {shape: random_array(shape, seed=len(shape)) for shape in SHAPES}
@@ -36,8 +36,8 @@ def relations(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, ...],
         plain = memory(dense)
         found[shape] = [plain, CSRRelation(plain.schema, plain.block)]
         if shape:
-            found[shape].append(stored(folder / f"{number}-plain", dense))
-            found[shape].append(stored(folder / f"{number}-order", dense, tuple(reversed(range(len(shape))))))
+            found[shape].append(stored_relation(folder / f"{number}-plain", dense))
+            found[shape].append(stored_relation(folder / f"{number}-order", dense, tuple(reversed(range(len(shape))))))
     return found
 
 
@@ -139,7 +139,7 @@ def test_products_of_nested_views(
 )
 def test_values_keep_their_dtype(tmp_path: Path, dtype: str, engine: str) -> None:
     dense = random_array((5, 6), dtype)
-    for relation in (memory(dense), stored(tmp_path / "a", dense)):
+    for relation in (memory(dense), stored_relation(tmp_path / "a", dense)):
         block = engines.evaluate(at(relation, slice(None, None, -1)), engine)
         assert block.values.dtype == dtype
         np.testing.assert_array_equal(to_dense(block, relation.schema), dense[::-1])
@@ -148,7 +148,7 @@ def test_values_keep_their_dtype(tmp_path: Path, dtype: str, engine: str) -> Non
 @pytest.mark.parametrize("dtype", ["float16", "complex64", "complex128"])
 def test_dtypes_without_sql_arithmetic(tmp_path: Path, dtype: str) -> None:
     dense = random_array((5, 6), dtype) * dtype_unit(dtype)
-    for relation in (memory(dense), stored(tmp_path / "a", dense)):
+    for relation in (memory(dense), stored_relation(tmp_path / "a", dense)):
         scan = at(relation, slice(None), [3, 0, 3])
         for engine in ("stream", "duckdb"):
             block = engines.evaluate(scan, engine)
@@ -181,7 +181,7 @@ def test_wide_coordinates() -> None:
 
 def test_count_reads_partial_chunks_only(tmp_path: Path) -> None:
     dense = np.ones((30, 10))
-    relation = stored(tmp_path / "a", dense)
+    relation = stored_relation(tmp_path / "a", dense)
     counting = Counting(relation)
     assert engines.count_nnz(scan_of(counting)) == 300
     assert counting.reads == 0
@@ -192,7 +192,7 @@ def test_count_reads_partial_chunks_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["stream", "duckdb"])
 def test_list_reads_row_groups_of_members(tmp_path: Path, engine: str) -> None:
     dense = random_array((60, 50), density=1.0)  # 50 entries a row: seven row groups and a bit
-    relation = stored(tmp_path / "a", dense, (1, 0))
+    relation = stored_relation(tmp_path / "a", dense, (1, 0))
     keys: list[tuple[Any, Any, int]] = [
         ([58, 1, 58], slice(3, 40), 2),
         (slice(None), [49, 0, 25], 3),
@@ -217,7 +217,7 @@ def test_list_reads_row_groups_of_members(tmp_path: Path, engine: str) -> None:
 
 def test_row_list_of_expression_reads_members(tmp_path: Path) -> None:
     dense = random_array((60, 50), density=1.0)
-    counting = Counting(stored(tmp_path / "a", dense))
+    counting = Counting(stored_relation(tmp_path / "a", dense))
     doubled = sp.Tensor(counting) * 2
     np.testing.assert_array_equal(doubled[[57, 2]].to_numpy(), 2 * dense[[57, 2]])
     assert 2 <= counting.reads <= 2 * 9
@@ -241,7 +241,7 @@ def test_row_lists_in_memory_use_row_starts(data: st.DataObject) -> None:
 
 
 def test_scan_order_has_the_fewest_rows(tmp_path: Path) -> None:
-    relation = stored(tmp_path / "a", np.ones((30, 10)), (1, 0))
+    relation = stored_relation(tmp_path / "a", np.ones((30, 10)), (1, 0))
     assert choose.scan_order(at(relation, 3)) == (0, 1)
     assert choose.scan_order(at(relation, slice(None), 3)) == (1, 0)
     assert choose.scan_order(scan_of(relation)) == (0, 1)
@@ -275,7 +275,11 @@ def test_lists_that_repeat() -> None:
 
 def test_broadcast_views(tmp_path: Path) -> None:
     dense = random_array((6, 7))
-    for relation in (memory(dense), stored(tmp_path / "a", dense), stored(tmp_path / "b", dense.astype(np.uint8))):
+    for relation in (
+        memory(dense),
+        stored_relation(tmp_path / "a", dense),
+        stored_relation(tmp_path / "b", dense.astype(np.uint8)),
+    ):
         for key, shape in [((2,), (3, 7)), ((slice(None), 2, None), (6, 4)), ((slice(2, 3),), (5, 7)), ((), (2, 6, 7))]:
             scan = scan_of(relation, View.identity((6, 7)).then(key).broadcast_to(shape))
             expected = np.broadcast_to(dense[key], shape)

@@ -67,12 +67,12 @@ class Toy:
         return [_reduce(node, cells_of(node.operand))[()] for node in nodes]
 
     def evaluate_dense(self, node: Any) -> Any:
-        """Return what is dense by nature."""
+        """Return the array of a dense node."""
         if isinstance(node, plan.MatMulDense):
             return _contract(node)
         dense = [cells_of(scan) for scan in node.scans]
         if isinstance(node, plan.DenseContraction):
-            return _weighted(node, *dense)
+            return _dense_contraction(node, *dense)
         return _map(node, *dense) if isinstance(node, plan.Map) else _accumulate(node, *dense)
 
     def describe(self, node: Root) -> str:
@@ -84,7 +84,7 @@ def cells_of(scan: Scan) -> Array:
     """Return all cells that a scan shows."""
     found: dict[Node, Array] = {}
 
-    def shown(one: Scan) -> Array:
+    def evaluate_scan(one: Scan) -> Array:
         if isinstance(one.source, Node):
             base = found[one.source]
         else:
@@ -101,9 +101,9 @@ def cells_of(scan: Scan) -> Array:
         return np.asarray(base[at] if at else np.broadcast_to(base, (view.size,))).reshape(view.shape)
 
     for step in plan.nodes_below([scan]):
-        cells = _CELLS[type(step)](step, *map(shown, step.scans))
+        cells = _CELLS[type(step)](step, *map(evaluate_scan, step.scans))
         found[step] = np.asarray(cells).astype(step.schema.dtype, copy=False).reshape(step.schema.shape)
-    return shown(scan)
+    return evaluate_scan(scan)
 
 
 def _map(node: plan.Map, *dense: Array) -> Array:
@@ -248,7 +248,7 @@ def _product(node: plan.Product, left: Array, right: Array, mask: Array | None =
     return out
 
 
-def _weighted(node: plan.DenseContraction, dense: Array) -> Any:
+def _dense_contraction(node: plan.DenseContraction, dense: Array) -> Any:
     """Cell by cell: absent ones have no part, whatever the arrays hold there."""
     letters = tuple(dict.fromkeys((*node.indices, *(letter for each in node.array_indices for letter in each))))
     sizes = dict(zip(node.indices, dense.shape, strict=True))

@@ -17,7 +17,7 @@ import sparrow as sp
 from sparrow import engines, plan
 from sparrow.plan import Map, nodes_below, optimize_plan
 from sparrow.testing import tune
-from tests.engines.helpers import Counting, memory, random_array, scan_of, stored
+from tests.engines.helpers import Counting, memory, random_array, scan_of, stored_relation
 
 SEEDS = st.integers(0, 2**16)
 
@@ -46,7 +46,7 @@ def test_shared_nodes_are_computed_once(depth: int) -> None:
 
 def test_equal_nodes_are_merged(tmp_path: Path) -> None:
     dense = matrix(30)
-    relation: Any = Counting(stored(tmp_path / "a", dense))
+    relation: Any = Counting(stored_relation(tmp_path / "a", dense))
     A: Any = sp.Tensor(relation)
     G = A
     for _ in range(6):
@@ -169,7 +169,7 @@ def test_fused_kernels_keep_bits(one: list[float], two: list[float], data: st.Da
 
 
 def test_views_reuse_a_whole_result(tmp_path: Path) -> None:
-    relation: Any = Counting(stored(tmp_path / "a", matrix(30)))
+    relation: Any = Counting(stored_relation(tmp_path / "a", matrix(30)))
     A: Any = sp.Tensor(relation)
     total = A.sum(axis=1)
     scans = optimize_plan([(total + 1).__sparrow_scan__(), total[3:5].__sparrow_scan__()])

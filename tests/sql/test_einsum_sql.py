@@ -115,12 +115,12 @@ def test_errors() -> None:
         sp.einsum_sql("ij,jk->ik", A="a", B="b", semiring=sp.Semiring(max, "min", 0))
 
 
-def labelled(*names: str) -> sp.Tensor:
+def make_labelled(*names: str) -> sp.Tensor:
     return sp.from_coords([range(len(names))], [1.0] * len(names), dims=("a",), labels={"a": names})
 
 
 _SQUARE, _TALL, _ONES = sp.zeros((3, 3)), sp.zeros((4, 2)), sp.asarray([[5.0, 2.0]]).refill(1)
-_NAMED, _BARE = labelled("a", "b"), sp.zeros(2)
+_NAMED, _BARE = make_labelled("a", "b"), sp.zeros(2)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_shape_errors_of_einsum(subscripts: str, given: Any, error: type[Excepti
 
 
 def test_valid_shapes() -> None:
-    A, B = labelled("a", "b", "c"), labelled("c", "b")  # by label, whatever the sizes
+    A, B = make_labelled("a", "b", "c"), make_labelled("c", "b")  # by label, whatever the sizes
     assert sp.sql(sp.einsum_sql("i,i->", A=A, B=B), A=A, B=B).fetchall() == [(2.0,)]
     query = sp.einsum_sql("ij->i", A=_ONES, semiring="min_plus")  # an absent cell is no entry
     assert sp.sql(query, A=_ONES).fetchall() == [(0, 2.0)]

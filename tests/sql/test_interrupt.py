@@ -100,7 +100,7 @@ _WAITING = {duckdb_connection.__file__, thread_pool.__file__, threading.__file__
 """Code that waits for a query. While objects are collected Python drops errors, Ctrl-C too."""
 
 
-def _traced(trace: Any, query: Any) -> None:
+def _run_traced(trace: Any, query: Any) -> None:
     sys.settrace(trace)
     duckdb_connection._on_a_thread(query, query)
 
@@ -127,7 +127,7 @@ def test_interrupt_anywhere_ends_the_query(kind: str, begun: bool, monkeypatch: 
         gc.disable()
         try:
             with pytest.raises((KeyboardInterrupt, RuntimeError)):
-                _traced(trace, query)
+                _run_traced(trace, query)
         finally:
             gc.enable()
             sys.settrace(before)

@@ -37,7 +37,7 @@ def con(repository: Path) -> Any:
         yield connection
 
 
-def listed(files: list[str]) -> str:
+def quote_list(files: list[str]) -> str:
     return "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in files) + "]"
 
 
@@ -54,9 +54,9 @@ def test_products_of_views_lists_and_globs(con: Any, files: list[str]) -> None:
     x, X = rng.random(20), rng.random((20, 3))
     con.register("x", pa.table({"anything": np.arange(20), "weight": x}))
     con.register("wide one", pa.table({"j": np.arange(20), "a": X[:, 0], "b": X[:, 1], "value": X[:, 2]}))
-    con.execute(f"create view web as from read_parquet({listed(files)})")
+    con.execute(f"create view web as from read_parquet({quote_list(files)})")
     glob = "'" + str(Path(files[0]).parent / "*.parquet").replace("'", "''") + "'"
-    for matrix in ("'web'", "web", listed(files), glob):
+    for matrix in ("'web'", "web", quote_list(files), glob):
         found = con.execute(f"select i, value from spmv({matrix}, 'x')").fetchall()
         np.testing.assert_allclose(dense(found, 30)[:, 0], DENSE @ x)
         cursor = con.execute(f"from spmm({matrix}, 'wide one')")
@@ -65,14 +65,14 @@ def test_products_of_views_lists_and_globs(con: Any, files: list[str]) -> None:
 
 
 def test_degree(con: Any, files: list[str]) -> None:
-    rows = dict(con.execute(f"from degree({listed(files)})").fetchall())
-    columns = dict(con.execute(f"from degree({listed(files)}, dim := 1)").fetchall())
+    rows = dict(con.execute(f"from degree({quote_list(files)})").fetchall())
+    columns = dict(con.execute(f"from degree({quote_list(files)}, dim := 1)").fetchall())
     assert rows == {i: n for i, n in enumerate((DENSE != 0).sum(axis=1).tolist()) if n}
     assert columns == {j: n for j, n in enumerate((DENSE != 0).sum(axis=0).tolist()) if n}
 
 
 def test_slice(con: Any, files: list[str]) -> None:
-    con.execute(f"create view web as from read_parquet({listed(files)})")
+    con.execute(f"create view web as from read_parquet({quote_list(files)})")
     found = con.execute("from slice('web', i_from := 5, i_to := 9, j_from := 3) order by all").fetchall()
     expected = [(i, j, DENSE[i, j]) for i in range(5, 9) for j in range(3, 20) if DENSE[i, j]]
     assert found == expected
@@ -92,6 +92,6 @@ def test_macros_without_sparrow(repository: Path, files: list[str]) -> None:
     )
     macros = repository / "sql" / "duckdb" / "macros.sql"
     done = subprocess.run(
-        [sys.executable, "-I", "-c", program, macros, listed(files)], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", program, macros, quote_list(files)], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) == np.count_nonzero(DENSE)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.functions.sql import sql
-from tests.engines.helpers import Labelled, at, memory, random_array, scan_of, stored
+from tests.engines.helpers import Labelled, at, memory, random_array, scan_of, stored_relation
 
 LINKS = np.array([[0, 1, 1], [0, 0, 0], [1, 0, 0]])
 web = Labelled(scan_of(memory(LINKS, dims=("src", "dst"))))
@@ -66,7 +66,7 @@ def test_concurrent_results() -> None:
 
 
 def test_result_outlives_its_tensors(tmp_path: Path) -> None:
-    relation = sql("select sum(value) from a", a=Labelled(scan_of(stored(tmp_path / "a", LINKS))))
+    relation = sql("select sum(value) from a", a=Labelled(scan_of(stored_relation(tmp_path / "a", LINKS))))
     gc.collect()
     assert relation.fetchall() == [(3,)]
 
@@ -132,7 +132,7 @@ def test_tables_beside_tensors() -> None:
 
 def test_views_of_every_kind(tmp_path: Path) -> None:
     dense = random_array((6, 7))
-    relation = stored(tmp_path / "a", dense)
+    relation = stored_relation(tmp_path / "a", dense)
     for key in [(slice(None, None, -2),), ([3, 3, 0], slice(1, 4)), (2, None), (slice(2, 2),), (1, 1)]:
         found = sql("select sum(value), count(*) from v", v=Labelled(at(relation, *key))).fetchall()
         expected = np.asarray(dense[key])

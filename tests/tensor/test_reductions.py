@@ -28,12 +28,12 @@ from sparrow.testing import tune
 from tests.engines.helpers import (
     Counting,
     Unreadable,
-    computed,
+    lower_node,
     memory,
     random_array,
-    reduced,
+    reduce_scan,
     scan_of,
-    stored,
+    stored_relation,
     to_dense,
 )
 
@@ -60,7 +60,7 @@ def statistics(scan: Scan, names: list[str]) -> dict[str, Any]:
 
 def found(scan: Scan, name: str, *args: Any, **kwargs: Any) -> Any:
     """Return a reduction as NumPy would: a scalar, or an array."""
-    result = reduced(scan, name, *args, **kwargs)
+    result = reduce_scan(scan, name, *args, **kwargs)
     if isinstance(result, Node):
         block = engines.evaluate(scan_of(result))
         assert not is_fill(block.values, result.schema.fill_value).any()
@@ -215,7 +215,7 @@ def test_all_elements_stored(
         dense = dense >> np.uint64(1)
     orders = [tuple(reversed(range(dense.ndim)))] if dense.ndim > 1 and data.draw(st.booleans()) else []
     fill = fill >> 1 if dense.dtype == np.uint64 else fill
-    relation = stored(tmp_path_factory.mktemp("tensor") / "t", dense, *orders, fill_value=fill)
+    relation = stored_relation(tmp_path_factory.mktemp("tensor") / "t", dense, *orders, fill_value=fill)
     with config(threads=threads):
         for _ in range(6):
             scan, shown = take_view(relation, dense, data)
@@ -294,14 +294,14 @@ def test_worked_numbers() -> None:
 def test_results_are_lazy_and_sparse() -> None:
     dense = random_array((6, 5, 4), density=0.2)
     scan = scan_of(Unreadable(memory(dense, dims=("x", "y", "z"))))
-    result = reduced(scan, "sum", axis=1)
+    result = reduce_scan(scan, "sum", axis=1)
     assert (result.schema.shape, result.schema.dims, result.schema.fill_value) == ((6, 4), ("x", "z"), 0)
-    kept = reduced(scan, "mean", axis=1, keepdims=True)
+    kept = reduce_scan(scan, "mean", axis=1, keepdims=True)
     assert (kept.schema.shape, kept.schema.dims) == ((6, 1, 4), ("x", "y", "z"))
-    ones = reduced(scan_of(memory(np.ones((3, 1000)), fill_value=1)), "sum", axis=1)
+    ones = reduce_scan(scan_of(memory(np.ones((3, 1000)), fill_value=1)), "sum", axis=1)
     assert (ones.schema.fill_value, engines.count_nnz(scan_of(ones))) == (1000, 0)
     exact = scan_of(memory(np.full((3, 7), 0.1), fill_value=0.1))
-    assert reduced(exact, "mean", axis=0).schema.fill_value == 0.1
+    assert reduce_scan(exact, "mean", axis=0).schema.fill_value == 0.1
 
 
 def test_reduce_broadcast_and_nested() -> None:
@@ -311,7 +311,7 @@ def test_reduce_broadcast_and_nested() -> None:
     wide = np.broadcast_to(dense, (5, 3, 4))
     for name, axis in itertools.product(("sum", "argmax", "var", "prod"), (None, 0, 1, 2)):
         assert_same(found(scan_of(relation, view), name, axis), expect(wide, name, axis), name, wide)
-    rows = reduced(scan_of(relation, view), "sum", axis=0)
+    rows = reduce_scan(scan_of(relation, view), "sum", axis=0)
     np.testing.assert_array_equal(found(scan_of(rows), "max", axis=1), (5 * dense).max(axis=1))
     assert found(scan_of(rows), "mean") == pytest.approx((5 * dense).mean())
 
@@ -325,17 +325,17 @@ def test_reduction_keeps_labels() -> None:
         found = node.labels.get(axis)
         return None if found is None else found.array()
 
-    assert labels(reduced(scan_of(relation), "sum", 0), 0).to_pylist() == ["p", "q", "r", "s"]
+    assert labels(reduce_scan(scan_of(relation), "sum", 0), 0).to_pylist() == ["p", "q", "r", "s"]
     view = View.identity(dense.shape).then((slice(None, None, -2),))
-    assert labels(reduced(scan_of(relation, view), "sum", 1), 0).to_pylist() == ["c", "a"]
-    assert labels(reduced(scan_of(relation), "sum", 1, keepdims=True), 1) is None
+    assert labels(reduce_scan(scan_of(relation, view), "sum", 1), 0).to_pylist() == ["c", "a"]
+    assert labels(reduce_scan(scan_of(relation), "sum", 1, keepdims=True), 1) is None
 
 
 @pytest.mark.parametrize("axis", [0, 1, (0, 2), None])
 def test_bits_independent_of_threads(tmp_path: Path, axis: Any) -> None:
     rng = np.random.default_rng(5)
     dense = np.where(rng.random((40, 30, 20)) < 0.3, rng.standard_normal((40, 30, 20)), 0)
-    relation = stored(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=2000, group_rows=300))
+    relation = stored_relation(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=2000, group_rows=300))
     for name in ("sum", "mean", "var", "prod", "norm", "nanvar", "nanmean"):
         results = []
         for threads in (1, 2, 3):
@@ -346,7 +346,7 @@ def test_bits_independent_of_threads(tmp_path: Path, axis: Any) -> None:
 
 def test_variance_with_large_mean(tmp_path: Path) -> None:
     dense = 1e8 + np.random.default_rng(1).random((30, 50))
-    for relation in (memory(dense), stored(tmp_path / "t", dense)):
+    for relation in (memory(dense), stored_relation(tmp_path / "t", dense)):
         for axis in (None, 0, 1):
             np.testing.assert_allclose(found(scan_of(relation), "var", axis), dense.var(axis=axis), rtol=1e-6)
 
@@ -366,19 +366,19 @@ def test_huge_shapes(huge: Scan) -> None:
     assert found(huge, "var") == pytest.approx(54 / n - (14 / n) ** 2, rel=1e-14)
     assert (found(huge, "min"), found(huge, "max"), found(huge, "count")) == (0, 5, 4)
     assert (found(huge, "argmax"), found(huge, "argmin")) == (n - 1, 1)
-    assert found(huge.transposed(), "argmax") == n - 1
-    columns = reduced(huge, "sum", axis=0)
+    assert found(huge.transpose(), "argmax") == n - 1
+    columns = reduce_scan(huge, "sum", axis=0)
     assert columns.schema.shape == (10**5, 100)
     assert engines.evaluate(scan_of(columns)).values.tolist() == [2, 3, 4, 5]
-    assert engines.count_nnz(scan_of(reduced(huge, "argmax", axis=1))) == 3
+    assert engines.count_nnz(scan_of(reduce_scan(huge, "argmax", axis=1))) == 3
     beyond = MemoryRelation(
         Schema((2**40, 2**40), dtype=np.dtype(np.int64)), Block((np.array([1]), np.array([2])), np.array([3]))
     )
     assert found(scan_of(beyond), "sum") == 3
     assert found(scan_of(beyond), "mean") == 3 / 2.0**80
     with pytest.raises(UnsupportedError, match="flat position"):
-        reduced(scan_of(beyond), "argmax")
-    assert engines.count_nnz(scan_of(reduced(scan_of(beyond), "argmax", axis=0))) == 1
+        reduce_scan(scan_of(beyond), "argmax")
+    assert engines.count_nnz(scan_of(reduce_scan(scan_of(beyond), "argmax", axis=0))) == 1
 
 
 @pytest.mark.parametrize("fill", [1, 2, 3, 255])
@@ -394,7 +394,7 @@ def test_integers_wrap_with_absent_elements(fill: int) -> None:
 def test_partitions_within_small_limit(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     dense = np.where(rng.random((30, 25, 7)) < 0.3, rng.integers(1, 9, (30, 25, 7)), 0).astype(float)
-    relation = stored(tmp_path / "t", dense)
+    relation = stored_relation(tmp_path / "t", dense)
     for axis, names in (
         (0, ("sum", "argmax", "var", "all", "nanvar", "nanargmin")),
         (1, ("sum", "argmax", "nanstd", "nanprod")),
@@ -403,9 +403,9 @@ def test_partitions_within_small_limit(tmp_path: Path) -> None:
     ):
         for name in names:
             with config(memory_limit=20_000):
-                result = reduced(scan_of(relation), name, axis)
-                pieces = computed(result).chunks(View.identity(result.schema.shape).box())
-                parts = [computed(result).read(piece) for piece in pieces]
+                result = reduce_scan(scan_of(relation), name, axis)
+                pieces = lower_node(result).chunks(View.identity(result.schema.shape).box())
+                parts = [lower_node(result).read(piece) for piece in pieces]
             coords = tuple(np.concatenate(c) for c in zip(*(part.coords for part in parts), strict=True))
             block = Block(coords, np.concatenate([part.values for part in parts]))
             assert_same(to_dense(block, result.schema), expect(dense, name, axis), name, dense)
@@ -434,21 +434,21 @@ def test_reduction_spills(wide: MemoryRelation) -> None:
 
 def test_large_result_streams(wide: MemoryRelation) -> None:
     with config(memory_limit="120MB"):
-        result = reduced(scan_of(wide), "max", axis=0)
-        relation = computed(result)
+        result = reduce_scan(scan_of(wide), "max", axis=0)
+        relation = lower_node(result)
         pieces = relation.chunks(View.identity(result.schema.shape).box())
         assert len(pieces) > 1
         first = relation.read(pieces[0])
     own = wide.block.coords[1] == first.coords[0][0]
     assert first.values[0] == wide.block.values[own].max()
     with config(memory_limit=1000), pytest.raises(TooLargeError, match="memory limit"):
-        computed(result).read(pieces[-1])
+        lower_node(result).read(pieces[-1])
 
 
 def test_slice_of_result_reads_slice(tmp_path: Path) -> None:
     dense = random_array((40, 30))
-    relation = Counting(stored(tmp_path / "t", dense))
-    result = reduced(scan_of(relation), "sum", axis=1)
+    relation = Counting(stored_relation(tmp_path / "t", dense))
+    result = reduce_scan(scan_of(relation), "sum", axis=1)
     row = scan_of(result, View.identity((40,)).then((slice(7, 8),)))
     assert engines.evaluate(row).values.tolist() == [dense[7].sum()]
     assert relation.reads <= 4
@@ -461,7 +461,7 @@ def test_slice_of_result_reads_slice(tmp_path: Path) -> None:
 
 def test_describe_single_scan(tmp_path: Path) -> None:
     dense = random_array((40, 30))
-    relation = Counting(stored(tmp_path / "t", dense))
+    relation = Counting(stored_relation(tmp_path / "t", dense))
     names = ["nnz", "density", "min", "max", "mean", "std", "sum", "stored_mean", "stored_min", "norm", "argmax"]
     one = statistics(scan_of(relation), names)
     reads = relation.reads
@@ -482,7 +482,7 @@ def test_describe_single_scan(tmp_path: Path) -> None:
 
 def test_count_reads_footers_only(tmp_path: Path) -> None:
     dense = random_array((20, 10))
-    relation = stored(tmp_path / "t", dense)
+    relation = stored_relation(tmp_path / "t", dense)
     assert found(scan_of(Unreadable(relation)), "count") == np.count_nonzero(dense)
 
 
@@ -495,7 +495,7 @@ def test_dtype_argument(name: str, dtype: str) -> None:
         scan = scan_of(memory(dense, fill))
         if inexact and np.dtype(dtype).kind not in "fc":
             with pytest.raises(UnsupportedError, match="floating type"):
-                reduced(scan, name, dtype=dtype)
+                reduce_scan(scan, name, dtype=dtype)
             continue
         cast = dense.astype(dtype)
         for axis in (None, 0, 1):
@@ -512,7 +512,7 @@ def _accumulate(dtype: str) -> str:
 def test_dtypes_in_one_scan() -> None:
     dense = np.array([[100.0, 100.5], [27, 0]])
     scan = scan_of(memory(dense))
-    nodes = [reduced(scan, "sum", 0, dtype="int8"), reduced(scan, "sum", 0)]
+    nodes = [reduce_scan(scan, "sum", 0, dtype="int8"), reduce_scan(scan, "sum", 0)]
     blocks = engines.evaluate_many([scan_of(node) for node in nodes])
     narrow, wide = (to_dense(block, node.schema) for block, node in zip(blocks, nodes, strict=True))
     assert (str(narrow.dtype), str(wide.dtype)) == ("int8", "float64")
@@ -524,7 +524,7 @@ def test_nan_reductions(tmp_path: Path) -> None:
     dense = np.where(rng.random((50, 8)) < 0.5, rng.integers(-4, 5, (50, 8)), 0).astype(float)
     dense[rng.random((50, 8)) < 0.4] = np.nan
     dense[:, 0], dense[0] = 1, 2
-    relation = stored(tmp_path / "t", dense)
+    relation = stored_relation(tmp_path / "t", dense)
     for name, axis in itertools.product(("nanvar", "nanstd", "nanprod", "nanargmin", "nanargmax"), (None, 0, 1)):
         assert_same(found(scan_of(relation), name, axis), expect(dense, name, axis), name, dense)
     blind = scan_of(memory(np.array([[np.nan, np.nan], [1, 0]])))
@@ -560,11 +560,11 @@ def test_bad_arguments() -> None:
     ]
     for error, message, name, options in cases:
         with pytest.raises(error, match=message):
-            reduced(scan, name, **options)
+            reduce_scan(scan, name, **options)
     empty = scan_of(memory(np.zeros((0, 3))))
     for name in ("min", "argmax", "nanmax"):
         with pytest.raises(ValueError, match="no elements"):
-            reduced(empty, name, axis=0)
+            reduce_scan(empty, name, axis=0)
         assert found(empty, name, axis=1).shape == (0,)
 
 

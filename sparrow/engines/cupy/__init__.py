@@ -1,4 +1,4 @@
-"""CuPy engine: element-wise functions, reductions and products on a GPU, tile by tile.
+"""CuPy engine: element-wise functions, reductions and products on a GPU.
 
 Chunks are decoded on CPU threads, as in the stream engine, and copied to the device in tiles: ranges of the leading
 dimension that fit its memory. Results are copied back as COO blocks. All functions use an array namespace

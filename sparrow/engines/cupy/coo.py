@@ -70,7 +70,7 @@ def project_keys(keys: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
 
 
 def drop_fill(device: Device, entries: DeviceCOO, fill: Any) -> DeviceCOO:
-    """Return the elements that differ from the fill; NaN equals NaN, and -0.0 equals 0."""
+    """Return the elements that differ from the fill, where NaN equals NaN."""
     values = entries.values
     stored = ~device.xp.isnan(values) if fill != fill else values != fill
     return entries if bool(stored.all()) else entries.take(stored)
@@ -104,7 +104,7 @@ class Groups:
         self.counts = self._stops - self._starts
         """The number of elements of each group."""
 
-    def ordered(self, values: Any) -> Any:
+    def sort_values(self, values: Any) -> Any:
         """Return values sorted by group, stable."""
         return values if self._order is None else values[self._order]
 
@@ -113,7 +113,7 @@ class Groups:
         return found[self._at]
 
     def sums(self, values: Any) -> Any:
-        """Return the sum of the sorted values of each group, modulo 2^64 for integers, else in float64.
+        """Return the sum per group: integers modulo 2^64, others in float64.
 
         Sums of integers, which may have a second axis, are differences of a cumulative sum, which is exact. For floats
         that would lose digits, and NaN would spread to later groups, as in ``cupy.add.reduceat``; they are added
@@ -137,7 +137,7 @@ class Groups:
         return out
 
     def extremes(self, values: Any, largest: bool) -> Any:
-        """Return the largest or smallest of the sorted values of each group; no value is NaN."""
+        """Return the maximum or minimum per group of values without NaN."""
         if self.counts.size == 1:
             return (values.max() if largest else values.min()).reshape(1)
         xp = self._xp

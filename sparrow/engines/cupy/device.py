@@ -15,11 +15,11 @@ from sparrow.runtime import memory, settings
 __all__ = ["Device", "current_gpu", "order_unsupported_reason", "tile_rows"]
 
 _EXHAUSTED = ("ALLOC_FAILED", "INSUFFICIENT_RESOURCES", "cudaErrorMemoryAllocation")
-"""Texts in the ``RuntimeError`` of cuBLAS, cuSOLVER, cuSPARSE and CUDA if memory is exhausted."""
+"""Texts in the ``RuntimeError`` of cuBLAS, cuSOLVER, cuSPARSE and CUDA if memory is is_exhausted."""
 
 
 class Device(Protocol):
-    """A device. Its arrays do not mix with NumPy's: transfers go through ``put`` and ``get``."""
+    """A device, whose arrays do not mix with NumPy's: use ``put`` and ``get``."""
 
     xp: Any
     """The array namespace: CuPy, or one with its names."""
@@ -44,8 +44,8 @@ class Device(Protocol):
     def room(self) -> int:
         """Return the free bytes of its memory."""
 
-    def exhausted(self, error: Exception) -> bool:
-        """Return whether an error means that memory is exhausted."""
+    def is_exhausted(self, error: Exception) -> bool:
+        """Return whether an error means that memory is is_exhausted."""
 
     def release(self) -> None:
         """Free cached memory."""
@@ -77,14 +77,14 @@ class _GPU:
             return cupyx.lapack.posv(matrices, vectors)
 
     def room(self) -> int:
-        """Return the bytes free in the driver and in CuPy's pool, within the limit of the pool."""
+        """Return the bytes free in the driver and in CuPy's pool."""
         with self.here():
             pool = self.xp.get_default_memory_pool()
             free = self.xp.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
             limit = pool.get_limit()
             return int(min(free, limit - pool.used_bytes()) if limit else free)
 
-    def exhausted(self, error: Exception) -> bool:
+    def is_exhausted(self, error: Exception) -> bool:
         """Return whether CuPy or a library beside it ran out of memory."""
         return isinstance(error, MemoryError) or any(name in str(error) for name in _EXHAUSTED)
 
@@ -132,7 +132,7 @@ def tile_rows(device: Device) -> int:
 
 
 def order_unsupported_reason(dtype: np.dtype[Any]) -> str | None:
-    """Return why sums of a dtype are not computed on a device with ``deterministic=True``, None if they are."""
+    """Return why ``deterministic=True`` rules out sums of a dtype, or None."""
     if settings.current().deterministic and dtype.kind in "fc":
         return "floats are added in no fixed order on a device, and deterministic=True requires one"
     return None

@@ -1,4 +1,4 @@
-"""Element-wise functions by tiles: operands are aligned by binary search of sorted keys."""
+"""Element-wise functions by tiles, aligned by binary search of sorted keys."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def build_map(device: Device, node: Map, scans: list[Scan]) -> TiledOp:
 
 
 class _Broadcast:
-    """A broadcast operand, looked up at the positions of the result instead of repeated."""
+    """A broadcast operand, looked up at positions instead of repeated."""
 
     def __init__(self, device: Device, scan: Scan) -> None:
         axes = scan.view.axes
@@ -69,11 +69,11 @@ class _Broadcast:
 
     def at(self, tile: Tile, keys: Any) -> tuple[Any, Any]:
         """Return the values at positions, and where elements are stored."""
-        own = tile.entries(self.core) if self.in_tiles else self._whole()
+        own = tile.entries(self.core) if self.in_tiles else self._read_all()
         wanted = project_keys(keys, self._shape, self._kept)
         return _at(self._device, own, wanted, self.core.schema.fill_value)
 
-    def _whole(self) -> DeviceCOO:
+    def _read_all(self) -> DeviceCOO:
         with self._lock:
             if not self._held:
                 what = f"a broadcast operand of shape {self.core.schema.shape}"
@@ -82,7 +82,7 @@ class _Broadcast:
 
 
 def _positions(device: Device, found: Sequence[DeviceCOO], required: Sequence[bool]) -> Any:
-    """Return the positions to compute: the intersection of the required operands, or the union if none is."""
+    """Return the intersection of required operands' positions, else the union."""
     if any(required):
         keys, *others = (entries.keys for entries, needed in zip(found, required, strict=True) if needed)
         for other in others:
@@ -104,7 +104,7 @@ def find_keys(device: Device, among: Any, keys: Any) -> tuple[Any, Any]:
 
 
 def _at(device: Device, entries: DeviceCOO, keys: Any, fill: Any) -> tuple[Any, Any]:
-    """Return the values at keys, with the fill for absent elements, and where elements are stored."""
+    """Return the values at keys, and where elements are stored."""
     xp = device.xp
     if entries.keys is keys:
         return entries.values, xp.ones(keys.size, bool)

@@ -105,7 +105,7 @@ class CuPy:
         return scan_reader.read_block(self._lower([scan])[0])
 
     def iter_blocks(self, scan: Scan) -> Iterator[Block]:
-        """Yield the elements of a scan in canonical blocks, in the order of its axes, within the memory limit."""
+        """Yield the elements of a scan in canonical blocks, in the order of its axes."""
         yield from scan_reader.iter_sorted_blocks(*self._lower([scan]))
 
     def count_nnz(self, scan: Scan) -> int:

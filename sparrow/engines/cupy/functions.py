@@ -59,7 +59,7 @@ def _dtype_or_type(operand: Any) -> Any:
 
 
 def _resolve_dtypes(node: Map) -> tuple[_Types, str | None]:
-    """Return the dtypes to which operands are cast, or why the function is not supported."""
+    """Return the dtypes to cast operands to, or why there are none."""
     function, name, out = node.function, function_name(node.function), node.schema.dtype
     given = [_dtype_or_type(operand) for operand in node.operands]
     if isinstance(function, Cast):
@@ -97,7 +97,7 @@ def _scalar_misfit(node: Map, types: Sequence[np.dtype[Any]]) -> str | None:
 
 
 def apply_on_device(device: Device, node: Map, arguments: Sequence[Any]) -> Any:
-    """Call a function with arrays of the device, shape (n,), and scalars; return the dtype of the result."""
+    """Call a function with device arrays of shape (n,) and scalars."""
     types, reason = _resolve_dtypes(node)
     assert reason is None, reason
     with np.errstate(all="ignore"):

@@ -22,7 +22,7 @@ __all__ = ["RowBatch", "RowEntries", "Solver", "solve_batch", "split_batches"]
 
 @dataclass(frozen=True, slots=True)
 class RowEntries:
-    """Elements of sparse rows on a device, row after row, and the table that their columns index."""
+    """Elements of sparse rows on a device, and the table their columns index."""
 
     columns: Any
     """Shape (n,), integers."""
@@ -68,7 +68,7 @@ class Solver:
         return self.name == "subspace" or self.matrix.ndim > 1 or longest >= d
 
     def room(self, longest: int, piece: int) -> int:
-        """Return the estimated bytes per row of a length, gathered ``piece`` elements at a time."""
+        """Return the estimated bytes of a row, gathered ``piece`` elements at a time."""
         d, links = int(self.matrix.shape[0]), min(longest, piece)
         side = d if self.forms(longest) or longest > piece else links
         return int(self.matrix.dtype.itemsize) * (3 * links * d + 3 * side * side + 12 * d) + 40 * links
@@ -86,7 +86,7 @@ def split_batches(counts: NDArray[np.int64], method: Solver, piece: int, room: i
 
 
 def solve_batch(device: Device, links: RowEntries, rows: RowBatch, method: Solver, piece: int) -> tuple[Any, Any]:
-    """Return the factors of rows, shape (rows, d), and the sum of the squared errors of their links.
+    """Return the factors, shape (rows, d), and the sum of squared errors.
 
     Parameters
     ----------
@@ -100,26 +100,26 @@ def solve_batch(device: Device, links: RowEntries, rows: RowBatch, method: Solve
     """
     xp, matrix = device.xp, method.matrix
     dtype = matrix.dtype
-    held = [_gathered(device, links, rows, 0, rows.longest, dtype)] if rows.longest <= piece else None
+    held = [_gather_rows(device, links, rows, 0, rows.longest, dtype)] if rows.longest <= piece else None
 
     def pieces() -> Iterable[tuple[Any, Any]]:
         starts = range(0, rows.longest, piece)
-        return held or (_gathered(device, links, rows, at, min(piece, rows.longest - at), dtype) for at in starts)
+        return held or (_gather_rows(device, links, rows, at, min(piece, rows.longest - at), dtype) for at in starts)
 
     ridge, before = (given.astype(dtype, copy=False) for given in (rows.ridge, rows.factors))
     if held is not None and not method.forms(rows.longest):
-        ((found, values),) = held
+        ((table_rows, values),) = held
         diagonal = ridge[:, None] + matrix
         if method.name == "cg":
 
-            def bent(x: Any) -> Any:
-                return _times(xp, _along(xp, found, x), found) + diagonal * x
+            def apply(x: Any) -> Any:
+                return _vecmat(xp, _matvec(xp, table_rows, x), table_rows) + diagonal * x
 
-            after = _descended(xp, bent, before, _times(xp, values, found), method.steps)
+            after = _conjugate_gradient(xp, apply, before, _vecmat(xp, values, table_rows), method.steps)
         else:
-            after = _few(device, found, values, diagonal)
+            after = _solve_short_rows(device, table_rows, values, diagonal)
     else:
-        left, right = _formed(xp, pieces())
+        left, right = _form_equations(xp, pieces())
         size, d = right.shape
         if matrix.ndim > 1:
             left = left + matrix
@@ -129,18 +129,20 @@ def solve_batch(device: Device, links: RowEntries, rows: RowBatch, method: Solve
         if method.name == "exact":
             after = device.solve(left, right)
         elif method.name == "cg":
-            after = _descended(xp, lambda x: _along(xp, left, x), before, right, method.steps)
+            after = _conjugate_gradient(xp, lambda x: _matvec(xp, left, x), before, right, method.steps)
         else:
-            after = _by_blocks(device, left, right, before, method.block)
+            after = _block_descent(device, left, right, before, method.block)
     error = xp.zeros((), np.float64)
-    for found, values in pieces():
-        gap = values - _along(xp, found, after)
+    for table_rows, values in pieces():
+        gap = values - _matvec(xp, table_rows, after)
         error = error + (gap * gap).sum(dtype=np.float64)
     return after, error
 
 
-def _gathered(device: Device, links: RowEntries, rows: RowBatch, first: int, count: int, dtype: Any) -> tuple[Any, Any]:
-    """Return the rows of the table of some links of each row, shape (rows, count, d), and their values.
+def _gather_rows(
+    device: Device, links: RowEntries, rows: RowBatch, first: int, count: int, dtype: Any
+) -> tuple[Any, Any]:
+    """Return gathered table rows, shape (rows, count, d), and their values.
 
     Where a row has fewer links both are 0.
     """
@@ -148,50 +150,52 @@ def _gathered(device: Device, links: RowEntries, rows: RowBatch, first: int, cou
     place = xp.arange(first, first + count, dtype=np.int64)
     there = place < rows.counts[:, None]
     at = xp.where(there, rows.starts[:, None] + place, 0)
-    found = links.table(xp.where(there, links.columns[at], links.last), dtype)
-    return found, there.astype(dtype) if links.values is None else xp.where(there, links.values[at], 0).astype(dtype)
+    table_rows = links.table(xp.where(there, links.columns[at], links.last), dtype)
+    return table_rows, there.astype(dtype) if links.values is None else xp.where(there, links.values[at], 0).astype(
+        dtype
+    )
 
 
-def _along(xp: Any, matrices: Any, vectors: Any) -> Any:
+def _matvec(xp: Any, matrices: Any, vectors: Any) -> Any:
     """Return each matrix times its vector."""
     return xp.matmul(matrices, vectors[:, :, None])[:, :, 0]
 
 
-def _times(xp: Any, vectors: Any, matrices: Any) -> Any:
+def _vecmat(xp: Any, vectors: Any, matrices: Any) -> Any:
     """Return each vector times its matrix."""
     return xp.matmul(vectors[:, None, :], matrices)[:, 0, :]
 
 
-def _formed(xp: Any, pieces: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
+def _form_equations(xp: Any, pieces: Iterable[tuple[Any, Any]]) -> tuple[Any, Any]:
     """Return the sums of h h' and of y h of each row."""
     left = right = None
-    for found, values in pieces:
-        one, other = xp.matmul(found.transpose(0, 2, 1), found), _times(xp, values, found)
+    for table_rows, values in pieces:
+        one, other = xp.matmul(table_rows.transpose(0, 2, 1), table_rows), _vecmat(xp, values, table_rows)
         left, right = (one, other) if left is None else (left + one, right + other)
     return left, right
 
 
-def _few(device: Device, found: Any, values: Any, diagonal: Any) -> Any:
-    """Return the solutions by as many equations as there are links (the identity of Woodbury), M being diagonal."""
+def _solve_short_rows(device: Device, table_rows: Any, values: Any, diagonal: Any) -> Any:
+    """Solve short rows with diagonal M by the Woodbury identity."""
     xp = device.xp
     root = 1 / xp.sqrt(diagonal)
-    found = found * root[:, None, :]
-    left = xp.matmul(found, found.transpose(0, 2, 1))
+    table_rows = table_rows * root[:, None, :]
+    left = xp.matmul(table_rows, table_rows.transpose(0, 2, 1))
     size, n = values.shape
     across = left.reshape(size, n * n)[:, :: n + 1]
     across[...] = across + 1
-    return root * _times(xp, device.solve(left, values), found)
+    return root * _vecmat(xp, device.solve(left, values), table_rows)
 
 
-def _descended(xp: Any, bent: Callable[[Any], Any], x: Any, right: Any, steps: int) -> Any:
-    """Return what some steps of conjugate gradients make of ``x``; a row stops where it has nothing to gain."""
-    residual = right - bent(x)
+def _conjugate_gradient(xp: Any, apply: Callable[[Any], Any], x: Any, right: Any, steps: int) -> Any:
+    """Return ``x`` after some steps of conjugate gradients; rows stop on convergence."""
+    residual = right - apply(x)
     along = residual
     energy = (residual * residual).sum(axis=1)
     enough = energy * 1e-13
     for _ in range(steps):
         done = (energy < enough) | (energy == 0)
-        away = bent(along)
+        away = apply(along)
         length = xp.where(done, 0, energy / (away * along).sum(axis=1))[:, None]
         x = x + xp.where(done[:, None], 0, length * along)
         residual = residual - xp.where(done[:, None], 0, length * away)
@@ -201,14 +205,14 @@ def _descended(xp: Any, bent: Callable[[Any], Any], x: Any, right: Any, steps: i
     return x
 
 
-def _by_blocks(device: Device, left: Any, right: Any, x: Any, block: int) -> Any:
-    """Return what solving for some coordinates after the other makes of ``x``."""
+def _block_descent(device: Device, left: Any, right: Any, x: Any, block: int) -> Any:
+    """Return ``x`` after solving for blocks of coordinates in turn."""
     xp = device.xp
-    residual = right - _along(xp, left, x)
+    residual = right - _matvec(xp, left, x)
     moves = []
     for low in range(0, x.shape[1], block):
         part = slice(low, low + block)
         moved = device.solve(left[:, part, part], residual[:, part])
-        residual = residual - _along(xp, left[:, :, part], moved)
+        residual = residual - _matvec(xp, left[:, :, part], moved)
         moves.append(moved)
     return x + xp.concatenate(moves, axis=1)

@@ -73,19 +73,19 @@ def _columns(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> 
     found = device.xp.zeros(out.shape, dtype)
     width = scan.schema.shape[-1]
 
-    def multiplied(rows: Any, columns: Any, values: Any) -> tuple[Any, Any]:
+    def multiply(rows: Any, columns: Any, values: Any) -> tuple[Any, Any]:
         values = values.astype(dtype, copy=False)
         if fill != 0:
             values = values - fill.astype(dtype)
         groups = Groups(device, rows)
-        values, columns = groups.ordered(values), groups.ordered(columns)
+        values, columns = groups.sort_values(values), groups.sort_values(columns)
         if dtype.kind not in "fc":
             return groups.numbers, groups.sums(values[:, None] * moved[columns])
         matrix = _matrix(device, values, columns, groups.pointers, width)
         return groups.numbers, matrix @ moved
 
     each = 1 if dtype.kind in "fc" else out.shape[1]  # integers are multiplied for all columns before they are added
-    for rows, part in _parts(device, scan, max(tile_rows(device) // each, 1), multiplied):
+    for rows, part in _parts(device, scan, max(tile_rows(device) // each, 1), multiply):
         found[rows] += part
     return found
 
@@ -93,28 +93,28 @@ def _columns(device: Device, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> 
 def _parts(
     device: Device, scan: Scan, most: int, work: Callable[[Any, Any, Any], tuple[Any, Any]]
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield ``work`` of rows, columns and values, in any order, in tiles of about ``most`` elements."""
+    """Yield ``work(rows, columns, values)`` of tiles of about ``most`` elements."""
     what, width = f"a product of shape {scan.schema.shape}", scan.schema.shape[-1]
     if is_tiled(scan):
 
-        def computed(entries: DeviceCOO) -> tuple[Any, Any] | None:
+        def compute(entries: DeviceCOO) -> tuple[Any, Any] | None:
             return work(entries.keys // width, entries.keys % width, entries.values) if entries.count else None
 
-        yield from filter(None, map_tiles(device, scan, computed, what))
+        yield from filter(None, map_tiles(device, scan, compute, what))
         return
     for block in _large_blocks(scan, most):
 
-        def moved(start: int, stop: int, block: Block = block) -> tuple[Any, Any]:
+        def copy_in(start: int, stop: int, block: Block = block) -> tuple[Any, Any]:
             part = block.take(slice(start, stop))
             *rows, columns = map(device.put, part.coords)
             own = rows[0].astype(np.int64, copy=False) if rows else device.xp.zeros(part.count, np.int64)
             return work(own, columns, device.put(part.values))
 
-        yield from map_halving(device, moved, 0, block.count, what)
+        yield from map_halving(device, copy_in, 0, block.count, what)
 
 
 def _large_blocks(scan: Scan, rows: int) -> Iterator[Block]:
-    """Yield the elements of a scan, decoded on threads, in blocks of at least ``rows`` elements."""
+    """Yield the elements of a scan in blocks of at least ``rows`` elements."""
     waiting: list[Block] = []
     for block in scan_reader.map_blocks(scan, lambda block: block, product_order(scan), doing="multiplying"):
         waiting.append(block)
@@ -148,7 +148,7 @@ def product_unsupported_reason(node: Product) -> str | None:
 
 
 def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]] | None:
-    """Return the operands of rows and of columns, each by number with the order of its axes.
+    """Return the operands of rows and columns, each with the order of its axes.
 
     The first times the second, permuted, is the product. None if it is not a matrix product.
     """
@@ -177,7 +177,7 @@ class _Rows:
 
     @cached_property
     def across(self) -> tuple[Any, Any]:
-        """Return the non-empty columns, ascending, and the index among them of each element's column."""
+        """Return the non-empty columns, and the index of each element's column."""
         found: tuple[Any, Any] = self.device.xp.unique(self.columns, return_inverse=True)
         return found
 
@@ -219,7 +219,7 @@ def build_product(device: Device, node: Product, scans: list[Scan]) -> TiledOp:
         out = found[0]
         if len(found) > 1:
             groups = Groups(device, xp.concatenate([part.keys for part in found]))
-            sums = groups.sums(groups.ordered(xp.concatenate([part.values for part in found])))
+            sums = groups.sums(groups.sort_values(xp.concatenate([part.values for part in found])))
             out = DeviceCOO(groups.numbers, sums)
         values = out.values != 0 if dtype.kind == "b" else out.values.astype(dtype, copy=False)
         return drop_fill(device, DeviceCOO(out.keys, values), fill)
@@ -284,4 +284,4 @@ def _expand_sort_reduce(
     other = right.pointers[places[which]] + each - (ends - lengths)[which]
     groups = Groups(device, left.rows[which] * width + right.columns[other])
     products = left.values.astype(np.int64)[which] * right.values.astype(np.int64)[other]
-    return DeviceCOO(groups.numbers, groups.sums(groups.ordered(products)))
+    return DeviceCOO(groups.numbers, groups.sums(groups.sort_values(products)))

@@ -62,7 +62,7 @@ def _moment_states(device: Device, node: Reduce, groups: Groups, values: Any) ->
 
 
 def _extreme_states(device: Device, node: Reduce, groups: Groups, values: Any) -> _States:
-    """Return minima or maxima: NaN if a group has one, or nothing else if NaN is skipped."""
+    """Return minima or maxima, with NaN propagated or skipped."""
     return [(_extreme(device, groups, values, node.name.endswith("max"), node.name.startswith("nan")),)]
 
 
@@ -155,7 +155,7 @@ def _reduce_tile(device: Device, nodes: Sequence[Reduce], entries: DeviceCOO) ->
     if not entries.count:
         return _empty_groups(nodes)
     groups = Groups(device, project_keys(entries.keys, shape, node.kept_axes))
-    values = groups.ordered(entries.values)
+    values = groups.sort_values(entries.values)
     states = [state for one in nodes for state in _STATES[one.name](device, one, groups, values)]
     moved = tuple(tuple(device.get(array) for array in state) for state in states)
     return _GroupTable(device.get(groups.numbers), device.get(groups.counts), moved)
@@ -229,7 +229,7 @@ def reduce_all(device: Device, nodes: Sequence[Reduce], scan: Scan) -> list[Any]
 
 
 def build_reduction(device: Device, node: Reduce, scans: list[Scan]) -> PhysicalOperator:
-    """Return the operator of a reduction: by tiles if the leading axis stays, else in one piece."""
+    """Return the operator of a reduction, by tiles if the leading axis stays."""
     (scan,) = scans
     schema = node.schema
     if node.axes[:1] == (0,):

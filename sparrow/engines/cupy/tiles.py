@@ -67,7 +67,7 @@ class Tile:
         """Return the elements of a scan, computed or read once."""
         key = scan.source.token, scan.view
         if key not in self._found:
-            inner = _tiled(scan)
+            inner = _tiled_op(scan)
             if inner is None:
                 block = self._readers.read(scan, self.start, self.stop)
                 self._found[key] = to_device(self.device, block, scan.schema.shape)
@@ -102,7 +102,7 @@ class TiledOp(PhysicalOperator):
         weight: float = 1.0,
     ) -> None:
         self.device, self.compute_tile = device, compute
-        below = [(_tiled(scan), scan) for scan in scans]
+        below = [(_tiled_op(scan), scan) for scan in scans]
         self.weight: float = max([weight, *(inner.weight for inner, _ in below if inner is not None)])
         found = (inner.children if inner is not None else (scan,) for inner, scan in below)
         read = {(scan.source.token, scan.view): scan for scan in itertools.chain.from_iterable(found)}
@@ -137,14 +137,14 @@ class _TileCursor:
         return to_host(operator.device, found, operator.schema)
 
 
-def _tiled(scan: Scan) -> TiledOp | None:
+def _tiled_op(scan: Scan) -> TiledOp | None:
     """Return the operator whose tiles are those of a scan, None if the scan is read."""
     return scan.source if isinstance(scan.source, TiledOp) and scan.view.is_identity else None
 
 
 def is_tiled(scan: Scan) -> bool:
     """Return whether the tiles of a scan are computed on the device."""
-    return _tiled(scan) is not None
+    return _tiled_op(scan) is not None
 
 
 def _bounds(device: Device, scans: Sequence[Scan], size: int, weight: float = 1.0) -> list[int]:
@@ -155,7 +155,7 @@ def _bounds(device: Device, scans: Sequence[Scan], size: int, weight: float = 1.
 
 
 def map_tiles(device: Device, scan: Scan, work: Callable[[DeviceCOO], T], what: str) -> Iterator[T]:
-    """Yield ``work`` of the elements of each tile, in order; tiles are read and computed on threads.
+    """Yield ``work`` of the elements of each tile, in order, on threads.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def map_tiles(device: Device, scan: Scan, work: Callable[[DeviceCOO], T], what: 
     if scan.view.size == 0:
         return
     size = scan.schema.shape[0] if scan.schema.ndim else 1
-    inner = _tiled(scan)
+    inner = _tiled_op(scan)
     bounds = _bounds(device, *((inner.children, size, inner.weight) if inner is not None else ([scan], size)))
     readers = _Readers(0, size)
 
@@ -196,7 +196,7 @@ def read_all(device: Device, scan: Scan, what: str) -> DeviceCOO:
 
 
 def map_halving(device: Device, work: Callable[[int, int], T], start: int, stop: int, what: str) -> list[T]:
-    """Return ``work`` of a range, halved as often as the memory of the device requires, in order."""
+    """Return ``work`` of a range, halved until it fits the device."""
     found: list[T] = []
     waiting = [(start, stop)]
     while waiting:
@@ -208,7 +208,7 @@ def map_halving(device: Device, work: Callable[[int, int], T], start: int, stop:
         except TooLargeError:
             raise
         except (MemoryError, RuntimeError) as error:
-            if not device.exhausted(error):
+            if not device.is_exhausted(error):
                 raise
             if last - first < 2:
                 raise TooLargeError(
@@ -238,7 +238,7 @@ def lower(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Sc
     made: dict[Node, PhysicalOperator] = {}
     shared: dict[Node, Relation] = {}
 
-    def moved(scan: Scan) -> Scan:
+    def replace_source(scan: Scan) -> Scan:
         source: Any = scan.source
         if not isinstance(source, Node):
             return scan
@@ -246,6 +246,6 @@ def lower(device: Device, builders: dict[type[Any], Builder], scans: Sequence[Sc
         return Scan(found, scan.view, scan.schema)
 
     for step in steps:
-        computed = made[step] = builders[type(step)](device, step, [moved(scan) for scan in step.scans])
+        computed = made[step] = builders[type(step)](device, step, [replace_source(scan) for scan in step.scans])
         shared[step] = CachedRelation(computed, cache) if uses[step] > 1 else computed
-    return [moved(scan) for scan in scans]
+    return [replace_source(scan) for scan in scans]

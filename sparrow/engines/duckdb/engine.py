@@ -52,7 +52,7 @@ class DuckDB:
         """Do nothing: DuckDB is a required dependency."""
 
     def unsupported_reason(self, node: Root) -> str | None:
-        """Return why SQL does not reproduce NumPy's result of a node, whatever its operands; None if it does."""
+        """Return why SQL does not reproduce NumPy's result of a node, or None."""
         if isinstance(node, MatMulDense):
             return _matmul_unsupported_reason(node)
         if not isinstance(node, Node):
@@ -84,7 +84,7 @@ class DuckDB:
         return Block(tuple(np.zeros(0, dtype) for dtype in dtypes), np.zeros(0, schema.dtype))
 
     def iter_blocks(self, scan: Scan) -> Iterator[Block]:
-        """Yield the elements of a scan in canonical blocks, in the order of the view's axes."""
+        """Yield the elements of a scan in canonical blocks, in the order of its axes."""
         schema = scan.schema
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)]
         con = duckdb_connection.connect()
@@ -141,7 +141,7 @@ class DuckDB:
 
 
 def compile_query(scan: Scan, prefix: str = "sparrow") -> Query:
-    """Return the query of a scan; unsupported nodes of its plan fall back to the stream engine."""
+    """Return the query of a scan; unsupported nodes fall back."""
     return compile_scan(lower_with_fallback(_ENGINE, [scan])[0], prefix)
 
 
@@ -174,12 +174,12 @@ def _matmul_unsupported_reason(contract: MatMulDense) -> str | None:
         # The nnz of a node is known only when it is computed; it is at most the size.
         nnz = min(scan.schema.size, 2**62) if scan.step is not None else scan.relation.nnz
         if nnz * largest >= 2**62:
-            return "sums of so many products of integers this large could exceed 128 bits"
+            return "sums of products of this many elements and integers this large could exceed 128 bits"
     return None
 
 
 def _matmul(contract: MatMulDense) -> Any:
-    """Return the product. Integers are summed in 128 bits and reduced modulo 2^64, as NumPy's overflow."""
+    """Return the product; integers are summed in 128 bits, modulo 2^64."""
     scan, x = contract.operands
     result = contract.schema.dtype
     is_integer = result.kind in "biu"
@@ -199,7 +199,7 @@ def _matmul(contract: MatMulDense) -> Any:
 
 
 def _join(scan: Scan, x: NDArray[Any], out: NDArray[Any], is_integer: bool) -> None:
-    """Write ``scan @ x`` to ``out``, both (n,) or (n, k); rows without stored elements keep their values."""
+    """Write the non-empty rows of ``scan @ x``, shape (n,) or (n, k), to ``out``."""
     con = duckdb_connection.connect()
     names = [quote_name(name) for name in scan.schema.dims]
     row, col = ("CAST(0 AS INTEGER)", names[0]) if scan.view.ndim == 1 else names

@@ -46,7 +46,7 @@ _HYPOT = (
 
 
 def _above(sign: str) -> str:
-    """Return a comparison that is false for NaN, which DuckDB orders above all numbers."""
+    """Return a comparison that is false for NaN, DuckDB's largest number."""
     return f"({{0}} {sign} {{1}} AND NOT isnan({{{0 if '>' in sign else 1}}}))"
 
 
@@ -211,7 +211,7 @@ def _ufunc(ufunc: Any, arguments: Sequence[Any], result: np.dtype[Any]) -> str:
 
 
 def _dtype_or_type(argument: Any) -> Any:
-    """Return an operand for ``resolve_dtypes``: a dtype, or the type of a weakly typed Python scalar."""
+    """Return the dtype of an operand, or the type of a weakly typed scalar."""
     if isinstance(argument, tuple):
         return argument[1]
     if isinstance(argument, bool | np.generic):

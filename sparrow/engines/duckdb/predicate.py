@@ -10,7 +10,7 @@ __all__ = ["axis_position", "view_predicates"]
 
 
 def view_predicates(view: View, column: Callable[[int], str]) -> list[str]:
-    """Return the predicates that select the elements of a view; of lists only their bounds.
+    """Return the predicates of a view; of lists only their bounds.
 
     Fixed dimensions become equalities, ranges become bounds and a modulo. Bounds of the whole dimension are left out.
 
@@ -48,7 +48,7 @@ def _range_predicates(column: str, indices: range, size: int) -> list[str]:
 
 
 def axis_position(axis: RangeAxis, column: str) -> str:
-    """Return the SQL of the coordinate along an axis of a view, for an element that it selects."""
+    """Return the SQL of the coordinate of an element along an axis of a view."""
     if axis.length == 1:
         return f"{column} - {axis.start}" if axis.start else column
     distance = f"{axis.start} - {column}" if axis.step < 0 else f"{column} - {axis.start}" if axis.start else column

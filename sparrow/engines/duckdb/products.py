@@ -1,4 +1,4 @@
-"""Products of tensors in SQL: the aggregate of ``a.value`` times ``b.value`` per group."""
+"""Products of tensors in SQL: aggregates of ``a.value`` times ``b.value``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COMPARISONS = {"min": "<", "max": ">"}
 
 
 def contract_sql(columns: str, operands: str, mask: str, groups: str) -> str:
-    """Return the query of a product: the template ``sql/duckdb/contract.sql`` filled in."""
+    """Return the query of a product, from the template ``contract.sql``."""
     lines = (line for line in sql_text("duckdb", "contract").splitlines() if not line.startswith("--"))
     return Template("\n".join(lines)).substitute(columns=columns, operands=operands, mask=mask, groups=groups)
 
@@ -72,19 +72,19 @@ def _aggregate(node: Product, found: str, floating: bool) -> str:
     if add == "or":
         return f"bool_or({found})"
     if add == "any":
-        return _typed(f"any_value({found})", dtype, floating)
+        return _cast_result(f"any_value({found})", dtype, floating)
     if add == "plus":
         summed = f"sum({found})"
-        return _typed(summed if dtype.kind != "b" else f"sum(CAST({found} <> 0 AS BIGINT))", dtype, floating)
+        return _cast_result(summed if dtype.kind != "b" else f"sum(CAST({found} <> 0 AS BIGINT))", dtype, floating)
     if dtype.kind in "iu":  # wrap before comparing
         found = wrap_integer(f"CAST({found} AS HUGEINT)", dtype)
     value = f"{add}({found})"
     if floating and add == "min":
         value = f"CASE WHEN bool_or(isnan({found})) THEN CAST('nan' AS DOUBLE) ELSE {value} END"
-    return _typed(value, dtype, floating)
+    return _cast_result(value, dtype, floating)
 
 
-def _typed(sql: str, dtype: np.dtype[Any], floating: bool) -> str:
+def _cast_result(sql: str, dtype: np.dtype[Any], floating: bool) -> str:
     if floating:
         return cast(sql, np.dtype(np.float64), dtype)
     return f"({sql} <> 0)" if dtype.kind == "b" else wrap_integer(sql, dtype)

@@ -1,4 +1,4 @@
-"""Reductions in SQL: aggregates of stored elements, absent elements accounted for."""
+"""Reductions in SQL: aggregates that account for absent elements."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Group:
         return "CAST(count(*) AS DOUBLE)" if self.stored else literal(float(self.size), _DOUBLE)
 
     def with_absent(self, stored: str, absent: str, combine: str = "({0} + {1})") -> str:
-        """Return an aggregate of the stored elements combined with that of the absent ones, if there are any."""
+        """Return an aggregate of stored elements combined with that of absent ones."""
         if self.stored:
             return stored
         return f"CASE WHEN {self.absent} > 0 THEN {combine.format(stored, absent)} ELSE {stored} END"

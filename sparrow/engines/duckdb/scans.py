@@ -1,4 +1,4 @@
-"""Scans in SQL: a view is a projection of coordinates over a filter on the columns of its base.
+"""Scans in SQL: a view is a projection over a filter on its base.
 
 The base is Parquet files, an Arrow table, or the SQL of a node. DuckDB pushes the filter, and those of an enclosing
 query, down to row groups. Lists are joins.
@@ -28,7 +28,7 @@ __all__ = ["compile_scan"]
 
 
 def compile_scan(scan: Scan, prefix: str = "sparrow") -> Query:
-    """Return the SELECT of a scan of supported nodes: a column per dimension, then ``value``.
+    """Return the SELECT of a scan: a column per dimension, then ``value``.
 
     A complex tensor has ``value`` and ``value_im``. Opens no data pages. A node that is used more than once becomes a
     common table expression.
@@ -104,7 +104,7 @@ def _project(
     names: ColumnNames,
     parts: tuple[str, ...],
 ) -> Query:
-    """Return the SELECT of a view; ``base`` is the FROM clause, the columns by name, and tables to register."""
+    """Return the SELECT of a view of a FROM clause, columns and tables."""
     relation, columns, tables = base
 
     def column(dim: int) -> str:
@@ -137,7 +137,7 @@ def _project(
 def _base(
     source: ParquetSource | ArrowSource, schema: Schema, parts: tuple[str, ...], prefix: str, joined: bool
 ) -> tuple[str, dict[str, str], dict[str, pa.Table]]:
-    """Return the FROM clause of a source, the SQL of its columns by name, and tables to register."""
+    """Return the FROM clause, the columns and the tables of a source."""
     names = (*schema.dims, *parts)
     plain = {name: f"e.{quote_name(name)}" for name in names}
     if isinstance(source, ArrowSource):
@@ -169,7 +169,7 @@ def _base(
 
 
 def _points_table(schema: Schema, group: Points) -> pa.Table:
-    """Return the table of a list of points: base coordinates c0, c1, ... and positions p0, p1, ..."""
+    """Return a list of points as a table of coordinates and positions."""
     columns: dict[str, NDArray[Any]] = {}
     for k, (dim, coords) in enumerate(zip(group.dims, group.coords, strict=True)):
         columns[f"c{k}"] = coords.reshape(-1).astype(schema.coordinate_dtype(dim))
@@ -179,7 +179,7 @@ def _points_table(schema: Schema, group: Points) -> pa.Table:
 
 
 def _dense(dense: Dense, schema: Schema, prefix: str, names: ColumnNames) -> Query:
-    """Return the SELECT of a dense array that broadcasts to a schema, along some axes."""
+    """Return the SELECT of some axes of a dense array broadcast to a schema."""
     array = dense.array
     missing = schema.ndim - array.ndim
     places = np.indices(array.shape, sparse=True)

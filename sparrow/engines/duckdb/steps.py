@@ -134,7 +134,7 @@ def _map(node: Map, names: ColumnNames, select: _Select) -> str:
 def _join_inner(
     node: Map, arrays: list[Any], inner: list[bool], select: _Select
 ) -> tuple[dict[int, str], list[str], str]:
-    """Return the coordinates, values and FROM clause of an inner join of the operands ``inner``.
+    """Return coordinates, values and FROM clause of an inner join of ``inner``.
 
     The others are left-joined. An operand is joined on the axes along which it is not broadcast.
     """
@@ -152,12 +152,12 @@ def _join_inner(
         on = " AND ".join(f"{coords[axis]} = a{k}.i{axis}" for axis in sorted(own[k]) if axis in coords) or "true"
         source = text if k == first else f"{source} {'JOIN' if inner[k] else 'LEFT JOIN'} {text} ON {on}"
         coords = {axis: f"a{k}.i{axis}" for axis in own[k]} | coords
-        values[k] = f"a{k}.value" if inner[k] else _filled(f"a{k}.value", arrays[k])
+        values[k] = f"a{k}.value" if inner[k] else _coalesce_fill(f"a{k}.value", arrays[k])
     return coords, values, source
 
 
 def _join_outer(node: Map, arrays: list[Any], select: _Select) -> tuple[dict[int, str], list[str], str]:
-    """Return the coordinates, values and FROM clause of a full outer join of the operands."""
+    """Return coordinates, values and FROM clause of a full outer join."""
     axes = range(node.schema.ndim)
     plain = [f"i{axis}" for axis in axes] or ["one"]
 
@@ -171,7 +171,7 @@ def _join_outer(node: Map, arrays: list[Any], select: _Select) -> tuple[dict[int
         before = ", ".join(f"l.v{earlier}" for earlier in range(k))
         on = " AND ".join(f"l.{i} = r.{i}" for i in plain)
         text = f"SELECT {coords}, {before}, r.value AS v{k} FROM ({text}) AS l FULL JOIN ({below(k)}) AS r ON {on}"
-    values = [_filled(f"e.v{k}", array) for k, array in enumerate(arrays)]
+    values = [_coalesce_fill(f"e.v{k}", array) for k, array in enumerate(arrays)]
     return {axis: f"e.i{axis}" for axis in axes}, values, f"({text}) AS e"
 
 
@@ -183,7 +183,7 @@ def _own_axes(operand: Scan | Dense, schema: Schema) -> set[int]:
     return {k for k in range(missing, schema.ndim) if operand.array.shape[k - missing] != 1}
 
 
-def _filled(column: str, scan: Scan) -> str:
+def _coalesce_fill(column: str, scan: Scan) -> str:
     return f"coalesce({column}, {literal(scan.schema.fill_value, scan.schema.dtype)})"
 
 

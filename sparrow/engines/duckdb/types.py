@@ -100,7 +100,7 @@ def _single(sql: str) -> str:
 
 
 def is_not_fill(sql: str, fill: Any, dtype: np.dtype[Any]) -> str:
-    """Return the predicate that a value differs from the fill; NaN equals NaN, and -0.0 equals 0."""
+    """Return the predicate that a value differs from the fill."""
     if fill != fill:
         return f"NOT isnan({sql})"
     return f"{sql} <> {literal(fill, dtype)}"

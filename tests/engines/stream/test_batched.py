@@ -21,7 +21,7 @@ from sparrow.engines.stream.batched import BatchedOp
 from sparrow.engines.stream.elementwise.map import MapPerChunk
 from sparrow.engines.stream.tuning import StreamTuning
 from sparrow.testing import observe, strategy, tune, tuning
-from tests.engines.helpers import stored
+from tests.engines.helpers import stored_relation
 
 SHAPE = (3, 6, 8)
 EXPRESSIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
@@ -92,7 +92,11 @@ def relation_of(expression: sp.Tensor) -> Any:
 def test_partitions_divide_slices(name: str, tmp_path: Path) -> None:
     sizes = storage.Sizes(file_rows=20_000, group_rows=1000)
     A, B = (
-        sp.Tensor(stored(tmp_path / str(seed), sp.random((2, 300, 300), nnz=20_000, seed=seed).to_numpy(), sizes=sizes))
+        sp.Tensor(
+            stored_relation(
+                tmp_path / str(seed), sp.random((2, 300, 300), nnz=20_000, seed=seed).to_numpy(), sizes=sizes
+            )
+        )
         for seed in (1, 2)
     )
     M = sp.random((300, 300), nnz=900, seed=3)

@@ -22,7 +22,7 @@ from sparrow.plan import Dense, MatMulDense
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation
 from sparrow.runtime.settings import config
-from tests.engines.helpers import at, memory, random_array, scan_of, stored
+from tests.engines.helpers import at, memory, random_array, scan_of, stored_relation
 
 REAL = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
 ALL = [*REAL, "float16", "complex64", "complex128"]
@@ -215,14 +215,14 @@ def graph() -> NDArray[Any]:
 @pytest.fixture(scope="module")
 def relations(graph: NDArray[Any], tmp_path_factory: pytest.TempPathFactory) -> list[Relation]:
     folder = tmp_path_factory.mktemp("graph")
-    return [memory(graph), stored(folder / "plain", graph), stored(folder / "order", graph, (1, 0))]
+    return [memory(graph), stored_relation(folder / "plain", graph), stored_relation(folder / "order", graph, (1, 0))]
 
 
 @pytest.mark.parametrize("way", ["numpy", "numba"])
 def test_infinities_across_chunks_do_not_warn(way: str, tmp_path: Path) -> None:
     dense = np.ones((1, 20))
     dense[0, 0], dense[0, -1] = np.inf, -np.inf
-    relation = stored(tmp_path / "A", dense)
+    relation = stored_relation(tmp_path / "A", dense)
     for x in (np.ones(20), np.ones((20, 2))):
         with sparrow.testing.strategy(way):
             found = engines.evaluate_dense(MatMulDense(scan_of(relation), Dense(x)))
@@ -311,7 +311,7 @@ def test_out_of_range_coordinates_are_skipped() -> None:
 def test_numpy_matches_kernels_bit_for_bit(tmp_path: Path, dtype: str, view: tuple[Any, ...]) -> None:
     dense = random_array((70, 40), seed=3)
     dense = (dense / 7 if np.dtype(dtype).kind in "fc" else dense).astype(dtype)
-    relation = stored(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=200, group_rows=50))
+    relation = stored_relation(tmp_path / "t", dense, sizes=storage.Sizes(file_rows=200, group_rows=50))
     rng = np.random.default_rng(0)
     shown = View.identity(dense.shape).then(view)
     part = dense[view]

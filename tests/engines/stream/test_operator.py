@@ -32,12 +32,12 @@ from tests.engines.helpers import (
     Counting,
     Unreadable,
     at,
-    computed,
+    lower_node,
     memory,
     random_array,
-    reduced,
+    reduce_scan,
     scan_of,
-    stored,
+    stored_relation,
     to_dense,
 )
 
@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["memory", "stored"])
 def relation(request: pytest.FixtureRequest, folder: Path) -> tuple[Relation, NDArray[Any]]:
     dense = random_array((12, 9), seed=7)
-    return (memory(dense) if request.param == "memory" else stored(folder / "A.sparrow", dense)), dense
+    return (memory(dense) if request.param == "memory" else stored_relation(folder / "A.sparrow", dense)), dense
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def dense_of(found: Node) -> NDArray[Any]:
 @pytest.mark.parametrize("dims", [(), (1,), (2, 0)])
 def test_read_chunk_with_some_dims(dtype: str, dims: tuple[int, ...], tmp_path: Path) -> None:
     dense = random_array((4, 5, 6), dtype, seed=1)
-    relation = stored(tmp_path / "A.sparrow", dense, dims=("a", "a.b", "b"))
+    relation = stored_relation(tmp_path / "A.sparrow", dense, dims=("a", "a.b", "b"))
     for chunk in relation.chunks(Box.everything(dense.shape)):
         whole, part = relation.read(chunk), relation.read(chunk, dims)
         np.testing.assert_array_equal(part.values, whole.values)
@@ -107,30 +107,33 @@ def test_unary_map_follows_input_chunks(
     found = make_map(np.negative, [scan])
     shown = scan_of(found, View.identity(found.schema.shape).then(outer))
     np.testing.assert_array_equal(to_dense(engines.evaluate(shown), shown.schema), -dense[outer])
-    for chunk in computed(found).chunks(Box.everything(dense.shape)):
-        block = computed(found).read(chunk)
+    for chunk in lower_node(found).chunks(Box.everything(dense.shape)):
+        block = lower_node(found).read(chunk)
         for low, column, high in zip(chunk.low, block.coords, chunk.high, strict=True):
             assert block.count == 0 or low <= column.min() <= column.max() <= high
-    np.testing.assert_array_equal(dense_of(reduced(scan_of(found), "sum", keepdims=True)), (-dense).sum(keepdims=True))
-    assert reduced(scan_of(found), "max") == (-dense).max()
+    np.testing.assert_array_equal(
+        dense_of(reduce_scan(scan_of(found), "sum", keepdims=True)), (-dense).sum(keepdims=True)
+    )
+    assert reduce_scan(scan_of(found), "max") == (-dense).max()
 
 
 def test_unary_map_decodes_row_groups_of_box(folder: Path) -> None:
     dense = random_array((40, 9), seed=2)
-    counting: Any = Counting(stored(folder / "box.sparrow", dense))
+    counting: Any = Counting(stored_relation(folder / "box.sparrow", dense))
     found = make_map(np.multiply, [scan_of(counting), 3])
     view = View.identity(dense.shape).then((slice(30, 33),))
     block = engines.evaluate(scan_of(found, view))
     np.testing.assert_array_equal(to_dense(block, scan_of(found, view).schema), 3 * dense[30:33])
     assert counting.reads == len(counting.chunks(view.box())) < len(counting.chunks(Box.everything(dense.shape)))
-    assert computed(found).stats(view.box()).rows < computed(found).stats(Box.everything(dense.shape)).rows
+    assert lower_node(found).stats(view.box()).rows < lower_node(found).stats(Box.everything(dense.shape)).rows
 
 
 @pytest.mark.parametrize("rows", [3, 20, 1000])
 def test_binary_map_reads_each_chunk_once(folder: Path, rows: int) -> None:
     one, two = random_array((30, 9), seed=3), random_array((30, 9), seed=4)
     sides: list[Any] = [
-        Counting(stored(folder / f"{name}-{rows}.sparrow", side)) for name, side in (("one", one), ("two", two))
+        Counting(stored_relation(folder / f"{name}-{rows}.sparrow", side))
+        for name, side in (("one", one), ("two", two))
     ]
     with settings.config(threads=3), tune("stream", partition_rows=rows):
         found = make_map(np.subtract, [scan_of(side) for side in sides])
@@ -140,7 +143,7 @@ def test_binary_map_reads_each_chunk_once(folder: Path, rows: int) -> None:
 
 def test_chunk_cursor_keeps_chunks_until_read(folder: Path) -> None:
     dense = random_array((30, 9), seed=3)
-    counting: Any = Counting(stored(folder / "kept.sparrow", dense))
+    counting: Any = Counting(stored_relation(folder / "kept.sparrow", dense))
     scan, bounds = scan_of(counting), [*range(2, 27, 3), 28]
     cursor = ChunkCursor(scan, bounds[0], bounds[-1])
     order = np.random.default_rng(0).permutation(len(bounds) - 1)
@@ -173,9 +176,9 @@ def test_partitions_shrink_with_the_memory_limit(limit: int, width: int, entries
 @pytest.mark.parametrize("where", ["memory", "disk"])
 def test_other_order_is_sorted_once(folder: Path, where: str, small_partitions: None) -> None:
     dense = random_array((20, 20), seed=5)
-    counting: Any = Counting(stored(folder / f"turned-{where}.sparrow", dense))
+    counting: Any = Counting(stored_relation(folder / f"turned-{where}.sparrow", dense))
     scan = scan_of(counting)
-    found = make_map(np.add, [scan, scan.transposed()])
+    found = make_map(np.add, [scan, scan.transpose()])
     np.testing.assert_array_equal(dense_of(found), dense + dense.T)
     assert counting.reads == 2 * len(counting.chunks(Box.everything(dense.shape)))
     part = scan_of(found, View.identity(dense.shape).then((slice(7, 9),)))
@@ -198,7 +201,9 @@ def test_structural_operators_read_once(
 ) -> None:
     dense = random_array((20, 20), seed=5)
     path = folder / f"rearranged-{where}.sparrow"
-    counting: Any = Counting(stored(path, dense) if not path.exists() else sp.open(path).__sparrow_scan__().relation)
+    counting: Any = Counting(
+        stored_relation(path, dense) if not path.exists() else sp.open(path).__sparrow_scan__().relation
+    )
     found = build(sp.Tensor(counting), sp)
     np.testing.assert_array_equal(found.to_numpy(), build(dense, np))
     assert counting.reads <= scans * len(counting.chunks(Box.everything(dense.shape)))
@@ -220,7 +225,7 @@ def test_partitioned_reductions_sort_once(
 ) -> None:
     dense = random_array((20, 20), seed=5)
     path = folder / f"stretches-{where}.sparrow"
-    relation = stored(path, dense) if not path.exists() else sp.open(path).__sparrow_scan__().relation
+    relation = stored_relation(path, dense) if not path.exists() else sp.open(path).__sparrow_scan__().relation
     counting: Any = Counting(relation)
     with tune("stream", group_bytes=600):
         np.testing.assert_array_equal(build(sp.Tensor(counting), sp).to_numpy(), build(dense, np))
@@ -244,7 +249,7 @@ def test_spilled_sort_matches_memory(seed: int, threads: int, order: tuple[int, 
 @tune("stream", partition_rows=10)
 def test_full_disk_raises_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dense = random_array((20, 20), seed=5)
-    A = sp.Tensor(stored(folder / "full.sparrow", dense))
+    A = sp.Tensor(stored_relation(folder / "full.sparrow", dense))
     both = A + A.T
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
@@ -260,13 +265,14 @@ def test_partition_size_counts_repeated_elements(shape: tuple[int, ...]) -> None
     found = make_map(np.add, [scan_of(memory(one, 1.0)), scan_of(memory(two))])
     np.testing.assert_array_equal(dense_of(found), one + two)
     assert (
-        max(computed(found).read(chunk).count for chunk in computed(found).chunks(Box.everything((60, 50, 20)))) <= 1000
+        max(lower_node(found).read(chunk).count for chunk in lower_node(found).chunks(Box.everything((60, 50, 20))))
+        <= 1000
     )
 
 
 def test_building_an_expression_reads_nothing(folder: Path) -> None:
     dense = random_array((12, 12), seed=11)
-    A: Any = sp.Tensor(Unreadable(stored(folder / "unread.sparrow", dense, (1, 0))))
+    A: Any = sp.Tensor(Unreadable(stored_relation(folder / "unread.sparrow", dense, (1, 0))))
     built = [
         A + A.T, A * A[:1], A * dense, A / (1 + dense), np.exp(A), A.astype("float32"), np.clip(A, 0, 1),
         sp.where(A > 0, A, A.T), A.sum(axis=0), A.mean(axis=1, keepdims=True), A.argmax(axis=0), np.nanmax(A, axis=1),
@@ -303,10 +309,10 @@ def test_lanes_and_threads_keep_bits(values: list[float], name: str) -> None:
         scan = scan_of(memory(dense))
         for threads in (1, 3):
             with settings.config(threads=threads):
-                found.append(dense_of(reduced(scan, name, axis=0)))
+                found.append(dense_of(reduce_scan(scan, name, axis=0)))
     assert found[0].tobytes() == found[1].tobytes()
     with strategy("single_lane"):
-        one = dense_of(reduced(scan, name, axis=0))
+        one = dense_of(reduce_scan(scan, name, axis=0))
     np.testing.assert_allclose(found[0], one, rtol=1e-12)
 
 
@@ -316,8 +322,10 @@ def test_many_elements_per_group_use_lanes() -> None:
     scan = scan_of(memory(dense))
     fold = UfuncFold(np.add, np.dtype(np.float64), 0)
     assert num_lanes(scan.relation.nnz, 3, [fold]) == 4
-    np.testing.assert_allclose(dense_of(reduced(scan, "sum", axis=0)), dense.sum(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(dense_of(reduced(scan, "mean", axis=0, where="stored")), dense.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(dense_of(reduce_scan(scan, "sum", axis=0)), dense.sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(
+        dense_of(reduce_scan(scan, "mean", axis=0, where="stored")), dense.mean(axis=0), rtol=1e-12
+    )
     assert num_lanes(scan.relation.nnz, 3, [ExtremumFold(np.dtype(float), True)]) == 1
 
 

@@ -36,7 +36,7 @@ from sparrow.plan import SEMIRINGS
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
 from tests.engines.conftest import ENGINES
-from tests.engines.helpers import Counting, stored
+from tests.engines.helpers import Counting, stored_relation
 from tests.engines.test_parity import PLACES, Maker
 
 
@@ -407,7 +407,7 @@ def test_elementwise_factor_becomes_mask() -> None:
 
 def test_indexed_product_reads_needed_rows(tmp_path: Path) -> None:
     a = np.triu(some((90, 90), 12), 0)
-    relation = Counting(stored(tmp_path / "a", a))
+    relation = Counting(stored_relation(tmp_path / "a", a))
     A = sp.Tensor(relation)
     agree((A @ A)[88], (a @ a)[88])
     agree((A @ A)[87:89], (a @ a)[87:89])

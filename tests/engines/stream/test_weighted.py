@@ -16,7 +16,7 @@ from sparrow import engines
 from sparrow.errors import TooLargeError
 from sparrow.plan import make_dense_contraction
 from sparrow.runtime import settings
-from tests.engines.helpers import at, memory, random_array, scan_of, stored
+from tests.engines.helpers import at, memory, random_array, scan_of, stored_relation
 
 SIZES = dict(zip("ijkrst", (6, 5, 4, 9, 2, 3), strict=True))
 CASES = [
@@ -55,7 +55,7 @@ def test_engines_match_numpy(subscripts: str, engine: str) -> None:
 def test_kernels_on_files_in_every_order(subscripts: str, dtype: str, tmp_path: Path) -> None:
     _, _, (dense, *arrays) = parts(subscripts, np.dtype(dtype))
     orders = [] if dense.ndim < 2 else [tuple(reversed(range(dense.ndim)))]
-    relation = stored(tmp_path / "A", dense, *orders)
+    relation = stored_relation(tmp_path / "A", dense, *orders)
     for key in (..., slice(4, None, -1), [2, 4, 1]):
         scan, seen = at(relation, key), dense[key]
         others = [
@@ -93,7 +93,7 @@ def test_absent_elements_annihilate_and_integers_wrap() -> None:
 def test_infinities_across_chunks_do_not_warn(tmp_path: Path) -> None:
     dense = np.ones((1, 20))
     dense[0, 0], dense[0, -1] = np.inf, -np.inf
-    node = node_of("ij,j->i", scan_of(stored(tmp_path / "A", dense)), [np.ones(20)])
+    node = node_of("ij,j->i", scan_of(stored_relation(tmp_path / "A", dense)), [np.ones(20)])
     with sparrow.testing.strategy("numba"):
         assert np.isnan(engines.evaluate_dense(node, "stream")).all()
 
