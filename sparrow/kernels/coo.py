@@ -55,8 +55,6 @@ class Block:
     """Stored elements: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,)).
 
     Immutable by convention: the arrays are never replaced.
-
-    Neither is ever put in the place of another.
     """
 
     coords: tuple[NDArray[Any], ...]
@@ -368,13 +366,10 @@ def canonicalize(
     Sums run in input order, in the dtype of the values. With ``leading``, elements that agree in that many first
     coordinates must be sorted already.
 
-    Sums run in the order of the input, in the dtype of the values. Where ``leading`` is given, entries that agree in so
-    many first coordinates are in order already.
-
     Raises
     ------
     DuplicateError
-        If a coordinate comes twice and ``duplicates`` is ``"error"``.
+        If an element occurs twice and ``duplicates`` is ``"error"``.
     """
     is_small = leading is None and block.coords and len(block.values) < tuning().numpy_max_elements
     key = linear_keys(block.coords, shape) if is_small else None

@@ -31,9 +31,6 @@ def combine(
     Two operands whose coordinates fit a 63-bit key are merged by compiled loops; other operands, and small ones, are
     aligned by :func:`align`.
 
-    Two operands whose coordinates fit a key of 63 bits are merged by compiled loops; others, and few entries, by
-    :func:`align`.
-
     Parameters
     ----------
     function

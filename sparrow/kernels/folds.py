@@ -1,10 +1,10 @@
-"""Reductions of groups of entries: running quantities, for runs of sorted entries and for cells of dense arrays.
+"""Folds: mergeable aggregates of groups, over runs of sorted elements or by scatter into dense arrays.
 
-A :class:`Fold` is one quantity that a reduction needs: a sum, a smallest value, a mean with its sum of squared
-deviations, the position of a largest value. Its state is a tuple of arrays with one element for each group. States
-come from runs of entries that stand together (:meth:`Fold.runs`), are merged where a group goes on in the next block
-(:meth:`Fold.merge`), or are added to entry by entry where groups are the cells of an array (:meth:`Fold.scatter`).
-Entries that are absent are no business of a fold.
+A :class:`Fold` is one quantity of a reduction: a sum, a minimum, a mean with squared deviations, the position of a
+maximum. Its state is a tuple of arrays with one element per group. States come from runs of elements
+(:meth:`Fold.runs`), are merged when a group continues in the next block (:meth:`Fold.merge`), or are updated element by
+element (:meth:`Fold.scatter`). Folds ignore elements that are not stored.
+
 """
 
 from __future__ import annotations
@@ -113,8 +113,9 @@ class UfuncFold(Fold):
 class MomentsFold(Fold):
     """Mean and sum of squared deviations; the state is (mean, deviations).
 
-    Within a run in two passes, across runs by the rule of Chan, Golub and LeVeque, entry by entry by that of
-    Welford: a mean that is large beside the spread costs no digits.
+    Two passes within a run, the formula of Chan, Golub and LeVeque (1983) across runs, and that of Welford (1962) for
+    single elements: a mean that is large relative to the spread costs no precision.
+
     """
 
     dtype: np.dtype[Any]
@@ -167,7 +168,8 @@ def _squared(values: NDArray[Any]) -> NDArray[Any]:
 class ExtremumFold(Fold):
     """First largest or smallest value (NaN wins), and the first position without a stored element.
 
-    The state is (value, its position, first position, entries that follow it without a gap).
+    The state is (value, its position, first position, number of consecutive positions from there).
+
     """
 
     dtype: np.dtype[Any]

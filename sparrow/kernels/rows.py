@@ -38,7 +38,7 @@ def indptr_from_sorted(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.
     Parameters
     ----------
     rows
-        The row of each entry, int32 or int64, ascending.
+        Row of each element, int32 or int64, ascending.
     start, stop
         Bounds of the rows.
 
@@ -212,7 +212,7 @@ def count_rows(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
     Parameters
     ----------
     rows
-        The row of each entry, int32 or int64.
+        Row of each element, int32 or int64.
     out
         One number for each row.
 
@@ -285,7 +285,7 @@ def merge_positions(
     Parameters
     ----------
     rows, rest
-        Both numbers of each entry, int32 or int64.
+        Both keys of each element, int32 or int64.
     wanted, wanted_rest
         Those of the others, of the same types.
 

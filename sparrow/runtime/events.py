@@ -1,4 +1,4 @@
-"""Named points in the code that tests observe, or fail at: a no-op while nobody listens.
+"""Named events that tests observe, or fail at: no-ops without listeners.
 
 :func:`emit` marks a point that a test has a reason to see: a chunk read, a run spilled, a strategy chosen, a file
 about to be renamed. :mod:`sparrow.testing` listens. A listener that raises makes the operation fail at that point.
@@ -25,7 +25,7 @@ def emit(name: str, /, **details: Any) -> None:
     name
         Subsystem and event, such as ``"sorting.spill"``.
     details
-        Whatever describes the event; cheap to compute, since most events are emitted to nobody.
+        Description of the event; cheap to compute, since most events have no listener.
     """
     for listener in _listeners.get(name, ()):
         listener(**details)

@@ -1,4 +1,4 @@
-"""A value that is computed by the first thread that asks for it, and kept."""
+"""Lazily computed, cached values."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Once(Generic[T]):
 
     @property
     def is_computed(self) -> bool:
-        """Whether the value is there."""
+        """Whether the value is available."""
         return self._compute is None
 
     def __call__(self) -> T:
-        """Return the value, computing it first if nobody has."""
+        """Return the value, computing it on the first call."""
         if self._compute is not None:
             with self._lock:
                 if self._compute is not None:

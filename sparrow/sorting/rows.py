@@ -20,8 +20,6 @@ class Rows(NamedTuple):
     """Unsorted elements: ``coords[k]`` (shape (n,), non-negative integers) along dimension k, ``values`` (shape (n,)).
 
     Without values each row counts as one occurrence of its element.
-
-    Without values each row is one occurrence of its cell.
     """
 
     coords: tuple[NDArray[Any], ...]

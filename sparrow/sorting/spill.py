@@ -33,8 +33,6 @@ class SpillFile:
 
     Thread-safe.
 
-    Several threads may write to it and read from it.
-
     Raises
     ------
     StorageError

@@ -1,12 +1,13 @@
-"""Loops over the links of graphs, node by node: what is under :mod:`sparrow.graph`.
+"""Graph traversal kernels for :mod:`sparrow.graph`.
 
-Links come as lists: ``nodes`` (shape (m,), int32) with the links of ``nodes[k]`` at ``cols[starts[k]:stops[k]]`` (int32
-nodes; ``starts`` and ``stops`` int64). A list is whole: all links of its node. What is kept for each node is an array
-over all of them, which loops change in place, so they run on one thread; ``active`` says whose lists are still to be
-looked at, and a loop that looks at a list takes its node out.
+Streaming kernels receive adjacency lists: ``nodes`` (shape (m,), int32), with the neighbors of ``nodes[k]`` at
+``cols[starts[k]:stops[k]]`` (int32; ``starts`` and ``stops`` int64). Lists are complete. Per-node state is updated in
+place, so these kernels run on one thread; ``active`` marks nodes whose lists are pending, and processing a list clears
+its mark.
 
-Loops that jump from node to node take all links, in memory: those of node k are at ``cols[indptr[k]:indptr[k + 1]]``.
-They return after about ``most`` links and go on where they were: numbers in ``state``.
+Random-access kernels receive all edges in memory, those of node k at ``cols[indptr[k]:indptr[k + 1]]``. They return
+after about ``most`` edges and resume from the numbers in ``state``.
+
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 def relax(nodes, starts, stops, cols, weights, limit, distance, before, active):  # type: ignore[no-untyped-def]
     """Relax edges: shorten the distances (float64) of neighbors; ``weights`` may be empty for unit weights.
 
-    Distances beyond ``limit`` are not taken. ``before`` is told which node each was reached from, unless it is empty.
+    Distances beyond ``limit`` are ignored. ``before`` receives the predecessor of each node, unless it is empty.
+
     """
     weighted, told = len(weights) > 0, len(before) > 0
     for k in range(len(nodes)):
@@ -66,12 +68,12 @@ def has_negative_cycle(before, far, was, marks):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     before
-        The node that each was reached from, -1 of others, int32.
+        Predecessor of each node, int32; -1 if there is none.
     far, was
-        How far nodes are, float64, and how far they were before: on a circle one has come nearer, and none is
-        infinitely near.
+        Distances, float64, after and before the last round; a cycle contains a node whose distance fell.
     marks
-        Room for an int32 for each node.
+        Scratch array, int32, one element per node.
+
     """
     marks[:] = 0
     for node in range(len(before)):
@@ -127,7 +129,8 @@ def number_components(parent):  # type: ignore[no-untyped-def]
 def gather_edges(nodes, starts, stops, cols, alive, part, leads, led, k, at, keys, filled):  # type: ignore[no-untyped-def]
     """Append edges between alive nodes of two parts to ``keys`` until it is full: 2^32 row + column.
 
-    Returns the list and the link to go on with, and how many keys there are; ``leads`` and ``led`` mark the ends.
+    Returns the list and edge to resume at, and the number of keys; ``leads`` and ``led`` mark the endpoints.
+
     """
     while k < len(nodes):
         if alive[nodes[k]]:
@@ -240,7 +243,8 @@ def propagate_labels(nodes, starts, stops, cols, labels, active, tally, seed):  
 def orient_by_rank(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type: ignore[no-untyped-def]
     """Append the ranks of neighbors of higher rank to ``up``, while complete lists fit.
 
-    Returns the list to go on with, and how many links there are; ``lengths[node - low + 1]`` is how many a node has.
+    Returns the list to resume at, and the number of edges; ``lengths[node - low + 1]`` receives the number per node.
+
     """
     for k in range(len(nodes)):
         before, own = filled, rank[nodes[k]]
@@ -261,13 +265,14 @@ def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, co
     Parameters
     ----------
     rank
-        An order of all nodes, by degree: those that are met most stand together in what is kept by rank.
+        Order of all nodes by degree, so that frequent nodes are adjacent in arrays by rank.
     low, indptr, up
-        Nodes from ``low`` on, and the ranks of those that they lead to, where these are higher.
+        First node in memory, and the higher-ranked neighbors of nodes from there, by rank.
     marks
-        By rank, shape (n,), int32: -1 at first, and kept between calls for one ``rank``.
+        By rank, shape (n,), int32: -1 initially, and kept between calls for one ``rank``.
     counts
-        By rank, shape (n,), int64: is added to.
+        By rank, shape (n,), int64: incremented.
+
     """
     high = low + len(indptr) - 1
     for k in range(len(nodes)):
@@ -342,11 +347,12 @@ def bfs_levels(indptr, cols, queue, limit, far, state, most):  # type: ignore[no
     Parameters
     ----------
     queue
-        Shape (n,), int32: the nodes found, nearest first.
+        Visited nodes in order of distance, shape (n,), int32.
     limit
-        Links further than this are not followed.
+        Maximal distance.
     state
-        The place in the queue, and its end.
+        Position in the queue, and its end.
+
     """
     first, last = state[0], state[1]
     looked = 0
@@ -376,19 +382,20 @@ def near_far_paths(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     width
-        Nodes are near that are so much further than the nearest: infinity where links may be shorter than 0.
+        Width of the near bucket; infinity if weights may be negative.
     far
-        Shape (n,), float64.
+        Distances, shape (n,), float64.
     before
-        Told which node each was reached from, shape (n,), int32, unless it is empty.
+        Receives predecessors, shape (n,), int32, unless it is empty.
     near, later
-        Shape (n,), int32: rooms for nodes, the former used in a circle.
+        Buckets of nodes, shape (n,), int32; the former is a ring buffer.
     waits
-        Shape (n,), uint8: 1 of nodes in the former, 2 of nodes in the latter.
+        Shape (n,), uint8: 1 for nodes in the near bucket, 2 for nodes in the far one.
     bound
-        How far the near ones are at most, shape (1,).
+        Largest distance of the near bucket, shape (1,).
     state
-        Where the near nodes begin, how many they and the others are.
+        Start of the near bucket, and the sizes of both.
+
     """
     n, told = len(far), len(before) > 0
     head, filled, kept = state[0], state[1], state[2]
@@ -450,18 +457,18 @@ def near_far_paths(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def strong_components(indptr, cols, rank, path, at, first, waiting, state, most):  # type: ignore[no-untyped-def]
-    """Enumerate strongly connected components in ``rank`` (int32, 0 before) by Pearce's algorithm (2016).
+    """Enumerate strongly connected components in ``rank`` (int32, 0 before) by the algorithm of Pearce (2016).
 
     Parameters
     ----------
     path, at, first
-        Shape (n,), int32, int64 and bool: the nodes on the way, the next link of each, and whether it leads to none
-        that was found before.
+        Shape (n,), int32, int64 and bool: nodes on the depth-first path, their next edge, and whether they are roots.
     waiting
-        Shape (n,), int32: nodes whose part is not all found.
+        Stack of nodes whose component is incomplete, shape (n,), int32.
     state
-        The node that the search began at, how many are on the way and waiting, and the numbers to give next, in a
-        part being found and to a part: 0, 0, 0, 1, n at first.
+        Start node, sizes of path and stack, next index within a component, next component number: 0, 0, 0, 1, n
+        initially.
+
     """
     begun, depth, held, number, part = state[0], state[1], state[2], state[3], state[4]
     looked = 0

@@ -1,18 +1,18 @@
-"""The loops of alternating least squares: one half step for some rows, the other table held fixed.
+"""Alternating least squares: half steps that solve for rows while the other table is fixed.
 
-Row u has links to the items ``cols[indptr[u]:indptr[u + 1]]`` with values y. With M the weighted Gramian
-``unobserved_weight * H'H`` of the fixed table and ``ridge[u]`` the row's own multiple of the identity, its factors w
-solve
+Row u has ratings of the items ``cols[indptr[u]:indptr[u + 1]]`` with values y. With the weighted Gramian
+M = ``unobserved_weight * H'H`` of the fixed table and regularization ``ridge[u]``, its factors w solve
 
-    (sum of h h' over its links + M + ridge[u] I) w = sum of y h.
+    (sum of h h' over its items + M + ridge[u] I) w = sum of y h.
 
-A row without links gets zeros. The solvers in single precision want the fixed table to stand in the eigenbasis of its
-Gramian: M is then a diagonal, its ``spectrum``, and the product with it costs d instead of d^2. Factors are
-determined up to a rotation common to both tables, so nothing needs to be rotated back.
+Rows without ratings get zeros. Single-precision solvers expect the fixed table in the eigenbasis of its Gramian: M is
+then diagonal, its ``spectrum``, and a product with it costs d instead of d^2. Factors are determined up to a common
+rotation of both tables, so nothing is rotated back.
 
-The loops over blocks of rows are here, and the steps of the conjugate gradient method; solving one row by LAPACK is in
-:mod:`sparrow.kernels.ml.systems`. Every kernel copies the rows of the fixed table that it needs into a buffer, and
-writes the loss of each block of rows. Results depend on the blocks alone, never on how many of them one call gets.
+This module has the loops over blocks of rows and the conjugate gradient steps; :mod:`sparrow.kernels.ml.systems` solves
+one row with LAPACK. Each kernel copies the rows of the fixed table that it needs to a buffer, and writes the loss of
+each block. Results depend on the blocks alone, not on the number of blocks per call.
+
 """
 
 from __future__ import annotations
@@ -167,30 +167,31 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     cuts
-        Where blocks begin, and the end: rows counted from the first of this call, shape (blocks + 1,).
+        Bounds of blocks of rows, relative to the first row of this call, shape (blocks + 1,).
     height, room
-        The most rows with links of a block, and the rows of the fixed table that the buffer holds.
+        Maximal number of non-empty rows per block, and of rows of the fixed table in the buffer.
     indptr
-        Where the links of each row begin, and the end, shape (rows + 1,).
+        Row pointers, shape (rows + 1,).
     links
-        Columns, shape (links,), values, float32, and whether they are looked at: without they are 1.
+        Columns, shape (nnz,); values, float32; whether values are used, else they are 1.
     table
-        The fixed table, shape (items, d), as :mod:`sparrow.kernels.ml.factors` takes tables.
+        Fixed table, shape (items, d), as in :mod:`sparrow.kernels.ml.factors`.
     spectrum
-        The diagonal of M, shape (d,), float32.
+        Diagonal of M, shape (d,), float32.
     ridge
-        The multiple of the identity of each row, shape (rows,), float32.
+        Regularization per row, shape (rows,), float32.
     basis
-        What turned the fixed table into its eigenbasis, shape (d, d), float32: the factors that come in are turned
-        likewise. Shape (0, d) where nothing was turned.
+        Rotation of the fixed table to its eigenbasis, shape (d, d), float32, which is applied to the input factors too;
+        shape (0, d) for none.
     steps
-        How many steps; a row stops before when it has nothing to gain.
+        Maximal number of steps; converged rows stop early.
     gemm
-        The address of ``sgemm``.
+        Address of ``sgemm``.
     factors
-        Shape (rows, d), float32: where the method starts, and what it finds.
+        Start and result, shape (rows, d), float32.
     losses
-        Out: the sum of squared errors of the links of each block, shape (blocks,), float64.
+        Receives the sum of squared errors of each block, shape (blocks,), float64.
+
     """
     d = len(spectrum)
     longest = _longest(cuts, indptr)
@@ -360,23 +361,23 @@ def subspace(  # type: ignore[no-untyped-def]
 ):
     """Improve the factors of rows by Newton steps on blocks of ``width`` coordinates (iALS++, Rendle et al. 2021).
 
-    For some coordinates, the others held fixed, the equations are ``width x width`` ones in the errors of the row's
-    links (iALS++, Rendle et al. 2021), or as many as it has links, where these are fewer. The errors are kept from one
-    set of coordinates to the next.
+    Each block has ``width x width`` equations in the errors of the row, or n x n for a row with n < ``width`` ratings.
+    Errors are updated from one block to the next.
 
     Parameters
     ----------
     width
-        How many coordinates are solved for at once.
+        Number of coordinates per block.
     gemm, lapack
-        The address of ``sgemm``, and those of ``ssyrk``, ``spotrf`` and ``spotrs``.
+        Addresses of ``sgemm``, and of ``ssyrk``, ``spotrf`` and ``spotrs``.
     cuts, height, room, indptr, links, table, spectrum, ridge, basis, factors, losses
-        As of :func:`conjugate_gradient`.
+        See :func:`conjugate_gradient`.
 
     Returns
     -------
     int
-        The first row with a matrix that was not positive definite in float32, -1 if there is none.
+        First row with a matrix that is not positive definite in float32, or -1.
+
     """
     d = len(spectrum)
     syrk, potrf, potrs = lapack

@@ -1,7 +1,8 @@
-"""Calls of BLAS and LAPACK from compiled loops, through the addresses that SciPy publishes.
+"""BLAS and LAPACK calls from kernels, through the addresses that SciPy exports.
 
-An address goes to a kernel as an argument. Were it a global, Numba would compile it into the kernel, which
-could then not be cached: addresses differ from process to process.
+Addresses are arguments of kernels. As globals they would be compiled in, and the kernel could not be cached, since
+addresses differ between processes.
+
 """
 
 from __future__ import annotations

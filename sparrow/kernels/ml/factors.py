@@ -1,7 +1,8 @@
-"""Loops over tables of factors: decoding, copying rows, the Gramian, turning into another basis.
+"""Factor tables: decoding, gathering rows, Gramian, rotation.
 
-A table goes to a kernel as three things: its numbers in float32, shape (rows, d), or their 16-bit words of the same
-shape, the other one without rows, and the ``kind``, which says which of both it is.
+A table is three arguments: its float32 values, shape (rows, d); its 16-bit words of the same shape; and ``kind``, which
+tells which of the two is in use, while the other has no rows.
+
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The loops of linear models and factorisation machines: scores of rows, and stochastic gradient descent over them.
+"""Linear models and factorization machines: scores, and stochastic gradient descent.
 
-Rows come as CSR: ``data`` in the type of the weights, ``indices``, ``indptr``. The weights of a linear model are
-``w[column, output]``; those of a factorisation machine ``w[column, 0]`` and the factors ``w[column, 1:]``. ``bias`` has
-shape (1, outputs), so that it is updated as a row of weights is. Targets are numbers for ``SQUARED``, for the other
-losses the number of the class: with one output 0 or 1.
+Rows are CSR: ``data`` in the dtype of the weights, ``indices``, ``indptr``. Weights of a linear model are
+``w[column, output]``; those of a factorization machine are ``w[column, 0]`` and factors ``w[column, 1:]``. ``bias`` has
+shape (1, outputs), so that it is updated like a row of weights. Targets are numbers for ``SQUARED``, and class indices
+for the other losses: 0 or 1 with one output.
 
-The columns of a batch are gathered: each has a place in arrays that lie side by side and stay in the cache, where
-scores, the gradient (the mean over the rows of the batch) and its update are computed. Every sum runs in the order of
-the entries, on one thread.
+The columns of a mini-batch are gathered into adjacent arrays that stay in cache, where scores, the mean gradient and
+the update are computed. All sums run in the order of the elements, on one thread.
+
 """
 
 from __future__ import annotations

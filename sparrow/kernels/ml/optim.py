@@ -1,8 +1,9 @@
-"""The update of one weight by each optimiser, and the loop over rows of weights.
+"""Optimizer updates of single weights and of rows of weights.
 
-``step`` is the definition of every optimiser. Both loops call it, so a fused epoch and single updates give the same
-bits, and rows do not depend on one another. ``constants`` is an array in the order of the names below; ``rate`` is the
-learning rate of the step, for Adam with the correction of both means in it.
+``step`` defines every optimizer. All loops call it, so fused epochs and single updates give the same bits, and rows are
+independent. ``constants`` is an array in the order of the names below; ``rate`` is the learning rate of the step,
+including the bias corrections of Adam.
+
 """
 
 from __future__ import annotations
@@ -89,8 +90,9 @@ def step_arrays(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-u
 def step_chunks(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
     """Update large arrays of weights; see :func:`step_arrays`.
 
-    The loop of a constant kind takes several weights at a time, two to five times as fast, and costs its compilation,
-    so the commonest have one.
+    Specialized loops vectorize, which is two to five times faster but costs compile time; only common optimizers have
+    one.
+
     """
     if kind == SGD:
         step_arrays(_SGD, xs, a, b, gradient, rate, constants)

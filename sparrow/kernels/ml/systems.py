@@ -1,7 +1,8 @@
-"""Solving the equations of one row of alternating least squares by LAPACK, and the loops over vectors that this takes.
+"""Equations of one row of alternating least squares, solved with LAPACK.
 
-The equations are those of :mod:`sparrow.kernels.ml.als`. The rows of the fixed table stand in a buffer, or are copied
-to it some at a time; ``lapack`` has the addresses of ``syrk``, ``potrf`` and ``potrs`` in that buffer's precision.
+See :mod:`sparrow.kernels.ml.als` for the equations. Rows of the fixed table are in a buffer, or copied to it in
+batches; ``lapack`` has the addresses of ``syrk``, ``potrf`` and ``potrs`` in the precision of the buffer.
+
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Selection of the best k of each row, block of columns by block of columns.
+"""Top-k selection per row, over blocks of columns.
 
-A candidate is one unsigned 64-bit key: the upper half falls as the score rises, the lower half is the
-column, so that ascending keys are descending scores, smaller columns first where scores are equal. No
-two keys of a row are equal, and which k are kept does not depend on how the columns are cut.
+A candidate is a uint64 key: the upper half decreases with the score, the lower half is the column. Ascending keys are
+therefore descending scores, smaller columns first among ties. Keys of a row are unique, so the result does not depend
+on how columns are split into blocks.
+
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ def exclude_columns(scores, first, indptr, indices, cursors):  # type: ignore[no
     Parameters
     ----------
     scores
-        Shape (rows, width), the columns ``first, first + 1, ...``; changed.
+        Scores of columns ``first, first + 1, ...``, shape (rows, width); modified.
     first
-        The column of ``scores[:, 0]``.
+        Column of ``scores[:, 0]``.
     indptr, indices
-        The columns to drop of each row, ascending: ``indices[indptr[r]:indptr[r + 1]]``.
+        Sorted columns to exclude per row: ``indices[indptr[r]:indptr[r + 1]]``.
     cursors
-        Shape (rows,): where in ``indices`` each row stands; moved past this block.
+        Position of each row in ``indices``, shape (rows,); advanced past this block.
+
     """
     rows, width = scores.shape
     stop = first + width

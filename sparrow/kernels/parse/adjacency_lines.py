@@ -52,20 +52,21 @@ def parse_lists(
     data
         Text, shape (n,), that ends with ``\n``.
     comment
-        The byte that begins a line which is none; -1 where there is no such byte.
+        First byte of comment lines; -1 for none.
     first
-        So many numbers stand first in each line.
+        Number of leading numbers per line.
     weighted
         Whether a weight follows each number after these.
     lines, numbers, weights
-        Take, of each number, the list that it stands in, counted from 0, itself, and its weight.
+        Receive the list (counted from 0), value and weight of each number.
     heads
-        Shape (lists, first): takes the numbers that stand first.
+        Receives the leading numbers, shape (lists, first).
 
     Returns
     -------
     count, lists, status, at
-        Numbers and lists, ``GOOD`` or what is wrong, and where.
+        Numbers and lists, ``GOOD`` or an error code, and its position.
+
     """
     text = address(data)
     count = lists = at = 0

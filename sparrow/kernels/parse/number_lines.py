@@ -66,21 +66,21 @@ def parse_numbers(
     whole
         Whether values are integers.
     base
-        What coordinates count from in the text.
+        Smallest coordinate in the text.
     extents
-        Shape (k, 2): takes the smallest and the largest coordinate as they stand in the text, 2^63 - 1 and -2^63 where
-        there are no lines.
+        Receives the smallest and largest coordinate in the text, shape (k, 2); 2^63 - 1 and -2^63 without lines.
     coords
-        Shape (k, m): takes the coordinates of m lines at most, counted from 0.
+        Receives the coordinates of at most m lines, counted from 0, shape (k, m).
     floats, integers
-        Shape (m, v), the one that ``whole`` names takes the values; the other may have no rows, but as many columns.
+        Shape (m, v); ``whole`` tells which one receives the values, while the other may have no rows.
     hard
-        Shape (2 * m * v,): takes pairs (number of the value, where it begins) of values that the interpreter must read.
+        Receives pairs (number of the value, position) of values for the interpreter to parse, shape (2 * m * v,).
 
     Returns
     -------
     count, hards, status, at
-        Lines with numbers, pairs in ``hard``, ``GOOD`` or what is wrong, and where.
+        Lines, pairs in ``hard``, ``GOOD`` or an error code, and its position.
+
     """
     k, v = coords.shape[0], floats.shape[1]
     text = address(data)
