@@ -8,7 +8,7 @@ from sparrow.core.indexing import View
 from sparrow.engines.protocol import Engine
 from sparrow.engines.stream import lower
 from sparrow.plan import Node, Scan, nodes_below, optimize_plan
-from sparrow.relations.base import Relation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime.events import emit
 
 __all__ = ["lower_with_fallback", "unsupported_nodes"]

@@ -13,7 +13,7 @@ from sparrow.core.indexing import ListAxis, RangeAxis, View
 from sparrow.core.labels import is_string_type
 from sparrow.errors import LabelError
 from sparrow.plan.tuning import tuning
-from sparrow.relations.base import Relation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime.events import emit
 
 __all__ = ["AxisLabels", "Labels", "concat_labels", "labels_through", "relation_labels", "unify_label_types"]
