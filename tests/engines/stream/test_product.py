@@ -101,7 +101,7 @@ def test_semirings_and_masks_match_other_engines(make: Maker, data: st.DataObjec
     shape = data.draw(st.tuples(*[st.integers(1, 7)] * 3))
     seed = data.draw(st.integers(0, 99))
     semiring = data.draw(st.sampled_from(sorted(SEMIRINGS)))
-    kinds = ["bool", "int32", "int64"]  # each type and semiring is a loop that is compiled
+    kinds = ["bool", "int32", "int64"]  # each dtype and semiring compiles a kernel
     if semiring in ("plus_times", "min_plus"):
         kinds += ["uint64", "float64"]
     left, right = (data.draw(st.sampled_from(kinds)) for _ in range(2))
@@ -509,7 +509,7 @@ def test_complement_mask_keeps_other_elements(gather_limit: int, semiring: str) 
         A, B = sp.asarray(a), sp.asarray(b)
         every = sp.matmul(A, B, semiring=chosen).compute().to_arrow()
         at = np.stack([every[dim].to_numpy() for dim in ("d0", "d1")])
-        for kept in (0.5, 0.02, 1):  # of the cells of the product, a part is in the mask
+        for kept in (0.5, 0.02, 1):  # share of the product's elements in the mask
             m = rng.random((40, width)) < (0.9 if kept == 1 else 0.1)
             m[tuple(at[:, rng.random(at.shape[1]) < kept])] = True
             m[::7] = False
@@ -665,7 +665,7 @@ def test_product_with_array_is_dense() -> None:
         assert isinstance(found, np.ndarray)
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
     v = sp.asarray([1.0, 2.0, 0.0]).refill(4.0)
-    assert v @ v == sp.einsum("i,i->", v, v) == 5  # a number has no absent cells
+    assert v @ v == sp.einsum("i,i->", v, v) == 5  # a scalar has no absent elements
     with pytest.raises(UnsupportedError, match="absent elements of the left operand"):
         np.exp(sp.zeros((2**20, 2**20, 3))) @ np.ones(3)
 

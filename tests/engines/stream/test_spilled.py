@@ -97,7 +97,7 @@ def test_tilings_match_scipy(tmp_path: Path, on_disk: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("semiring", "dtype"),  # loops of other types are no others of panels
+    ("semiring", "dtype"),  # tilings use the same kernels for other dtypes
     [*((name, "int64") for name in ("min_plus", "or_and", "plus_first", "any_pair")), ("min_plus", "float64")],
 )
 def test_tilings_match_memory_for_semirings(tmp_path: Path, on_disk: list[int], semiring: str, dtype: str) -> None:
@@ -316,7 +316,7 @@ def test_memory_stays_within_the_limit(tmp_path: Path) -> None:
         at = np.unique(rng.integers(0, n * n, nnz))
         held.append(sp.from_coords([at // n, at % n], np.ones(len(at)), shape=(n, n)))
         held[-1].save(tmp_path / name)
-    assert (held[0][:100] @ held[1]).nnz  # loops are compiled here, where it takes nothing from the limit
+    assert (held[0][:100] @ held[1]).nnz  # compiles kernels outside of the memory limit
     code = """
 import re, sys
 import sparrow as sp

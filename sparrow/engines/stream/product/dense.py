@@ -183,7 +183,7 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
         return first, last, edges
 
     height, threads = len(out), settings.current().threads
-    with progress.bar("multiplying", count, "entries") as advance:
+    with progress.bar("multiplying", count, "elements") as advance:
         for chunk, (first, last, edges) in zip(chunks, ordered_map(sum_chunk, chunks, threads), strict=True):
             if first < height:
                 out[first] += edges[0]

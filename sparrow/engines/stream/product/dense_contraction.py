@@ -166,8 +166,8 @@ def _accumulate(
         places = np.empty((len(wide), block.count), kind)
         with np.errstate(all="ignore"):
             values = block.values.astype(sums.dtype, copy=bool(numbers))
-            for factor, cells in numbers:
-                values *= cells[_flat_positions(block, factor.axes, factor.shape)]
+            for factor, array in numbers:
+                values *= array[_flat_positions(block, factor.axes, factor.shape)]
         for line, factor, start in zip(places, wide, starts, strict=True):
             np.add(_flat_positions(block, factor.axes, factor.shape), kind.type(start), out=line, casting="same_kind")
         return as_readonly(rows.astype(kind, copy=False)), as_readonly(places), as_readonly(values)

@@ -114,7 +114,7 @@ class ExternalAccumulate:
         schema, operands = self._schema, self._operands
         dtypes = [schema.coordinate_dtype(axis) for axis in range(schema.ndim)] or [np.dtype(np.int32)]
         fill = None if operands.node.keep_fill else operands.dropped_value
-        with progress.bar("adding up panels", sorter.count, "entries") as advance:
+        with progress.bar("adding up panels", sorter.count, "elements") as advance:
             for block in sorter.blocks(dtypes, fill):
                 found, _ = operands.finish(block.coords[: schema.ndim], block.values)
                 if found.count:
@@ -137,28 +137,29 @@ def _partial_sums(operands: Operands, sorter: Sorter, wanted_rows: NDArray[Any] 
     events.emit("product.spill_file", spool=spool)
     matching = _MatchingElements(source, leading, batch, spool)
     try:
-        with progress.bar("multiplying panels", lhs.nnz_estimate + rhs.nnz_estimate, "entries") as advance:
-            for number, panel in enumerate(_split(rhs, size)):
-                events.emit("product.external_panel", number=number)
+        with progress.bar("multiplying panels", lhs.nnz_estimate + rhs.nnz_estimate, "elements") as advance:
+            number = itertools.count()  # enumerate would keep a reference to the panel
+            for panel in _split(rhs, size):
+                events.emit("product.external_panel", number=next(number))
                 count = panel.count
                 with operands.reserve_rhs() as room:
                     room.grow(panel.nbytes)
                     low, high = _leading_key(rhs, leading, panel)[[0, -1]].tolist()
-                    held = CSROperand(operands, panel, room)
+                    operand = CSROperand(operands, panel, room)
                     del panel
-                    multiply = ProductKernels(operands, held, partial=True).multiply
+                    multiply = ProductKernels(operands, operand, partial=True).multiply
 
-                    def prepare(block: Block, held: CSROperand = held, multiply: Any = multiply) -> list[Any]:
+                    def prepare(block: Block, operand: CSROperand = operand, multiply: Any = multiply) -> list[Any]:
                         if source.indices != lhs.indices:
                             block = sort_block(Block(tuple(block.coords[axis] for axis in axes), block.values), shape)
-                        rows = held.lhs_rows(block, wanted_rows)
-                        mask = held.read_mask_rows(rows)
+                        rows = operand.lhs_rows(block, wanted_rows)
+                        mask = operand.read_mask_rows(rows)
                         parts = [multiply(rows, mask, *span)[0] for span in rows.row_spans(max_products)]
                         return [sorter.prepare(Rows(p.coords or (_zeros(p.count),), p.values)) for p in parts]
 
                     batches = matching.between(low, high, advance)
                     yield from itertools.chain.from_iterable(ordered_map(prepare, batches, threads))
-                    del held, multiply, prepare
+                    del operand, multiply, prepare
                 advance(count)
                 memory.trim()
     finally:

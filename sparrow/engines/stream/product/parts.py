@@ -114,7 +114,7 @@ class SpilledParts(ABC):
             settings.current().threads,
             [[tile.count(k) for tile in self._tiles] for k in range(len(parts))],
         )
-        with progress.bar("multiplying part by part", sum(map(sum, shares)), "entries") as advance:
+        with progress.bar("multiplying part by part", sum(map(sum, shares)), "elements") as advance:
             for number, (part, counts) in enumerate(zip(parts, shares, strict=True)):
                 room = self._operands.reserve_rhs()
                 block = part.concat()

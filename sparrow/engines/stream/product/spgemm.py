@@ -283,7 +283,7 @@ class SpGEMM:
             _, (_, weights) = align([block, mask_block], [0, 0], self.schema.shape, (True, True))
             return block, weights
 
-        what = f"the entries of a product of shape {self.schema.shape} at one coordinate of its first dimension"
+        what = f"the elements of a product of shape {self.schema.shape} at one coordinate of its first dimension"
         with memory.reserve(0, what, "put one first of which each coordinate has fewer, take a smaller view") as room:
 
             def multiply(

@@ -83,7 +83,7 @@ def part_bytes() -> int:
 
 def read_sorted(operand: Operand) -> Iterator[Block]:
     """Yield the elements of an operand, sorted."""
-    with progress.bar("reading an operand", operand.nnz_estimate, "entries") as advance:
+    with progress.bar("reading an operand", operand.nnz_estimate, "elements") as advance:
         for block in scan_reader.iter_sorted_blocks(operand.scan):
             advance(block.count)
             found = operand.take_diagonals(block)
