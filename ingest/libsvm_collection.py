@@ -1,10 +1,11 @@
-"""Ingest a set of the LIBSVM collection, train and test, as downloaded.
+"""A classification set of the LIBSVM collection, training and test part.
 
     python ingest/libsvm_collection.py a9a a9a.t a9a.sparrow
 
-Indices count from 1 there. A test part often lacks the last features: both parts get as many columns
-as the wider one, so that a model of one fits the other. Makes the bundles ``TARGET/train`` and ``TARGET/test``, both
-or none: until both are whole they are in a hidden folder, which the next run removes where one was killed.
+Files are read as downloaded, ``.bz2`` or plain. Indices count from 1. A test part often lacks the last features: both
+parts get as many columns as the wider one, so that a model of one fits the other. The result is the bundles
+``TARGET/train`` and ``TARGET/test``, both or none: until both are complete they are in a hidden folder, which the next
+run removes if one was killed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Ingest a published data set by name (see ``sparrow datasets``).
+"""A published data set by its name, from files as their owner publishes them.
 
     python ingest/published.py wiki-Vote votes.sparrow --files downloads
     python ingest/published.py a9a a9a.sparrow
 
-Which reader takes the files, and with what options, is in the descriptions of ``datasets/``: graphs of LAW, SNAP and
-Common Crawl, ALX's WebGraph, the LIBSVM site, FROSTT, SuiteSparse, MovieLens, WordNet and Freebase. Nothing is fetched:
-where a file is missing, the error says what to fetch and where to put it.
+``sparrow datasets`` lists the names. The readers and their options are in the descriptions of ``datasets/``: graphs of
+LAW, SNAP and Common Crawl, ALX's WebGraph, the LIBSVM site, FROSTT, SuiteSparse, MovieLens, WordNet and Freebase.
+Nothing is downloaded: if a file is missing, the error names it and the folder to put it in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sparrow as sp
 
 
 def main() -> None:
-    """Store the set and say what it is."""
+    """Store the set and print it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("name")
     parser.add_argument("target")

@@ -1,10 +1,10 @@
-"""Ingest a graph of the Stanford collection (SNAP) from its ``.txt.gz``.
+"""A graph of the Stanford collection (SNAP), from its ``.txt.gz`` as downloaded.
 
     python ingest/snap.py wiki-Vote.txt.gz votes.sparrow
 
-Its files are ``source<TAB>target`` after a few lines of ``#`` comments. Ids often have gaps: by
-default vertices keep their ids (vertex 8297 is row 8297); ``--relabel`` numbers those that occur.
-Undirected graphs store each edge once: ``--undirected`` stores it both ways.
+Files are ``source<TAB>target`` below a few ``#`` comments. Ids often have gaps: by default vertices keep their ids
+(vertex 8297 is row 8297); ``--relabel`` numbers those that occur. Files of undirected graphs have each edge once:
+``--undirected`` stores both directions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sparrow as sp
 
 
 def main() -> None:
-    """Store the graph and say what it is."""
+    """Store the graph and print it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("source")
     parser.add_argument("target")

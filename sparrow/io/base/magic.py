@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sparrow.errors import IngestError
 
 __all__ = [
-    "DECOMPRESSORS", "NTRIPLES_COMMAND", "detect_compression", "quote_file", "register_signatures",
-    "reject_compressed", "reject_container", "split_words",
+    "DECOMPRESSORS", "NTRIPLES_COMMAND", "detect_compression", "load_signatures_with", "quote_file",
+    "register_signatures", "reject_compressed", "reject_container", "split_words",
 ]  # fmt: skip
 
 DECOMPRESSORS = {"gzip": "gzip", "zstd": "zstd", "bz2": "bzip2"}
@@ -54,9 +54,21 @@ NTRIPLES_COMMAND = "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/' {file} | sparrow ingest
 _SUFFIXES = {".gz", ".zst", ".bz2"}
 
 
+_loaders: list[Callable[[], object]] = []
+
+
 def register_signatures(signatures: Mapping[bytes, tuple[str, str]]) -> None:
     """Add the first bytes of a binary format: its kind, and the command that reads it."""
     _SIGNATURES.update(signatures)
+
+
+def load_signatures_with(loader: Callable[[], object]) -> None:
+    """Call ``loader``, which registers signatures, before a file is matched that looks binary."""
+    _loaders.append(loader)
+
+
+def _looks_binary(start: bytes) -> bool:
+    return any(byte < 9 or 13 < byte < 32 for byte in start)
 
 
 def split_words(text: str, delimiters: str = "") -> list[str]:
@@ -129,6 +141,8 @@ def reject_container(start: bytes, name: str, compression: str | None = None) ->
         raise IngestError(f"this is a tar archive: {first}tar -xOf {file} | sparrow ingest FORMAT - DST", name)
     if start.startswith(b"ORC") and b"\x00" in start:
         raise IngestError("this is ORC, not text: sp.ingest.columns(pyarrow.orc.read_table(...), ...) stores it", name)
+    for load in _loaders if _looks_binary(start) else ():
+        load()
     for magic, (kind, command) in _SIGNATURES.items():
         if start.startswith(magic):
             raise IngestError(f"this is {kind}, not text: {first}{command.format(file=file)}", name)

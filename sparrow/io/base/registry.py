@@ -46,7 +46,7 @@ from numpy.typing import DTypeLike
 
 from sparrow.core.schema import check_dtype
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
-from sparrow.io.base.magic import register_signatures
+from sparrow.io.base.magic import load_signatures_with, register_signatures
 from sparrow.io.base.sample import Detector, Stage
 from sparrow.io.base.source import SourceLike
 from sparrow.io.tuning import tuning
@@ -263,7 +263,6 @@ class Reader(_Options, ABC):
     """Command lines, for ``--help``."""
 
     def __post_init__(self) -> None:
-        formats()  # whose signatures make errors about binary files helpful
         super().__post_init__()
         if self.overwrite and self.if_exists == "open":
             raise InvalidValueError("overwrite=True and if_exists='open' exclude each other: pass one of them")
@@ -421,6 +420,9 @@ def _installed() -> dict[str, Format]:
     for each in found.values():
         register_signatures(each.signatures)
     return found
+
+
+load_signatures_with(_installed)
 
 
 # -- functions made of the declarations ------------------------------------------------------------
