@@ -7,9 +7,9 @@ the same layout keep them. Without a rule the result is ``dense``: a *fallback*,
 and nothing is materialized: a tensor of type ``dense`` stays lazy and keeps its fill value.
 
 The rules are those of MXNet 1.9 (operator sources), where ``dense`` is named ``default``; ``csc`` is ``csr`` with
-swapped axes. The logger ``sparrow.core.storage_types`` reports every inference at level DEBUG::
+swapped axes. The logger ``sparrow.stypes`` reports every inference at level DEBUG::
 
-    logging.getLogger("sparrow.core.storage_types").setLevel(logging.DEBUG)
+    logging.getLogger("sparrow.stypes").setLevel(logging.DEBUG)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _DOT: dict[tuple[str, str, bool, bool], tuple[str | None, tuple[str, ...]]] = {
 }
 """(lhs, rhs, transpose_lhs, transpose_rhs) -> (default type of the product or None, types that can be requested)."""
 
-_log = logging.getLogger("sparrow.core.storage_types")
+_log = logging.getLogger("sparrow.stypes")
 _warned: set[tuple[str, ...]] = set()
 
 

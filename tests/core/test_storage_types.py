@@ -219,7 +219,7 @@ def test_inferences_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> Non
     A = operand("csr")
     A * 2
     assert caplog.messages == []
-    with caplog.at_level(logging.DEBUG, "sparrow.core.storage_types"):
+    with caplog.at_level(logging.DEBUG, "sparrow.stypes"):
         (A * 2).sum(axis=0), A + CELLS, A * CELLS, A[1], A.T, sp.concat([A, A])
         with pytest.warns(StorageFallbackWarning):
             A + operand("rsp")
