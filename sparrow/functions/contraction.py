@@ -246,11 +246,11 @@ def einsum_path(
     lines = [f"{text}, {chosen}"]
     if single_pass is not None and path == [tuple(range(len(given)))]:
         cost = _estimate_single_pass(single_pass)
-        lines.append(f"  {text}: {cost:.3g} products, {single_pass.schema.size:.3g} cells")
+        lines.append(f"  {text}: {cost:.3g} products, {single_pass.schema.size:.3g} elements")
     else:
         estimates = [_estimate(own, each) for own, each in zip(terms.inputs, given, strict=True)]
         for sides, cost, found in _estimate_steps(path, estimates, terms, chosen):
-            lines.append(f"  {sides}: {cost:.3g} products, {found.nnz:.3g} entries")
+            lines.append(f"  {sides}: {cost:.3g} products, {found.nnz:.3g} elements")
     return ["einsum_path", *path], "\n".join(lines)
 
 
@@ -453,11 +453,11 @@ def _estimate(letters: tuple[str, ...], each: Any) -> Estimate:
 
 
 def _choose_path(
-    terms: _Subscripts, given: Sequence[Any], semiring: Semiring, optimize: Any, whole: DenseContraction | None
+    terms: _Subscripts, given: Sequence[Any], semiring: Semiring, optimize: Any, single_pass: DenseContraction | None
 ) -> Path:
     """Return the path: for each step the positions of its operands among those left.
 
-    ``whole`` evaluates everything in a single pass. It is chosen unless pairwise steps save most of the
+    ``single_pass`` evaluates everything in a single pass. It is chosen unless pairwise steps save most of the
     multiplications: theirs cost more each, since steps have intermediate results.
     """
     count = len(given)
@@ -465,7 +465,7 @@ def _choose_path(
     in_turn: Path = [(0, 1), *((0, left - 1) for left in range(count - 1, 1, -1))] if count > 1 else at_once
     if isinstance(optimize, list | tuple):
         steps = _check_path([step for step in optimize if not isinstance(step, str)], count)
-        if whole is not None and steps == at_once:
+        if single_pass is not None and steps == at_once:
             return at_once
         found = _to_pairwise(steps)
         if not _preserves_result(found, in_turn, semiring):
@@ -481,9 +481,9 @@ def _choose_path(
         return in_turn
     estimates = [_estimate(own, each) for own, each in zip(terms.inputs, given, strict=True)]
     path = optimal_path(estimates, terms.output, semiring, exhaustive=optimize != "greedy")
-    if whole is not None:
+    if single_pass is not None:
         pairwise_cost = sum(cost for _, cost, _ in _estimate_steps(path, estimates, terms, semiring))
-        if _estimate_single_pass(whole) <= tuning().einsum_single_pass_cost_ratio * pairwise_cost:
+        if _estimate_single_pass(single_pass) <= tuning().einsum_single_pass_cost_ratio * pairwise_cost:
             return at_once
     return path
 
@@ -513,15 +513,15 @@ def _estimate_steps(
             left.append((at, found))
 
 
-def _estimate_single_pass(whole: DenseContraction) -> float:
+def _estimate_single_pass(single_pass: DenseContraction) -> float:
     """Return the estimated multiplications of one tensor and arrays in a single pass."""
-    own = set(whole.indices)
-    wide = [letters for letters in whole.surviving_array_indices if not set(letters) <= own]
+    own = set(single_pass.indices)
+    wide = [letters for letters in single_pass.surviving_array_indices if not set(letters) <= own]
     left = set().union(*wide) - own
-    further = {letter: n for each, letters in zip(whole.arrays, whole.array_indices, strict=True)
+    further = {letter: n for each, letters in zip(single_pass.arrays, single_pass.array_indices, strict=True)
                for letter, n in zip(letters, each.array.shape, strict=True) if letter in left}  # fmt: skip
     width: int = math.prod(further.values())
-    return estimate_operand(whole.indices, whole.operand).nnz * max(len(wide), 1) * width
+    return estimate_operand(single_pass.indices, single_pass.operand).nnz * max(len(wide), 1) * width
 
 
 def _check_path(path: list[Any], count: int) -> Path:

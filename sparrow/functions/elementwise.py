@@ -415,7 +415,7 @@ def clip(x: Tensor | ArrayLike, /, min: Any = None, max: Any = None) -> Any:
     >>> sp.clip(sp.asarray([[0, -5, 7]]), -1, 2).to_numpy()
     array([[ 0, -1,  2]])
     """
-    cells, low, high = as_operand(x), *(None if limit is None else as_operand(limit) for limit in (min, max))
-    if any(isinstance(one, Tensor) for one in (cells, low, high)):
-        return as_tensor(cells).clip(low, high)
-    return np.clip(cells, low, high)
+    values, low, high = as_operand(x), *(None if limit is None else as_operand(limit) for limit in (min, max))
+    if any(isinstance(one, Tensor) for one in (values, low, high)):
+        return as_tensor(values).clip(low, high)
+    return np.clip(values, low, high)

@@ -104,5 +104,5 @@ def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str =
         tensor = broadcast_to(tensor, tuple(stretched))
     grid: list[Any] = list(np.ix_(*(range(n) for n in shape)))
     grid[at] = np.broadcast_to(positions, shape)
-    taken: Tensor = tensor.vindex[tuple(np.broadcast_arrays(*grid))]
-    return taken
+    found: Tensor = tensor.vindex[tuple(np.broadcast_arrays(*grid))]
+    return found

@@ -122,7 +122,7 @@ def _sample_products(block: Block, left: NDArray[Any], right: NDArray[Any], dtyp
                 multiply(*(array[part] for array in arrays), *factors, out[part])
                 return len(out[part])
 
-            with progress.bar("multiplying", block.count, "entries") as advance:
+            with progress.bar("multiplying", block.count, "elements") as advance:
                 starts = list(range(0, block.count, batch))
                 for done in ordered_map(multiply_batch, starts, settings.current().threads):
                     advance(done)

@@ -275,11 +275,11 @@ def _define(
 
     if _is_tensor(thing):
         scan = thing.__sparrow_scan__()
-        entries, labels = register_select(scan, con), axis_labels(scan)
+        elements, labels = register_select(scan, con), axis_labels(scan)
         if not labels:
-            con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {entries}")
+            con.execute(f"CREATE TEMP VIEW {quote_name(name)} AS {elements}")
             return None
-        view = _LabelledView(name, scan, entries, labels, number)
+        view = _LabelledView(name, scan, elements, labels, number)
         view.define(con, () if defers_labels else labels)
         return view
     if isinstance(thing, duckdb.DuckDBPyRelation):
@@ -326,7 +326,7 @@ class _LabelledView:
 
     name: str
     scan: Scan
-    entries: str
+    elements: str
     """The SELECT of the stored elements, by position."""
     labels: Mapping[int, AxisLabels]
     number: int
@@ -339,7 +339,7 @@ class _LabelledView:
         """Define the view with the labels of the used axes, and placeholders for others."""
         schema = self.scan.schema
         codes = codes_of(schema.dims, self.labels)
-        relation, columns = f"({self.entries}) AS e", []
+        relation, columns = f"({self.elements}) AS e", []
         for axis, dim in enumerate(schema.dims):
             number = f"e.{quote_name(dim)}"
             if axis not in self.labels:

@@ -82,7 +82,7 @@ def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     several = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     ndim = tensor.ndim + len(several)
     new = _resolve_axes(several, ndim)
-    return tensor._derive_view(tensor._view.insert_axes(new), lambda whole: whole.insert_axes(new), "indexing")
+    return tensor._derive_view(tensor._view.insert_axes(new), lambda base: base.insert_axes(new), "indexing")
 
 
 @document_as(Tensor.squeeze, tensor="Tensor of any shape.")

@@ -124,7 +124,7 @@ def html(
 
     Examples
     --------
-    >>> "<td>2 of 12 cells</td>" in html((4, 3), ("d0", "d1"), "float64", 2, "coo")
+    >>> "<td>2 of 12 elements</td>" in html((4, 3), ("d0", "d1"), "float64", 2, "coo")
     True
     """
     size = 1
@@ -132,8 +132,8 @@ def html(
         size *= n
     rows = [
         ("shape", f"({_shape(shape, dims)})"),
-        ("values", f"{dtype}, {fill_value} where nothing is stored"),
-        ("entries", f"{'?' if nnz is None else format(nnz, ',')} of {human_count(size)} cells"),
+        ("values", f"{dtype}, fill value {fill_value}"),
+        ("stored", f"{'?' if nnz is None else format(nnz, ',')} of {human_count(size)} elements"),
         ("storage", f"{stype}, {_location(where, version, lazy)}"),
     ]
     if labelled:
@@ -142,13 +142,13 @@ def html(
         rows.append(("size", human_bytes(nbytes)))
     if where is not None:
         rows.append(("path", where))
-    cells = "".join(
+    body = "".join(
         f'<tr><th style="text-align:left">{name}</th><td>{markup.escape(text)}</td></tr>' for name, text in rows
     )
-    table = f"<table><caption>sparrow.Tensor</caption><tbody>{cells}</tbody></table>"
+    table = f"<table><caption>sparrow.Tensor</caption><tbody>{body}</tbody></table>"
     if picture is None:
         return table
-    image = f'<img src="{markup.escape(picture)}" alt="where the entries are" style="height:11em">'
+    image = f'<img src="{markup.escape(picture)}" alt="positions of stored elements" style="height:11em">'
     return f'<div style="display:flex;gap:1em;align-items:center">{table}{image}</div>'
 
 

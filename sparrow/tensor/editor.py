@@ -220,8 +220,7 @@ def grow(handle: Handle, scan: Scan, existing: Duplicates, level: int = 3) -> No
 
     def growth(relation: Relation) -> Growth:
         old = relation.schema
-        whole = View.identity(old.shape)
-        target = Scan(relation, whole, old)
+        target = Scan(relation, View.identity(old.shape), old)
         found, more = fit_to_target(scan, target)
         schema = replace(old, shape=found.schema.shape)
         check_append_schema(found.schema, old, {axis: len(labels) for axis, labels in more.items()})

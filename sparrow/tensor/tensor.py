@@ -224,7 +224,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         down, across = (axis % self.ndim for axis in axes)
         found = self._density((down, across), bins, sample)
         names = (self.dims[down], self.dims[across]) if self.ndim > 1 else ("", self.dims[0])
-        title = f"{self.nnz:,} entries of {display.human_count(self.size)} cells"
+        title = f"{self.nnz:,} of {display.human_count(self.size)} elements stored"
         return spy_plot.draw(found, names, title, ax)
 
     # -- views ----------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
             given = reversed(range(self.ndim))
         named = self._axis_numbers(given if np.iterable(given) and not isinstance(given, str) else (given,))
         wanted = check_permutation(named, self.ndim)
-        return self._derive_view(self._view.permute(wanted), lambda whole: whole.permute(wanted), "transpose")
+        return self._derive_view(self._view.permute(wanted), lambda base: base.permute(wanted), "transpose")
 
     def reshape(
         self, *shape: int | Sequence[int], order: Literal["C", "F", "A"] = "C", copy: bool | None = None
@@ -402,7 +402,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         view = self._view.then(key, mode, self.dims)
         if view.ndim == 0 and not _has_ellipsis(key):
             return engines.evaluate_element(self._base, view)
-        return self._derive_view(view, lambda whole: whole.then(key, mode), "indexing")
+        return self._derive_view(view, lambda base: base.then(key, mode), "indexing")
 
     # -- storage type, fill value, plan ---------------------------------------------------------
 

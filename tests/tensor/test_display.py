@@ -45,7 +45,7 @@ def test_html_escapes() -> None:
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
     assert "a&amp;b" in shown
-    assert "1 of 2 cells" in shown
+    assert "1 of 2 elements" in shown
     assert "4.10 kB" in shown
 
 

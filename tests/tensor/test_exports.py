@@ -423,7 +423,7 @@ import sparrow as sp, sparrow.ingest
 def peak():
     return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) * 1024
 
-count, rows = 35, 200_000  # 7 M entries of 40 bytes: 280 MB
+count, rows = 35, 200_000  # 7 M elements of 40 bytes: 280 MB
 def batches():
     for k in range(count):
         at = np.random.default_rng(k).permutation(rows) * count + k

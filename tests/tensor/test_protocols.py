@@ -166,7 +166,7 @@ def test_more_dimensions_than_numpy() -> None:
             eval(call, {"sp": sp, "np": np, "A": A, "x": x})
     path, told = sp.einsum_path("...i,...i->...", A, A)
     assert path[1:] == [(0, 1)]
-    assert told.endswith("ς: 1 products, 0.787 entries")  # letters go on in Greek
+    assert told.endswith("ς: 1 products, 0.787 elements")  # Greek letters follow
     assert sp.random((1,) * 70 + (5,), nnz=5, seed=1).sum(axis=tuple(range(70))).nnz == 5
 
 

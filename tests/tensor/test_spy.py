@@ -100,7 +100,7 @@ def test_missing_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'sparrow-tensor\[notebook\]'"):
         sp.asarray(np.eye(3)).spy()
-    assert "3 of 9 cells" in sp.asarray(np.eye(3))._repr_html_()
+    assert "3 of 9 elements" in sp.asarray(np.eye(3))._repr_html_()
     assert "labels" not in sp.asarray(np.eye(3))._repr_html_()
     named = sp.asarray(np.eye(3), dims=["user", "item"])
     named.set_labels("item", ["a", "b", "c"])

@@ -113,7 +113,7 @@ def test_path_of_one_pass() -> None:
     A, B, C = sp.random((40, 30, 20), nnz=900, seed=4), np.ones((30, 4)), np.ones((20, 4))
     path, told = sp.einsum_path("ijk,jr,kr->ir", A, B, C)
     assert path == ["einsum_path", (0, 1, 2)]
-    assert told.splitlines()[1] == "  ijk,jr,kr->ir: 7.2e+03 products, 160 cells"
+    assert told.splitlines()[1] == "  ijk,jr,kr->ir: 7.2e+03 products, 160 elements"
     matrix, x, wide = sp.random((40, 3000), nnz=50_000, seed=5), np.ones(3000), np.ones((40, 500))
     assert sp.einsum_path("ij,j,ik->k", matrix, x, wide)[0] == ["einsum_path", (0, 1), (0, 1)]
 
