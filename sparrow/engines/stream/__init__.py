@@ -1,4 +1,4 @@
-"""The stream engine: physical operators over chunks, decoded on threads. It evaluates every kind of node.
+"""Stream engine: physical operators over chunks, decoded on threads.
 
 ``planner`` lowers a plan to the operators of ``elementwise``, ``structural``, ``reductions``, ``batched`` and
 ``product``; ``cursors`` and ``scan_reader`` read them.

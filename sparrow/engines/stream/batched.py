@@ -1,4 +1,4 @@
-"""Batched operators: nodes with few, large slices along the leading dimension, evaluated slice by slice.
+"""Batched operators: nodes with a few large slices, evaluated one by one.
 
 Partitions are ranges of the leading dimension. If one slice is larger than a partition may be, as in a stack of a few
 large matrices, each slice is lowered as a node of its own, with one dimension less and partitions of its own.
@@ -31,7 +31,7 @@ __all__ = ["BatchedOp", "has_large_slices"]
 
 
 def has_large_slices(node: Node, children: Sequence[Scan]) -> bool:
-    """Return whether slices of a node are larger than a partition may be, and nodes themselves. Reads no data.
+    """Return whether slices of a node are larger than a partition. Reads no data.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def has_large_slices(node: Node, children: Sequence[Scan]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _BatchRef:
-    """Reference of a partition of a slice: rows [start, stop) of it, or one of its chunks."""
+    """Reference of rows [start, stop) of a slice, or of one of its chunks."""
 
     index: int
     start: int
@@ -132,7 +132,7 @@ class BatchedOp(PhysicalOperator):
             return self._partitions[index]
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return the partitions of slices that meet a box, not clipped to it. Reads no data pages."""
+        """Return the partitions of slices that meet a box, not clipped to it."""
         members = next((found for dim, found in box.members if dim == 0), None)
         leading = box.ranges[0] if members is None else set(members.tolist()).intersection(box.ranges[0])
         if any(len(r) == 0 for r in box.ranges):

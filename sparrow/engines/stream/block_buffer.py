@@ -16,7 +16,7 @@ __all__ = ["BlockBuffer"]
 
 
 class BlockBuffer:
-    """Concatenates blocks into arrays; each is copied to its place by the thread that produced it.
+    """Concatenation of blocks, each copied by the thread that produced it.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class BlockBuffer:
         self._changed = threading.Condition(self._lock)
 
     def put(self, number: int, block: Block) -> None:
-        """Add a block; it is copied once those of smaller numbers have arrived, by the thread that completes them."""
+        """Add a block, and copy all blocks whose turn has come."""
         with self._lock:
             self._early[number] = block
         while True:
@@ -59,7 +59,10 @@ class BlockBuffer:
                 self._changed.notify_all()
 
     def _allocate(self, block: Block) -> tuple[list[NDArray[Any]], int]:
-        """Return the arrays for the next block, without those of row coordinates in CSR form, and its offset."""
+        """Return the arrays for the next block, and its offset in them.
+
+        Arrays of row coordinates are missing if the block stays in CSR form.
+        """
         self._room.grow(block.count * self._width)
         start, stop = self._count, self._count + block.count
         while stop > self._arrays[-1].count and self._writing:

@@ -1,4 +1,4 @@
-"""Relations that several operators of a plan read: each chunk is read or computed once while it is cached."""
+"""Relations that several operators read: each chunk is computed once."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class CachedRelation:
         return self._relation.labels(dim)
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return the chunks of the relation that may hold entries of the box."""
+        """Return the chunks of the relation that may hold elements of the box."""
         return self._relation.chunks(box, order)
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
-        """Return what a scan of the box touches."""
+        """Return the statistics of a scan of the box."""
         return self._relation.stats(box, order)
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
-        """Return what a SQL engine scans for the box."""
+        """Return the files or table that a SQL engine scans for the box."""
         return self._relation.source(box, order)
 
     is_small = False
@@ -75,7 +75,7 @@ class CachedRelation:
         """Return None: only chunks are cached."""
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
-        """Return the elements of a chunk with all coordinates, since other readers may need them."""
+        """Return the elements of a chunk with all coordinates, as others may need them."""
         relation = self._relation
         span = relation.partition_range(chunk) if isinstance(relation, PhysicalOperator) else None
         if span is None:
@@ -103,7 +103,9 @@ def cache_bytes() -> int:
 
 
 class Cache:
-    """Least-recently-used cache of blocks, each computed once while it is cached; its memory is reserved.
+    """Least-recently-used cache of blocks, with its memory reserved.
+
+    A block is computed once while it is cached.
 
     Parameters
     ----------
@@ -118,7 +120,7 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Block]) -> Block:
-        """Return the block of a key; the first thread that asks computes it and the others wait."""
+        """Return the block of a key; the first thread that asks computes it."""
         with self._lock:
             future = self._blocks.get(key)
             mine = future is None

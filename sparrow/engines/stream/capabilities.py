@@ -19,18 +19,21 @@ ReadRange: TypeAlias = Callable[[int, int], Block]
 
 
 class Cursor(Protocol):
-    """Reader of ranges of the leading dimension that keeps state between them, such as a sorted input."""
+    """Reader of row ranges that keeps state between them, such as a sorted input."""
 
     def read(self, start: int, stop: int) -> Block:
-        """Return the canonical elements of rows [start, stop), at coordinates of the whole. Thread-safe."""
+        """Return the elements of rows [start, stop), canonical. Thread-safe.
+
+        Coordinates are those of the whole, not of the range.
+        """
 
 
 class RowOutput(ABC):
-    """A cursor that produces elements row by row and need not write out their row coordinates."""
+    """A cursor that can return elements in CSR form."""
 
     @abstractmethod
     def read_csr(self, start: int, stop: int) -> Block:
-        """Return the elements of rows [start, stop): a ``RowBlock`` where that saves work, else a plain block."""
+        """Return the elements of rows [start, stop), in CSR form if that saves work."""
 
 
 class CSRChunks(ABC):
@@ -38,11 +41,14 @@ class CSRChunks(ABC):
 
     @abstractmethod
     def read_csr(self, chunk: Chunk) -> Block:
-        """Return the elements of a chunk: a ``RowBlock`` where that saves work, else a plain block."""
+        """Return the elements of a chunk, in CSR form if that saves work."""
 
 
 class SmallEvaluation(ABC):
-    """An operator whose output has no more elements than its inputs, so that small inputs are evaluated at once."""
+    """An operator that evaluates small inputs at once.
+
+    Its output has no more elements than its inputs.
+    """
 
     is_fresh = True
     """Whether ``evaluate`` returns arrays that share no memory with its inputs, in the dtypes of the schema."""
@@ -57,4 +63,4 @@ class SumPushdown(ABC):
 
     @abstractmethod
     def sum(self) -> Any:
-        """Return the sum of all elements in their dtype, or None if they have to be materialized."""
+        """Return the sum of all elements, or None if they have to be materialized."""

@@ -1,4 +1,4 @@
-"""Cursors over scans: chunks read once, or the scan sorted once, for all partitions of an operator."""
+"""Cursors over scans: chunks are read once, or the scan is sorted once."""
 
 from __future__ import annotations
 
@@ -56,13 +56,19 @@ def open_cursors(scans: Sequence[Scan], start: int, stop: int) -> list[Cursor]:
 
 
 def pin(scan: Scan, key: tuple[slice, ...]) -> object:
-    """Return an object that lets the partitions of ``scan[key]`` share a cursor for as long as it is referenced."""
+    """Return an object that lets readers of ``scan[key]`` share a cursor.
+
+    They do so for as long as the object is referenced.
+    """
     relation = scan.relation
     return relation.pin(scan.view.then(key).box()) if isinstance(relation, PhysicalOperator) else None
 
 
 def read_range(scan: Scan, start: int, stop: int) -> Block:
-    """Return the canonical elements of rows [start, stop) of a scan, at their coordinates in the scan."""
+    """Return the canonical elements of rows [start, stop) of a scan.
+
+    Coordinates are those of the scan.
+    """
     relation, schema = scan.relation, scan.schema
     shape = schema.shape
     if not shape:
@@ -88,14 +94,17 @@ def read_range(scan: Scan, start: int, stop: int) -> Block:
 
 
 def _clip(block: Block, chunk: Chunk, start: int, stop: int) -> Block:
-    """Return the elements in rows [start, stop) of a chunk that is sorted by its leading dimension."""
+    """Return the elements in rows [start, stop) of a chunk sorted by rows."""
     if start <= chunk.low[0] and chunk.high[0] < stop:
         return block
     return block.take(range_slice(block.coords[0], start, stop))
 
 
 class RangeCursor:
-    """Cursor that reads each range from the scan; operators below keep their own cursors open meanwhile."""
+    """Cursor that reads each range from the scan anew.
+
+    Operators below keep their own cursors open meanwhile.
+    """
 
     __slots__ = ("_pin", "_scan")
 
@@ -138,7 +147,7 @@ class ChunkCursor:
         return concat_blocks(found[::-1], self._scan.schema.ndim, self._scan.schema.dtype)
 
     def _read_chunk(self, at: int, start: int, stop: int) -> Block:
-        """Return the elements of a chunk in rows [start, stop), and cache it if it has other rows."""
+        """Return the elements of a chunk in rows [start, stop); cache the rest."""
         chunk = self._chunks[at]
         if start <= chunk.low[0] and chunk.high[0] < stop:
             return self._scan.relation.read(chunk)

@@ -52,11 +52,11 @@ class Stream:
         return ("yes", "") if known else ("notimpl", "no operator or function computes it")
 
     def evaluate(self, scan: Scan, own: bool = True) -> Block:
-        """Return all elements of a scan, canonical; the caller owns the arrays if ``own``."""
+        """Return all elements of a scan; the caller owns the arrays if ``own``."""
         return scan_reader.read_block(lower([scan])[0] if isinstance(scan.source, Node) else scan, own=own)
 
     def iter_blocks(self, scan: Scan) -> Iterator[Block]:
-        """Yield all elements of a scan in canonical blocks, in the order of its axes, within the memory limit."""
+        """Yield all elements of a scan in canonical blocks, sorted by its axes."""
         yield from scan_reader.iter_sorted_blocks(*lower([scan]))
 
     def evaluate_element(self, scan: Scan) -> Any:
@@ -64,7 +64,7 @@ class Stream:
         return scan_reader.read_element(*lower([scan]))
 
     def iter_unsorted(self, scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block]:
-        """Yield the elements of a scan in any order, with coordinates along ``axes``, by default all."""
+        """Yield the elements of a scan in any order, with coordinates along ``axes``."""
         yield from scan_reader.iter_blocks(lower([scan])[0], axes=axes)
 
     def count_nnz(self, scan: Scan) -> int:
@@ -84,7 +84,7 @@ class Stream:
         return ARRAYS[type(node)](node, *lower(node.scans))
 
     def describe(self, node: Root) -> str:
-        """Return how a node is evaluated, for ``explain``; empty if there is only one way."""
+        """Return the strategy for a node, for ``explain``; empty if there is only one."""
         threads = settings.current().threads
         if isinstance(node, MatMulDense):
             scan = node.operands[0]

@@ -1,4 +1,4 @@
-"""Grouped aggregation: elements grouped by their coordinates along the axes that a reduction keeps.
+"""Grouped aggregation of elements by the axes that a reduction keeps.
 
 Three strategies, chosen per scan: *runs*, if the kept axes lead a sort order, so that groups are adjacent and only one
 is open at a time; *scatter*, into dense accumulators that fit memory; *sort*, by the kept axes, on disk if necessary. A
@@ -35,7 +35,7 @@ __all__ = ["GroupBy", "GroupState", "first_extreme", "is_in_flat_order", "num_la
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupState:
-    """Groups in ascending order: coordinates along the kept axes, element counts, states of the folds."""
+    """Groups in ascending order: coordinates, element counts, states of folds."""
 
     coords: tuple[NDArray[Any], ...]
     counts: NDArray[np.int64] | None
@@ -97,7 +97,7 @@ class GroupBy:
         self._lock = threading.Lock()  # a Once of a method of this object would be a reference cycle
 
     def partitions(self) -> list[int]:
-        """Return bounds along the leading axis of the result between which groups fit in memory. Reads footers."""
+        """Return the bounds of partitions whose groups fit in memory. Reads footers."""
         if not self._is_leading:
             return [0, 1]
         axes = self.scan.view.axes
@@ -115,12 +115,14 @@ class GroupBy:
         if nbytes <= budget:
             return [0, size]
         if _leads(self.scan.view, self.kept, order):
-            return partition_bounds([_permuted(self.scan, self.kept)], size)
+            return partition_bounds([_permute_kept_first(self.scan, self.kept)], size)
         count = min(-(-nbytes // budget), size)
         return [size * k // count for k in range(count + 1)]
 
     def read(self, start: int, stop: int) -> GroupState:
-        """Return the groups of rows [start, stop) of the result; all of them are cached if asked for.
+        """Return the groups of rows [start, stop) of the result.
+
+        All groups are cached if asked for at once.
 
         Raises
         ------
@@ -142,7 +144,10 @@ class GroupBy:
         return GroupState((leading, *found.coords[1:]), found.counts, found.states)
 
     def pin(self, start: int, stop: int) -> object:
-        """Return an object that lets reads in rows [start, stop) share a cursor for as long as it is referenced."""
+        """Return an object that lets reads of rows [start, stop) share a cursor.
+
+        They do so for as long as the object is referenced.
+        """
         return pin(self.scan, self._key(start, stop)) if self._is_leading else None
 
     def _key(self, start: int, stop: int) -> tuple[slice, ...]:
@@ -203,7 +208,7 @@ class GroupBy:
             return
         else:
             self.strategy = "sorted_groups"
-            permuted = _permuted(scan, kept)
+            permuted = _permute_kept_first(scan, kept)
             aggregate = _Aggregator(permuted.schema.shape, tuple(range(len(kept))), self.folds)
             parts = ordered_map(aggregate, scan_reader.iter_sorted_blocks(permuted), settings.current().threads)
         yield from _merge_adjacent(parts, self.folds)
@@ -220,7 +225,7 @@ def _rows(scan: Scan, order: tuple[int, ...]) -> int:
 
 
 def _order(scan: Scan, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the cheapest order to read; groups that are not adjacent double the cost."""
+    """Return the cheapest order; groups that are not adjacent double the cost."""
     orders = scan.relation.orders
     if len(orders) == 1:
         return orders[0]
@@ -228,7 +233,7 @@ def _order(scan: Scan, kept: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _leads(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Return whether the sort order makes groups adjacent: it starts with the kept axes."""
+    """Return whether the sort order starts with the kept axes."""
     settled = {dim for dim, _ in view.fixed}
     settled.update(axis.dim for axis in view.axes if isinstance(axis, RangeAxis) and axis.length == 1)
     dims = []
@@ -242,7 +247,7 @@ def _leads(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
 
 
 def _positions_ascend(view: View, kept: tuple[int, ...], order: tuple[int, ...]) -> bool:
-    """Return whether elements of a group come with ascending positions along the reduced axes."""
+    """Return whether elements of a group come in the order of reduced axes."""
     reduced = [axis for k, axis in enumerate(view.axes) if k not in kept]
     if len(reduced) == 1:
         axis = reduced[0]
@@ -255,14 +260,14 @@ def is_in_flat_order(scan: Scan) -> bool:
     return _positions_ascend(scan.view, (), _order(scan, ()))
 
 
-def _permuted(scan: Scan, kept: tuple[int, ...]) -> Scan:
+def _permute_kept_first(scan: Scan, kept: tuple[int, ...]) -> Scan:
     """Return the scan with the kept axes first."""
     reduced = tuple(k for k in range(scan.view.ndim) if k not in kept)
     return scan.then(scan.view.permute(kept + reduced))
 
 
 def _reduced_positions(block: Block, kept: tuple[int, ...], shape: tuple[int, ...], folds: Sequence[Fold]) -> Any:
-    """Return the positions of elements along the reduced axes, None unless a fold needs them."""
+    """Return positions along the reduced axes, None unless a fold needs them."""
     if not any(fold.needs_positions for fold in folds):
         return None
     reduced = [k for k in range(len(shape)) if k not in kept]
@@ -286,7 +291,7 @@ class _Aggregator:
 
 
 def _merge_adjacent(parts: Iterator[GroupState], folds: Sequence[Fold]) -> Iterator[GroupState]:
-    """Yield the groups of successive blocks; the last group of a block may continue in the next."""
+    """Yield the groups of blocks; the last of a block may continue in the next."""
     pending: GroupState | None = None
     for part in parts:
         if pending is not None:
@@ -363,7 +368,7 @@ class _DenseGroups:
 def _scatter(
     scan: Scan, order: tuple[int, ...], kept: tuple[int, ...], folds: Sequence[Fold], counted: bool
 ) -> GroupState:
-    """Return the groups of elements that come in any order, accumulated in dense arrays.
+    """Return the groups of unordered elements, accumulated in dense arrays.
 
     If there are many elements per group and the folds can be merged, chunks are dealt to several lanes.
     """
@@ -373,7 +378,7 @@ def _scatter(
     # Folds that need positions need them in ascending order.
     chunks = scan.relation.chunks(scan.view.box(), order) if axes is None else scan_reader.unordered_chunks(scan, order)
 
-    def keyed(block: Block) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+    def to_keys(block: Block) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
         keys = flat_positions([block.coords[k] for k in kept], cells, block.count)
         return keys, block.values, _reduced_positions(block, kept, shape, folds)
 
@@ -386,7 +391,7 @@ def _scatter(
             out = _DenseGroups(cells, folds, counted)
             mine = chunks[bounds[lane] : bounds[lane + 1]]
             threads = settings.current().threads if lanes == 1 else 1
-            for chunk, entries in zip(mine, ordered_map(lambda c: keyed(read(c)), mine, threads), strict=True):
+            for chunk, entries in zip(mine, ordered_map(lambda c: to_keys(read(c)), mine, threads), strict=True):
                 out.add(*entries)
                 advance(chunk.rows)
             return out
@@ -398,7 +403,10 @@ def _scatter(
 
 
 def num_lanes(rows: int, cells: int, folds: Sequence[Fold]) -> int:
-    """Return the number of lanes, which does not depend on the number of threads, so neither do sums."""
+    """Return the number of lanes.
+
+    It does not depend on the number of threads, so neither do sums.
+    """
     if not all(isinstance(fold, UfuncFold) for fold in folds):
         return 1
     lanes = tuning().sum_lanes
@@ -407,7 +415,9 @@ def num_lanes(rows: int, cells: int, folds: Sequence[Fold]) -> int:
 
 
 def first_extreme(scan: Scan, fold: ExtremumFold) -> int:
-    """Return the flat position of the first extreme of a scan that comes in any order, absent elements included.
+    """Return the position of the first extreme of an unordered scan.
+
+    Absent elements are included; positions are row-major.
 
     One pass finds the extreme, another its first position, without sorting.
     """
@@ -436,7 +446,7 @@ def first_extreme(scan: Scan, fold: ExtremumFold) -> int:
 
 
 def _first_absent(scan: Scan, order: tuple[int, ...], count: int) -> int:
-    """Return the smallest flat position without a stored element; the number of elements bounds it."""
+    """Return the smallest row-major position without a stored element."""
     chunks = scan_reader.unordered_chunks(scan, order)
     window = tuning().absent_window
     for low in range(0, count + 1, window):

@@ -1,4 +1,4 @@
-"""Sums of a product of matrices along its axes, computed from matrix-vector products.
+"""Sums of a product of matrices along its axes, without forming it.
 
 ``(A @ B).sum(axis=1)`` is ``A @ (B @ ones)``. Integers modulo 2^64 are exact, floats agree to rounding. If NaN,
 infinity or an overflow shows in the sums, the product is formed after all. Elements of the product that overflow but
@@ -44,7 +44,7 @@ class MarginalSums:
 
 
 def _sum_product(product: Product, scans: Sequence[Scan], kept: tuple[int, ...]) -> NDArray[Any] | None:
-    """Return the sums of a product to an axis or to none, None unless they are finite."""
+    """Return the sums of a product along axes, None unless they are finite."""
     dtype = product.schema.dtype
     with np.errstate(all="ignore"):
         first = 1 if kept and product.output_indices[kept[0]] in product.indices[0] else 0
@@ -57,7 +57,7 @@ def _sum_product(product: Product, scans: Sequence[Scan], kept: tuple[int, ...])
 
 
 def _sum_operand(product: Product, scans: Sequence[Scan], which: int, weights: NDArray[Any] | None) -> NDArray[Any]:
-    """Return the sums of an operand along its own axis, or along the matched axis with weights."""
+    """Return the sums of an operand along an axis, with weights if given."""
     own = product.indices[which]
     summed = next(k for k, letter in enumerate(own) if (letter in product.output_indices) == (weights is None))
     scan = scans[which]
@@ -69,7 +69,7 @@ def _sum_operand(product: Product, scans: Sequence[Scan], which: int, weights: N
 
 
 def find_marginal_sums(node: Reduce, scan: Scan) -> MarginalSums | None:
-    """Return the sums that a reduction of a product asks for, None if the product has to be formed."""
+    """Return the sums that a reduction of a product needs, None to form it."""
     relation = scan.relation
     if not isinstance(relation, PhysicalOperator) or node.name != "sum" or not scan.view.is_identity:
         return None

@@ -34,7 +34,7 @@ __all__ = ["PhysicalOperator", "RangeRef"]
 
 @dataclass(frozen=True, slots=True)
 class RangeRef:
-    """Reference of a chunk that is a range of the leading dimension, read by a cursor."""
+    """Reference of a chunk that is a range of rows, read by a cursor."""
 
     cursor: Cursor | None
     """None to open one when the chunk is read."""
@@ -43,7 +43,7 @@ class RangeRef:
 
 
 class _Pin:
-    """A range of the leading dimension whose partitions share one cursor, opened by the first that is read."""
+    """A range of rows whose partitions share a cursor, opened by the first read."""
 
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last = first, last
@@ -82,18 +82,21 @@ class PhysicalOperator(CSRChunks):
 
     @abstractmethod
     def partitions(self) -> Sequence[int]:
-        """Return ascending bounds of partitions along the leading dimension, from 0 to its size."""
+        """Return ascending bounds of partitions, from 0 to the number of rows."""
 
     @abstractmethod
     def open(self, start: int, stop: int) -> Cursor:
         """Open a cursor over rows [start, stop) that shares state between partitions."""
 
     def max_rows(self, start: int, stop: int) -> int | None:
-        """Return an upper bound on the nnz of rows [start, stop), None if only its inputs tell. May do I/O."""
+        """Return an upper bound on the nnz of rows [start, stop). May do I/O.
+
+        None if the inputs have the best estimate.
+        """
         return None
 
     def strategy(self) -> str | None:
-        """Return the name of the strategy that the last read chose, None if there is only one."""
+        """Return the strategy of the last read, None if there is only one."""
         return None
 
     @property
@@ -132,7 +135,7 @@ class PhysicalOperator(CSRChunks):
 
     @property
     def is_small(self) -> bool:
-        """Whether the output is one partition of small inputs, and is evaluated without chunks or threads."""
+        """Whether all of it is one partition of small inputs, evaluated at once."""
         if self._is_small is None:
             self._is_small = all(map(scan_reader.is_small, self.children)) and (
                 (isinstance(self, SmallEvaluation) and fits_one_partition(self.children)) or len(self.bounds) <= 2
@@ -144,7 +147,7 @@ class PhysicalOperator(CSRChunks):
         if not self.is_small:
             return None
         profile = active()
-        return self.compute_small() if profile is None else self._profiled(profile, "small", self.compute_small)
+        return self.compute_small() if profile is None else self._record_profile(profile, "small", self.compute_small)
 
     def compute_small(self) -> Block:
         """Return all elements, those of the inputs being small."""
@@ -154,7 +157,10 @@ class PhysicalOperator(CSRChunks):
         return self.open(0, size).read(0, size)
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return the partitions that meet a box, clipped to it along the leading dimension. Reads no data pages."""
+        """Return the partitions that meet a box, clipped to its rows.
+
+        Reads no data pages.
+        """
         shape = self.schema.shape
         if any(len(r) == 0 for r in box.ranges):
             return []
@@ -183,7 +189,7 @@ class PhysicalOperator(CSRChunks):
         profile = active()
         if profile is None:
             return self.compute(chunk, dims)
-        return self._profiled(profile, "partitioned", lambda: self.compute(chunk, dims))
+        return self._record_profile(profile, "partitioned", lambda: self.compute(chunk, dims))
 
     def compute(self, chunk: Chunk, dims: Sequence[int] | None) -> Block:
         """Return the elements of a chunk."""
@@ -201,9 +207,9 @@ class PhysicalOperator(CSRChunks):
         profile = active()
         if profile is None:
             return cursor.read_csr(ref.start, ref.stop)
-        return self._profiled(profile, "partitioned", lambda: cursor.read_csr(ref.start, ref.stop))
+        return self._record_profile(profile, "partitioned", lambda: cursor.read_csr(ref.start, ref.stop))
 
-    def _profiled(self, profile: Profile, strategy: str, compute: Callable[[], Block]) -> Block:
+    def _record_profile(self, profile: Profile, strategy: str, compute: Callable[[], Block]) -> Block:
         counters = profile.operator(self.node)
         with counters.measure():
             block = compute()
@@ -211,11 +217,11 @@ class PhysicalOperator(CSRChunks):
         return block
 
     def partition_range(self, chunk: Chunk) -> tuple[int, int] | None:
-        """Return the rows [start, stop) of a chunk that is a range of the leading dimension, else None."""
+        """Return the rows [start, stop) of a chunk, None if it is no range of rows."""
         return (chunk.ref.start, chunk.ref.stop) if isinstance(chunk.ref, RangeRef) else None
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
-        """Return what computing all of it reads of its inputs."""
+        """Return the statistics of the scans of all inputs."""
         found = (scan.relation.stats(scan.view.box(), scan_order(scan)) for scan in self.children)
         sums = functools.reduce(ScanStats.plus, found, ScanStats(0, 0, 0, 0, 0, 0, 0.0))
         leading = box.ranges[0] if box.ranges else range(1)
@@ -242,7 +248,10 @@ class PhysicalOperator(CSRChunks):
     # -- Cursors that several readers share ----------------------------------------------------------
 
     def pin(self, box: Box) -> object:
-        """Return an object that lets all partitions of a box share one cursor for as long as it is referenced."""
+        """Return an object that lets readers of a box share one cursor.
+
+        They do so for as long as the object is referenced.
+        """
         if any(len(r) == 0 for r in box.ranges) or not self.schema.shape:
             return None
         found = _Pin(box.ranges[0][0], box.ranges[0][-1] + 1)
@@ -251,7 +260,7 @@ class PhysicalOperator(CSRChunks):
         return found
 
     def open_shared(self, start: int, stop: int) -> Cursor:
-        """Open a cursor over rows [start, stop), or return the one of a pin that covers them."""
+        """Open a cursor over rows [start, stop), or return a pinned one."""
         with self._pinning:
             for each in self._pins:
                 pin = each()

@@ -1,4 +1,4 @@
-"""Partitions: ranges of the leading dimension, chosen by the number of elements in them."""
+"""Partitions: ranges of rows with a target number of elements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["cursor_strategy", "fits_one_partition", "partition_bounds", "range_s
 
 
 def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, growth: float = 1) -> list[int]:
-    """Return ascending bounds of partitions, from 0 to ``size``, along the leading axis of some scans.
+    """Return bounds of partitions, from 0 to ``size``, along the leading axis.
 
     Bounds follow the chunks of scans whose leading axis is the leading dimension of a sort order; other scans divide
     the axis evenly. Reads footers, no data pages.
@@ -76,7 +76,7 @@ def _target_rows(scans: Sequence[Scan]) -> int:
 
 
 def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
-    """Return whether scans are known to fit one partition of ``rows`` elements. Reads no footers."""
+    """Return whether scans fit one partition of ``rows``. Reads no footers."""
     count = 0
     for scan in scans:
         relation, repeats = scan.relation, scan.view.repeats
@@ -87,7 +87,10 @@ def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
 
 
 def cursor_strategy(scan: Scan) -> Literal["chunks", "sorted", "spilled_sort"] | None:
-    """Return how a cursor keeps the elements of a scan between partitions, None if it rescans for each of them."""
+    """Return the strategy of a cursor: what it keeps between partitions.
+
+    None if it rescans the input for each of them.
+    """
     view = scan.view
     if view.ndim and scan_reader.is_small(scan):
         return "sorted"

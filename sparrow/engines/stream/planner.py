@@ -56,7 +56,7 @@ fuses several of them into one operator."""
 
 
 def lower(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
-    """Lower plans to scans of relations, whose elements are computed when they are read.
+    """Lower plans to scans of relations whose elements are computed on read.
 
     Parameters
     ----------
@@ -89,7 +89,10 @@ def lower(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
 
 
 def _children_of_single(scan: Scan) -> Sequence[Scan]:
-    """Return the children of a plan that is one node over relations: nothing to rewrite, fuse or share. Else none."""
+    """Return the children of a plan of one node over relations, else nothing.
+
+    Such a plan has nothing to rewrite, fuse or share.
+    """
     if not scan.view.is_identity or not scan.view.size:
         return ()
     children = scan.source.scans  # type: ignore[union-attr]
@@ -113,7 +116,7 @@ def _build(node: Node, scans: Sequence[Scan]) -> PhysicalOperator:
 
 
 def _build_batched(node: Node, scans: Sequence[Scan]) -> BatchedOp | None:
-    """Return the operator that evaluates a node slice by slice, None unless its slices are large."""
+    """Return the slice-by-slice operator of a node, None unless slices are large."""
     return BatchedOp(node, scans, _lower_slice) if has_large_slices(node, scans) else None
 
 
@@ -146,7 +149,7 @@ class _Lowering:
             if step in fused_away or step in self._relations:
                 continue
             below = kernels[step].scans if isinstance(step, Map) else step.scans
-            scans = self._lowered(below)
+            scans = self._lower_scans(below)
             batched = _build_batched(step, scans)
             if batched is not None:
                 self._add(step, batched, below)
@@ -159,7 +162,7 @@ class _Lowering:
                     self._add(node, operator, node.scans)
             else:
                 self._add(step, _build(step, scans), below)
-        self.scans = self._lowered(roots)
+        self.scans = self._lower_scans(roots)
 
     def _add(self, step: Node, operator: PhysicalOperator, below: Sequence[Scan]) -> None:
         depth = 1 + max((self._depth.get(scan.source.token, 0) for scan in below), default=0)
@@ -171,7 +174,7 @@ class _Lowering:
             relation = CachedRelation(operator, self._cache)
         self._relations[step], self._depth[step] = relation, depth
 
-    def _lowered(self, scans: Sequence[Scan]) -> list[Scan]:
+    def _lower_scans(self, scans: Sequence[Scan]) -> list[Scan]:
         """Return scans of the relations of their sources."""
         return [Scan(self._relation(scan), scan.view, scan.schema) for scan in scans]
 

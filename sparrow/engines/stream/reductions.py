@@ -1,4 +1,4 @@
-"""Operators of reductions: those of one scan to the same axes share one pass, and keep its groups."""
+"""Operators of reductions; those of one scan to the same axes are fused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FusedReductions:
         self.groups = GroupBy(scan, kept, list(folds.values()), counted, nodes[0].axes[:1] == kept[:1])
 
     def scalar(self, number: int, node: Reduce) -> Any:
-        """Return the result of a reduction over all axes, given its position among the nodes."""
+        """Return the result of a reduction over all axes, by position of its node."""
         return [*self.finish(number, node, self.groups.read(0, 1), 1), node.schema.fill_value][0]
 
     def operator(self, number: int, node: Reduce) -> GroupByOp:
@@ -115,7 +115,7 @@ class GroupByOp(PhysicalOperator):
         return _GroupByCursor(self, self._fused.groups.pin(start, stop))
 
     def strategy(self) -> str | None:
-        """Return how groups were found."""
+        """Return the grouping strategy."""
         return self._fused.groups.strategy
 
     def aggregate(self, start: int, stop: int) -> Block:
@@ -142,7 +142,7 @@ class _GroupByCursor:
 
 
 class MarginalSumOp(GroupByOp):
-    """The sum of a product along one axis, without forming the product if its sums are finite."""
+    """The sum of a product along an axis, without forming it if sums are finite."""
 
     def __init__(self, fused: FusedReductions, number: int, node: Reduce, marginals: MarginalSums) -> None:
         super().__init__(fused, number, node, marginals.scans)
@@ -157,7 +157,7 @@ class MarginalSumOp(GroupByOp):
         return stop - start
 
     def strategy(self) -> str | None:
-        """Return how sums were found."""
+        """Return the summation strategy."""
         return super().strategy() if self._marginals.values() is None else "marginal_sums"
 
     def aggregate(self, start: int, stop: int) -> Block:
@@ -171,7 +171,7 @@ class MarginalSumOp(GroupByOp):
 
 
 def group_by_scan(steps: Iterable[Node]) -> list[list[Reduce]]:
-    """Return the reductions among steps in groups that one pass computes, with the bits that each has alone."""
+    """Return reductions in groups that one pass computes with the same bits."""
     groups: dict[Hashable, list[Reduce]] = defaultdict(list)
     for step in steps:
         if isinstance(step, Reduce):
@@ -226,7 +226,7 @@ def _scalars(nodes: Sequence[Reduce], scan: Scan) -> tuple[list[Any], str | None
 
 
 def _pushed_down_sum(node: Reduce, scan: Scan) -> Any:
-    """Return a sum of all elements that an operator computes without materializing them, None if none does."""
+    """Return a sum that an operator computes without materializing, else None."""
     relation = scan.relation
     if not isinstance(relation, SumPushdown) or node.name != "sum" or not scan.view.is_identity:
         return None

@@ -55,7 +55,7 @@ def iter_blocks(
     chunks: Sequence[Chunk] | None = None,
     axes: Sequence[int] | None = None,
 ) -> Iterator[Block]:
-    """Yield the elements of a scan at the coordinates of its view, in a sort order of its relation.
+    """Yield the elements of a scan in a sort order of its relation.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def iter_blocks(
 
 
 def split_runs(relation: Relation, box: Box, order: tuple[int, ...]) -> tuple[list[Chunk], list[Chunk]]:
-    """Return the chunks of a relation in order, and those of append runs beside them, without merging runs.
+    """Return the ordered chunks of a relation, and those of append runs.
 
     Each chunk is sorted in itself. For aggregations that accept elements in any order.
     """
@@ -93,7 +93,7 @@ def map_blocks(
     axes: Sequence[int] | None = None,
     doing: str | None = None,
 ) -> Iterator[T]:
-    """Yield ``work(block)`` for each of the :func:`iter_blocks` of a scan, computed by the threads that decode them.
+    """Yield ``work(block)`` for each block, computed by the decoding threads.
 
     Parameters
     ----------
@@ -128,7 +128,10 @@ def map_blocks(
 
 
 def reader(scan: Scan, order: tuple[int, ...], axes: Sequence[int] | None = None) -> Callable[[Chunk], Block]:
-    """Return a function that reads one chunk of a sort order; see :func:`iter_blocks` for the arguments."""
+    """Return a function that reads one chunk of a sort order.
+
+    See :func:`iter_blocks` for the arguments.
+    """
     relation, view = scan.relation, scan.view
     dims = None if axes is None else _dims(view, axes)
     if view.is_identity:
@@ -137,7 +140,7 @@ def reader(scan: Scan, order: tuple[int, ...], axes: Sequence[int] | None = None
 
 
 def _dims(view: View, axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the dimensions needed to apply a view and to give coordinates along some of its axes."""
+    """Return the dimensions that a view and coordinates along axes need."""
     wanted = {dim for dim, _ in view.fixed}.union(*(group.dims for group in view.points))
     for number, axis in enumerate(view.axes):
         if isinstance(axis, RangeAxis) and (number in axes or axis.length < view.base_shape[axis.dim]):
@@ -204,7 +207,7 @@ def read_block(scan: Scan, room: memory.Reservation | None = None, own: bool = T
 
 
 def _transposed_block(scan: Scan) -> Block | None:
-    """Return the elements of a transposed relation in memory, unsorted; None for other scans."""
+    """Return a transposed relation in memory, unsorted; None for other scans."""
     view, relation = scan.view, scan.relation
     if not isinstance(relation, MemoryRelation) or not view.is_permutation:
         return None
@@ -215,7 +218,7 @@ def _transposed_block(scan: Scan) -> Block | None:
 
 
 def find_listed_rows(scan: Scan) -> RowSlices | None:
-    """Return the positions of rows in memory if a scan is a list of complete rows, else None."""
+    """Return the positions of rows if a scan is a list of rows in memory."""
     relation, view = scan.relation, scan.view
     if not isinstance(relation, MemoryRelation) or view.axes[:1] != (
         ListAxis(0, 0, view.shape[0] if view.ndim else 0),
@@ -240,7 +243,7 @@ def _take_rows(scan: Scan, rows: RowSlices, room: memory.Reservation) -> Block:
 
 
 def _out_of_order(view: View, order: tuple[int, ...]) -> int:
-    """Return the number of leading axes to sort by when reading in an order; the other axes then are in order."""
+    """Return the number of leading axes to sort by; the rest are in order."""
     fixed = {dim for dim, _ in view.fixed}
     dims = [axis.dim for axis in view.axes if isinstance(axis, RangeAxis) and axis.step > 0]
     if view.points or len(dims) < view.ndim:
@@ -259,13 +262,16 @@ def _describe(scan: Scan) -> str:
 
 
 def is_small(scan: Scan) -> bool:
-    """Return whether a scan shows at most one chunk of elements, in memory or computed from such."""
+    """Return whether a scan is at most one chunk, computed without I/O."""
     view = scan.view
     return scan.relation.is_small and view.repeats <= 1 and view.size > 0
 
 
 def read_small(scan: Scan) -> Block | None:
-    """Return the elements of a small scan in the order of its axes, read-only and without chunks; None if not small."""
+    """Return the elements of a small scan, read-only; None if it is not small.
+
+    They are sorted by the axes of the view.
+    """
     view, relation = scan.view, scan.relation
     if view.repeats > 1 or not view.size:
         return None
@@ -316,7 +322,10 @@ def _apply_view(block: Block, scan: Scan) -> Block:
 
 
 def _read_in_place(scan: Scan, order: tuple[int, ...], rows: int, room: memory.Reservation) -> Block:
-    """Return the elements of a scan in a sort order as one block; ``rows`` estimates their number."""
+    """Return the elements of a scan in a sort order as one block.
+
+    ``rows`` estimates their number.
+    """
     buffer = BlockBuffer(scan.schema, rows, room)
     chunks = scan.relation.chunks(scan.view.box(), order)
     relation = scan.relation
@@ -347,7 +356,7 @@ def _collect(scan: Scan, pieces: Iterator[Block], rows: int, room: memory.Reserv
 
 
 def iter_sorted_blocks(scan: Scan) -> Iterator[Block]:
-    """Yield all elements of a scan in canonical blocks, in the order of the view's axes, within the memory limit.
+    """Yield all elements of a scan in canonical blocks, sorted by its axes.
 
     Streamed if a sort order of the relation is that order, else sorted, on disk if necessary.
     """
@@ -364,7 +373,7 @@ def iter_sorted_blocks(scan: Scan) -> Iterator[Block]:
 
 
 def count_nnz(scan: Scan) -> int:
-    """Return the number of stored elements of a scan; chunks inside the view are not read."""
+    """Return the number of elements; chunks inside the view are not read."""
     relation, view = scan.relation, scan.view
     if view.is_identity:
         return relation.nnz
@@ -408,7 +417,7 @@ def _is_inside(box: Box, chunk: Chunk) -> bool:
 
 
 def clip_to_view(block: Block, view: View, order: tuple[int, ...], chunk: Chunk) -> Block:
-    """Return a slice of a sorted chunk that contains what a view shows of it, found by bisection.
+    """Return a slice of a sorted chunk that contains all that a view shows.
 
     Dimensions are searched in the sort order while the ones before are fixed. In a dimension indexed by a list, the
     elements of its members are selected unless they are many.

@@ -1,4 +1,4 @@
-"""Structural operators: concatenation, reshaping, triangles, diagonals, another fill value, sorted and summed lines."""
+"""Structural operators: concatenate, reshape, cut, refill, sort, accumulate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ConcatOp(PhysicalOperator, SmallEvaluation):
         self.is_fresh = len(scans) > 1
 
     def partitions(self) -> list[int]:
-        """Return the bounds of partitions: those of each input in turn along the first axis."""
+        """Return the bounds of partitions, those of each input in turn."""
         if self._axis or fits_one_partition(self.children):
             return partition_bounds(self.children, self.schema.shape[0])
         bounds = [0]
@@ -67,7 +67,10 @@ class ConcatOp(PhysicalOperator, SmallEvaluation):
         return self.join(self._offsets[:-1], blocks)
 
     def join(self, offsets: Sequence[int], blocks: Sequence[Block]) -> Block:
-        """Return elements of inputs as those of the output; their coordinates along the axis start at offsets."""
+        """Return elements of inputs as those of the output.
+
+        Coordinates along the axis start at ``offsets``.
+        """
         schema, axis = self.schema, self._axis
         coords: list[Sequence[NDArray[Any]]] = list(zip(*[block.coords for block in blocks], strict=True))
         kind = schema.coordinate_dtypes[axis]
@@ -131,7 +134,7 @@ class ReshapeOp(PhysicalOperator, SmallEvaluation):
         return self._input_bounds
 
     def partitions(self) -> list[int]:
-        """Return the bounds of partitions: those of the input, rounded down to rows of the output."""
+        """Return the bounds of partitions: those of the input, in output rows."""
         shape, inner = self.schema.shape, self._inner
         if inner and fits_one_partition(self.children):
             return [0, shape[0]]
@@ -152,7 +155,10 @@ class ReshapeOp(PhysicalOperator, SmallEvaluation):
         return start * self._inner // self._outer, -(-stop * self._inner // self._outer)
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return the partitions of the input that meet a box along the leading dimension. Reads no data pages."""
+        """Return the partitions of the input that meet the rows of a box.
+
+        Reads no data pages.
+        """
         shape = self.schema.shape
         if not shape or not self._old or self.is_small or any(len(r) == 0 for r in box.ranges):
             return super().chunks(box, order)
@@ -216,7 +222,7 @@ class _ReshapeCursor:
 
 
 def _flat_positions(block: Block, shape: tuple[int, ...], base: int, end: int, margin: int = 0) -> NDArray[Any]:
-    """Return row-major positions of elements in rows [base, end), relative to row ``base``.
+    """Return row-major positions of rows [base, end), relative to row ``base``.
 
     Their dtype holds positions up to ``margin`` beyond the last row.
     """
@@ -266,7 +272,7 @@ class UnaryOperator(PhysicalOperator):
 
     @abstractmethod
     def transform(self, block: Block, start: int, stop: int) -> Block:
-        """Return rows [start, stop) of the output, given the elements of the input's rows that they are made of."""
+        """Return rows [start, stop) of the output, given the input's elements."""
 
 
 class _UnaryCursor:
@@ -315,7 +321,7 @@ class DiagonalOp(UnaryOperator, SmallEvaluation):
         self.row_offset = max(-node.offset, 0)
 
     def partitions(self) -> list[int]:
-        """Return the bounds of partitions: those of the input in rows that meet the diagonal."""
+        """Return the bounds of partitions: those of the input along the diagonal."""
         row, length = self.row_offset, self.schema.shape[0]
         bounds = [*partition_bounds(self.children, self.children[0].schema.shape[0]), row, row + length]
         return sorted({min(max(bound - row, 0), length) for bound in bounds})
@@ -334,7 +340,7 @@ class DiagonalOp(UnaryOperator, SmallEvaluation):
 
 
 class FillOp(UnaryOperator):
-    """The same values beside another fill: partitions are made dense, and what differs from the new fill is stored."""
+    """The same values with another fill, computed on dense partitions."""
 
     def partitions(self) -> list[int]:
         """Return the bounds of partitions that fit memory when dense."""
@@ -343,7 +349,7 @@ class FillOp(UnaryOperator):
         return [*range(0, shape[0], step), shape[0]]
 
     def transform(self, block: Block, start: int, stop: int) -> Block:
-        """Return the elements of a block and its absent ones, without those that equal the new fill."""
+        """Return all elements of a block that differ from the new fill."""
         old, schema = self.children[0].schema, self.schema
         shape = schema.shape
         dense = np.full((stop - start, *shape[1:]) if shape else (), old.fill_value, old.dtype)
@@ -360,7 +366,10 @@ class FillOp(UnaryOperator):
 
 
 class SortOp(UnaryOperator):
-    """Each line along the last axis in ascending order; a vector is one line, sorted in memory."""
+    """Each line along the last axis in ascending order.
+
+    A vector is one line, sorted in memory.
+    """
 
     def partitions(self) -> list[int]:
         """Return the bounds of partitions; those of a vector are its ends."""
@@ -374,7 +383,7 @@ class SortOp(UnaryOperator):
         return _VectorCursor(self)
 
     def transform(self, block: Block, start: int, stop: int) -> Block:
-        """Return a block with the values of each line in order, at the coordinates that they then have."""
+        """Return a block with the values of each line in order."""
         schema = self.schema
         starts = group_starts(block.coords[:-1], block.count)
         lengths = run_lengths(starts, block.count)
@@ -404,7 +413,7 @@ class _VectorCursor:
 
 
 def accumulate(node: Accumulate, scan: Scan) -> NDArray[Any]:
-    """Return the running totals of each line as a dense array; elements are streamed into it.
+    """Return the running totals of each line as a dense array.
 
     Parameters
     ----------

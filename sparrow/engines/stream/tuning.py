@@ -1,4 +1,4 @@
-"""Tuning parameters of the stream engine: partitions, sorting, grouping, element-wise maps and batches."""
+"""Tuning parameters of the stream engine, without those of products."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["StreamTuning", "tuning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTuning:
-    """Thresholds of the operators, cursors and scans of the stream engine, without those of products."""
+    """Thresholds of operators, cursors and scans of the stream engine."""
 
     # Partitions
     partition_rows: int = parameter(1 << 18, "elements", "Target size: larger partitions use the cores no better.")
     min_partition_rows: int = parameter(1 << 14, "elements", "Target under small limits; less is all dispatch.")
     partition_copies: int = parameter(16, "ratio", "Copies of a partition in memory: read, sorted, merged, written.")
     rescan_factor: int = parameter(
-        4, "ratio", "Partitions are so much larger if each rescans its input; inputs repeated more often are rescanned."
+        4, "ratio", "Factor on partitions that each rescan their input; inputs repeated more often are rescanned."
     )
     element_bytes: int = parameter(32, "bytes", "Memory of an element while it is sorted or looked up.")
 
@@ -32,7 +32,7 @@ class StreamTuning:
     # Reading
     max_listed_rows: int = parameter(1 << 12, "rows", "Members of a list that are searched in a chunk one by one.")
     unreserved_elements: int = parameter(1 << 10, "elements", "Results that skip the check of the memory limit.")
-    csr_min_elements: int = parameter(1 << 18, "elements", "Results that stay in CSR form until somebody needs COO.")
+    csr_min_elements: int = parameter(1 << 18, "elements", "Results that stay in CSR form until COO is needed.")
 
     # Plans
     max_pipeline_depth: int = parameter(24, "operators", "Nested operators; deeper plans are materialized in between.")
@@ -50,7 +50,7 @@ class StreamTuning:
     # Reductions
     group_parts: int = memory_share(4, "Groups of a reduction, or the dense array that holds them.")
     group_bytes: int | None = parameter(None, "bytes", "Fixed budget of groups, for tests; None computes it.")
-    max_dense_groups: int = parameter(1 << 16, "groups", "Dense arrays of so many groups are always used.")
+    max_dense_groups: int = parameter(1 << 16, "groups", "Dense arrays of this size are always used.")
     dense_groups_per_element: int = parameter(4, "ratio", "Groups per element up to which a dense array pays off.")
     sum_lanes: int = parameter(4, "lanes", "Partial sums side by side; fixed, so that bits do not depend on threads.")
     absent_window: int = parameter(1 << 26, "positions", "Positions searched per scan for the first absent element.")

@@ -51,7 +51,7 @@ SHOWN: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def batched() -> Iterator[None]:
+def small_batches() -> Iterator[None]:
     """Evaluate small slices of three dimensions one by one."""
     with strategy("batched"), tune("stream", min_batch_elements=9):
         yield

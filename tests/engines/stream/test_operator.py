@@ -1,4 +1,4 @@
-"""Chunks, partitions and cursors of physical operators: how much they read, and that results match NumPy."""
+"""Chunks, partitions and cursors of physical operators, against NumPy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def relation(request: pytest.FixtureRequest, folder: Path) -> tuple[Relation, ND
 
 @pytest.fixture
 def small_partitions(where: str) -> Iterator[None]:
-    """Divide small tensors into many partitions, and sort on disk if ``where`` is "disk"."""
+    """Divide small tensors into many partitions; sort on disk if so asked."""
     with tune("stream", partition_rows=10), strategy(*["spilled_sort"] if where == "disk" else []):
         yield
 

@@ -1,4 +1,4 @@
-"""Strategies of the stream engine, forced by name: results keep their bits, and profiles name the strategy."""
+"""Strategies of the stream engine, forced by name and named by profiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broadcast inputs of element-wise functions: lookup tables, outer products, and limits on repeated elements."""
+"""Broadcast inputs of maps: lookup tables, outer products, size limits."""
 
 from __future__ import annotations
 
@@ -47,14 +47,20 @@ class Lookup:
 
     @staticmethod
     def fits(scan: Scan) -> bool:
-        """Return whether broadcasting repeats elements, and they fit in memory once. Reads footers, no data."""
+        """Return whether broadcasting repeats a scan that fits in memory once.
+
+        Reads footers, no data.
+        """
         view, parameters = scan.view, tuning()
         if view.repeats <= 1 or not view.size or view.size // view.repeats >= 2**63:
             return False
         return count_rows_to_read(scan) * parameters.element_bytes <= memory.limit() // parameters.lookup_parts
 
     def at(self, block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the values at the coordinates of a block, fill where none is stored, and whether one is stored."""
+        """Return the values at the coordinates of a block, and whether they are stored.
+
+        Absent elements have the fill value.
+        """
         keys, values = self._table()
         columns = [block.coords[k] for k in self._axes]
         if self._start:
@@ -74,7 +80,10 @@ def _sorted_table(scan: Scan) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 
 def find_outer_split(scans: Sequence[Scan], required: Sequence[bool]) -> tuple[int, int] | None:
-    """Return which of two scans has the leading axes and how many, if they share no axis as in ``v[:, None] * w``."""
+    """Return the input with the leading axes of an outer product, and their number.
+
+    An outer product is one of inputs that share no axis, as in ``v[:, None] * w``. None for other maps.
+    """
     if len(scans) != 2 or not all(required) or min(scan.view.repeats for scan in scans) <= 1:
         return None
     own = [[not isinstance(axis, NewAxis) for axis in scan.view.axes] for scan in scans]
@@ -86,7 +95,7 @@ def find_outer_split(scans: Sequence[Scan], required: Sequence[bool]) -> tuple[i
 
 
 def split_outer(scans: Sequence[Scan], first: int, split: int) -> tuple[Scan, Scan]:
-    """Return both scans without the axes that broadcasting adds: that of the leading axes first."""
+    """Return both scans without broadcast axes, that of the leading axes first."""
     trailing = (0,) * (scans[0].schema.ndim - split)
     rows = scans[first].then(scans[first].view.then((slice(None),) * split + trailing))
     others = scans[1 - first].then(scans[1 - first].view.then((0,) * split + (slice(None),) * len(trailing)))
@@ -94,7 +103,7 @@ def split_outer(scans: Sequence[Scan], first: int, split: int) -> tuple[Scan, Sc
 
 
 def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) -> None:
-    """Raise before hours of work if broadcasting produces billions of elements, beyond the memory limit.
+    """Raise if broadcasting produces billions of elements beyond the memory limit.
 
     Outer products are known to; other products drop an unknown number of the repeated elements.
 

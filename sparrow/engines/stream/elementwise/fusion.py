@@ -1,4 +1,4 @@
-"""Fusion of element-wise functions: one kernel evaluates functions of functions over the elements of a few scans.
+"""Fusion of element-wise functions into kernels over a few aligned scans.
 
 An element-wise function whose operands are element-wise functions is fused with them if the whole reads at most two
 different scans: these are aligned once, and no intermediate result is materialized. A result that another kernel also
@@ -114,7 +114,7 @@ class FusedKernel:
         return len(self._calls) == 1 and len(self.scans) == 2 and function_name(self.node.function) == name
 
     def _guarding(self, node: Map, slots: Sequence[_Input | _Temp]) -> tuple[_Input | _Temp, ...]:
-        """Return the arguments that may be 0 where the kernel is evaluated, if the product might not be 0 there."""
+        """Return the arguments that may be 0 where a product might not be."""
         if node.schema.dtype.kind not in "fc":
             return ()
         return tuple(slot for slot in slots if not (isinstance(slot, _Input) and self.required[slot.number]))
@@ -205,7 +205,7 @@ def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Ma
 
 
 def _is_fusible(scan: Scan) -> bool:
-    """Return whether a scan shows an element-wise function that may be fused into its reader."""
+    """Return whether a scan is an element-wise function fusible into its reader."""
     step = scan.source
     return (
         isinstance(step, Map) and scan.view.is_identity and not step.is_dense
@@ -218,7 +218,7 @@ def _identity(scan: Scan) -> tuple[Hashable, View]:
 
 
 def _at(array: NDArray[Any], coords: tuple[NDArray[Any], ...]) -> NDArray[Any]:
-    """Return a broadcast array at coordinates, indexed only along the axes that are not broadcast."""
+    """Return a broadcast array at coordinates, indexed along its own axes only."""
     changing = [k for k, step in enumerate(array.strides) if step]
     core = array[tuple(slice(None) if step else 0 for step in array.strides)]
     if len(changing) == 1:

@@ -1,4 +1,4 @@
-"""Operators of element-wise functions: inputs aligned, looked up or crossed, and passed to a fused kernel."""
+"""Operators of element-wise functions: inputs are aligned or looked up."""
 
 from __future__ import annotations
 
@@ -122,10 +122,13 @@ class _ChunkRef:
 
 
 class MapPerChunk(MapAligned):
-    """Element-wise function of one input: its chunks are the partitions if they come in the order of its axes."""
+    """Element-wise function of one input, evaluated chunk by chunk.
+
+    The chunks of the input are the partitions if they come in the order of its axes.
+    """
 
     def _chunk_order(self) -> tuple[int, ...] | None:
-        """Return the sort order in which the chunks of the input are the partitions, None if there is none."""
+        """Return the sort order whose chunks are the partitions, None if there is none."""
         order = sorted_order(self.children[0])
         return order if self.children[0].view.preserves_order(order) else None
 
@@ -164,14 +167,14 @@ class MapPerChunk(MapAligned):
         return [self._to_output(chunk, own) for chunk in first], [self._to_output(chunk, own) for chunk in runs]
 
     def pin(self, box: Box) -> object:
-        """Return an object that lets the partitions of a box share a cursor: that of the input if it is chunk-wise."""
+        """Return an object that lets readers of a box share a cursor of the input."""
         if any(len(r) == 0 for r in box.ranges) or not self.schema.shape or self._chunk_order() is None:
             return super().pin(box)
         below = self.children[0].relation
         return below.pin(self._input_box(box)) if isinstance(below, PhysicalOperator) else None
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
-        """Return what computing a box reads of the input."""
+        """Return the statistics of the scan of the input for a box."""
         own = self._chunk_order()
         if own is None or any(len(r) == 0 for r in box.ranges):
             return super().stats(box, order)
@@ -195,7 +198,7 @@ class MapPerChunk(MapAligned):
 
 
 class MapBroadcast(MapAligned):
-    """Product with a broadcast operand: its elements are looked up at those of the other one instead of repeated.
+    """Product with a broadcast operand that is looked up instead of repeated.
 
     Parameters
     ----------
@@ -227,7 +230,7 @@ class MapBroadcast(MapAligned):
         return partition_bounds([self.children[self._walked]], self.schema.shape[0])
 
     def open(self, start: int, stop: int) -> Cursor:
-        """Open a cursor that looks up the broadcast operand if that fits in memory, and aligns it if not."""
+        """Open a cursor that looks up the broadcast operand, or aligns a large one."""
         if not self._is_lookup:
             return super().open(start, stop)
         lookup = Lookup(self.children[1 - self._walked], start, stop)
@@ -255,7 +258,7 @@ class _LookupCursor:
 
 
 class MapOuter(MapAligned):
-    """Product of inputs that share no axis: each element of one with each of the other.
+    """Product of inputs that share no axis: all pairs of their elements.
 
     Parameters
     ----------
@@ -293,7 +296,7 @@ class MapOuter(MapAligned):
         return partition_bounds([leading], leading.schema.shape[0], growth=max(growth, 1 / leading.view.repeats))
 
     def open(self, start: int, stop: int) -> Cursor:
-        """Open a cursor over the outer product if one input fits in memory, and over aligned inputs if not."""
+        """Open a cursor over the outer product, or over aligned inputs if large."""
         if not self._is_outer:
             return super().open(start, stop)
         return _OuterCursor(self, open_cursor(self._rows, start, stop))
@@ -322,7 +325,7 @@ class _OuterCursor:
 
 
 def _find_masked_product(scans: Sequence[Scan], required: Sequence[bool]) -> int | None:
-    """Return which of two scans is a product masked by the other, so that they need no alignment; None if none is."""
+    """Return the index of a product that is masked by the other scan, else None."""
     if len(scans) != 2 or not all(required):
         return None
     for number, (scan, other) in enumerate([(scans[0], scans[1]), (scans[1], scans[0])]):
@@ -332,7 +335,9 @@ def _find_masked_product(scans: Sequence[Scan], required: Sequence[bool]) -> int
 
 
 class MapMasked(PhysicalOperator, SumPushdown):
-    """Element-wise function of a masked product and its mask, whose elements have the same coordinates.
+    """Element-wise function of a masked product and its mask.
+
+    Both have elements at the same coordinates, so they need no alignment.
 
     Parameters
     ----------
@@ -367,7 +372,7 @@ class MapMasked(PhysicalOperator, SumPushdown):
         return self._product.sum_weighted() if is_multiply and node.schema.dtype == self._product.schema.dtype else None
 
     def map_values(self, block: Block, weights: NDArray[Any]) -> Block:
-        """Return the output at the elements of the product, given the values of the mask there."""
+        """Return the output at the elements of the product, given the mask's values."""
         columns = [block.values, weights] if self._number == 0 else [weights, block.values]
         return apply(self._kernel, block.coords, columns, self.schema.fill_value)
 
