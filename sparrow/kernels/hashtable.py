@@ -9,16 +9,16 @@ from sparrow.kernels.matmul.intrinsics import prefetch
 
 __all__ = ["factorize", "lookup"]
 
-_MIXED = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio: products with it differ in their highest bits wherever numbers differ (Knuth, 6.4)."""
-_AHEAD = 16
-"""Values between asking for a place in the table and looking at it."""
+_FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
+"""2^64 / golden ratio, the multiplier of Fibonacci hashing (Knuth, TAOCP 3, 6.4)."""
+_PREFETCH_DISTANCE = 16
+"""Number of keys by which slots are prefetched ahead."""
 
 
 @njit(cache=True, nogil=True)
 def _probed(value, shift, last, places, found):  # type: ignore[no-untyped-def]
     """Return the slot of a key, or the free slot for it, and the code stored there."""
-    at = (np.uint64(value) * _MIXED) >> shift
+    at = (np.uint64(value) * _FIBONACCI) >> shift
     known = places[at]
     while known >= 0 and found[known] != value:
         at = (at + np.uint64(1)) & last
@@ -46,8 +46,8 @@ def factorize(values, bits, places, found, out):  # type: ignore[no-untyped-def]
     shift, last = np.uint64(64 - bits), np.uint64(len(places) - 1)
     count = 0
     for i in range(len(values)):
-        if i + _AHEAD < len(values):
-            prefetch(places, (np.uint64(values[i + _AHEAD]) * _MIXED) >> shift)
+        if i + _PREFETCH_DISTANCE < len(values):
+            prefetch(places, (np.uint64(values[i + _PREFETCH_DISTANCE]) * _FIBONACCI) >> shift)
         value = values[i]
         at, known = _probed(value, shift, last, places, found)
         if known < 0:
@@ -74,7 +74,7 @@ def lookup(values, bits, places, found, out):  # type: ignore[no-untyped-def]
     """
     shift, last = np.uint64(64 - bits), np.uint64(len(places) - 1)
     for i in range(len(values)):
-        if i + _AHEAD < len(values):
-            prefetch(places, (np.uint64(values[i + _AHEAD]) * _MIXED) >> shift)
+        if i + _PREFETCH_DISTANCE < len(values):
+            prefetch(places, (np.uint64(values[i + _PREFETCH_DISTANCE]) * _FIBONACCI) >> shift)
         value = values[i]
         out[i] = _probed(value, shift, last, places, found)[1]

@@ -37,8 +37,8 @@ __all__ = [
     "union_neighbors",
 ]  # fmt: skip
 
-_MIXED, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-"""An odd number that spreads bits, and half of them."""
+_FIBONACCI, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+"""Multiplier of Fibonacci hashing, and half the word length."""
 
 
 @njit(cache=True, nogil=True)
@@ -227,8 +227,8 @@ def propagate_labels(nodes, starts, stops, cols, labels, active, tally, seed):  
             label = labels[cols[at]]
             if tally[label] < votes or label == own or (tally[label] == votes and best == own):
                 continue
-            drawn = (np.uint64(label) ^ np.uint64(seed)) * _MIXED + np.uint64(node)
-            drawn = (drawn ^ (drawn >> _HALF)) * _MIXED
+            drawn = (np.uint64(label) ^ np.uint64(seed)) * _FIBONACCI + np.uint64(node)
+            drawn = (drawn ^ (drawn >> _HALF)) * _FIBONACCI
             if tally[label] > votes or drawn > lot:
                 best, votes, lot = label, tally[label], drawn
         for at in range(starts[k], stops[k]):

@@ -41,8 +41,8 @@ _N, _L = np.uint8(ord("N")), np.uint8(ord("L"))
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _YES, _NO = np.bool_(True), np.bool_(False)
 """Arguments that Numba takes as variables: a literal is a type of its own, and one more function to compile."""
-_SAFE = 1e4
-"""Up to this sum of eigenvalues, the smallest being above 1, equations in float32 give solutions to 1e-5."""
+_FLOAT32_MAX_CONDITION = 1e4
+"""Up to this sum of eigenvalues (the smallest exceeds 1), float32 equations are accurate to 1e-5."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
@@ -282,7 +282,19 @@ def eigenbasis(  # type: ignore[no-untyped-def]
             if n < d:
                 load(table, links, start, n, buffer)
                 copy_targets(links, start, n, y32)
-                if solve_woodbury(buffer, FIRST_COLUMN, n, diagonal, weight, _SAFE, single_lapack, small, root, y32, w):
+                if solve_woodbury(
+                    buffer,
+                    FIRST_COLUMN,
+                    n,
+                    diagonal,
+                    weight,
+                    _FLOAT32_MAX_CONDITION,
+                    single_lapack,
+                    small,
+                    root,
+                    y32,
+                    w,
+                ):
                     clear(found32[:n])
                     error = squared_error(y32, found32, n)
             else:

@@ -21,7 +21,7 @@ FLOAT32, FLOAT16, BFLOAT16 = 0, 1, 2
 
 _N, _L = np.uint8(ord("N")), np.uint8(ord("L"))
 _ZERO, _ONE = np.float32(0), np.float32(1)
-_AHEAD = 8
+_PREFETCH_DISTANCE = 8
 """Rows between asking for memory and copying them."""
 
 
@@ -98,16 +98,16 @@ def load(table, links, start, count, out):  # type: ignore[no-untyped-def]
     cols = links[0]
     if kind == FLOAT32:
         for k in range(count):
-            if start + k + _AHEAD < len(cols):
-                _prefetch(exact, np.int64(cols[start + k + _AHEAD]))
+            if start + k + _PREFETCH_DISTANCE < len(cols):
+                _prefetch(exact, np.int64(cols[start + k + _PREFETCH_DISTANCE]))
             source = exact[cols[start + k]]
             target = out[k]
             for j in range(len(target)):
                 target[j] = source[j]
     else:
         for k in range(count):
-            if start + k + _AHEAD < len(cols):
-                _prefetch(bits, np.int64(cols[start + k + _AHEAD]))
+            if start + k + _PREFETCH_DISTANCE < len(cols):
+                _prefetch(bits, np.int64(cols[start + k + _PREFETCH_DISTANCE]))
             decode(bits[cols[start + k]], kind, out[k])
 
 

@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 FIRST_COLUMN = np.int64(0)
-"""Where the columns begin of which all are taken, as Numba takes variables: a literal is a type of its own."""
+"""First column when all are used; a typed constant, since Numba compiles literals separately."""
 _N, _T, _L = np.uint8(ord("N")), np.uint8(ord("T")), np.uint8(ord("L"))
 _ZERO, _ONE = np.float32(0), np.float32(1)
-_FEW = 64
-"""Below so many links the products of all pairs are faster by loops than by ``ssyrk``."""
+_SYRK_MIN_ROWS = 64
+"""Below, loops compute the inner products of all pairs of rows faster than ``ssyrk``."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -233,7 +233,7 @@ def solve_woodbury(buffer, low, n, spectrum, weight, most, lapack, matrix, root,
         row = buffer[link][low : low + k]
         for j in range(k):
             row[j] *= root[j]
-    if n < _FEW:
+    if n < _SYRK_MIN_ROWS:
         _products_of_pairs(buffer, low, n, k, matrix)
     else:
         fortran(syrk, (_L, _T, n, k, _ONE, buffer[:, low:], d, _ZERO, matrix, n))
