@@ -17,12 +17,6 @@ TESTS = ROOT / "tests"
 MAX_TOP_LEVEL = 26
 """Packages and modules directly below ``sparrow``, private ones aside."""
 
-KNOWN_PATCHES: set[str] = {
-    "tensor/test_computing.py",
-    "tensor/test_spy.py",
-}
-"""Test files that still set attributes of sparrow modules: to be emptied."""
-
 
 @cache
 def modules() -> dict[str, Path]:
@@ -136,8 +130,7 @@ def test_tests_do_not_patch_modules() -> None:
         name = str(path.relative_to(TESTS))
         for line, text in module_attributes_set(ast.parse(path.read_text())):
             offenders.setdefault(name, []).append(f"{name}:{line}: {text}")
-    new = [line for name, lines in offenders.items() if name not in KNOWN_PATCHES for line in lines]
-    assert not new, new
+    assert not offenders, [line for lines in offenders.values() for line in lines]
 
 
 def test_the_scan_finds_patches() -> None:
