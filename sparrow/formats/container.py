@@ -26,7 +26,7 @@ _FORMATS: dict[str, type[Container]] = {}
 
 
 class Container(ABC):
-    """Arrays of a storage format, base of ``COO``, ``CSR``, ``CSC`` and ``RowSparse``.
+    """Arrays of a storage format: base class of the containers.
 
     A container is frozen: it returns read-only arrays. Arrays passed to it are shared where possible; later changes by
     their owner show, :meth:`check_format` tells whether it is still valid, and :meth:`copy` returns an independent one.

@@ -22,11 +22,11 @@ __all__ = ["RowSparse"]
 
 
 class RowSparse(Container):
-    """Some rows of an array, dense: ``dense[indices[k]] = data[k]``, other rows are 0.
+    """Some rows of an array, dense; the other rows are 0.
 
-    Zeros within stored rows are stored, and so are rows of zeros: the list of rows tells which ones a gradient touched.
-    Conversions to other formats and to tensors drop both: ``sp.asarray(R).to_format("row_sparse")`` has the rows with
-    nonzero elements.
+    ``dense[indices[k]] = data[k]``. Zeros within stored rows are stored, and so are rows of zeros: the list of rows
+    tells which ones a gradient touched. Conversions to other formats and to tensors drop both:
+    ``sp.asarray(R).to_format("row_sparse")`` has the rows with nonzero elements.
 
     Parameters
     ----------

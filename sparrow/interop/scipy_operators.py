@@ -35,7 +35,7 @@ def wrap_operand(operand: Any) -> NDArray[Any]:
 
 
 def reject_matrix_star(operand: Any) -> None:
-    """Raise ``UnsupportedError`` for a SciPy matrix, whose ``*`` is the matrix product."""
+    """Raise ``UnsupportedError`` for a SciPy matrix, whose ``*`` means matmul."""
     module = sys.modules.get("scipy.sparse")
     if module is not None and module.isspmatrix(operand):
         raise UnsupportedError(

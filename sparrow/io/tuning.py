@@ -1,4 +1,4 @@
-"""Tuning parameters of readers and writers of files: block sizes, batches, spill budgets and limits on inputs."""
+"""Tuning parameters of readers and writers: block sizes, batches, limits."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What formats share: registry, detection, sources, writers."""
+"""Registry, detection, sources and writers that formats share."""

@@ -1,4 +1,4 @@
-"""File signatures: compression, and kinds of files that no reader takes, each with the way to read it."""
+"""File signatures: compression, and files that no reader of text takes."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ _loaders: list[Callable[[], object]] = []
 
 
 def register_signatures(signatures: Mapping[bytes, tuple[str, str]]) -> None:
-    """Add the first bytes of a binary format: its kind, and the command that reads it."""
+    """Add the first bytes of a binary format: its kind, and a command to read it."""
     _SIGNATURES.update(signatures)
 
 
 def load_signatures_with(loader: Callable[[], object]) -> None:
-    """Call ``loader``, which registers signatures, before a file is matched that looks binary."""
+    """Call ``loader``, which registers signatures, before a binary file is matched."""
     _loaders.append(loader)
 
 
@@ -85,7 +85,7 @@ def quote_file(name: str) -> str:
 
 
 def detect_compression(start: bytes) -> str | None:
-    """Return the compression that the first bytes of a file show: ``"gzip"``, ``"zstd"``, ``"bz2"`` or None."""
+    """Return the compression of a file, ``"gzip"``, ``"zstd"``, ``"bz2"`` or None."""
     if start.startswith(b"\x1f\x8b"):
         return "gzip"
     if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and 0x50 <= start[0] <= 0x5F):
@@ -111,7 +111,7 @@ def _decompression(name: str, compression: str) -> tuple[str, str]:
 
 
 def reject_container(start: bytes, name: str, compression: str | None = None) -> None:
-    """Raise ``IngestError`` if a file is binary or an archive, with the command that reads it.
+    """Raise ``IngestError`` for a binary file or archive, with a command to read it.
 
     Parameters
     ----------

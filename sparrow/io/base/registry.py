@@ -1,4 +1,4 @@
-"""Registry of file formats: the reader, the writer, the options and the detectors of each, declared once.
+"""Registry of file formats: reader, writer, options and detectors.
 
 A format is one module that holds a tuple ``FORMATS``. Those of sparrow are in the table ``_MODULES``; other packages
 add theirs by an entry point of the group ``sparrow.formats``, which names such a module, a :class:`Format` or a tuple
@@ -152,7 +152,7 @@ def shared_help(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Command-line side of an option: its help, and how its text is parsed if the type does not tell."""
+    """Command-line side of an option: help, spelling and parser."""
 
     help: str
     metavar: str | None = None
@@ -178,7 +178,7 @@ class DeclaredOption(NamedTuple):
 
 @cache
 def options_of(kind: type[Reader | Writer]) -> tuple[DeclaredOption, ...]:
-    """Return the options of a reader or writer: its own, then those of the base class."""
+    """Return the options of a reader or writer, those of the base class last."""
     hints = get_type_hints(kind, include_extras=True)
     inherited = {each.name for base in (Reader, Writer) for each in dataclasses.fields(base)}
     found = []
@@ -194,7 +194,7 @@ def options_of(kind: type[Reader | Writer]) -> tuple[DeclaredOption, ...]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type; types that are not handled here accept all values."""
+    """Return whether a value is of a type; unknown types accept all values."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in parts)
@@ -248,7 +248,7 @@ class _Options:
 
 @dataclass
 class Reader(_Options, ABC):
-    """Base of readers: the fields are the options, the docstring is that of ``sp.ingest.<format>``."""
+    """Base of readers; fields are options, the docstring is that of ``sp.ingest``."""
 
     src: SourceLike
     dst: str | os.PathLike[str]
@@ -269,7 +269,7 @@ class Reader(_Options, ABC):
         self.overwrite = self.overwrite or self.if_exists == "replace"
 
     def ingest(self) -> str:
-        """Store the source at ``dst``, unless ``if_exists`` is "open" and something exists there; return ``dst``."""
+        """Store the source at ``dst``, subject to ``if_exists``, and return ``dst``."""
         there = is_bundle(self.dst) or is_tensor(self.dst)
         if there and self.if_exists == "open":
             return os.fspath(self.dst)
@@ -313,7 +313,7 @@ class Writer(_Options, ABC):
 
     @contextmanager
     def sink(self) -> Iterator[Any]:
-        """Open the file, which is renamed to ``dst`` when the block succeeds, or standard output."""
+        """Open the file, published when the block succeeds, or standard output."""
         import sys
 
         if self.dst == "-":
@@ -325,7 +325,7 @@ class Writer(_Options, ABC):
 
 
 def compressing(file: Any, name: str | os.PathLike[str]) -> AbstractContextManager[Any]:
-    """Return a stream that writes to a file, compressed if its name ends in ``.gz``, ``.zst`` or ``.bz2``."""
+    """Return a stream to a file, compressed for ``.gz``, ``.zst`` and ``.bz2``."""
     compression = COMPRESSION_SUFFIXES.get(Path(name).suffix)
     if compression is None:
         return nullcontext(file)
@@ -355,7 +355,7 @@ class _UnclosedFile:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file format: its reader, its writer, the suffixes of its files, and how it is detected."""
+    """File format: reader, writer, suffixes and detectors."""
 
     name: str
     summary: str
@@ -393,13 +393,13 @@ def unregister(name: str) -> None:
 
 
 def formats() -> Mapping[str, Format]:
-    """Return all formats by name: built-in ones, those of entry points, registered ones."""
+    """Return all formats by name: built-in, from entry points, and registered."""
     return _installed() | _added
 
 
 @cache
 def _installed() -> dict[str, Format]:
-    """Load the formats of sparrow and of entry points; a format of sparrow wins over others of its name."""
+    """Load the formats of sparrow and of entry points; built-in names win."""
     modules = (importlib.import_module(f"sparrow.io.{name}") for name in _MODULES)
     found: dict[str, Format] = {each.name: each for module in modules for each in module.FORMATS}
     for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):

@@ -15,7 +15,7 @@ __all__ = ["Detector", "Sample", "Stage", "is_number"]
 
 
 class Stage(IntEnum):
-    """Stages of detection, in order; within one the formats are asked in the order of their table."""
+    """Stages of detection, in order."""
 
     PATH = 0
     """Names of files and folders: nothing is read."""

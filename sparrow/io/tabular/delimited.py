@@ -227,7 +227,7 @@ class CsvReader(TextTableReader):
         self._choose = choose
 
     def blocks(self) -> Generator[TextBlock]:
-        """Yield the blocks of the source in UTF-8, without comments, with separators of one character."""
+        """Yield blocks in UTF-8, without comments, with one-character separators."""
         options = self.options
         is_plain = options.encoding is None and options.comment is None and not options.needs_separator
         with closing(read_blocks(self.source)) as text:
@@ -240,7 +240,7 @@ class CsvReader(TextTableReader):
             raise IngestError("the text is empty: expected a line of column names", self.source.name)
 
     def begin(self, first: TextBlock, rest: Iterator[TextBlock]) -> Iterator[TextBlock]:
-        """Decide on separator, quotes, columns and types, and return blocks of whole records."""
+        """Decide on separator, quotes, columns and types; return whole records."""
         options = self.options
         sample = bytes(first.data[: tuning().delimiter_sample_bytes]).decode(errors="replace")
         line = sample.lstrip("\r\n").split("\n", 1)[0].rstrip("\r")

@@ -32,7 +32,7 @@ IMAGINARY_COLUMN = "value_im"
 
 
 class TableOptions(Protocol):
-    """Checked options of a table: columns and rules, as :class:`sparrow.io.tabular.options.Columns` has them."""
+    """Checked options of a table, as ``Columns`` has them."""
 
     coords: Sequence[str]
     value: str | Sequence[str] | None

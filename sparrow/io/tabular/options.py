@@ -399,7 +399,7 @@ def _detect_signature(sample: Sample) -> None:
 
 
 def _detect_table(sample: Sample) -> None:
-    """Raise for JSON lines, other delimiters, and columns below a line of names: reading them takes options."""
+    """Raise for text with named columns, which takes options to read."""
     data, name = sample.data, sample.name
     if data[0].startswith("{"):
         raise _json_lines(data[0], name)
@@ -438,7 +438,7 @@ def _json_lines(line: str, name: str) -> IngestError:
 
 
 def _name_columns(kind: str, name: str, columns: list[str] | None = None, value: str | None = None) -> IngestError:
-    """Return the error that asks for the columns of coordinates and values, with an example."""
+    """Return the error that asks for columns, with an example."""
     named = f" of columns {', '.join(map(repr, columns))}" if columns else ""
     coords = ",".join(columns[:2]) if columns else "A,B"
     if columns and value == columns[-1] == "value":  # as in exported tables

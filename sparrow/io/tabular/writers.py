@@ -1,4 +1,4 @@
-"""Writers of tables: CSV, TSV, Parquet and Arrow, a column per dimension and one or two for the values."""
+"""Writers of tables (CSV, TSV, Parquet, Arrow): a column per dimension and value."""
 
 from __future__ import annotations
 

@@ -457,7 +457,7 @@ def _detect_header(sample: Sample) -> str | None:
 
 
 def _detect_lines(sample: Sample) -> str | None:
-    """Accept lines of two ids and perhaps a weight; raise with the command that reads other lines."""
+    """Accept edges; raise with the command that reads other lines."""
     data, name, file = sample.data, sample.name, sample.file
     reject_non_edges(sample.text, name)
     rows = [row for line in data if (row := split_words(line.split("#")[0], ","))]

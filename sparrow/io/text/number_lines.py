@@ -288,9 +288,9 @@ def parse_neighbor_lists(block: TextBlock, comment: str = "", first: int = 0, we
 
 
 def neighbor_lists_in(sample: Sample) -> tuple[int | None, list[list[int]]] | None:
-    """Return the number in the first line, if it is one alone, and the numbers in each line below it.
+    """Return the numbers in the lines of a sample, or None if other tokens occur.
 
-    None if a line below the first holds anything but numbers.
+    The number in the first line comes first, None if it is not one alone, then the lists of numbers in the other lines.
     """
     limit = tuning().detection_lines
     first, *rest = sample.text.split("\n", limit)[:limit] or [""]

@@ -1,4 +1,4 @@
-"""Vocabulary files: names of vertices, entities, relations or terms, with their ids."""
+"""Vocabulary files: names of vertices, entities, relations or terms, with ids."""
 
 from __future__ import annotations
 
