@@ -50,7 +50,7 @@ def cases(section: str) -> Any:
 
 
 def operand(name: Any, cells: Any = CELLS) -> Any:
-    """Return what a name of storage_types.json stands for."""
+    """Return the operand that a name in storage_types.json denotes."""
     if not isinstance(name, str):
         return name
     arrays = {"array": cells, "row": cells[2:], "line": cells[2]}
@@ -64,7 +64,7 @@ def dense(value: Any) -> Any:
 
 
 def check(call: Callable[[], Any], case: dict[str, Any], of: list[Any]) -> Any:
-    """Make a call, compare the storage type and the warning, and return what came of it."""
+    """Call a function, check storage type and warning, and return the result."""
     storage_types.reset_warnings()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

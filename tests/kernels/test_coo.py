@@ -1,4 +1,4 @@
-"""Sorting, merging and cleaning entries, against a dict."""
+"""COO blocks: sorting, merging and deduplication against a dictionary."""
 
 from __future__ import annotations
 

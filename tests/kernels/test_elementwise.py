@@ -1,4 +1,4 @@
-"""The compiled merge against the plain form, on every width of value and with odd numbers."""
+"""Element-wise merge of two operands: compiled loops against the sort-based path."""
 
 from __future__ import annotations
 

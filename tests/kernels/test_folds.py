@@ -1,4 +1,4 @@
-"""The folds: runs, merged states and cells of arrays come to the same."""
+"""Folds: runs, merged states and scatter agree."""
 
 from __future__ import annotations
 

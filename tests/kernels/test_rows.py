@@ -1,4 +1,4 @@
-"""Loops over compressed rows, against plain ones."""
+"""Row kernels against NumPy."""
 
 from __future__ import annotations
 

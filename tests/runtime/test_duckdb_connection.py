@@ -1,4 +1,4 @@
-"""The embedded DuckDB: limits, quoting, failures."""
+"""Embedded DuckDB: limits, quoting, error translation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pool: order, exceptions, how many threads work, what closing, forking and settings do to it."""
+"""Thread pool: order, exceptions, number of threads, closing, forking, settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fresh_pool() -> Iterator[None]:
 
 
 class Count:
-    """How many are in a block at once, and which threads were."""
+    """Counter of the threads in a block, and of their maximum."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

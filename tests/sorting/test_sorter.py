@@ -1,4 +1,4 @@
-"""The sorter against a plain dictionary: every rule, in memory, spilled, and beyond 63 bits."""
+"""External sort against a dictionary: every rule, in memory, spilled, and beyond 63 bits."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def key_of(parts: list[Any]) -> tuple[Any, ...]:
 
 
 def show(view: View, base: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return what the view shows, by translating every base cell, checking that each comes once where it must."""
+    """Return the elements of a view by translating every base element; each must occur once unless repeated."""
     coords = tuple(np.indices(base.shape).reshape(base.ndim, base.size)) if base.ndim else ()
     placed, entries = view.from_base(coords, base.size)
     values = base.reshape(-1) if entries is None else base.reshape(-1)[entries]

@@ -1,4 +1,4 @@
-"""Where compiled loops are kept when nothing beside them and no home can be written to."""
+"""Cache directory of kernels if no regular one is writable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of compiled loops is stale once a loop that they call is another."""
+"""Cache keys of kernels cover the kernels that they call."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""Notice that kernels are being compiled."""
+
 from __future__ import annotations
 
 import pytest

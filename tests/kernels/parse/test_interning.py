@@ -1,4 +1,4 @@
-"""The table of texts against a dictionary."""
+"""String interner against a dictionary."""
 
 from __future__ import annotations
 

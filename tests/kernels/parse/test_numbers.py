@@ -1,4 +1,4 @@
-"""The scanner of numbers against Python's ``int`` and ``float``."""
+"""Number scanner against ``int`` and ``float`` of Python."""
 
 from __future__ import annotations
 
