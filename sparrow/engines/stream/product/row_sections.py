@@ -39,9 +39,6 @@ T = TypeVar("T")
 
 _ROW_BYTES = 13
 """Bytes per right row: its pointer, its length, and whether it is needed."""
-_MAX_COLUMNS_PER_ELEMENT = 4
-"""Columns per right element that get a code at most: see :class:`CompositeIndex`."""
-_MAX_PARTITION_PRODUCTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +237,8 @@ def plan_row_sections(operands: Operands, lhs: SpilledBlocks, rhs: SpilledBlocks
     needs: list[Segment] = []
     partitions: list[_Partition] = []
     products = read = longest = 0
-    partition_products = min(memory.limit() // current.section_partition_divisor, _MAX_PARTITION_PRODUCTS)
+    partition_products = memory.limit() // current.section_partition_divisor
+    partition_products = min(partition_products, current.section_max_partition_products)
 
     def close_section(end: int) -> bool:
         """Spill the right rows of a section as bits; return whether reads are in bounds."""
@@ -292,7 +290,7 @@ def _section_elements(operands: Operands, rhs: SpilledBlocks, n_rows: int) -> in
     if len(roles.shared) == 1:
         element_bytes -= rhs.parts[0][0].dtype.itemsize  # row pointers replace the leading coordinates
     n_columns = math.prod(operand.sizes[index] for index in roles.columns)
-    n_columns = min(n_columns, _MAX_COLUMNS_PER_ELEMENT * operand.nnz_estimate)
+    n_columns = min(n_columns, current.dense_codes_ratio * operand.nnz_estimate)
     thread_bytes = n_columns * operands.dtype.itemsize
     thread_bytes += 0 if operands.mask is None else current.section_mask_bytes
     room = memory.working_bytes() / current.section_share

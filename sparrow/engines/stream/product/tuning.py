@@ -129,6 +129,9 @@ class ProductTuning:
     section_partition_divisor: int = parameter(
         1 << 9, "bytes per product", "Memory limit per product of a partition of a section."
     )
+    section_max_partition_products: int = parameter(
+        1 << 20, "products", "Products of a partition of a section, at most."
+    )
     section_wait_seconds: float = parameter(
         0.02, "seconds", "A thread waits so long for one that got an earlier partition and may not have started."
     )
