@@ -296,10 +296,12 @@ def _format_actual(actual: dict[str, Any]) -> str:
     parts = [f"{actual['rows']} elements"]
     if actual["bytes"]:
         parts.append(format_quantity(actual["bytes"], "bytes"))
+    plural = "s" * (actual["partitions"] != 1)
     if actual["bytes_read"]:
-        parts.append(f"{format_quantity(actual['bytes_read'], 'bytes')} decoded")
-    if actual["partitions"]:
-        parts.append(f"{actual['partitions']} partition{'s' * (actual['partitions'] != 1)}")
+        nbytes = format_quantity(actual["bytes_read"], "bytes")
+        parts.append(f"{nbytes} decoded in {actual['partitions']} chunk{plural}")
+    elif actual["partitions"]:
+        parts.append(f"{actual['partitions']} partition{plural}")
     parts.append(f"{1000 * actual['seconds']:.1f} ms")
     if actual["spilled_bytes"]:
         parts.append(f"{format_quantity(actual['spilled_bytes'], 'bytes')} spilled")

@@ -106,9 +106,9 @@ def _multiply_now(function: Callable[..., Any], arguments: Sequence[Any], dtype:
     if array.size < tuning().eager_multiply_ratio * relation.nnz or factor.schema.ndim > 63:  # NumPy indexes with 63
         return None
     shape, block = relation.schema.shape, relation.block
-    cells = np.broadcast_to(array, shape)[block.coords]
+    elements = np.broadcast_to(array, shape)[block.coords]
     with np.errstate(all="ignore"):
-        values = apply_function(function, *(block.values if a is factor else cells for a in arguments))
+        values = apply_function(function, *(block.values if a is factor else elements for a in arguments))
     schema = Schema(shape, (), dtype)
     return Scan(MemoryRelation(schema, Block(block.coords, values).take(values != 0)), View.identity(shape), schema)
 

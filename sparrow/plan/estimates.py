@@ -143,8 +143,8 @@ class Estimate:
             k: min((own for own in (self, other) if k in own.distinct), key=lambda own: own.distinct[k])
             for k in output_indices
         }
-        cells = math.prod(own.distinct[k] for k, own in sides.items())
-        nnz = min(flops, cells * -math.expm1(-flops / cells)) if cells else 0.0
+        size = math.prod(own.distinct[k] for k, own in sides.items())
+        nnz = min(flops, size * -math.expm1(-flops / size)) if size else 0.0
         distinct = {k: min(nnz, own.distinct[k]) for k, own in sides.items()}
         return flops, Estimate(
             tuple(output_indices), nnz, distinct, {k: own.degrees[k] for k, own in sides.items() if k in own.degrees}

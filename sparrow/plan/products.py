@@ -135,23 +135,23 @@ def as_elementwise(node: Product) -> Map | Reduce | None:
         return None
     if not node.semiring.plain or node.mask is not None or dtype.kind == "b" or dtype == np.float16:
         return None
-    gone = [index for index in own if index not in node.output_indices]
+    reduced = [index for index in own if index not in node.output_indices]
     order = (
         own
         if [index for index in own if index in node.output_indices] == [*node.output_indices]
-        else (*node.output_indices, *gone)
+        else (*node.output_indices, *reduced)
     )
     left, right = (
         scan.then(scan.view.permute([along.index(index) for index in order]))
         for scan, along in ((node.left, own), (node.right, other))
     )
     names = axis_labels(Scan(node, View.identity(node.schema.shape), node.schema))
-    schema = replace(left.schema, dtype=dtype, fill_value=0) if gone else node.schema
-    cells = Map(np.multiply, (left, right), (True, True), schema)
-    if not gone:
-        return cells.with_labels(names)
-    scan = Scan(cells, View.identity(schema.shape), schema)
-    sums = make_reduce(scan, "sum", tuple(order.index(index) for index in gone), dtype=dtype)
+    schema = replace(left.schema, dtype=dtype, fill_value=0) if reduced else node.schema
+    elementwise = Map(np.multiply, (left, right), (True, True), schema)
+    if not reduced:
+        return elementwise.with_labels(names)
+    scan = Scan(elementwise, View.identity(schema.shape), schema)
+    sums = make_reduce(scan, "sum", tuple(order.index(index) for index in reduced), dtype=dtype)
     return replace(sums, schema=node.schema).with_labels(names)
 
 

@@ -235,15 +235,15 @@ def nodes_below(scans: Iterable[Scan]) -> list[Node]:
 
     found: list[Node] = []
     seen: set[Node] = set()
-    waiting = [(step, False) for step in sources(scans)]
+    waiting = [(node, False) for node in sources(scans)]
     while waiting:
-        step, done = waiting.pop()
+        node, done = waiting.pop()
         if done:
-            found.append(step)
-        elif step not in seen:
-            seen.add(step)
-            waiting.append((step, True))
-            waiting.extend((below, False) for below in sources(step.scans))
+            found.append(node)
+        elif node not in seen:
+            seen.add(node)
+            waiting.append((node, True))
+            waiting.extend((below, False) for below in sources(node.scans))
     return found
 
 
@@ -258,12 +258,12 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
         return list(scans)
     scans = list(map(_without_empty_view, scans))
     below = nodes_below(scans)
-    if any(isinstance(step, Product) for step in below):
+    if any(isinstance(node, Product) for node in below):
         scans = _add_masks(scans, below)
         below = nodes_below(scans)
     if len(scans) == len(below) == 1 and scans[0].view.is_identity:
         return scans  # one node over relations, read in full
-    wanted: dict[Node, dict[View, None]] = {step: {} for step in below}
+    wanted: dict[Node, dict[View, None]] = {node: {} for node in below}
 
     def want(of: Iterable[Scan]) -> None:
         for scan in of:
@@ -272,16 +272,16 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
 
     want(scans)
     pushed: dict[tuple[Node, View], tuple[Node, View]] = {}
-    for step in reversed(below):  # users come before operands
-        whole = any(view.is_identity for view in wanted[step])
-        for view in wanted[step]:
-            found = pushed[step, view] = _push_view(step, view, whole)
+    for node in reversed(below):  # users come before operands
+        whole = any(view.is_identity for view in wanted[node])
+        for view in wanted[node]:
+            found = pushed[node, view] = _push_view(node, view, whole)
             if isinstance(found[0], Concat):
-                found = pushed[step, view] = _flatten_concat(found[0]), found[1]
+                found = pushed[node, view] = _flatten_concat(found[0]), found[1]
             operands = found[0].scans
             needed = [_without_empty_view(scan) for scan in operands]
             if any(a is not b for a, b in zip(needed, operands, strict=True)):
-                found = pushed[step, view] = found[0].with_inputs(needed), found[1]
+                found = pushed[node, view] = found[0].with_inputs(needed), found[1]
             want(found[0].scans)
     made: dict[tuple[Node, View], tuple[Node, View]] = {}
     known: dict[Hashable, Node] = {}
@@ -289,23 +289,23 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     def resolve(scan: Scan) -> Scan:
         if not isinstance(scan.source, Node):
             return scan
-        step, rest = made[scan.source, scan.view]
-        return scan if step is scan.source else Scan(step, rest, scan.schema)
+        node, rest = made[scan.source, scan.view]
+        return scan if node is scan.source else Scan(node, rest, scan.schema)
 
-    for step in below:
-        for view in wanted[step]:  # empty for nodes that are no longer read
-            now, rest = pushed[step, view]
+    for node in below:
+        for view in wanted[node]:  # empty for nodes that are no longer read
+            now, rest = pushed[node, view]
             below_it = [resolve(scan) for scan in now.scans]
             if any(a is not b for a, b in zip(below_it, now.scans, strict=True)):
                 now = now.with_inputs(below_it)
             key = type(now), now.key(), tuple((scan.source.token, scan.view) for scan in below_it)
-            made[step, view] = known.setdefault(key, now), rest
+            made[node, view] = known.setdefault(key, now), rest
     return [resolve(scan) for scan in scans]
 
 
 def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
     """Return scans of plans in which ``A @ B * M`` is a product with mask ``M``."""
-    uses = Counter(scan.source for step in below for scan in step.scans if isinstance(scan.source, Node))
+    uses = Counter(scan.source for node in below for scan in node.scans if isinstance(scan.source, Node))
     uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
     now: dict[Node, Node] = {}
 
@@ -314,22 +314,22 @@ def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
         return scan if found is None else Scan(found, scan.view, scan.schema)
 
     def through(inner: Scan, other: Scan, before: Scan) -> Scan | None:
-        step = inner.source
-        if not isinstance(step, Product) or step.mask is not None or isinstance(other.source, Product):
+        node = inner.source
+        if not isinstance(node, Product) or node.mask is not None or isinstance(other.source, Product):
             return None
         alone = inner.view.is_identity and isinstance(before.source, Node) and uses[before.source] == 1
-        return Scan(replace(step, mask=other), inner.view, inner.schema) if alone else None
+        return Scan(replace(node, mask=other), inner.view, inner.schema) if alone else None
 
-    for step in below:
-        operands = [replace_source(scan) for scan in step.scans]
-        if isinstance(step, Map) and step.function is np.multiply and step.required == (True, True):
+    for node in below:
+        operands = [replace_source(scan) for scan in node.scans]
+        if isinstance(node, Map) and node.function is np.multiply and node.required == (True, True):
             one, other = operands
-            if (thin := through(one, other, step.scans[0])) is not None:
+            if (thin := through(one, other, node.scans[0])) is not None:
                 operands[0] = thin
-            elif (thin := through(other, one, step.scans[1])) is not None:
+            elif (thin := through(other, one, node.scans[1])) is not None:
                 operands[1] = thin
-        if any(a is not b for a, b in zip(operands, step.scans, strict=True)):
-            now[step] = step.with_inputs(operands)
+        if any(a is not b for a, b in zip(operands, node.scans, strict=True)):
+            now[node] = node.with_inputs(operands)
     return [replace_source(scan) for scan in scans]
 
 
@@ -342,17 +342,17 @@ def _without_empty_view(scan: Scan) -> Scan:
     return Scan(MemoryRelation(schema, empty), scan.view, scan.schema)
 
 
-def _push_view(step: Node, view: View, whole: bool) -> tuple[Node, View]:
+def _push_view(node: Node, view: View, whole: bool) -> tuple[Node, View]:
     """Push a view into a node; return the new node and the remaining view."""
     if view.is_identity or not view.size or not view.base_shape:
-        return step, view
+        return node, view
     key, rest = split_view(view)
     turns = not rest.is_identity and all(isinstance(axis, RangeAxis) for axis in rest.axes)
-    if key == tuple(slice(0, n, 1) for n in step.schema.shape) and not (turns and isinstance(step, Map | Product)):
-        return step, view  # nothing left to push: an optimized plan is optimized to itself
-    found = None if whole and not (turns and isinstance(step, Map)) else push_index(step, key)
+    if key == tuple(slice(0, n, 1) for n in node.schema.shape) and not (turns and isinstance(node, Map | Product)):
+        return node, view  # nothing left to push: an optimized plan is optimized to itself
+    found = None if whole and not (turns and isinstance(node, Map)) else push_index(node, key)
     if found is None:
-        return step, view
+        return node, view
     if turns and isinstance(found, Map | Product):
         order = [axis.dim for axis in rest.axes if isinstance(axis, RangeAxis)]
         now = transpose_map(found, order) if isinstance(found, Map) else _transpose_product(found, order)

@@ -42,13 +42,13 @@ def to_device(device: Device, block: Block, shape: Sequence[int]) -> DeviceCOO:
     return DeviceCOO(keys, device.put(block.values))
 
 
-def to_host(device: Device, entries: DeviceCOO, schema: Schema) -> Block:
+def to_host(device: Device, elements: DeviceCOO, schema: Schema) -> Block:
     """Copy elements of a device to a block, with the coordinate dtypes of the schema."""
-    columns = unravel_keys(entries.keys, schema.shape)
+    columns = unravel_keys(elements.keys, schema.shape)
     coords = (
         device.get(column.astype(schema.coordinate_dtype(axis), copy=False)) for axis, column in enumerate(columns)
     )
-    return Block(tuple(coords), device.get(entries.values))
+    return Block(tuple(coords), device.get(elements.values))
 
 
 def unravel_keys(keys: Any, shape: Sequence[int]) -> list[Any]:
@@ -69,11 +69,11 @@ def project_keys(keys: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
     return out
 
 
-def drop_fill(device: Device, entries: DeviceCOO, fill: Any) -> DeviceCOO:
+def drop_fill(device: Device, elements: DeviceCOO, fill: Any) -> DeviceCOO:
     """Return the elements that differ from the fill, where NaN equals NaN."""
-    values = entries.values
+    values = elements.values
     stored = ~device.xp.isnan(values) if fill != fill else values != fill
-    return entries if bool(stored.all()) else entries.take(stored)
+    return elements if bool(stored.all()) else elements.take(stored)
 
 
 class Groups:

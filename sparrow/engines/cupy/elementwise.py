@@ -30,7 +30,7 @@ def build_map(device: Device, node: Map, scans: list[Scan]) -> TiledOp:
     required = [needed for k, needed in enumerate(node.required) if k not in repeated]
 
     def compute(tile: Tile) -> DeviceCOO:
-        found = {k: tile.entries(scan) for k, scan in enumerate(scans) if k not in repeated}
+        found = {k: tile.elements(scan) for k, scan in enumerate(scans) if k not in repeated}
         keys = _positions(device, list(found.values()), required)
         columns: dict[int, Any] = {}
         for k, core in repeated.items():
@@ -40,8 +40,8 @@ def build_map(device: Device, node: Map, scans: list[Scan]) -> TiledOp:
                 columns = {own: column[there] for own, column in columns.items()}
         if not keys.size:
             return DeviceCOO(keys, device.xp.zeros(0, node.schema.dtype))
-        for k, entries in found.items():
-            columns[k] = _at(device, entries, keys, scans[k].schema.fill_value)[0]
+        for k, elements in found.items():
+            columns[k] = _at(device, elements, keys, scans[k].schema.fill_value)[0]
         given = iter(sorted(columns))
         arguments = [
             columns[next(given)] if isinstance(operand, Scan) else arrays[k](keys) if k in arrays else operand
@@ -69,7 +69,7 @@ class _Broadcast:
 
     def at(self, tile: Tile, keys: Any) -> tuple[Any, Any]:
         """Return the values at positions, and where elements are stored."""
-        own = tile.entries(self.core) if self.in_tiles else self._read_all()
+        own = tile.elements(self.core) if self.in_tiles else self._read_all()
         wanted = project_keys(keys, self._shape, self._kept)
         return _at(self._device, own, wanted, self.core.schema.fill_value)
 
@@ -84,13 +84,13 @@ class _Broadcast:
 def _positions(device: Device, found: Sequence[DeviceCOO], required: Sequence[bool]) -> Any:
     """Return the intersection of required operands' positions, else the union."""
     if any(required):
-        keys, *others = (entries.keys for entries, needed in zip(found, required, strict=True) if needed)
+        keys, *others = (elements.keys for elements, needed in zip(found, required, strict=True) if needed)
         for other in others:
             if other is not keys:
                 keys = keys[find_keys(device, other, keys)[1]]
         return keys
     keys = found[0].keys
-    further = [entries.keys for entries in found[1:] if entries.keys is not keys]
+    further = [elements.keys for elements in found[1:] if elements.keys is not keys]
     return device.xp.unique(device.xp.concatenate([keys, *further])) if further else keys
 
 
@@ -103,15 +103,15 @@ def find_keys(device: Device, among: Any, keys: Any) -> tuple[Any, Any]:
     return places, among[places] == keys
 
 
-def _at(device: Device, entries: DeviceCOO, keys: Any, fill: Any) -> tuple[Any, Any]:
+def _at(device: Device, elements: DeviceCOO, keys: Any, fill: Any) -> tuple[Any, Any]:
     """Return the values at keys, and where elements are stored."""
     xp = device.xp
-    if entries.keys is keys:
-        return entries.values, xp.ones(keys.size, bool)
-    if not entries.count:
-        return xp.full(keys.size, fill, entries.values.dtype), xp.zeros(keys.size, bool)
-    places, there = find_keys(device, entries.keys, keys)
-    return xp.where(there, entries.values[places], fill), there
+    if elements.keys is keys:
+        return elements.values, xp.ones(keys.size, bool)
+    if not elements.count:
+        return xp.full(keys.size, fill, elements.values.dtype), xp.zeros(keys.size, bool)
+    places, there = find_keys(device, elements.keys, keys)
+    return xp.where(there, elements.values[places], fill), there
 
 
 def _array(device: Device, operand: Dense, shape: tuple[int, ...]) -> Callable[[Any], Any]:

@@ -97,8 +97,8 @@ def _parts(
     what, width = f"a product of shape {scan.schema.shape}", scan.schema.shape[-1]
     if is_tiled(scan):
 
-        def compute(entries: DeviceCOO) -> tuple[Any, Any] | None:
-            return work(entries.keys // width, entries.keys % width, entries.values) if entries.count else None
+        def compute(elements: DeviceCOO) -> tuple[Any, Any] | None:
+            return work(elements.keys // width, elements.keys % width, elements.values) if elements.count else None
 
         yield from filter(None, map_tiles(device, scan, compute, what))
         return
@@ -169,9 +169,9 @@ def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple
 class _Rows:
     """Stored elements of a matrix by non-empty rows."""
 
-    def __init__(self, device: Device, entries: DeviceCOO, width: int) -> None:
+    def __init__(self, device: Device, elements: DeviceCOO, width: int) -> None:
         self.device = device
-        self.rows, self.columns, self.values = entries.keys // width, entries.keys % width, entries.values
+        self.rows, self.columns, self.values = elements.keys // width, elements.keys % width, elements.values
         groups = Groups(device, self.rows)
         self.numbers, self.pointers = groups.numbers, groups.pointers
 
@@ -210,9 +210,9 @@ def build_product(device: Device, node: Product, scans: list[Scan]) -> TiledOp:
 
     def compute(tile: Tile) -> DeviceCOO:
         xp = device.xp
-        entries = tile.entries(left)
+        elements = tile.elements(left)
         several = tile.stop - tile.start > 1
-        found = [_product(device, entries, panel, (inner, width), dtype, several) for panel in panels() if panel]
+        found = [_product(device, elements, panel, (inner, width), dtype, several) for panel in panels() if panel]
         found = [part for part in found if part.count]
         if not found:
             return DeviceCOO(xp.zeros(0, np.int64), xp.zeros(0, dtype))
@@ -241,7 +241,7 @@ def _panel(device: Device, scan: Scan, first: int, last: int) -> _Rows | None:
 
 
 def _product(
-    device: Device, entries: DeviceCOO, right: _Rows, shape: tuple[int, int], dtype: np.dtype[Any], several: bool
+    device: Device, elements: DeviceCOO, right: _Rows, shape: tuple[int, int], dtype: np.dtype[Any], several: bool
 ) -> DeviceCOO:
     """Return rows times a panel; integers in 64 bits.
 
@@ -251,11 +251,11 @@ def _product(
         If there are too many multiplications and ``several`` rows, so that the tile can be halved.
     """
     xp, (inner, width) = device.xp, shape
-    places, there = find_keys(device, right.numbers, entries.keys % inner)
-    entries, places = entries.take(there), places[there]
-    if not entries.count:
-        return entries
-    left = _Rows(device, entries, inner)
+    places, there = find_keys(device, right.numbers, elements.keys % inner)
+    elements, places = elements.take(there), places[there]
+    if not elements.count:
+        return elements
+    left = _Rows(device, elements, inner)
     lengths = right.pointers[places + 1] - right.pointers[places]
     count = int(lengths.sum())
     most = min(device.room() // (tuning().product_bytes * settings.current().threads), _INT32_MAX)

@@ -148,14 +148,14 @@ class _GroupTable:
         )
 
 
-def _reduce_tile(device: Device, nodes: Sequence[Reduce], entries: DeviceCOO) -> _GroupTable:
+def _reduce_tile(device: Device, nodes: Sequence[Reduce], elements: DeviceCOO) -> _GroupTable:
     """Return the groups of a tile, for reductions to equal axes."""
     node = nodes[0]
     shape = node.operand.schema.shape
-    if not entries.count:
+    if not elements.count:
         return _empty_groups(nodes)
-    groups = Groups(device, project_keys(entries.keys, shape, node.kept_axes))
-    values = groups.sort_values(entries.values)
+    groups = Groups(device, project_keys(elements.keys, shape, node.kept_axes))
+    values = groups.sort_values(elements.values)
     states = [state for one in nodes for state in _STATES[one.name](device, one, groups, values)]
     moved = tuple(tuple(device.get(array) for array in state) for state in states)
     return _GroupTable(device.get(groups.numbers), device.get(groups.counts), moved)
@@ -202,7 +202,7 @@ def _reduce_scan(device: Device, nodes: Sequence[Reduce], scan: Scan) -> _GroupT
     out: _GroupTable | None = None
     what = f"the groups of a reduction of shape {scan.schema.shape}"
     with memory.reserve(0, what, "reduce a part of the tensor") as room:
-        for found in map_tiles(device, scan, lambda entries: _reduce_tile(device, nodes, entries), what):
+        for found in map_tiles(device, scan, lambda elements: _reduce_tile(device, nodes, elements), what):
             if not len(found.numbers):
                 continue
             out = found if out is None else _merge_groups(folds, out, found)
@@ -235,10 +235,10 @@ def build_reduction(device: Device, node: Reduce, scans: list[Scan]) -> Physical
     if node.axes[:1] == (0,):
 
         def compute(tile: Tile) -> DeviceCOO:
-            found = _reduce_tile(device, [node], tile.entries(scan))
+            found = _reduce_tile(device, [node], tile.elements(scan))
             (values,) = _results([node], found)
-            entries = DeviceCOO(device.put(found.numbers), device.put(values))
-            return drop_fill(device, entries, schema.fill_value) if entries.count else entries
+            elements = DeviceCOO(device.put(found.numbers), device.put(values))
+            return drop_fill(device, elements, schema.fill_value) if elements.count else elements
 
         return TiledOp(device, node, scans, compute)
     return _WholeReduction(device, node, scan)

@@ -63,7 +63,7 @@ class Tile:
         self._readers = readers
         self._found: dict[Hashable, DeviceCOO] = {}
 
-    def entries(self, scan: Scan) -> DeviceCOO:
+    def elements(self, scan: Scan) -> DeviceCOO:
         """Return the elements of a scan, computed or read once."""
         key = scan.source.token, scan.view
         if key not in self._found:
@@ -177,7 +177,7 @@ def map_tiles(device: Device, scan: Scan, work: Callable[[DeviceCOO], T], what: 
     readers = _Readers(0, size)
 
     def one(start: int, stop: int) -> T:
-        return work(Tile(device, readers, start, stop).entries(scan))
+        return work(Tile(device, readers, start, stop).elements(scan))
 
     def in_halves(pair: tuple[int, int]) -> list[T]:
         return map_halving(device, one, *pair, what)
@@ -188,11 +188,11 @@ def map_tiles(device: Device, scan: Scan, work: Callable[[DeviceCOO], T], what: 
 
 def read_all(device: Device, scan: Scan, what: str) -> DeviceCOO:
     """Return all elements of a scan on the device; ``what`` describes them in errors."""
-    parts = [entries for entries in map_tiles(device, scan, lambda entries: entries, what) if entries.count]
+    parts = [elements for elements in map_tiles(device, scan, lambda elements: elements, what) if elements.count]
     if not parts:
         return DeviceCOO(device.xp.zeros(0, np.int64), device.xp.zeros(0, scan.schema.dtype))
-    keys = device.xp.concatenate([entries.keys for entries in parts])
-    return DeviceCOO(keys, device.xp.concatenate([entries.values for entries in parts]))
+    keys = device.xp.concatenate([elements.keys for elements in parts])
+    return DeviceCOO(keys, device.xp.concatenate([elements.values for elements in parts]))
 
 
 def map_halving(device: Device, work: Callable[[int, int], T], start: int, stop: int, what: str) -> list[T]:

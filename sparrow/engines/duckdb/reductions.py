@@ -112,18 +112,18 @@ def _ddof(group: _Group) -> float:
 
 def _extreme(group: _Group, largest: bool, skip_nan: bool = False) -> str:
     name, combine = ("max", "greatest({0}, {1})") if largest else ("min", "least({0}, {1})")
-    entries, fill = f"{name}(e.value)", group.fill
+    stored, fill = f"{name}(e.value)", group.fill
     if group.dtype.kind == "b":
-        entries, combine = ("bool_or(e.value)", "({0} OR {1})") if largest else ("bool_and(e.value)", "({0} AND {1})")
+        stored, combine = ("bool_or(e.value)", "({0} OR {1})") if largest else ("bool_and(e.value)", "({0} AND {1})")
     if not group.floating:
-        return group.with_absent(entries, literal(fill, group.dtype), combine)
+        return group.with_absent(stored, literal(fill, group.dtype), combine)
     nan = literal(np.nan, group.dtype)
     if skip_nan:  # a group of NaN only is NULL, which greatest and least skip
         found = f"{name}(e.value) {_NUMBERS}"
         if not np.isnan(fill):
             found = group.with_absent(found, literal(fill, group.dtype), combine)
         return f"coalesce({found}, {nan})"
-    found = group.with_absent(entries, literal(fill, group.dtype), combine)
+    found = group.with_absent(stored, literal(fill, group.dtype), combine)
     if largest:  # NaN is the largest number in DuckDB
         return found
     wins = "bool_or(isnan(e.value))"
@@ -134,18 +134,18 @@ def _extreme(group: _Group, largest: bool, skip_nan: bool = False) -> str:
 
 def _truth(group: _Group, every: bool) -> str:
     test = "e.value" if group.dtype.kind == "b" else "e.value <> 0"
-    entries = f"{'bool_and' if every else 'bool_or'}({test})"
+    stored = f"{'bool_and' if every else 'bool_or'}({test})"
     if bool(group.fill) == every:
-        return entries
-    return f"({entries} AND {group.absent} = 0)" if every else f"({entries} OR {group.absent} > 0)"
+        return stored
+    return f"({stored} AND {group.absent} = 0)" if every else f"({stored} OR {group.absent} > 0)"
 
 
 def _prod(group: _Group, skip_nan: bool = False) -> str:
     if not group.floating:
         raise UnsupportedInSQL("products of integers wrap")
     power = f"pow({literal(float(group.fill), _DOUBLE)}, {group.absent})"
-    entries = f"coalesce(product({_VALUE}) {_NUMBERS}, 1)" if skip_nan else f"product({_VALUE})"
-    return entries if skip_nan and np.isnan(group.fill) else group.with_absent(entries, power, "({0} * {1})")
+    stored = f"coalesce(product({_VALUE}) {_NUMBERS}, 1)" if skip_nan else f"product({_VALUE})"
+    return stored if skip_nan and np.isnan(group.fill) else group.with_absent(stored, power, "({0} * {1})")
 
 
 def _norm(group: _Group) -> str:

@@ -222,14 +222,14 @@ def _product(node: Product, names: ColumnNames, select: _Select) -> str:
             column = f"{side}.i{axis}"
             tests += [f"{place[index]} = {column}"] if index in place else []
             place.setdefault(index, column)
-    cells = {axis: place[index] for axis, index in enumerate(node.output_indices)}
+    columns = {axis: place[index] for axis, index in enumerate(node.output_indices)}
     source, mask = f"{sides[0]} JOIN {sides[1]} ON {' AND '.join(tests) or 'true'}", ""
     if node.mask is not None:
         below = select(node.mask, 2, _columns(range(node.schema.ndim)))
-        same = " AND ".join(f"m.i{axis} = {column}" for axis, column in cells.items()) or "true"
+        same = " AND ".join(f"m.i{axis} = {column}" for axis, column in columns.items()) or "true"
         mask = f" {'ANTI' if node.complement else 'SEMI'} JOIN ({below}) AS m ON {same}"
-    groups = f"GROUP BY {', '.join(cells.values())}" if cells else "HAVING count(*) > 0"
-    text = contract_sql(_select_list(cells, names, value), source, mask, groups)
+    groups = f"GROUP BY {', '.join(columns.values())}" if columns else "HAVING count(*) > 0"
+    text = contract_sql(_select_list(columns, names, value), source, mask, groups)
     return text if node.keep_fill else _without_fill(text, node.schema)
 
 
