@@ -121,7 +121,7 @@ def einsum(
         return _contract_one(terms, given[0], chosen, options)
     left = list(zip(range(len(given)), terms.inputs, given, strict=True))
     common = np.result_type(*(each.dtype for each in given)) if chosen.mixes else None
-    free = len(given) > 2 and chosen.reorderable and isinstance(optimize, bool | str) and optimize is not False
+    reorderable = len(given) > 2 and chosen.reorderable and isinstance(optimize, bool | str) and optimize is not False
     single_pass = _as_single_pass(terms, given) if chosen.plain and mask is None else None
     path = _choose_path(terms, given, chosen, optimize, single_pass)
     if single_pass is not None and path == [tuple(range(len(given)))]:
@@ -143,8 +143,8 @@ def einsum(
                 result = {"result": "array" if last and array else "any" if last else "tensor"}
             used, more = chosen, result | (options if last else {})
             if not (last or chosen.reorderable or chosen.plain):  # keep all indices, and explicit fill
-                used, more = Semiring("any", chosen.multiply, None, str(chosen)), more | {"keeps": True}
-            left.append((at, out, _contract_pair((own, a), (other, b), out, used, free, more)))
+                used, more = Semiring("any", chosen.multiply, None, str(chosen)), more | {"keep_fill": True}
+            left.append((at, out, _contract_pair((own, a), (other, b), out, used, reorderable, more)))
     return left[0][2]
 
 
@@ -158,9 +158,9 @@ def _promote(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any
 
 
 def _contract_pair(
-    first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, free: bool, options: dict[str, Any]
+    first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, reorderable: bool, options: dict[str, Any]
 ) -> Any:
-    """Return the contraction of two operands; ``free`` marks reorderable ones."""
+    """Return the contraction of two operands."""
     (one, a), (other, b) = first, second
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         if semiring.plain and options.get("mask") is None:
@@ -173,7 +173,9 @@ def _contract_pair(
         a, b = (_explicit_tensor(a), b) if np.size(a) <= np.size(b) else (a, _explicit_tensor(b))
     number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
     letters = [number[letter] for letter in one], [number[letter] for letter in other]
-    return contract((a, b), letters, [number[letter] for letter in out], semiring=semiring, free=free, **options)
+    return contract(
+        (a, b), letters, [number[letter] for letter in out], semiring=semiring, reorderable=reorderable, **options
+    )
 
 
 def _explicit_tensor(array: Any) -> Tensor:

@@ -114,9 +114,9 @@ def matmul(
     if not both and chosen.plain and mask is stype is None and max(left.ndim, right.ndim) <= 2:
         nodes: Any = (each.__sparrow_scan__() if isinstance(each, Base) else Dense(each) for each in (left, right))
         return engines.evaluate_dense(MatMulDense(*nodes), engine)
-    left, right, letters, out = _matmul_indices(left, right)
+    left, right, indices, output = _matmul_indices(left, right)
     return contract(
-        (left, right), letters, out, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
+        (left, right), indices, output, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
     )
 
 
@@ -243,8 +243,8 @@ def _matmul_indices(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int
     batch = _batch_names(max(left.ndim, right.ndim, 2) - 2)
     sizes: dict[str, set[int]] = {}
     for shape, along in zip(shapes, (own, other), strict=True):
-        for size, letter in zip(shape, along, strict=True):
-            sizes.setdefault(letter, set()).add(size)
+        for size, index in zip(shape, along, strict=True):
+            sizes.setdefault(index, set()).add(size)
     for name in batch:
         if len(sizes[name] - {1}) > 1:
             axes = own.index(name), other.index(name)
@@ -253,17 +253,16 @@ def _matmul_indices(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int
                 f"of the left operand has size {shapes[0][axes[0]]}, axis {axes[1]} of the right one "
                 f"{shapes[1][axes[1]]}"
             )
-    number = {letter: k for k, letter in enumerate([*batch, "i", "j", "k"])}
-    operands, letters = [], []
+    number = {index: k for k, index in enumerate([*batch, "i", "j", "k"])}
+    operands, indices = [], []
     for side, along in ((left, own), (right, other)):
         broadcast = [
-            size == 1 and letter in batch and sizes[letter] != {1}
-            for size, letter in zip(side.shape, along, strict=True)
+            size == 1 and index in batch and sizes[index] != {1} for size, index in zip(side.shape, along, strict=True)
         ]
         operands.append(side[tuple(0 if drop else slice(None) for drop in broadcast)] if any(broadcast) else side)
-        letters.append([number[letter] for letter, drop in zip(along, broadcast, strict=True) if not drop])
-    out = [number[letter] for letter in (*batch, *(each for each in "ij" if each in own or each in other))]
-    return operands[0], operands[1], (letters[0], letters[1]), out
+        indices.append([number[index] for index, drop in zip(along, broadcast, strict=True) if not drop])
+    output = [number[index] for index in (*batch, *(each for each in "ij" if each in own or each in other))]
+    return operands[0], operands[1], (indices[0], indices[1]), output
 
 
 def _batch_names(count: int) -> list[str]:
@@ -273,16 +272,16 @@ def _batch_names(count: int) -> list[str]:
 
 def contract(
     operands: tuple[Any, Any],
-    letters: tuple[Sequence[int], Sequence[int]],
-    out: Sequence[int],
+    indices: tuple[Sequence[int], Sequence[int]],
+    output: Sequence[int],
     *,
     semiring: Semiring,
     mask: Any = None,
     complement: bool = False,
     stype: str | None = None,
     engine: EngineName = "auto",
-    free: bool = False,
-    keeps: bool = False,
+    reorderable: bool = False,
+    keep_fill: bool = False,
     result: Literal["any", "array", "tensor"] = "any",
 ) -> Any:
     """Contract two operands by the indices of their axes.
@@ -291,13 +290,13 @@ def contract(
     ----------
     operands
         Tensors or arrays, at least one a tensor.
-    letters, out
+    indices, output
         Index of each axis of both, and of the result.
     semiring, mask, complement, stype, engine
         See :func:`matmul`.
-    free
+    reorderable
         Whether this is one of several steps that may be reordered.
-    keeps
+    keep_fill
         Whether the product stores elements equal to the fill value, for the product that uses it as an operand.
     result
         "any": an array if an operand is one and an index is contracted, a scalar without indices, else a tensor.
@@ -312,19 +311,19 @@ def contract(
         raise InvalidValueError("complement=True requires mask=")
     tensor = next(each for each in operands if isinstance(each, Base))
     if semiring.plain and mask is stype is None:
-        dense = _as_matmul_dense(operands, letters, out) or as_dense_contraction(operands, letters, out)
+        dense = _as_matmul_dense(operands, indices, output) or as_dense_contraction(operands, indices, output)
         if dense is not None:
             return engines.evaluate_dense(dense, engine)
     arrays = any(isinstance(each, np.ndarray) for each in operands)
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else as_explicit_scan(each) for each in operands]
-    if semiring.plain and set(letters[0]) | set(letters[1]) > set(out):
-        sides = [_store_fill(side) if arrays or not out else side for side in sides]
-    left, right = align_contraction(sides, letters)
+    if semiring.plain and set(indices[0]) | set(indices[1]) > set(output):
+        sides = [_store_fill(side) if arrays or not output else side for side in sides]
+    left, right = align_contraction(sides, indices)
     pattern, stores_false = (None, False) if mask is None else _as_mask(mask)
     multiplication = make_product(
-        left, right, letters, out, semiring, pattern, complement != stores_false, stype, free, keeps
+        left, right, indices, output, semiring, pattern, complement != stores_false, stype, reorderable, keep_fill
     )
-    node = (None if free else as_elementwise(multiplication)) or multiplication
+    node = (None if reorderable else as_elementwise(multiplication)) or multiplication
     if not node.schema.ndim and result != "tensor":
         return engines.evaluate_element(node, View.identity(()), engine)
     found: Any = tensor._from_node(node)
@@ -335,7 +334,7 @@ def contract(
 
 
 def as_dense_contraction(
-    operands: Sequence[Any], letters: Sequence[Sequence[int]], out: Sequence[int]
+    operands: Sequence[Any], indices: Sequence[Sequence[int]], output: Sequence[int]
 ) -> DenseContraction | None:
     """Return the product of one tensor and arrays as one node, or None.
 
@@ -347,28 +346,30 @@ def as_dense_contraction(
     (at,) = tensors
     others = [k for k in range(len(operands)) if k != at]
     scan = operands[at].__sparrow_scan__()
-    return make_dense_contraction(scan, letters[at], [operands[k] for k in others], [letters[k] for k in others], out)
+    return make_dense_contraction(
+        scan, indices[at], [operands[k] for k in others], [indices[k] for k in others], output
+    )
 
 
 def _as_matmul_dense(
-    operands: tuple[Any, Any], letters: tuple[Sequence[int], Sequence[int]], out: Sequence[int]
+    operands: tuple[Any, Any], indices: tuple[Sequence[int], Sequence[int]], output: Sequence[int]
 ) -> MatMulDense | None:
     """Return the product of a matrix and an array as one node, or None."""
     sides: list[Any] = []
-    own, other = map(list, letters)
+    own, other = map(list, indices)
     shared = set(own) & set(other)
-    if isinstance(operands[0], Base) == isinstance(operands[1], Base) or len(shared) != 1 or shared & set(out):
+    if isinstance(operands[0], Base) == isinstance(operands[1], Base) or len(shared) != 1 or shared & set(output):
         return None
     if any(len(set(each)) < len(each) or len(each) > 2 for each in (own, other)):
         return None
     (matched,) = shared
-    free = [[letter for letter in each if letter != matched] for each in (own, other)]
-    swapped = list(out) == [*free[1], *free[0]] and list(out) != [*free[0], *free[1]]
-    if not swapped and list(out) != [*free[0], *free[1]]:
+    free = [[index for index in each if index != matched] for each in (own, other)]
+    swapped = list(output) == [*free[1], *free[0]] and list(output) != [*free[0], *free[1]]
+    if not swapped and list(output) != [*free[0], *free[1]]:
         return None
     for k, (each, along) in enumerate(zip(operands, (own, other), strict=True)):
         last = (k == 0) != swapped
-        order = [along.index(letter) for letter in ((*free[k], matched) if last else (matched, *free[k]))]
+        order = [along.index(index) for index in ((*free[k], matched) if last else (matched, *free[k]))]
         if isinstance(each, Base):
             scan = each.__sparrow_scan__()
             sides.append(scan.then(scan.view.permute(order)))

@@ -34,16 +34,16 @@ def some_dense(shape: tuple[int, ...], seed: int, dtype: Any = float) -> np.ndar
 
 @pytest.fixture
 def reads() -> Iterator[Counter[Any]]:
-    """Count reads of each chunk of files and computations of each chunk."""
+    """Count reads of each row group of files and computations of each chunk."""
     found: Counter[Any] = Counter()
 
-    def count_stored(snapshot: Any, chunk: Any, dims: Any) -> None:
-        found["Snapshot", snapshot.token, chunk.ref] += 1
+    def count_stored(path: str, row_group: int) -> None:
+        found["file", path, row_group] += 1
 
     def count_computed(operator: Any, chunk: Any) -> None:
         found[type(operator).__name__, operator.token, chunk.ref] += 1
 
-    with on("storage.read_chunk", count_stored), on("stream.read", count_computed):
+    with on("storage.read_row_group", count_stored), on("stream.read", count_computed):
         yield found
 
 
