@@ -108,13 +108,13 @@ def nrm2(x: Any) -> Any:
     >>> sp.blas.nrm2(sp.asarray([3.0, 0.0, 4.0]))
     np.float64(5.0)
     """
-    found = as_vector(x, "x")
-    norm = _norm(found)
+    result = as_vector(x, "x")
+    norm = _norm(result)
     limits = np.finfo(norm.dtype)
     if np.isfinite(norm) and norm > limits.tiny**0.5 / limits.eps:
         return norm
-    largest = np.abs(found).max(initial=0)  # the squares may have overflowed or underflowed
-    return norm if largest == 0 or not np.isfinite(largest) else type(norm)(_norm(found / largest) * largest)
+    largest = np.abs(result).max(initial=0)  # the squares may have overflowed or underflowed
+    return norm if largest == 0 or not np.isfinite(largest) else type(norm)(_norm(result / largest) * largest)
 
 
 def _norm(x: Any) -> Any:
@@ -204,10 +204,10 @@ def iamin(x: Any) -> int:
 
 
 def _nonempty(x: Any, routine: str) -> Any:
-    found = as_vector(x, "x")
-    if not found.shape[0]:
+    result = as_vector(x, "x")
+    if not result.shape[0]:
         raise InvalidValueError(f"{routine}: x must not be empty")
-    return found
+    return result
 
 
 @shared
@@ -320,8 +320,8 @@ def copy(x: Any) -> Any:
     >>> x.to_numpy(), y.to_numpy()
     (array([1, 0]), array([1, 5]))
     """
-    found = as_vector(x, "x")
-    return found.compute() if isinstance(found, Tensor) else found.copy()
+    result = as_vector(x, "x")
+    return result.compute() if isinstance(result, Tensor) else result.copy()
 
 
 @shared
@@ -376,8 +376,8 @@ def gather(y: Any, indices: Any) -> Any:
     array([1, 0, 4])
     """
     y = as_vector(y, "y")
-    found = y[_positions(indices, y)]
-    return found.to_numpy() if isinstance(found, Tensor) else found
+    result = y[_positions(indices, y)]
+    return result.to_numpy() if isinstance(result, Tensor) else result
 
 
 @shared
@@ -452,11 +452,11 @@ def scatter(x: Any, indices: Any, y: Any) -> Any:
 
 def _positions(indices: Any, y: Any) -> Any:
     """Return indices, or those of the true elements of a mask, as an integer array."""
-    found = np.atleast_1d(check_array(indices, "indices"))
-    if found.ndim > 1:
-        raise ShapeError(f"indices must be 1-D, got shape {found.shape}")
-    if found.dtype == bool:
-        if len(found) != len(y):
-            raise ShapeError(f"indices must be a mask of length {len(y)}, got length {len(found)}")
-        return np.flatnonzero(found)
-    return found if found.size else found.astype(np.int64)
+    result = np.atleast_1d(check_array(indices, "indices"))
+    if result.ndim > 1:
+        raise ShapeError(f"indices must be 1-D, got shape {result.shape}")
+    if result.dtype == bool:
+        if len(result) != len(y):
+            raise ShapeError(f"indices must be a mask of length {len(y)}, got length {len(result)}")
+        return np.flatnonzero(result)
+    return result if result.size else result.astype(np.int64)

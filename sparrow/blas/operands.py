@@ -108,55 +108,55 @@ shared = SharedText(
 def check_scalar(value: Any, name: str) -> Any:
     """Return a scalar as_factor; raise ``InvalidValueError`` for anything else."""
     try:
-        found = np.asarray(value)
+        result = np.asarray(value)
     except ValueError:  # a ragged list
-        found = np.empty(0)
-    if found.ndim or found.dtype.kind not in "biufc":
+        result = np.empty(0)
+    if result.ndim or result.dtype.kind not in "biufc":
         raise InvalidValueError(f"{name} must be a number, got {value!r}")
-    return value if isinstance(value, bool | int | float | complex) else found[()]
+    return value if isinstance(value, bool | int | float | complex) else result[()]
 
 
 def as_vector(x: Any, name: str) -> Any:
     """Return a 1-D operand; a matrix of one row or column is squeezed."""
-    found = as_factor(x, name)
-    if found.ndim == 2 and 1 in found.shape:
-        return found[0] if found.shape[0] == 1 else found[:, 0]
-    if found.ndim != 1:
-        raise ShapeError(f"{name} must be a vector, got shape {found.shape}: take a slice")
-    return found
+    result = as_factor(x, name)
+    if result.ndim == 2 and 1 in result.shape:
+        return result[0] if result.shape[0] == 1 else result[:, 0]
+    if result.ndim != 1:
+        raise ShapeError(f"{name} must be a vector, got shape {result.shape}: take a slice")
+    return result
 
 
 def as_matrix(A: Any, name: str) -> Any:
     """Return a 2-D operand."""
-    found = as_factor(A, name)
-    if found.ndim != 2:
-        raise ShapeError(f"{name} must be a matrix, got shape {found.shape}: take a slice")
-    return found
+    result = as_factor(A, name)
+    if result.ndim != 2:
+        raise ShapeError(f"{name} must be a matrix, got shape {result.shape}: take a slice")
+    return result
 
 
 def as_square(A: Any, name: str) -> Any:
     """Return an operand as a square matrix."""
-    found = as_matrix(A, name)
-    if found.shape[0] != found.shape[1]:
-        raise ShapeError(f"{name} must be a square matrix, got shape {found.shape}")
-    return found
+    result = as_matrix(A, name)
+    if result.shape[0] != result.shape[1]:
+        raise ShapeError(f"{name} must be a square matrix, got shape {result.shape}")
+    return result
 
 
 def as_triangular(A: Any, name: str, routine: str) -> Any:
     """Return a square matrix whose triangles are sparse: its fill value must be 0."""
-    found = as_square(A, name)
-    if isinstance(found, Tensor) and found.fill_value != 0:
+    result = as_square(A, name)
+    if isinstance(result, Tensor) and result.fill_value != 0:
         raise UnsupportedError(
-            f"{routine}: fill value of {name} must be 0, got {found.fill_value}: pass {name}.refill(0)"
+            f"{routine}: fill value of {name} must be 0, got {result.fill_value}: pass {name}.refill(0)"
         )
-    return found
+    return result
 
 
 def as_symmetric(alpha: Any, A: Any, name: str, routine: str) -> Any:
     """Return a square matrix with equal labels on both axes; zeros if ``alpha`` is 0."""
-    found = as_square(A, name)
-    check_same_labels(found, name)
-    return zeros_of(found) if alpha == 0 and isinstance(found, Tensor) else as_triangular(found, name, routine)
+    result = as_square(A, name)
+    check_same_labels(result, name)
+    return zeros_of(result) if alpha == 0 and isinstance(result, Tensor) else as_triangular(result, name, routine)
 
 
 def align(x: Any, A: Any) -> Any:
@@ -192,8 +192,8 @@ def transpose(A: Any, trans: int, name: str = "trans") -> Any:
 
 def reflect(part: Any, trans: int = 1) -> Any:
     """Return the (conjugate) transpose of a triangle under its original names."""
-    found = transpose(part, trans)
-    return found.rename(dict(zip(part.dims, part.dims[::-1], strict=True))) if isinstance(part, Tensor) else found
+    result = transpose(part, trans)
+    return result.rename(dict(zip(part.dims, part.dims[::-1], strict=True))) if isinstance(part, Tensor) else result
 
 
 def triangle(A: Any, lower: bool, k: int = 0) -> Any:

@@ -339,14 +339,14 @@ def _undirected_blocks(scan: Scan) -> Iterator[Block]:
 def edge_mask(A: Tensor) -> Tensor:
     """Return the lazy mask of edges: all stored elements, whatever the fill value."""
     fill = A.fill_value
-    found: Tensor = not_equal(A, fill) if fill == fill else logical_not(isnan(A))
-    return found
+    result: Tensor = not_equal(A, fill) if fill == fill else logical_not(isnan(A))
+    return result
 
 
 def edge_weights(A: Tensor) -> Tensor:
     """Return the lazy matrix of edge weights with fill 0."""
-    found: Tensor = A if A.fill_value == 0 else where(edge_mask(A), A, A.dtype.type(0))
-    return found
+    result: Tensor = A if A.fill_value == 0 else where(edge_mask(A), A, A.dtype.type(0))
+    return result
 
 
 def reverse_edges(A: Tensor) -> Tensor:
@@ -360,5 +360,5 @@ def undirected_edge_mask(A: Tensor) -> Tensor:
 
     mask = edge_mask(A)
     either: Tensor = logical_or(mask, reverse_edges(mask))
-    found: Tensor = logical_or(tril(either, -1), triu(either, 1))
-    return found
+    result: Tensor = logical_or(tril(either, -1), triu(either, 1))
+    return result

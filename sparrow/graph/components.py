@@ -179,8 +179,8 @@ def _merge_components(keys: NDArray[np.int64], count: int, component: NDArray[np
     from scipy.sparse import csgraph
 
     with memory.reserve(count * tuning().component_edge_bytes, "edges between components"):
-        found = _sort_unique(keys[:count])
-        rows, cols = found >> 32, found & _COLUMN_MASK
+        result = _sort_unique(keys[:count])
+        rows, cols = result >> 32, result & _COLUMN_MASK
         linked = np.zeros(len(component), np.bool_)
         linked[rows] = linked[cols] = True
         nodes = np.flatnonzero(linked)
@@ -231,11 +231,11 @@ def _color(
             color(*lists.arrays, alive, colors, active)
             advance(lists.count)
         active &= alive
-    found = alive & (colors == np.arange(len(alive)))
-    active = found.copy()
+    roots = alive & (colors == np.arange(len(alive)))
+    active = roots.copy()
     while active.any():
         for lists in reverse.frontier_lists(active, others=True):
-            reach(*lists.arrays, alive, colors, found, active)
+            reach(*lists.arrays, alive, colors, roots, active)
             advance(lists.count)
-    component[found] = colors[found]
-    alive &= ~found
+    component[roots] = colors[roots]
+    alive &= ~roots

@@ -107,8 +107,8 @@ def _count_closed(adjacency: Adjacency, degrees: NDArray[np.int64]) -> NDArray[n
             for lists in adjacency.neighbor_lists():
                 _count_block(lists, oriented, lanes, advance)
             low += len(indptr) - 1
-    found: NDArray[np.int64] = np.sum([counts for _, counts in lanes], axis=0)
-    return found[rank]
+    result: NDArray[np.int64] = np.sum([counts for _, counts in lanes], axis=0)
+    return result[rank]
 
 
 def _count_block(

@@ -146,12 +146,12 @@ def node_positions(A: Tensor, nodes: Any) -> NDArray[np.int64]:
     given: Any = nodes if several else [nodes]
     if labels is not None:
         return label_positions(labels, given, A.dims[0])
-    n, found = A.shape[0], _integers(given if hasattr(given, "__array__") else list(given))
-    outside = (found < -n) | (found >= n)
+    n, result = A.shape[0], _integers(given if hasattr(given, "__array__") else list(given))
+    outside = (result < -n) | (result >= n)
     if outside.any():
-        raise IndexingError(f"node {found[outside][0]} is out of range: the graph has {n} nodes")
-    found = found.astype(np.int64)
-    return np.where(found < 0, found + n, found)
+        raise IndexingError(f"node {result[outside][0]} is out of range: the graph has {n} nodes")
+    result = result.astype(np.int64)
+    return np.where(result < 0, result + n, result)
 
 
 def _mask_positions(A: Tensor, mask: Any, labels: pa.Array | None) -> NDArray[np.int64]:
@@ -168,13 +168,13 @@ def _mask_positions(A: Tensor, mask: Any, labels: pa.Array | None) -> NDArray[np
 
 def _integers(nodes: Any) -> NDArray[Any]:
     """Return positions as an integer array, of dtype object if one exceeds 64 bits."""
-    found = check_array(nodes, "nodes")
-    if found.ndim != 1:
-        raise ShapeError(f"nodes must be 1-D, got shape {found.shape}")
-    if not len(found):
-        return found.astype(np.int64)
-    if found.dtype.kind in "iu":
-        return found
+    result = check_array(nodes, "nodes")
+    if result.ndim != 1:
+        raise ShapeError(f"nodes must be 1-D, got shape {result.shape}")
+    if not len(result):
+        return result.astype(np.int64)
+    if result.dtype.kind in "iu":
+        return result
     exact = np.array(nodes, object)
     for one in exact.tolist():
         if isinstance(one, bool) or not isinstance(one, int | np.integer):
@@ -185,9 +185,9 @@ def _integers(nodes: Any) -> NDArray[Any]:
 def per_node(A: Tensor, values: NDArray[Any], fill_value: Any = 0) -> Tensor:
     """Return an array of one value per node as a tensor with the graph's labels."""
     schema = Schema((A.shape[0],), (A.dims[0],), values.dtype, fill_value)
-    kept = np.flatnonzero(~is_fill(values, schema.fill_value))
+    remaining = np.flatnonzero(~is_fill(values, schema.fill_value))
     labels = node_labels(A)
-    block = Block((kept.astype(schema.coordinate_dtype(0)),), values[kept])
+    block = Block((remaining.astype(schema.coordinate_dtype(0)),), values[remaining])
     return tensor_from_block(schema, block, None if labels is None else {0: labels})
 
 

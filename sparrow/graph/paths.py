@@ -122,16 +122,16 @@ class _NegativeCycles:
     def __init__(self, n: int) -> None:
         self.predecessors = np.full(n, -1, np.int32)
         self._last, self._marks = np.full(n, -np.inf), np.empty(n, np.int32)
-        self._found = False
+        self._cycle_seen = False
 
     def check(self, distance: NDArray[np.float64]) -> None:
         """Raise ``InvalidValueError`` if this check and the last one found a cycle."""
         from sparrow.kernels.graph import traversal
 
-        found = bool(traversal.has_negative_cycle(self.predecessors, distance, self._last, self._marks))
-        if found and self._found:
+        result = bool(traversal.has_negative_cycle(self.predecessors, distance, self._last, self._marks))
+        if result and self._cycle_seen:
             raise InvalidValueError("shortest_paths: graph has a negative cycle, so lengths are unbounded")
-        self._found = found
+        self._cycle_seen = result
         self._last[:] = distance
 
 
@@ -270,13 +270,13 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
         weights, total = None, None
         for step in range(length):
             draws = rng.random(len(starts))
-            here = walks[:, step]
+            count = walks[:, step]
             active = np.zeros(adjacency.size, np.bool_)
-            active[here[here >= 0]] = True
+            active[count[count >= 0]] = True
             for lists in adjacency.neighbor_lists(active):
-                at = np.searchsorted(lists.nodes, here)
+                at = np.searchsorted(lists.nodes, count)
                 at[at == len(lists.nodes)] = 0
-                on = np.flatnonzero(lists.nodes[at] == here) if len(lists.nodes) else np.empty(0, np.int64)
+                on = np.flatnonzero(lists.nodes[at] == count) if len(lists.nodes) else np.empty(0, np.int64)
                 if weighted and weights is not lists.weights:  # a graph in memory yields the same array in each step
                     weights = lists.weights
                     edges = (

@@ -113,10 +113,10 @@ def _is_weights(given: Any, n: int, name: str) -> bool:
     listed = isinstance(given, list | tuple)
     if not listed and not hasattr(given, "dtype"):
         return False
-    found = given if isinstance(given, Tensor) else check_array(given, name)
-    if found.shape == (n,):
-        return found.dtype.kind in ("f" if listed else "biufc")
-    return not listed and found.ndim > 0 and found.dtype.kind in "fc"
+    result = given if isinstance(given, Tensor) else check_array(given, name)
+    if result.shape == (n,):
+        return result.dtype.kind in ("f" if listed else "biufc")
+    return not listed and result.ndim > 0 and result.dtype.kind in "fc"
 
 
 @shared
@@ -217,8 +217,8 @@ def common_neighbors(A: Tensor, pairs: Any = None) -> Tensor:
     A = check_graph(A)
     both = _undirected_mask(A)
     mask, complement = _pair_mask(A, pairs)
-    found: Tensor = matmul(both, both, semiring="plus_pair", mask=mask, complement=complement)
-    return found
+    result: Tensor = matmul(both, both, semiring="plus_pair", mask=mask, complement=complement)
+    return result
 
 
 @shared
@@ -254,8 +254,8 @@ def adamic_adar(A: Tensor, pairs: Any = None) -> Tensor:
     score = np.zeros(len(degrees))
     score[degrees > 1] = 1 / np.log(degrees[degrees > 1])
     mask, complement = _pair_mask(A, pairs)
-    found: Tensor = matmul(both * score, both.astype(np.float64), mask=mask, complement=complement)
-    return found
+    result: Tensor = matmul(both * score, both.astype(np.float64), mask=mask, complement=complement)
+    return result
 
 
 def _undirected_mask(A: Tensor) -> Tensor:
@@ -274,10 +274,10 @@ def _pair_mask(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
     if isinstance(pairs, Tensor):
         axis = find_labelled_axis(A)
         turned = align_to_axis(pairs, A, axis, "pairs", "common neighbors").T
-        asked = align_to_axis(turned, A, axis, "pairs", "common neighbors").T
-        if asked.shape != A.shape:
+        requested = align_to_axis(turned, A, axis, "pairs", "common neighbors").T
+        if requested.shape != A.shape:
             raise ShapeError(f"pairs has shape {pairs.shape}, expected {A.shape}")
-        mask: Tensor = logical_and(edge_mask(asked), logical_not(eye(A.shape[0], dtype=np.bool_)))
+        mask: Tensor = logical_and(edge_mask(requested), logical_not(eye(A.shape[0], dtype=np.bool_)))
         return mask, False
     try:
         ends = list(zip(*pairs, strict=True))

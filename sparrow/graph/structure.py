@@ -56,8 +56,8 @@ def degrees(A: Tensor, direction: Literal["out", "in", "both"] = "out", *, weigh
         raise InvalidValueError(f"direction={direction!r} must be 'out', 'in' or 'both'")
     axes = {"out": (1,), "in": (0,), "both": (1, 0)}[direction]
     counted = [np.asarray((edge_weights(A).sum(axis) if weighted else A.count(axis)).to_numpy()) for axis in axes]
-    found: NDArray[Any] = counted[0] if len(counted) == 1 else counted[0] + counted[1]
-    return per_node(A, found)
+    result: NDArray[Any] = counted[0] if len(counted) == 1 else counted[0] + counted[1]
+    return per_node(A, result)
 
 
 @shared
@@ -98,8 +98,8 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
     reverse = reverse_edges(A)
     mask, reverse_mask = edge_mask(A), edge_mask(reverse)
     one_way = A.dtype.type(A.fill_value) if combine == "min" else where(mask, A, reverse)
-    found: Tensor = where(logical_and(mask, reverse_mask), _COMBINE[combine](A, reverse), one_way)
-    return found
+    result: Tensor = where(logical_and(mask, reverse_mask), _COMBINE[combine](A, reverse), one_way)
+    return result
 
 
 @shared
@@ -138,8 +138,8 @@ def induced_subgraph(A: Tensor, nodes: Any) -> Tensor:
     if labels is not None and len(np.unique(at)) < len(at):
         repeated = at[np.bincount(at)[at] > 1][0]
         raise LabelError(f"nodes of a labelled graph must be unique, got {labels[int(repeated)].as_py()!r} twice")
-    found: Tensor = A.oindex[at, at]
-    return found
+    result: Tensor = A.oindex[at, at]
+    return result
 
 
 @shared
@@ -180,5 +180,5 @@ def largest_component(A: Tensor, connection: Literal["weak", "strong"] = "weak")
     component = find(A).to_numpy()
     sizes = np.bincount(component) if len(component) else np.zeros(1, np.int64)
     nodes = np.flatnonzero(component == np.argmax(sizes))
-    found: Tensor = A.oindex[nodes, nodes]
-    return found, nodes
+    result: Tensor = A.oindex[nodes, nodes]
+    return result, nodes

@@ -146,25 +146,25 @@ def norm(
         from sparrow.linalg.operators import unwrap_tensor  # imports SciPy's solvers
 
         x = unwrap_tensor(x)
-    found: Any = as_operand(x)
-    if not isinstance(found, Tensor):
+    result: Any = as_operand(x)
+    if not isinstance(result, Tensor):
         along: Any = axis
-        return np.linalg.norm(found, ord, along, keepdims)  # type: ignore[arg-type]
+        return np.linalg.norm(result, ord, along, keepdims)  # type: ignore[arg-type]
     if ord is None:
-        return found.norm(2, axis, keepdims=keepdims)
-    axes = tuple(range(found.ndim)) if axis is None else tuple(as_integers(axis, "axis"))
+        return result.norm(2, axis, keepdims=keepdims)
+    axes = tuple(range(result.ndim)) if axis is None else tuple(as_integers(axis, "axis"))
     if len(axes) == 1:
         if isinstance(ord, str):
             raise UnsupportedError(f"ord={ord!r} is a matrix norm: pass two axes, or a number as ord")
-        return found.norm(ord, axes[0], keepdims=keepdims)
+        return result.norm(ord, axes[0], keepdims=keepdims)
     if len(axes) != 2:
         raise ShapeError(f"norm with ord={ord!r} requires one or two axes, got {axes}")
-    row_axis, column_axis = (normalize_axis(number, found.ndim) for number in axes)
-    others = [number for number in range(found.ndim) if number not in (row_axis, column_axis)]
-    norms = matrix_norm(found.transpose(*others, row_axis, column_axis), ord=ord)
+    row_axis, column_axis = (normalize_axis(number, result.ndim) for number in axes)
+    others = [number for number in range(result.ndim) if number not in (row_axis, column_axis)]
+    norms = matrix_norm(result.transpose(*others, row_axis, column_axis), ord=ord)
     if not keepdims:
         return norms
-    shape = [1 if number in (row_axis, column_axis) else n for number, n in enumerate(found.shape)]
+    shape = [1 if number in (row_axis, column_axis) else n for number, n in enumerate(result.shape)]
     return as_tensor(norms).reshape(*shape)
 
 
@@ -198,8 +198,8 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
         raise ShapeError(f"outer requires two vectors, got shapes {one.shape} and {other.shape}")
     product: Tensor = one[:, None] * other[None, :]
     if one.fill_value == 0 and other.fill_value == 0:  # costs the stored elements, whatever the lengths
-        found: Tensor = matmul(one[:, None], other[None, :])
-        return found.rename(dict(zip(found.dims, product.dims, strict=True)))
+        result: Tensor = matmul(one[:, None], other[None, :])
+        return result.rename(dict(zip(result.dims, product.dims, strict=True)))
     return product
 
 
@@ -231,8 +231,8 @@ def trace(x: Any, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Any:
     >>> sp.linalg.trace(sp.asarray([[1, 2], [0, 3]]))
     np.int64(4)
     """
-    found = diagonal(x, offset=offset)
-    return found.sum(None if found.ndim == 1 else -1, dtype=dtype)
+    result = diagonal(x, offset=offset)
+    return result.sum(None if result.ndim == 1 else -1, dtype=dtype)
 
 
 def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2) -> Any:
@@ -268,8 +268,8 @@ def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdim
     >>> sp.linalg.vector_norm(sp.asarray([[0.0, 3.0], [-4.0, 0.0]]), axis=1).to_numpy()
     array([3., 4.])
     """
-    found: Any = as_operand(x)
-    if isinstance(found, Tensor):
-        return found.norm(ord, axis, keepdims=keepdims)
+    result: Any = as_operand(x)
+    if isinstance(result, Tensor):
+        return result.norm(ord, axis, keepdims=keepdims)
     along: Any = axis
-    return np.linalg.vector_norm(found, axis=along, keepdims=keepdims, ord=ord)
+    return np.linalg.vector_norm(result, axis=along, keepdims=keepdims, ord=ord)

@@ -67,11 +67,11 @@ _shared = SharedText(
 
 def _call_on_matrices(function: Callable[..., _R], x: Any, *args: Any, square: bool = False, **options: Any) -> _R:
     """Call NumPy's function on dense matrices after checking their shape."""
-    found = as_operand(x)
-    shape = np.shape(found)
+    result = as_operand(x)
+    shape = np.shape(result)
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
         raise ShapeError(f"{function.__name__}: x must be {'square ' * square}matrices, got shape {shape}")
-    return call_dense(function, found, *args, **options)
+    return call_dense(function, result, *args, **options)
 
 
 def call_dense(function: Callable[..., _R], x: Any, *args: Any, **options: Any) -> _R:
@@ -231,8 +231,8 @@ def eig(x: Tensor | ArrayLike, /) -> Any:
     >>> sp.linalg.eig(sp.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     array([2.+0.j, 1.+0.j])
     """
-    found: Any = _call_on_matrices(np.linalg.eig, x, square=True)
-    return type(found)(*map(_to_complex, found))
+    result: Any = _call_on_matrices(np.linalg.eig, x, square=True)
+    return type(result)(*map(_to_complex, result))
 
 
 @_shared
@@ -423,10 +423,10 @@ def pinv(x: Tensor | ArrayLike, /, *, rtol: float | ArrayLike | None = None) -> 
     array([[0.25],
            [0.  ]])
     """
-    found: Any = as_operand(x)
-    if np.ndim(found) and found.dtype.kind in "biu":  # NumPy has no machine epsilon for integers
-        found = found.astype(np.float64)
-    return _call_on_matrices(np.linalg.pinv, found, rtol=_check_tolerance(rtol, "pinv"))
+    result: Any = as_operand(x)
+    if np.ndim(result) and result.dtype.kind in "biu":  # NumPy has no machine epsilon for integers
+        result = result.astype(np.float64)
+    return _call_on_matrices(np.linalg.pinv, result, rtol=_check_tolerance(rtol, "pinv"))
 
 
 def _check_tolerance(rtol: Any, what: str) -> Any:
@@ -434,12 +434,12 @@ def _check_tolerance(rtol: Any, what: str) -> Any:
     if rtol is None:
         return None
     try:
-        found = np.asarray(rtol)
+        result = np.asarray(rtol)
     except ValueError:  # a ragged list
-        found = np.empty(0, object)
-    if found.dtype.kind not in "biuf":
+        result = np.empty(0, object)
+    if result.dtype.kind not in "biuf":
         raise InvalidValueError(f"{what}: rtol must be a number, or one per matrix, got {rtol!r}")
-    return found
+    return result
 
 
 @_shared
@@ -497,8 +497,8 @@ def slogdet(x: Tensor | ArrayLike, /) -> Any:
     Examples
     --------
     >>> import sparrow as sp
-    >>> found = sp.linalg.slogdet(sp.asarray([[0.0, 1.0], [1.0, 0.0]]))
-    >>> float(found.sign), float(found.logabsdet)
+    >>> result = sp.linalg.slogdet(sp.asarray([[0.0, 1.0], [1.0, 0.0]]))
+    >>> float(result.sign), float(result.logabsdet)
     (-1.0, 0.0)
     """
     return _call_on_matrices(np.linalg.slogdet, x, square=True)

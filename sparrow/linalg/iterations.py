@@ -249,7 +249,7 @@ def sum_weights(given: Mapping[Any, Any], at: list[int], n: int, name: str) -> N
 
 
 def _real_array(given: Any, name: str) -> NDArray[np.float64]:
-    found = to_numeric_array(given, name)
-    if found.dtype.kind == "c":
+    result = to_numeric_array(given, name)
+    if result.dtype.kind == "c":
         raise UnsupportedError(f"{name} must be real, got complex values")
-    return found.astype(np.float64)
+    return result.astype(np.float64)

@@ -140,10 +140,10 @@ def check_matrix(A: Any, function: str) -> Any:
 
 def to_numeric_array(given: Any, name: str) -> NDArray[Any]:
     """Return an argument as an array; raise ``UnsupportedError`` if not numeric."""
-    found = given.to_numpy() if isinstance(given, Tensor) else check_array(given, name)
-    if found.dtype.kind not in "biufc":
+    result = given.to_numpy() if isinstance(given, Tensor) else check_array(given, name)
+    if result.dtype.kind not in "biufc":
         raise UnsupportedError(f"{name} must be an array of numbers, got {name}={given!r}")
-    return found
+    return result
 
 
 def align_vectors(given: Any, name: str, A: Any, axis: int, function: str, several: bool = True) -> Any:
@@ -168,19 +168,19 @@ def align_vectors(given: Any, name: str, A: Any, axis: int, function: str, sever
         If their length is not that of the axis, or there are several where one is required.
     """
     if is_foreign_sparse(given):
-        found = given
+        result = given
     else:
-        found = to_numeric_array(align_to_axis(given, unwrap_tensor(A), axis, name, function), name)
+        result = to_numeric_array(align_to_axis(given, unwrap_tensor(A), axis, name, function), name)
     size, side = A.shape[axis], ("row", "column")[axis]
-    if found.ndim not in (1, 2) or found.shape[0] != size:
+    if result.ndim not in (1, 2) or result.shape[0] != size:
         raise ShapeError(
-            f"{function}: {name} must have one value per {side} of A, {size} {side}s, got shape {found.shape}"
+            f"{function}: {name} must have one value per {side} of A, {size} {side}s, got shape {result.shape}"
         )
-    if not several and found.ndim == 2 and found.shape[1] != 1:
+    if not several and result.ndim == 2 and result.shape[1] != 1:
         raise ShapeError(
-            f"{function}: {name} must have shape ({size},), got shape {found.shape}: pass one vector at a time"
+            f"{function}: {name} must have shape ({size},), got shape {result.shape}: pass one vector at a time"
         )
-    return found
+    return result
 
 
 def unwrap_tensor(A: Any) -> Any:
@@ -375,14 +375,14 @@ class _LabelledOperator(LinearOperator):  # type: ignore[misc]
         """Return a factor as an array with one value per row (axis 0) or column (1)."""
         if _is_scipy_operand(x):
             return x
-        found = x if isinstance(x, np.ndarray) else to_numeric_array(align_to_axis(x, self._tensor, axis), "x")
-        if found.ndim not in (1, 2) or found.shape[0] != self.shape[axis]:
+        result = x if isinstance(x, np.ndarray) else to_numeric_array(align_to_axis(x, self._tensor, axis), "x")
+        if result.ndim not in (1, 2) or result.shape[0] != self.shape[axis]:
             side = ("row", "column")[axis]
             raise ShapeError(
                 f"x must have one value per {side} of the operator of shape {self.shape}, {self.shape[axis]} {side}s, "
-                f"got shape {found.shape}"
+                f"got shape {result.shape}"
             )
-        return found
+        return result
 
     def _adjoint(self) -> LinearOperator:
         return _TransposedOperator(super()._adjoint(), self._tensor.T)

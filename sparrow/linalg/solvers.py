@@ -117,8 +117,8 @@ def _check_count(name: str, A: Any, k: Any, options: dict[str, Any]) -> int:
 
 def _initial_vector(name: str, A: Any, option: str, vector: Any, axis: int) -> Any:
     """Return an initial vector as an aligned 1-D array of floats."""
-    found = align_vectors(vector, option, A, axis, name, several=False).reshape(-1)
-    return found if found.dtype.kind in "fc" else found.astype(np.float64)
+    result = align_vectors(vector, option, A, axis, name, several=False).reshape(-1)
+    return result if result.dtype.kind in "fc" else result.astype(np.float64)
 
 
 def _check_option(name: str, A: Any, option: str, value: Any, options: dict[str, Any]) -> Any:
@@ -188,8 +188,8 @@ def cg(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
     >>> np.allclose(A @ x, [1, 2]), info
     (True, 0)
     """
-    found: tuple[Any, int] = _call_scipy("cg", A, (b, x0), options)
-    return found
+    result: tuple[Any, int] = _call_scipy("cg", A, (b, x0), options)
+    return result
 
 
 @shared
@@ -220,8 +220,8 @@ def gmres(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
     >>> np.allclose(A @ x, [1, 2]), info
     (True, 0)
     """
-    found: tuple[Any, int] = _call_scipy("gmres", A, (b, x0), options)
-    return found
+    result: tuple[Any, int] = _call_scipy("gmres", A, (b, x0), options)
+    return result
 
 
 @shared
@@ -254,8 +254,8 @@ def minres(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
     >>> np.allclose(A @ x, [1, 2]), info
     (True, 0)
     """
-    found: tuple[Any, int] = _call_scipy("minres", A, (b, x0), options)
-    return found
+    result: tuple[Any, int] = _call_scipy("minres", A, (b, x0), options)
+    return result
 
 
 @shared
@@ -286,8 +286,8 @@ def bicgstab(A: Any, b: Any, x0: Any = None, **options: Any) -> tuple[Any, int]:
     >>> np.allclose(A @ x, [1, 2]), info
     (True, 0)
     """
-    found: tuple[Any, int] = _call_scipy("bicgstab", A, (b, x0), options)
-    return found
+    result: tuple[Any, int] = _call_scipy("bicgstab", A, (b, x0), options)
+    return result
 
 
 @shared
@@ -317,8 +317,8 @@ def lsqr(A: Any, b: Any, **options: Any) -> tuple[Any, ...]:
     >>> sp.linalg.lsqr(A, [1.0, 2.0, 2.0])[0].round(6)
     array([1., 1.])
     """
-    found: tuple[Any, ...] = _call_scipy("lsqr", A, (b,), options, square=False)
-    return found
+    result: tuple[Any, ...] = _call_scipy("lsqr", A, (b,), options, square=False)
+    return result
 
 
 @shared
@@ -348,8 +348,8 @@ def lsmr(A: Any, b: Any, **options: Any) -> tuple[Any, ...]:
     >>> sp.linalg.lsmr(A, [1.0, 2.0, 2.0])[0].round(6)
     array([1., 1.])
     """
-    found: tuple[Any, ...] = _call_scipy("lsmr", A, (b,), options, square=False)
-    return found
+    result: tuple[Any, ...] = _call_scipy("lsmr", A, (b,), options, square=False)
+    return result
 
 
 @shared
@@ -393,7 +393,7 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
         check_number("eigsh: sigma", options["sigma"], minimum=-np.inf)
     matrix = to_scipy_csc(A, "eigsh with sigma", "omit sigma") if factorized else None
     try:
-        found = _call_scipy("eigsh", A, (k,), options, matrix=matrix)
+        result = _call_scipy("eigsh", A, (k,), options, matrix=matrix)
     except ConvergenceError:
         if not _is_zero(A):
             raise
@@ -402,7 +402,7 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
                 "eigsh: A is all 0, so all eigenvalues are 0 and any M-orthonormal vectors are eigenvectors"
             ) from None
         zeros = _zeros(A, as_integer(k, "k"))
-        found = (zeros.real, _unit_vectors(A, 0, zeros)) if options.get("return_eigenvectors", True) else zeros.real
+        result = (zeros.real, _unit_vectors(A, 0, zeros)) if options.get("return_eigenvectors", True) else zeros.real
     except RuntimeError as error:
         if not factorized or "singular" not in str(error):
             raise
@@ -410,8 +410,8 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
         raise SingularError(f"eigsh: sigma={sigma!r} is an eigenvalue of A: pass a number near it") from None
     # SciPy does not sort the eigenvalues of Hermitian matrices.
     if not options.get("return_eigenvectors", True):
-        return np.sort(found)
-    values, vectors = found
+        return np.sort(result)
+    values, vectors = result
     order = np.argsort(values, kind="stable")
     return values[order], vectors[:, order]
 

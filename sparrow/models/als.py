@@ -485,8 +485,8 @@ class ALS(Parameters, Recommender):
                 self._item_gramian = self._items.statistics(lambda a, b: np.zeros(b - a), precise=True).gramian
             side = load_rows(scan, self._items.shape[1])
             offsets = None if self._biases is None else self._biases.offsets(0)
-            found = solve_rows(side, self._items, self._item_gramian, objective, offsets)
-        return found if self._biases is None else self._biases.append_bias_columns(found)
+            result = solve_rows(side, self._items, self._item_gramian, objective, offsets)
+        return result if self._biases is None else self._biases.append_bias_columns(result)
 
 
 def _as_tensor(obj: Any) -> Tensor:

@@ -340,11 +340,11 @@ class _RatingCollector:
                     *(column.astype(np.int64, copy=False) for column in block.coords),
                     values,
                 )
-                for found, array in zip(hashes, arrays, strict=False):
-                    found.update(array.tobytes())
+                for hasher, array in zip(hashes, arrays, strict=False):
+                    hasher.update(array.tobytes())
                 self._add(block, values)
                 advance(block.count)
-        self.digest = "".join(found.hexdigest() for found in hashes)
+        self.digest = "".join(hasher.hexdigest() for hasher in hashes)
 
     def collect_block(self, block: Block) -> None:
         """Collect the only block, in memory."""

@@ -55,10 +55,10 @@ class Biases:
         """Run a half step for users (0) or items (1) in their table."""
         solved.write_last_column(self.biases[which])
         # The fixed table has 1 where the statistics saw a bias.
-        found = half_step(replace(statistics, largest=statistics.largest + 1), offsets=self.offsets(which))
+        result = half_step(replace(statistics, largest=statistics.largest + 1), offsets=self.offsets(which))
         self.biases[which][:] = solved.read_last_column()
         solved.write_last_column(np.float32(1))
-        return found
+        return result
 
     def factors(self) -> tuple[BiasedUsers, BiasedItems]:
         """Return lazy factor tables of users and items that include the biases."""
@@ -78,9 +78,9 @@ class Biases:
     def statistics(self, which: int, table: Table, ridge: Callable[[int, int], NDArray[np.float64]]) -> TableStatistics:
         """Return the statistics of the table of users (0) or items (1) with its biases."""
         table.write_last_column(self.biases[which])
-        found = table.statistics(ridge)
+        result = table.statistics(ridge)
         table.write_last_column(np.float32(1))
-        return found
+        return result
 
 
 def _mean(side: RowBlocks) -> float:
@@ -140,6 +140,6 @@ class RatedItems(BiasedItems):
     """
 
     def __getitem__(self, rows: Any) -> NDArray[np.float32]:
-        found = super().__getitem__(rows)
-        found[~found[:, :-2].any(axis=1) & (found[:, -1] == 0)] = np.nan
-        return found
+        result = super().__getitem__(rows)
+        result[~result[:, :-2].any(axis=1) & (result[:, -1] == 0)] = np.nan
+        return result

@@ -40,7 +40,7 @@ class Checkpoints:
 
     def _list_steps(self) -> list[Path]:
         """Return the complete checkpoints, oldest first."""
-        return sorted(found.parent for found in self._folder.glob(f"step-*/{_STATE}"))
+        return sorted(state.parent for state in self._folder.glob(f"step-*/{_STATE}"))
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
         """Fill arrays from the newest checkpoint and return its metadata, or {}.

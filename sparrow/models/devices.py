@@ -181,7 +181,7 @@ class DeviceBackend:
             if not len(order):
                 return None
             counts = counts[order]
-            links = least_squares.RowEntries(
+            entries = least_squares.RowEntries(
                 device.put(part.cols),
                 device.put(part.values) if len(part.values) else None,
                 fixed.shape[0],
@@ -193,7 +193,7 @@ class DeviceBackend:
                 at, starts, lengths, weights = (column[first:last] for column in columns)
                 before = factors[at] if rotation is None else device.xp.matmul(factors[at], rotation)
                 rows = least_squares.RowBatch(starts, lengths, int(counts[last - 1]), weights, before)
-                after, error = least_squares.solve_batch(device, links, rows, method, batch_ratings)
+                after, error = least_squares.solve_batch(device, entries, rows, method, batch_ratings)
                 factors[at] = after.astype(np.float32, copy=False)
                 return error
 

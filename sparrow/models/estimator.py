@@ -245,14 +245,16 @@ class Estimator(Parameters, ABC):
         X, y = resolve_inputs(X, y)
         if y is None:
             raise InvalidValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        found = to_feature_matrix(X)
-        height, width = found.shape
+        features = to_feature_matrix(X)
+        height, width = features.shape
         if not width:
-            raise ShapeError(f"0 feature(s) (shape={found.shape}) while a minimum of 1 is required: X has no columns")
+            raise ShapeError(
+                f"0 feature(s) (shape={features.shape}) while a minimum of 1 is required: X has no columns"
+            )
         if not height:
-            raise ShapeError(f"0 sample(s) (shape={found.shape}) while a minimum of 1 is required: X has no rows")
+            raise ShapeError(f"0 sample(s) (shape={features.shape}) while a minimum of 1 is required: X has no rows")
         if is_started:
-            self._check_width(found)
+            self._check_width(features)
         labels = to_label_array(y, height)
         if labels.dtype.kind == "O" and not self._is_classifier():
             labels = to_numbers(labels)
@@ -260,7 +262,7 @@ class Estimator(Parameters, ABC):
             at = int(np.flatnonzero(~np.isfinite(labels))[0])
             raise InvalidValueError(f"Input y contains NaN or infinity: row {at} has the label {labels[at]}")
         weights, dtype = to_sample_weights(sample_weight, height), np.dtype(self.dtype)
-        return ExampleStream(found, labels, weights, dtype, int(self.batch_size), seed=int(self.seed))
+        return ExampleStream(features, labels, weights, dtype, int(self.batch_size), seed=int(self.seed))
 
     def _load_validation(self, width: int) -> ExampleStream | None:
         """Return separate validation rows, or None."""
@@ -269,10 +271,10 @@ class Estimator(Parameters, ABC):
         X, y = resolve_inputs(*(self.validation if isinstance(self.validation, tuple) else (self.validation, None)))
         if y is None:
             raise InvalidValueError("validation must have labels: pass (X, y), or a bundle with both")
-        found = to_feature_matrix(X)
-        if found.shape[1] > width:
-            raise ShapeError(f"validation must have at most {width} columns, as X, got {found.shape[1]}")
-        return ExampleStream(found, to_label_array(y, found.shape[0]), None, np.dtype(self.dtype))
+        features = to_feature_matrix(X)
+        if features.shape[1] > width:
+            raise ShapeError(f"validation must have at most {width} columns, as X, got {features.shape[1]}")
+        return ExampleStream(features, to_label_array(y, features.shape[0]), None, np.dtype(self.dtype))
 
     def _initialize(self, rows: ExampleStream, classes: Any) -> Trainer:
         """Create the weights, set the features and classes, and return the trainer."""
@@ -312,18 +314,18 @@ class Estimator(Parameters, ABC):
         check_classes(rows.y)
         all_weighted = rows.weights is None or bool(rows.weights.all())
         labels = rows.y if all_weighted else rows.y[rows.weights != 0]
-        found, found_counts = count_classes(labels)
+        present, present_counts = count_classes(labels)
         if classes is not None:
             self.classes_ = np.unique(np.asarray(classes))
-            unseen = np.setdiff1d(found, self.classes_)
+            unseen = np.setdiff1d(present, self.classes_)
             if len(unseen):
                 raise InvalidValueError(
                     f"class {unseen[0].item()!r} of y must be one of classes={self.classes_.tolist()}"
                 )
             counts = np.zeros(len(self.classes_))
-            counts[np.searchsorted(self.classes_, found)] = found_counts
+            counts[np.searchsorted(self.classes_, present)] = present_counts
         else:
-            self.classes_, counts = found, found_counts
+            self.classes_, counts = present, present_counts
         if len(self.classes_) < 2:
             raise InvalidValueError(f"y must have at least two classes, got one class, {self.classes_.tolist()}")
         self._class_weight_values = self._compute_class_weights(counts)
@@ -468,26 +470,26 @@ class Estimator(Parameters, ABC):
         if not self.__sklearn_is_fitted__():
             raise not_fitted_error(f"{type(self).__name__} must be fitted: call fit(X, y) first")
 
-    def _check_width(self, found: FeatureMatrix) -> None:
+    def _check_width(self, features: FeatureMatrix) -> None:
         """Raise an error unless the columns match those of the model."""
-        width, expected, name = found.shape[1], self.n_features_in_, type(self).__name__
-        if width > expected or (found.dense and width != expected):
+        width, expected, name = features.shape[1], self.n_features_in_, type(self).__name__
+        if width > expected or (features.dense and width != expected):
             raise ShapeError(f"X has {width} features, but {name} is expecting {expected} features as input")
         known = getattr(self, "feature_names_in_", None)
-        if found.names is not None and known is not None:
-            check_feature_names(found.names, known[: len(found.names)] if not found.dense else known)
-        elif found.dense and (found.names is None) != (known is None):
+        if features.names is not None and known is not None:
+            check_feature_names(features.names, known[: len(features.names)] if not features.dense else known)
+        elif features.dense and (features.names is None) != (known is None):
             warn_feature_names(known is not None, name)
 
     def _load_features(self, X: Any) -> ExampleStream:
         """Return the rows of an input for prediction."""
         self._check_fitted()
         X, _ = resolve_inputs(X, None)
-        found = to_feature_matrix(X)
-        if not found.shape[0] and found.dense:
-            raise ShapeError(f"0 sample(s) (shape={found.shape}) while a minimum of 1 is required: X has no rows")
-        self._check_width(found)
-        return ExampleStream(found, None, None, self._weights.rows.dtype)
+        features = to_feature_matrix(X)
+        if not features.shape[0] and features.dense:
+            raise ShapeError(f"0 sample(s) (shape={features.shape}) while a minimum of 1 is required: X has no rows")
+        self._check_width(features)
+        return ExampleStream(features, None, None, self._weights.rows.dtype)
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of rows, shape (rows, outputs)."""
@@ -524,8 +526,8 @@ class Estimator(Parameters, ABC):
         --------
         >>> import sparrow as sp
         >>> model = sp.models.LogisticRegression(epochs=2).fit(sp.datasets.load("a9a"))
-        >>> found = model.evaluate(sp.datasets.load("a9a.t"))
-        >>> {name: round(value, 2) for name, value in found.items()}
+        >>> result = model.evaluate(sp.datasets.load("a9a.t"))
+        >>> {name: round(value, 2) for name, value in result.items()}
         {'accuracy': 0.85, 'log_loss': 0.32, 'auc': 0.9}
         """
         self._check_fitted()

@@ -172,8 +172,8 @@ def metrics(
     >>> metrics(np.array([[5, 1, 4]]), truth, recall=[2, 3], ndcg=[3])
     {'recall@2': 0.5, 'recall@3': 0.6666666666666666, 'ndcg@3': 0.7039180890341347}
     """
-    wanted = to_pattern(truth)
-    degrees = wanted.degrees
+    relevant = to_pattern(truth)
+    degrees = relevant.degrees
     deepest = _max_k(recall, ndcg)
     if ids.shape[0] != len(degrees) or ids.shape[1] < deepest:
         raise ShapeError(f"ids must have {len(degrees)} rows of at least {deepest} items, got shape {ids.shape}")
@@ -181,14 +181,14 @@ def metrics(
         raise InvalidValueError(
             f"each row of truth must have an item, got none in row {degrees.argmin()}: drop the row"
         )
-    hits = _hits(ids[:, :deepest], wanted, truth.shape[1])
-    found = {f"recall@{k}": float(np.mean(hits[:, :k].sum(axis=1) / np.minimum(k, degrees))) for k in recall}
+    hits = _hits(ids[:, :deepest], relevant, truth.shape[1])
+    result = {f"recall@{k}": float(np.mean(hits[:, :k].sum(axis=1) / np.minimum(k, degrees))) for k in recall}
     gains = 1 / np.log2(np.arange(2, deepest + 2))
     highest = np.cumsum(gains)
     for k in ndcg:
         gained = hits[:, :k] @ gains[:k]
-        found[f"ndcg@{k}"] = float(np.mean(gained / highest[np.minimum(k, degrees) - 1]))
-    return found
+        result[f"ndcg@{k}"] = float(np.mean(gained / highest[np.minimum(k, degrees) - 1]))
+    return result
 
 
 def _max_k(recall: Sequence[int], ndcg: Sequence[int]) -> int:
@@ -198,12 +198,12 @@ def _max_k(recall: Sequence[int], ndcg: Sequence[int]) -> int:
     return max(numbers)
 
 
-def _hits(ids: NDArray[np.int64], wanted: Pattern, items: int) -> NDArray[np.bool_]:
+def _hits(ids: NDArray[np.int64], relevant: Pattern, items: int) -> NDArray[np.bool_]:
     """Return whether each id is among the relevant items of its row."""
     hits = np.zeros(ids.shape, bool)
     mark = np.zeros(items, bool)
     for row, line in enumerate(ids):
-        truth = wanted.indices[wanted.indptr[row] : wanted.indptr[row + 1]]
+        truth = relevant.indices[relevant.indptr[row] : relevant.indptr[row + 1]]
         mark[truth] = True
         hits[row] = mark[line] & (line >= 0)
         mark[truth] = False
@@ -248,18 +248,18 @@ def evaluate(
     >>> from sparrow.models.evaluation import Popularity, evaluate, split
     >>> A = sp.asarray(np.random.default_rng(0).random((200, 500)) < np.linspace(0, 0.2, 500))
     >>> parts = split(A)
-    >>> found = evaluate(Popularity().fit(parts.train), parts.test)
-    >>> {name: round(value, 2) for name, value in found.items()}
+    >>> result = evaluate(Popularity().fit(parts.train), parts.test)
+    >>> {name: round(value, 2) for name, value in result.items()}
     {'recall@20': 0.06, 'recall@50': 0.19, 'ndcg@100': 0.17}
     """
     ids, _ = model.recommend(held_out.history, _max_k(recall, ndcg))
-    found = metrics(ids, held_out.truth, recall, ndcg)
+    result = metrics(ids, held_out.truth, recall, ndcg)
     training = getattr(model, "_training", None)
     if baseline and training is not None and not isinstance(model, Popularity):
         popular = evaluate(Popularity().fit(training), held_out, recall, ndcg)
-        lines = [f"{name} {value:.3f} (popularity alone {popular[name]:.3f})" for name, value in found.items()]
-        progress.write_note(", ".join(lines) + beaten(found, popular))
-    return found
+        lines = [f"{name} {value:.3f} (popularity alone {popular[name]:.3f})" for name, value in result.items()]
+        progress.write_note(", ".join(lines) + beaten(result, popular))
+    return result
 
 
 def beaten(found: Mapping[str, float], popular: Mapping[str, float]) -> str:
@@ -436,8 +436,8 @@ def search(
     >>> from sparrow.models.evaluation import search
     >>> import numpy as np
     >>> A = sp.asarray(np.kron(np.eye(5), np.ones((8, 8))))
-    >>> found = search(A, sp.models.ALS(factors=8, epochs=2), {"regularization": [0.01, 0.1]})
-    >>> [sorted(setting) for setting in found]
+    >>> result = search(A, sp.models.ALS(factors=8, epochs=2), {"regularization": [0.01, 0.1]})
+    >>> [sorted(setting) for setting in result]
     [['ndcg@100', 'recall@20', 'recall@50', 'regularization'], ['ndcg@100', 'recall@20', 'recall@50', 'regularization']]
     """
     known = ("recall@20", "recall@50", "ndcg@100")
@@ -455,10 +455,10 @@ def search(
     parts = split(A, seed, test, validation)
     if parts.validation is None:
         raise InvalidValueError("validation must be positive for a search, got 0")
-    found = []
+    result = []
     with progress.bar("searching", len(settings), "fits") as advance:
         for setting in settings:
             fitted = type(model)(**{**params, **setting}).fit(parts.train)
-            found.append({**setting, **evaluate(fitted, parts.validation, baseline=False)})
+            result.append({**setting, **evaluate(fitted, parts.validation, baseline=False)})
             advance(1)
-    return sorted(found, key=lambda setting: -setting[by])
+    return sorted(result, key=lambda setting: -setting[by])

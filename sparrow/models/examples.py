@@ -154,8 +154,8 @@ def _warn_column_vector() -> None:
     import sys
     import warnings
 
-    found = sys.modules.get("sklearn.exceptions")
-    kind = UserWarning if found is None else found.DataConversionWarning
+    sklearn_errors = sys.modules.get("sklearn.exceptions")
+    kind = UserWarning if sklearn_errors is None else sklearn_errors.DataConversionWarning
     warnings.warn("A column-vector y was passed when a 1d array was expected: pass y.ravel()", kind, stacklevel=4)
 
 

@@ -126,8 +126,8 @@ class FactorTable:
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:
         """Return rows, selected by a slice or positions, as floats; bfloat16 as float32."""
-        found: NDArray[Any] = self._array[rows].view(np.ndarray)
-        return (found.astype(np.uint32) << 16).view(np.float32) if self.dtype == "bfloat16" else found
+        result: NDArray[Any] = self._array[rows].view(np.ndarray)
+        return (result.astype(np.uint32) << 16).view(np.float32) if self.dtype == "bfloat16" else result
 
     def kernel_arguments(self) -> tuple[NDArray[np.float32], NDArray[np.uint16], int]:
         """Return the table for kernels: float32 data, 16-bit data (one is empty), kind."""

@@ -129,9 +129,9 @@ class FactorizationMachine(Estimator):
         return linear.LOGISTIC if self._is_classifier() else linear.SQUARED
 
     def _initial_weights(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> NDArray[Any]:
-        found = np.zeros(shape, dtype)
-        found[:, 1:] = initial_weights(self.init, (shape[0], shape[1] - 1), dtype, self.seed)
-        return found
+        result = np.zeros(shape, dtype)
+        result[:, 1:] = initial_weights(self.init, (shape[0], shape[1] - 1), dtype, self.seed)
+        return result
 
     def _linear_weights(self) -> NDArray[Any]:
         return self._weights.rows[:, :1]
@@ -205,8 +205,8 @@ class FactorizationMachine(Estimator):
         scores = self._scores(X)[:, 0]
         if not self._is_classifier():
             return scores
-        found: NDArray[Any] = self.classes_[(scores > 0).astype(np.intp)]
-        return found
+        result: NDArray[Any] = self.classes_[(scores > 0).astype(np.intp)]
+        return result
 
     @available_if(_requires_logistic)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

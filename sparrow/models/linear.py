@@ -298,8 +298,8 @@ class LogisticRegression(Estimator):
     def intercept_(self) -> NDArray[Any]:
         """Biases, shape (1,) for two classes, else (classes,)."""
         self._check_fitted()
-        found: NDArray[Any] = self._weights.bias[0]
-        return found
+        result: NDArray[Any] = self._weights.bias[0]
+        return result
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of rows.
@@ -352,8 +352,8 @@ class LogisticRegression(Estimator):
         """
         scores = self._scores(X)
         at = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
-        found: NDArray[Any] = self.classes_[at]
-        return found
+        result: NDArray[Any] = self.classes_[at]
+        return result
 
     @available_if(_requires_logistic)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -412,5 +412,5 @@ def to_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
         first = np.where(scores[:, 0] > 0, odds, 1.0) / (1.0 + odds)
         return np.stack([first, second], axis=1)
     shifted = np.exp(scores - scores.max(axis=1, keepdims=True))
-    found: NDArray[np.float64] = shifted / shifted.sum(axis=1, keepdims=True)
-    return found
+    result: NDArray[np.float64] = shifted / shifted.sum(axis=1, keepdims=True)
+    return result

@@ -93,20 +93,20 @@ class Classification:
 
     def result(self) -> dict[str, float]:
         """Return "accuracy", "log_loss" and "auc", as far as they are defined."""
-        found = {"accuracy": self._correct / self._count if self._count else float("nan")}
+        result = {"accuracy": self._correct / self._count if self._count else float("nan")}
         if self._has_probabilities:
-            found["log_loss"] = self._loss / self._count if self._count else float("nan")
+            result["log_loss"] = self._loss / self._count if self._count else float("nan")
         if self._bins is not None:
             negative, positive = self._bins
             pairs = float(negative.sum()) * float(positive.sum())
             below = np.cumsum(negative) - 0.5 * negative
-            found["auc"] = float(positive @ below) / pairs if pairs else float("nan")
-        return found
+            result["auc"] = float(positive @ below) / pairs if pairs else float("nan")
+        return result
 
 
 def _bin(score: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the bin of each score, in ascending order of scores."""
     bits = (score.astype(np.float32) + np.float32(0)).view(np.int32).astype(np.int64)
     ordered = np.where(bits < 0, -(bits & 0x7FFFFFFF) - 1, bits)  # the bits of negative floats are in reverse order
-    found: NDArray[np.int64] = (ordered + (1 << 31)) >> (32 - _BIN_BITS)
-    return found
+    result: NDArray[np.int64] = (ordered + (1 << 31)) >> (32 - _BIN_BITS)
+    return result

@@ -153,9 +153,9 @@ def ranking_table(
     rows = np.repeat(np.arange(first, first + height), k)
     ranks = np.tile(np.arange(1, k + 1, dtype=np.int32), height)
     columns: list[NDArray[Any]] = [rows, ranks, ids.reshape(-1), scores.reshape(-1)]
-    found = columns[2] >= 0
-    if not found.all():
-        columns = [column[found] for column in columns]
+    valid = columns[2] >= 0
+    if not valid.all():
+        columns = [column[valid] for column in columns]
     schema = _ranking_schema(names)
     found_names = [names.get(name) for name in schema.names]
     arrays = [
@@ -205,11 +205,11 @@ def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) 
             block = np.ascontiguousarray(factors[start : start + step], dtype=np.float32)
             stop = start + len(block)
             if numbers is None:
-                here = pa.array(np.arange(start, stop))
+                count = pa.array(np.arange(start, stop))
             else:
-                here = pa.array(np.asarray(numbers[start:stop], np.int64)) if labels is None else labels[start:stop]
+                count = pa.array(np.asarray(numbers[start:stop], np.int64)) if labels is None else labels[start:stop]
             lists = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), type=list_type)
-            writer.write_table(pa.Table.from_arrays([here, lists], schema=schema))
+            writer.write_table(pa.Table.from_arrays([count, lists], schema=schema))
         writer.close()
         file.flush()
         os.fsync(file.fileno())

@@ -413,9 +413,9 @@ def _to_labels(ids: NDArray[np.int64], labels: bool | None, default: bool, train
             return ids
         raise LabelError("labels=True requires a training tensor with labels of items")
     flat = ids.reshape(-1)
-    found = names.take(pa.array(flat, mask=flat < 0)).to_pylist()
-    out = np.empty(len(found), object)
-    out[:] = found
+    result = names.take(pa.array(flat, mask=flat < 0)).to_pylist()
+    out = np.empty(len(result), object)
+    out[:] = result
     return out.reshape(ids.shape)
 
 

@@ -83,22 +83,22 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
 
 def params_to_json(params: dict[str, Any]) -> dict[str, Any]:
     """Return parameters as JSON, without those that concern the fit only."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in params.items():
         if isinstance(value, Optimizer | Schedule):
-            found[name] = _describe(value)
+            values[name] = _describe(value)
         elif isinstance(value, np.generic):
-            found[name] = value.item()
+            values[name] = value.item()
         elif value is None or isinstance(value, bool | int | float | str):
-            found[name] = value
+            values[name] = value
         elif name == "class_weight":
-            found[name] = {"items": [[_to_python(key), float(weight)] for key, weight in value.items()]}
+            values[name] = {"items": [[_to_python(key), float(weight)] for key, weight in value.items()]}
         elif name not in ("validation", "checkpoint", "init"):
             raise UnsupportedError(
                 f"{name} must be a number, a string or a schedule of sp.optim to save, got {value!r}"
             )
-    found.pop("checkpoint", None)
-    return found
+    values.pop("checkpoint", None)
+    return values
 
 
 def _to_python(key: Any) -> Any:

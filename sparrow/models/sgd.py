@@ -66,10 +66,10 @@ class Weights:
 
     def scores(self, chunk: ExampleChunk) -> NDArray[np.float64]:
         """Return the scores of a chunk, shape (rows, outputs)."""
-        found = np.empty((len(chunk.indptr) - 1, self.bias.shape[1]))
+        scores = np.empty((len(chunk.indptr) - 1, self.bias.shape[1]))
         rows, bias = warmup.as_readonly(self.rows), warmup.as_readonly(self.bias)
-        linear.scores(chunk.data, chunk.indices, chunk.indptr, rows, bias, self.factors, found)
-        return found
+        linear.scores(chunk.data, chunk.indices, chunk.indptr, rows, bias, self.factors, scores)
+        return scores
 
 
 @dataclass
@@ -108,10 +108,10 @@ class Trainer:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all arrays that training changes, by name."""
-        found: dict[str, Any] = {"weights": self.weights.rows, "bias": self.weights.bias}
+        result: dict[str, Any] = {"weights": self.weights.rows, "bias": self.weights.bias}
         for prefix, state in (("weights", self.state), ("bias", self.bias_state)):
-            found |= {f"{prefix}-{name}": array for name, array in state.arrays.items()}
-        return found
+            result |= {f"{prefix}-{name}": array for name, array in state.arrays.items()}
+        return result
 
     def train(self, chunk: ExampleChunk, totals: NDArray[np.float64], describe: Callable[[], str]) -> None:
         """Update the weights with the rows of a chunk.
@@ -167,8 +167,8 @@ class Trainer:
 
 def _state_pair(state: State, names: tuple[str, ...], dtype: Any) -> list[Any]:
     """Return the arrays of a state, padded with empty ones to two."""
-    found: list[Any] = [state.arrays[name] for name in names]
-    return found + [np.zeros((0, 0), dtype)] * (2 - len(found))
+    arrays: list[Any] = [state.arrays[name] for name in names]
+    return arrays + [np.zeros((0, 0), dtype)] * (2 - len(arrays))
 
 
 def initial_weights(init: Any, shape: tuple[int, int], dtype: np.dtype[Any], seed: int) -> NDArray[Any]:

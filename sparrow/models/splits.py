@@ -136,8 +136,8 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
 
 
 def _hold_out_rows(A: Tensor, rows: NDArray[np.int64], seed: int | Sequence[int]) -> HeldOut:
-    found = hold_out(A[rows], seed)
-    return HeldOut(rows[found.rows], found.history, found.truth)
+    result = hold_out(A[rows], seed)
+    return HeldOut(rows[result.rows], result.history, result.truth)
 
 
 def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
@@ -286,8 +286,8 @@ def min_links(A: Any, least: int) -> tuple[Tensor, NDArray[np.int64]]:
     >>> import sparrow as sp
     >>> from sparrow.models.evaluation import min_links
     >>> A = sp.from_coords([[0, 1, 2, 2, 3], [1, 2, 1, 3, 2]], 1, shape=(4, 4))
-    >>> part, kept = min_links(A, 1)
-    >>> kept, part.shape
+    >>> part, remaining = min_links(A, 1)
+    >>> remaining, part.shape
     (array([1, 2, 3]), (3, 3))
     """
     A = asarray(A)

@@ -27,10 +27,10 @@ _HASH_RANGE = 2**32
 
 def not_fitted_error(message: str) -> UnsupportedError:
     """Return an error that is scikit-learn's ``NotFittedError`` too if it is loaded."""
-    found = sys.modules.get("sklearn.exceptions")
-    if found is None:
+    sklearn_errors = sys.modules.get("sklearn.exceptions")
+    if sklearn_errors is None:
         return UnsupportedError(message)
-    return type("NotFittedError", (UnsupportedError, found.NotFittedError), {})(message)  # type: ignore[no-any-return]
+    return type("NotFittedError", (UnsupportedError, sklearn_errors.NotFittedError), {})(message)  # type: ignore[no-any-return]
 
 
 def count_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -45,10 +45,10 @@ def count_classes(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float64]]:
     step = tuning().label_block_rows
     for start in range(0, len(y), step):
         try:
-            found, counted = np.unique(y[start : start + step], return_counts=True)
+            chunk_labels, chunk_counts = np.unique(y[start : start + step], return_counts=True)
         except TypeError as error:
             raise InvalidValueError(f"labels in y must be of one comparable type: {error}") from None
-        for label, count in zip(found.tolist(), counted.tolist(), strict=True):
+        for label, count in zip(chunk_labels.tolist(), chunk_counts.tolist(), strict=True):
             counts[label] = counts.get(label, 0) + count
     labels = sorted(counts)
     return np.array(labels, y.dtype), np.array([counts[label] for label in labels], np.float64)

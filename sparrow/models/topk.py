@@ -114,10 +114,10 @@ def iter_patterns(tensor: Tensor, size: int) -> Iterator[Pattern]:
             yield _pattern(rows[:cut], cols[:cut], start, size)
             rows, cols, start = rows[cut:], cols[cut:], start + size
     while start < height:
-        here = min(size, height - start)
-        cut = int(np.searchsorted(rows, start + here))
-        yield _pattern(rows[:cut], cols[:cut], start, here)
-        rows, cols, start = rows[cut:], cols[cut:], start + here
+        count = min(size, height - start)
+        cut = int(np.searchsorted(rows, start + count))
+        yield _pattern(rows[:cut], cols[:cut], start, count)
+        rows, cols, start = rows[cut:], cols[cut:], start + count
 
 
 def _pattern(rows: NDArray[Any], cols: NDArray[Any], start: int, height: int) -> Pattern:
@@ -257,9 +257,9 @@ def top_k(
     patterns = None
     if exclude is not None:
         patterns = (exclude.rows(start, min(start + size, height)) for start in range(0, height, size))
-    for number, (found, values) in enumerate(iter_top_k(rows, items, k, patterns, cosine)):
-        block = np.s_[number * size : number * size + len(found), : found.shape[1]]
-        ids[block], scores[block] = found, values
+    for number, (top, values) in enumerate(iter_top_k(rows, items, k, patterns, cosine)):
+        block = np.s_[number * size : number * size + len(top), : top.shape[1]]
+        ids[block], scores[block] = top, values
     return ids, scores
 
 

@@ -280,14 +280,14 @@ class Batches:
         windows = ordered_map(read_window, enumerate([*order.windows, *next_windows]), threads, ahead + 1, busy=True)
         with closing(windows):  # type: ignore[type-var]
             yield from itertools.islice(windows, len(order.windows))
-            for window, found in zip(next_windows, windows, strict=True):
-                self._read_ahead = window, found
+            for window, result in zip(next_windows, windows, strict=True):
+                self._read_ahead = window, result
 
     def _read_first(self, reader: WindowReader, window: Window) -> WindowRows:
         """Return the rows of the first window, from the read-ahead cache if possible."""
         if self._read_ahead is not None and self._read_ahead[0] == window:
-            (_, found), self._read_ahead = self._read_ahead, None
-            return found
+            (_, result), self._read_ahead = self._read_ahead, None
+            return result
         return reader.read(window)
 
     def _plan_epoch(self, reader: WindowReader, epoch: int) -> EpochOrder:
@@ -299,17 +299,17 @@ class Batches:
 
     def _carried_rows(self, reader: WindowReader, epoch: int, count: int) -> list[RowSlice]:
         """Return the last ``count`` rows of an epoch, and of earlier ones if needed."""
-        found: list[RowSlice] = []
+        result: list[RowSlice] = []
         while count:
             for window in reversed(self._plan_epoch(reader, epoch).windows):
                 n_rows = min(count, window.height)
                 window_rows = reader.read(window)
-                found.append((window_rows.copy_slice(window.height - n_rows, window.height), 0, n_rows))
+                result.append((window_rows.copy_slice(window.height - n_rows, window.height), 0, n_rows))
                 count -= n_rows
                 if not count:
                     break
             epoch -= 1
-        return found[::-1]
+        return result[::-1]
 
     def _make_batch(self, slices: Sequence[RowSlice], pad: int = 0) -> Batch:
         numbers = [window_rows.rows[start:stop] for window_rows, start, stop in slices]

@@ -157,25 +157,25 @@ def scales(X: Any, by: Scale = "std", axis: int = 0) -> NDArray[np.float64]:
     if by not in get_args(Scale):
         raise InvalidValueError(f"by must be 'std', 'max', 'l1' or 'l2', got {by!r}")
     if not X.shape[axis]:  # an empty axis has no maximum
-        found = X.sum(axis=axis)
+        result = X.sum(axis=axis)
     elif by == "std":
-        found = X.std(axis=axis)
+        result = X.std(axis=axis)
     elif by == "max":
-        found = np.abs(_to_float(X)).max(axis=axis)
+        result = np.abs(_to_float(X)).max(axis=axis)
     elif by == "l1":
-        found = np.abs(_to_float(X)).sum(axis=axis)
+        result = np.abs(_to_float(X)).sum(axis=axis)
     else:
-        found = np.sqrt(np.square(np.abs(_to_float(X))).sum(axis=axis))
-    out: NDArray[np.float64] = found.to_numpy().astype(np.float64)
+        result = np.sqrt(np.square(np.abs(_to_float(X))).sum(axis=axis))
+    out: NDArray[np.float64] = result.to_numpy().astype(np.float64)
     out[out == 0] = 1
     return out if axis == 0 else out[:, None]
 
 
 def _matrix(X: Any) -> Tensor:
-    found = as_tensor(unpack_bundle(X, None)[0])
-    if found.ndim != 2:
-        raise ShapeError(f"X must be a matrix whose rows are examples, got shape {found.shape}")
-    return found
+    result = as_tensor(unpack_bundle(X, None)[0])
+    if result.ndim != 2:
+        raise ShapeError(f"X must be a matrix whose rows are examples, got shape {result.shape}")
+    return result
 
 
 def _to_float(X: Tensor) -> Tensor:

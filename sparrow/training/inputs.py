@@ -54,13 +54,13 @@ def to_named_inputs(X: Any) -> dict[str, Tensor]:
     given = X if isinstance(X, Mapping) else {"X": X}
     if not given:
         raise InvalidValueError("inputs must not be empty: pass at least one matrix, as in {'X': X}")
-    found = {name: _to_matrix(name, matrix) for name, matrix in given.items()}
-    first = next(iter(found))
-    for name, tensor in found.items():
-        if len(tensor) != len(found[first]):
+    matrices = {name: _to_matrix(name, matrix) for name, matrix in given.items()}
+    first = next(iter(matrices))
+    for name, tensor in matrices.items():
+        if len(tensor) != len(matrices[first]):
             raise ShapeError(f"inputs must have equal numbers of rows, got {len(tensor)} for {name!r} and "
-                             f"{len(found[first])} for {first!r}")  # fmt: skip
-    return found
+                             f"{len(matrices[first])} for {first!r}")  # fmt: skip
+    return matrices
 
 
 def _to_matrix(name: str, matrix: Any) -> Tensor:
@@ -90,13 +90,13 @@ def to_named_labels(y: Any, height: int, of: str) -> dict[str, Labels]:
         If the number of labels differs from the number of rows.
     """
     given = y if isinstance(y, Mapping) else {} if y is None else {"y": y}
-    found = {name: _to_labels(labels) for name, labels in given.items() if labels is not None}
-    for name, labels in found.items():
+    arrays = {name: _to_labels(labels) for name, labels in given.items() if labels is not None}
+    for name, labels in arrays.items():
         if not labels.ndim or labels.shape[0] != height:
             raise ShapeError(
                 f"labels {name!r} must have one row per row of {of!r}, {height} rows, got shape {labels.shape}"
             )
-    return found
+    return arrays
 
 
 def _to_labels(labels: Any) -> Labels:
@@ -178,13 +178,13 @@ class WindowReader:
                 parts.append(part)
             if order is not None:
                 reservation.grow(reservation.nbytes)
-                found = permute_rows(parts, order)
+                rows = permute_rows(parts, order)
             else:
-                found = parts[0] if len(parts) == 1 else concat_rows(parts)
-                if not is_private or not (_owns_memory(found.cols) and _owns_memory(found.values)):
-                    found = found.copy()
-            inputs[name] = found
-        reservation.resize(sum(found.nbytes for found in inputs.values()))
+                rows = parts[0] if len(parts) == 1 else concat_rows(parts)
+                if not is_private or not (_owns_memory(rows.cols) and _owns_memory(rows.values)):
+                    rows = rows.copy()
+            inputs[name] = rows
+        reservation.resize(sum(rows.nbytes for rows in inputs.values()))
         numbers = window.row_numbers()
         return WindowRows(numbers if order is None else numbers[order], inputs, reservation)
 

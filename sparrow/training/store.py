@@ -331,19 +331,19 @@ class ParameterStore:
         self, block: ParameterBlock, ids: NDArray[np.int64], grad: NDArray[Any], step: int
     ) -> NDArray[Any]:
         """Return updated rows and their states."""
-        found: NDArray[Any] = block.rows[ids]
+        result: NDArray[Any] = block.rows[ids]
         if self._optimizer is None:
-            found[:, 0] += grad
-            return found
-        weights = np.ascontiguousarray(found[:, 0])
+            result[:, 0] += grad
+            return result
+        weights = np.ascontiguousarray(result[:, 0])
         state = self._create_state(weights, step)
         arrays = _state_arrays(state, weights)
         for number, array in enumerate(arrays):
-            array[:] = found[:, 1 + number]
+            array[:] = result[:, 1 + number]
         self._optimizer.update(weights, grad, state)
         for number, array in enumerate([weights, *_state_arrays(state, weights)]):
-            found[:, number] = array
-        return found
+            result[:, number] = array
+        return result
 
     def _create_state(self, weights: NDArray[Any], step: int) -> Any:
         if self._optimizer is None:
@@ -506,7 +506,7 @@ class ParameterStore:
         bundle = open_tensor(path)
         if not isinstance(bundle, Bundle):
             raise InvalidValueError(f"{os.fspath(path)!r} is not a checkpoint written by ParameterStore.save")
-        found: dict[int | str, tuple[list[NDArray[Any]], int]] = {}
+        result: dict[int | str, tuple[list[NDArray[Any]], int]] = {}
         for key, layout in self._layouts.items():
             names = [str(key), *(f"{key}.state{number}" for number in range(layout.states))]
             for name in names:
@@ -515,8 +515,8 @@ class ParameterStore:
                         f"{name!r} of {os.fspath(path)!r} has shape {bundle[name].shape}, expected {layout.shape}"
                     )
             arrays = [bundle[name].to_numpy().reshape(layout.shape[0], -1) for name in names]
-            found[key] = arrays, int(bundle[f"{key}.pushes"].to_numpy()[0])
-        for key, (arrays, pushes) in found.items():
+            result[key] = arrays, int(bundle[f"{key}.pushes"].to_numpy()[0])
+        for key, (arrays, pushes) in result.items():
             block = self._block(key)
             with self._lock_byte(block.layout.lock_offset - 1):
                 block.pushes[0] = pushes
@@ -535,13 +535,13 @@ def _state_arrays(state: Any, weights: NDArray[Any]) -> list[NDArray[Any]]:
         state = state.arrays
     if isinstance(state, Mapping):
         state = list(state.values())
-    found = [state] if isinstance(state, np.ndarray) else list(state) if isinstance(state, Sequence) else [state]
-    for array in found:
+    result = [state] if isinstance(state, np.ndarray) else list(state) if isinstance(state, Sequence) else [state]
+    for array in result:
         if not isinstance(array, np.ndarray) or array.shape != weights.shape or array.dtype != weights.dtype:
             raise UnsupportedError(
                 f"optimizer state must be arrays of the weights' shape and dtype on a store, got {type(array).__name__}"
             )
-    return found
+    return result
 
 
 def _check_row_ids(ids: NDArray[Any], layout: ParameterLayout, key: int | str) -> NDArray[np.int64]:

@@ -17,21 +17,21 @@ PREFIX = {"float32": "s", "complex128": "z"}
 
 
 def random_numbers(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    made = rng.integers(-4, 5, shape) * (rng.random(shape) < 0.6)
-    return (made + 1j * rng.integers(-2, 3, shape) * (made != 0) if dtype[0] == "c" else made).astype(dtype)
+    tensor = rng.integers(-4, 5, shape) * (rng.random(shape) < 0.6)
+    return (tensor + 1j * rng.integers(-2, 3, shape) * (tensor != 0) if dtype[0] == "c" else tensor).astype(dtype)
 
 
 def blas(name: str, dtype: str) -> Any:
     return getattr(scipy.linalg.blas, PREFIX[dtype] + name)
 
 
-def to_plain(found: Any) -> Any:
-    return found.to_numpy() if isinstance(found, sp.Tensor) else np.asarray(found)
+def to_plain(result: Any) -> Any:
+    return result.to_numpy() if isinstance(result, sp.Tensor) else np.asarray(result)
 
 
-def assert_agree(found: Any, wanted: Any, dtype: str) -> None:
-    np.testing.assert_allclose(to_plain(found), wanted, rtol=1e-4, atol=1e-4)
-    assert to_plain(found).dtype == dtype
+def assert_agree(result: Any, expected: Any, dtype: str) -> None:
+    np.testing.assert_allclose(to_plain(result), expected, rtol=1e-4, atol=1e-4)
+    assert to_plain(result).dtype == dtype
 
 
 @settings(max_examples=16)
@@ -46,10 +46,10 @@ def test_level1_against_scipy(seed: int, dtype: str, arrays: tuple[int, int]) ->
         assert_agree(sp.blas.dotc(x, y), blas("dotc", dtype)(a, b), dtype)
     assert_agree(sp.blas.axpy(x, y, 2), blas("axpy", dtype)(a, b.copy(), a=2), dtype)
     assert_agree(sp.blas.scal(-3, x), -3 * a, dtype)
-    for found, wanted in zip(sp.blas.rot(x, y, 0.6, 0.8), scipy_rot(a, b, dtype), strict=True):
-        assert_agree(found, wanted, dtype)
-    for found, wanted in zip(sp.blas.swap(x, y), (b, a), strict=True):
-        assert_agree(found, wanted, dtype)
+    for result, expected in zip(sp.blas.rot(x, y, 0.6, 0.8), scipy_rot(a, b, dtype), strict=True):
+        assert_agree(result, expected, dtype)
+    for result, expected in zip(sp.blas.swap(x, y), (b, a), strict=True):
+        assert_agree(result, expected, dtype)
     real = {"complex128": "float64"}.get(dtype, dtype)
     np.testing.assert_allclose(sp.blas.nrm2(x), np.linalg.norm(a), rtol=1e-5)
     sizes = abs(a.real) + abs(a.imag)
@@ -61,10 +61,10 @@ def test_level1_against_scipy(seed: int, dtype: str, arrays: tuple[int, int]) ->
     written = b.copy()
     written[at] = a[at]
     assert_agree(sp.blas.scatter(a[at], at, y), written, dtype)
-    values, rest = sp.blas.gather_zero(y, at)
+    values, remainder = sp.blas.gather_zero(y, at)
     written[at] = 0
     assert_agree(values, b[at], dtype)
-    assert_agree(rest, written, dtype)
+    assert_agree(remainder, written, dtype)
     np.testing.assert_array_equal(to_plain(y), b)
 
 
@@ -123,12 +123,12 @@ def test_triangles_against_scipy(seed: int, dtype: str, lower: bool) -> None:
         for diag in (False, True):
             # scaled, because a unit diagonal would be ill-conditioned
             scale = 1 if not diag else np.float32(1 / 64)
-            wanted = blas("trsv", dtype)(t * scale, x.copy(), lower=lower, trans=trans, diag=diag)
-            assert_agree(sp.blas.trsv(T * scale, x, lower, trans, diag), wanted, dtype)
-            wanted = blas("trsm", dtype)(2, t * scale, b, lower=lower, trans_a=trans, diag=diag)
-            assert_agree(sp.blas.trsm(2, T * scale, b, lower=lower, trans_a=trans, diag=diag), wanted, dtype)
-            wanted = blas("trsm", dtype)(2, t * scale, b.T, side=1, lower=lower, trans_a=trans, diag=diag)
-            assert_agree(sp.blas.trsm(2, T * scale, b.T, True, lower, trans, diag), wanted, dtype)
+            expected = blas("trsv", dtype)(t * scale, x.copy(), lower=lower, trans=trans, diag=diag)
+            assert_agree(sp.blas.trsv(T * scale, x, lower, trans, diag), expected, dtype)
+            expected = blas("trsm", dtype)(2, t * scale, b, lower=lower, trans_a=trans, diag=diag)
+            assert_agree(sp.blas.trsm(2, T * scale, b, lower=lower, trans_a=trans, diag=diag), expected, dtype)
+            expected = blas("trsm", dtype)(2, t * scale, b.T, side=1, lower=lower, trans_a=trans, diag=diag)
+            assert_agree(sp.blas.trsm(2, T * scale, b.T, True, lower, trans, diag), expected, dtype)
 
 
 def to_symmetric(s: Any, lower: bool) -> Any:
@@ -147,9 +147,9 @@ def test_magnitudes_without_overflow(kind: Any) -> None:
     assert np.isnan(sp.blas.nrm2(kind(np.array([1.0, np.nan]))))
     assert sp.blas.nrm2(kind(np.zeros(3))) == sp.blas.nrm2(kind(np.zeros(0))) == 0
     for single in (1e30, 1e-30):
-        found = sp.blas.nrm2(kind((np.array([3, 4]) * single).astype(np.float32)))
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(found, 5 * single, rtol=1e-6)
+        result = sp.blas.nrm2(kind((np.array([3, 4]) * single).astype(np.float32)))
+        assert result.dtype == np.float32
+        np.testing.assert_allclose(result, 5 * single, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [sp.asarray, np.asarray])
@@ -179,35 +179,35 @@ def test_magnitude_of_smallest_integer() -> None:
 
 def test_pandas_operands() -> None:
     pd = pytest.importorskip("pandas")
-    A, cells = sp.asarray(np.eye(3) * 2), np.arange(6.0).reshape(3, 2)
-    np.testing.assert_array_equal(sp.blas.gemm(1, A, pd.DataFrame(cells)), 2 * cells)
-    np.testing.assert_array_equal(sp.einsum("ij,jk->ik", A, pd.DataFrame(cells)), 2 * cells)
+    A, dense = sp.asarray(np.eye(3) * 2), np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(sp.blas.gemm(1, A, pd.DataFrame(dense)), 2 * dense)
+    np.testing.assert_array_equal(sp.einsum("ij,jk->ik", A, pd.DataFrame(dense)), 2 * dense)
     assert sp.blas.dot(sp.asarray([1.0, 2]), pd.Series([3.0, 4])) == 11
 
 
-def make_labelled(cells: Any, **labels: Any) -> Any:
-    found = np.asarray(cells)
-    at = np.indices(found.shape).reshape(found.ndim, -1)
-    return sp.from_coords(at, found.reshape(-1), shape=found.shape, dims=list(labels), labels=labels)
+def make_labelled(dense: Any, **labels: Any) -> Any:
+    result = np.asarray(dense)
+    at = np.indices(result.shape).reshape(result.ndim, -1)
+    return sp.from_coords(at, result.reshape(-1), shape=result.shape, dims=list(labels), labels=labels)
 
 
 def test_labels_align_before_shape_checks() -> None:
-    cells = np.arange(1.0, 7).reshape(2, 3)
-    A, v = make_labelled(cells, u=["p", "q"], f=["a", "b", "c"]), make_labelled([10.0, 1.0], f=["c", "a"])
+    dense = np.arange(1.0, 7).reshape(2, 3)
+    A, v = make_labelled(dense, u=["p", "q"], f=["a", "b", "c"]), make_labelled([10.0, 1.0], f=["c", "a"])
     assert_agree(sp.blas.gemv(1, A, v), (A @ v).to_numpy(), "float64")
-    assert_agree(sp.blas.gemv(1, A.T, v, trans=1), cells[:, [2, 0]] @ [10, 1], "float64")
+    assert_agree(sp.blas.gemv(1, A.T, v, trans=1), dense[:, [2, 0]] @ [10, 1], "float64")
     assert_agree(sp.blas.axpy(A[0], v, 2), (2 * A[0] + v).to_numpy(), "float64")
     assert sp.blas.dot(A[0], v) == sp.blas.dotc(A[0], v) == A[0] @ v == 31
     assert_agree(sp.blas.rot(A[0], v, 1, 2)[0], [3, 2, 23], "float64")
     assert_agree(
         sp.blas.gemm(1, A, make_labelled([[10.0], [1.0]], f=["c", "a"], g=["x"])),
-        cells[:, [2, 0]] @ [[10], [1]],
+        dense[:, [2, 0]] @ [[10], [1]],
         "float64",
     )
     assert_agree(
         sp.blas.ger(1, A[:, 0], A[0], make_labelled([[1.0]], u=["q"], f=["c"])), [[1, 2, 3], [4, 8, 13]], "float64"
     )
-    square = cells[:, :2] + [[0, 3], [0, 0]]
+    square = dense[:, :2] + [[0, 3], [0, 0]]
     S, x = make_labelled(square, u=["p", "q"], f=["p", "q"]), make_labelled([10.0], f=["q"])
     for multiply in (sp.blas.symv, sp.blas.hemv):
         assert_agree(multiply(1, S, x), to_symmetric(square, False) @ [0, 10], "float64")
@@ -231,10 +231,10 @@ def test_labels_align_before_shape_checks() -> None:
     )
     # The product with an array is an array; the addend aligns with the labels of the matrix.
     y = make_labelled([7.0, 100.0], u=["q", "p"])
-    assert_agree(sp.blas.gemv(1, A, np.ones(3), 2, y), np.add(cells.sum(1), [200, 14]), "float64")
+    assert_agree(sp.blas.gemv(1, A, np.ones(3), 2, y), np.add(dense.sum(1), [200, 14]), "float64")
     assert_agree(sp.blas.symv(1, S, np.ones(2), 2, y), np.add(to_symmetric(square, False).sum(1), [200, 14]), "float64")
     C = make_labelled([[1.0, 2.0], [3.0, 4.0]], u=["q", "p"], f=["x", "y"])
-    assert_agree(sp.blas.gemm(1, A, np.ones((3, 2)), 1, C), cells @ np.ones((3, 2)) + [[3, 4], [1, 2]], "float64")
+    assert_agree(sp.blas.gemm(1, A, np.ones((3, 2)), 1, C), dense @ np.ones((3, 2)) + [[3, 4], [1, 2]], "float64")
     with pytest.raises(sp.errors.LabelError, match="adding: y has the label 'z'"):
         sp.blas.gemv(1, A, np.ones(3), 2, make_labelled([7.0, 100.0], u=["q", "z"]))
     for unfit in (np.ones(2), sp.asarray(np.ones(2))):
@@ -316,14 +316,14 @@ def test_triangle_requires_zero_fill() -> None:
             errors.UnsupportedError, match=rf"{name}: fill value of A must be 0, got 2\.0: pass A\.refill\(0\)"
         ):
             getattr(sp.blas, name)(*operands)
-        getattr(sp.blas, name)(*(each.refill(0) if each is F else each for each in operands))
+        getattr(sp.blas, name)(*(one.refill(0) if one is F else one for one in operands))
 
 
 def test_zero_factor_keeps_labels() -> None:
     x, y = make_labelled([np.nan, 1.0], f=["a", "b"]), make_labelled([3.0], f=["c"])
-    found = sp.blas.axpy(x, y, 0)
-    assert found.labels("f").to_pylist() == ["a", "b", "c"]
-    assert found.to_numpy().tolist() == [0, 0, 3]
+    result = sp.blas.axpy(x, y, 0)
+    assert result.labels("f").to_pylist() == ["a", "b", "c"]
+    assert result.to_numpy().tolist() == [0, 0, 3]
     assert sp.blas.gemv(0, make_labelled([[np.nan]], u=["p"], f=["a"]), x).labels("u").to_pylist() == ["p"]
 
 
@@ -351,18 +351,18 @@ def test_factor_one_promotes_dtype() -> None:
     x = np.array([100, 3], np.int8)
     for factor in (1, 1.0, np.float32(1), 1 + 0j, np.int64(1)):
         for vector in (x, sp.asarray(x)):
-            found = sp.blas.axpy(vector, vector, factor)
-            cells = found.to_numpy() if isinstance(found, sp.Tensor) else found
-            assert cells.dtype == (factor * x + x).dtype
-            np.testing.assert_array_equal(cells, factor * x + x)
+            result = sp.blas.axpy(vector, vector, factor)
+            dense = result.to_numpy() if isinstance(result, sp.Tensor) else result
+            assert dense.dtype == (factor * x + x).dtype
+            np.testing.assert_array_equal(dense, factor * x + x)
     np.testing.assert_array_equal(sp.blas.rot(np.array([3], "u1"), np.array([2], "u1"), 1.0, 1.0)[1], [-1.0])
 
 
 def test_gather_by_mask() -> None:
     y = sp.asarray([4, 0, 6])
     assert sp.blas.gather(y, [True, False, True]).tolist() == [4, 6]
-    values, rest = sp.blas.gather_zero(y, np.array([True, False, True]))
-    assert (values.tolist(), rest.to_numpy().tolist()) == ([4, 6], [0, 0, 0])
+    values, remainder = sp.blas.gather_zero(y, np.array([True, False, True]))
+    assert (values.tolist(), remainder.to_numpy().tolist()) == ([4, 6], [0, 0, 0])
     assert sp.blas.gather(y, 2).tolist() == [6]
     with pytest.raises(errors.ShapeError, match=r"indices must be 1-D, got shape \(1, 2\)"):
         sp.blas.gather_zero(y, [[0, 1]])

@@ -26,20 +26,20 @@ def matrix(web: sp.Tensor) -> Any:
 
 def test_components_and_bfs_against_scipy(web: sp.Tensor, matrix: Any) -> None:
     for connection in ("weak", "strong"):
-        count, wanted = csgraph.connected_components(matrix, connection=connection)
+        count, expected = csgraph.connected_components(matrix, connection=connection)
         find = graph.connected_components if connection == "weak" else graph.strongly_connected_components
-        found = find(web).to_numpy()
-        assert found.max() + 1 == count
-        assert len(np.unique(found.astype(np.int64) * count + wanted)) == count
+        result = find(web).to_numpy()
+        assert result.max() + 1 == count
+        assert len(np.unique(result.astype(np.int64) * count + expected)) == count
     far = csgraph.dijkstra(matrix, indices=0, unweighted=True)
     np.testing.assert_array_equal(graph.bfs(web, 0).to_numpy(), np.where(np.isinf(far), -1, far))
 
 
 def test_pagerank_is_a_fixed_point(web: sp.Tensor, matrix: Any) -> None:
     ranks = graph.pagerank(web, tol=1e-10).to_numpy()
-    links = np.asarray(matrix.sum(axis=1)).ravel()
-    share = np.divide(ranks, links, out=np.zeros_like(ranks), where=links > 0)
-    again = 0.85 * (matrix.T @ share + ranks[links == 0].sum() / len(ranks)) + 0.15 / len(ranks)
+    degrees = np.asarray(matrix.sum(axis=1)).ravel()
+    share = np.divide(ranks, degrees, out=np.zeros_like(ranks), where=degrees > 0)
+    again = 0.85 * (matrix.T @ share + ranks[degrees == 0].sum() / len(ranks)) + 0.15 / len(ranks)
     assert np.abs(again - ranks).sum() < 1e-9
 
 
@@ -49,5 +49,5 @@ def test_triangles_against_matrix_product(web: sp.Tensor) -> None:
     both.setdiag(0)
     both.eliminate_zeros()
     both.data[:] = 1
-    wanted = ((both @ both).multiply(both)).sum(axis=1) // 2
-    np.testing.assert_array_equal(graph.triangles(part).to_numpy(), np.asarray(wanted).ravel())
+    expected = ((both @ both).multiply(both)).sum(axis=1) // 2
+    np.testing.assert_array_equal(graph.triangles(part).to_numpy(), np.asarray(expected).ravel())

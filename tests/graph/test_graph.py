@@ -38,8 +38,8 @@ def out_of_core() -> AbstractContextManager[None]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     count = itertools.count()
-    made = tmp_path_factory.mktemp("graphs")
-    return lambda a: sp.asarray(a).save(made / f"{next(count)}.sparrow")
+    path = tmp_path_factory.mktemp("graphs")
+    return lambda a: sp.asarray(a).save(path / f"{next(count)}.sparrow")
 
 
 def to_digraph(a: Any) -> Any:
@@ -48,9 +48,9 @@ def to_digraph(a: Any) -> Any:
 
 def to_simple_graph(a: Any) -> Any:
     """Return the graph of links both ways without those of a node to itself."""
-    found = nx.Graph(to_digraph(a))
-    found.remove_edges_from(nx.selfloop_edges(found))
-    return found
+    result = nx.Graph(to_digraph(a))
+    result.remove_edges_from(nx.selfloop_edges(result))
+    return result
 
 
 def array_of(by_node: Any, n: int, missing: Any = 0) -> Any:
@@ -58,11 +58,11 @@ def array_of(by_node: Any, n: int, missing: Any = 0) -> Any:
 
 
 def partition(component: Any) -> set[frozenset[int]]:
-    found: dict[int, set[int]] = {}
+    result: dict[int, set[int]] = {}
     for node, number in enumerate(np.asarray(component).tolist()):
-        found.setdefault(number, set()).add(node)
-    assert list(found) == list(range(len(found)))  # in the order of their first nodes
-    return set(map(frozenset, found.values()))
+        result.setdefault(number, set()).add(node)
+    assert list(result) == list(range(len(result)))  # in the order of their first nodes
+    return set(map(frozenset, result.values()))
 
 
 @settings(max_examples=5)
@@ -84,8 +84,8 @@ def test_kernel_calls_resume(a: Any, max_edges: int, data: st.DataObject) -> Non
     with tune("graph", edges_per_call=max_edges):
         for A in (sp.asarray(a), sp.asarray(a).persist(), sp.asarray(a.T).persist().T):
             steps = nx.multi_source_dijkstra_path_length(one, set(sources), cutoff=depth, weight=None)
-            found = graph.bfs(A, sources, max_depth=depth).to_numpy()
-            np.testing.assert_array_equal(found, array_of(steps, n, -1))
+            result = graph.bfs(A, sources, max_depth=depth).to_numpy()
+            np.testing.assert_array_equal(result, array_of(steps, n, -1))
             far = nx.multi_source_dijkstra_path_length(one, set(sources))
             np.testing.assert_array_equal(graph.shortest_paths(A, sources).to_numpy(), array_of(far, n, np.inf))
             strong = set(map(frozenset, nx.strongly_connected_components(one)))
@@ -107,12 +107,12 @@ def test_shortest_paths_of_any_length(seed: int, least: int, spread: int) -> Non
     one.add_nodes_from(range(n))
     one.add_weighted_edges_from((i, j, lengths[i, j]) for i, j in np.argwhere(np.isfinite(lengths)).tolist())
     try:
-        wanted: Any = nx.single_source_bellman_ford_path_length(one, 0)
+        expected: Any = nx.single_source_bellman_ford_path_length(one, 0)
     except nx.NetworkXUnbounded:
         with pytest.raises(errors.InvalidValueError, match="negative cycle"):
             graph.shortest_paths(A, 0)
         return
-    np.testing.assert_allclose(graph.shortest_paths(A, 0).to_numpy(), array_of(wanted, n, np.inf))
+    np.testing.assert_allclose(graph.shortest_paths(A, 0).to_numpy(), array_of(expected, n, np.inf))
 
 
 def check_against_networkx(a: Any, A: sp.Tensor) -> None:
@@ -150,22 +150,22 @@ def check_against_networkx(a: Any, A: sp.Tensor) -> None:
 def test_symmetrize_one_way_edges(a: Any, fill: float, folder: Any) -> None:
     links_of = {(i, j): float(a[i, j]) for i, j in np.argwhere(a).tolist()}
     ends = np.array(list(links_of), dtype=int).reshape(-1, 2).T
-    made = sp.from_coords(ends, np.array(list(links_of.values()), float), shape=a.shape, fill_value=fill)
-    for A in (made, folder(made)):
+    tensor = sp.from_coords(ends, np.array(list(links_of.values()), float), shape=a.shape, fill_value=fill)
+    for A in (tensor, folder(tensor)):
         for name, combine in (("max", max), ("min", min), ("sum", operator.add)):
-            wanted = np.full(a.shape, fill, float)
+            expected = np.full(a.shape, fill, float)
             for (i, j), weight in links_of.items():
                 alone = fill if name == "min" else weight
-                wanted[i, j] = wanted[j, i] = combine(weight, links_of[j, i]) if (j, i) in links_of else alone
-            found = graph.symmetrize(A, name)  # type: ignore[arg-type]
-            np.testing.assert_array_equal(found.to_numpy(), wanted)
-            assert found.nnz == np.sum((wanted != fill) & ~np.isnan(wanted))
+                expected[i, j] = expected[j, i] = combine(weight, links_of[j, i]) if (j, i) in links_of else alone
+            result = graph.symmetrize(A, name)  # type: ignore[arg-type]
+            np.testing.assert_array_equal(result.to_numpy(), expected)
+            assert result.nnz == np.sum((expected != fill) & ~np.isnan(expected))
 
 
 @pytest.mark.parametrize("stype", ["csr", "csc", "row_sparse", "dense"])
 def test_symmetrize_any_stype_without_fallback(stype: Any, recwarn: Any) -> None:
-    found = graph.symmetrize(sp.asarray([[0, 3], [0, 0]]).asformat(stype))
-    assert (found.stype, found.to_numpy().tolist(), list(recwarn)) == ("coo", [[0, 3], [3, 0]], [])
+    result = graph.symmetrize(sp.asarray([[0, 3], [0, 0]]).asformat(stype))
+    assert (result.stype, result.to_numpy().tolist(), list(recwarn)) == ("coo", [[0, 3], [3, 0]], [])
 
 
 _CALLS: dict[str, Any] = {
@@ -196,14 +196,14 @@ def test_stored_elements_are_edges_of_any_fill(name: str) -> None:
     ends = np.nonzero(a)
     for with_links in (nullcontext, out_of_core):
         with with_links():
-            wanted = _CALLS[name](sp.asarray(a))
+            expected = _CALLS[name](sp.asarray(a))
             for fill in (np.inf, np.nan, 0.5, -1):
-                found = _CALLS[name](sp.from_coords(ends, a[ends], shape=a.shape, fill_value=fill))
-                np.testing.assert_array_equal(_entries(found), _entries(wanted))
+                result = _CALLS[name](sp.from_coords(ends, a[ends], shape=a.shape, fill_value=fill))
+                np.testing.assert_array_equal(_entries(result), _entries(expected))
 
 
-def _entries(found: sp.Tensor) -> Any:
-    return np.array(list(found.to_arrow().to_pydict().values()))
+def _entries(result: sp.Tensor) -> Any:
+    return np.array(list(result.to_arrow().to_pydict().values()))
 
 
 def test_zero_values_with_other_fill_are_edges() -> None:
@@ -238,24 +238,24 @@ def test_strong_components_out_of_core(a: Any, folder: Any) -> None:
 @settings(max_examples=6)
 @given(a=matrices())
 def test_triangles_in_parts(a: Any, folder: Any) -> None:
-    wanted = array_of(nx.triangles(to_simple_graph(a)), len(a))
+    expected = array_of(nx.triangles(to_simple_graph(a)), len(a))
     with tune("graph", triangle_share=1 << 60):  # one list fits
-        np.testing.assert_array_equal(graph.triangles(sp.asarray(a)).to_numpy(), wanted)
+        np.testing.assert_array_equal(graph.triangles(sp.asarray(a)).to_numpy(), expected)
         with out_of_core():
-            np.testing.assert_array_equal(graph.triangles(folder(a)).to_numpy(), wanted)
+            np.testing.assert_array_equal(graph.triangles(folder(a)).to_numpy(), expected)
 
 
 @settings(max_examples=5)
 @given(a=matrices())
 def test_label_propagation_majority(a: Any, folder: Any) -> None:
     A, both = folder(a), to_simple_graph(a)
-    found = graph.label_propagation(A, seed=3).to_numpy()
-    partition(found)
+    result = graph.label_propagation(A, seed=3).to_numpy()
+    partition(result)
     for node in range(len(a)):
-        votes = np.bincount([found[other] for other in both[node]], minlength=len(a))
-        assert votes[found[node]] == votes.max() or not len(both[node])
+        votes = np.bincount([result[other] for other in both[node]], minlength=len(a))
+        assert votes[result[node]] == votes.max() or not len(both[node])
     with out_of_core():
-        np.testing.assert_array_equal(graph.label_propagation(A, seed=3).to_numpy(), found)
+        np.testing.assert_array_equal(graph.label_propagation(A, seed=3).to_numpy(), result)
 
 
 @settings(max_examples=8)
@@ -271,10 +271,10 @@ def test_common_neighbors_against_networkx(a: Any) -> None:
     A = sp.asarray(a)
     np.testing.assert_array_equal(graph.common_neighbors(A).to_numpy(), counts)
     np.testing.assert_allclose(graph.adamic_adar(A).to_numpy(), close)
-    asked = np.array(pairs[::3], dtype=int).reshape(-1, 2)
+    queries = np.array(pairs[::3], dtype=int).reshape(-1, 2)
     only = np.zeros((n, n), bool)
-    only[asked[:, 0], asked[:, 1]] = True
-    np.testing.assert_array_equal(graph.common_neighbors(A, asked).to_numpy(), counts * only)
+    only[queries[:, 0], queries[:, 1]] = True
+    np.testing.assert_array_equal(graph.common_neighbors(A, queries).to_numpy(), counts * only)
     np.testing.assert_allclose(graph.adamic_adar(A, sp.asarray(only)).to_numpy(), close * only)
 
 
@@ -302,15 +302,15 @@ def test_walks_draw_by_weight() -> None:
 
 
 def test_walks_draw_light_edges_after_heavy(folder: Any) -> None:
-    cells = [[0, 1e17, 0, 0], [3.0, 0, 1.0, 0], [1.7e308, 0, 0, 1.7e308], [0, 5e-324, 5e-324, 0]]
-    for A in (sp.asarray(cells), sp.asarray(cells).persist(), folder(np.array(cells))):
+    dense = [[0, 1e17, 0, 0], [3.0, 0, 1.0, 0], [1.7e308, 0, 0, 1.7e308], [0, 5e-324, 5e-324, 0]]
+    for A in (sp.asarray(dense), sp.asarray(dense).persist(), folder(np.array(dense))):
         for with_links in (nullcontext, out_of_core):
             with with_links():
                 starts = np.arange(4).repeat(4000)
                 steps = graph.random_walks(A, starts, 1, weighted=True)[:, 1].reshape(4, -1)
-            shares = np.array([np.bincount(each, minlength=4) / 4000 for each in steps])
-            wanted = np.array([[0, 1, 0, 0], [0.75, 0, 0.25, 0], [0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0]])
-            np.testing.assert_allclose(shares, wanted, atol=0.03)
+            shares = np.array([np.bincount(one, minlength=4) / 4000 for one in steps])
+            expected = np.array([[0, 1, 0, 0], [0.75, 0, 0.25, 0], [0.5, 0, 0, 0.5], [0, 0.5, 0.5, 0]])
+            np.testing.assert_allclose(shares, expected, atol=0.03)
 
 
 def test_walk_weights_must_be_finite(folder: Any) -> None:
@@ -326,9 +326,9 @@ def test_walk_weights_must_be_finite(folder: Any) -> None:
 def test_hubs_and_authorities() -> None:
     a = np.random.default_rng(0).integers(0, 3, (9, 9))
     hubs, authorities = graph.hits(sp.asarray(a), tol=1e-12)
-    wanted = nx.hits(to_digraph(a))
-    np.testing.assert_allclose(hubs.to_numpy(), array_of(wanted[0], 9), atol=1e-8)
-    np.testing.assert_allclose(authorities.to_numpy(), array_of(wanted[1], 9), atol=1e-8)
+    expected = nx.hits(to_digraph(a))
+    np.testing.assert_allclose(hubs.to_numpy(), array_of(expected[0], 9), atol=1e-8)
+    np.testing.assert_allclose(authorities.to_numpy(), array_of(expected[1], 9), atol=1e-8)
     with pytest.raises(errors.ConvergenceError, match="in 1 rounds"):
         graph.hits(sp.asarray(a), tol=1e-12, max_iter=1)
     with pytest.raises(errors.UnsupportedError, match="hits: edge weights must be real"):
@@ -338,9 +338,9 @@ def test_hubs_and_authorities() -> None:
 @pytest.fixture
 def labelled_graph() -> Any:
     names = ["ann", "bob", "eve", "dan"]
-    made = sp.from_coords([[0, 1, 2], [1, 2, 0]], [2.0, 3.0, 4.0], shape=(4, 4), dims=("src", "dst"))
-    made.set_labels(["src", "dst"], names)
-    return made
+    tensor = sp.from_coords([[0, 1, 2], [1, 2, 0]], [2.0, 3.0, 4.0], shape=(4, 4), dims=("src", "dst"))
+    tensor.set_labels(["src", "dst"], names)
+    return tensor
 
 
 def test_nodes_by_label(labelled_graph: Any) -> None:
@@ -364,19 +364,19 @@ def test_personalization_is_weights_or_nodes() -> None:
     A = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
     jump: Any
     weights = np.array([1, 2, 5])
-    wanted = sp.linalg.pagerank(A, personalization=weights)
+    expected = sp.linalg.pagerank(A, personalization=weights)
     series, labelled = pd.Series(weights), A.copy()
     labelled.set_labels([0, 1], [5, 2, 1])
     for jump in (weights, weights.astype(np.uint8), weights * 1.0, sp.asarray(weights), sp.asarray(weights * 1.0)):
-        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
-        np.testing.assert_array_equal(graph.pagerank(labelled, personalization=jump).to_numpy(), wanted)
+        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), expected)
+        np.testing.assert_array_equal(graph.pagerank(labelled, personalization=jump).to_numpy(), expected)
     for jump in (series, series.astype("Int64"), pl.Series(weights), [1.0, 2.0, 5.0], (1, 2, 5.0), {0: 1, 1: 2, 2: 5}):
-        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
+        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), expected)
     labelled_graph = graph.pagerank(A, dangling=[0, 1, 1]).to_numpy()
     np.testing.assert_array_equal(labelled_graph, sp.linalg.pagerank(A, dangling=[1, 1, 0]))
-    wanted = sp.linalg.pagerank(A, personalization=[1, 0, 1])
+    expected = sp.linalg.pagerank(A, personalization=[1, 0, 1])
     for jump in ([0, 2], np.array([0, 2]), sp.asarray([2, 0]), pa.array([0, 2]), {0, 2}, {0: 1, -1: 1}):
-        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), wanted)
+        np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), expected)
     with pytest.raises(errors.ShapeError, match=r"personalization has shape \(2,\)"):
         graph.pagerank(A, personalization=np.array([0.5, 0.5]))
 
@@ -384,12 +384,12 @@ def test_personalization_is_weights_or_nodes() -> None:
 def test_personalization_aligns_labels(labelled_graph: Any) -> None:
     weights = {"dan": 1.0, "eve": 2.0, "bob": 3.0, "ann": 4.0}
     given = sp.from_coords([range(4)], [*weights.values()], dims=("node",), labels={"node": [*weights]})
-    wanted = graph.pagerank(labelled_graph, personalization=weights, dangling={"ann": 4.0, "bob": 3.0}).to_numpy()
+    expected = graph.pagerank(labelled_graph, personalization=weights, dangling={"ann": 4.0, "bob": 3.0}).to_numpy()
     for jump in (given, given.astype(np.int32), given * 2):
-        found = graph.pagerank(
+        result = graph.pagerank(
             labelled_graph, personalization=jump, dangling=given[2:]
         )  # of nodes that it lacks it is 0
-        np.testing.assert_array_equal(found.to_numpy(), wanted)
+        np.testing.assert_array_equal(result.to_numpy(), expected)
     by_position = graph.pagerank(labelled_graph, personalization=given.to_numpy()).to_numpy()
     with sp.config(join="exact"), pytest.raises(errors.LabelError, match="join='exact'"):
         graph.pagerank(labelled_graph, personalization=given)
@@ -397,35 +397,35 @@ def test_personalization_aligns_labels(labelled_graph: Any) -> None:
     np.testing.assert_array_equal(graph.pagerank(bare, personalization=given).to_numpy(), by_position)
     foreign = sp.from_coords([[0, 1]], [1.0, 1.0], labels={"d0": ["ann", "tom"]})
     for option in ("personalization", "dangling"):
-        for names, told in ((foreign, "label 'tom'"), (given[[0, 0, 1]], "label 'dan' repeats")):
-            with pytest.raises(errors.LabelError, match=told):
+        for names, message in ((foreign, "label 'tom'"), (given[[0, 0, 1]], "label 'dan' repeats")):
+            with pytest.raises(errors.LabelError, match=message):
                 graph.pagerank(labelled_graph, **{option: names})  # type: ignore[arg-type]
 
 
 def test_pairs_tensor_aligns_labels(labelled_graph: Any) -> None:
-    wanted = graph.common_neighbors(labelled_graph, [("ann", "bob"), ("eve", "ann")]).to_numpy()
+    expected = graph.common_neighbors(labelled_graph, [("ann", "bob"), ("eve", "ann")]).to_numpy()
     names = {"d0": ["eve", "ann", "bob"], "d1": ["ann", "eve", "bob"]}
-    asked = sp.from_coords([[0, 0, 1], [0, 1, 2]], [1, 1, 1], shape=(3, 3), labels=names)
-    np.testing.assert_array_equal(graph.common_neighbors(labelled_graph, asked).to_numpy(), wanted)
-    asked.set_labels("d1", ["ann", "eve", "tom"])
+    pairs = sp.from_coords([[0, 0, 1], [0, 1, 2]], [1, 1, 1], shape=(3, 3), labels=names)
+    np.testing.assert_array_equal(graph.common_neighbors(labelled_graph, pairs).to_numpy(), expected)
+    pairs.set_labels("d1", ["ann", "eve", "tom"])
     with pytest.raises(errors.LabelError, match="pairs has the label 'tom'"):
-        graph.adamic_adar(labelled_graph, asked)
+        graph.adamic_adar(labelled_graph, pairs)
 
 
 def test_weights_of_repeated_nodes_add_up(labelled_graph: Any) -> None:
     A = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
-    found = graph.pagerank(A, personalization={0: 1, -3: 1, 1: 1}).to_numpy()
-    np.testing.assert_array_equal(found, sp.linalg.pagerank(A, personalization=[2, 1, 0]))
+    result = graph.pagerank(A, personalization={0: 1, -3: 1, 1: 1}).to_numpy()
+    np.testing.assert_array_equal(result, sp.linalg.pagerank(A, personalization=[2, 1, 0]))
     with pytest.raises(errors.ShapeError, match=r"dangling: weight of node 'dan' must be a number, got \[1, 2\]"):
         graph.pagerank(labelled_graph, dangling={"ann": 1, "dan": [1, 2]})
 
 
 def test_pairs_need_no_identity_matrix() -> None:
     A = sp.asarray([[0, 1, 1], [0, 0, 1], [1, 0, 0]])
-    with observe("graph.all_pairs") as seen:
+    with observe("graph.all_pairs") as observed:
         assert graph.common_neighbors(A, [(0, 1), (2, 2)]).to_numpy().tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
         assert graph.adamic_adar(A, [(0, 1)]).nnz == 1
-    assert seen == []
+    assert observed == []
 
 
 def test_positions_of_any_integers() -> None:
@@ -519,9 +519,9 @@ def test_spill_files_and_memory_are_released(folder: Any, tmp_path: Path) -> Non
 
 
 def interrupt(A: sp.Tensor) -> None:
-    with adjacency.Adjacency(A, undirected=True) as found:
-        assert found.csr is None
-        next(found.neighbor_lists())
+    with adjacency.Adjacency(A, undirected=True) as result:
+        assert result.csr is None
+        next(result.neighbor_lists())
         raise KeyboardInterrupt
 
 
@@ -541,18 +541,18 @@ def test_spilled_lists_equal_lists_in_memory(folder: Any) -> None:
     rng = np.random.default_rng(4)
     A = folder(np.where(rng.random((60, 60)) < 0.1, rng.integers(1, 9, (60, 60)), 0))
     for undirected in (False, True):
-        with adjacency.Adjacency(A, not undirected, undirected) as held, out_of_core():
+        with adjacency.Adjacency(A, not undirected, undirected) as in_memory, out_of_core():
             for gap in (0, 3, 1000):
                 with tune("graph", read_gap_edges=gap), adjacency.Adjacency(A, not undirected, undirected) as spilled:
-                    assert (held.csr is None, spilled.csr is None) == (False, True)
-                    np.testing.assert_array_equal(held.degrees(), spilled.degrees())
+                    assert (in_memory.csr is None, spilled.csr is None) == (False, True)
+                    np.testing.assert_array_equal(in_memory.degrees(), spilled.degrees())
                     for active in (None, rng.random(60) < 0.1, rng.random(60) < 0.6, np.zeros(60, bool)):
-                        assert _to_list(held, active) == _to_list(spilled, active)
+                        assert _to_list(in_memory, active) == _to_list(spilled, active)
 
 
-def _to_list(found: adjacency.Adjacency, active: Any) -> list[Any]:
+def _to_list(result: adjacency.Adjacency, active: Any) -> list[Any]:
     out = []
-    for lists in found.neighbor_lists(active):
+    for lists in result.neighbor_lists(active):
         for node, start, stop in zip(lists.nodes, lists.starts, lists.stops, strict=True):
             out.append((int(node), lists.cols[start:stop].tolist(), lists.weights[start:stop].tolist()))
     return out
@@ -607,8 +607,8 @@ def test_nodes_by_mask() -> None:
 
 def test_rankings_of_large_weights_and_little_memory() -> None:
     A = sp.from_coords([[0, 1, 2], [1, 2, 0]], [1, 1, 1], shape=(3, 3))
-    wanted = graph.pagerank(A, personalization=[1.0, 1.0, 1.0]).to_numpy()
-    np.testing.assert_array_equal(graph.pagerank(A, personalization=[1e308] * 3).to_numpy(), wanted)
+    expected = graph.pagerank(A, personalization=[1.0, 1.0, 1.0]).to_numpy()
+    np.testing.assert_array_equal(graph.pagerank(A, personalization=[1e308] * 3).to_numpy(), expected)
     n = 100_000
     ring = sp.from_coords([np.arange(n), np.roll(np.arange(n), 1)], np.ones(n), shape=(n, n))
     with sp.config(memory_limit=memory.limit() - memory.available() + 60 * n):

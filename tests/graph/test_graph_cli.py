@@ -11,17 +11,17 @@ import sparrow as sp
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = sp.from_coords([[0, 0, 1, 2, 3], [1, 2, 2, 0, 0]], [2, 1, 1, 1, 5], shape=(5, 5), dims=("src", "dst"))
+    tensor = sp.from_coords([[0, 0, 1, 2, 3], [1, 2, 2, 0, 0]], [2, 1, 1, 1, 5], shape=(5, 5), dims=("src", "dst"))
     path = tmp_path_factory.mktemp("graphs") / "web.sparrow"
-    made.save(path)
+    tensor.save(path)
     return path
 
 
 @pytest.fixture(scope="module")
 def labelled_web(web: Path) -> Path:
     path = web.parent / "named.sparrow"
-    made: Any = sp.open(web)
-    made.save(path).set_labels(["src", "dst"], ["ann", "bob", "eve", "dan", "tom"])
+    tensor: Any = sp.open(web)
+    tensor.save(path).set_labels(["src", "dst"], ["ann", "bob", "eve", "dan", "tom"])
     return path
 
 
@@ -66,15 +66,15 @@ def test_typed_edges_error_hints(cli: Any, tmp_path: Path) -> None:
     assert "got shape (3, 2, 3): select one relation with A.isel(relation=0)" in done.err
     assert "A.sum(axis='relation')" in done.err
     facts: Any = sp.open(tmp_path / "facts")
-    for kinds, wanted in ((facts.sum(axis="relation"), [1, 1, 1]), (facts.isel(relation=0), [1, 0, 1])):
-        assert sp.graph.degrees(kinds).to_numpy().tolist() == wanted
+    for kinds, expected in ((facts.sum(axis="relation"), [1, 1, 1]), (facts.isel(relation=0), [1, 0, 1])):
+        assert sp.graph.degrees(kinds).to_numpy().tolist() == expected
 
 
 def test_column_labels_name_nodes(cli: Any, web: Path, tmp_path: Path) -> None:
-    made: Any = sp.open(web)
-    made.save(tmp_path / "web.sparrow").set_labels("dst", ["ann", "bob", "eve", "dan", "tom"])
-    found = cli("graph", "bfs", tmp_path / "web.sparrow", "dan", "--json", "--head", 1)
-    assert found.json == [{"src": "bob", "links": 2}]
+    tensor: Any = sp.open(web)
+    tensor.save(tmp_path / "web.sparrow").set_labels("dst", ["ann", "bob", "eve", "dan", "tom"])
+    result = cli("graph", "bfs", tmp_path / "web.sparrow", "dan", "--json", "--head", 1)
+    assert result.json == [{"src": "bob", "links": 2}]
 
 
 def test_results_are_stored(cli: Any, web: Path, tmp_path: Path) -> None:
@@ -112,11 +112,11 @@ def test_weights_of_any_dtype(cli: Any, tmp_path: Path) -> None:
         ["1", "(1+0j)"],
         ["2", "0j"],
     ]
-    found = cli("graph", "degrees", tmp_path / "complex.sparrow", "--weighted", "--json", "--head", 1).json
-    assert found == [{"d0": 0, "degree": [2.0, 1.0]}]
+    result = cli("graph", "degrees", tmp_path / "complex.sparrow", "--weighted", "--json", "--head", 1).json
+    assert result == [{"d0": 0, "degree": [2.0, 1.0]}]
     sp.asarray(np.array([[0, 1], [2, 0]], np.uint64)).save(tmp_path / "whole.sparrow")
-    found = cli("graph", "degrees", tmp_path / "whole.sparrow", "--weighted", "--json").json
-    assert found == [{"d0": 1, "degree": 2}, {"d0": 0, "degree": 1}]
+    result = cli("graph", "degrees", tmp_path / "whole.sparrow", "--weighted", "--json").json
+    assert result == [{"d0": 1, "degree": 2}, {"d0": 0, "degree": 1}]
 
 
 def test_errors_name_options(cli: Any, web: Path, tmp_path: Path) -> None:

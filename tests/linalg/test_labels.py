@@ -16,21 +16,21 @@ CELLS = np.diag([4.0, 5.0, 6.0, 7.0]) + np.array([[0, 1, 0, 0], [1, 0, 0, 0.5], 
 B = np.array([1.0, 2.0, 3.0, 4.0])
 
 
-def make_labelled(cells: Any, *names: Sequence[str] | None, dims: str = "ijk") -> Any:
-    found = np.asarray(cells)
+def make_labelled(dense: Any, *names: Sequence[str] | None, dims: str = "ijk") -> Any:
+    result = np.asarray(dense)
     given = {dim: list(own) for dim, own in zip(dims, names, strict=False) if own is not None}
     return sp.from_coords(
-        np.indices(found.shape).reshape(found.ndim, -1),
-        found.reshape(-1),
-        shape=found.shape,
-        dims=list(dims[: found.ndim]),
+        np.indices(result.shape).reshape(result.ndim, -1),
+        result.reshape(-1),
+        shape=result.shape,
+        dims=list(dims[: result.ndim]),
         labels=given,
     )
 
 
-def reorder_rows(cells: Any, names: Sequence[str] = OTHER, dims: str = "ijk") -> Any:
+def reorder_rows(dense: Any, names: Sequence[str] = OTHER, dims: str = "ijk") -> Any:
     """Return rows reordered to ``names``."""
-    return make_labelled(np.asarray(cells)[[NODES.index(name) for name in names]], names, dims=dims)
+    return make_labelled(np.asarray(dense)[[NODES.index(name) for name in names]], names, dims=dims)
 
 
 A = make_labelled(CELLS, NODES, NODES)
@@ -85,9 +85,9 @@ def test_x0_aligns_with_columns() -> None:
     lopsided = make_labelled(CELLS, ["p", "q", "r", "s"], NODES)
     x = np.linalg.solve(CELLS, B)
     for name in ("cg", "gmres", "minres", "bicgstab"):  # from the solution there is nowhere to go
-        found, info = getattr(sp.linalg, name)(lopsided, B, reorder_rows(x), maxiter=1)
+        result, info = getattr(sp.linalg, name)(lopsided, B, reorder_rows(x), maxiter=1)
         assert info == 0
-        np.testing.assert_allclose(found, x)
+        np.testing.assert_allclose(result, x)
     for name, limit in (("lsqr", "iter_lim"), ("lsmr", "maxiter")):
         np.testing.assert_allclose(getattr(sp.linalg, name)(lopsided, B, x0=reorder_rows(x), **{limit: 0})[0], x)
     with pytest.raises(errors.LabelError, match="missing from the columns of A, 'j'"):
@@ -98,8 +98,8 @@ def test_x0_aligns_with_columns() -> None:
 def test_v0_aligns_with_either_axis(names: Any) -> None:
     matrix = make_labelled(CELLS, *names)
     start = np.random.default_rng(0).standard_normal(4)
-    found = sp.linalg.power_iteration(matrix, reorder_rows(start), tol=1)[1]
-    np.testing.assert_array_equal(found, sp.linalg.power_iteration(matrix, start, tol=1)[1])
+    result = sp.linalg.power_iteration(matrix, reorder_rows(start), tol=1)[1]
+    np.testing.assert_array_equal(result, sp.linalg.power_iteration(matrix, start, tol=1)[1])
     np.testing.assert_array_equal(*(sp.linalg.eigsh(matrix, 1, v0=v0)[1] for v0 in (reorder_rows(start), start)))
     np.testing.assert_array_equal(*(sp.linalg.svds(A, 1, v0=v0)[0] for v0 in (reorder_rows(start), start)))
     with pytest.raises(errors.LabelError, match="eigsh: v0 has the label 'z'"):
@@ -108,7 +108,7 @@ def test_v0_aligns_with_either_axis(names: Any) -> None:
     big = make_labelled(np.diag(np.arange(1.0, 21)), *(None if own is None else more for own in names))
     X = np.random.default_rng(0).standard_normal((20, 2))
     turned = make_labelled(X[::-1], more[::-1])
-    np.testing.assert_array_equal(*(sp.linalg.lobpcg(big, each, maxiter=60, tol=1e-3)[1] for each in (turned, X)))
+    np.testing.assert_array_equal(*(sp.linalg.lobpcg(big, one, maxiter=60, tol=1e-3)[1] for one in (turned, X)))
 
 
 def test_matrix_options_align() -> None:
@@ -120,29 +120,29 @@ def test_matrix_options_align() -> None:
         assert info == 0
         np.testing.assert_allclose(x, np.linalg.solve(CELLS, B))
     mass = np.diag([1.0, 2.0, 3.0, 4.0])
-    found = sp.linalg.eigsh(A, 1, M=make_labelled(mass[order][:, order], OTHER, OTHER), Minv=np.linalg.inv(mass))[0]
-    np.testing.assert_allclose(found, scipy.linalg.eigh(CELLS, mass)[0][-1:])
+    result = sp.linalg.eigsh(A, 1, M=make_labelled(mass[order][:, order], OTHER, OTHER), Minv=np.linalg.inv(mass))[0]
+    np.testing.assert_allclose(result, scipy.linalg.eigh(CELLS, mass)[0][-1:])
 
 
 def test_operator_products_align() -> None:
-    cells = CELLS[:3] + 1j * np.arange(12).reshape(3, 4)
-    matrix = make_labelled(cells, ["p", "q", "r"], NODES)
+    dense = CELLS[:3] + 1j * np.arange(12).reshape(3, 4)
+    matrix = make_labelled(dense, ["p", "q", "r"], NODES)
     operator = sp.linalg.aslinearoperator(matrix)
     x, y = reorder_rows(B), make_labelled(B[[2, 0, 1]], ["r", "p", "q"])
     block = make_labelled(np.stack([B, -B], axis=1)[[2, 0, 3, 1]], OTHER)
     for _ in range(2):  # from the tensor, then from what is kept of it
-        np.testing.assert_allclose(operator @ x, cells @ B)
+        np.testing.assert_allclose(operator @ x, dense @ B)
         np.testing.assert_allclose(operator @ x, (matrix @ x).to_numpy())
-        np.testing.assert_allclose(operator.matvec(x), cells @ B)
-        np.testing.assert_allclose(operator @ block, cells @ np.stack([B, -B], axis=1))
-        np.testing.assert_allclose(operator.T @ y, cells.T @ B[:3])
-        np.testing.assert_allclose(operator.H @ y, cells.conj().T @ B[:3])
-        np.testing.assert_allclose(operator.rmatvec(y), cells.conj().T @ B[:3])
-        np.testing.assert_allclose(operator.T.T @ x, cells @ B)
-        np.testing.assert_allclose(operator.H.T @ x, cells.conj() @ B)
-        np.testing.assert_allclose(y @ operator, B[:3] @ cells)
+        np.testing.assert_allclose(operator.matvec(x), dense @ B)
+        np.testing.assert_allclose(operator @ block, dense @ np.stack([B, -B], axis=1))
+        np.testing.assert_allclose(operator.T @ y, dense.T @ B[:3])
+        np.testing.assert_allclose(operator.H @ y, dense.conj().T @ B[:3])
+        np.testing.assert_allclose(operator.rmatvec(y), dense.conj().T @ B[:3])
+        np.testing.assert_allclose(operator.T.T @ x, dense @ B)
+        np.testing.assert_allclose(operator.H.T @ x, dense.conj() @ B)
+        np.testing.assert_allclose(y @ operator, B[:3] @ dense)
     # As in A @ x, labels that only one operand has are ignored.
-    np.testing.assert_allclose(operator @ make_labelled([5.0, 7.0], ["z", "b"]), 7 * cells[:, 1])
+    np.testing.assert_allclose(operator @ make_labelled([5.0, 7.0], ["z", "b"]), 7 * dense[:, 1])
 
 
 R = make_labelled([[1.0, 9.0, 0.0], [10.0, 1.0, 0.0], [0.0, 0.0, 1.0]], ["a", "b", "c"], ["b", "a", "c"])
@@ -177,14 +177,14 @@ def test_label_order_hint() -> None:
 
 def test_pagerank_weights_align() -> None:
     plain = sp.asarray(CELLS)
-    links = make_labelled(CELLS, NODES, NODES)
+    edges = make_labelled(CELLS, NODES, NODES)
     word: Any
     for word in ("personalization", "dangling"):
         given: dict[str, Any] = {word: B}
-        found = sp.linalg.pagerank(links, **{word: reorder_rows(B)})
-        np.testing.assert_array_equal(found, sp.linalg.pagerank(plain, **given))
+        result = sp.linalg.pagerank(edges, **{word: reorder_rows(B)})
+        np.testing.assert_array_equal(result, sp.linalg.pagerank(plain, **given))
         with pytest.raises(errors.LabelError, match=f"{word} has the label 'z'"):
-            sp.linalg.pagerank(links, **{word: make_labelled(B, ["z", "a", "b", "c"])})
+            sp.linalg.pagerank(edges, **{word: make_labelled(B, ["z", "a", "b", "c"])})
 
 
 def test_label_mismatch_hint() -> None:

@@ -32,11 +32,11 @@ def stored_matrix(tmp_path: Path) -> sp.Tensor:
 @pytest.mark.parametrize("name", ["cg", "gmres", "minres", "bicgstab"])
 def test_solvers_on_disk_against_scipy(name: str, stored_matrix: sp.Tensor) -> None:
     a, b = matrix(40), np.arange(40.0)
-    seen: list[Any] = []
+    observed: list[Any] = []
     options: dict[str, Any] = {"callback_type": "pr_norm"} if name == "gmres" else {}
-    x, info = getattr(sp.linalg, name)(stored_matrix, b, rtol=1e-10, callback=seen.append, **options)
+    x, info = getattr(sp.linalg, name)(stored_matrix, b, rtol=1e-10, callback=observed.append, **options)
     assert info == 0
-    assert seen
+    assert observed
     np.testing.assert_allclose(a @ x, b, atol=1e-6)
     other = getattr(scipy_linalg, name)(a, b, rtol=1e-10, **options)[0]
     np.testing.assert_allclose(x, other, rtol=1e-6, atol=1e-9)
@@ -57,8 +57,8 @@ def test_least_squares(name: str, kind: str, tmp_path: Path) -> None:
     a = a + 1j * a * rng.random((30, 8)) if kind == "complex128" else a
     A = sp.asarray(a.tocsr()).save(tmp_path / "A.sparrow")
     b = rng.random(30)
-    found = getattr(sp.linalg, name)(A, b)[0]
-    np.testing.assert_allclose(found, np.linalg.lstsq(a.toarray(), b, rcond=None)[0], rtol=1e-4, atol=1e-5)
+    result = getattr(sp.linalg, name)(A, b)[0]
+    np.testing.assert_allclose(result, np.linalg.lstsq(a.toarray(), b, rcond=None)[0], rtol=1e-4, atol=1e-5)
 
 
 def test_eigenvalues_and_singular_values(stored_matrix: sp.Tensor) -> None:
@@ -70,9 +70,9 @@ def test_eigenvalues_and_singular_values(stored_matrix: sp.Tensor) -> None:
     np.testing.assert_allclose(s, np.linalg.svd(a[:, :9])[1][:2][::-1])
     np.testing.assert_allclose(a[:, :9] @ vh.T, u * s)
     guess = np.random.default_rng(0).standard_normal((40, 3))
-    found, vectors = sp.linalg.lobpcg(stored_matrix, guess, tol=1e-7, maxiter=200)
-    np.testing.assert_allclose(found, values[::-1][:3], rtol=1e-6)
-    np.testing.assert_allclose(a @ vectors, vectors * found, atol=1e-3)
+    result, vectors = sp.linalg.lobpcg(stored_matrix, guess, tol=1e-7, maxiter=200)
+    np.testing.assert_allclose(result, values[::-1][:3], rtol=1e-6)
+    np.testing.assert_allclose(a @ vectors, vectors * result, atol=1e-3)
     value, vector = sp.linalg.power_iteration(stored_matrix)
     np.testing.assert_allclose(value, values[-1])
     np.testing.assert_allclose(a @ vector, value * vector, atol=1e-6)
@@ -88,10 +88,10 @@ def test_expm_multiply(stored_matrix: sp.Tensor) -> None:
 
 def test_direct_solvers(stored_matrix: sp.Tensor) -> None:
     b = np.ones(40)
-    wanted = scipy_linalg.spsolve(matrix(40).tocsc(), b)
-    np.testing.assert_allclose(sp.linalg.spsolve(stored_matrix, b), wanted)
-    np.testing.assert_allclose(sp.linalg.splu(stored_matrix).solve(b), wanted)
-    np.testing.assert_allclose(sp.linalg.spilu(stored_matrix, drop_tol=0).solve(b), wanted)
+    expected = scipy_linalg.spsolve(matrix(40).tocsc(), b)
+    np.testing.assert_allclose(sp.linalg.spsolve(stored_matrix, b), expected)
+    np.testing.assert_allclose(sp.linalg.splu(stored_matrix).solve(b), expected)
+    np.testing.assert_allclose(sp.linalg.spilu(stored_matrix, drop_tol=0).solve(b), expected)
     lower = sp.tril(stored_matrix)
     np.testing.assert_allclose(
         sp.linalg.spsolve_triangular(lower, b),
@@ -135,7 +135,7 @@ def test_products_of_constant_values(value: float, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "cells", "x"),
+    ("value", "dense", "x"),
     [
         (np.inf, [0], [1.0, 1.0]),
         (1e308, [0, 1], [10.0, -10.0]),
@@ -144,15 +144,15 @@ def test_products_of_constant_values(value: float, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("transposed", [False, True])
-def test_products_overflow_like_numpy(value: float, cells: list[int], x: list[float], transposed: bool) -> None:
-    A = sp.from_coords((np.zeros_like(cells), cells), np.full(len(cells), value), (2, 2))
+def test_products_overflow_like_numpy(value: float, dense: list[int], x: list[float], transposed: bool) -> None:
+    A = sp.from_coords((np.zeros_like(dense), dense), np.full(len(dense), value), (2, 2))
     operator = sp.linalg.aslinearoperator(A.T if transposed else A, persist=True)
     if transposed:
         operator = operator.T
     with np.errstate(all="ignore"):
-        wanted = [sum(value * x[cell] for cell in cells), 0]
+        expected = [sum(value * x[cell] for cell in dense), 0]
     for _ in range(3):
-        np.testing.assert_array_equal(operator @ np.array(x), wanted)
+        np.testing.assert_array_equal(operator @ np.array(x), expected)
 
 
 def test_operator_persists_if_it_fits(stored_matrix: sp.Tensor) -> None:
@@ -170,9 +170,9 @@ def test_operator_persists_if_it_fits(stored_matrix: sp.Tensor) -> None:
     never = sp.linalg.aslinearoperator(stored_matrix, persist=False)
     never @ x, never @ x, never @ x
     assert never.explain().endswith("3 products; read from disk for each product")
-    held = memory.available()
+    available = memory.available()
     del A
-    assert memory.available() > held
+    assert memory.available() > available
 
 
 def test_operator_of_expression(stored_matrix: sp.Tensor) -> None:
@@ -230,60 +230,60 @@ def test_pagerank_against_networkx(seed: int) -> None:
     jump = {int(k): float(rng.random()) + 0.01 for k in rng.integers(0, n, 3)}
     lost = {int(k): 1.0 for k in rng.integers(0, n, 2)}
     for more in ({}, {"personalization": jump}, {"personalization": jump, "dangling": lost}):
-        found = sp.linalg.pagerank(sp.asarray(a), 0.7, tol=1e-9, **more)  # type: ignore[arg-type]
-        wanted = nx.pagerank(graph, 0.7, tol=1e-10, max_iter=1000, **more)
-        np.testing.assert_allclose(found, [wanted[k] for k in range(n)], atol=1e-7)
+        result = sp.linalg.pagerank(sp.asarray(a), 0.7, tol=1e-9, **more)  # type: ignore[arg-type]
+        expected = nx.pagerank(graph, 0.7, tol=1e-10, max_iter=1000, **more)
+        np.testing.assert_allclose(result, [expected[k] for k in range(n)], atol=1e-7)
 
 
 def test_pagerank_errors() -> None:
     with pytest.raises(errors.ShapeError, match="square"):
         sp.linalg.pagerank(sp.zeros((2, 3)))
-    links = sp.asarray([[0, 1], [-1, 0]])
+    edges = sp.asarray([[0, 1], [-1, 0]])
     with pytest.raises(
         errors.InvalidValueError, match=r"must be finite and not negative, got a sum of -1\.0 at node 1"
     ):
-        sp.linalg.pagerank(links)
+        sp.linalg.pagerank(edges)
     with pytest.raises(errors.UnsupportedError, match="complex"):
-        sp.linalg.pagerank(links * 1j)
+        sp.linalg.pagerank(edges * 1j)
     with pytest.raises(errors.InvalidValueError, match="damping"):
-        sp.linalg.pagerank(abs(links), 1.0)
+        sp.linalg.pagerank(abs(edges), 1.0)
     with pytest.raises(errors.InvalidValueError, match="not all 0"):
-        sp.linalg.pagerank(abs(links), personalization=[0, 0])
+        sp.linalg.pagerank(abs(edges), personalization=[0, 0])
     with pytest.raises(errors.ShapeError, match="node must be from 0 to 1, got 5"):
-        sp.linalg.pagerank(abs(links), personalization={5: 1})
+        sp.linalg.pagerank(abs(edges), personalization={5: 1})
     with pytest.raises(errors.ConvergenceError, match="in 2 rounds"):
-        sp.linalg.pagerank(abs(links), personalization=[1, 0], max_iter=2)
+        sp.linalg.pagerank(abs(edges), personalization=[1, 0], max_iter=2)
     assert sp.linalg.pagerank(sp.zeros((0, 0))).shape == (0,)
     np.testing.assert_allclose(sp.linalg.pagerank(sp.zeros((2, 2))), [0.5, 0.5])
 
 
 @pytest.mark.parametrize(
-    "cells", [[[0, 30.0, -29], [1, 0, 0], [1, 0, 0]], [[2.0, -1], [1, 1]], [[1.0, -1], [1, 1]], [[3, -1], [1, 1]]]
+    "dense", [[[0, 30.0, -29], [1, 0, 0], [1, 0, 0]], [[2.0, -1], [1, 1]], [[1.0, -1], [1, 1]], [[3, -1], [1, 1]]]
 )
-def test_pagerank_finds_single_negative_edge(cells: Any, tmp_path: Path) -> None:
-    links = sp.asarray(np.array(cells))
-    stored_matrix = links.save(tmp_path / "A.sparrow")
+def test_pagerank_finds_single_negative_edge(dense: Any, tmp_path: Path) -> None:
+    edges = sp.asarray(np.array(dense))
+    stored_matrix = edges.save(tmp_path / "A.sparrow")
     for names in ((), ("operators_on_disk",)):
-        for made in (links, links.persist(), stored_matrix, stored_matrix + 0):
+        for tensor in (edges, edges.persist(), stored_matrix, stored_matrix + 0):
             with (
                 strategy(*names),
                 pytest.raises(errors.InvalidValueError, match=r"weights must be finite and not negative, got -\d+"),
             ):
-                sp.linalg.pagerank(made)
+                sp.linalg.pagerank(tensor)
 
 
 def test_pagerank_weights_add_up() -> None:
-    links = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
-    wanted = sp.linalg.pagerank(links, personalization=[2, 1, 0])
+    edges = sp.asarray([[0, 1.0, 1], [0, 0, 1], [1, 0, 0]])
+    expected = sp.linalg.pagerank(edges, personalization=[2, 1, 0])
     jump: Any
     for jump in ({0: 1, -3: 1, 1: 1}, {np.int64(0): 2, -2: 1.0}):
-        np.testing.assert_array_equal(sp.linalg.pagerank(links, personalization=jump), wanted)
+        np.testing.assert_array_equal(sp.linalg.pagerank(edges, personalization=jump), expected)
     with pytest.raises(errors.ShapeError, match=r"personalization: weight of node 0 must be a number, got \[1, 2\]"):
-        sp.linalg.pagerank(links, personalization={0: [1, 2]})  # type: ignore[dict-item]
+        sp.linalg.pagerank(edges, personalization={0: [1, 2]})  # type: ignore[dict-item]
     given: Any
     for given in ({0: 1j}, [1j, 0, 0]):
         with pytest.raises(errors.UnsupportedError, match="dangling must be real"):
-            sp.linalg.pagerank(links, dangling=given)
+            sp.linalg.pagerank(edges, dangling=given)
 
 
 def test_power_iteration_rejects_zero_start() -> None:
@@ -296,8 +296,8 @@ def test_power_iteration_rejects_zero_start() -> None:
 def test_vector_options_may_be_tensors(stored_matrix: sp.Tensor) -> None:
     start, a = np.ones(40), matrix(40)
     for name in ("lsqr", "lsmr"):
-        found = getattr(sp.linalg, name)(stored_matrix, a @ start, x0=sp.asarray(start))[0]
-        np.testing.assert_allclose(found, start)
+        result = getattr(sp.linalg, name)(stored_matrix, a @ start, x0=sp.asarray(start))[0]
+        np.testing.assert_allclose(result, start)
     np.testing.assert_array_equal(
         sp.linalg.eigsh(stored_matrix, 2, v0=sp.asarray(start))[0], sp.linalg.eigsh(stored_matrix, 2, v0=start)[0]
     )
@@ -306,26 +306,26 @@ def test_vector_options_may_be_tensors(stored_matrix: sp.Tensor) -> None:
     )
     A, others = sp.asarray(np.diag(np.arange(1.0, 21.0))), np.eye(20)[:, 19:]
     guess = np.random.default_rng(0).standard_normal((20, 1))
-    found = sp.linalg.lobpcg(A, guess, Y=sp.asarray(others), M=sp.eye(20), tol=1e-8, maxiter=100)[0]
-    np.testing.assert_allclose(found, [19])
+    result = sp.linalg.lobpcg(A, guess, Y=sp.asarray(others), M=sp.eye(20), tol=1e-8, maxiter=100)[0]
+    np.testing.assert_allclose(result, [19])
 
 
 def test_eigsh_sorts_hermitian_values() -> None:
     rng = np.random.default_rng(0)
     half = rng.standard_normal((8, 8)) + 1j * rng.standard_normal((8, 8))
     a = half + half.conj().T
-    wanted = np.linalg.eigvalsh(a)[:4]
+    expected = np.linalg.eigvalsh(a)[:4]
     values, vectors = sp.linalg.eigsh(sp.asarray(a), 4, which="SA")
-    np.testing.assert_allclose(values, wanted)
+    np.testing.assert_allclose(values, expected)
     np.testing.assert_allclose(a @ vectors, vectors * values, atol=1e-8)
-    np.testing.assert_allclose(sp.linalg.eigsh(sp.asarray(a), 4, which="SA", return_eigenvectors=False), wanted)
+    np.testing.assert_allclose(sp.linalg.eigsh(sp.asarray(a), 4, which="SA", return_eigenvectors=False), expected)
 
 
 @pytest.mark.parametrize("kind", ["bool", "int8", "int64", "uint16"])
 def test_pinv_of_integers(kind: str) -> None:
-    cells = np.array([[2, 0, 1], [0, 4, 1]]).astype(kind)
-    for made in (sp.asarray(cells), cells, cells.tolist()):
-        np.testing.assert_allclose(sp.linalg.pinv(made), np.linalg.pinv(cells), atol=1e-15)
+    dense = np.array([[2, 0, 1], [0, 4, 1]]).astype(kind)
+    for tensor in (sp.asarray(dense), dense, dense.tolist()):
+        np.testing.assert_allclose(sp.linalg.pinv(tensor), np.linalg.pinv(dense), atol=1e-15)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
@@ -344,9 +344,9 @@ def test_norms_by_axes() -> None:
     axis: Any
     for order, axis in ((None, None), (None, 1), (1, 2), ("fro", (0, 2)), (np.inf, (2, 0)), (1, (-1, 0))):
         for keepdims in (False, True):
-            found = sp.linalg.norm(A, order, axis, keepdims=keepdims)
-            wanted = np.linalg.norm(cube, order, axis, keepdims)
-            np.testing.assert_allclose(np.asarray(found), wanted)
+            result = sp.linalg.norm(A, order, axis, keepdims=keepdims)
+            expected = np.linalg.norm(cube, order, axis, keepdims)
+            np.testing.assert_allclose(np.asarray(result), expected)
     narrow = np.array([[-128, 100], [-128, 1]], np.int8)
     for order in (1, -1, np.inf, -np.inf, "fro"):
         assert sp.linalg.norm(sp.asarray(narrow), order) == np.linalg.norm(narrow, order)
@@ -359,8 +359,8 @@ def test_norms_by_axes() -> None:
 def test_outer_of_long_vectors() -> None:
     n = 2**40
     x, y = sp.from_coords([[3, n - 1]], [2.0, 3.0], shape=(n,)), sp.from_coords([[7]], [5.0], shape=(n,))
-    found = sp.linalg.outer(x, y)
-    assert (found.nnz, found[3, 7], found[n - 1, 7]) == (2, 10, 15)
+    result = sp.linalg.outer(x, y)
+    assert (result.nnz, result[3, 7], result[n - 1, 7]) == (2, 10, 15)
 
 
 def test_vectors_beyond_memory_limit() -> None:
@@ -459,8 +459,8 @@ def test_number_of_values(name: str, kind: str, size: int, solver: str | None, m
     A = sp.asarray(np.diag(np.arange(1.0, size + 1)).reshape(size, size).astype(kind))
     solve, more = getattr(sp.linalg, name), {} if solver is None else {"solver": solver}
     if most:
-        found = solve(A, most, **more)
-        values = sorted(found[0] if name == "eigsh" else found[1])
+        result = solve(A, most, **more)
+        values = sorted(result[0] if name == "eigsh" else result[1])
         np.testing.assert_allclose(values, np.arange(1.0, size + 1)[-most:])
     bounds = f"k must be from 1 to {most}" if most else "no k is valid"
     dense = "eigh" if name == "eigsh" else "svd"
@@ -478,16 +478,16 @@ def test_singular_matrices(zero: Any) -> None:
         sp.linalg.splu, sp.linalg.spilu, lambda A: sp.linalg.spsolve_triangular(A, np.ones(3)),
         *(lambda A, b=b: sp.linalg.spsolve(A, b) for b in (np.ones(3), np.eye(3), scipy.sparse.csc_array(np.eye(3)))),
     ):  # fmt: skip
-        with pytest.raises(errors.SingularError, match=r"A of shape \(3, 3\) is singular: sp\.linalg\.lsqr") as found:
+        with pytest.raises(errors.SingularError, match=r"A of shape \(3, 3\) is singular: sp\.linalg\.lsqr") as result:
             factor(A)
-        assert isinstance(found.value, RuntimeError)
-        assert isinstance(found.value, np.linalg.LinAlgError)
+        assert isinstance(result.value, RuntimeError)
+        assert isinstance(result.value, np.linalg.LinAlgError)
 
 
-@pytest.mark.parametrize("cells", [np.zeros((3, 3)), np.ones((3, 3)), np.arange(9.0).reshape(3, 3)])
-def test_spsolve_singular_systems(cells: Any) -> None:
+@pytest.mark.parametrize("dense", [np.zeros((3, 3)), np.ones((3, 3)), np.arange(9.0).reshape(3, 3)])
+def test_spsolve_singular_systems(dense: Any) -> None:
     with pytest.raises(errors.SingularError, match=r"spsolve: A of shape \(3, 3\) is singular"):
-        sp.linalg.spsolve(sp.asarray(cells), [1, 2, 3])
+        sp.linalg.spsolve(sp.asarray(dense), [1, 2, 3])
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "complex128", "int64"])
@@ -544,14 +544,14 @@ def test_functions_accept_operators(stored_matrix: sp.Tensor) -> None:
 
 @pytest.mark.parametrize("persist", [None, True, False])
 def test_operators_are_pinned(persist: bool | None, tmp_path: Path) -> None:
-    cells, x = np.diag([1.0, 2.0, 3.0]), np.array([1.0, 10.0, 100.0])
-    for A in (sp.asarray(cells).save(tmp_path / "A.sparrow"), sp.asarray(cells)):
-        operator, view = (sp.linalg.aslinearoperator(each, persist) for each in (A, A[1:]))
+    dense, x = np.diag([1.0, 2.0, 3.0]), np.array([1.0, 10.0, 100.0])
+    for A in (sp.asarray(dense).save(tmp_path / "A.sparrow"), sp.asarray(dense)):
+        operator, view = (sp.linalg.aslinearoperator(one, persist) for one in (A, A[1:]))
         A[0, 0], A[2, 0] = 50, 60
         A.resize((4, 4))
         for _ in range(3):
-            np.testing.assert_array_equal(operator @ x, cells @ x)
-            np.testing.assert_array_equal(view.T @ x[1:], cells[1:].T @ x[1:])
+            np.testing.assert_array_equal(operator @ x, dense @ x)
+            np.testing.assert_array_equal(view.T @ x[1:], dense[1:].T @ x[1:])
             A[1, 1] += 1
         assert operator.shape == operator.tensor.shape == (3, 3)
 
@@ -559,13 +559,13 @@ def test_operators_are_pinned(persist: bool | None, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["float32", "float64", "complex64", "complex128", "int64"])
 @pytest.mark.parametrize("other", ["float32", "complex64", "int64"])
 def test_expm_multiply_dtype(kind: str, other: str) -> None:
-    cells, b = np.diag([1, 2, 3]).astype(kind), np.ones(3, other)
+    dense, b = np.diag([1, 2, 3]).astype(kind), np.ones(3, other)
     given: dict[str, Any]
     for given in ({}, {"start": 0, "stop": 1, "num": 3}):
-        found = sp.linalg.expm_multiply(sp.asarray(cells), b, **given)
-        wanted = scipy_linalg.expm_multiply(scipy.sparse.csc_array(cells), b, **given)
-        assert found.dtype == wanted.dtype
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        result = sp.linalg.expm_multiply(sp.asarray(dense), b, **given)
+        expected = scipy_linalg.expm_multiply(scipy.sparse.csc_array(dense), b, **given)
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_expm_multiply_empty() -> None:
@@ -635,11 +635,11 @@ def test_dense_solve_and_norm_errors() -> None:
             sp.linalg.solve(A, b)
     assert sp.linalg.solve(A, np.ones((4, 2))).shape == (4, 2)
     assert sp.linalg.solve(A, np.ones((3, 4, 2))).shape == (3, 4, 2)
-    wanted: Any
-    for wanted in (3, "foo"):
+    order: Any
+    for order in (3, "foo"):
         for norm in (sp.linalg.norm, sp.linalg.matrix_norm):
             with pytest.raises(errors.UnsupportedError, match=r"norm: ord of a matrix must be .*nuc"):
-                norm(A, ord=wanted)
+                norm(A, ord=order)
     with pytest.raises(errors.UnsupportedError, match=r"use sp.linalg.norm"):
         np.linalg.norm(A, 2)
     assert sp.linalg.norm(A, 2) == 1

@@ -52,7 +52,7 @@ def objective(
     return float(((A - scores)[A != 0] ** 2).sum() + alpha * (scores**2).sum() + users + items)
 
 
-def distance(found: NDArray[Any], wanted: NDArray[Any]) -> float:
+def distance(result: NDArray[Any], expected: NDArray[Any]) -> float:
     """Return the largest relative error of a row."""
-    lengths = np.linalg.norm(wanted, axis=1)
-    return float((np.linalg.norm(found - wanted, axis=1)[lengths > 0] / lengths[lengths > 0]).max())
+    lengths = np.linalg.norm(expected, axis=1)
+    return float((np.linalg.norm(result - expected, axis=1)[lengths > 0] / lengths[lengths > 0]).max())

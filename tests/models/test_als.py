@@ -42,8 +42,8 @@ A = tensor(DENSE)
 @pytest.mark.parametrize("factors", [4, 24])
 def test_exact_solution(dense: Any, alpha: float, nu: float, factors: int) -> None:
     model = ALS(factors, 0.3, alpha, nu, epochs=2, solver="exact").fit(tensor(dense))
-    wanted = reference.solve(dense.T, model.user_factors, 0.3, alpha, nu)
-    assert reference.distance(model.item_factors, wanted) < 1e-5
+    expected = reference.solve(dense.T, model.user_factors, 0.3, alpha, nu)
+    assert reference.distance(model.item_factors, expected) < 1e-5
 
 
 @pytest.mark.parametrize("init", ["uniform", "normal"])
@@ -54,8 +54,8 @@ def test_exact_solution(dense: Any, alpha: float, nu: float, factors: int) -> No
 def test_exact_ill_conditioned(alpha: float, regularization: float, factors: int, init: Any) -> None:
     dense = RATINGS if alpha == 0 else DENSE
     model = ALS(factors, regularization, alpha, epochs=3, solver="exact", init=init).fit(tensor(dense))
-    wanted = reference.solve(dense.T, model.user_factors, regularization, alpha)
-    assert reference.distance(model.item_factors, wanted) < 1e-5
+    expected = reference.solve(dense.T, model.user_factors, regularization, alpha)
+    assert reference.distance(model.item_factors, expected) < 1e-5
 
 
 @pytest.mark.parametrize("nu", [0.0, 1.0])
@@ -63,8 +63,8 @@ def test_exact_ill_conditioned(alpha: float, regularization: float, factors: int
 def test_iterative_solvers_converge(dense: Any, alpha: float, nu: float) -> None:
     for options in ({"solver": "cg", "cg_steps": 40}, {"solver": "subspace", "block": 16}):
         model = ALS(16, 0.5, alpha, nu, epochs=1, init="normal", **options).fit(tensor(dense))  # type: ignore[arg-type]
-        wanted = reference.solve(dense.T, model.user_factors, 0.5, alpha, nu)
-        assert reference.distance(model.item_factors, wanted) < 1e-5, options
+        expected = reference.solve(dense.T, model.user_factors, 0.5, alpha, nu)
+        assert reference.distance(model.item_factors, expected) < 1e-5, options
 
 
 @pytest.mark.parametrize("options", [{"solver": "cg"}, {"solver": "subspace", "block": 6}])
@@ -78,9 +78,9 @@ def test_approximate_solvers_reach_exact_loss(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("dense", "alpha"), [(DENSE, 0.05), (RATINGS, 0.0), (RATINGS, 0.2)])
 def test_loss_is_the_objective(solver: Any, nu: float, dense: Any, alpha: float) -> None:
     model = ALS(12, 0.3, alpha, nu, epochs=3, solver=solver).fit(tensor(dense))
-    wanted = reference.objective(dense, model.user_factors, model.item_factors, 0.3, alpha, nu)
+    expected = reference.objective(dense, model.user_factors, model.item_factors, 0.3, alpha, nu)
     assert model.loss_.shape == (6,)
-    assert model.loss_[-1] == pytest.approx(wanted, rel=1e-5)
+    assert model.loss_[-1] == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("nu", [0.0, 1.0])
@@ -135,12 +135,12 @@ def test_initial_factors() -> None:
 @pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
 def test_results_independent_of_threads(solver: Any) -> None:
     dense = reference.matrix(3000, 2500, 8, seed=3)
-    found = []
+    result = []
     for threads in (1, 2, 3):
         with sp.config(threads=threads):
             model = ALS(16, epochs=2, solver=solver).fit(tensor(dense))
-        found.append((model.user_factors.tobytes(), model.item_factors.tobytes(), model.loss_.tobytes()))
-    assert found[0] == found[1] == found[2]
+        result.append((model.user_factors.tobytes(), model.item_factors.tobytes(), model.loss_.tobytes()))
+    assert result[0] == result[1] == result[2]
 
 
 @pytest.mark.parametrize("solver", ["cg", "exact", "subspace"])
@@ -172,11 +172,11 @@ def test_memory_mapped_tables(dtype: Any, tmp_path: Path) -> None:
 def test_fold_in_solves_exactly(alpha: float, nu: float) -> None:
     model = ALS(12, 0.3, alpha, nu, epochs=3).fit(tensor(RATINGS))
     new = reference.matrix(9, 50, 20, seed=5, weighted=True)
-    found = model.fold_in(tensor(new))
-    assert found.dtype == np.float32
-    assert reference.distance(found, reference.solve(new, model.item_factors, 0.3, alpha, nu)) < 1e-6
-    assert not found[~new.any(axis=1)].any()
-    assert (model.fold_in(scipy.sparse.csr_array(new)) == found).all()
+    result = model.fold_in(tensor(new))
+    assert result.dtype == np.float32
+    assert reference.distance(result, reference.solve(new, model.item_factors, 0.3, alpha, nu)) < 1e-6
+    assert not result[~new.any(axis=1)].any()
+    assert (model.fold_in(scipy.sparse.csr_array(new)) == result).all()
     assert model.fold_in(tensor(new)[:0]).shape == (0, 12)
 
 
@@ -189,15 +189,15 @@ def test_fold_in_after_refit() -> None:
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float16, np.float64])
 def test_rating_dtypes(dtype: Any) -> None:
-    found = ALS(4, epochs=2).fit(tensor(DENSE.astype(dtype)))
-    assert (found.user_factors == ALS(4, epochs=2).fit(A).user_factors).all()
+    result = ALS(4, epochs=2).fit(tensor(DENSE.astype(dtype)))
+    assert (result.user_factors == ALS(4, epochs=2).fit(A).user_factors).all()
 
 
 def test_input_kinds(tmp_path: Path) -> None:
-    wanted = ALS(4, epochs=2).fit(A).item_factors
+    expected = ALS(4, epochs=2).fit(A).item_factors
     stored = A.save(tmp_path / "a", orders=[(1, 0)])
     for same in (DENSE, scipy.sparse.coo_array(DENSE), stored, A.T.T, A + 0, stored.T.T, (A * 2) / 2):
-        assert (ALS(4, epochs=2).fit(same).item_factors == wanted).all()
+        assert (ALS(4, epochs=2).fit(same).item_factors == expected).all()
     turned = ALS(4, epochs=2).fit(stored.T)
     assert turned.item_factors.shape == (70, 4)
     part = ALS(4, epochs=2).fit(stored[10:40, ::2])
@@ -228,8 +228,8 @@ def test_sklearn_grid_search() -> None:
         return -float(np.square(model.fold_in(rows) @ model.item_factors.T - rows).sum())
 
     grid = {"regularization": [0.1, 1e6]}
-    found = selection.GridSearchCV(ALS(4, epochs=2), grid, scoring=error, cv=2, error_score="raise")
-    assert found.fit(np.tile(np.eye(4), (10, 3))).best_params_ == {"regularization": 0.1}
+    result = selection.GridSearchCV(ALS(4, epochs=2), grid, scoring=error, cv=2, error_score="raise")
+    assert result.fit(np.tile(np.eye(4), (10, 3))).best_params_ == {"regularization": 0.1}
 
 
 def test_pickle(tmp_path: Path) -> None:

@@ -42,21 +42,21 @@ def stop_after(steps: int) -> AbstractContextManager[None]:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_interrupted_fit_resumes(steps: int, solver: Any, dtype: Any, tmp_path: Path) -> None:
     options = {**OPTIONS, "solver": solver, "dtype": dtype}
-    wanted = ALS(**options).fit(DENSE)
+    expected = ALS(**options).fit(DENSE)
     with stop_after(steps), pytest.raises(KeyboardInterrupt):
         ALS(**options, checkpoint=tmp_path).fit(DENSE)
     assert len(list(tmp_path.iterdir())) == (steps > 0)
     resumed = ALS(**options, checkpoint=tmp_path).fit(DENSE)
-    assert bits(resumed) == bits(wanted)
+    assert bits(resumed) == bits(expected)
 
 
 def test_more_epochs_continue_a_fit(tmp_path: Path) -> None:
     ALS(**{**OPTIONS, "epochs": 2}, checkpoint=tmp_path).fit(DENSE)
-    wanted = bits(ALS(**OPTIONS).fit(DENSE))
-    assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == wanted
+    expected = bits(ALS(**OPTIONS).fit(DENSE))
+    assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == expected
     assert [folder.name for folder in tmp_path.iterdir()] == ["step-000012"]
     with observe("models.half_step") as steps:
-        assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == wanted
+        assert bits(ALS(**OPTIONS, checkpoint=tmp_path).fit(DENSE)) == expected
     assert steps == []  # a complete fit is not repeated
     with pytest.raises(InvalidValueError, match=r"epochs must be at least 6, .* got 4"):
         ALS(**{**OPTIONS, "epochs": 4}, checkpoint=tmp_path).fit(DENSE)
@@ -164,8 +164,8 @@ def test_interrupt_long_fit(tmp_path: Path) -> None:
     while child.poll() is None and not list(tmp_path.glob("step-*/state.json")):
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
-    said = child.communicate(timeout=60)[1]
-    assert b"KeyboardInterrupt" in said
+    output = child.communicate(timeout=60)[1]
+    assert b"KeyboardInterrupt" in output
     assert child.returncode != 0
     assert (
         len(list(tmp_path.glob("step-*/state.json"))) < 10

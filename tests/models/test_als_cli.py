@@ -58,7 +58,7 @@ def test_search_continues_with_best(cli: Any, web: Path) -> None:
     done = cli("als", web, "--min-links", 3, "--search", "--evaluate", "--json", *weights, *SMALL)
     assert done.code == 0
     report = done.json
-    assert [each["regularization"] for each in report["search"]] == [0.05, 500]
+    assert [one["regularization"] for one in report["search"]] == [0.05, 500]
     assert report["settings"]["regularization"] == 0.05
     assert report["settings"]["unobserved_weight"] == 0.01
     alone = cli("als", web, "--min-links", 3, "--search", *weights, *SMALL)

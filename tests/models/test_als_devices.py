@@ -60,8 +60,8 @@ def test_device_matches_cpu(solver: str, dense: Any, alpha: float, nu: float, fa
     np.testing.assert_allclose(other.loss_, one.loss_, rtol=1e-5)
     np.testing.assert_allclose(products(other), products(one), atol=2e-4)
     if solver == "exact":
-        wanted = reference.solve(dense.T, other.user_factors, 0.3, alpha, nu)
-        assert reference.distance(other.item_factors, wanted) < 1e-5
+        expected = reference.solve(dense.T, other.user_factors, 0.3, alpha, nu)
+        assert reference.distance(other.item_factors, expected) < 1e-5
     assert not other.user_factors[~dense.any(axis=1)].any()
     assert other.fold_in(sp.asarray(dense)[:3]).shape == (3, factors)
 
@@ -94,8 +94,8 @@ def test_half_precision_tables(dtype: Any) -> None:
 def test_exact_ill_conditioned(alpha: float, regularization: float) -> None:
     dense = RATINGS if alpha == 0 else DENSE
     _, model = both(dense, factors=40, regularization=regularization, unobserved_weight=alpha, epochs=3, solver="exact")
-    wanted = reference.solve(dense.T, model.user_factors, regularization, alpha)
-    assert reference.distance(model.item_factors, wanted) < 1e-5
+    expected = reference.solve(dense.T, model.user_factors, regularization, alpha)
+    assert reference.distance(model.item_factors, expected) < 1e-5
 
 
 def test_biases_and_mapped_tables(tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def test_checkpoint_and_streaming(tmp_path: Path) -> None:
     with on():
         ALS(8, epochs=2, engine="cupy", checkpoint=tmp_path / "half").fit(A)
         on_gpu = ALS(8, epochs=4, engine="cupy", checkpoint=tmp_path / "half", buffer=1).fit(A)
-        whole = ALS(8, epochs=4, engine="cupy").fit(A)
+        uninterrupted = ALS(8, epochs=4, engine="cupy").fit(A)
         # a fit that starts on a GPU ends on the CPU
         ALS(8, epochs=2, engine="cupy", checkpoint=tmp_path / "begun").fit(A)
         ended = ALS(8, epochs=4, checkpoint=tmp_path / "begun").fit(A)
     for model in (on_gpu, ended):
-        np.testing.assert_allclose(model.loss_, whole.loss_, rtol=1e-4)
-        np.testing.assert_allclose(products(model), products(whole), atol=1e-3)
+        np.testing.assert_allclose(model.loss_, uninterrupted.loss_, rtol=1e-4)
+        np.testing.assert_allclose(products(model), products(uninterrupted), atol=1e-3)
 
 
 def test_engine_from_config() -> None:
@@ -141,15 +141,15 @@ def test_engine_from_config() -> None:
 
 
 def test_tables_stay_on_device() -> None:
-    taken: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
 
     class Watched(StandIn):
         def get(self, array: Any) -> Any:
-            taken.append(array.shape)
+            shapes.append(array.shape)
             return super().get(array)
 
     both(DENSE, Watched(), factors=6, epochs=5)
-    assert [shape for shape in taken if shape in ((70, 6), (50, 6))] == [(70, 6), (50, 6)]  # at the end
+    assert [shape for shape in shapes if shape in ((70, 6), (50, 6))] == [(70, 6), (50, 6)]  # at the end
 
 
 def test_device_memory_errors() -> None:
@@ -196,9 +196,9 @@ def test_missing_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_batches_group_similar_lengths() -> None:
     method = least_squares.Solver("exact", np.zeros(16, np.float32))
     counts = np.sort(np.random.default_rng(0).zipf(1.5, 1000).clip(max=5000))
-    found = list(least_squares.split_batches(counts, method, 64, 1 << 20))
-    assert [first for first, _ in found] == [0, *(last for _, last in found[:-1])]
-    assert found[-1][1] == len(counts)
-    for first, last in found:
+    result = list(least_squares.split_batches(counts, method, 64, 1 << 20))
+    assert [first for first, _ in result] == [0, *(last for _, last in result[:-1])]
+    assert result[-1][1] == len(counts)
+    for first, last in result:
         assert counts[last - 1] <= counts[first] * 1.25 + 4
         assert last - first == 1 or (last - first) * method.room(int(counts[last - 1]), 64) <= 1 << 20

@@ -71,14 +71,14 @@ def test_both_passes_read_all_ratings(rating_tensors: dict[str, Any], kind: str,
         "transposed": (lambda: (rating_tensors["one order"].T, dense.T)),
         "expression": (lambda: (rating_tensors["one order"] * 3, dense * 3)),
     }
-    A, wanted = special[kind]() if kind in special else (rating_tensors[kind], dense)
+    A, expected = special[kind]() if kind in special else (rating_tensors[kind], dense)
     ratings = load_ratings(A, budget)
     try:
-        assert ratings.count == (wanted != 0).sum()
+        assert ratings.count == (expected != 0).sum()
         assert ratings.in_memory == (budget > SMALL and kind != "expression")
         for _ in range(2):
-            assert np.allclose(to_dense(ratings, False, wanted.shape), wanted)
-            assert np.allclose(to_dense(ratings, True, wanted.shape), wanted.T)
+            assert np.allclose(to_dense(ratings, False, expected.shape), expected)
+            assert np.allclose(to_dense(ratings, True, expected.shape), expected.T)
     finally:
         ratings.close()
 
@@ -89,15 +89,15 @@ def test_both_passes_read_all_ratings(rating_tensors: dict[str, Any], kind: str,
 def test_streamed_fit_is_bit_identical(
     rating_tensors: dict[str, Any], solver: Any, dtype: Any, weighted: bool, tmp_path: Path
 ) -> None:
-    found = set()
+    result = set()
     ones = (rating_tensors["dense"] != 0).astype(float)
     both = rating_tensors["both orders"] if weighted else tensor(ones).save(tmp_path / "ones", orders=[(1, 0)])
     one = rating_tensors["one order"] if weighted else tensor(ones)
     for A, buffer in ((both, None), (both, SMALL), (one, SMALL), (to_expression(one), SMALL)):
         with sp.config(threads=1 if A is one else 2):
             model = ALS(16, epochs=2, solver=solver, dtype=dtype, buffer=buffer).fit(A)
-        found.add((model.user_factors.tobytes(), model.item_factors.tobytes(), model.loss_.tobytes()))
-    assert len(found) == 1
+        result.add((model.user_factors.tobytes(), model.item_factors.tobytes(), model.loss_.tobytes()))
+    assert len(result) == 1
 
 
 def to_expression(A: sp.Tensor) -> sp.Tensor:
@@ -109,32 +109,32 @@ def test_rows_longer_than_buffers() -> None:
     rng = np.random.default_rng(0)
     dense = (rng.random((6, 40_000)) < 0.9).astype(float)
     dense[4] = rng.random(40_000) < 1e-3
-    found = []
+    result = []
     for solver in ("cg", "exact", "subspace"):
         options: dict[str, Any] = {"factors": 4, "solver": solver, "regularization": 1.0, "epochs": 2, "cg_steps": 12}
         in_memory = ALS(**options).fit(tensor(dense))
         streamed = ALS(**options, buffer=SMALL).fit(tensor(dense))
         assert (in_memory.user_factors == streamed.user_factors).all()
-        found.append(in_memory.user_factors @ in_memory.item_factors.T)
+        result.append(in_memory.user_factors @ in_memory.item_factors.T)
         # The items are solved last and exact; fold_in solves the users from them.
-        wanted = reference.solve(dense, in_memory.item_factors, 1.0, 1e-3)
-        assert reference.distance(in_memory.fold_in(dense), wanted) < 1e-5
-    assert np.abs(found[0] - found[1]).max() < 1e-2
-    assert np.abs(found[2] - found[1]).max() < 1e-2
+        expected = reference.solve(dense, in_memory.item_factors, 1.0, 1e-3)
+        assert reference.distance(in_memory.fold_in(dense), expected) < 1e-5
+    assert np.abs(result[0] - result[1]).max() < 1e-2
+    assert np.abs(result[2] - result[1]).max() < 1e-2
 
 
 def test_digest_is_independent_of_storage(rating_tensors: dict[str, Any]) -> None:
-    def digest(A: sp.Tensor, budget: int = 10**9, wanted: bool = True) -> str:
-        ratings = load_ratings(A, budget, wanted)
+    def digest(A: sp.Tensor, budget: int = 10**9, with_digest: bool = True) -> str:
+        ratings = load_ratings(A, budget, with_digest)
         ratings.close()
         return ratings.digest
 
     kinds = ("memory", "one order", "both orders")
-    found = {digest(rating_tensors[kind], budget) for kind in kinds for budget in (10**9, SMALL)}
-    assert len(found) == 1
-    assert digest(rating_tensors["memory"].T) not in found
-    assert digest(rating_tensors["memory"] * 2) not in found
-    assert digest(rating_tensors["memory"], wanted=False) == ""
+    result = {digest(rating_tensors[kind], budget) for kind in kinds for budget in (10**9, SMALL)}
+    assert len(result) == 1
+    assert digest(rating_tensors["memory"].T) not in result
+    assert digest(rating_tensors["memory"] * 2) not in result
+    assert digest(rating_tensors["memory"], with_digest=False) == ""
 
 
 @given(

@@ -15,9 +15,9 @@ def test_float16_against_numpy() -> None:
     bits = np.arange(2**16, dtype=np.uint16)
     out = np.empty(2**16, np.float32)
     factors.decode(bits, factors.FLOAT16, out)
-    wanted = bits.view(np.float16).astype(np.float32)
-    assert ((out == wanted) | (np.isnan(out) & np.isnan(wanted))).all()
-    assert (np.signbit(out) == np.signbit(wanted)).all()
+    expected = bits.view(np.float16).astype(np.float32)
+    assert ((out == expected) | (np.isnan(out) & np.isnan(expected))).all()
+    assert (np.signbit(out) == np.signbit(expected)).all()
 
 
 def test_bfloat16_rounds_to_nearest_even() -> None:
@@ -64,15 +64,15 @@ def test_statistics_and_rotation(dtype: Any, precise: bool) -> None:
     table = FactorTable(9000, 6, dtype)
     table.write(0, rng.standard_normal((9000, 6)).astype(np.float32))
     weights = rng.random(9000)
-    found = [table.statistics(lambda a, b: weights[a:b], precise)]
+    result = [table.statistics(lambda a, b: weights[a:b], precise)]
     with sp.config(threads=3):
-        found.append(table.statistics(lambda a, b: weights[a:b], precise))
+        result.append(table.statistics(lambda a, b: weights[a:b], precise))
     T = table.to_numpy().astype(float)
-    assert np.abs(found[0].gramian - T.T @ T).max() < (1e-9 if precise else 1e-2)
-    assert found[0].penalty == pytest.approx(((T**2).sum(axis=1) * weights).sum(), rel=1e-6)
-    assert found[0].largest == pytest.approx((T**2).sum(axis=1).max(), rel=1e-6)
-    assert (found[0].gramian == found[1].gramian).all()
-    assert found[0].penalty == found[1].penalty
+    assert np.abs(result[0].gramian - T.T @ T).max() < (1e-9 if precise else 1e-2)
+    assert result[0].penalty == pytest.approx(((T**2).sum(axis=1) * weights).sum(), rel=1e-6)
+    assert result[0].largest == pytest.approx((T**2).sum(axis=1).max(), rel=1e-6)
+    assert (result[0].gramian == result[1].gramian).all()
+    assert result[0].penalty == result[1].penalty
     basis = np.linalg.qr(rng.standard_normal((6, 6)))[0].astype(np.float32)
     table.rotate(basis)
     error = {"float32": 1e-6, "float16": 4e-3, "bfloat16": 4e-2}[dtype]

@@ -48,8 +48,8 @@ def plain(A: Floats, W: Floats, H: Floats, epochs: int, regularization: float, n
                 continue
             fixed = np.column_stack([tables[other][at], np.ones(len(at))])
             left = fixed.T @ fixed + regularization * len(at) ** nu * np.eye(fixed.shape[1])
-            found = np.linalg.solve(left, fixed.T @ (line[at] - mean - biases[other][at]))
-            tables[mine][row], biases[mine][row] = found[:-1], found[-1]
+            result = np.linalg.solve(left, fixed.T @ (line[at] - mean - biases[other][at]))
+            tables[mine][row], biases[mine][row] = result[:-1], result[-1]
     errors = (A - mean - biases[0][:, None] - biases[1] - tables[0] @ tables[1].T)[A != 0]
     loss = (errors**2).sum()
     for side in (0, 1):
@@ -67,13 +67,13 @@ def plain(A: Floats, W: Floats, H: Floats, epochs: int, regularization: float, n
 def test_against_reference(nu: float, weighted: bool) -> None:
     dense = DENSE if weighted else (DENSE != 0).astype(float)  # ratings of 1 are stored without values
     start = ALS(3, epochs=0, init="normal", frequency_scaling=nu, **OPTIONS).fit(dense)
-    wanted = plain(dense, start.user_factors[:, :3], start.item_factors[:, :3], 4, 0.4, nu)
+    expected = plain(dense, start.user_factors[:, :3], start.item_factors[:, :3], 4, 0.4, nu)
     model = ALS(3, epochs=4, init="normal", frequency_scaling=nu, **OPTIONS).fit(dense)
-    assert model.mean_ == pytest.approx(wanted["mean"], rel=1e-6)
-    np.testing.assert_allclose(model.user_biases_, wanted["users"], atol=1e-4)
-    np.testing.assert_allclose(model.item_biases_, wanted["items"], atol=1e-4)
-    np.testing.assert_allclose(model.user_factors @ model.item_factors.T, wanted["scores"], atol=3e-4)
-    assert model.loss_[-1] == pytest.approx(wanted["loss"], rel=1e-5, abs=1e-8)
+    assert model.mean_ == pytest.approx(expected["mean"], rel=1e-6)
+    np.testing.assert_allclose(model.user_biases_, expected["users"], atol=1e-4)
+    np.testing.assert_allclose(model.item_biases_, expected["items"], atol=1e-4)
+    np.testing.assert_allclose(model.user_factors @ model.item_factors.T, expected["scores"], atol=3e-4)
+    assert model.loss_[-1] == pytest.approx(expected["loss"], rel=1e-5, abs=1e-8)
     assert (np.diff(model.loss_) <= 1e-6 * model.loss_[:-1] + 1e-9).all()
     assert not model.user_biases_[[3, 7]].any()
     assert not model.item_biases_[[0, 9]].any()
@@ -89,10 +89,10 @@ def test_iterative_solvers_converge(options: dict[str, Any]) -> None:
 def test_exact_ill_conditioned() -> None:
     model = ALS(8, 1e-5, unobserved_weight=0, biases=True, epochs=2, solver="exact", init="normal").fit(DENSE)
     fixed = np.column_stack([model.user_factors[:, :8], np.ones(len(DENSE))])
-    rest = np.where(DENSE != 0, DENSE - model.mean_ - model.user_biases_[:, None], 0)
-    wanted = reference.solve(rest.T, fixed, 1e-5, 0)
-    found = np.column_stack([model.item_factors[:, :8], model.item_biases_])
-    np.testing.assert_allclose(found, wanted, atol=2e-3)
+    remainder = np.where(DENSE != 0, DENSE - model.mean_ - model.user_biases_[:, None], 0)
+    expected = reference.solve(remainder.T, fixed, 1e-5, 0)
+    result = np.column_stack([model.item_factors[:, :8], model.item_biases_])
+    np.testing.assert_allclose(result, expected, atol=2e-3)
 
 
 def test_predict_recommend_fold_in() -> None:
@@ -104,17 +104,17 @@ def test_predict_recommend_fold_in() -> None:
     np.testing.assert_allclose(scores[:, 9], model.mean_ + model.user_biases_, rtol=1e-5)
 
     candidates = np.where((DENSE != 0) | ~DENSE.any(axis=0), -np.inf, scores)
-    ids, found = model.recommend([5, 3], k=4)
+    ids, result = model.recommend([5, 3], k=4)
     np.testing.assert_array_equal(ids, np.argsort(-candidates[[5, 3]], axis=1, kind="stable")[:, :4])
-    np.testing.assert_allclose(found, -np.sort(-candidates[[5, 3]], axis=1)[:, :4], rtol=1e-5)
+    np.testing.assert_allclose(result, -np.sort(-candidates[[5, 3]], axis=1)[:, :4], rtol=1e-5)
     assert set(model.recommend([5], k=30, exclude=False)[0][0]) == set(range(30)) - {0, 9} | {-1}
 
     append_bias_columns = model.fold_in(DENSE)
     fixed = np.column_stack([model.item_factors[:, :4], np.ones(30)])
-    rest = np.where(DENSE != 0, DENSE - model.mean_ - model.item_biases_, 0)
-    wanted = reference.solve(rest, fixed, 0.4, 0)
-    np.testing.assert_allclose(append_bias_columns[:, :4], wanted[:, :4], atol=1e-4)
-    np.testing.assert_allclose(append_bias_columns[:, 4], model.mean_ + wanted[:, 4], atol=1e-4)
+    remainder = np.where(DENSE != 0, DENSE - model.mean_ - model.item_biases_, 0)
+    expected = reference.solve(remainder, fixed, 0.4, 0)
+    np.testing.assert_allclose(append_bias_columns[:, :4], expected[:, :4], atol=1e-4)
+    np.testing.assert_allclose(append_bias_columns[:, 4], model.mean_ + expected[:, 4], atol=1e-4)
     assert (append_bias_columns[:, 5] == 1).all()
     np.testing.assert_array_equal(model.recommend(DENSE[5:6], k=4)[1], model.recommend(sp.asarray(DENSE[5:6]), k=4)[1])
 
@@ -126,9 +126,9 @@ def test_similar_ignores_biases() -> None:
         lines = H / np.linalg.norm(H, axis=1, keepdims=True)
     cosines = np.nan_to_num(lines @ lines[2], nan=-np.inf)
     cosines[2] = -np.inf
-    ids, found = model.similar([2], k=3)
+    ids, result = model.similar([2], k=3)
     np.testing.assert_array_equal(ids[0], np.argsort(-cosines)[:3])
-    np.testing.assert_allclose(found[0], np.sort(cosines)[::-1][:3], rtol=1e-5)
+    np.testing.assert_allclose(result[0], np.sort(cosines)[::-1][:3], rtol=1e-5)
     np.testing.assert_array_equal(model.similar(model.item_factors[2:3], k=4)[0][0, 1:], ids[0])
 
 
@@ -192,8 +192,8 @@ def test_biases_lower_rmse(cli: Any, tmp_path: Path) -> None:
         model = ALS(4, 2, unobserved_weight=0, biases=biases, solver="exact", init="normal").fit(parts.train)
         errors[biases] = evaluation.rmse(model, parts.test)
         at = np.nonzero(parts.test.to_numpy())
-        wanted = (model.user_factors @ model.item_factors.T)[at] - dense[at]
-        assert errors[biases] == pytest.approx(np.sqrt((wanted**2).mean()), rel=1e-5)
+        expected = (model.user_factors @ model.item_factors.T)[at] - dense[at]
+        assert errors[biases] == pytest.approx(np.sqrt((expected**2).mean()), rel=1e-5)
     assert errors[True] < 0.95 * errors[False]
     assert np.isnan(evaluation.rmse(model, sp.zeros((120, 80))))
     sp.asarray(dense).save(tmp_path / "ratings")

@@ -26,7 +26,7 @@ from sparrow.models.evaluation import (
 )
 
 
-def links(seed: int, height: int = 60, width: int = 40, density: float = 0.2) -> NDArray[Any]:
+def make_ratings(seed: int, height: int = 60, width: int = 40, density: float = 0.2) -> NDArray[Any]:
     rng = np.random.default_rng(seed)
     return (rng.random((height, width)) < density) * rng.integers(1, 9, (height, width))
 
@@ -36,32 +36,32 @@ def links(seed: int, height: int = 60, width: int = 40, density: float = 0.2) ->
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.sampled_from([0.02, 0.1, 0.5]))
 def test_hold_out_quarter_of_ratings(data: int, seed: int, density: float) -> None:
-    dense = links(data, density=density)
+    dense = make_ratings(data, density=density)
     degrees = (dense != 0).sum(axis=1)
     if not (degrees >= 4).any():
         with pytest.raises(sp.errors.InvalidValueError, match="at least 4 ratings"):
             hold_out(sp.asarray(dense), seed)
         return
-    found = hold_out(sp.asarray(dense), seed)
-    np.testing.assert_array_equal(found.rows, np.flatnonzero(degrees >= 4))
-    history, truth = found.history.to_numpy(), found.truth.to_numpy()
-    np.testing.assert_array_equal((truth != 0).sum(axis=1), degrees[found.rows] // 4)
+    result = hold_out(sp.asarray(dense), seed)
+    np.testing.assert_array_equal(result.rows, np.flatnonzero(degrees >= 4))
+    history, truth = result.history.to_numpy(), result.truth.to_numpy()
+    np.testing.assert_array_equal((truth != 0).sum(axis=1), degrees[result.rows] // 4)
     assert not ((history != 0) & (truth != 0)).any()
-    np.testing.assert_array_equal(history + truth, dense[found.rows])
+    np.testing.assert_array_equal(history + truth, dense[result.rows])
     again = hold_out(sp.asarray(dense), seed)
     np.testing.assert_array_equal(again.truth.to_numpy(), truth)
 
 
 def test_hold_out_is_uniform() -> None:
-    found = hold_out(sp.asarray(np.ones((8000, 9))), seed=1)
-    assert found.truth.nnz == 16_000
-    share = np.asarray(found.truth.count(axis=0)) / 8000
+    result = hold_out(sp.asarray(np.ones((8000, 9))), seed=1)
+    assert result.truth.nnz == 16_000
+    share = np.asarray(result.truth.count(axis=0)) / 8000
     np.testing.assert_allclose(share, 2 / 9, atol=0.025)  # five standard deviations
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_split_partitions_rows(seed: int) -> None:
-    dense = links(3, height=50, density=0.3)
+    dense = make_ratings(3, height=50, density=0.3)
     A = sp.asarray(dense)
     parts, more = split(A, seed, test=0.2), split(A, seed, test=0.2, validation=0.1)
     assert parts.validation is None
@@ -72,12 +72,12 @@ def test_split_partitions_rows(seed: int) -> None:
     np.testing.assert_array_equal(parts.test.rows, more.test.rows)
     assert not set(parts.test.rows.tolist()) & set(parts.rows.tolist())
     assert set(more.validation.rows.tolist()) <= set(parts.rows.tolist()) - set(more.rows.tolist())
-    for held in (more.test, more.validation):
-        np.testing.assert_array_equal(held.history.to_numpy() + held.truth.to_numpy(), dense[held.rows])
+    for held_out in (more.test, more.validation):
+        np.testing.assert_array_equal(held_out.history.to_numpy() + held_out.truth.to_numpy(), dense[held_out.rows])
 
 
 def test_split_seeds(tmp_path: Path) -> None:
-    A = sp.asarray(links(0))
+    A = sp.asarray(make_ratings(0))
     first, second = split(A, 0), split(A, 1)
     assert first.test.rows.tolist() != second.test.rows.tolist()
     stored = split(A.save(tmp_path / "a.sparrow"), 0)
@@ -88,11 +88,11 @@ def test_split_seeds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shares", [(0, 0), (0.5, 0.5), (1, 0), (0.1, -0.1), (math.nan, 0)])
 def test_split_fraction_errors(shares: tuple[float, float]) -> None:
     with pytest.raises(sp.errors.InvalidValueError, match="must be fractions"):
-        split(sp.asarray(links(0)), test=shares[0], validation=shares[1])
+        split(sp.asarray(make_ratings(0)), test=shares[0], validation=shares[1])
 
 
 def test_split_numpy_fractions() -> None:
-    A = sp.asarray(links(0))
+    A = sp.asarray(make_ratings(0))
     share: Any = np.float32(0.25)
     assert split(A, test=share).train.shape == split(A, test=0.25).train.shape
     assert hold_out_entries(A, share).train.nnz == hold_out_entries(A, 0.25).train.nnz
@@ -110,13 +110,13 @@ def test_metrics_by_hand() -> None:
     # Row 0 finds 2 of 3 (ranks 1 and 4), row 1 has one rating and finds it at rank 2, row 2 finds nothing.
     truth = sp.from_coords([[0, 0, 0, 1, 2], [1, 2, 3, 5, 0]], 1, shape=(3, 9))
     ids = np.array([[2, 4, 5, 1], [0, 5, 1, -1], [8, -1, -1, -1]])
-    found = metrics(ids, truth, recall=[2, 4], ndcg=[2, 4])
-    assert found["recall@2"] == pytest.approx((1 / 2 + 1 + 0) / 3)
-    assert found["recall@4"] == pytest.approx((2 / 3 + 1 + 0) / 3)
+    result = metrics(ids, truth, recall=[2, 4], ndcg=[2, 4])
+    assert result["recall@2"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+    assert result["recall@4"] == pytest.approx((2 / 3 + 1 + 0) / 3)
     second = 1 / math.log2(3)
-    assert found["ndcg@2"] == pytest.approx((1 / (1 + second) + second + 0) / 3)
+    assert result["ndcg@2"] == pytest.approx((1 / (1 + second) + second + 0) / 3)
     best = 1 + second + 1 / 2
-    assert found["ndcg@4"] == pytest.approx(((1 + 1 / math.log2(5)) / best + second + 0) / 3)
+    assert result["ndcg@4"] == pytest.approx(((1 + 1 / math.log2(5)) / best + second + 0) / 3)
 
 
 def test_metrics_extremes() -> None:
@@ -129,13 +129,13 @@ def test_metrics_extremes() -> None:
 
 @pytest.mark.parametrize("wrong", [{"recall": [], "ndcg": []}, {"recall": [0]}, {"ndcg": [-3]}])
 def test_cutoff_errors(wrong: dict[str, Any]) -> None:
-    parts = split(links(0))
+    parts = split(make_ratings(0))
     with pytest.raises(sp.errors.InvalidValueError, match="cutoffs of at least 1"):
         evaluate(Popularity().fit(parts.train), parts.test, **wrong)
 
 
 def test_array_inputs() -> None:
-    dense = links(0, 40, 40)
+    dense = make_ratings(0, 40, 40)
     parts, expected = split(dense, seed=3), split(sp.asarray(dense), seed=3)
     np.testing.assert_array_equal(parts.test.truth.to_numpy(), expected.test.truth.to_numpy())
     np.testing.assert_array_equal(hold_out(dense).truth.to_numpy(), hold_out(sp.asarray(dense)).truth.to_numpy())
@@ -145,7 +145,7 @@ def test_array_inputs() -> None:
 
 def test_negative_seed_error() -> None:
     with pytest.raises(sp.errors.InvalidValueError, match="seed must be"):
-        split(links(0), seed=-1)
+        split(make_ratings(0), seed=-1)
 
 
 def test_ranking_errors() -> None:
@@ -168,15 +168,15 @@ def plain_protocol(dense: NDArray[Any], seed: int, items: NDArray[Any], ks: tupl
     history, truth = parts.test.history.to_numpy(), parts.test.truth.to_numpy()
     totals = [0.0, 0.0, 0.0]
     for at in range(len(evaluated)):
-        wanted = {j for j in range(width) if truth[at, j]}
-        seen = {j for j in range(width) if history[at, j]}
-        assert len(wanted) == (len(wanted) + len(seen)) // 4
-        scores = [math.fsum(history[at, i] * float(items[i] @ items[j]) for i in seen) for j in range(width)]
-        ranking = sorted((j for j in range(width) if j not in seen), key=lambda j: (-scores[j], j))
+        expected = {j for j in range(width) if truth[at, j]}
+        observed = {j for j in range(width) if history[at, j]}
+        assert len(expected) == (len(expected) + len(observed)) // 4
+        scores = [math.fsum(history[at, i] * float(items[i] @ items[j]) for i in observed) for j in range(width)]
+        ranking = sorted((j for j in range(width) if j not in observed), key=lambda j: (-scores[j], j))
         for backend, k in enumerate(ks):
-            totals[backend] += len(wanted & set(ranking[:k])) / min(k, len(wanted))
-        gained = sum(1 / math.log2(rank + 2) for rank, j in enumerate(ranking[:deep]) if j in wanted)
-        totals[2] += gained / sum(1 / math.log2(rank + 2) for rank in range(min(deep, len(wanted))))
+            totals[backend] += len(expected & set(ranking[:k])) / min(k, len(expected))
+        gained = sum(1 / math.log2(rank + 2) for rank, j in enumerate(ranking[:deep]) if j in expected)
+        totals[2] += gained / sum(1 / math.log2(rank + 2) for rank in range(min(deep, len(expected))))
     return [total / len(evaluated) for total in totals]
 
 
@@ -193,15 +193,15 @@ class Neighbours(Popularity):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_protocol_against_plain_python(seed: int) -> None:
-    dense = links(seed, height=200, width=50, density=0.3)
+    dense = make_ratings(seed, height=200, width=50, density=0.3)
     items = np.random.default_rng(seed).integers(-2, 3, (50, 3))
-    found = evaluate(Neighbours(items), split(sp.asarray(dense), seed).test, recall=(3, 10), ndcg=(20,))
-    assert list(found.values()) == pytest.approx(plain_protocol(dense, seed, items, (3, 10), 20))
-    assert 0 < found["recall@3"] < 1
+    result = evaluate(Neighbours(items), split(sp.asarray(dense), seed).test, recall=(3, 10), ndcg=(20,))
+    assert list(result.values()) == pytest.approx(plain_protocol(dense, seed, items, (3, 10), 20))
+    assert 0 < result["recall@3"] < 1
 
 
 def test_popularity_ranking() -> None:
-    dense = links(5)
+    dense = make_ratings(5)
     model = Popularity().fit(sp.asarray(dense))
     history = np.zeros((2, 40))
     history[1, 7] = 3
@@ -238,17 +238,17 @@ def test_search_uses_validation_rows() -> None:
     A = sp.asarray(rng.random((400, 300)) < np.linspace(0, 0.3, 300))
     fits: list[sp.Tensor] = []
     model = Noisy(fits=fits)
-    found = search(A, model, {"noise": [1000.0, 0.0], "seed": [1, 2]})
-    assert sorted((each["noise"], each["seed"]) for each in found) == [(0, 1), (0, 2), (1000, 1), (1000, 2)]
-    assert [each["recall@20"] for each in found] == sorted((each["recall@20"] for each in found), reverse=True)
-    assert {each["noise"] for each in found[:2]} == {0}
-    assert [found[0]["seed"], found[1]["seed"]] == [1, 2]  # ties keep the order of the grid
+    result = search(A, model, {"noise": [1000.0, 0.0], "seed": [1, 2]})
+    assert sorted((one["noise"], one["seed"]) for one in result) == [(0, 1), (0, 2), (1000, 1), (1000, 2)]
+    assert [one["recall@20"] for one in result] == sorted((one["recall@20"] for one in result), reverse=True)
+    assert {one["noise"] for one in result[:2]} == {0}
+    assert [result[0]["seed"], result[1]["seed"]] == [1, 2]  # ties keep the order of the grid
     parts = split(A, validation=0.1)
     assert len(fits) == 4
     np.testing.assert_array_equal(fits[0].to_numpy(), parts.train.to_numpy())
     assert parts.validation is not None
     best = Noisy(fits=[]).fit(parts.train)
-    assert evaluate(best, parts.validation)["ndcg@100"] == found[0]["ndcg@100"]
+    assert evaluate(best, parts.validation)["ndcg@100"] == result[0]["ndcg@100"]
     assert not hasattr(model, "item_factors")
 
 
@@ -257,7 +257,7 @@ def test_search_uses_validation_rows() -> None:
 )
 def test_search_errors(wrong: dict[str, Any]) -> None:
     with pytest.raises(sp.errors.InvalidValueError):
-        search(sp.asarray(links(0)), Noisy(fits=[]), **{"grid": {"noise": [0.0]}, **wrong})
+        search(sp.asarray(make_ratings(0)), Noisy(fits=[]), **{"grid": {"noise": [0.0]}, **wrong})
 
 
 # -- the filter ----------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_search_errors(wrong: dict[str, Any]) -> None:
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6))
 def test_min_links_filters_once(seed: int, least: int) -> None:
-    dense = links(seed, 30, 30, density=0.12)
+    dense = make_ratings(seed, 30, 30, density=0.12)
     out, into = (dense != 0).sum(axis=1), (dense != 0).sum(axis=0)
     expected = np.flatnonzero((out >= least) & (into >= least))
     if not len(expected):
@@ -290,13 +290,13 @@ def test_published_web_graph(tmp_path: Path) -> None:
     part, kept = min_links(web, 10)
     assert (len(kept), part.nnz) == (24_178, 512_618)
     parts = split(part)
-    found = evaluate(Popularity().fit(parts.train), parts.test)
+    result = evaluate(Popularity().fit(parts.train), parts.test)
     expected = {"recall@20": 0.073, "recall@50": 0.122, "ndcg@100": 0.097}  # of another draw of the rows
-    assert found == pytest.approx(expected, abs=0.006)
+    assert result == pytest.approx(expected, abs=0.006)
     model = sp.models.ALS(factors=128, regularization=0.2, unobserved_weight=1e-3, epochs=8).fit(parts.train)
-    found = evaluate(model, parts.test)
-    assert found["recall@20"] >= 0.944
-    assert found["recall@50"] >= 0.966
+    result = evaluate(model, parts.test)
+    assert result["recall@20"] >= 0.944
+    assert result["recall@50"] >= 0.966
 
 
 def test_hold_out_entries() -> None:
@@ -331,12 +331,12 @@ def test_popularity_note(capsys: pytest.CaptureFixture[str]) -> None:
             return np.tile(np.arange(k), (rows.shape[0], 1)), None
 
     model = Rarest()
-    found = evaluate(model, parts.test, (5,), (10,))
-    told = capsys.readouterr().err
+    result = evaluate(model, parts.test, (5,), (10,))
+    message = capsys.readouterr().err
     for name in ("recall@5", "ndcg@10"):
-        assert f"{name} {found[name]:.3f} (popularity alone {popular[name]:.3f})" in told
-    assert found["recall@5"] < popular["recall@5"]
-    assert "popularity wins: raise unobserved_weight" in told
-    assert evaluate(model, parts.test, (5,), (10,), baseline=False) == found
+        assert f"{name} {result[name]:.3f} (popularity alone {popular[name]:.3f})" in message
+    assert result["recall@5"] < popular["recall@5"]
+    assert "popularity wins: raise unobserved_weight" in message
+    assert evaluate(model, parts.test, (5,), (10,), baseline=False) == result
     assert capsys.readouterr().err == ""
     assert beaten({"recall@5": 0.3}, {"recall@5": 0.3}) == ""

@@ -176,14 +176,14 @@ def test_a9a_against_sklearn() -> None:
     train: Any = sp.datasets.load("a9a")
     test: Any = sp.datasets.load("a9a.t")
     model = LogisticRegression(epochs=4).fit(train)
-    found = model.evaluate(test)
+    result = model.evaluate(test)
     X, y = test["X"].to_scipy("csr"), test["y"].to_numpy()
     theirs = Theirs(max_iter=200, tol=1e-3).fit(train["X"].to_scipy("csr"), train["y"].to_numpy())
     to_probabilities = theirs.predict_proba(X)[:, 1]
-    assert found["accuracy"] == pytest.approx(theirs.score(X, y), abs=0.003)
-    assert found["log_loss"] == pytest.approx(metrics.log_loss(y, to_probabilities), abs=0.003)
-    assert found["auc"] == pytest.approx(metrics.roc_auc_score(y, to_probabilities), abs=0.003)
-    assert found["auc"] == pytest.approx(metrics.roc_auc_score(y, model.decision_function(X)), abs=5e-5)
+    assert result["accuracy"] == pytest.approx(theirs.score(X, y), abs=0.003)
+    assert result["log_loss"] == pytest.approx(metrics.log_loss(y, to_probabilities), abs=0.003)
+    assert result["auc"] == pytest.approx(metrics.roc_auc_score(y, to_probabilities), abs=0.003)
+    assert result["auc"] == pytest.approx(metrics.roc_auc_score(y, model.decision_function(X)), abs=5e-5)
 
 
 def test_factorization_machine_learns_pairs() -> None:
@@ -216,22 +216,22 @@ def test_results_independent_of_threads_and_storage(model: Any, tmp_path: Path) 
     stored = X.save(tmp_path / "X")
     sources = (X, stored, X.to_scipy("csr"), X.to_format("csr"), X * 1.0)
     for source in sources:
-        found = set()
+        result = set()
         for threads in (1, 3):
             with sp.config(threads=threads):
-                found.add(bits(model.set_params(shuffle=True).fit(source, y)))
-        assert len(found) == 1
+                result.add(bits(model.set_params(shuffle=True).fit(source, y)))
+        assert len(result) == 1
     assert len({bits(model.set_params(shuffle=False).fit(source, y)) for source in sources}) == 1
 
 
 def test_partial_fit_equals_unshuffled_fit() -> None:
     X, y = data(900, 20, classes=3)
-    whole = LogisticRegression(epochs=1, shuffle=False, batch_size=30).fit(X, y)
+    reference = LogisticRegression(epochs=1, shuffle=False, batch_size=30).fit(X, y)
     parts = LogisticRegression(batch_size=30)
     for batch in sp.batches(X, y, batch_size=300):
         parts.partial_fit(batch.X, batch.y, classes=[0, 1, 2])
-    np.testing.assert_array_equal(parts.coef_, whole.coef_)
-    assert parts.t_ == whole.t_ == 30
+    np.testing.assert_array_equal(parts.coef_, reference.coef_)
+    assert parts.t_ == reference.t_ == 30
 
 
 # -- checkpoints --------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ CHECKED: dict[str, Any] = {
 @pytest.mark.parametrize("epochs", [0, 1, 4])
 def test_interrupted_fit_resumes(name: str, epochs: int, tmp_path: Path) -> None:
     X, y = data(400, 10, classes=2)
-    wanted = CHECKED[name](epochs=6).fit(X, y)
+    expected = CHECKED[name](epochs=6).fit(X, y)
     calls = iter(range(epochs))
 
     def stop() -> None:
@@ -257,24 +257,24 @@ def test_interrupted_fit_resumes(name: str, epochs: int, tmp_path: Path) -> None
     with on("models.train_chunk", stop), pytest.raises(KeyboardInterrupt):
         CHECKED[name](epochs=6, checkpoint=tmp_path).fit(X, y)
     resumed = CHECKED[name](epochs=6, checkpoint=tmp_path).fit(X, y)
-    assert bits(resumed) == bits(wanted)
-    assert (resumed.n_iter_, resumed.t_) == (wanted.n_iter_, wanted.t_)
+    assert bits(resumed) == bits(expected)
+    assert (resumed.n_iter_, resumed.t_) == (expected.n_iter_, expected.t_)
     with observe("models.train_chunk") as chunks:
-        assert bits(CHECKED[name](epochs=6, checkpoint=tmp_path).fit(X, y)) == bits(wanted)
+        assert bits(CHECKED[name](epochs=6, checkpoint=tmp_path).fit(X, y)) == bits(expected)
     assert chunks == []  # a complete fit is not repeated
 
 
 def test_next_epoch_is_read_ahead() -> None:
     X, y = data(400, 10, classes=2)
-    begun = [threading.Event() for _ in range(4)]
+    started = [threading.Event() for _ in range(4)]
     counts = itertools.count(), itertools.count(1)
 
     def count_reads() -> None:
-        begun[next(counts[0])].set()
+        started[next(counts[0])].set()
 
     def wait_for_next() -> None:
         following = next(counts[1])
-        assert following == 4 or begun[following].wait(60)
+        assert following == 4 or started[following].wait(60)
 
     with sp.config(threads=2), on("training.read_window", count_reads), on("models.train_chunk", wait_for_next):
         LogisticRegression(epochs=4).fit(X, y)
@@ -342,21 +342,21 @@ def test_early_stopping_keeps_best_weights() -> None:
 
 def test_partial_fit_ignores_validation() -> None:
     X, y = data(4)
-    found, wanted = (LinearRegression(validation=share).partial_fit(X, y) for share in (1e-9, None))
-    np.testing.assert_array_equal(found.coef_, wanted.coef_)
+    result, expected = (LinearRegression(validation=share).partial_fit(X, y) for share in (1e-9, None))
+    np.testing.assert_array_equal(result.coef_, expected.coef_)
     unread = LinearRegression(validation="nowhere.sparrow").partial_fit(X, y)
-    np.testing.assert_array_equal(unread.coef_, wanted.coef_)
+    np.testing.assert_array_equal(unread.coef_, expected.coef_)
 
 
 def test_held_out_rows_are_not_trained_on() -> None:
     X, y = data(500, 10)
     aside = LinearRegression(validation=0.25).fit(X, y)
-    held = is_held_out(np.arange(500), 0, 0.25)
-    assert 90 < held.sum() < 160
-    spoilt = np.where(held, 1e6, y)
+    held_out = is_held_out(np.arange(500), 0, 0.25)
+    assert 90 < held_out.sum() < 160
+    spoilt = np.where(held_out, 1e6, y)
     np.testing.assert_array_equal(LinearRegression(validation=0.25).fit(X, spoilt).coef_, aside.coef_)
-    given = LinearRegression(validation=(X[held], y[held]), epochs=3).fit(X, y)
-    assert given.evaluate(X[held], y[held])["mse"] / 2 == pytest.approx(given.validation_loss_[-1])
+    given = LinearRegression(validation=(X[held_out], y[held_out]), epochs=3).fit(X, y)
+    assert given.evaluate(X[held_out], y[held_out])["mse"] / 2 == pytest.approx(given.validation_loss_[-1])
 
 
 def test_sample_and_class_weights() -> None:
@@ -387,10 +387,10 @@ def test_metrics_against_sklearn(seed: int, pieces: int, weighted: bool) -> None
     for at in np.array_split(np.arange(60), pieces):
         counts.add(scores[at, None], y[at], weights[at])
         line.add(scores[at, None], y[at], weights[at])
-    found, to_probabilities = counts.result(), 1 / (1 + np.exp(-scores))
-    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(y, scores > 0, sample_weight=weights))
-    assert found["log_loss"] == pytest.approx(metrics.log_loss(y, to_probabilities, sample_weight=weights))
-    assert found["auc"] == pytest.approx(metrics.roc_auc_score(y, scores, sample_weight=weights), abs=2e-3)
+    result, to_probabilities = counts.result(), 1 / (1 + np.exp(-scores))
+    assert result["accuracy"] == pytest.approx(metrics.accuracy_score(y, scores > 0, sample_weight=weights))
+    assert result["log_loss"] == pytest.approx(metrics.log_loss(y, to_probabilities, sample_weight=weights))
+    assert result["auc"] == pytest.approx(metrics.roc_auc_score(y, scores, sample_weight=weights), abs=2e-3)
     assert line.result()["mse"] == pytest.approx(metrics.mean_squared_error(y, scores, sample_weight=weights))
     assert line.result()["r2"] == pytest.approx(metrics.r2_score(y, scores, sample_weight=weights))
 
@@ -398,10 +398,10 @@ def test_metrics_against_sklearn(seed: int, pieces: int, weighted: bool) -> None
 def test_metrics_multiclass_and_hinge() -> None:
     X, y = data(300, 10, classes=3)
     model = LogisticRegression().fit(X, y)
-    found = model.evaluate(X, y)
-    assert found["log_loss"] == pytest.approx(metrics.log_loss(y, model.predict_proba(X)))
-    assert found["accuracy"] == np.mean(model.predict(X) == y)
-    assert set(found) == {"accuracy", "log_loss"}
+    result = model.evaluate(X, y)
+    assert result["log_loss"] == pytest.approx(metrics.log_loss(y, model.predict_proba(X)))
+    assert result["accuracy"] == np.mean(model.predict(X) == y)
+    assert set(result) == {"accuracy", "log_loss"}
     hinge = LogisticRegression(loss="hinge").fit(X, y > 0)
     assert set(hinge.evaluate(X, y > 0)) == {"accuracy", "auc"}
     assert not hasattr(hinge, "predict_proba")
@@ -418,7 +418,7 @@ def test_input_kinds(tmp_path: Path) -> None:
     sp.Bundle({"X": X, "y": y}).save(tmp_path / "both")
     X.save(tmp_path / "X")
     frame = pd.DataFrame(dense, columns=list("abcdef"))
-    wanted = LinearRegression(shuffle=False).fit(X, y)
+    expected = LinearRegression(shuffle=False).fit(X, y)
     given: list[tuple[Any, Any]] = [
         (dense, y), (dense.tolist(), y.tolist()), (scipy.sparse.csc_matrix(dense), pd.Series(y)),
         (scipy.sparse.coo_array(dense), sp.asarray(y)), (frame, y), (tmp_path / "both", None),
@@ -426,9 +426,9 @@ def test_input_kinds(tmp_path: Path) -> None:
     ]  # fmt: skip
     for to_feature_matrix, labels in given:
         model = LinearRegression(shuffle=False).fit(to_feature_matrix, labels)
-        np.testing.assert_allclose(model.coef_, wanted.coef_, rtol=1e-12)
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-12)
         np.testing.assert_allclose(
-            model.predict(to_feature_matrix if labels is not None else X), wanted.predict(X), rtol=1e-12
+            model.predict(to_feature_matrix if labels is not None else X), expected.predict(X), rtol=1e-12
         )
 
 

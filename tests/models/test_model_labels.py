@@ -30,10 +30,10 @@ def model() -> Any:
 def test_recommend(model: Any) -> None:
     ids, scores = model.recommend([2, 0], k=3)
     assert ids.dtype == np.int64
-    found, same = model.recommend(["dan", "ann"], k=3)
-    assert found.tolist() == [[FILMS[k] if k >= 0 else None for k in row] for row in ids.tolist()]
+    result, same = model.recommend(["dan", "ann"], k=3)
+    assert result.tolist() == [[FILMS[k] if k >= 0 else None for k in row] for row in ids.tolist()]
     np.testing.assert_array_equal(same, scores)
-    assert model.recommend([2, 0], k=3, labels=True)[0].tolist() == found.tolist()
+    assert model.recommend([2, 0], k=3, labels=True)[0].tolist() == result.tolist()
     assert model.recommend(pa.array(["dan", "ann"]), k=3, labels=False)[0].tolist() == ids.tolist()
     with pytest.raises(LabelError, match="unknown label 'tom': no row"):
         model.recommend(["dan", "tom"])
@@ -67,8 +67,8 @@ def test_integer_labels() -> None:
     ids, films = [17, 3, 5, 11, 2], [318, 1, 0, 9]
     model = sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(make_labelled(LINKS, ids, films))
     by_number, scores = model.recommend([2, 1], k=3)
-    found, same = model.recommend([5, 3], k=3, labels=True)  # 3 is a row number too, but means the label
-    assert found.tolist() == [[films[k] if k >= 0 else None for k in row] for row in by_number.tolist()]
+    result, same = model.recommend([5, 3], k=3, labels=True)  # 3 is a row number too, but means the label
+    assert result.tolist() == [[films[k] if k >= 0 else None for k in row] for row in by_number.tolist()]
     np.testing.assert_array_equal(same, scores)
     assert model.similar([1], k=2, labels=True)[0].tolist() == [[films[k] for k in model.similar([1], k=2)[0][0]]]
     np.testing.assert_array_equal(model.predict(17, [318, 9], labels=True), model.predict(0, [0, 3]))

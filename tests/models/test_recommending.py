@@ -126,12 +126,12 @@ def test_nan_scores_do_not_rank() -> None:
 def test_results_independent_of_threads() -> None:
     rng = np.random.default_rng(0)
     rows, items = rng.standard_normal((1500, 40), np.float32), rng.standard_normal((3000, 40), np.float32)
-    found = []
+    result = []
     for threads in (1, 3):
         with sp.config(threads=threads):
-            found.append(top_k(rows, items, 20))
-    np.testing.assert_array_equal(found[0][0], found[1][0])
-    np.testing.assert_array_equal(found[0][1].view(np.int32), found[1][1].view(np.int32))
+            result.append(top_k(rows, items, 20))
+    np.testing.assert_array_equal(result[0][0], result[1][0])
+    np.testing.assert_array_equal(result[0][1].view(np.int32), result[1][1].view(np.int32))
 
 
 def test_scores_against_numpy() -> None:
@@ -174,9 +174,9 @@ def test_patterns_by_block(seed: int, height: int, size: int) -> None:
     mask = rng.random((height, 6)) < rng.choice([0, 0.05, 0.5])
     A = sp.asarray(mask)
     whole_matrix = csr(mask)
-    found = to_pattern(A)
-    np.testing.assert_array_equal(found.indptr, whole_matrix.indptr)
-    np.testing.assert_array_equal(found.indices, whole_matrix.indices)
+    result = to_pattern(A)
+    np.testing.assert_array_equal(result.indptr, whole_matrix.indptr)
+    np.testing.assert_array_equal(result.indices, whole_matrix.indices)
     parts = list(iter_patterns(A, size))
     assert len(parts) == -(-height // size)
     for number, part in enumerate(parts):
@@ -235,21 +235,21 @@ def model(data: Any) -> Given:
 
 def test_recommend_excludes_history(model: Given, data: Any) -> None:
     rows, items, training = data
-    wanted = [699, 0, 3, -2, 3]
-    ids, scores = model.recommend(wanted, k=6)
-    expected = brute(rows[wanted] @ items.T, 6, training[wanted] > 0)
+    users = [699, 0, 3, -2, 3]
+    ids, scores = model.recommend(users, k=6)
+    expected = brute(rows[users] @ items.T, 6, training[users] > 0)
     np.testing.assert_array_equal(ids, expected[0])
     np.testing.assert_array_equal(scores, expected[1])
-    ids, _ = model.recommend(wanted, k=6, exclude=False)
-    np.testing.assert_array_equal(ids, brute(rows[wanted] @ items.T, 6)[0])
+    ids, _ = model.recommend(users, k=6, exclude=False)
+    np.testing.assert_array_equal(ids, brute(rows[users] @ items.T, 6)[0])
 
 
 def test_recommend_excludes_tensor(model: Given, data: Any) -> None:
     rows, items, _ = data
-    cells = np.zeros((2, 40))
-    cells[0, 3:] = 1
-    ids, _ = model.recommend([1, 2], k=5, exclude=sp.asarray(cells))
-    np.testing.assert_array_equal(ids, brute(rows[[1, 2]] @ items.T, 5, cells > 0)[0])
+    dense = np.zeros((2, 40))
+    dense[0, 3:] = 1
+    ids, _ = model.recommend([1, 2], k=5, exclude=sp.asarray(dense))
+    np.testing.assert_array_equal(ids, brute(rows[[1, 2]] @ items.T, 5, dense > 0)[0])
     assert (ids[0] == -1).sum() == 2
 
 
@@ -288,11 +288,11 @@ def test_similar_items(model: Given, data: Any) -> None:
     with np.errstate(all="ignore"):
         unit = items / np.linalg.norm(items.astype(float), axis=1, keepdims=True)
     cosines = unit @ unit.T
-    ids, found = model.similar([3, -1], k=5)
-    for at, row, values in zip((3, 39), ids, found, strict=True):
+    ids, result = model.similar([3, -1], k=5)
+    for at, row, values in zip((3, 39), ids, result, strict=True):
         assert at not in row
-        rest = np.delete(cosines[at], at)
-        np.testing.assert_allclose(values, -np.sort(-rest[~np.isnan(rest)])[:5], atol=1e-6)
+        remainder = np.delete(cosines[at], at)
+        np.testing.assert_allclose(values, -np.sort(-remainder[~np.isnan(remainder)])[:5], atol=1e-6)
         np.testing.assert_allclose(values, cosines[at, row], atol=1e-6)
     by_vector, _ = model.similar(2.5 * items[[3]], k=40)
     assert by_vector[0, 0] in np.flatnonzero(np.isclose(cosines[3], 1))
@@ -324,14 +324,14 @@ def test_recommend_all_equals_recommend(model: Given, tmp_path: Path) -> None:
     ((count, largest, items, total),) = query_rows(f"select count(*), max(rank), sum(item), sum(score) from '{path}'")
     assert (count, largest, items) == (len(rows), 6, ids[rows, ranks].sum())
     assert total == scores[rows, ranks].sum(dtype=float)
-    assert [found.name for found in tmp_path.iterdir()] == ["best.parquet"]
+    assert [result.name for result in tmp_path.iterdir()] == ["best.parquet"]
 
 
 def test_recommend_all_excludes_tensor(model: Given, tmp_path: Path, data: Any) -> None:
     rows, _, _ = data
-    cells = np.zeros((700, 40))
-    cells[:, ::2] = 1
-    model.recommend_all(tmp_path / "odd.parquet", k=3, exclude=sp.asarray(cells))
+    dense = np.zeros((700, 40))
+    dense[:, ::2] = 1
+    model.recommend_all(tmp_path / "odd.parquet", k=3, exclude=sp.asarray(dense))
     table = pq.read_table(tmp_path / "odd.parquet")
     assert set(table["item"].to_pylist()) <= set(range(1, 40, 2))
     with pytest.raises(sp.errors.ShapeError):
@@ -424,11 +424,11 @@ def test_sql_on_saved_factors(model: Given, data: Any, tmp_path: Path, product: 
     rows, items, _ = data
     folder = tmp_path / "factors"
     model.save_factors(folder)
-    found = query_rows(
+    result = query_rows(
         f"select item from '{folder}/user_factors.parquet' u, '{folder}/item_factors.parquet' i "
         f"where row = 11 order by {product} desc, item limit 9"
     )
-    assert [item for (item,) in found] == brute(rows[[11]] @ items.T, 9)[0][0].tolist()
+    assert [item for (item,) in result] == brute(rows[[11]] @ items.T, 9)[0][0].tolist()
 
 
 def test_k_beyond_items_is_cheap() -> None:
@@ -478,9 +478,9 @@ def test_fitted_model_recommends(dtype: Any, data: Any, tmp_path: Path) -> None:
     users, items = (np.asarray(table, np.float64) for table in (model.user_factors, model.item_factors))
     scores = users @ items.T
     scores[training != 0] = -np.inf
-    ids, found = model.recommend([11, 699, 7], k=4)
+    ids, result = model.recommend([11, 699, 7], k=4)
     assert (ids[2] == -1).all()
-    for row, line, values in zip((11, 699), ids, found, strict=False):
+    for row, line, values in zip((11, 699), ids, result, strict=False):
         np.testing.assert_allclose(values, np.sort(scores[row])[::-1][:4], rtol=1e-5)
         np.testing.assert_allclose(values, scores[row, line], rtol=1e-5)
     model.recommend_all(tmp_path / "best.parquet", k=4)
@@ -510,8 +510,8 @@ def test_array_histories(data: Any) -> None:
     history = training[:9]
     expected = model.recommend(sp.asarray(history), k=3)
     for array in (history, scipy.sparse.csr_array(history)):
-        for found, each in zip(model.recommend(array, k=3), expected, strict=True):
-            np.testing.assert_array_equal(found, each)
+        for result, one in zip(model.recommend(array, k=3), expected, strict=True):
+            np.testing.assert_array_equal(result, one)
     with pytest.raises(sp.errors.ShapeError):
         model.recommend(history[:, 1:])
 

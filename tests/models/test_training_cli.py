@@ -13,14 +13,14 @@ from sparrow.models import FactorizationMachine, LinearRegression, LogisticRegre
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with bundles ``train``, ``test``, ``numbers`` and tensor ``plain``."""
-    made = tmp_path_factory.mktemp("training")
+    path = tmp_path_factory.mktemp("training")
     X = sp.random((400, 12), density=0.4, seed=0)
     y = X @ np.linspace(-1, 1, 12)
     for name, part in (("train", slice(0, 300)), ("test", slice(300, 400))):
-        sp.Bundle({"X": X[part], "y": np.where(y[part] > 0, 1.0, -1.0)}).save(made / name)
-    sp.Bundle({"X": X, "y": y}).save(made / "numbers")
-    X.save(made / "plain")
-    return made
+        sp.Bundle({"X": X[part], "y": np.where(y[part] > 0, 1.0, -1.0)}).save(path / name)
+    sp.Bundle({"X": X, "y": y}).save(path / "numbers")
+    X.save(path / "plain")
+    return path
 
 
 def test_training_json(cli: Any, folder: Path, tmp_path: Path) -> None:
@@ -45,17 +45,17 @@ def test_train_and_predict_text(cli: Any, folder: Path, tmp_path: Path) -> None:
     assert done.table[0] == ["epoch", "loss", "validation", "loss"]
     assert [line[0] for line in done.table[1:3]] == ["1", "2"]
     assert done.table[3] == ["rows", "accuracy", "log_loss", "auc"]
-    said = cli("predict", out, folder / "test")
+    output = cli("predict", out, folder / "test")
     model = sp.models.load(out)
-    np.testing.assert_array_equal(np.array(said.out.split(), float), model.predict(folder / "test"))
-    assert f"accuracy {model.evaluate(folder / 'test')['accuracy']:.4f}" in said.err
+    np.testing.assert_array_equal(np.array(output.out.split(), float), model.predict(folder / "test"))
+    assert f"accuracy {model.evaluate(folder / 'test')['accuracy']:.4f}" in output.err
     to_probabilities = cli("predict", out, folder / "test" / "X", "--chances")
     rows = np.array([line.split() for line in to_probabilities.out.splitlines()], float)
     np.testing.assert_allclose(rows, model.predict_proba(folder / "test"), rtol=1e-5)
     assert to_probabilities.err == ""
-    found = cli("predict", out, folder / "test", "--json").json
-    assert found["predictions"] == model.predict(folder / "test").tolist()
-    assert found["figures"] == model.evaluate(folder / "test")
+    result = cli("predict", out, folder / "test", "--json").json
+    assert result["predictions"] == model.predict(folder / "test").tolist()
+    assert result["figures"] == model.evaluate(folder / "test")
 
 
 def test_model_kinds(cli: Any, folder: Path, tmp_path: Path) -> None:

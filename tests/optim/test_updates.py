@@ -101,8 +101,8 @@ def test_worked_numbers(name: str) -> None:
     optimizer, gradients, weights, arrays = CASES[name]
     w, state = after(optimizer, *gradients)
     np.testing.assert_allclose(w, weights, atol=1e-6)
-    for key, wanted in arrays.items():
-        np.testing.assert_allclose(dense(state.arrays[key]), wanted, atol=1e-12)
+    for key, expected in arrays.items():
+        np.testing.assert_allclose(dense(state.arrays[key]), expected, atol=1e-12)
     assert state.step == len(gradients)
 
 
@@ -167,19 +167,19 @@ def test_updates_against_formulas(
     start = rng.normal(size=shape)
     w: Any = start.copy() if kinds[0] == "dense" else RowSparse(start, np.arange(7), shape)
     state = optimizer.create_state(w)
-    wanted, a, b = start.copy(), np.zeros(shape), np.zeros(shape)
+    expected, a, b = start.copy(), np.zeros(shape), np.zeros(shape)
     for t, rows in enumerate(steps, 1):
         at = sorted(rows)
         full = np.zeros(shape)
         full[at] = rng.normal(size=(len(at), *shape[1:]))
         gradient = full if kinds[1] == "dense" else RowSparse(full[at], np.array(at, np.int64), shape)
         touched = at if lazy and kinds[1] == "row_sparse" else list(range(7))
-        views = [array[touched] for array in (wanted, a, b)]
+        views = [array[touched] for array in (expected, a, b)]
         reference(name, views[0], views[1], views[2], full[touched], t, 0.05, 0.5, 0.8)
-        for array, view in zip((wanted, a, b), views, strict=True):
+        for array, view in zip((expected, a, b), views, strict=True):
             array[touched] = view
         optimizer.update(w, gradient, state)
-    np.testing.assert_allclose(dense(w), wanted, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(dense(w), expected, rtol=1e-12, atol=1e-13)
     for key, array in zip(optimizer.names, (a, b), strict=False):
         np.testing.assert_allclose(dense(state.arrays[key]), array, rtol=1e-12, atol=1e-13)
 
@@ -201,8 +201,8 @@ def test_lazy_by_storage_types(weights: str, state: str, gradient: str, is_lazy:
     optimizer = SGD(0.1, momentum=0.9, weight_decay=0.5, lazy=True)
     full = np.ones(SHAPE)
     w: Any = RowSparse(full, range(4), SHAPE) if weights == "row_sparse" else full
-    held = optimizer.create_state(w if state == "row_sparse" else np.ones(SHAPE))
-    optimizer.update(w, FIRST if gradient == "row_sparse" else FIRST.to_numpy(), held)
+    slots = optimizer.create_state(w if state == "row_sparse" else np.ones(SHAPE))
+    optimizer.update(w, FIRST if gradient == "row_sparse" else FIRST.to_numpy(), slots)
     assert (dense(w)[0] == 1).all() == is_lazy
 
 
@@ -231,14 +231,14 @@ def test_missing_rows_are_zeros(name: str, lazy: bool) -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_memory_mapped_weights(name: str, tmp_path: Path) -> None:
     optimizer = OPTIMIZERS[name](lazy=True)
-    wanted, _ = after(optimizer, *TWO)
+    expected, _ = after(optimizer, *TWO)
     w = np.lib.format.open_memmap(tmp_path / "w.npy", "w+", np.float64, SHAPE)
     w[:] = 1
     state = optimizer.create_state(w, memory_map=tmp_path)
     for gradient in TWO:
         optimizer.update(w, gradient, state)
     w.flush()
-    np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), wanted)
+    np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), expected)
     assert {path.stem for path in tmp_path.glob("*.npy")} == {"w", *optimizer.names}
 
 
@@ -331,14 +331,14 @@ def test_state_errors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_store_equals_optimizer(name: str) -> None:
     optimizer = OPTIMIZERS[name](lazy=True)
-    wanted, _ = after(optimizer, *TWO)
+    expected, _ = after(optimizer, *TWO)
     store = sp.training.ParameterStore(optimizer)
     try:
         store.init("w", np.ones(SHAPE))
         for gradient in TWO:
             store.push("w", gradient)
-        found = store.row_sparse_pull("w", range(4))
-        np.testing.assert_allclose(dense(found), wanted, rtol=1e-6)
+        result = store.row_sparse_pull("w", range(4))
+        np.testing.assert_allclose(dense(result), expected, rtol=1e-6)
     finally:
         store.close()
 
@@ -346,8 +346,8 @@ def test_store_equals_optimizer(name: str) -> None:
 def test_tensor_gradients() -> None:
     X = sp.asarray(np.array([[1.0, 0, 2], [0, 0, 1]])).asformat("csr")
     residual = np.ones((2, 1))
-    for grad, rest in ((sp.matmul(X.T, residual, stype="row_sparse"), 1.0), (sp.asarray(X.T @ residual), 0.99)):
+    for grad, remainder in ((sp.matmul(X.T, residual, stype="row_sparse"), 1.0), (sp.asarray(X.T @ residual), 0.99)):
         w = np.ones((3, 1))
         optimizer = SGD(0.1, weight_decay=0.1, lazy=True)
         optimizer.update(w, grad, optimizer.create_state(w))
-        np.testing.assert_allclose(w[:, 0], [0.89, rest, 0.69])
+        np.testing.assert_allclose(w[:, 0], [0.89, remainder, 0.69])

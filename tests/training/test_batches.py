@@ -47,9 +47,9 @@ def save_tensor(path: Path, tensor: Any, entries: int = 40) -> sp.Tensor:
     storage.save(
         path, relation.schema, iter([relation.block]), sizes=storage.Sizes(file_rows=10 * entries, group_rows=entries)
     )
-    found = sp.open(path)
-    assert isinstance(found, sp.Tensor)
-    return found
+    result = sp.open(path)
+    assert isinstance(result, sp.Tensor)
+    return result
 
 
 # -- the worked examples -------------------------------------------------------------------------
@@ -57,21 +57,21 @@ def save_tensor(path: Path, tensor: Any, entries: int = 40) -> sp.Tensor:
 
 def test_csr_in_memory() -> None:
     X = scipy.sparse.csr_array(np.arange(36).reshape(9, 4))
-    found = list(sp.batches(X, np.arange(9), 3))
-    assert [(batch.X.shape, batch.X.nnz) for batch in found] == [((3, 4), 11), ((3, 4), 12), ((3, 4), 12)]
-    assert all(isinstance(batch.X, sp.formats.CSR) for batch in found)
-    assert [batch.y.tolist() for batch in found] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    result = list(sp.batches(X, np.arange(9), 3))
+    assert [(batch.X.shape, batch.X.nnz) for batch in result] == [((3, 4), 11), ((3, 4), 12), ((3, 4), 12)]
+    assert all(isinstance(batch.X, sp.formats.CSR) for batch in result)
+    assert [batch.y.tolist() for batch in result] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
 @pytest.mark.parametrize(("mode", "count", "of_0", "of_8"), [("discard", 7, 100, 96), ("pad", 8, 124, 100)])
 def test_last_batch_modes(mode: Any, count: int, of_0: int, of_8: int) -> None:
     X, y = sp.random((1000, 6), density=0.3, seed=4), np.repeat(np.arange(10), 100)
     train = sp.batches(X, y, 128, mode)
-    found = list(train)
-    assert len(train) == len(found) == count
-    labels = np.concatenate([batch.y for batch in found])
+    result = list(train)
+    assert len(train) == len(result) == count
+    labels = np.concatenate([batch.y for batch in result])
     assert (np.sum(labels == 0), np.sum(labels == 8)) == (of_0, of_8)
-    assert [batch.pad for batch in found] == [0] * 7 + [24] * (mode == "pad")
+    assert [batch.pad for batch in result] == [0] * 7 + [24] * (mode == "pad")
 
 
 def test_roll_over() -> None:
@@ -141,11 +141,11 @@ def test_iterators_restart() -> None:
 def test_libsvm_nine_rows(tmp_path: Path) -> None:
     (tmp_path / "nine.svm").write_text(NINE)
     nine = sp.ingest.libsvm(tmp_path / "nine.svm", tmp_path / "nine.sparrow", index_base=0, n_features=10)
-    found = [
+    result = [
         (b.X.data.tolist(), b.X.indices.tolist(), b.X.indptr.tolist(), b.y.tolist())
         for b in sp.batches(nine, batch_size=3)
     ]
-    assert found == [
+    assert result == [
         ([1, 2, 3, 4, 5, 6, 7], [0, 2, 0, 5, 2, 8, 9], [0, 2, 4, 7], [1, 1, 1]),
         ([8, 0.5, 1.5], [3, 0, 9], [0, 1, 1, 3], [1, -1, -2]),
         ([-0.6, 2.25, 1.25, 2, -1.25, -1.2], [0, 1, 2, 1, 2, 2], [0, 3, 5, 6], [-3, -3, 4]),
@@ -180,14 +180,14 @@ def test_labels_from_second_file(tmp_path: Path) -> None:
 
 def check_epoch(train: Any, dense: Any, y: Any) -> list[int]:
     """Return the rows of an epoch, having compared the batches with the matrix."""
-    found: list[int] = []
+    result: list[int] = []
     for batch in train:
         batch.X.check_format()
         np.testing.assert_array_equal(batch.X.to_numpy(), dense[batch.rows])
         np.testing.assert_array_equal(batch.y, y[batch.rows])
         assert batch.size == train.batch_size
-        found += batch.rows[: batch.size - batch.pad].tolist()
-    return found
+        result += batch.rows[: batch.size - batch.pad].tolist()
+    return result
 
 
 @pytest.mark.parametrize("where", ["memory", "stored", "view", "list", "expression", "transposed", "csr"])
@@ -245,8 +245,8 @@ def test_random_sizes(data: st.DataObject) -> None:
                 assert sorted(rows) == list(own)
                 assert all(batch.pad == 0 for batch in batches[:-1])
                 if batches:
-                    wanted = list(np.resize([row for b in batches for row in b.rows][: len(own)], size * count))
-                    assert [row for b in batches for row in b.rows] == wanted
+                    expected = list(np.resize([row for b in batches for row in b.rows][: len(own)], size * count))
+                    assert [row for b in batches for row in b.rows] == expected
             elif mode == "discard":
                 assert len(set(rows)) == len(rows) == len(own) // size * size
                 assert set(rows) <= set(own)
@@ -296,9 +296,9 @@ def test_shuffle_quality_of_large_data(tmp_path: Path, small_partitions: None) -
     shares, places = [], []
     train = sp.batches(X, y, 80, shuffle=True, seed=1)
     for _ in range(8):
-        found = list(train)
-        shares += [batch.y.mean() for batch in found]
-        places.append(np.concatenate([batch.rows for batch in found]))
+        result = list(train)
+        shares += [batch.y.mean() for batch in result]
+        places.append(np.concatenate([batch.rows for batch in result]))
     assert abs(np.mean(shares) - 0.5) < 0.01
     assert np.std(shares) < 1.1 * np.sqrt(0.25 / 8 + 0.25 / 80)
     for rows in places:
@@ -332,9 +332,9 @@ def test_pickle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("entries", "times"), [(40, 1), (7, 2)], ids=["ends where rows do", "rows go on"])
 def test_row_groups_are_decoded_once(tmp_path: Path, shuffle: bool, entries: int, times: int) -> None:
     X = save_tensor(tmp_path / "x.sparrow", sp.random((300, 20), density=0.1, seed=1), entries)
-    with tune("stream", partition_rows=entries), observe("storage.read_row_group") as seen:
+    with tune("stream", partition_rows=entries), observe("storage.read_row_group") as observed:
         assert sum(len(batch) for batch in sp.batches(X, batch_size=7, shuffle=shuffle)) == 300 // 7 * 7
-    decoded = [tuple(details.values()) for _, details in seen]
+    decoded = [tuple(details.values()) for _, details in observed]
     assert len(set(decoded)) > 10
     assert max(map(decoded.count, decoded)) == (times if shuffle else 1)
 

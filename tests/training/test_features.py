@@ -36,10 +36,10 @@ def X(tmp_path: Path) -> Any:
 def test_split(X: Any, size: Any, stratified: bool) -> None:
     y = np.repeat(["a", "b", "c"], [33, 17, 10])
     train, test, y_train, y_test = train_test_split(X, y, size, seed=3, stratify=True if stratified else None)
-    wanted = theirs(np.arange(60), y, test_size=size, random_state=0, stratify=y if stratified else None)
-    assert (len(train), len(test)) == (len(wanted[0]), len(wanted[1]))
+    expected = theirs(np.arange(60), y, test_size=size, random_state=0, stratify=y if stratified else None)
+    assert (len(train), len(test)) == (len(expected[0]), len(expected[1]))
     if stratified:
-        for ours, other in ((y_train, wanted[2]), (y_test, wanted[3])):
+        for ours, other in ((y_train, expected[2]), (y_test, expected[3])):
             counts = [np.bincount(np.unique(part, return_inverse=True)[1], minlength=3) for part in (ours, other)]
             assert np.abs(counts[0] - counts[1]).max() <= 1
     lines = np.concatenate([train.to_numpy(), test.to_numpy()])
@@ -86,8 +86,8 @@ def test_tf_idf(X: Any, smooth: bool) -> None:
     filled = filled if smooth else sp.asarray(filled)
     csr = scipy.sparse.csr_array(filled.to_numpy())
     weighed = filled * idf(filled, smooth)
-    found = weighed / scales(weighed, "l2", axis=1)
-    np.testing.assert_allclose(found.to_numpy(), TfidfTransformer(smooth_idf=smooth).fit_transform(csr).toarray())
+    result = weighed / scales(weighed, "l2", axis=1)
+    np.testing.assert_allclose(result.to_numpy(), TfidfTransformer(smooth_idf=smooth).fit_transform(csr).toarray())
     assert np.isfinite(idf(X, smooth)).all()
 
 
@@ -96,12 +96,12 @@ def test_tf_idf(X: Any, smooth: bool) -> None:
 
 def test_hashing_sums_columns(X: Any) -> None:
     for signed in (False, True):
-        found = hashed(X, 4, signed, seed=1)
+        result = hashed(X, 4, signed, seed=1)
         kernel = hashed(sp.eye(11), 4, signed, seed=1).to_numpy()
-        assert found.shape == (60, 4)
+        assert result.shape == (60, 4)
         assert (np.abs(kernel).sum(axis=1) == 1).all()
         assert (kernel < 0).any() == signed
-        np.testing.assert_allclose(found.to_numpy(), X.to_numpy() @ kernel)
+        np.testing.assert_allclose(result.to_numpy(), X.to_numpy() @ kernel)
     assert hashed(X != 0, 4).dtype == np.int64
     assert hashed(X.astype("float32"), 4).dtype == np.float32
     places = hashed(sp.eye(20_000), 16, signed=False).sum(axis=0).to_numpy()
@@ -116,10 +116,10 @@ def test_hashing_sums_columns(X: Any) -> None:
 
 
 def test_scales_of_narrow_integers() -> None:
-    cells = np.array([[-128, 127], [-128, 0]], np.int8)
-    np.testing.assert_array_equal(scales(cells, "max"), [128, 127])
-    np.testing.assert_array_equal(scales(cells, "l1"), [256, 127])
-    np.testing.assert_array_equal(scales(cells, "l2"), np.sqrt(np.square(cells.astype(float)).sum(axis=0)))
+    dense = np.array([[-128, 127], [-128, 0]], np.int8)
+    np.testing.assert_array_equal(scales(dense, "max"), [128, 127])
+    np.testing.assert_array_equal(scales(dense, "l1"), [256, 127])
+    np.testing.assert_array_equal(scales(dense, "l2"), np.sqrt(np.square(dense.astype(float)).sum(axis=0)))
     np.testing.assert_array_equal(scales(np.array([[3 + 4j, 0]]), "l2"), [5, 1])
 
 
@@ -146,8 +146,8 @@ def test_one_hot(kind: Any) -> None:
     columns = {"city": rng.choice(["Rome", "Bern", "Oslo"], 50), "age": rng.integers(20, 25, 50), "other": np.ones(50)}
     X: Any = one_hot(kind(columns), ["city", "age"])
     encoder = OneHotEncoder()
-    wanted = encoder.fit_transform(np.column_stack([columns["city"].astype(object), columns["age"].astype(object)]))
-    np.testing.assert_array_equal(X.to_numpy(), wanted.toarray())
+    expected = encoder.fit_transform(np.column_stack([columns["city"].astype(object), columns["age"].astype(object)]))
+    np.testing.assert_array_equal(X.to_numpy(), expected.toarray())
     assert X.labels("feature").to_pylist() == [
         name.replace("x0_", "city=").replace("x1_", "age=") for name in encoder.get_feature_names_out()
     ]
@@ -157,11 +157,11 @@ def test_one_hot(kind: Any) -> None:
 def test_one_hot_streams_and_nulls() -> None:
     import duckdb
 
-    found: Any = one_hot(duckdb.sql("select i % 3 as a, nullif(i % 2, 1) as b from range(5000) t(i)"), ["b", "a"])
-    assert found.labels("feature").to_pylist() == ["b=0", "a=0", "a=1", "a=2"]
+    result: Any = one_hot(duckdb.sql("select i % 3 as a, nullif(i % 2, 1) as b from range(5000) t(i)"), ["b", "a"])
+    assert result.labels("feature").to_pylist() == ["b=0", "a=0", "a=1", "a=2"]
     rows = np.arange(5000)
     np.testing.assert_array_equal(
-        found.to_numpy(), np.column_stack([rows % 2 == 0, *(rows % 3 == k for k in range(3))])
+        result.to_numpy(), np.column_stack([rows % 2 == 0, *(rows % 3 == k for k in range(3))])
     )
     words = pl.DataFrame({"a": ["x", "y", None]}, schema={"a": pl.Categorical})
     assert one_hot(words, ["a"]).to_numpy().tolist() == [[1, 0], [0, 1], [0, 0]]

@@ -32,8 +32,8 @@ from tests.training import store_workers as workers
 
 @pytest.fixture
 def store() -> Iterator[ParameterStore]:
-    with ParameterStore() as made:
-        yield made
+    with ParameterStore() as parameters:
+        yield parameters
 
 
 def rows(ids: Any, values: Any, shape: tuple[int, ...]) -> RowSparse:
@@ -44,16 +44,16 @@ def rows(ids: Any, values: Any, shape: tuple[int, ...]) -> RowSparse:
 
 
 @pytest.mark.parametrize(
-    ("ids", "found"),
+    ("ids", "result"),
     [([0, 2], [0, 2]), ([2, 2], [2]), ([1, 0], [0, 1]), ([], []), ([[2, 1], [1, 2]], [1, 2]), (np.array(1), [1])],
 )
-def test_pulling_rows(store: ParameterStore, ids: Any, found: list[int]) -> None:
+def test_pulling_rows(store: ParameterStore, ids: Any, result: list[int]) -> None:
     store.init("w", np.ones((3, 3)))
     pulled = store.row_sparse_pull("w", ids)
-    assert pulled.indices.tolist() == found
-    wanted = np.zeros((3, 3))
-    wanted[found] = 1
-    np.testing.assert_array_equal(pulled.to_numpy(), wanted)
+    assert pulled.indices.tolist() == result
+    expected = np.zeros((3, 3))
+    expected[result] = 1
+    np.testing.assert_array_equal(pulled.to_numpy(), expected)
 
 
 def test_pushes_are_summed(store: ParameterStore) -> None:
@@ -123,10 +123,10 @@ def test_random_pushes(shards: int) -> None:
             store.push("w", RowSparse(grad, ids, twin.shape))
             state[ids] = 0.9 * state[ids] + 0.1 * grad
             twin[ids] -= state[ids]
-            wanted = rng.integers(0, 40, (4, 5))
-            pulled = store.row_sparse_pull("w", wanted)
+            ids = rng.integers(0, 40, (4, 5))
+            pulled = store.row_sparse_pull("w", ids)
             assert pulled.shape == twin.shape
-            np.testing.assert_allclose(pulled.data, twin[np.unique(wanted)])
+            np.testing.assert_allclose(pulled.data, twin[np.unique(ids)])
         np.testing.assert_allclose(store.pull("w"), twin)
 
 
@@ -217,7 +217,7 @@ def test_save_and_load(tmp_path: Path) -> None:
                 store.push("w", grad)
             return store.pull("w")
 
-    wanted = run(stop=False)
+    expected = run(stop=False)
     run(stop=True)
     assert sp.open(tmp_path / "store.sparrow")["w"].shape == (9, 3)
     with ParameterStore(workers.Momentum(0.1, 0.9), shards=3) as store:
@@ -226,7 +226,7 @@ def test_save_and_load(tmp_path: Path) -> None:
         assert store._block("w").pushes[0] == 3
         for grad in steps[3:]:
             store.push("w", grad)
-        np.testing.assert_array_equal(store.pull("w"), wanted)
+        np.testing.assert_array_equal(store.pull("w"), expected)
     with ParameterStore(workers.Momentum(0.1)) as store:
         store.init("w", np.zeros((8, 3)))
         with pytest.raises(ShapeError, match=r"has shape \(9, 3\), expected \(8, 3\)"):
