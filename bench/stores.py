@@ -61,7 +61,7 @@ def run(count: int, rounds: int) -> list[Row]:
 def _everything(tensor: Any) -> Any:
     from sparrow.core.indexing import Box
 
-    return Box.everything(tensor.shape)
+    return Box.from_shape(tensor.shape)
 
 
 def _piece(chunk: Any) -> tuple[str, int, int]:

@@ -1,37 +1,37 @@
-"""Every error sparrow raises on purpose.
+"""Exceptions and warnings of sparrow.
 
 ::
 
     SparrowError
-    |-- IngestError            (ValueError)         bad input text or table: file, line, token
-    |-- IndexingError          (IndexError)         an index that the shape does not allow
-    |-- LabelError             (KeyError)           a label or dimension name that does not exist
-    |-- ShapeError             (ValueError)         shapes, axes or coordinates that do not fit
-    |   `-- AxisError          (IndexError)         an axis out of range; NumPy's AxisError too
-    |-- DuplicateError         (ValueError)         two entries for one cell where one is allowed
-    |-- InvalidValueError      (ValueError)         an argument outside what is accepted
-    |   |-- NumberRangeError   (OverflowError)      a number that the dtype cannot hold
-    |   |-- SingularError      (RuntimeError)       a matrix without an inverse; NumPy's LinAlgError too
-    |   `-- SharingError       (BufferError)        memory that is to be shared and cannot be
-    |-- UnsupportedError       (TypeError)          a type or operation that sparrow does not do
-    |-- ReadOnlyError          (ValueError)         a write to a pinned or copied view
-    |-- TooLargeError          (MemoryError)        a result that would pass the memory limit
-    |-- ConvergenceError       (ArithmeticError)    an iteration that does not lead to finite numbers
-    |-- MissingDependencyError (ImportError)        an optional package that is not installed
-    |-- WorkerError            (ChildProcessError)  a process that works for this one failed or died
-    `-- StorageError           (OSError)            the files of a stored tensor
-        |-- NotFoundError      (FileNotFoundError)  no tensor, file or version there
-        |-- ExistsError        (FileExistsError)    something is there already
-        |-- CorruptionError                         files that are not what the log says
-        `-- ConflictError      (RuntimeError)       another writer changed the same cells
+    |-- IngestError            (ValueError)         malformed input text or table: file, line, token
+    |-- IndexingError          (IndexError)         index out of range or of an unsupported type
+    |-- LabelError             (KeyError)           unknown label or dimension name
+    |-- ShapeError             (ValueError)         shapes, axes or coordinates that do not match
+    |   `-- AxisError          (IndexError)         axis out of range; also NumPy's AxisError
+    |-- DuplicateError         (ValueError)         repeated coordinates with duplicates="error"
+    |-- InvalidValueError      (ValueError)         argument outside the accepted values
+    |   |-- NumberRangeError   (OverflowError)      number outside the range of the dtype
+    |   |-- SingularError      (RuntimeError)       singular matrix; also NumPy's LinAlgError
+    |   `-- SharingError       (BufferError)        memory that cannot be shared without a copy
+    |-- UnsupportedError       (TypeError)          unsupported type or operation
+    |-- ReadOnlyError          (ValueError)         write to a read-only tensor
+    |-- TooLargeError          (MemoryError)        result above the memory limit
+    |-- ConvergenceError       (ArithmeticError)    iteration that leads to NaN or infinity
+    |-- MissingDependencyError (ImportError)        optional package that is not installed
+    |-- WorkerError            (ChildProcessError)  worker process that failed or died
+    `-- StorageError           (OSError)            files of a stored tensor
+        |-- NotFoundError      (FileNotFoundError)  no tensor, file or version at the location
+        |-- ExistsError        (FileExistsError)    destination that already exists
+        |-- CorruptionError                         files that differ from the log
+        `-- ConflictError      (RuntimeError)       concurrent change of the same elements
 
-    LazyUpdateWarning          (UserWarning)        an optimiser that leaves rows without a gradient alone
-    PerformanceWarning         (UserWarning)        work that another call does at a fraction of the cost
-    StorageFallbackWarning     (UserWarning)        a result that no rule gives a sparse storage type
+    LazyUpdateWarning          (UserWarning)        optimizer that updates the rows of the gradient only
+    PerformanceWarning         (UserWarning)        slow call with a much faster alternative
+    StorageFallbackWarning     (UserWarning)        result of storage type "dense" for want of a rule
 
-Errors are grouped by what a handler would do about them. Each is also the
-builtin that a caller would catch without knowing sparrow, and its message says
-what was wrong, where, and the way out.
+Errors are grouped by what a handler does about them. Each also derives from the
+builtin exception for the same condition, so that code unaware of sparrow can
+catch it. Messages name the problem, its location and the way out.
 """
 
 from __future__ import annotations
@@ -75,18 +75,22 @@ def __dir__() -> list[str]:
 
 
 class SparrowError(Exception):
-    """Root of the tree: ``except SparrowError`` catches every error sparrow raises on purpose."""
+    """Base class of all errors that sparrow raises."""
 
 
 class IngestError(SparrowError, ValueError):
-    """Input that cannot be read as what it was said to be.
+    """Malformed input text or table.
 
     Parameters
     ----------
     problem
-        What is wrong, and the way out.
-    file, line, token
-        Where: the source's name, the line counted from 1, and the offending text.
+        Description of the problem and the way out.
+    file
+        Name of the source.
+    line
+        Line number, from 1.
+    token
+        Offending text.
     """
 
     def __init__(
@@ -103,50 +107,50 @@ class IngestError(SparrowError, ValueError):
         self.token = token
 
     def __str__(self) -> str:
-        where = ""
+        location = ""
         if self.file is not None:
-            where = self.file if self.line is None else f"{self.file}, line {self.line}"
-            where += ": "
+            location = self.file if self.line is None else f"{self.file}, line {self.line}"
+            location += ": "
         elif self.line is not None:
-            where = f"line {self.line}: "
+            location = f"line {self.line}: "
         token = "" if self.token is None else f" (at {self.token!r})"
-        return f"{where}{self.problem}{token}"
+        return f"{location}{self.problem}{token}"
 
 
 class IndexingError(SparrowError, IndexError):
-    """An index out of range, of a wrong type, or too many of them."""
+    """Index out of range, of an unsupported type, or with too many items."""
 
 
 class LabelError(SparrowError, KeyError):
-    """A label or a dimension name that does not exist."""
+    """Unknown label or dimension name."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class ShapeError(SparrowError, ValueError):
-    """Shapes, axes or coordinates that do not fit together."""
+    """Shapes, axes or coordinates that do not match."""
 
 
 class AxisError(ShapeError, IndexingError, np.exceptions.AxisError):
-    """An axis that the shape does not have: an ``IndexError`` too, and NumPy's ``AxisError``."""
+    """Axis out of range; also an ``IndexError`` and NumPy's ``AxisError``."""
 
 
 class DuplicateError(SparrowError, ValueError):
-    """Two entries for one cell where ``duplicates="error"``.
+    """Repeated coordinates where ``duplicates="error"``.
 
     Parameters
     ----------
     problem
-        What is wrong, and the way out.
+        Description of the problem and the way out.
     cell
-        Which cell, where that is in the problem as a tuple.
+        Coordinates of the element if ``problem`` contains them as a tuple.
 
     Examples
     --------
     >>> from sparrow.errors import DuplicateError
-    >>> str(DuplicateError("the cell (0, 1) is given twice", (0, 1)).by_label([["ann", "bob"], None]))
-    "the cell ('ann', 1) is given twice"
+    >>> str(DuplicateError("element (0, 1) is repeated", (0, 1)).by_label([["ann", "bob"], None]))
+    "element ('ann', 1) is repeated"
     """
 
     def __init__(self, problem: str, cell: tuple[int, ...] | None = None) -> None:
@@ -154,12 +158,12 @@ class DuplicateError(SparrowError, ValueError):
         self.cell = cell
 
     def by_label(self, labels: Sequence[Sequence[Any] | None]) -> DuplicateError:
-        """Return the error with the cell told by labels.
+        """Return the error with labels in place of coordinates.
 
         Parameters
         ----------
         labels
-            Those of each dimension, position = coordinate, or None.
+            Labels of each dimension by coordinate, or None for a dimension without labels.
 
         Returns
         -------
@@ -168,88 +172,91 @@ class DuplicateError(SparrowError, ValueError):
         Examples
         --------
         >>> from sparrow.errors import DuplicateError
-        >>> DuplicateError("no cell").by_label([])
-        DuplicateError('no cell')
+        >>> DuplicateError("repeated row").by_label([])
+        DuplicateError('repeated row')
         """
         if self.cell is None:
             return self
-        told = tuple(at if names is None else names[at] for names, at in zip(labels, self.cell, strict=True))
-        return DuplicateError(str(self).replace(repr(self.cell), repr(told), 1))
+        labelled = tuple(at if names is None else names[at] for names, at in zip(labels, self.cell, strict=True))
+        return DuplicateError(str(self).replace(repr(self.cell), repr(labelled), 1))
 
 
 class InvalidValueError(SparrowError, ValueError):
-    """An argument outside what is accepted."""
+    """Argument outside the accepted values."""
 
 
 class NumberRangeError(InvalidValueError, OverflowError):
-    """A Python number that the dtype cannot hold, where NumPy raises ``OverflowError``."""
+    """Python number outside the range of the dtype; also an ``OverflowError``."""
 
 
 class SharingError(InvalidValueError, BufferError):
-    """Memory that is asked for without a copy where a tensor has none of that form."""
+    """Memory that cannot be shared without a copy."""
 
 
 class SingularError(InvalidValueError, np.linalg.LinAlgError, RuntimeError):
-    """A matrix that is singular: a ``RuntimeError`` as SciPy's factorisations raise, and NumPy's ``LinAlgError``."""
+    """Singular matrix; also NumPy's ``LinAlgError`` and SciPy's ``RuntimeError``."""
 
 
 class UnsupportedError(SparrowError, TypeError):
-    """A type or an operation that sparrow does not do; the message says what does."""
+    """Unsupported type or operation; the message names an alternative."""
 
 
 class ReadOnlyError(SparrowError, ValueError):
-    """A write to a pinned, copied or versioned tensor."""
+    """Write to a read-only tensor: pinned, copied or opened at a version."""
 
 
 class TooLargeError(SparrowError, MemoryError):
-    """A result that would pass the memory limit; the message gives the size and the deliberate call."""
+    """Result above the memory limit; the message names its size and a way out."""
 
 
 class ConvergenceError(SparrowError, ArithmeticError):
-    """An iteration that does not lead to finite numbers; the message names the setting to change."""
+    """Iteration that leads to NaN or infinity; the message names the parameter."""
 
 
 class MissingDependencyError(SparrowError, ImportError):
-    """An optional package that is not installed; the message gives the pip command."""
+    """Optional package that is not installed; the message names the pip command."""
 
 
 class WorkerError(SparrowError, ChildProcessError):
-    """A process that works for this one raised an error or died; the message names it."""
+    """Worker process that failed or died; the message names it."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class StorageError(SparrowError, OSError):
-    """Something about the files of a stored tensor."""
+    """Failure to read or write the files of a stored tensor."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class NotFoundError(StorageError, FileNotFoundError):
-    """No tensor, bundle, file or version where one was expected."""
+    """No tensor, bundle, file or version at the location."""
 
 
 class ExistsError(StorageError, FileExistsError):
-    """Something stands where a new tensor should go."""
+    """Destination of a new tensor that already exists."""
 
 
 class CorruptionError(StorageError):
-    """A file that is missing or is not what the log says."""
+    """File that is missing or differs from the log."""
 
 
 class ConflictError(StorageError, RuntimeError):
-    """Another writer changed the same cells first; reload and try again."""
+    """Concurrent change of the same elements; reload and try again."""
 
 
 class LazyUpdateWarning(UserWarning):
-    """A row-sparse gradient that updates its own rows only, where ``lazy`` was not said; given once in a process."""
+    """Row-sparse gradient that updates its own rows only by default; warned once.
+
+    Pass ``lazy`` to silence it.
+    """
 
 
 class PerformanceWarning(UserWarning):
-    """Work that another call does at a fraction of the cost; the message names the call."""
+    """Slow call with a much faster alternative, which the message names."""
 
 
 class StorageFallbackWarning(UserWarning):
-    """A result that is of storage type "dense" for want of a rule; given once for each operation and types."""
+    """Result of storage type "dense" for want of a rule; warned once per case."""

@@ -12,7 +12,7 @@ import scipy.sparse
 
 import sparrow as sp
 from sparrow import errors
-from tests.core.indexing.test_view import key_of
+from tests.core.indexing.test_view import parse_key
 
 FOLDER = Path(__file__).parent / "conformance"
 FILES = ("creation", "inspection", "writing", "ops", "blas")
@@ -68,7 +68,7 @@ def test_indexes_of_tensors(case: dict[str, Any], is_stored: bool, tmp_path: Pat
     dense = np.array(case["dense"]) if "dense" in case else np.arange(np.prod(case["shape"])).reshape(case["shape"])
     found: Any = tensor(dense.tolist(), {}, tmp_path if is_stored else None)
     for parts in case["keys"]:
-        found = (found.oindex if case.get("mode") == "oindex" else found)[key_of(parts)]
+        found = (found.oindex if case.get("mode") == "oindex" else found)[parse_key(parts)]
     if "result" in case:
         assert plain(found).tolist() == case["result"]
         assert found.nnz == np.count_nonzero(case["result"])
@@ -82,7 +82,7 @@ def test_indexes_of_tensors(case: dict[str, Any], is_stored: bool, tmp_path: Pat
 def test_indexes_that_are_refused(case: dict[str, Any], is_stored: bool, tmp_path: Path) -> None:
     found: Any = tensor(np.ones(case["shape"], int).tolist(), {}, tmp_path if is_stored else None)
     for parts in case["keys"][:-1]:
-        found = found[key_of(parts)]
+        found = found[parse_key(parts)]
     with pytest.raises(IndexError) as caught:
-        found[key_of(case["keys"][-1])]
+        found[parse_key(case["keys"][-1])]
     assert isinstance(caught.value, errors.IndexingError)

@@ -1,4 +1,4 @@
-"""Label look-up: from labels of a dimension to coordinates."""
+"""Label look-up: coordinates of the labels of a dimension."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
     labels
         Labels of the dimension, or None.
     wanted
-        Sequence of labels: list, NumPy or Arrow array, series. The coordinates of a set are sorted. Dates match
-        their text form and vice versa.
+        List, NumPy or Arrow array, series or set of labels; coordinates of a set are sorted. Dates match their ISO
+        text and vice versa.
     dim
-        Name of the dimension, for errors.
+        Name of the dimension, for error messages.
 
     Raises
     ------
     LabelError
-        If the dimension has no labels, a label is missing (the first ones are named), or a text is not a date.
+        If the dimension has no labels, a label is missing, or a string is not a date where labels are dates.
     """
     if labels is None:
         raise _no_labels(dim)
@@ -50,37 +50,36 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
     values: Any = wanted if isinstance(wanted, Sized) and not unordered else list(wanted)
     as_array = _to_arrow(values)
     if as_array is None or (found := _find(labels, as_array)) is None:
-        # Values of mixed types or of another one: look up only those that the label type can represent.
+        # Values of mixed types or of a different type: look up only those that the label type can represent.
         kind = type(labels[0].as_py()) if len(labels) else str
         values = [_to_python(value) for value in values]
         candidates = [v if isinstance(v, kind) and _is_representable(v, labels.type) else None for v in values]
         found = _find(labels, pa.array(candidates, labels.type))
         assert found is not None
     if found.null_count:
-        at = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
+        missing = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
         limit = tuning().reported_labels
-        names = ", ".join(repr(_to_python(values[int(k)])) for k in at[:limit])
-        more = f" and {len(at) - limit} more" if len(at) > limit else ""
-        raise LabelError(f"dimension {dim!r} has no label{'s' * (len(at) > 1)} {names}{more}")
+        names = ", ".join(repr(_to_python(values[int(k)])) for k in missing[:limit])
+        more = f" and {len(missing) - limit} more" if len(missing) > limit else ""
+        raise LabelError(f"dimension {dim!r} has no label{'s' * (len(missing) > 1)} {names}{more}")
     positions: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return np.sort(positions) if unordered else positions
 
 
 def _no_labels(dim: str) -> LabelError:
-    return LabelError(f"dimension {dim!r} has no labels: index it by number")
+    return LabelError(f"dimension {dim!r} has no labels: index it by position")
 
 
 def first_positions(wanted: pa.Array, among: pa.Array) -> pa.Array:
-    """Return the first position of each label in an array of the same type; null if missing, or if it is null.
+    """Return the first position of each wanted label in an array of the same type.
 
-    The hash table is built from the smaller side.
+    The position of a null or missing label is null. The hash table is built from the smaller side.
     """
     import pyarrow.compute as pc
 
     if 4 * len(wanted) > len(among):
         return pc.index_in(wanted, value_set=among, skip_nulls=True)
     coded = wanted.dictionary_encode()
-
     chunk = tuning().label_chunk_rows
 
     def encode(start: int) -> NDArray[np.int32]:
@@ -98,12 +97,12 @@ def first_positions(wanted: pa.Array, among: pa.Array) -> pa.Array:
 
 
 def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
-    """Return the slice of positions between two labels, both included, of sorted labels.
+    """Return the positions between two labels of sorted labels, both included.
 
     Raises
     ------
     LabelError
-        If there are no labels, they are not ascending, the slice has a step, or a bound has another type.
+        If there are no labels, they are not ascending, the slice has a step, or a bound has a different type.
     """
     import pyarrow.compute as pc
 
@@ -113,33 +112,33 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
         raise LabelError(f"a label slice of dimension {dim!r} cannot have a step, got {wanted.step!r}: slice positions")
     if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
         raise LabelError(f"labels of dimension {dim!r} must be ascending to be sliced: sort them, or index by position")
-    places = [0, len(labels)]
-    for k, (end, before) in enumerate(((wanted.start, pc.less), (wanted.stop, pc.less_equal))):
-        if end is None:
+    bounds = [0, len(labels)]
+    for k, (bound, precedes) in enumerate(((wanted.start, pc.less), (wanted.stop, pc.less_equal))):
+        if bound is None:
             continue
         try:
-            places[k] = pc.sum(before(*_end(labels, end))).as_py() or 0
+            bounds[k] = pc.sum(precedes(*_cast_bound(labels, bound))).as_py() or 0
         except (pa.ArrowException, TypeError, OverflowError):
             raise LabelError(
-                f"bound of a label slice of dimension {dim!r} must be of type {labels.type}, got {end!r}"
+                f"bound of a label slice of dimension {dim!r} must be of type {labels.type}, got {bound!r}"
             ) from None
-    return slice(*places)
+    return slice(*bounds)
 
 
-def _end(labels: pa.Array, end: Any) -> tuple[pa.Array, pa.Scalar]:
+def _cast_bound(labels: pa.Array, bound: Any) -> tuple[pa.Array, pa.Scalar]:
     """Cast labels and the bound of a slice to one type."""
     kind = labels.type
-    if isinstance(end, str) and pa.types.is_temporal(kind):
-        return labels, _as_dates(pa.array([end]), kind)[0]
-    if not isinstance(end, date | np.datetime64):
-        return labels, pa.scalar(end, kind)
-    ends = pa.array(np.array([end]) if isinstance(end, np.datetime64) else [end])
-    labels, ends = _instants(labels, ends) if is_string_type(kind) else (labels, ends.cast(kind))
-    return labels, ends[0]
+    if isinstance(bound, str) and pa.types.is_temporal(kind):
+        return labels, _parse_dates(pa.array([bound]), kind)[0]
+    if not isinstance(bound, date | np.datetime64):
+        return labels, pa.scalar(bound, kind)
+    bounds = pa.array(np.array([bound]) if isinstance(bound, np.datetime64) else [bound])
+    labels, bounds = _cast_temporal(labels, bounds) if is_string_type(kind) else (labels, bounds.cast(kind))
+    return labels, bounds[0]
 
 
-def _as_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Parse texts as dates or times; LabelError names the first that is neither."""
+def _parse_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Parse strings as dates or times; ``LabelError`` names the first invalid one."""
     try:
         return texts.cast(kind)
     except pa.ArrowInvalid:
@@ -147,14 +146,12 @@ def _as_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
             try:
                 text.cast(kind)
             except pa.ArrowInvalid:
-                raise LabelError(
-                    f"label must be a date or time, as labels are of type {kind}, got {text.as_py()!r}"
-                ) from None
+                raise LabelError(f"label must be a date or time of type {kind}, got {text.as_py()!r}") from None
         raise
 
 
 def _is_representable(label: Any, kind: pa.DataType) -> bool:
-    """Return whether a type can hold a label; int8 cannot hold 300."""
+    """Return whether a type can represent a label, unlike int8 and 300."""
     try:
         pa.scalar(label, kind)
     except (pa.ArrowException, OverflowError):
@@ -176,9 +173,9 @@ def _to_arrow(wanted: Any) -> pa.Array | None:
         elif isinstance(wanted, pa.ChunkedArray) or hasattr(wanted, "__arrow_c_stream__"):
             found = pa.chunked_array(wanted).combine_chunks()
         else:
-            days = isinstance(wanted, Sequence) and len(wanted) > 0 and isinstance(wanted[0], np.datetime64)
+            is_datetime = isinstance(wanted, Sequence) and len(wanted) > 0 and isinstance(wanted[0], np.datetime64)
             try:
-                found = pa.array(np.array(wanted) if days else wanted)
+                found = pa.array(np.array(wanted) if is_datetime else wanted)
             except OverflowError:  # beyond int64
                 found = pa.array(wanted, pa.uint64())
         if pa.types.is_dictionary(found.type):
@@ -191,14 +188,14 @@ def _to_arrow(wanted: Any) -> pa.Array | None:
 
 
 def _find(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
-    """Return the coordinates of labels, null if missing; None if the types are not comparable."""
+    """Return coordinates, null for missing labels; None if types are not comparable."""
     kind = labels.type
     if not len(wanted):
         return pa.array([], pa.int64())
     if pa.types.is_temporal(kind) and is_string_type(wanted.type):
-        wanted = _as_dates(wanted, kind)
+        wanted = _parse_dates(wanted, kind)
     if pa.types.is_temporal(wanted.type) and is_string_type(kind):
-        labels, wanted = _instants(labels, wanted)
+        labels, wanted = _cast_temporal(labels, wanted)
         kind = labels.type
     if is_string_type(kind) != is_string_type(wanted.type):
         return None
@@ -212,8 +209,8 @@ def _find(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
     return first_positions(wanted, labels)
 
 
-def _instants(labels: pa.Array, wanted: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Cast texts and dates to one type: to times if all texts are times, else to text."""
+def _cast_temporal(labels: pa.Array, wanted: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Cast string labels to the type of dates; otherwise cast dates to strings."""
     zone = wanted.type.tz if pa.types.is_timestamp(wanted.type) else None
     kinds = [pa.timestamp(unit, zone) for unit in ("ns", "us")] if pa.types.is_timestamp(wanted.type) else [wanted.type]
     for kind in kinds:

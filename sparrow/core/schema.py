@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 MAX_DIMENSION_SIZE = 2**63 - 1
+"""Largest size of a dimension: coordinates are int64."""
 
 DTYPES = tuple(
     np.dtype(name)
@@ -52,49 +53,66 @@ _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    """Return a supported dtype in native byte order; raise ``UnsupportedError`` for any other."""
+    """Return a supported dtype in native byte order.
+
+    Raises
+    ------
+    UnsupportedError
+        If ``dtype`` is not a dtype or not one of :data:`DTYPES`.
+    """
     if isinstance(dtype, np.dtype) and dtype in _DTYPE_SET:
         return dtype
     try:
-        given = np.dtype(dtype)
+        parsed = np.dtype(dtype)
     except (TypeError, ValueError):
         names = ", ".join(map(str, DTYPES))
-        raise UnsupportedError(f"dtype={dtype!r} is not a dtype: cast to one of {names}") from None
-    found = given if given.isbuiltin == 1 else np.dtype(given.type) if given.kind in "biufc" else given
-    if found not in DTYPES:
+        raise UnsupportedError(f"dtype must be one of {names}, got {dtype!r}") from None
+    native = np.dtype(parsed.type) if parsed.isbuiltin != 1 and parsed.kind in "biufc" else parsed
+    if native not in DTYPES:
         names = ", ".join(map(str, DTYPES))
-        raise UnsupportedError(f"dtype {found} is not supported: cast to one of {names}")
-    return found
+        raise UnsupportedError(f"dtype {native} is not supported: cast to one of {names}")
+    return native
 
 
 def as_integer(value: Any, name: str) -> int:
-    """Return an argument as a Python integer; raise ``UnsupportedError`` if it is not an integer."""
+    """Return an argument as a Python integer, or raise ``UnsupportedError``."""
     try:
         return operator.index(value)
     except TypeError:
-        raise UnsupportedError(f"{name}={value!r} must be an integer") from None
+        raise UnsupportedError(f"{name} must be an integer, got {value!r}") from None
 
 
-def check_array(given: Any, name: str) -> NDArray[Any]:
-    """Return an argument as a NumPy array; raise ``InvalidValueError`` for ragged lists."""
+def check_array(value: Any, name: str) -> NDArray[Any]:
+    """Return an argument as a NumPy array.
+
+    Raises
+    ------
+    InvalidValueError
+        If NumPy cannot convert it, as a ragged list.
+    """
     try:
-        return np.asarray(given)
+        return np.asarray(value)
     except ValueError as error:
-        raise InvalidValueError(f"{name}={given!r} cannot be converted to an array: {error}") from None
+        raise InvalidValueError(f"{name}={value!r} cannot be converted to an array: {error}") from None
 
 
 def check_array_ndim(ndim: int, remedy: str = "") -> None:
-    """Raise ``UnsupportedError``, with a remedy, if NumPy arrays cannot have so many dimensions."""
+    """Raise ``UnsupportedError`` if a NumPy array cannot have ``ndim`` dimensions.
+
+    ``remedy`` ends the message.
+    """
     if ndim > _NUMPY_MAX_NDIM:
-        way = f": {remedy}" if remedy else ""
-        raise UnsupportedError(f"NumPy arrays have up to {_NUMPY_MAX_NDIM} dimensions, and this tensor has {ndim}{way}")
+        hint = f": {remedy}" if remedy else ""
+        raise UnsupportedError(
+            f"NumPy arrays have up to {_NUMPY_MAX_NDIM} dimensions, and this tensor has {ndim}{hint}"
+        )
 
 
-def as_integers(given: Any, name: str) -> list[int]:
+def as_integers(value: Any, name: str) -> list[int]:
     """Return an integer or a sequence of integers as a list."""
-    several = type(given) in (tuple, list) or (isinstance(given, np.ndarray) and given.ndim)
-    several = several or (isinstance(given, Sequence) and not isinstance(given, str | bytes))
-    numbers = given if several else (given,)
+    is_sequence = type(value) in (tuple, list) or (isinstance(value, np.ndarray) and value.ndim)
+    is_sequence = is_sequence or (isinstance(value, Sequence) and not isinstance(value, str | bytes))
+    numbers = value if is_sequence else (value,)
     try:
         return list(map(operator.index, numbers))
     except TypeError:
@@ -107,11 +125,11 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     Raises
     ------
     ShapeError
-        If a size is negative or above 2^63 - 1. The number of elements may be larger.
+        If a size is negative or above 2^63 - 1. Their product may be larger.
     """
     try:
-        several = type(shape) is tuple or isinstance(shape, Sequence | np.ndarray)
-        sizes = tuple(map(operator.index, shape)) if several else (operator.index(shape),)  # type: ignore[arg-type]
+        is_sequence = type(shape) is tuple or isinstance(shape, Sequence | np.ndarray)
+        sizes = tuple(map(operator.index, shape)) if is_sequence else (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
         raise ShapeError(f"shape must be a tuple of integers, got {shape!r}") from None
     if not sizes or 0 <= min(sizes) <= max(sizes) <= MAX_DIMENSION_SIZE:
@@ -132,12 +150,12 @@ def default_dims(ndim: int) -> tuple[str, ...]:
 
 @lru_cache(1024)
 def is_custom_name(name: str) -> bool:
-    """Return whether a dimension name was chosen by the user: default names are ``d0``, ``d1_2``."""
+    """Return whether a dimension name is not a default one (``d0``, ``d1_2``)."""
     return re.fullmatch(r"d\d+(_\d+)?", name) is None
 
 
 def normalize_dims(dims: Sequence[str] | None) -> tuple[str, ...]:
-    """Return dimension names as a tuple, empty for None; ``InvalidValueError`` unless they are a sequence."""
+    """Return dimension names as a tuple, empty for None."""
     if dims is None:
         return ()
     if not isinstance(dims, Iterable):
@@ -146,14 +164,14 @@ def normalize_dims(dims: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
-    """Check dimension names; None gives the default ones.
+    """Return valid dimension names; the default ones for None.
 
     Raises
     ------
     ShapeError
-        If their number is not ``ndim``.
+        If the number of names is not ``ndim``.
     InvalidValueError
-        If a name is empty, reserved (``value``, ``value_im``), or equals another one ignoring case.
+        If a name is empty, reserved (``value``, ``value_im``), or repeated. Case is ignored.
     """
     if dims is None:
         return default_dims(ndim)
@@ -172,11 +190,11 @@ def check_dims(dims: Sequence[str] | None, ndim: int) -> tuple[str, ...]:
     return names
 
 
-_known_dims = lru_cache(1024)(check_dims)
+_check_dims_cached = lru_cache(1024)(check_dims)
 
 
 def is_fill(values: NDArray[Any], fill_value: Any) -> NDArray[np.bool_]:
-    """Return which values equal the fill value; NaN equals NaN, and -0.0 equals 0."""
+    """Return a mask of the values that equal the fill; NaN equals NaN, -0.0 equals 0."""
     if fill_value != fill_value:
         return np.asarray(np.isnan(values))
     return np.asarray(values == fill_value)
@@ -188,8 +206,8 @@ class Schema:
 
     Raises
     ------
-    SparrowError
-        If the shape, the names, the dtype or the fill value are invalid.
+    ShapeError, InvalidValueError, UnsupportedError
+        If the shape, a dimension name, the dtype or the fill value is invalid.
 
     Examples
     --------
@@ -210,10 +228,10 @@ class Schema:
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", dtype)
         dims = self.dims
-        known = type(dims) is tuple and (not dims or type(dims[0]) is str)
-        object.__setattr__(self, "dims", (_known_dims if known else check_dims)(dims or None, len(shape)))
+        is_hashable = type(dims) is tuple and (not dims or type(dims[0]) is str)
+        object.__setattr__(self, "dims", (_check_dims_cached if is_hashable else check_dims)(dims or None, len(shape)))
         if type(self.fill_value) is not dtype.type:
-            object.__setattr__(self, "fill_value", _fill(self.fill_value, dtype))
+            object.__setattr__(self, "fill_value", _cast_fill(self.fill_value, dtype))
 
     @property
     def ndim(self) -> int:
@@ -236,7 +254,7 @@ class Schema:
         return _coordinate_dtypes(self.shape)
 
     def coordinate_dtype(self, dim: int) -> np.dtype[Any]:
-        """Return the coordinate dtype of a dimension: int32, or int64 for sizes above 2^31."""
+        """Return int32 for a dimension of size up to 2^31, else int64."""
         return _INT32 if self.shape[dim] <= 2**31 else _INT64
 
     def element_bytes(self, wide: bool = False) -> int:
@@ -245,7 +263,7 @@ class Schema:
         Parameters
         ----------
         wide
-            Whether coordinates are int64 whatever the shape.
+            Count coordinates as int64 for any shape.
 
         Examples
         --------
@@ -256,7 +274,7 @@ class Schema:
         return coordinates + self.dtype.itemsize
 
     def with_view(self, view: View, stype: str | None = None) -> Schema:
-        """Return the schema of a view: axes keep the names of their dimensions.
+        """Return the schema of a view; axes keep the names of their dimensions.
 
         The storage type is inferred unless ``stype`` is passed.
         """
@@ -282,47 +300,49 @@ def _coordinate_dtypes(shape: tuple[int, ...]) -> tuple[np.dtype[Any], ...]:
 def unchecked_schema(
     shape: tuple[int, ...], dims: tuple[str, ...], dtype: np.dtype[Any], fill: Any, stype: str
 ) -> Schema:
-    """Return a schema of components that are known to be valid, without checks."""
+    """Return a schema of valid components without checking them."""
     schema = object.__new__(Schema)
-    _put_shape(schema, shape)
-    _put_dims(schema, dims)
-    _put_dtype(schema, dtype)
-    _put_fill(schema, fill)
-    _put_stype(schema, stype)
+    _set_shape(schema, shape)
+    _set_dims(schema, dims)
+    _set_dtype(schema, dtype)
+    _set_fill(schema, fill)
+    _set_stype(schema, stype)
     return schema
 
 
-_put_shape, _put_dims, _put_dtype, _put_fill, _put_stype = (
+# Slot descriptors bypass the frozen dataclass, faster than ``object.__setattr__``.
+_set_shape, _set_dims, _set_dtype, _set_fill, _set_stype = (
     vars(Schema)[name].__set__ for name in ("shape", "dims", "dtype", "fill_value", "stype")
 )
 
 
 @lru_cache(1024)
 def _view_dims(dims: tuple[str, ...], sources: tuple[int | None, ...]) -> tuple[str, ...]:
-    """Return axis names: that of the dimension if there is one, else a default made unique by a suffix."""
-    taken = {dims[source].casefold() for source in sources if source is not None and source >= 0}
+    """Return axis names: the name of the source dimension, else a unique default."""
+    used = {dims[source].casefold() for source in sources if source is not None and source >= 0}
     names: list[str] = []
     for number, source in enumerate(sources):
         if source is not None and source >= 0:
             names.append(dims[source])
             continue
-        wish = f"d{number}" if source is None else dims[~source]
-        name, k = wish, 1
-        while name.casefold() in taken:
-            name, k = f"{wish}_{k}", k + 1
-        taken.add(name.casefold())
+        stem = f"d{number}" if source is None else dims[~source]
+        name, k = stem, 1
+        while name.casefold() in used:
+            name, k = f"{stem}_{k}", k + 1
+        used.add(name.casefold())
         names.append(name)
     return tuple(names)
 
 
-def _fill(given: Any, dtype: np.dtype[Any]) -> Any:
-    if type(given) is int and given == 0:
+def _cast_fill(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a fill value as a NumPy scalar of the dtype."""
+    if type(value) is int and value == 0:
         return dtype.type(0)
     try:
         with np.errstate(all="ignore"):
-            fill = np.asarray(given).astype(dtype)
+            fill = np.asarray(value).astype(dtype)
     except (TypeError, ValueError):
-        raise InvalidValueError(f"fill_value must be a number of dtype {dtype}, got {given!r}") from None
+        raise InvalidValueError(f"fill_value must be a number of dtype {dtype}, got {value!r}") from None
     if fill.ndim:
-        raise InvalidValueError(f"fill_value must be a scalar, got {given!r}")
+        raise InvalidValueError(f"fill_value must be a scalar, got {value!r}")
     return fill[()]

@@ -1,4 +1,4 @@
-"""Storage type inference: rules for the storage type of the result of an operation.
+"""Storage types: rules that infer the type of the result of an operation.
 
 A storage type is the layout in which a tensor leaves sparrow. ``coo`` supports any fill value and number of
 dimensions and never falls back. The *compressed* types ``csr``, ``csc`` and ``row_sparse`` have fill 0; results with
@@ -75,12 +75,12 @@ _FALLBACK = Inference("dense", fallback=True)
 
 
 def check_stype(stype: str, ndim: int | None = None) -> str:
-    """Check a storage type.
+    """Return a valid storage type.
 
     Raises
     ------
     InvalidValueError
-        If there is no such type.
+        If ``stype`` is not one of :data:`STORAGE_TYPES`.
     ShapeError
         If it does not support ``ndim`` dimensions.
 
@@ -90,8 +90,8 @@ def check_stype(stype: str, ndim: int | None = None) -> str:
     Traceback (most recent call last):
     sparrow.errors.ShapeError: storage type csr requires 2 dimensions, got 3: use 'coo', or a 2-D slice
     """
-    given: object = stype
-    if not isinstance(given, str) or given not in STORAGE_TYPES:
+    untyped: object = stype  # mypy would call the check of a str unreachable
+    if not isinstance(untyped, str) or untyped not in STORAGE_TYPES:
         raise InvalidValueError(f"storage type must be one of {', '.join(map(repr, STORAGE_TYPES))}, got {stype!r}")
     if ndim is not None:
         if stype in ("csr", "csc") and ndim != 2:
@@ -102,7 +102,11 @@ def check_stype(stype: str, ndim: int | None = None) -> str:
 
 
 def infer_function(
-    name: str, operands: Sequence[str | None], keeps_zero: bool, broadcast: bool = False, stretched: bool = False
+    name: str,
+    operands: Sequence[str | None],
+    keeps_zero: bool,
+    any_broadcast: bool = False,
+    compressed_broadcast: bool = False,
 ) -> Inference:
     """Infer the storage type of an element-wise function.
 
@@ -114,9 +118,9 @@ def infer_function(
         Storage type of each operand; None for a scalar, "dense" for an array.
     keeps_zero
         Whether the function is 0 where all compressed operands are 0.
-    broadcast
+    any_broadcast
         Whether any operand is broadcast.
-    stretched
+    compressed_broadcast
         Whether a compressed operand is broadcast.
 
     Examples
@@ -138,11 +142,11 @@ def infer_function(
     if others:
         return _FALLBACK
     if "dense" in types:
-        divided = name == "divide" and broadcast and operands[0] == stype
-        if (name == "multiply" or divided) and keeps_zero and not stretched:
+        divided = name == "divide" and any_broadcast and operands[0] == stype
+        if (name == "multiply" or divided) and keeps_zero and not compressed_broadcast:
             return Inference(stype)
         return _DENSE if name in _DENSE_FUNCTIONS else _FALLBACK
-    if stretched:
+    if compressed_broadcast:
         return _FALLBACK
     if keeps_zero:
         return Inference(stype)
@@ -151,9 +155,9 @@ def infer_function(
 
 
 def infer_reduction(stype: str, num_removed: int) -> Inference:
-    """Infer the storage type of a reduction that removes ``num_removed`` axes and leaves a tensor.
+    """Infer the storage type of a reduction that removes ``num_removed`` axes.
 
-    Removing one axis of ``csr`` or ``csc`` gives ``dense`` by rule; everything else of compressed types falls back.
+    Removing one axis of ``csr`` or ``csc`` gives ``dense`` by rule; other reductions of compressed types fall back.
     """
     if stype not in COMPRESSED:
         return _KNOWN[stype]
@@ -161,28 +165,31 @@ def infer_reduction(stype: str, num_removed: int) -> Inference:
 
 
 def infer_concat(operands: Sequence[str], axis: int) -> Inference:
-    """Infer the storage type of a concatenation: ``csr`` is kept along axis 0, ``csc`` along axis 1."""
+    """Infer the storage type of a concatenation.
+
+    ``csr`` stays ``csr`` along axis 0, ``csc`` stays ``csc`` along axis 1.
+    """
     if "coo" in operands:
         return _KNOWN["coo"]
     if set(operands) == {"dense"}:
         return _DENSE
-    for stype, kept in (("csr", 0), ("csc", 1)):
-        if set(operands) == {stype} and axis == kept:
+    for stype, major_axis in (("csr", 0), ("csc", 1)):
+        if set(operands) == {stype} and axis == major_axis:
             return Inference(stype)
     return _FALLBACK
 
 
 def infer_other(stype: str) -> Inference:
-    """Infer the storage type of an operation without a rule: compressed types fall back."""
+    """Infer the storage type of an operation without a rule: compressed falls back."""
     return _FALLBACK if stype in COMPRESSED else _KNOWN[stype]
 
 
 def infer_dot(
-    left: str, right: str, transpose_left: bool = False, transpose_right: bool = False, wanted: str | None = None
+    left: str, right: str, transpose_left: bool = False, transpose_right: bool = False, requested: str | None = None
 ) -> Inference:
-    """Infer the storage type of a matrix product; ``wanted`` is the requested one, if any.
+    """Infer the storage type of a matrix product.
 
-    A requested type is the result even without a rule (as a fallback). ``csc`` counts as transposed ``csr``.
+    A ``requested`` type is always the result, as a fallback if there is no rule. ``csc`` counts as transposed ``csr``.
 
     Examples
     --------
@@ -200,10 +207,10 @@ def infer_dot(
         rule = ("dense", ("dense",))
     else:
         rule = _DOT.get((left, right, transpose_left, transpose_right), (None, ()))
-    unasked, asked = rule
-    if wanted is None:
-        return _FALLBACK if unasked is None else Inference(unasked)
-    return Inference(wanted, fallback=wanted not in asked)
+    default, supported = rule
+    if requested is None:
+        return _FALLBACK if default is None else Inference(default)
+    return Inference(requested, fallback=requested not in supported)
 
 
 def infer_view(stype: str, view: View) -> Inference:
@@ -240,29 +247,33 @@ def infer_view(stype: str, view: View) -> Inference:
     return Inference(_SWAPPED[stype]) if stype in _SWAPPED else _FALLBACK
 
 
-def resolve_stype(operation: str, operands: Sequence[str | None], found: Inference) -> str:
-    """Return the inferred storage type; log it, and warn of a fallback once per operation and operand types."""
-    if found.fallback or _log.isEnabledFor(logging.DEBUG):
+def resolve_stype(operation: str, operands: Sequence[str | None], inference: Inference) -> str:
+    """Return the inferred storage type, log it, and warn of a fallback.
+
+    Each operation and operand types warn once.
+    """
+    if inference.fallback or _log.isEnabledFor(logging.DEBUG):
         case = (operation, *("scalar" if operand is None else operand for operand in operands))
-        _log.debug("%s(%s) -> %s%s", operation, ", ".join(case[1:]), found.stype, " by fallback" * found.fallback)
-        if found.fallback and case not in _warned:
+        suffix = " by fallback" if inference.fallback else ""
+        _log.debug("%s(%s) -> %s%s", operation, ", ".join(case[1:]), inference.stype, suffix)
+        if inference.fallback and case not in _warned:
             warnings.warn(
                 f"{operation} of {', '.join(case[1:])} has no storage type rule: the result is 'dense', with correct "
                 "values and still lazy. Convert it with asformat(...), or use tensors of type 'coo', which never "
                 "fall back",
                 StorageFallbackWarning,
-                stacklevel=_depth_of_caller(),
+                stacklevel=_caller_stack_level(),
             )
             _warned.add(case)
-    return found.stype
+    return inference.stype
 
 
 def reset_warnings() -> None:
-    """Warn again of fallbacks that were reported before."""
+    """Warn again of fallbacks that already warned."""
     _warned.clear()
 
 
-def _depth_of_caller() -> int:
+def _caller_stack_level() -> int:
     """Return the stack level of the first frame outside sparrow and NumPy."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("sparrow", "numpy"):

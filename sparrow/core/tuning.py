@@ -1,4 +1,4 @@
-"""Tuning parameters of labels and of indexing by lists."""
+"""Tuning parameters of label look-ups and point groups."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ __all__ = ["CoreTuning", "tuning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreTuning:
-    """Thresholds of label look-ups and of joins with listed coordinates."""
+    """Thresholds of label look-ups and of joins with point groups."""
 
-    reported_labels: int = parameter(5, "labels", "Missing labels that an error names; more make it unreadable.")
+    reported_labels: int = parameter(
+        5, "labels", "Missing labels that an error message lists; more make it unreadable."
+    )
     label_chunk_rows: int = parameter(1 << 18, "labels", "Labels that one thread searches at a time.")
     lookup_table_max_span: int = parameter(
-        1 << 22, "coordinates", "Listed coordinates within this span use a lookup table: 32 MB of int64."
+        1 << 22, "coordinates", "Points within this span use a lookup table: 32 MB of int64."
     )
     lookup_table_min_elements: int = parameter(
-        1 << 16, "elements", "Fewer elements are searched for by bisection, faster than filling the table."
+        1 << 16, "elements", "Fewer elements use bisection, which is faster than filling the table."
     )
 
 

@@ -97,7 +97,7 @@ def make_product(
     types = [left.schema.stype, right.schema.stype]
     step = "dot"
     if fill == 0 and _renumber(own, other, output_indices) == _MATMUL:
-        found = infer_dot(types[0], types[1], wanted=stype)
+        found = infer_dot(types[0], types[1], requested=stype)
     elif (
         fill == 0 and tuple(output_indices) in (own, other) and set(own) | set(other) == set(output_indices)
     ):  # element-wise

@@ -276,7 +276,7 @@ class StoredHandle:
             def check(schema: Schema) -> None:
                 raise ShapeError("a restore sets the shape")
 
-            write_set = WriteSet((), (Box.everything(shape),))
+            write_set = WriteSet((), (Box.from_shape(shape),))
             return self._commit(CommitTask("restore", write_set, lambda found: plan_restore(found, old), check))
 
     def compact(self, profile: str | None = None) -> Snapshot:

@@ -146,7 +146,7 @@ def _verify_table(snapshot: Snapshot, table: FileTable) -> tuple[list[Finding], 
 
 def _verify_disjoint(snapshot: Snapshot) -> list[Finding]:
     """Check that no element is in two append runs, or in a run and a base file."""
-    for block in scan(snapshot, Box.everything(snapshot.schema.shape)):
+    for block in scan(snapshot, Box.from_shape(snapshot.schema.shape)):
         same = np.ones(max(block.count - 1, 0), dtype=bool)
         for column in block.coords:
             same &= column[1:] == column[:-1]

@@ -66,7 +66,7 @@ def test_label_positions_of_sets_and_mixed_types() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64()])
-def test_values_beyond_the_label_type_are_missing(kind: pa.DataType) -> None:
+def test_labels_out_of_range_are_missing(kind: pa.DataType) -> None:
     labels = pa.array([10, 20], kind)
     for wanted in (2**70, -(2**70), 2**64, -(2**63) - 1, -300 if kind == pa.uint64() else -(2**63)):
         with pytest.raises(LabelError, match=f"dimension 'a' has no label {wanted}$"):
@@ -77,7 +77,7 @@ def test_values_beyond_the_label_type_are_missing(kind: pa.DataType) -> None:
         label_range(labels, slice(10, 2**70), "a")
 
 
-def test_dates_match_their_texts() -> None:
+def test_dates_match_strings() -> None:
     days = [dt.date(2020, 1, day) for day in (1, 2, 3)]
     for labels in pa.array(days), pa.array(list(map(str, days))):
         for wanted in days[1:], np.array(days[1:], "M8[D]"), np.array(days[1:], "M8[ns]"), pl.Series(days[1:]):
@@ -92,16 +92,16 @@ def test_dates_match_their_texts() -> None:
     assert label_position(pa.array(["total", "2020-01-01"]), days[0], "day") == 1
 
 
-def test_many_labels_take_one_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_label_positions_use_one_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"row {k}" for k in range(20_000)]
     calls = []
     index_in = pc.index_in
 
-    def counted(*args: Any, **options: Any) -> Any:
+    def count_call(*args: Any, **options: Any) -> Any:
         calls.append(args)
         return index_in(*args, **options)
 
-    monkeypatch.setattr(pc, "index_in", counted)
+    monkeypatch.setattr(pc, "index_in", count_call)
     assert label_positions(pa.array(names), names[::-2], "src").tolist() == list(range(19_999, -1, -2))
     assert len(calls) == 1
 

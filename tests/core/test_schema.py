@@ -25,10 +25,10 @@ def test_shape_from_array() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "words"), [((-1,), "negative"), ((2**63,), "2\\^63"), ((1.5,), "integers"), (("a",), "integers")]
+    ("shape", "message"), [((-1,), "negative"), ((2**63,), "2\\^63"), ((1.5,), "integers"), (("a",), "integers")]
 )
-def test_invalid_shapes_raise(shape: Any, words: str) -> None:
-    with pytest.raises(ShapeError, match=words):
+def test_invalid_shapes_raise(shape: Any, message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
         Schema(shape)
 
 

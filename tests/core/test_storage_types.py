@@ -1,4 +1,4 @@
-"""Storage types: inference tables of conformance/storage_types.json, and fallback warnings."""
+"""Storage types: inference tables and fallback warnings."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from sparrow.testing import tune
 
 CASES = json.loads((Path(__file__).parent.parent / "conformance" / "storage_types.json").read_text())
 NAMES = {"rsp": "row_sparse", "csr1": "csr"}
-CELLS = np.array([[0.5, 0.0, 0.0, 0.25], [0.0, 0.0, 0.0, 0.0], [0.0, -0.5, 0.75, 0.0]])
+VALUES = np.array([[0.5, 0.0, 0.0, 0.25], [0.0, 0.0, 0.0, 0.0], [0.0, -0.5, 0.75, 0.0]])
 OTHER = np.array([[0.25, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.75, 0.0]])
 
 
 @pytest.fixture(autouse=True)
-def warn_again() -> None:
+def reset_warnings() -> None:
     storage_types.reset_warnings()
 
 
@@ -49,14 +49,14 @@ def cases(section: str) -> Any:
     return pytest.mark.parametrize("case", [case for _, case in found], ids=[name for name, _ in found])
 
 
-def operand(name: Any, cells: Any = CELLS) -> Any:
-    """Return the operand that a name in storage_types.json denotes."""
+def operand(name: Any, values: Any = VALUES) -> Any:
+    """Return the operand with a name of storage_types.json."""
     if not isinstance(name, str):
         return name
-    arrays = {"array": cells, "row": cells[2:], "line": cells[2]}
+    arrays = {"array": values, "row": values[2:], "line": values[2]}
     if name in arrays:
         return arrays[name]
-    return sp.asarray(cells[:1] if name == "csr1" else cells).asformat(NAMES.get(name, name))
+    return sp.asarray(values[:1] if name == "csr1" else values).asformat(NAMES.get(name, name))
 
 
 def dense(value: Any) -> Any:
@@ -64,9 +64,9 @@ def dense(value: Any) -> Any:
 
 
 def check(call: Callable[[], Any], case: dict[str, Any], of: list[Any]) -> Any:
-    """Call a function, check storage type and warning, and return the result."""
+    """Check storage type and warnings of a call; return its result."""
     storage_types.reset_warnings()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = call()
     expected = case["result"]
@@ -78,12 +78,12 @@ def check(call: Callable[[], Any], case: dict[str, Any], of: list[Any]) -> Any:
     else:
         assert found.stype == expected
         assert found.compute().stype == expected
-    assert [w.category for w in told] == [StorageFallbackWarning] * case.get("fallback", False)
-    assert all(w.filename == __file__ for w in told)
+    assert [w.category for w in caught] == [StorageFallbackWarning] * case.get("fallback", False)
+    assert all(w.filename == __file__ for w in caught)
     return found
 
 
-# -- the tables ----------------------------------------------------------------------------------
+# -- inference tables ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", CASES["dot"], ids=lambda case: f"{case['left']}, {case['right']}")
@@ -98,7 +98,7 @@ def test_infer_function(case: dict[str, Any]) -> None:
     for name in case["functions"]:
         ufunc = getattr(np, name)
         for names in case["operands"]:
-            operands = [operand(one, cells) for one, cells in zip(names, (CELLS, OTHER), strict=False)]
+            operands = [operand(one, values) for one, values in zip(names, (VALUES, OTHER), strict=False)]
             found = check(lambda u=ufunc, o=operands: u(*o), case, names)  # type: ignore[misc]
             with np.errstate(all="ignore"):
                 np.testing.assert_array_equal(dense(found), ufunc(*map(dense, operands)))
@@ -113,7 +113,7 @@ def test_functions_with_arguments(case: dict[str, Any], name: str) -> None:
         return
     args = case.get("args", [])
     found = check(lambda: getattr(A, case["call"])(*args), case, [name])
-    np.testing.assert_array_equal(found.to_numpy(), getattr(CELLS, case["call"])(*args))
+    np.testing.assert_array_equal(found.to_numpy(), getattr(VALUES, case["call"])(*args))
 
 
 @cases("reductions")
@@ -122,11 +122,11 @@ def test_reductions(case: dict[str, Any]) -> None:
         for name in case["names"]:
             A = operand(of)
             found = check(lambda a=A, n=name: getattr(a, n)(**case["kwargs"]), case, [of])  # type: ignore[misc]
-            expected = getattr(sp.asarray(CELLS), name)(**case["kwargs"])
+            expected = getattr(sp.asarray(VALUES), name)(**case["kwargs"])
             np.testing.assert_array_equal(dense(found), dense(expected))
 
 
-def parsed(part: Any) -> Any:
+def parse_item(part: Any) -> Any:
     if not isinstance(part, str):
         return part
     return None if part == "new" else slice(*(int(x) if x else None for x in part.split(":")))
@@ -134,14 +134,14 @@ def parsed(part: Any) -> Any:
 
 @cases("views")
 def test_views(case: dict[str, Any]) -> None:
-    key = tuple(map(parsed, case["key"]))
+    key = tuple(map(parse_item, case["key"]))
     for of in case["of"]:
         A = operand(of)
         found = check(lambda a=A: a[key], case, [of])  # type: ignore[misc]
-        np.testing.assert_array_equal(found.to_numpy(), CELLS[key])
+        np.testing.assert_array_equal(found.to_numpy(), VALUES[key])
 
 
-REARRANGED: dict[str, Callable[[Any], Any]] = {
+REARRANGEMENTS: dict[str, Callable[[Any], Any]] = {
     "transpose": lambda a: a.T,
     "slice of transpose": lambda a: a.T[1:, :2],
     "concat 0": lambda a: sp.concat([a, a]),
@@ -158,10 +158,10 @@ REARRANGED: dict[str, Callable[[Any], Any]] = {
 
 @cases("rearranged")
 def test_rearrangements(case: dict[str, Any]) -> None:
-    how = REARRANGED[case["how"]]
+    rearrange = REARRANGEMENTS[case["how"]]
     A = operand(case["of"])
-    found = check(lambda: how(A), case, [case["of"]])
-    np.testing.assert_array_equal(found.to_numpy(), how(sp.asarray(CELLS)).to_numpy())
+    found = check(lambda: rearrange(A), case, [case["of"]])
+    np.testing.assert_array_equal(found.to_numpy(), rearrange(sp.asarray(VALUES)).to_numpy())
 
 
 def test_mxnet_examples() -> None:
@@ -182,7 +182,7 @@ def test_mxnet_examples() -> None:
     assert sp.formats.RowSparse.from_array(product[:2]).indices.tolist() == [0, 1]
 
 
-# -- what is said --------------------------------------------------------------------------------
+# -- warnings and logging ------------------------------------------------------------------------
 
 
 FALLBACKS: list[Callable[[Any], Any]] = [
@@ -196,23 +196,23 @@ FALLBACKS: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("call", FALLBACKS, ids=["exp", "log", "step", "keepdims"])
 def test_fallback_warns_once_per_operation_and_types(call: Callable[[Any], Any]) -> None:
     A, R = operand("csr"), operand("rsp")
-    with pytest.warns(StorageFallbackWarning) as told:
+    with pytest.warns(StorageFallbackWarning) as caught:
         call(A), call(A), call(operand("csr") * 3), call(R), call(R)
-    assert [str(w.message).split(" has")[0].split(" of ")[1] for w in told] == ["csr", "row_sparse"]
-    assert all(w.filename == __file__ for w in told)
+    assert [str(w.message).split(" has")[0].split(" of ")[1] for w in caught] == ["csr", "row_sparse"]
+    assert all(w.filename == __file__ for w in caught)
 
 
 def test_fallback_warning_filters() -> None:
     A = operand("csr")
     with warnings.catch_warnings():
         warnings.simplefilter("error", StorageFallbackWarning)
-        for _ in range(2):  # what was not let through was not told
+        for _ in range(2):  # a warning raised as an error does not count as reported
             with pytest.raises(StorageFallbackWarning):
                 np.exp(A)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore", StorageFallbackWarning)
         assert np.exp(A).stype == "dense"
-    assert told == []
+    assert caught == []
 
 
 def test_inferences_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:
@@ -220,7 +220,7 @@ def test_inferences_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> Non
     A * 2
     assert caplog.messages == []
     with caplog.at_level(logging.DEBUG, "sparrow.stypes"):
-        (A * 2).sum(axis=0), A + CELLS, A * CELLS, A[1], A.T, sp.concat([A, A])
+        (A * 2).sum(axis=0), A + VALUES, A * VALUES, A[1], A.T, sp.concat([A, A])
         with pytest.warns(StorageFallbackWarning):
             A + operand("rsp")
     assert caplog.messages == [
@@ -234,13 +234,13 @@ def test_inferences_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> Non
     ]
 
 
-# -- what keeps a type ---------------------------------------------------------------------------
+# -- operations that keep the type ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stype", STORAGE_TYPES)
 @pytest.mark.parametrize("where", ["memory", "stored"])
 def test_asformat_is_lazy_and_keeps_values(stype: str, where: str, tmp_path: Path) -> None:
-    A = sp.asarray(CELLS, dims=("src", "dst"))
+    A = sp.asarray(VALUES, dims=("src", "dst"))
     if where == "stored":
         A = A.save(tmp_path / "A.sparrow", orders=[(1, 0)])
     B = A.asformat(stype)
@@ -248,8 +248,8 @@ def test_asformat_is_lazy_and_keeps_values(stype: str, where: str, tmp_path: Pat
     assert A.stype == "coo"
     assert B.asformat(stype) is B
     assert repr(stype)[1:-1] in repr(B)
-    np.testing.assert_array_equal(B.to_numpy(), CELLS)
-    np.testing.assert_array_equal(B @ np.arange(4.0), CELLS @ np.arange(4.0))
+    np.testing.assert_array_equal(B.to_numpy(), VALUES)
+    np.testing.assert_array_equal(B @ np.arange(4.0), VALUES @ np.arange(4.0))
     for kept in (
         B.compute(),
         pickle.loads(pickle.dumps(B)),
@@ -266,8 +266,8 @@ def test_asformat_is_lazy_and_keeps_values(stype: str, where: str, tmp_path: Pat
         assert B[1, 1] == 0
 
 
-def test_asformat_reads_nothing(tmp_path: Path) -> None:
-    A: Any = sp.asarray(CELLS).save(tmp_path / "A.sparrow")
+def test_asformat_is_lazy(tmp_path: Path) -> None:
+    A: Any = sp.asarray(VALUES).save(tmp_path / "A.sparrow")
     for file in A.files():
         (tmp_path / "A.sparrow" / Path(file.path).name).unlink()
     found = [A.asformat(stype) for stype in STORAGE_TYPES] + [(A + 1).asformat("csr"), A.asformat("csr") * 2]
@@ -311,45 +311,45 @@ def test_assignment_keeps_type(stype: str) -> None:
     np.copyto(target, A)
     assert target[1, 2] == 5
     with pytest.raises(TypeError, match="does not support casting= and where="):
-        np.copyto(A, ones, where=CELLS > 0)
+        np.copyto(A, ones, where=VALUES > 0)
 
 
 @pytest.mark.parametrize("stype", ["csr", "csc", "row_sparse"])
 def test_in_place_operations_keep_the_type(stype: str) -> None:
     A: Any = sp.zeros((3, 4), stype=stype)
-    A[...] = CELLS
+    A[...] = VALUES
     before = A
     A *= 2
     A += operand("csr" if stype == "csr" else stype)
     A -= 0
-    np.testing.assert_array_equal(A.to_numpy(), 3 * CELLS)
+    np.testing.assert_array_equal(A.to_numpy(), 3 * VALUES)
     A += 1
     assert A is before
     assert (A.stype, A.nnz) == (stype, 12)
-    np.testing.assert_array_equal(A.to_numpy(), 3 * CELLS + 1)
-    np.testing.assert_array_equal((-A).to_numpy(), -(3 * CELLS + 1))
+    np.testing.assert_array_equal(A.to_numpy(), 3 * VALUES + 1)
+    np.testing.assert_array_equal((-A).to_numpy(), -(3 * VALUES + 1))
 
 
 @pytest.mark.parametrize("stype", ["csr", "row_sparse"])
 def test_out_keeps_type(stype: str) -> None:
-    a: Any = sp.asarray(CELLS).asformat(stype)
-    e: Any = sp.zeros(CELLS.shape, stype=stype)
+    a: Any = sp.asarray(VALUES).asformat(stype)
+    e: Any = sp.zeros(VALUES.shape, stype=stype)
     with pytest.warns(StorageFallbackWarning, match=f"log of {stype}"):
         np.log(a, out=e)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(e.to_numpy(), np.log(CELLS))
+        np.testing.assert_array_equal(e.to_numpy(), np.log(VALUES))
     assert (e.stype, e.nnz, a.stype) == (stype, 12, stype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_asformat_stores_nonzero_fill(dtype: np.dtype[Any]) -> None:
-    cells = np.array([[1, 0, 1], [1, 1, 1]], dtype)
-    A = sp.from_coords([[0], [1]], cells[0, 1:2], shape=(2, 3), fill_value=dtype.type(1))
+    values = np.array([[1, 0, 1], [1, 1, 1]], dtype)
+    A = sp.from_coords([[0], [1]], values[0, 1:2], shape=(2, 3), fill_value=dtype.type(1))
     for stype in COMPRESSED:
         B = A.asformat(stype)
         assert (B.fill_value, B.stype, B.nnz, B.dtype) == (0, stype, 5, dtype)
-        np.testing.assert_array_equal(B.to_numpy(), cells)
-        np.testing.assert_array_equal(B[:, 1:].to_numpy(), cells[:, 1:])
+        np.testing.assert_array_equal(B.to_numpy(), values)
+        np.testing.assert_array_equal(B[:, 1:].to_numpy(), values[:, 1:])
     assert A.asformat("dense").fill_value == 1
     assert A.asformat("dense").nnz == 1
 
@@ -357,10 +357,10 @@ def test_asformat_stores_nonzero_fill(dtype: np.dtype[Any]) -> None:
 @tune("stream", dense_partition_elements=8)
 def test_asformat_stores_fill_in_partitions() -> None:
     rng = np.random.default_rng(3)
-    cells = rng.integers(0, 3, (11, 4))
-    A = sp.asarray(cells) + 2
+    values = rng.integers(0, 3, (11, 4))
+    A = sp.asarray(values) + 2
     found = A.asformat("csr")
-    np.testing.assert_array_equal(found[2:9].to_numpy(), cells[2:9] + 2)
+    np.testing.assert_array_equal(found[2:9].to_numpy(), values[2:9] + 2)
     assert found.nnz == 44
     empty = (sp.zeros((0, 4)) + 1).asformat("csr")
     assert (empty.nnz, empty.shape) == (0, (0, 4))
@@ -379,7 +379,7 @@ def test_row_sparse_of_three_dimensions() -> None:
 
 def test_asformat_keeps_labels() -> None:
     names = pa.array(["a", "b", "c"])
-    scan = sp.asarray(CELLS).__sparrow_scan__()
+    scan = sp.asarray(VALUES).__sparrow_scan__()
     relation = MemoryRelation(replace(scan.schema, fill_value=1.0), engines.evaluate(scan), {0: names})
     A = sp.Tensor(MemoryHandle(relation))
     for B in (A.asformat("csr"), A.asformat("dense"), A[1:].asformat("csr")):
@@ -400,7 +400,7 @@ def test_asformat_too_large_raises_early() -> None:
 
 
 def test_invalid_types_raise() -> None:
-    A = sp.asarray(CELLS)
+    A = sp.asarray(VALUES)
     names = "'coo', 'csr', 'csc', 'row_sparse', 'dense'"
     with pytest.raises(InvalidValueError, match=names):
         A.asformat("bsr")
@@ -437,19 +437,19 @@ STEPS: list[Callable[[Any], Any]] = [
 
 
 @given(st.sampled_from(STORAGE_TYPES), st.lists(st.sampled_from(range(len(STEPS))), max_size=6))
-def test_random_operations_keep_type_valid(stype: str, steps: list[int]) -> None:
-    cells, A = np.tile(CELLS, (3, 1)), sp.asarray(np.tile(CELLS, (3, 1))).asformat(stype)
+def test_random_operations_yield_valid_types(stype: str, steps: list[int]) -> None:
+    values, A = np.tile(VALUES, (3, 1)), sp.asarray(np.tile(VALUES, (3, 1))).asformat(stype)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", StorageFallbackWarning)
         for step in steps:
-            if cells.dtype == bool:
-                cells, A = cells.astype(float), A.astype(float)
-            if cells.shape[0] < 2 and step in (6, 7, 8):
+            if values.dtype == bool:
+                values, A = values.astype(float), A.astype(float)
+            if values.shape[0] < 2 and step in (6, 7, 8):
                 continue
-            cells, A = STEPS[step](cells), STEPS[step](A)
+            values, A = STEPS[step](values), STEPS[step](A)
     storage_types.check_stype(A.stype, A.ndim)
     assert A.stype not in COMPRESSED or A.fill_value == 0
     assert stype != "coo" or A.stype == "coo"
-    np.testing.assert_allclose(A.to_numpy(), cells)
+    np.testing.assert_allclose(A.to_numpy(), values)
     back = A.to_format(A.stype)
-    np.testing.assert_allclose(np.asarray(back), cells)
+    np.testing.assert_allclose(np.asarray(back), values)

@@ -90,7 +90,7 @@ def cells_of(scan: Scan) -> Array:
         else:
             relation, schema = one.source, one.source.schema
             base = np.full(schema.shape, schema.fill_value, schema.dtype)
-            for chunk in relation.chunks(Box.everything(schema.shape)) if schema.size else ():
+            for chunk in relation.chunks(Box.from_shape(schema.shape)) if schema.size else ():
                 block = relation.read(chunk)
                 base[block.coords if schema.ndim else ...] = block.values if schema.ndim else block.values[0]
         view: View = one.view

@@ -45,7 +45,7 @@ def edit(version: int) -> Edit:
 
 def read_all(snapshot: storage.Snapshot) -> Block:
     """Return all entries of a snapshot."""
-    box = Box.everything(snapshot.schema.shape)
+    box = Box.from_shape(snapshot.schema.shape)
     return concat_blocks(list(scan(snapshot, box)), snapshot.schema.ndim, snapshot.schema.dtype)
 
 

@@ -36,7 +36,7 @@ def random_entries(schema: Schema, count: int, seed: int = 0) -> Block:
 def read_all(snapshot: storage.Snapshot, order: tuple[int, ...] | None = None) -> Block:
     """Return all entries of a snapshot."""
     schema = snapshot.schema
-    blocks = list(scan(snapshot, Box.everything(schema.shape), order))
+    blocks = list(scan(snapshot, Box.from_shape(schema.shape), order))
     return concat_blocks(blocks, schema.ndim, schema.dtype)
 
 

@@ -242,7 +242,7 @@ def test_append_edits_make_one_commit(tmp_path: Path) -> None:
     handle = make_fragmented(tmp_path / "t", order=True)
     before, files = read_all(handle.current), names(tmp_path / "t")
     parts = [[(i, j) for j in range(0, 50, 3)] for i in (*range(0, 60, 2), *range(1, 60, 2))]
-    everything = Box.everything((60, 50))
+    everything = Box.from_shape((60, 50))
     handle.append(lambda: iter(pieces(parts)), everything)
     assert handle.current.version == 1
     dense = np.zeros((60, 50))
@@ -269,7 +269,7 @@ def test_append_edits_fail_together(tmp_path: Path) -> None:
         (Edit("append", upsert=entries([(60, 0)], [1])), errors.ShapeError),
     ]:
         with pytest.raises(error):
-            handle.append(edits(last), Box.everything((60, 50)))
+            handle.append(edits(last), Box.from_shape((60, 50)))
         assert names(tmp_path / "t") == files
         assert handle.current.version == 0
 
@@ -278,15 +278,15 @@ def test_append_edits_conflict_with_writes(tmp_path: Path) -> None:
     mine, other = make_fragmented(tmp_path / "t"), storage.open(tmp_path / "t")
     other.commit(Edit("put", upsert=entries([(0, 0)], [5])))
     with pytest.raises(errors.ConflictError):
-        mine.append(lambda: iter(pieces([[(0, 0)], [(1, 1)]])), Box.everything((60, 50)))
+        mine.append(lambda: iter(pieces([[(0, 0)], [(1, 1)]])), Box.from_shape((60, 50)))
     with pytest.raises(errors.ReadOnlyError):
-        storage.open(tmp_path / "t", 0).append(lambda: iter(pieces([[(0, 0)]])), Box.everything((60, 50)))
+        storage.open(tmp_path / "t", 0).append(lambda: iter(pieces([[(0, 0)]])), Box.from_shape((60, 50)))
 
 
 def test_append_edits_widen_coordinates(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", Schema((5, 2**40)), [entries([(0, 1), (4, 4)], [1, 2])], sizes=TINY)
     parts = [[(1, 5), (1, 6)], [(2, 2**39), (3, 0)], [(3, 1)]]
-    handle.append(lambda: iter(pieces(parts)), Box.everything((5, 2**40)))
+    handle.append(lambda: iter(pieces(parts)), Box.from_shape((5, 2**40)))
     assert handle.current.nnz == 7
     assert read_all(storage.open(tmp_path / "t").current).coords[1].tolist() == [1, 5, 6, 2**39, 0, 1, 4]
     assert names(tmp_path / "t") - set(handle.current.base.names) == set(

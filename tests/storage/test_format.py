@@ -52,7 +52,7 @@ def test_values_round_trip(tmp_path: Path, dtype: np.dtype[Any], profile: str) -
     handle = storage.save(tmp_path / "t", schema, [block], profile=profile)
     assert_same(read_all(handle.current), block)
     assert handle.verify() == []
-    sql = files_of(handle.current, Box.everything(schema.shape))
+    sql = files_of(handle.current, Box.from_shape(schema.shape))
     assert list(sql.paths)
     con = duckdb.connect()
     table = con.sql(f"select * from ({register_select(scan_of(handle.current), con)}) order by d0").to_arrow_table()
@@ -159,7 +159,7 @@ def test_empty_tensors(tmp_path: Path, shape: tuple[int, ...]) -> None:
     found = storage.open(tmp_path / "t").current
     assert found.schema == Schema(shape)
     assert (found.nnz, found.nbytes, found.version) == (0, 0, 0)
-    assert found.chunks(Box.everything(shape)) == []
+    assert found.chunks(Box.from_shape(shape)) == []
     assert handle.verify() == []
     assert handle.history()[0]["nnz"] == 0
     assert pl.scan_delta(tmp_path / "t").collect().height == 0
@@ -189,7 +189,7 @@ def test_dimension_names_in_other_tools(tmp_path: Path, folder: str) -> None:
     delta = DeltaTable(str(path)).to_pyarrow_dataset()
     assert sorted(zip(*delta.to_table().to_pydict().values(), strict=True)) == rows
     assert delta.to_table(filter=pa.dataset.field(NAMES[0]) == 2).num_rows == sum(row[0] == 2 for row in rows)
-    source = files_of(handle.current, Box.everything(schema.shape))
+    source = files_of(handle.current, Box.from_shape(schema.shape))
     columns = ", ".join(quote_name(part) for column in source.columns for part in column.stored)
     assert sorted(duckdb.connect().sql(f"select {columns} from read_parquet({list(source.paths)})").fetchall()) == rows
 

@@ -529,23 +529,23 @@ def test_footers_are_cached(home: str, proxy: Proxy) -> None:
     for path in map(handle.current.base.path, range(files)):
         reader.evict_footer(path)
     proxy.reset()
-    handle.current.chunks(Box.everything(SCHEMA.shape))
+    handle.current.chunks(Box.from_shape(SCHEMA.shape))
     assert len(proxy.requests) == files > 4
     proxy.reset()
-    handle.current.chunks(Box.everything(SCHEMA.shape))
+    handle.current.chunks(Box.from_shape(SCHEMA.shape))
     assert proxy.requests == []
 
 
 def test_row_groups_are_prefetched(home: str, proxy: Proxy) -> None:
     storage.save(f"{home}/t", SCHEMA, [OLD], sizes=TINY)
     handle = storage.open(f"{home}/t")
-    handle.current.chunks(Box.everything(SCHEMA.shape))
+    handle.current.chunks(Box.from_shape(SCHEMA.shape))
     proxy.reset()
     proxy.before = slow(0.03)
     with sp.config(threads=1):
         assert_same(read_all(handle.current), OLD)
     assert proxy.most >= 8
-    assert len(proxy.requests) == len(handle.current.chunks(Box.everything(SCHEMA.shape)))
+    assert len(proxy.requests) == len(handle.current.chunks(Box.from_shape(SCHEMA.shape)))
 
 
 def test_transient_failures_are_retried(home: str, proxy: Proxy) -> None:

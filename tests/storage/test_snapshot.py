@@ -72,7 +72,7 @@ def test_scan_covers_the_box(stored: storage.StoredHandle, data: st.DataObject) 
 def test_scan_prunes_files_and_row_groups(stored: storage.StoredHandle) -> None:
     snapshot = stored.current
     row, column = Box((range(7, 8), range(40))), Box((range(60), range(9, 10)))
-    everything = snapshot.stats(Box.everything(SCHEMA.shape))
+    everything = snapshot.stats(Box.from_shape(SCHEMA.shape))
     assert everything.files_read == everything.files == len(stored.files())
     assert everything.rows == snapshot.nnz
     assert snapshot.stats(row).files_read <= 4
@@ -91,7 +91,7 @@ def test_snapshot_reads_no_data_file(tmp_path: Path) -> None:
     found = storage.open(path).current
     assert (found.nnz, found.nbytes) == (handle.current.nnz, nbytes)
     assert found.orders == ((0, 1),)
-    box = Box.everything(SCHEMA.shape)
+    box = Box.from_shape(SCHEMA.shape)
     for read in (lambda: list(scan(found, box)), lambda: found.source(box), found.files):
         with pytest.raises(errors.NotFoundError, match="vacuum"):
             read()
@@ -108,7 +108,7 @@ def test_reads_are_zero_copy(tmp_path: Path) -> None:
 
 
 def test_concurrent_reads(stored: storage.StoredHandle) -> None:
-    box = Box.everything(SCHEMA.shape)
+    box = Box.from_shape(SCHEMA.shape)
     wanted = read_all(stored.current)
 
     def read(_: int) -> Block:
@@ -121,7 +121,7 @@ def test_concurrent_reads(stored: storage.StoredHandle) -> None:
 
 
 def test_footers_are_read_once(stored: storage.StoredHandle) -> None:
-    box = Box.everything(SCHEMA.shape)
+    box = Box.from_shape(SCHEMA.shape)
     stored.current.chunks(box)
     with sparrow.testing.observe("storage.load_footer") as seen:
         assert storage.open(stored.path).current.chunks(box)
@@ -169,7 +169,7 @@ def test_orders_become_stale_and_are_rebuilt(tmp_path: Path) -> None:
     handle.commit(Edit("put", upsert=entries([(0, 0)], [1000])))
     assert (1, 0) not in handle.current.orders
     with pytest.raises(errors.InvalidValueError, match="add_order"):
-        handle.current.chunks(Box.everything(SCHEMA.shape), (1, 0))
+        handle.current.chunks(Box.from_shape(SCHEMA.shape), (1, 0))
     other = storage.open(handle.path)
     assert (1, 0) not in other.current.orders
     handle.add_order((1, 0))

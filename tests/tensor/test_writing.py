@@ -601,7 +601,7 @@ def test_append_claims_its_view(tmp_path: Path) -> None:
     assert notes is not None
     assert notes["claim"] == {
         "ranges": [],
-        "boxes": [[[r.start, r.stop, r.step] for r in Box.everything((50, 50)).ranges]],
+        "boxes": [[[r.start, r.stop, r.step] for r in Box.from_shape((50, 50)).ranges]],
     }
 
 

@@ -7,11 +7,11 @@ A :class:`View` maps each base dimension to one of
 * a group of :class:`Points` (lists and masks), whose dimensions are :class:`ListAxis` axes. Dimensions indexed by
   lists that broadcast together share a group.
 
-Axes without a base dimension are :class:`NewAxis` (``None`` in an index). Views compose: indexing a view gives a view
+Axes without a base dimension are :class:`NewAxis` (``None`` in an index). Views compose: indexing a view returns a view
 of the same base, so a chain of indexes is one predicate on one scan. Fixed dimensions lower to equalities, ranges to
-bounds and a modulo, point groups to an order-preserving join. Composition costs O(ndim), plus the length of lists.
+bounds and a modulo, point groups to an order-preserving join. Composition costs O(ndim) plus the length of lists.
 
-Everything here is pure: no I/O, no engine. Parsed indexes hold non-negative coordinates only.
+This package does no I/O. Parsed indexes hold non-negative coordinates only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Axes of a view: strided range of a base dimension, new axis, or dimension of a point group."""
+"""Axes of a view: ranges of a base dimension, new axes, and axes of point groups."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class RangeAxis:
 
 @dataclass(frozen=True, slots=True)
 class NewAxis:
-    """Axis without a base dimension: of length 1 (``None`` in an index), or longer if broadcast."""
+    """Axis without a base dimension: of length 1 unless it is broadcast."""
 
     length: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ListAxis:
-    """Axis that is dimension ``position`` of the coordinate arrays of ``View.points[group]``."""
+    """Axis ``position`` of the coordinate arrays of ``View.points[group]``."""
 
     group: int
     position: int
@@ -38,7 +38,7 @@ Axis: TypeAlias = RangeAxis | NewAxis | ListAxis
 
 
 def range_axis(dim: int, start: int, step: int, length: int) -> RangeAxis:
-    """Return the canonical axis, so that axes over the same positions compare equal."""
+    """Return a canonical axis: axes over the same positions compare equal."""
     if length == 0:
         return RangeAxis(dim, 0, 1, 0)
     return RangeAxis(dim, start, step if length > 1 else 1, length)

@@ -16,59 +16,68 @@ __all__ = ["Box"]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Hyper-rectangle of base coordinates: one ascending ``range`` per dimension, with its step."""
+    """Strided hyper-rectangle of base coordinates: an ascending range per dimension."""
 
     ranges: tuple[range, ...]
     members: tuple[tuple[int, IntArray], ...] = field(default=(), compare=False)
-    """(dimension, sorted distinct coordinates) of dimensions indexed by lists; chunks without any are skipped."""
+    """Pairs (dimension, sorted distinct coordinates) of dimensions indexed by lists, to skip chunks without any."""
 
     @classmethod
-    def everything(cls, shape: Sequence[int]) -> Box:
-        """Return the box of all coordinates of a shape."""
+    def from_shape(cls, shape: Sequence[int]) -> Box:
+        """Return the box of all coordinates of a tensor of this shape."""
         return cls(tuple(range(n) for n in shape))
 
     @property
     def size(self) -> int:
-        """Number of coordinates in the box, lists ignored."""
+        """Number of coordinates in the box; :attr:`members` are ignored."""
         return math.prod(len(r) for r in self.ranges)
 
     def intersects(self, low: Sequence[int], high: Sequence[int]) -> bool:
-        """Return whether the box may intersect the inclusive bounds ``low`` to ``high``."""
+        """Return whether the box may intersect the inclusive bounds low to high."""
         return all(len(r) > 0 and r[0] <= hi and lo <= r[-1] for r, lo, hi in zip(self.ranges, low, high, strict=True))
 
-    def intersecting(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of n bounds, shape (n, ndim), the box may intersect; see :meth:`intersects`."""
+    def intersection_mask(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return a mask of the n bounding boxes that this box may intersect.
+
+        ``low`` and ``high`` are inclusive, of shape (n, ndim). False positives are possible.
+        """
         out = np.ones(len(low), dtype=bool)
         for dim, r in enumerate(self.ranges):
             if len(r) == 0:
                 return np.zeros(len(low), dtype=bool)
-            below, above = low[:, dim], high[:, dim]
-            out &= (above >= r[0]) & (below <= r[-1])
+            first, last = low[:, dim], high[:, dim]
+            out &= (last >= r[0]) & (first <= r[-1])
             if len(r) > 1 and r.step > 1:
-                start = np.maximum(below, r[0])
+                start = np.maximum(first, r[0])
                 start += (r[0] - start) % r.step
-                out &= start <= above
-        for dim, wanted in self.members:
-            out &= np.searchsorted(wanted, low[:, dim], "left") < np.searchsorted(wanted, high[:, dim], "right")
+                out &= start <= last
+        for dim, members in self.members:
+            out &= np.searchsorted(members, low[:, dim], "left") < np.searchsorted(members, high[:, dim], "right")
         return out
 
     def overlap_fractions(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the fraction of each of n bounds, shape (n, ndim), that lies in the box, shape (n,)."""
+        """Return the fraction of each of n bounding boxes that lies in this box.
+
+        ``low`` and ``high`` are inclusive, of shape (n, ndim).
+        """
         out = np.ones(len(low))
         for dim, r in enumerate(self.ranges):
             if len(r) == 0:
                 return np.zeros(len(low))
-            below, above = np.maximum(low[:, dim], r[0]), np.minimum(high[:, dim], r[-1])
-            inside = (above - r[0]) // r.step - (below - r[0] - 1) // r.step
+            first, last = np.maximum(low[:, dim], r[0]), np.minimum(high[:, dim], r[-1])
+            inside = (last - r[0]) // r.step - (first - r[0] - 1) // r.step
             out *= np.maximum(inside, 0) / (high[:, dim].astype(np.float64) - low[:, dim] + 1)
         return out
 
     def covers(self, shape: Sequence[int]) -> bool:
-        """Return whether the box is all of a shape."""
+        """Return whether the box covers all coordinates of a shape."""
         return all(r == range(n) for r, n in zip(self.ranges, shape, strict=True))
 
     def contains(self, coords: Sequence[IntArray]) -> NDArray[np.bool_]:
-        """Return which elements lie in the box; ``coords`` holds one array of shape (n,) per dimension."""
+        """Return a mask, shape (n,), of the coordinates that lie in the box.
+
+        ``coords`` holds one array of shape (n,) per dimension; :attr:`members` are ignored.
+        """
         inside = np.ones(len(coords[0]) if coords else 1, dtype=bool)
         for r, column in zip(self.ranges, coords, strict=True):
             if len(r) == 0:

@@ -1,4 +1,4 @@
-"""Composition of a view with a parsed index: basic items first, arrays after them."""
+"""Composition of a view with a parsed index: basic items first, then arrays."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ViewParts: TypeAlias = tuple[tuple[tuple[int, int], ...], tuple[Axis, ...], tupl
 
 def compose_index(items: Key, mode: Mode, parts: ViewParts) -> ViewParts:
     """Index a view; arrays combine by ``mode``, see :meth:`View.then`."""
-    parts = _basic(items, parts)
-    return _arrays(items, mode, parts) if items.arrays else parts
+    parts = _apply_basic(items, parts)
+    return _apply_arrays(items, mode, parts) if items.arrays else parts
 
 
-def _basic(items: Key, parts: ViewParts) -> ViewParts:
-    """Apply integers, slices and new axes; axes indexed by arrays are left as they are."""
+def _apply_basic(items: Key, parts: ViewParts) -> ViewParts:
+    """Apply integers, slices and new axes; axes indexed by arrays stay unchanged."""
     fixed, old, points = dict(parts[0]), parts[1], list(parts[2])
     dropped: list[list[int]] = [[] for _ in points]
     axes: list[Axis] = []
@@ -41,47 +41,51 @@ def _basic(items: Key, parts: ViewParts) -> ViewParts:
             if isinstance(axis, RangeAxis):
                 fixed[axis.dim] = axis.start + axis.step * item.value
             elif isinstance(axis, ListAxis):
-                points[axis.group] = _take(points[axis.group], axis.position, slice(item.value, item.value + 1))
+                one = slice(item.value, item.value + 1)
+                points[axis.group] = _index_group(points[axis.group], axis.position, one)
                 dropped[axis.group].append(axis.position)
         elif isinstance(item, Slice):
-            n = len(item.walk)
+            n = len(item.positions)
             if isinstance(axis, RangeAxis):
-                start = axis.start + axis.step * item.walk.start
-                axes.append(range_axis(axis.dim, start, axis.step * item.walk.step, n))
+                start = axis.start + axis.step * item.positions.start
+                axes.append(range_axis(axis.dim, start, axis.step * item.positions.step, n))
             elif isinstance(axis, ListAxis):
-                at = np.arange(axis.length)[_as_slice(item.walk)]
-                points[axis.group] = _take(points[axis.group], axis.position, at)
+                at = np.arange(axis.length)[_as_slice(item.positions)]
+                points[axis.group] = _index_group(points[axis.group], axis.position, at)
                 axes.append(replace(axis, length=n))
             else:
                 axes.append(NewAxis(n))
         else:
             axes.append(axis)
-    return _squeeze(fixed, axes, points, dropped)
+    return _squeeze_groups(fixed, axes, points, dropped)
 
 
-def _arrays(items: Key, mode: Mode, parts: ViewParts) -> ViewParts:
-    """Apply the arrays, after :func:`_basic`."""
+def _apply_arrays(items: Key, mode: Mode, parts: ViewParts) -> ViewParts:
+    """Apply the arrays, after :func:`_apply_basic`."""
     axis_of: dict[int, int] = {}
-    place = 0
+    axis = 0
     for number, item in enumerate(items.items):
         if isinstance(item, Integer):
             continue
-        axis_of[number] = place
-        place += 0 if isinstance(item, Flag) else 1
+        axis_of[number] = axis
+        axis += 0 if isinstance(item, Flag) else 1
     if mode == "orthogonal":
-        # Each array becomes a group in its own place; from the last to the first, so that places stay valid.
-        for block in reversed(items.blocks()):
-            first = axis_of[block[0][0]]
-            consumed = [axis_of[number] for number, item in block if isinstance(item, Array)]
-            parts = _pair(consumed, [item for _, item in block], first, parts)
+        # Each array becomes a group at its own axis; from the last to the first, so that axis numbers stay valid.
+        for arrays in reversed(items.arrays_by_mask()):
+            first = axis_of[arrays[0][0]]
+            consumed = [axis_of[number] for number, item in arrays if isinstance(item, Array)]
+            parts = _index_together(consumed, [item for _, item in arrays], first, parts)
         return parts
     consumed = [axis_of[number] for number, item in items.arrays if isinstance(item, Array)]
-    first = items.first_advanced() if mode == "paired" and items.contiguous() else 0
-    return _pair(consumed, [item for _, item in items.arrays], first, parts)
+    first = items.first_advanced() if mode == "paired" and items.is_contiguous() else 0
+    return _index_together(consumed, [item for _, item in items.arrays], first, parts)
 
 
-def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, parts: ViewParts) -> ViewParts:
-    """Index the axes ``consumed`` by arrays that broadcast together; the result axes start at ``first``."""
+def _index_together(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, parts: ViewParts) -> ViewParts:
+    """Index the axes ``consumed`` by arrays that broadcast together.
+
+    The result axes start at ``first``.
+    """
     fixed, old, groups = parts
     try:
         shape = np.broadcast_shapes(*(item.values.shape for item in arrays))
@@ -92,12 +96,12 @@ def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, p
         ) from None
     by_axis = dict(zip(consumed, (i for i in arrays if isinstance(i, Array)), strict=True))
     involved = sorted({a.group for k in consumed if isinstance(a := old[k], ListAxis)})
-    rest: list[tuple[int, int, int]] = []  # (group, position, axis number) of axes that remain in an old group
+    remaining: list[tuple[int, int, int]] = []  # (group, position, axis number) of other axes of involved groups
     for number, axis in enumerate(old):
         if isinstance(axis, ListAxis) and axis.group in involved and number not in by_axis:
-            rest.append((axis.group, axis.position, number))
-    full = shape + tuple(old[number].length for _, _, number in rest)
-    pad = (1,) * len(rest)
+            remaining.append((axis.group, axis.position, number))
+    full = shape + tuple(old[number].length for _, _, number in remaining)
+    pad = (1,) * len(remaining)
     dims: list[int] = []
     columns: list[IntArray] = []
     for number in consumed:
@@ -113,17 +117,17 @@ def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, p
             if isinstance(axis, ListAxis) and axis.group == g:
                 values = by_axis[number].values
                 index[axis.position] = values.reshape(values.shape + pad)
-        for slot, (group, position, number) in enumerate(rest):
+        for slot, (group, position, number) in enumerate(remaining):
             if group == g:
                 length = old[number].length
-                index[position] = np.arange(length).reshape((length,) + (1,) * (len(rest) - slot - 1))
+                index[position] = np.arange(length).reshape((length,) + (1,) * (len(remaining) - slot - 1))
         for dim, column in zip(groups[g].dims, groups[g].coords, strict=True):
             dims.append(dim)
             columns.append(np.broadcast_to(column[tuple(index)], full))
-    kept = [g for g in range(len(groups)) if g not in involved]
-    renumber = {g: k for k, g in enumerate(kept)}
-    merged = len(kept)
-    slots = {number: slot for slot, (_, _, number) in enumerate(rest)}
+    unchanged = [g for g in range(len(groups)) if g not in involved]
+    renumber = {g: k for k, g in enumerate(unchanged)}
+    merged = len(unchanged)
+    slots = {number: slot for slot, (_, _, number) in enumerate(remaining)}
     axes: list[Axis] = []
     new_axes: list[Axis] = [ListAxis(merged, k, n) for k, n in enumerate(shape)]
     for number, axis in enumerate(old):
@@ -136,12 +140,12 @@ def _pair(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, p
         else:
             axes.append(axis)
     axes[first:first] = new_axes
-    points = [*(groups[g] for g in kept), Points(tuple(dims), tuple(columns), full)]
-    return _squeeze(dict(fixed), axes, points, [[] for _ in points])
+    points = [*(groups[g] for g in unchanged), Points(tuple(dims), tuple(columns), full)]
+    return _squeeze_groups(dict(fixed), axes, points, [[] for _ in points])
 
 
-def _take(group: Points, position: int, at: slice | IntArray) -> Points:
-    """Index dimension ``position`` of the arrays of a group."""
+def _index_group(group: Points, position: int, at: slice | IntArray) -> Points:
+    """Index dimension ``position`` of the coordinate arrays of a group."""
     key = (slice(None),) * position + (at,)
     coords = tuple(column[key] for column in group.coords)
     n = len(np.empty(group.shape[position], dtype=np.int8)[at])
@@ -149,32 +153,34 @@ def _take(group: Points, position: int, at: slice | IntArray) -> Points:
     return Points(group.dims, coords, shape)
 
 
-def _squeeze(fixed: dict[int, int], axes: list[Axis], points: list[Points], dropped: list[list[int]]) -> ViewParts:
-    """Squeeze the ``dropped`` dimensions of groups; a group of one point becomes fixed coordinates."""
+def _squeeze_groups(
+    fixed: dict[int, int], axes: list[Axis], points: list[Points], dropped: list[list[int]]
+) -> ViewParts:
+    """Drop dimensions of groups; a 0-D group becomes fixed coordinates."""
     if not points:
         return tuple(sorted(fixed.items())), tuple(axes), ()
     renumber: dict[int, int] = {}
-    kept: list[Points] = []
+    groups: list[Points] = []
     for number, group in enumerate(points):
-        gone = tuple(dropped[number])
-        if gone:
-            shape = tuple(n for k, n in enumerate(group.shape) if k not in gone)
+        squeezed = tuple(dropped[number])
+        if squeezed:
+            shape = tuple(n for k, n in enumerate(group.shape) if k not in squeezed)
             group = Points(group.dims, tuple(column.reshape(shape) for column in group.coords), shape)
         if group.shape == ():
             fixed.update((dim, int(column)) for dim, column in zip(group.dims, group.coords, strict=True))
             continue
-        renumber[number] = len(kept)
-        kept.append(group)
+        renumber[number] = len(groups)
+        groups.append(group)
     out: list[Axis] = []
     for axis in axes:
         if isinstance(axis, ListAxis):
             shift = sum(1 for k in dropped[axis.group] if k < axis.position)
             axis = ListAxis(renumber[axis.group], axis.position - shift, axis.length)
         out.append(axis)
-    return tuple(sorted(fixed.items())), tuple(out), tuple(kept)
+    return tuple(sorted(fixed.items())), tuple(out), tuple(groups)
 
 
-def _as_slice(walk: range) -> slice:
+def _as_slice(positions: range) -> slice:
     """Return the slice equivalent to a range."""
-    stop: int | None = walk.start + walk.step * len(walk)
-    return slice(walk.start, None if stop is not None and stop < 0 else stop, walk.step)
+    stop: int | None = positions.start + positions.step * len(positions)
+    return slice(positions.start, None if stop is not None and stop < 0 else stop, positions.step)

@@ -1,4 +1,4 @@
-"""Parse index expressions and check them against a shape."""
+"""Index expressions, parsed and checked against a shape."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Slice:
     """Slice of an axis."""
 
     axis: int
-    walk: range
+    positions: range
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,12 +41,12 @@ class Array:
     axis: int
     values: IntArray
     mask: int
-    """Number of the mask; arrays of one mask stay together in orthogonal indexing."""
+    """Number of the mask or list; arrays of one mask broadcast together in orthogonal indexing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flag:
-    """Boolean scalar: adds an axis of length 1 or 0 and consumes none."""
+    """Boolean scalar: adds an axis of length 1 (True) or 0 (False)."""
 
     values: IntArray
     mask: int
@@ -54,7 +54,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
-    """Sparse boolean mask: the coordinates where it is true."""
+    """Sparse boolean mask: coordinates of its True elements."""
 
     shape: tuple[int, ...]
     coords: tuple[IntArray, ...]
@@ -62,16 +62,16 @@ class Mask:
 
     @property
     def ndim(self) -> int:
-        """Number of dimensions, at least one."""
+        """Number of dimensions, at least 1."""
         return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype[np.bool_]:
-        """Boolean."""
+        """Dtype ``bool``."""
         return np.dtype(np.bool_)
 
     def nonzero(self) -> tuple[IntArray, ...]:
-        """Return the coordinates where the mask is true."""
+        """Return the coordinates of True elements, one array per dimension."""
         return self.coords
 
 
@@ -80,58 +80,61 @@ Item: TypeAlias = Integer | Slice | Array | Flag | None
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Parsed index: one item per axis and new axis, with checked, non-negative positions."""
+    """Parsed index: items with checked, non-negative positions."""
 
     items: tuple[Item, ...]
     breaks: frozenset[int]
-    """Numbers of items preceded by a slice, an ellipsis or a new axis."""
+    """Numbers of items preceded by an ellipsis."""
 
     @property
     def arrays(self) -> list[tuple[int, Array | Flag]]:
         """Array items with their numbers."""
         return [(k, item) for k, item in enumerate(self.items) if isinstance(item, Array | Flag)]
 
-    def blocks(self) -> list[list[tuple[int, Array | Flag]]]:
+    def arrays_by_mask(self) -> list[list[tuple[int, Array | Flag]]]:
         """Return the array items grouped by mask."""
         groups: dict[int, list[tuple[int, Array | Flag]]] = {}
         for number, item in self.arrays:
             groups.setdefault(item.mask, []).append((number, item))
         return list(groups.values())
 
-    def _advanced(self) -> list[int]:
+    def _advanced_numbers(self) -> list[int]:
         return [k for k, item in enumerate(self.items) if isinstance(item, Integer | Array | Flag)]
 
     def first_advanced(self) -> int:
         """Return the number of the first integer or array item."""
-        return self._advanced()[0]
+        return self._advanced_numbers()[0]
 
-    def contiguous(self) -> bool:
-        """Return whether integer and array items are adjacent (NumPy treats an integer beside a list as a list)."""
-        numbers = self._advanced()
+    def is_contiguous(self) -> bool:
+        """Return whether integer and array items are adjacent.
+
+        NumPy treats integers as arrays if there is an array in the index.
+        """
+        numbers = self._advanced_numbers()
         return numbers == list(range(numbers[0], numbers[-1] + 1)) and not any(
             k in self.breaks for k in range(numbers[0] + 1, numbers[-1] + 1)
         )
 
     @classmethod
     def parse(cls, key: Any, shape: tuple[int, ...], names: Sequence[str] | None) -> Key:
-        """Parse an index expression.
+        """Parse an index expression; ``names`` of dimensions are for error messages.
 
         Raises
         ------
         IndexingError
-            If an item has the wrong type or is out of range, or there are too many.
+            If an item is out of range or of an unsupported type, or there are too many items.
         """
         parts: list[Any] = []
         used = 0
         for part in key if isinstance(key, tuple) else (key,):
-            plain = type(part) is int or type(part) is slice
-            parts.append(part if plain else _array_like(part))
-            used += 1 if plain else _consumed(parts[-1])
+            is_basic = type(part) is int or type(part) is slice
+            parts.append(part if is_basic else _normalize_item(part))
+            used += 1 if is_basic else _count_axes(parts[-1])
         if used > len(shape):
-            raise IndexingError(f"too many indices: {used} for a tensor of {len(shape)} dimensions, shape {shape}")
+            raise IndexingError(f"too many indices: {used} for a tensor with {len(shape)} dimensions, shape {shape}")
         ellipses = [k for k, part in enumerate(parts) if part is Ellipsis]
         if len(ellipses) > 1:
-            raise IndexingError("an index can have a single ellipsis ('...')")
+            raise IndexingError("an index can only have a single ellipsis ('...')")
         if not ellipses:
             parts.append(Ellipsis)
         items: list[Item] = []
@@ -146,10 +149,10 @@ class Key:
             elif part is None:
                 items.append(None)
             elif isinstance(part, slice):
-                items.append(Slice(axis, _walk(part, shape[axis])))
+                items.append(Slice(axis, _slice_positions(part, shape[axis])))
                 axis += 1
             elif isinstance(part, int):
-                items.append(Integer(axis, _checked(part, axis, shape, names)))
+                items.append(Integer(axis, _check_index(part, axis, shape, names)))
                 axis += 1
             elif part.dtype == bool:
                 mask += 1
@@ -161,13 +164,13 @@ class Key:
                     axis += 1
             else:
                 mask += 1
-                items.append(Array(axis, _checked_array(part, axis, shape, names), mask))
+                items.append(Array(axis, _check_index_array(part, axis, shape, names), mask))
                 axis += 1
         return cls(tuple(items), frozenset(breaks))
 
 
-def _array_like(part: Any) -> Any:
-    """Return an index item as an int, slice, None, ellipsis, or NumPy array of integers or booleans."""
+def _normalize_item(part: Any) -> Any:
+    """Return an index item as an int, slice, None, ellipsis, mask or array."""
     if part is None or part is Ellipsis or isinstance(part, slice | Mask):
         return part
     if isinstance(part, bool | np.bool_):
@@ -180,49 +183,50 @@ def _array_like(part: Any) -> Any:
         pass
     if not isinstance(part, list | tuple | range | np.ndarray) and not hasattr(part, "__array__"):
         raise IndexingError(
-            f"{type(part).__name__} {part!r} is not a valid index: use integers, slices, '...', None, "
-            "lists of integers or masks"
+            f"index must consist of integers, slices, '...', None, lists of integers or masks, "
+            f"got {part!r} of type {type(part).__name__}"
         )
     try:
         array = np.asarray(part)
     except ValueError:
-        raise IndexingError("index list is ragged: its rows must be of equal length") from None
+        raise IndexingError("rows of an index list must have equal length") from None
     if array.size == 0 and not isinstance(part, np.ndarray):
         array = array.astype(np.int64)
     if array.dtype == bool:
         return array
     if array.dtype.kind not in "iu":
-        raise IndexingError(f"index list must hold integers or booleans, got {array.dtype}")
+        raise IndexingError(f"index list must contain integers or booleans, got {array.dtype}")
     return int(array) if array.ndim == 0 else array
 
 
-def _consumed(part: Any) -> int:
+def _count_axes(part: Any) -> int:
+    """Return the number of axes that an index item consumes."""
     if part is None or part is Ellipsis:
         return 0
     return int(part.ndim) if isinstance(part, np.ndarray | Mask) and part.dtype == bool else 1
 
 
-def _walk(part: slice, length: int) -> range:
+def _slice_positions(part: slice, length: int) -> range:
     try:
         return range(*part.indices(length))
     except ValueError as error:
-        raise InvalidValueError(f"{part} is not a valid slice: {error}") from None
+        raise InvalidValueError(f"invalid slice {part}: {error}") from None
     except TypeError as error:
-        raise IndexingError(f"{part} must have integer bounds: {error}") from None
+        raise IndexingError(f"bounds of a slice must be integers or None, got {part}: {error}") from None
 
 
-def _name(axis: int, names: Sequence[str] | None) -> str:
+def _dimension_label(axis: int, names: Sequence[str] | None) -> str:
     return f"dimension {axis}" if names is None else f"dimension {axis} ({names[axis]!r})"
 
 
-def _checked(index: int, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> int:
+def _check_index(index: int, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> int:
     size = shape[axis]
     if not -size <= index < size:
-        raise IndexingError(f"index {index} is out of range for {_name(axis, names)} of size {size}")
+        raise IndexingError(f"index {index} is out of range for {_dimension_label(axis, names)} of size {size}")
     return index + size if index < 0 else index
 
 
-def _checked_array(part: IntArray, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> IntArray:
+def _check_index_array(part: IntArray, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> IntArray:
     size = shape[axis]
     values = part.astype(np.int64)
     if not part.size:
@@ -230,11 +234,13 @@ def _checked_array(part: IntArray, axis: int, shape: Sequence[int], names: Seque
     low, high = int(part.min()), int(part.max())
     for extreme in (low, high):
         if not -size <= extreme < size:
-            raise IndexingError(f"index {extreme} is out of range for {_name(axis, names)} of size {size}")
+            raise IndexingError(f"index {extreme} is out of range for {_dimension_label(axis, names)} of size {size}")
     return np.where(values < 0, values + size, values) if low < 0 else values
 
 
 def _check_mask(part: NDArray[np.bool_] | Mask, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> None:
     for k, n in enumerate(part.shape):
-        if n not in (shape[axis + k], 0):  # NumPy accepts an empty mask everywhere
-            raise IndexingError(f"mask has length {n}, expected {shape[axis + k]} for {_name(axis + k, names)}")
+        if n not in (shape[axis + k], 0):  # NumPy accepts an empty mask for any size
+            raise IndexingError(
+                f"mask has length {n}, expected {shape[axis + k]} for {_dimension_label(axis + k, names)}"
+            )

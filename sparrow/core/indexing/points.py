@@ -20,9 +20,16 @@ IntArray: TypeAlias = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Listed base coordinates: ``coords[k]`` (shape ``shape``) are those of dimension ``dims[k]``.
+    """Listed base coordinates of one or more dimensions.
 
-    Points may repeat and come in any order.
+    Parameters
+    ----------
+    dims
+        Base dimensions.
+    coords
+        Coordinates of each dimension in ``dims``, arrays of shape ``shape``. Points may repeat, in any order.
+    shape
+        Common shape.
     """
 
     dims: tuple[int, ...]
@@ -48,11 +55,11 @@ class Points:
     @cached_property
     def distinct(self) -> tuple[IntArray, ...]:
         """Sorted distinct coordinates per dimension."""
-        return tuple(_distinct(column) for column in self.coords)
+        return tuple(_sort_unique(column) for column in self.coords)
 
     @cached_property
-    def _keys(self) -> tuple[list[tuple[IntArray, IntArray]], IntArray, IntArray]:
-        """Distinct coordinates and composite-key prefixes per dimension, then sorted keys and their points."""
+    def _sorted_keys(self) -> tuple[list[tuple[IntArray, IntArray]], IntArray, IntArray]:
+        """Composite keys: (coordinates, prefixes) per dimension, sorted keys, points."""
         steps: list[tuple[IntArray, IntArray]] = []
         key: IntArray = np.zeros(self.count, dtype=np.int64)
         for column in self.coords:
@@ -63,11 +70,11 @@ class Points:
         return steps, key[by_key], by_key
 
     @cached_property
-    def _table(self) -> tuple[int, IntArray, IntArray, IntArray] | None:
-        """Lookup table for points along one dimension with a small span, else None.
+    def _lookup_table(self) -> tuple[int, IntArray, IntArray, IntArray] | None:
+        """Lookup table for points of one dimension with a small span, else None.
 
-        The smallest coordinate; for each coordinate from there its rank among the distinct ones, or -1; offsets of
-        the points of each rank; the points by rank.
+        The smallest coordinate; the rank of each coordinate from there among the distinct ones, or -1; offsets of the
+        points of each rank; the points by rank.
         """
         column = self.coords[0].reshape(-1)
         if not len(column):
@@ -85,25 +92,25 @@ class Points:
         np.cumsum(counts, out=starts[1:])
         return low, ranks, starts, np.argsort(column, kind="stable")
 
-    def _look_up(self, column: IntArray) -> tuple[IntArray, IntArray]:
-        assert self._table is not None
-        low, ranks, starts, points = self._table
+    def _match_by_table(self, column: IntArray) -> tuple[IntArray, IntArray]:
+        assert self._lookup_table is not None
+        low, ranks, starts, points = self._lookup_table
         inside = (column >= low) & (column < low + len(ranks))
-        entries: IntArray | None = None if inside.all() else np.flatnonzero(inside)
-        rank = ranks[(column if entries is None else column[entries]) - low]
+        elements: IntArray | None = None if inside.all() else np.flatnonzero(inside)
+        rank = ranks[(column if elements is None else column[elements]) - low]
         hit = np.flatnonzero(rank >= 0)
         rank = rank[hit]
-        entries = hit if entries is None else entries[hit]
+        elements = hit if elements is None else elements[hit]
         if len(points) == len(starts) - 1:
-            return entries, points[rank]
+            return elements, points[rank]
         repeats = starts[rank + 1] - starts[rank]
-        if repeats.max(initial=0) <= 1:  # every repeated point matches no element
-            return entries, points[starts[rank]]
+        if repeats.max(initial=0) <= 1:  # no matched point is repeated
+            return elements, points[starts[rank]]
         first = np.repeat(starts[rank] - (np.cumsum(repeats) - repeats), repeats)
-        return np.repeat(entries, repeats), points[first + np.arange(len(first))]
+        return np.repeat(elements, repeats), points[first + np.arange(len(first))]
 
     def match(self, coords: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
-        """Join base elements with equal points.
+        """Join base elements with points of equal coordinates.
 
         Parameters
         ----------
@@ -112,38 +119,41 @@ class Points:
 
         Returns
         -------
-        entries, points
-            Of equal length: element ``entries[k]`` equals flat point ``points[k]``. Elements ascend.
+        elements, points
+            Arrays of equal length: element ``elements[k]`` is at flat point ``points[k]``. Elements ascend.
         """
-        if len(coords) == 1 and len(coords[0]) >= tuning().lookup_table_min_elements and self._table is not None:
-            return self._look_up(coords[0])
-        steps, keys, by_key = self._keys
+        if len(coords) == 1 and len(coords[0]) >= tuning().lookup_table_min_elements and self._lookup_table is not None:
+            return self._match_by_table(coords[0])
+        steps, keys, by_key = self._sorted_keys
         n = len(coords[0]) if coords else 0
-        entries: IntArray = np.arange(n)
+        elements: IntArray = np.arange(n)
         key: IntArray = np.zeros(n, dtype=np.int64)
         for column, (distinct, prefixes) in zip(coords, steps, strict=True):
-            kept, rank = _find(distinct, column[entries])
-            entries, key = entries[kept], key[kept] * len(distinct) + rank
-            kept, key = _find(prefixes, key)
-            entries = entries[kept]
+            found, rank = _isin_sorted(column[elements], distinct)
+            elements, key = elements[found], key[found] * len(distinct) + rank
+            found, key = _isin_sorted(key, prefixes)
+            elements = elements[found]
         low = np.searchsorted(keys, key, side="left")
         repeats = np.searchsorted(keys, key, side="right") - low
         first = np.repeat(low - (np.cumsum(repeats) - repeats), repeats)
-        return np.repeat(entries, repeats), by_key[first + np.arange(len(first))]
+        return np.repeat(elements, repeats), by_key[first + np.arange(len(first))]
 
 
-def _distinct(column: IntArray) -> IntArray:
-    """Return sorted distinct values; the hash table of ``np.unique`` is tens of times slower than sorting."""
+def _sort_unique(column: IntArray) -> IntArray:
+    """Return sorted distinct values by sorting.
+
+    The hash table of ``np.unique`` is more than ten times slower.
+    """
     ordered: IntArray = np.sort(column, axis=None)
     distinct: IntArray = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
     return distinct
 
 
-def _find(table: IntArray, wanted: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
-    """Return which of ``wanted`` are in the sorted ``table``, and their positions in it."""
+def _isin_sorted(values: IntArray, table: IntArray) -> tuple[NDArray[np.bool_], IntArray]:
+    """Return a mask of the values in a sorted table, and the positions of those."""
     if len(table) == 0:
-        return np.zeros(len(wanted), dtype=bool), np.zeros(0, dtype=np.int64)
-    place = np.searchsorted(table, wanted)
-    place[place == len(table)] = 0
-    kept = table[place] == wanted
-    return kept, place[kept]
+        return np.zeros(len(values), dtype=bool), np.zeros(0, dtype=np.int64)
+    positions = np.searchsorted(table, values)
+    positions[positions == len(table)] = 0
+    found = table[positions] == values
+    return found, positions[found]

@@ -11,7 +11,7 @@ __all__ = ["broadcast_shapes", "check_permutation"]
 
 
 def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Return a permutation of dimensions with negative numbers resolved.
+    """Return a permutation of dimensions with non-negative numbers.
 
     Raises
     ------
@@ -22,9 +22,9 @@ def check_permutation(order: Sequence[int], ndim: int) -> tuple[int, ...]:
         order = tuple(order)
         resolved = tuple(operator.index(k) + (ndim if k < 0 else 0) for k in order)
     except TypeError:
-        raise ShapeError(f"order must list each of {ndim} dimensions once by number, got {order!r}") from None
+        raise ShapeError(f"order must contain each of {ndim} dimensions once, by number, got {order!r}") from None
     if sorted(resolved) != list(range(ndim)):
-        raise ShapeError(f"order must list each of {ndim} dimensions once, got {order}")
+        raise ShapeError(f"order must contain each of {ndim} dimensions once, got {order}")
     return resolved
 
 

@@ -1,4 +1,4 @@
-"""Views: fixed coordinates, axes and point groups, and coordinate translation to and from the base."""
+"""Views: mappings from the coordinates of a tensor to those of its base."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class _cached_attribute(Generic[T]):
-    """``functools.cached_property`` without its lock: element reads make a view each."""
+    """``functools.cached_property`` with less overhead, for short-lived views."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
@@ -42,19 +42,19 @@ def _identity(shape: tuple[int, ...]) -> View:
 
 
 @lru_cache(1024)
-def _permuted(shape: tuple[int, ...], order: tuple[int, ...]) -> View:
+def _permute_identity(shape: tuple[int, ...], order: tuple[int, ...]) -> View:
     axes = _identity(shape).axes
     return View(shape, (), tuple([axes[k] for k in order]))
 
 
 @lru_cache(1024)
-def _with_new_axes(shape: tuple[int, ...], places: tuple[int, ...]) -> View:
-    return View(shape, (), _insert_new(_identity(shape).axes, places))
+def _expand_identity(shape: tuple[int, ...], positions: tuple[int, ...]) -> View:
+    return View(shape, (), _insert_new_axes(_identity(shape).axes, positions))
 
 
-def _insert_new(axes: Sequence[Axis], places: Sequence[int]) -> tuple[Axis, ...]:
+def _insert_new_axes(axes: Sequence[Axis], positions: Sequence[int]) -> tuple[Axis, ...]:
     old = iter(axes)
-    return tuple([NewAxis() if k in places else next(old) for k in range(len(axes) + len(places))])
+    return tuple([NewAxis() if k in positions else next(old) for k in range(len(axes) + len(positions))])
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class View:
     base_shape
         Shape of the base.
     fixed
-        Sorted pairs (dimension, coordinate) of dimensions dropped by integers.
+        Sorted pairs (dimension, coordinate) of the dimensions that integers dropped.
     axes
         Axes of the view, in order.
     points
-        Groups that :class:`ListAxis` axes refer to.
+        Point groups of :class:`ListAxis` axes.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class View:
 
     @_cached_attribute
     def size(self) -> int:
-        """Count all elements, stored or not."""
+        """Total number of elements, stored or not."""
         return math.prod(self.shape)
 
     @_cached_attribute
@@ -111,9 +111,9 @@ class View:
 
     @_cached_attribute
     def sliced_dims(self) -> frozenset[int] | None:
-        """Dimensions restricted to a contiguous range, where all others are complete.
+        """Dimensions restricted to a contiguous range; the others are complete.
 
-        None for views that drop dimensions, repeat, reverse, stride or list elements.
+        None for views with integers, broadcast axes, steps other than 1 or lists.
         """
         own = [axis for axis in self.axes if isinstance(axis, RangeAxis)]
         if len(own) != len(self.base_shape) or self.points or self.repeats > 1 or any(axis.step != 1 for axis in own):
@@ -127,7 +127,10 @@ class View:
 
     @_cached_attribute
     def sources(self) -> tuple[int | None, ...]:
-        """Dimension whose name each axis keeps; ``~dim`` for a list along one, None for other axes."""
+        """Source dimension of each axis: ``dim``, ``~dim`` for a 1-D list, or None.
+
+        An axis keeps the name of its source ``dim``.
+        """
         return tuple([self._source_of(axis) for axis in self.axes])
 
     def _source_of(self, axis: Axis) -> int | None:
@@ -140,7 +143,7 @@ class View:
 
     @_cached_attribute
     def repeats(self) -> int:
-        """How often broadcasting repeats each element."""
+        """Repeat count of each element by broadcasting."""
         return math.prod([axis.length for axis in self.axes if isinstance(axis, NewAxis)])
 
     def broadcast_to(self, shape: Sequence[int]) -> View:
@@ -149,19 +152,19 @@ class View:
         Raises
         ------
         ShapeError
-            If an axis has neither length 1 nor the new length.
+            If the length of an axis is neither 1 nor the target length.
         """
-        wanted = tuple(shape)
-        missing = len(wanted) - self.ndim
-        own = (1,) * missing + self.shape
-        if missing < 0 or any(n not in (1, size) for n, size in zip(own, wanted, strict=True)):
-            raise ShapeError(f"shape {self.shape} cannot be broadcast to {wanted}")
-        stretched = [k for k, (n, size) in enumerate(zip(own, wanted, strict=True)) if n != size or k < missing]
+        target = tuple(shape)
+        missing = len(target) - self.ndim
+        padded = (1,) * missing + self.shape
+        if missing < 0 or any(n not in (1, size) for n, size in zip(padded, target, strict=True)):
+            raise ShapeError(f"shape {self.shape} cannot be broadcast to {target}")
+        new = [k for k, (n, size) in enumerate(zip(padded, target, strict=True)) if n != size or k < missing]
         key: list[Any] = [None] * missing
-        for k in range(missing, len(wanted)):
-            key.extend((0, None) if k in stretched else (slice(None),))
-        view = self.then(tuple(key)) if stretched else self
-        axes = tuple(NewAxis(wanted[k]) if k in stretched else axis for k, axis in enumerate(view.axes))
+        for k in range(missing, len(target)):
+            key.extend((0, None) if k in new else (slice(None),))
+        view = self.then(tuple(key)) if new else self
+        axes = tuple(NewAxis(target[k]) if k in new else axis for k, axis in enumerate(view.axes))
         return replace(view, axes=axes)
 
     def then(self, key: Any, mode: Mode = "paired", names: Sequence[str] | None = None) -> View:
@@ -172,25 +175,25 @@ class View:
         key
             Integers, slices, ``...``, ``None``, integer arrays and lists, boolean masks, or a tuple of these.
         mode
-            How arrays combine: ``"paired"`` as in NumPy; ``"orthogonal"`` as outer product, each in its place;
-            ``"pointwise"`` broadcast together, with the result axes first.
+            Combination of arrays: ``"paired"`` as in NumPy; ``"orthogonal"`` as an outer product, each at its own
+            axis; ``"pointwise"`` broadcast together, with the result axes first.
         names
-            Names of the axes, for errors.
+            Names of the axes, for error messages.
 
         Raises
         ------
         IndexingError
-            If an index is out of range or of the wrong type, or there are too many.
+            If an index is out of range or of an unsupported type, or there are too many.
         """
         if type(key) is tuple and len(key) == len(self.axes) and not self.points:
-            found = self._element(key)
-            if found is not None:
-                return found
+            element = self._select_element(key)
+            if element is not None:
+                return element
         items = Key.parse(key, self.shape, names)
         return View(self.base_shape, *compose_index(items, mode, (self.fixed, self.axes, self.points)))
 
-    def _element(self, key: tuple[Any, ...]) -> View | None:
-        """Return the view of one element, or None unless the key is integers within the shape."""
+    def _select_element(self, key: tuple[Any, ...]) -> View | None:
+        """Return the view of one element; None unless all items are valid integers."""
         fixed = dict(self.fixed)
         for at, axis in zip(key, self.axes, strict=True):
             if type(at) is not int or not isinstance(axis, RangeAxis) or not -axis.length <= at < axis.length:
@@ -201,17 +204,17 @@ class View:
     def permute(self, order: Sequence[int]) -> View:
         """Return the view with permuted axes."""
         if self.is_identity:
-            return _permuted(self.base_shape, tuple(order))
+            return _permute_identity(self.base_shape, tuple(order))
         return View(self.base_shape, self.fixed, tuple([self.axes[k] for k in order]), self.points)
 
-    def insert_axes(self, places: Sequence[int]) -> View:
-        """Return the view with new axes of length 1 at these positions of the result."""
+    def insert_axes(self, positions: Sequence[int]) -> View:
+        """Return the view with new axes of length 1 at positions of the result."""
         if self.is_identity:
-            return _with_new_axes(self.base_shape, tuple(places))
-        return View(self.base_shape, self.fixed, _insert_new(self.axes, places), self.points)
+            return _expand_identity(self.base_shape, tuple(positions))
+        return View(self.base_shape, self.fixed, _insert_new_axes(self.axes, positions), self.points)
 
     def box(self) -> Box:
-        """Return the bounding box of the view in base coordinates, with the coordinates of lists."""
+        """Return the bounding box in base coordinates, with the coordinates of lists."""
         return self._box
 
     @_cached_attribute
@@ -223,8 +226,8 @@ class View:
             ranges[dim] = range(coordinate, coordinate + 1)
         for axis in self.axes:
             if isinstance(axis, RangeAxis):
-                walk = range(axis.start, axis.start + axis.step * axis.length, axis.step)
-                ranges[axis.dim] = walk if axis.step > 0 else walk[::-1]
+                positions = range(axis.start, axis.start + axis.step * axis.length, axis.step)
+                ranges[axis.dim] = positions if axis.step > 0 else positions[::-1]
         members: list[tuple[int, IntArray]] = []
         for group in self.points:
             for dim, column in zip(group.dims, group.distinct, strict=True):
@@ -265,40 +268,40 @@ class View:
     def from_base(
         self, coords: Sequence[IntArray], count: int | None = None
     ) -> tuple[tuple[IntArray, ...], IntArray | None]:
-        """Translate base coordinates to view coordinates, dropping elements outside the view.
+        """Translate base coordinates to view coordinates; drop elements outside the view.
 
         Parameters
         ----------
         coords
             One array of shape (n,) per base dimension.
         count
-            n, for a base without dimensions; 1 by default.
+            Number n of elements of a 0-D base; 1 by default.
 
         Returns
         -------
         coords
-            One array of shape (m,) per axis. An element listed twice occurs twice.
-        entries
-            Shape (m,): the ascending input position of each; None if all occur once.
+            One array of shape (m,) per axis. Elements repeat if lists or broadcasting repeat them.
+        elements
+            Ascending input positions, shape (m,); None if they are 0 to n - 1.
         """
         n = len(coords[0]) if coords else (1 if count is None else count)
-        entries = self._members(coords)
+        elements = self._find_inside(coords)
         matches: list[IntArray] = []
         for group in self.points:
-            columns = [coords[d] if entries is None else coords[d][entries] for d in group.dims]
+            columns = [coords[d] if elements is None else coords[d][elements] for d in group.dims]
             if not group.dims:
-                m = n if entries is None else len(entries)
+                m = n if elements is None else len(elements)
                 hit, point = np.repeat(np.arange(m), group.count), np.tile(np.arange(group.count), m)
             else:
                 hit, point = group.match(columns)
             matches = [earlier[hit] for earlier in matches] + [point]
-            entries = hit if entries is None else entries[hit]
-        m = n if entries is None else len(entries)
+            elements = hit if elements is None else elements[hit]
+        m = n if elements is None else len(elements)
         unravelled = [np.unravel_index(point, group.shape) for group, point in zip(self.points, matches, strict=True)]
         out: list[IntArray] = []
         for axis in self.axes:
             if isinstance(axis, RangeAxis):
-                column = coords[axis.dim] if entries is None else coords[axis.dim][entries]
+                column = coords[axis.dim] if elements is None else coords[axis.dim][elements]
                 if axis.start != 0:
                     column = column - axis.start
                 out.append(column if axis.step == 1 else column // axis.step)
@@ -306,25 +309,25 @@ class View:
                 out.append(unravelled[axis.group][axis.position])
             else:
                 out.append(np.zeros(m, dtype=np.int32))
-        return self._repeated(out, entries, m)
+        return self._repeat_elements(out, elements, m)
 
-    def _repeated(
-        self, coords: list[IntArray], entries: IntArray | None, m: int
+    def _repeat_elements(
+        self, coords: list[IntArray], elements: IntArray | None, m: int
     ) -> tuple[tuple[IntArray, ...], IntArray | None]:
         """Repeat elements along broadcast axes."""
         for number, axis in enumerate(self.axes):
             if isinstance(axis, NewAxis) and axis.length > 1 and m:
                 nbytes = 8 * m * axis.length * (len(coords) + 1)
                 memory.check(nbytes, f"{m} elements, each repeated {axis.length} times", "take a smaller view")
-                again = np.repeat(np.arange(m), axis.length)
-                coords = [column[again] for column in coords]
+                repeated = np.repeat(np.arange(m), axis.length)
+                coords = [column[repeated] for column in coords]
                 coords[number] = np.tile(np.arange(axis.length), m)
-                entries = again if entries is None else entries[again]
+                elements = repeated if elements is None else elements[repeated]
                 m *= axis.length
-        return tuple(coords), entries
+        return tuple(coords), elements
 
-    def _members(self, coords: Sequence[IntArray]) -> IntArray | None:
-        """Return the elements inside fixed coordinates and ranges, ascending; None if all are."""
+    def _find_inside(self, coords: Sequence[IntArray]) -> IntArray | None:
+        """Return positions inside fixed coordinates and ranges; None for all."""
         if self.size == 0:
             return np.zeros(0, dtype=np.int64)
         inside: NDArray[np.bool_] | None = None
@@ -349,15 +352,15 @@ class View:
         return np.flatnonzero(inside)
 
     def preserves_order(self, order: Sequence[int]) -> bool:
-        """Return whether base elements sorted by ``order`` stay sorted, and unique, in the view."""
+        """Return whether elements sorted by ``order`` are sorted and unique in the view."""
         if self.fixed:
             fixed = [dim for dim, _ in self.fixed]
             order = [dim for dim in order if dim not in fixed]
-        return self._walked == tuple(order)
+        return self._ascending_dims == tuple(order)
 
     @_cached_attribute
-    def _walked(self) -> tuple[int, ...] | None:
-        """Dimensions of the axes; None if one is reversed or listed, or elements repeat."""
+    def _ascending_dims(self) -> tuple[int, ...] | None:
+        """Dimensions of the axes; None with reversed, list or broadcast axes."""
         own = [axis for axis in self.axes if isinstance(axis, RangeAxis)]
         if self.points or self.repeats > 1 or any(axis.step < 0 for axis in own):
             return None

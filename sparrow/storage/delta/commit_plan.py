@@ -207,7 +207,7 @@ def _write_run(
     """Write new elements, and those of other runs, as one run."""
     if not new.count and changing is None:
         return CommitPlan()
-    everything = Box.everything(snapshot.schema.shape)
+    everything = Box.from_shape(snapshot.schema.shape)
     parts = [part for table in replaced for part in snapshot.iter_parts(table, everything)]
     chunks = plan_chunks([*parts, _memory_part(new)] if new.count else parts, sizes.group_rows)
     added = _write_chunks(snapshot, chunks, rows, sizes, run=True, changing=changing)
@@ -235,7 +235,7 @@ def fold_runs(snapshot: Snapshot, sizes: Sizes, more: Block | None = None) -> Co
     if not snapshot.runs and more is None:
         return CommitPlan()
     base = snapshot.base
-    everything = Box.everything(snapshot.schema.shape)
+    everything = Box.from_shape(snapshot.schema.shape)
     parts = [part for table in snapshot.tables for part in snapshot.iter_parts(table, everything)]
     chunks = plan_chunks(parts if more is None else [*parts, _memory_part(more)], sizes.group_rows)
     needs = [{part.ref[0] for part in chunk.ref.parts if not part.run} for chunk in chunks]

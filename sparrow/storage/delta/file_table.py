@@ -34,7 +34,7 @@ def select_row_groups(footer: Footer, box: Box) -> list[int]:
     """Return the row groups of a file that may hold elements of a box."""
     if len(footer.rows) == 1:  # whose bounds are those of the file
         return [0]
-    found: list[int] = np.flatnonzero(box.intersecting(footer.low, footer.high)).tolist()
+    found: list[int] = np.flatnonzero(box.intersection_mask(footer.low, footer.high)).tolist()
     return found
 
 
@@ -107,7 +107,7 @@ class FileTable:
 
     def select_files(self, box: Box) -> NDArray[np.int64]:
         """Return the numbers of the files that may hold elements of a box."""
-        return np.flatnonzero(box.intersecting(self.low, self.high))
+        return np.flatnonzero(box.intersection_mask(self.low, self.high))
 
     def stats(self, box: Box) -> ScanStats:
         """Return the statistics of a scan of a box."""

@@ -103,7 +103,7 @@ def _sorted_blocks(snapshot: Snapshot, order: tuple[int, ...]) -> Iterator[Block
     schema = snapshot.schema
     shape, dims = tuple(schema.shape[dim] for dim in order), tuple(schema.dims[dim] for dim in order)
     back = [order.index(dim) for dim in range(schema.ndim)]
-    entries = scan(snapshot, Box.everything(schema.shape))
+    entries = scan(snapshot, Box.from_shape(schema.shape))
     rows = (Rows(tuple(block.coords[dim] for dim in order), block.values) for block in entries)
     for block in sorted_blocks(rows, replace(schema, shape=shape, dims=dims)):
         yield Block(tuple(block.coords[dim] for dim in back), block.values)

@@ -1,4 +1,4 @@
-"""Boxes: overlap with bounds."""
+"""Boxes: overlap fractions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ BOUNDS = st.tuples(st.integers(0, 12), st.integers(0, 5)).map(lambda pair: (pair
 def test_overlap_fractions(dims: list[tuple[range, tuple[int, int]]]) -> None:
     box = Box(tuple(r for r, _ in dims))
     low, high = (np.array([[bounds[k] for _, bounds in dims]]) for k in (0, 1))
-    cells = list(itertools.product(*(range(first, last + 1) for _, (first, last) in dims)))
-    inside = sum(all(cell[k] in r for k, r in enumerate(box.ranges)) for cell in cells)
-    np.testing.assert_allclose(box.overlap_fractions(low, high), [inside / len(cells)])
+    points = list(itertools.product(*(range(first, last + 1) for _, (first, last) in dims)))
+    inside = sum(all(point[k] in r for k, r in enumerate(box.ranges)) for point in points)
+    np.testing.assert_allclose(box.overlap_fractions(low, high), [inside / len(points)])

@@ -19,7 +19,7 @@ from sparrow.errors import IndexingError, InvalidValueError, ShapeError
 CORPUS = json.loads((Path(__file__).parent.parent.parent / "conformance" / "index.json").read_text(encoding="utf-8"))
 
 
-def parse(part: Any) -> Any:
+def parse_item(part: Any) -> Any:
     if isinstance(part, list):
         return part
     if part == "new":
@@ -31,15 +31,15 @@ def parse(part: Any) -> Any:
     return int(part)
 
 
-def key_of(parts: list[Any]) -> tuple[Any, ...]:
-    return tuple(parse(part) for part in parts)
+def parse_key(parts: list[Any]) -> tuple[Any, ...]:
+    return tuple(parse_item(part) for part in parts)
 
 
-def show(view: View, base: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the elements of a view by translating every base element; each must occur once unless repeated."""
+def materialize(view: View, base: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the elements of a view, checking that each occurs exactly once."""
     coords = tuple(np.indices(base.shape).reshape(base.ndim, base.size)) if base.ndim else ()
-    placed, entries = view.from_base(coords, base.size)
-    values = base.reshape(-1) if entries is None else base.reshape(-1)[entries]
+    placed, elements = view.from_base(coords, base.size)
+    values = base.reshape(-1) if elements is None else base.reshape(-1)[elements]
     assert len(values) == view.size
     out = np.full(view.size, -1, dtype=base.dtype)
     at = np.ravel_multi_index(placed, view.shape) if view.ndim else np.zeros(len(values), int)
@@ -59,9 +59,9 @@ def test_conformance(case: dict[str, Any]) -> None:
     view = View.identity(base.shape)
     mode: Any = {"oindex": "orthogonal"}.get(case.get("mode", ""), "paired")
     for parts in case["keys"]:
-        view = view.then(key_of(parts), mode)
+        view = view.then(parse_key(parts), mode)
     if "result" in case:
-        assert show(view, base).tolist() == case["result"]
+        assert materialize(view, base).tolist() == case["result"]
     if "result_shape" in case:
         assert list(view.shape) == case["result_shape"]
     if "fixed" in case:
@@ -73,18 +73,18 @@ def test_conformance(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", CORPUS["errors"], ids=lambda case: case["name"])
-def test_conformance_of_errors(case: dict[str, Any]) -> None:
+def test_conformance_errors(case: dict[str, Any]) -> None:
     view = View.identity(case["shape"])
     for parts in case["keys"][:-1]:
-        view = view.then(key_of(parts))
+        view = view.then(parse_key(parts))
     with pytest.raises(IndexError) as caught:
-        view.then(key_of(case["keys"][-1]))
+        view.then(parse_key(case["keys"][-1]))
     assert isinstance(caught.value, IndexingError)
     for words in case["says"]:
         assert words in str(caught.value)
 
 
-def parts_of(size: int, lists: bool) -> st.SearchStrategy[Any]:
+def index_items(size: int, lists: bool) -> st.SearchStrategy[Any]:
     bound = st.one_of(st.none(), st.integers(-size - 2, size + 2))
     step = st.one_of(st.none(), st.integers(-3, 3).filter(bool))
     options: list[st.SearchStrategy[Any]] = [st.builds(slice, bound, bound, step)]
@@ -106,16 +106,16 @@ def keys(draw: st.DrawFn, shape: tuple[int, ...], lists: bool = True) -> Any:
     for size in shape[: draw(st.integers(0, len(shape)))]:
         if draw(st.integers(0, 5)) == 0:
             parts.append(None)
-        parts.append(draw(parts_of(size, lists)))
+        parts.append(draw(index_items(size, lists)))
     if draw(st.integers(0, 3)) == 0:
         rest = len(shape) - sum(part is not None for part in parts)
         tail = draw(st.integers(0, min(1, rest)))
         parts.append(Ellipsis)
-        parts.extend(draw(parts_of(size, lists)) for size in shape[len(shape) - tail :] if tail)
+        parts.extend(draw(index_items(size, lists)) for size in shape[len(shape) - tail :] if tail)
     return tuple(parts)
 
 
-def valid(base: np.ndarray[Any, Any], key: Any) -> Any:
+def assume_valid(base: np.ndarray[Any, Any], key: Any) -> Any:
     try:
         base[key]
     except IndexError:
@@ -142,10 +142,10 @@ def test_nested_indexes_equal_numpy(data: st.DataObject, shape: tuple[int, ...],
             return
         view, expected = view.then(key), np.asarray(found)
         assert view.shape == expected.shape
-        assert np.array_equal(show(view, base), expected)
+        assert np.array_equal(materialize(view, base), expected)
         if expected.size:
-            cells = tuple(np.indices(expected.shape).reshape(expected.ndim, expected.size)) if expected.ndim else ()
-            coords = view.to_base(cells)
+            positions = tuple(np.indices(expected.shape).reshape(expected.ndim, expected.size)) if expected.ndim else ()
+            coords = view.to_base(positions)
             assert np.array_equal(np.ravel(base[coords]) if shape else base.reshape(1), expected.reshape(-1))
             assert view.box().contains(coords).all()
 
@@ -153,12 +153,12 @@ def test_nested_indexes_equal_numpy(data: st.DataObject, shape: tuple[int, ...],
 @given(st.data(), SHAPES)
 def test_orthogonal_is_outer_product(data: st.DataObject, shape: tuple[int, ...]) -> None:
     base = np.arange(int(np.prod(shape))).reshape(shape)
-    key = tuple(data.draw(parts_of(size, True).filter(lambda p: np.ndim(p) < 2)) for size in shape)
+    key = tuple(data.draw(index_items(size, True).filter(lambda p: np.ndim(p) < 2)) for size in shape)
     positions = [np.arange(n)[part] for n, part in zip(shape, key, strict=True)]
     expected = base[np.ix_(*(np.atleast_1d(p) for p in positions))] if shape else base
     expected = expected.reshape(tuple(len(p) for p in positions if p.ndim))
     view = View.identity(shape).then(key, "orthogonal")
-    assert np.array_equal(show(view, base), expected)
+    assert np.array_equal(materialize(view, base), expected)
 
 
 @given(st.data(), st.lists(st.integers(1, 4), min_size=2, max_size=4).map(tuple))
@@ -167,38 +167,38 @@ def test_pointwise_indexes_come_first(data: st.DataObject, shape: tuple[int, ...
     lists = [data.draw(st.lists(st.integers(0, n - 1), min_size=2, max_size=2)) for n in (shape[0], shape[-1])]
     key = (lists[0], *(slice(None),) * (len(shape) - 2), lists[1])
     view = View.identity(shape).then(key, "pointwise")
-    assert np.array_equal(show(view, base), np.stack([base[i, ..., j] for i, j in zip(*lists, strict=True)]))
+    assert np.array_equal(materialize(view, base), np.stack([base[i, ..., j] for i, j in zip(*lists, strict=True)]))
 
 
 @given(st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple))
 def test_permute_equals_transpose(data: st.DataObject, shape: tuple[int, ...]) -> None:
     base = np.arange(int(np.prod(shape))).reshape(shape)
-    view = View.identity(shape).then(valid(np.empty(shape), data.draw(keys(shape))))
+    view = View.identity(shape).then(assume_valid(np.empty(shape), data.draw(keys(shape))))
     order = data.draw(st.permutations(range(view.ndim)))
-    assert np.array_equal(show(view.permute(order), base), show(view, base).transpose(order))
+    assert np.array_equal(materialize(view.permute(order), base), materialize(view, base).transpose(order))
 
 
 @given(st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple))
-def test_preserves_order_means_sorted_output(data: st.DataObject, shape: tuple[int, ...]) -> None:
-    view = View.identity(shape).then(valid(np.empty(shape), data.draw(keys(shape))))
+def test_preserves_order(data: st.DataObject, shape: tuple[int, ...]) -> None:
+    view = View.identity(shape).then(assume_valid(np.empty(shape), data.draw(keys(shape))))
     view = view.permute(data.draw(st.permutations(range(view.ndim))))
     order = tuple(data.draw(st.permutations(range(len(shape)))))
     coords = np.indices(shape).reshape(len(shape), -1)
     by_order = np.lexsort([coords[d] for d in reversed(order)])
     placed, _ = view.from_base(tuple(coords[:, by_order]))
-    cells = list(zip(*(column.tolist() for column in placed), strict=True)) if view.ndim else []
+    positions = list(zip(*(column.tolist() for column in placed), strict=True)) if view.ndim else []
     if view.preserves_order(order):
-        assert cells == sorted(set(cells))
+        assert positions == sorted(set(positions))
 
 
 @given(st.data(), st.lists(st.integers(1, 3), max_size=3).map(tuple), st.lists(st.integers(0, 3), max_size=2))
 def test_broadcast_equals_numpy(data: st.DataObject, shape: tuple[int, ...], more: list[int]) -> None:
     base = np.arange(int(np.prod(shape))).reshape(shape)
-    key = valid(base, data.draw(keys(shape)))
+    key = assume_valid(base, data.draw(keys(shape)))
     view, expected = View.identity(shape).then(key), np.asarray(base[key])
     target = (*more, *(data.draw(st.integers(0, 3)) if n == 1 else n for n in expected.shape))
-    shown = view.broadcast_to(target)
-    assert np.array_equal(show(shown, base), np.broadcast_to(expected, target))
+    broadcast = view.broadcast_to(target)
+    assert np.array_equal(materialize(broadcast, base), np.broadcast_to(expected, target))
     for other in ((3,), (3, 2), ()):
         with pytest.raises(ShapeError, match="broadcast"):
             View.identity((2, 3, 2)[-len(other) - 1 :]).broadcast_to(other)
@@ -218,15 +218,15 @@ def test_integer_beside_list_is_fixed() -> None:
     assert [group.dims for group in view.points] == [(2,)]
 
 
-def test_huge_shapes_index() -> None:
+def test_index_huge_shapes() -> None:
     view = View.identity((2**62, 2**62, 2**62)).then((slice(2**61, None, 5), -1))
     coords = tuple(np.array([c]) for c in (2**61 + 10, 2**62 - 1, 7))
-    placed, entries = view.from_base(coords)
-    assert entries is None
+    placed, elements = view.from_base(coords)
+    assert elements is None
     assert [int(c[0]) for c in placed] == [2, 7]
 
 
-def test_box_prunes() -> None:
+def test_box_of_view() -> None:
     box = View.identity((100, 100)).then((slice(90, 10, -4), [7, 3])).box()
     assert box == Box((range(14, 91, 4), range(3, 8)))
     assert box.intersects((90, 0), (99, 9))
@@ -237,11 +237,11 @@ def test_box_prunes() -> None:
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6), st.integers(0, 8))
 def test_points_match_keeps_order_and_repeats(wanted: list[tuple[int, int]], n: int) -> None:
     rng = np.random.default_rng(n)
-    entries = rng.integers(0, 4, (2, n))
+    elements = rng.integers(0, 4, (2, n))
     columns = np.array(wanted, dtype=np.int64).reshape(-1, 2).T
     group = Points((0, 1), tuple(columns), (len(wanted),))
-    found = sorted(zip(*(a.tolist() for a in group.match(tuple(entries))), strict=True))
-    expected = sorted((e, p) for e in range(n) for p, point in enumerate(wanted) if point == tuple(entries[:, e]))
+    found = sorted(zip(*(a.tolist() for a in group.match(tuple(elements))), strict=True))
+    expected = sorted((e, p) for e in range(n) for p, point in enumerate(wanted) if point == tuple(elements[:, e]))
     assert found == expected
 
 
@@ -257,19 +257,17 @@ def test_errors_name_dimensions() -> None:
 
 
 def test_sliced_dims() -> None:
-    whole = View.identity((4, 3))
-    assert (
-        whole.sliced_dims == whole.permute((1, 0)).sliced_dims == whole.insert_axes((0, 3)).sliced_dims == frozenset()
-    )
-    assert whole.then(slice(1, 3)).sliced_dims == frozenset({0})
-    assert whole.then((None, slice(1, 3), slice(2))).permute((2, 0, 1)).sliced_dims == frozenset({0, 1})
+    view = View.identity((4, 3))
+    assert view.sliced_dims == view.permute((1, 0)).sliced_dims == view.insert_axes((0, 3)).sliced_dims == frozenset()
+    assert view.then(slice(1, 3)).sliced_dims == frozenset({0})
+    assert view.then((None, slice(1, 3), slice(2))).permute((2, 0, 1)).sliced_dims == frozenset({0, 1})
     keys: list[Any] = [1, slice(None, None, -1), slice(None, None, 2), [0, 1], (slice(None), [True, False, True])]
     for key in keys:
-        assert whole.then(key).sliced_dims is None
-    assert whole.then(None).broadcast_to((5, 4, 3)).sliced_dims is None
+        assert view.then(key).sliced_dims is None
+    assert view.then(None).broadcast_to((5, 4, 3)).sliced_dims is None
 
 
-def test_element_shortcut_equals_parsing() -> None:
+def test_element_fast_path_equals_parsing() -> None:
     for view in (View.identity((2, 3)), View.identity((2, 3)).then((slice(None, None, -1), slice(1, None)))):
         for at in itertools.product(*(range(-n, n) for n in view.shape)):
             assert view.then(at) == view.then((*at, ...))
@@ -287,5 +285,5 @@ def test_ranges_and_zero_step() -> None:
     assert np.array_equal(A.to_numpy(), base)
     with pytest.raises(InvalidValueError, match="slice step cannot be zero"):
         A[::0]
-    with pytest.raises(IndexingError, match="must have integer bounds"):
+    with pytest.raises(IndexingError, match="bounds of a slice must be integers"):
         A[1.0:2]

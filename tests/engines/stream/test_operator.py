@@ -79,7 +79,7 @@ def dense_of(found: Node) -> NDArray[Any]:
 def test_read_chunk_with_some_dims(dtype: str, dims: tuple[int, ...], tmp_path: Path) -> None:
     dense = random_array((4, 5, 6), dtype, seed=1)
     relation = stored_relation(tmp_path / "A.sparrow", dense, dims=("a", "a.b", "b"))
-    for chunk in relation.chunks(Box.everything(dense.shape)):
+    for chunk in relation.chunks(Box.from_shape(dense.shape)):
         whole, part = relation.read(chunk), relation.read(chunk, dims)
         np.testing.assert_array_equal(part.values, whole.values)
         assert [len(column) for column in part.coords] == [whole.count] * 3
@@ -107,7 +107,7 @@ def test_unary_map_follows_input_chunks(
     found = make_map(np.negative, [scan])
     shown = scan_of(found, View.identity(found.schema.shape).then(outer))
     np.testing.assert_array_equal(to_dense(engines.evaluate(shown), shown.schema), -dense[outer])
-    for chunk in lower_node(found).chunks(Box.everything(dense.shape)):
+    for chunk in lower_node(found).chunks(Box.from_shape(dense.shape)):
         block = lower_node(found).read(chunk)
         for low, column, high in zip(chunk.low, block.coords, chunk.high, strict=True):
             assert block.count == 0 or low <= column.min() <= column.max() <= high
@@ -124,8 +124,8 @@ def test_unary_map_decodes_row_groups_of_box(folder: Path) -> None:
     view = View.identity(dense.shape).then((slice(30, 33),))
     block = engines.evaluate(scan_of(found, view))
     np.testing.assert_array_equal(to_dense(block, scan_of(found, view).schema), 3 * dense[30:33])
-    assert counting.reads == len(counting.chunks(view.box())) < len(counting.chunks(Box.everything(dense.shape)))
-    assert lower_node(found).stats(view.box()).rows < lower_node(found).stats(Box.everything(dense.shape)).rows
+    assert counting.reads == len(counting.chunks(view.box())) < len(counting.chunks(Box.from_shape(dense.shape)))
+    assert lower_node(found).stats(view.box()).rows < lower_node(found).stats(Box.from_shape(dense.shape)).rows
 
 
 @pytest.mark.parametrize("rows", [3, 20, 1000])
@@ -138,7 +138,7 @@ def test_binary_map_reads_each_chunk_once(folder: Path, rows: int) -> None:
     with settings.config(threads=3), tune("stream", partition_rows=rows):
         found = make_map(np.subtract, [scan_of(side) for side in sides])
         np.testing.assert_array_equal(dense_of(found), one - two)
-    assert [side.reads for side in sides] == [len(side.chunks(Box.everything(one.shape))) for side in sides]
+    assert [side.reads for side in sides] == [len(side.chunks(Box.from_shape(one.shape))) for side in sides]
 
 
 def test_chunk_cursor_keeps_chunks_until_read(folder: Path) -> None:
@@ -147,7 +147,7 @@ def test_chunk_cursor_keeps_chunks_until_read(folder: Path) -> None:
     scan, bounds = scan_of(counting), [*range(2, 27, 3), 28]
     cursor = ChunkCursor(scan, bounds[0], bounds[-1])
     order = np.random.default_rng(0).permutation(len(bounds) - 1)
-    cursor._capacity = len(counting.chunks(Box.everything(dense.shape)))
+    cursor._capacity = len(counting.chunks(Box.from_shape(dense.shape)))
     for number in order:
         start, stop = bounds[number], bounds[number + 1]
         found = to_dense(cursor.read(start, stop), scan.schema)
@@ -180,7 +180,7 @@ def test_other_order_is_sorted_once(folder: Path, where: str, small_partitions: 
     scan = scan_of(counting)
     found = make_map(np.add, [scan, scan.transpose()])
     np.testing.assert_array_equal(dense_of(found), dense + dense.T)
-    assert counting.reads == 2 * len(counting.chunks(Box.everything(dense.shape)))
+    assert counting.reads == 2 * len(counting.chunks(Box.from_shape(dense.shape)))
     part = scan_of(found, View.identity(dense.shape).then((slice(7, 9),)))
     np.testing.assert_array_equal(to_dense(engines.evaluate(part), part.schema), (dense + dense.T)[7:9])
 
@@ -206,7 +206,7 @@ def test_structural_operators_read_once(
     )
     found = build(sp.Tensor(counting), sp)
     np.testing.assert_array_equal(found.to_numpy(), build(dense, np))
-    assert counting.reads <= scans * len(counting.chunks(Box.everything(dense.shape)))
+    assert counting.reads <= scans * len(counting.chunks(Box.from_shape(dense.shape)))
 
 
 @pytest.mark.parametrize("where", ["memory", "disk"])
@@ -229,7 +229,7 @@ def test_partitioned_reductions_sort_once(
     counting: Any = Counting(relation)
     with tune("stream", group_bytes=600):
         np.testing.assert_array_equal(build(sp.Tensor(counting), sp).to_numpy(), build(dense, np))
-    assert counting.reads <= scans * len(counting.chunks(Box.everything(dense.shape))) + 15
+    assert counting.reads <= scans * len(counting.chunks(Box.from_shape(dense.shape))) + 15
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.permutations(range(3)), st.lists(st.integers(0, 3), max_size=3))
@@ -265,7 +265,7 @@ def test_partition_size_counts_repeated_elements(shape: tuple[int, ...]) -> None
     found = make_map(np.add, [scan_of(memory(one, 1.0)), scan_of(memory(two))])
     np.testing.assert_array_equal(dense_of(found), one + two)
     assert (
-        max(lower_node(found).read(chunk).count for chunk in lower_node(found).chunks(Box.everything((60, 50, 20))))
+        max(lower_node(found).read(chunk).count for chunk in lower_node(found).chunks(Box.from_shape((60, 50, 20))))
         <= 1000
     )
 

@@ -411,7 +411,7 @@ def test_indexed_product_reads_needed_rows(tmp_path: Path) -> None:
     A = sp.Tensor(relation)
     agree((A @ A)[88], (a @ a)[88])
     agree((A @ A)[87:89], (a @ a)[87:89])
-    chunks = len(relation.chunks(Box.everything((90, 90))))
+    chunks = len(relation.chunks(Box.from_shape((90, 90))))
     assert relation.reads < chunks // 10
     agree((A.T @ A[:, :1])[:, 0], (a.T @ a[:, :1])[:, 0])
 

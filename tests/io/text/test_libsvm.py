@@ -67,7 +67,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Member]:
         assert handle.verify() == []
         snapshot = handle.current
         schema = snapshot.schema
-        found = list(scan(snapshot, Box.everything(schema.shape)))
+        found = list(scan(snapshot, Box.from_shape(schema.shape)))
         coords = [np.concatenate([b.coords[k] for b in found] or [np.zeros(0, int)]) for k in range(schema.ndim)]
         values = np.concatenate([b.values for b in found] or [np.zeros(0, schema.dtype)])
         assert (values != 0).all()
