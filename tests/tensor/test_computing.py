@@ -229,13 +229,13 @@ def test_shared_files_read_once(tmp_path: Path, reads: Counter[Any]) -> None:
     A = sp.asarray(some_dense((40, 30), 7)).save(tmp_path / "A.sparrow")
     B = sp.asarray(some_dense((40, 30), 8)).save(tmp_path / "B.sparrow")
     sp.compute(A + B, A * B, A.sum(axis=1), (B + 1)[3:5], A.T)
-    files = {key: count for key, count in reads.items() if key[0] == "Snapshot"}
+    files = {key: count for key, count in reads.items() if key[0] == "file"}
     assert set(files.values()) == {1}
     assert len(files) == 2
     reads.clear()
     for tensor in (A + B, A * B, A.sum(axis=1), (B + 1)[3:5], A.T):
         tensor.compute()
-    assert sum(count for key, count in reads.items() if key[0] == "Snapshot") == 7
+    assert sum(count for key, count in reads.items() if key[0] == "file") == 7
 
 
 def test_shared_expression_computed_once(tmp_path: Path, reads: Counter[Any]) -> None:
@@ -264,10 +264,10 @@ def test_reductions_share_scan(tmp_path: Path, reads: Counter[Any]) -> None:
     assert np.array_equal(found[5].to_numpy(), np.count_nonzero(dense, axis=0))
     assert np.array_equal(found[6].to_numpy(), 2 * dense.sum(axis=0))
     assert np.array_equal(found[7].to_numpy(), dense.sum(axis=1))
-    assert {count for key, count in reads.items() if key[0] == "Snapshot"} == {1}
+    assert {count for key, count in reads.items() if key[0] == "file"} == {1}
     reads.clear()
     sp.compute(A.sum(axis=0), A.mean(axis=0))
-    assert sum(count for key, count in reads.items() if key[0] == "Snapshot") == 1
+    assert sum(count for key, count in reads.items() if key[0] == "file") == 1
 
 
 @pytest.mark.parametrize("fill", [0, 2])
