@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 
-    def _typed(reader: Callable[P, Reader]) -> Callable[P, Any]: ...
+    def _as_function(reader: Callable[P, Reader]) -> Callable[P, Any]: ...
 
     # Static types of the functions that __getattr__ makes.
-    columns, edges, libsvm = _typed(Columns), _typed(Edges), _typed(Libsvm)
-    mtx, npz, tns = _typed(MatrixMarket), _typed(Npz), _typed(Tns)
-    alx, metis, webgraph = _typed(Alx), _typed(Metis), _typed(WebGraph)
-    h5ad, libffm, npy, tenx = _typed(H5ad), _typed(Libffm), _typed(Npy), _typed(Tenx)
-    binsparse, text, triples = _typed(Binsparse), _typed(Text), _typed(Triples)
+    columns, edges, libsvm = _as_function(Columns), _as_function(Edges), _as_function(Libsvm)
+    mtx, npz, tns = _as_function(MatrixMarket), _as_function(Npz), _as_function(Tns)
+    alx, metis, webgraph = _as_function(Alx), _as_function(Metis), _as_function(WebGraph)
+    h5ad, libffm, npy, tenx = _as_function(H5ad), _as_function(Libffm), _as_function(Npy), _as_function(Tenx)
+    binsparse, text, triples = _as_function(Binsparse), _as_function(Text), _as_function(Triples)
 
 __all__: list[str]
 

@@ -45,19 +45,25 @@ class Unknown(Node):
 
 
 def test_docs_list_the_support_of_every_node() -> None:
-    rows = ["| node | cupy | duckdb | stream |", "|---|---|---|---|"]
+    rows = ["| Node | cupy | duckdb | stream |", "|---|---|---|---|"]
+    reasons: dict[tuple[str, str, str], list[str]] = {}
     for kind in KINDS:
-        cells = []
+        marks = []
         for name in ("cupy", "duckdb", "stream"):
             mark, reason = engines.engine_for(name).support(kind)
             assert mark in MARKS
             assert mark == "yes" or reason
             assert (name, mark) not in [("stream", other) for other in MARKS[1:]]
-            cells.append(f"{mark}: {reason}" if reason else mark)
-        rows.append(f"| `{kind.__name__}` | {' | '.join(cells)} |")
-    table = "\n".join(rows)
+            marks.append(mark)
+            if reason:
+                reasons.setdefault((name, mark, reason), []).append(f"`{kind.__name__}`")
+        rows.append(f"| `{kind.__name__}` | {' | '.join(marks)} |")
     text = (Path(__file__).parent.parent.parent / "docs" / "engines.md").read_text()
-    assert table in text, f"docs/engines.md wants this table:\n{table}"
+    table = "\n".join(rows)
+    assert table in text, f"docs/engines.md must contain:\n{table}"
+    items = [f"- {name}, {mark}: {', '.join(kinds)}: {reason}." for (name, mark, reason), kinds in reasons.items()]
+    missing = [item for item in items if item not in " ".join(text.split())]
+    assert missing == [], "docs/engines.md must contain:\n" + "\n".join(missing)
 
 
 def test_unknown_node_is_named(engine: str) -> None:
