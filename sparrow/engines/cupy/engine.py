@@ -43,7 +43,7 @@ __all__ = ["CuPy"]
 
 _SUPPORTED = (MatMulDense, Map, Product, Reduce)
 
-_STRUCTURAL = ("never", "it moves elements without computing, which is done before they reach the device")
+_STRUCTURAL = ("never", "it moves elements only, before they reach the device")
 
 _UNSUPPORTED: dict[type[Any], tuple[str, str]] = {
     Accumulate: ("notyet", "cumulative sums on the device"),

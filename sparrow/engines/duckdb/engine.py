@@ -58,9 +58,7 @@ class DuckDB:
         if not isinstance(node, Node):
             return None
         known = type(node) in UNSUPPORTED
-        return (
-            "SQL returns rows, and the result is an array" if node.is_dense and not known else unsupported_reason(node)
-        )
+        return "SQL returns rows, not an array" if node.is_dense and not known else unsupported_reason(node)
 
     def support(self, node_type: type[Any]) -> tuple[str, str]:
         """Return the support for a type of nodes, and a reason."""

@@ -297,7 +297,7 @@ COMPILERS: dict[type[Node], Callable[[Any, ColumnNames, _Select], str]] = {
 UNSUPPORTED: dict[type[Node], tuple[str, str]] = {
     Sort: ("notyet", "sorting by window functions"),
     WithFill: ("never", "every absent element becomes a row"),
-    Accumulate: ("never", "SQL returns rows, and the result is an array"),
-    DenseContraction: ("never", "SQL returns rows, and the result is an array"),
+    Accumulate: ("never", "SQL returns rows, not an array"),
+    DenseContraction: ("never", "SQL returns rows, not an array"),
 }
 """Unsupported node types, each with the support mark and the reason."""
