@@ -1,3 +1,5 @@
+"""Errors: base classes, messages and pickling."""
+
 from __future__ import annotations
 
 import copy
@@ -33,14 +35,14 @@ BUILTINS = {
 }
 
 
-def test_every_error_is_in_the_list_above() -> None:
+def test_all_lists_every_error() -> None:
     warned = {"LazyUpdateWarning", "PerformanceWarning", "StorageFallbackWarning"}
     assert {*BUILTINS, "SparrowError", *warned} == set(errors.__all__)
     assert issubclass(errors.PerformanceWarning, UserWarning)
 
 
 @pytest.mark.parametrize("name", BUILTINS)
-def test_each_is_a_sparrow_error_and_the_builtin_one_would_catch(name: str) -> None:
+def test_errors_derive_from_builtins(name: str) -> None:
     kind = getattr(errors, name)
     assert issubclass(kind, errors.SparrowError)
     assert issubclass(kind, BUILTINS[name])
@@ -48,7 +50,7 @@ def test_each_is_a_sparrow_error_and_the_builtin_one_would_catch(name: str) -> N
 
 
 @pytest.mark.parametrize("name", [*BUILTINS, "SparrowError"])
-def test_the_message_is_the_text_that_was_given(name: str) -> None:
+def test_message_survives_pickle_and_copy(name: str) -> None:
     error = getattr(errors, name)("a.txt: no such thing")
     assert str(error) == "a.txt: no such thing"
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
@@ -64,13 +66,13 @@ def test_the_message_is_the_text_that_was_given(name: str) -> None:
         (errors.IngestError("no value", line=3), "line 3: no value"),
     ],
 )
-def test_ingest_errors_say_where(error: errors.IngestError, text: str) -> None:
+def test_ingest_error_location(error: errors.IngestError, text: str) -> None:
     assert str(error) == text
     twin = pickle.loads(pickle.dumps(error))
     assert str(twin) == text
     assert (twin.file, twin.line, twin.token) == (error.file, error.line, error.token)
 
 
-def test_storage_errors_are_caught_as_one_kind() -> None:
+def test_storage_error_subclasses() -> None:
     for name in ("NotFoundError", "ExistsError", "CorruptionError", "ConflictError"):
         assert issubclass(getattr(errors, name), errors.StorageError)

@@ -69,10 +69,6 @@ class Box:
             out *= np.maximum(inside, 0) / (high[:, dim].astype(np.float64) - low[:, dim] + 1)
         return out
 
-    def covers(self, shape: Sequence[int]) -> bool:
-        """Return whether the box covers all coordinates of a shape."""
-        return all(r == range(n) for r, n in zip(self.ranges, shape, strict=True))
-
     def contains(self, coords: Sequence[IntArray]) -> NDArray[np.bool_]:
         """Return a mask, shape (n,), of the coordinates that lie in the box.
 
