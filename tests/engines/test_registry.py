@@ -113,7 +113,7 @@ def test_products_of_expressions(engine: str) -> None:
 
 def test_planned_engines_are_named() -> None:
     with pytest.raises(UnsupportedError, match="engine='spark': the engine for clusters"):
-        sp.eye(3).compute("spark")  # type: ignore[arg-type]
+        sp.eye(3).compute("spark")
     with pytest.raises(InvalidValueError, match=r"engine must be one of 'auto', 'cupy'.*, got 'spark'"):
         sp.config(engine="spark")
 

@@ -229,7 +229,7 @@ def test_matmul_shape_errors(make: Maker) -> None:
     with pytest.raises(ShapeError, match=r"size 2\) of the left operand is not .* size 3\) of the right"):
         A @ A
     with pytest.raises(InvalidValueError, match="'stream'"):
-        sp.matmul(A, np.ones(2), engine="gpu")  # type: ignore[arg-type]
+        sp.matmul(A, np.ones(2), engine="gpu")
     with pytest.raises(TypeError):
         A @ "a"
 

@@ -372,7 +372,10 @@ def test_sections_in_any_order_on_several_threads(tmp_path: Path) -> None:
     ):
         np.testing.assert_allclose((A @ B).to_numpy(), wanted)
         (product,) = [details["product"] for _, details in products]
-        read = lambda start, stop: ProductCursor(product, start, stop).read(start, stop)  # noqa: E731
+
+        def read(start: int, stop: int) -> Any:
+            return ProductCursor(product, start, stop).read(start, stop)
+
         ends = np.sort(np.random.default_rng(0).integers(0, 71, (60, 2)), axis=1)
         with ThreadPoolExecutor(4) as pool:
             for (start, stop), found in zip(ends, pool.map(lambda span: read(*span.tolist()), ends), strict=True):

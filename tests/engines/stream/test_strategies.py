@@ -40,7 +40,8 @@ def profile_of(tensor: sp.Tensor) -> dict[str, Any]:
     """Return the counters of the root of an expression."""
     scan = tensor.__sparrow_scan__()
     with profiling(Profile()) as profile:
-        block = scan_reader.read_block(*lower([scan]))
+        (lowered,) = lower([scan])
+        block = scan_reader.read_block(lowered)
     found = profile.operator(scan.source).to_dict()
     assert found["rows"] == block.count
     assert found["bytes"] > 0
@@ -67,6 +68,7 @@ def test_profile_counts_spilled_bytes(tmp_path: Path) -> None:
     A = sp.asarray(random_array((40, 40), seed=4)).save(tmp_path / "A")
     turned = scan_of(A.__sparrow_scan__().source, A.T.__sparrow_scan__().view)
     with strategy("spilled_sort"), tune("stream", partition_rows=100), profiling(Profile()) as profile:
-        scan_reader.read_block(*lower([(A.T + A).__sparrow_scan__()]))
+        (lowered,) = lower([(A.T + A).__sparrow_scan__()])
+        scan_reader.read_block(lowered)
     assert profile.operator(turned).spilled_bytes > 0
     assert profile.operator(turned).strategy == "spilled_sort"
