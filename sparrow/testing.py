@@ -1,7 +1,7 @@
-"""Force strategies and tuning parameters in tests.
+"""Strategies, tuning parameters and events for tests and debugging.
 
-For sparrow's own tests and for debugging: nothing here is stable between versions. Results never depend on a strategy,
-only speed and memory do, so a test that forces one compares its result with the default.
+The interface may change between versions. Results never depend on a strategy, only speed and memory do, so a test that
+forces one compares its result with the default.
 
 Examples
 --------
@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from sparrow.runtime.events import listening
-from sparrow.runtime.tuning import MemoryShare, Tunable, registered
+from sparrow.runtime.events import listen
+from sparrow.runtime.tuning import MemoryShare, Tunable, get_tunables
 from sparrow.runtime.tuning import memory_shares as _memory_shares
 
 __all__ = ["memory_shares", "observe", "on", "parameters", "strategies", "strategy", "tune", "tuning"]
@@ -46,27 +46,30 @@ def observe(*names: str) -> Iterator[list[tuple[str, dict[str, Any]]]]:
     seen: list[tuple[str, dict[str, Any]]] = []
     with contextlib.ExitStack() as stack:
         for name in names:
-            stack.enter_context(listening(name, lambda name=name, **details: seen.append((name, details))))
+            stack.enter_context(listen(name, lambda name=name, **details: seen.append((name, details))))
         yield seen
 
 
 @contextlib.contextmanager
 def on(name: str, listener: Callable[..., Any]) -> Iterator[None]:
-    """Call ``listener(**details)`` at every event of that name; if it raises, the operation fails there."""
-    with listening(name, listener):
+    """Call ``listener(**details)`` for every event of that name.
+
+    If it raises, the operation fails at that point.
+    """
+    with listen(name, listener):
         yield
 
 
 def _subsystems() -> Mapping[str, Tunable[Any]]:
-    """Import the ``tuning`` module of every subsystem and return what they register."""
+    """Import every subsystem's ``tuning`` module; return all parameters."""
     for found in pkgutil.walk_packages([os.path.dirname(__file__)], "sparrow."):
         if found.name.endswith(".tuning") and found.name != "sparrow.runtime.tuning":
             importlib.import_module(found.name)
-    return registered()
+    return get_tunables()
 
 
 def _find(subsystem: str) -> Tunable[Any]:
-    known = registered()
+    known = get_tunables()
     if subsystem not in known:
         known = _subsystems()
     if subsystem not in known:
@@ -75,7 +78,7 @@ def _find(subsystem: str) -> Tunable[Any]:
 
 
 def tuning(subsystem: str) -> Any:
-    """Return the tuning parameters of a subsystem that are in force, a frozen dataclass.
+    """Return the tuning parameters in force of a subsystem, a frozen dataclass.
 
     Raises
     ------
@@ -87,7 +90,7 @@ def tuning(subsystem: str) -> Any:
 
 @contextlib.contextmanager
 def tune(subsystem: str, **parameters: Any) -> Iterator[None]:
-    """Replace tuning parameters of a subsystem for the length of a block, in all threads.
+    """Replace tuning parameters of a subsystem within a block, in all threads.
 
     Raises
     ------
@@ -96,13 +99,13 @@ def tune(subsystem: str, **parameters: Any) -> Iterator[None]:
     TypeError
         If it has no such parameter.
     """
-    with _find(subsystem).overridden(**parameters):
+    with _find(subsystem).override(**parameters):
         yield
 
 
 @contextlib.contextmanager
 def strategy(*names: str) -> Iterator[None]:
-    """Force strategies by name for the length of a block, in all threads.
+    """Force strategies by name within a block, in all threads.
 
     Parameters
     ----------
@@ -116,19 +119,19 @@ def strategy(*names: str) -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         for name in names:
-            found = [each for each in _subsystems().values() if name in each.strategies]
+            found = [tunable for tunable in _subsystems().values() if name in tunable.strategies]
             if not found:
                 raise ValueError(f"strategy must be one of {sorted(strategies())}, got {name!r}")
-            for each in found:
-                stack.enter_context(each.overridden(**each.strategies[name]))
+            for tunable in found:
+                stack.enter_context(tunable.override(**tunable.strategies[name]))
         yield
 
 
 def strategies() -> dict[str, list[str]]:
-    """Return the strategies that can be forced, each with the subsystems that it concerns."""
+    """Return all strategies, each with the subsystems that it affects."""
     out: dict[str, list[str]] = {}
-    for name, each in sorted(_subsystems().items()):
-        for strategy_name in each.strategies:
+    for name, tunable in sorted(_subsystems().items()):
+        for strategy_name in tunable.strategies:
             out.setdefault(strategy_name, []).append(name)
     return out
 
@@ -136,9 +139,9 @@ def strategies() -> dict[str, list[str]]:
 def parameters() -> list[tuple[str, str, Any, str, str]]:
     """Return every tuning parameter: subsystem, name, default, unit and reason."""
     return [
-        (name, each.name, getattr(tunable.default, each.name), each.metadata["unit"], each.metadata["reason"])
+        (name, field.name, getattr(tunable.default, field.name), field.metadata["unit"], field.metadata["reason"])
         for name, tunable in sorted(_subsystems().items())
-        for each in fields(tunable.default)
+        for field in fields(tunable.default)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Shared fixtures: data folders, isolated settings and memory, Hypothesis profiles."""
+"""Fixtures of all tests: data folders, settings, memory, command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparrow.runtime import memory
 from sparrow.runtime import settings as sparrow_settings
 from sparrow.testing import tune
 
-# No deadlines, since loaded machines are slow; derandomized, so that a run tests the change at hand and no luck.
+# No deadlines, since loaded machines are slow. Derandomized, so that failures are reproducible.
 settings.register_profile(
     "same", max_examples=16, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True,
     derandomize=True,
@@ -44,8 +44,8 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """Folder of further real data sets beside the checkout; skips the test if it is missing."""
+def shared_data() -> Path:
+    """Folder of additional real data sets; skips the test if it is missing."""
     folder = REPOSITORY.parent / "shared" / "data"
     if not folder.is_dir():
         pytest.skip("requires the folder shared/data beside the checkout")
@@ -53,27 +53,30 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shipped() -> Path:
+def datasets_folder() -> Path:
     """Folder of the data sets in the checkout."""
     return REPOSITORY / "datasets"
 
 
 @pytest.fixture(autouse=True)
-def own_settings() -> Iterator[None]:
+def restore_settings() -> Iterator[None]:
     """Undo changes of settings after each test."""
     with sparrow_settings.config():
         yield
 
 
 @pytest.fixture(autouse=True)
-def isolated_memory() -> Iterator[None]:
-    """Account for memory per test: reservations of earlier tests may be released later, when they are collected."""
-    with memory.isolated():
+def isolate_memory() -> Iterator[None]:
+    """Account for memory per test.
+
+    Reservations of earlier tests may be released late, when they are garbage-collected.
+    """
+    with memory.isolate():
         yield
 
 
 @pytest.fixture(autouse=True, scope="session")
-def tight_limits() -> Iterator[None]:
+def permit_tiny_limits() -> Iterator[None]:
     """Permit tiny memory limits, so that small tensors exceed them."""
     with tune("runtime", min_limit_bytes=1):
         yield
@@ -88,17 +91,17 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.fixture
-def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
-    """Return a function that replaces standard input by a pipe with the given bytes."""
-    with contextlib.ExitStack() as opened:
+def pipe_stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+    """Return a function that replaces standard input by a pipe of bytes."""
+    with contextlib.ExitStack() as stack:
 
-        def give(data: bytes) -> None:
-            there, here = os.pipe()
-            os.write(here, data)
-            os.close(here)
-            monkeypatch.setattr(sys, "stdin", opened.enter_context(open(there)))
+        def pipe(data: bytes) -> None:
+            read_end, write_end = os.pipe()
+            os.write(write_end, data)
+            os.close(write_end)
+            monkeypatch.setattr(sys, "stdin", stack.enter_context(open(read_end)))
 
-        yield give
+        yield pipe
 
 
 class Run:
@@ -123,10 +126,10 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
 
     def run(*words: object) -> Run:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
+        with pytest.raises(SystemExit) as caught:
             main([str(word) for word in words])
         out, err = capsys.readouterr()
-        assert isinstance(end.value.code, int)
-        return Run(end.value.code, out, err)
+        assert isinstance(caught.value.code, int)
+        return Run(caught.value.code, out, err)
 
     return run

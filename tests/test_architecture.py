@@ -15,7 +15,7 @@ PACKAGE = ROOT / "sparrow"
 TESTS = ROOT / "tests"
 
 MAX_TOP_LEVEL = 26
-"""Packages and modules directly below ``sparrow``, private ones aside."""
+"""Number of public packages and modules directly below ``sparrow``."""
 
 
 @cache
@@ -28,8 +28,11 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, str | None]]:
-    """Yield (module, name) of every import, wherever it stands; name is None for ``import module``."""
+def iter_imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, str | None]]:
+    """Yield (module, name) of every import, nested ones included.
+
+    The name of ``import module`` is None.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -45,16 +48,18 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str
 
 @cache
 def import_graph() -> networkx.DiGraph:
-    """Return the graph of imports between modules, those in functions and under ``TYPE_CHECKING`` included.
+    """Return the graph of imports between modules.
+
+    It includes imports in functions and under ``TYPE_CHECKING``.
 
     ``from package import module`` is an edge to the module, and to the package only if the name is defined there.
-    Packages re-export what their modules define, which is no dependency of these modules on each other.
+    Re-exports of packages are not dependencies between their modules.
     """
     graph: networkx.DiGraph = networkx.DiGraph()
     known = modules()
     for name, path in known.items():
         graph.add_node(name)
-        for base, attribute in imported(ast.parse(path.read_text()), name, path.name == "__init__.py"):
+        for base, attribute in iter_imports(ast.parse(path.read_text()), name, path.name == "__init__.py"):
             target = f"{base}.{attribute}"
             target = target if target in known else base
             if target in known and target != name:
@@ -69,7 +74,7 @@ def test_top_level_stays_small() -> None:
 
 
 def test_no_import_cycles() -> None:
-    """Design cycles count, hidden ones too. The root package and lazy namespaces import their parts for users only."""
+    """Imports in functions and under ``TYPE_CHECKING`` count as well."""
     graph = import_graph().copy()
     graph.remove_node("sparrow")
     cycles = [sorted(found) for found in networkx.strongly_connected_components(graph) if len(found) > 1]
@@ -133,7 +138,7 @@ def test_tests_do_not_patch_modules() -> None:
     assert not offenders, [line for lines in offenders.values() for line in lines]
 
 
-def test_the_scan_finds_patches() -> None:
+def test_module_attributes_set_finds_patches() -> None:
     source = """
 from sparrow.sorting import sorter as s
 import sparrow.runtime.memory

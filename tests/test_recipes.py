@@ -33,8 +33,13 @@ def test_snap(run: Callable[..., str], tmp_path: Path) -> None:
     assert told == "<Tensor new.sparrow (src: 3, dst: 3) int64 nnz=4 coo v0>\n"
 
 
-def test_libsvm_collection(run: Callable[..., str], shipped: Path, tmp_path: Path) -> None:
-    run("libsvm_collection.py", shipped / "a9a" / "a9a.gz", shipped / "a9a" / "a9a.t.gz", tmp_path / "a9a")
+def test_libsvm_collection(run: Callable[..., str], datasets_folder: Path, tmp_path: Path) -> None:
+    run(
+        "libsvm_collection.py",
+        datasets_folder / "a9a" / "a9a.gz",
+        datasets_folder / "a9a" / "a9a.t.gz",
+        tmp_path / "a9a",
+    )
     found = {part: sp.open(tmp_path / "a9a" / part)["X"] for part in ("train", "test")}
     assert {part: (X.shape, X.nnz) for part, X in found.items()} == {
         "train": ((32561, 123), 451592),
@@ -84,10 +89,10 @@ def test_published(run: Callable[..., str], tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_published_files_of_each_family(
-    name: str, files: dict[str, str], shape: tuple[int, ...], nnz: int, shared: Path, tmp_path: Path
+    name: str, files: dict[str, str], shape: tuple[int, ...], nnz: int, shared_data: Path, tmp_path: Path
 ) -> None:
     for file, source in files.items():
-        shutil.copy(shared / source, tmp_path / file)
+        shutil.copy(shared_data / source, tmp_path / file)
     found = sp.datasets.ingest(name, tmp_path / "stored.sparrow", tmp_path)
     if isinstance(found, Mapping):
         found = found["X" if "X" in found else "test"]

@@ -1,4 +1,4 @@
-"""Tuning parameters: every field is documented, strategies name existing fields, memory shares are plausible."""
+"""Tuning parameters: documentation, strategies, memory shares."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import fields
 import pytest
 
 import sparrow.testing
-from sparrow.runtime.tuning import Tunable, memory_share, parameter, registered
+from sparrow.runtime.tuning import Tunable, get_tunables, memory_share, parameter
 
 SUBSYSTEMS = sorted({name for name, *_ in sparrow.testing.parameters()})
 
 
 @pytest.mark.parametrize("subsystem", SUBSYSTEMS)
 def test_parameters_have_units_and_reasons(subsystem: str) -> None:
-    for field in fields(registered()[subsystem].default):
+    for field in fields(get_tunables()[subsystem].default):
         unit, reason = field.metadata.get("unit", ""), field.metadata.get("reason", "")
         assert unit, f"{subsystem}.{field.name} has no unit"
         assert reason.endswith("."), f"the reason of {subsystem}.{field.name} must be a sentence, got {reason!r}"
@@ -23,15 +23,15 @@ def test_parameters_have_units_and_reasons(subsystem: str) -> None:
 
 @pytest.mark.parametrize("subsystem", SUBSYSTEMS)
 def test_strategies_name_existing_parameters(subsystem: str) -> None:
-    tunable = registered()[subsystem]
+    tunable = get_tunables()[subsystem]
     for changes in tunable.strategies.values():
-        with tunable.overridden(**changes) as forced:
+        with tunable.override(**changes) as forced:
             assert all(getattr(forced, name) == value for name, value in changes.items())
         assert tunable() is tunable.default
 
 
 def test_memory_shares_are_parts_of_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    """One share is at least one part; the table is printed with ``pytest -s``."""
+    """Also print the table of shares."""
     shares = sparrow.testing.memory_shares()
     with capsys.disabled():
         width = max(len(f"{share.subsystem}.{share.name}") for share in shares)
@@ -66,4 +66,4 @@ def test_unknown_names_raise() -> None:
 def test_parameter_metadata() -> None:
     assert parameter(3, "rows", "A reason.").metadata == {"unit": "rows", "reason": "A reason."}
     assert memory_share(4, "A reason.").metadata["memory_share"]
-    assert isinstance(registered()["sorting"], Tunable)
+    assert isinstance(get_tunables()["sorting"], Tunable)

@@ -219,7 +219,7 @@ def estimate_product(node: Product) -> tuple[float, float]:
 
 def is_countable(scan: Scan) -> bool:
     """Return whether elements of a relation are few enough to be counted."""
-    return scan.step is None and scan.relation.exact and scan.relation.nnz <= tuning().counted_elements
+    return scan.step is None and scan.relation.has_exact_counts and scan.relation.nnz <= tuning().counted_elements
 
 
 def count_degrees(scan: Scan, axis: int, columns: Iterable[NDArray[Any]] | None = None) -> DegreeCounts | None:
@@ -261,7 +261,7 @@ def outer_nnz(node: Hashable) -> int | None:
     found = 1
     for scan in (node.left, node.right):
         below = scan.step
-        known = below.known_nnz if below is not None else scan.relation.nnz if scan.relation.exact else None
+        known = below.known_nnz if below is not None else scan.relation.nnz if scan.relation.has_exact_counts else None
         if known is None or not scan.view.is_identity:
             return None
         found *= known

@@ -1,1 +1,1 @@
-"""Relations: immutable sets of stored elements, in memory or in files, and edits of them."""
+"""Relations, immutable sets of stored elements, and their edits."""

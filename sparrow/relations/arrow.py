@@ -16,7 +16,10 @@ __all__ = ["arrow_schema", "arrow_table", "as_arrow", "as_numpy", "labelled_tabl
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema of elements: one column per dimension, then ``value`` (and ``value_im``)."""
+    """Return the Arrow schema of stored elements.
+
+    It has one column per dimension, then ``value``, and ``value_im`` for complex dtypes.
+    """
     fields = [
         pa.field(name, pa.from_numpy_dtype(schema.coordinate_dtype(dim)), nullable=False)
         for dim, name in enumerate(schema.dims)
@@ -31,8 +34,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 def as_arrow(column: NDArray[Any]) -> pa.Array:
     """Return numbers as an Arrow array, without a copy if contiguous.
 
-    ``pa.array`` imports pandas to recognize series, which takes longer than many a command.
-
+    ``pa.array`` imports pandas to recognize series, which takes longer than many commands.
     """
     if column.dtype.kind not in "iuf":
         return pa.array(column)
@@ -41,17 +43,20 @@ def as_arrow(column: NDArray[Any]) -> pa.Array:
 
 
 def as_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """Return an Arrow array without nulls as NumPy array, numbers without a copy; ``to_numpy`` imports pandas."""
+    """Return an Arrow array without nulls as NumPy array.
+
+    Numbers are not copied. ``to_numpy`` would import pandas.
+    """
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         numbers: NDArray[Any] = np.from_dlpack(array)
         return numbers
-    cells: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return cells
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values
 
 
 def arrow_table(schema: Schema, block: Block) -> pa.Table:
-    """Return elements as an Arrow table with the columns of :func:`arrow_schema`."""
+    """Return stored elements as a table with columns of :func:`arrow_schema`."""
     columns = [
         as_arrow(column.astype(schema.coordinate_dtype(dim), copy=False)) for dim, column in enumerate(block.coords)
     ]
@@ -64,7 +69,10 @@ def arrow_table(schema: Schema, block: Block) -> pa.Table:
 
 
 def labelled_table(schema: Schema, block: Block, labels: Mapping[int, pa.Array]) -> pa.Table:
-    """Return elements as :func:`arrow_table` does, with labels instead of some coordinates."""
+    """Return stored elements as a table with labels in place of coordinates.
+
+    Dimensions without labels keep their coordinates, as in :func:`arrow_table`.
+    """
     table = arrow_table(schema, block)
     for dim, names in labels.items():
         table = table.set_column(dim, schema.dims[dim], names.take(pa.array(block.coords[dim])))

@@ -1,9 +1,8 @@
 """CSR layouts of persisted tensors, for repeated products.
 
-``A.persist()`` keeps row pointers beside the elements of a matrix, so that products read no row coordinates and threads
-write disjoint rows. The layout by columns is made on the first ``A.T @ x``. Both are omitted if they do not pay off or
-do not fit in memory; products then treat the tensor like any other in memory.
-
+``A.persist()`` keeps row pointers beside the elements of a matrix. Products then read no row coordinates, and threads
+write disjoint rows. The first ``A.T @ x`` computes the layout by columns. A layout that does not pay off or does not
+fit in memory is omitted; products then treat the tensor like any other in memory.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ class CSRRows:
 
     ``indptr`` (shape (m + 1,), int64) holds row pointers, ``indices`` (shape (nnz,), int32 if possible) the ascending
     columns of each row, and ``values`` (shape (nnz,)) the values.
-
     """
 
     indptr: NDArray[np.int64]
@@ -44,12 +42,12 @@ class CSRRows:
     values: NDArray[Any]
 
     def between(self, start: int, stop: int) -> CSRRows:
-        """Return rows ``start:stop``; their pointers still refer to the first row of all."""
+        """Return rows ``start:stop``; pointers keep their offset."""
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         return CSRRows(self.indptr[start : stop + 1], self.indices[first:last], self.values[first:last])
 
     def partitions(self, threads: int) -> list[tuple[int, int]]:
-        """Return bounds of partitions with about equally many elements, for a number of threads."""
+        """Return bounds of partitions of about equally many elements."""
         base, count = self.indptr[0], len(self.indices)
         limits = tuning()
         size = min(max(count // (4 * threads), limits.min_partition_elements), limits.max_partition_elements)
@@ -69,14 +67,13 @@ class CSRRelation(MemoryRelation):
         """Return the rows (dimension 0) or columns (1) of a matrix in CSR form; cached.
 
         Return None if there are far more rows than elements, or a second copy of the elements exceeds the memory limit.
-
         """
         with self._lock:
             if dim not in self._layouts:
-                made = self._make_rows(dim)
-                if made is None:
+                rows = self._make_rows(dim)
+                if rows is None:
                     return None
-                self._layouts[dim] = made
+                self._layouts[dim] = rows
             return self._layouts[dim]
 
     def find_rows(self, leading: NDArray[Any]) -> RowSlices:
@@ -101,7 +98,6 @@ def csr_rows(relation: Relation, view: View) -> CSRRows | None:
     """Return the rows of a matrix view in CSR form, or None if no layout matches.
 
     Contiguous rows of a persisted matrix, or of its transpose, match.
-
     """
     if not isinstance(relation, CSRRelation) or view.ndim != 2 or relation.schema.ndim != 2 or view.points:
         return None
@@ -115,11 +111,10 @@ def csr_rows(relation: Relation, view: View) -> CSRRows | None:
 
 
 def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> None:
-    """Write the product of rows and ``x`` to ``out``: shapes (k,) and (m,), or (k, c) and (m, c), of one dtype.
+    """Write the product of rows and ``x`` to ``out``.
 
-    Partitions of rows run on threads. One thread sums each row, in a fixed order, so the bits do not depend on the
-    number of threads.
-
+    ``x`` and ``out`` have shapes (k,) and (m,), or (k, c) and (m, c), and one dtype. Partitions of rows run on threads.
+    One thread sums each row in a fixed order, so the bits do not depend on the number of threads.
     """
     from sparrow.kernels.matmul import matvec
 

@@ -17,11 +17,10 @@ __all__ = ["Edit", "Growth", "apply_edit", "merge_labels"]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Atomic change: boxes are cleared, then elements are written.
+    """Atomic change of a tensor: clear boxes, then write elements.
 
     ``upsert`` holds base coordinates, sorted and unique; a value equal to the fill value removes the element.
     ``existing`` is the rule for elements that exist: ``"last"`` replaces them.
-
     """
 
     operation: str
@@ -40,21 +39,21 @@ class Growth:
     """All labels of growing dimensions, old ones first; None removes the labels of a dimension."""
     shape: tuple[int, ...]
     edits: Callable[[], Iterable[Edit]]
-    """Starts the iteration over edits, in coordinates of the new shape; they clear nothing."""
-    kept: Mapping[int, int] = field(default_factory=dict)
-    """Number of labels of a dimension that are unchanged, if new ones follow them."""
+    """Returns an iterator over edits, in coordinates of the new shape, that clear no boxes."""
+    n_unchanged: Mapping[int, int] = field(default_factory=dict)
+    """Number of unchanged labels of each dimension whose new labels follow them."""
 
 
 T = TypeVar("T")
 
 
 def merge_labels(old: Mapping[int, T], new: Mapping[int, T | None]) -> dict[int, T]:
-    """Return labels by dimension, with new ones replacing old ones; None removes labels."""
+    """Return labels by dimension, updated with ``new``; None removes them."""
     return {dim: found for dim, found in {**old, **new}.items() if found is not None}
 
 
 def apply_edit(block: Block, edit: Edit, schema: Schema) -> Block:
-    """Apply an edit to canonical elements: the reference semantics of edits.
+    """Apply an edit to canonical elements; the reference for stored tensors.
 
     Raises
     ------

@@ -29,7 +29,7 @@ _tokens = itertools.count()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSlices:
-    """Slices ``starts[k]:stops[k]`` of the elements of a sorted block, one per requested row."""
+    """Slices ``starts[k]:stops[k]`` of a sorted block, one per requested row."""
 
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
@@ -69,7 +69,7 @@ class RowSlices:
         return RowSlices(starts[apart], stops[np.append(apart[1:], True)[: len(stops)]])
 
     def split(self, size: int) -> Iterator[RowSlices]:
-        """Yield parts of ``size`` elements; the last may be smaller."""
+        """Yield partitions of ``size`` elements; the last may be smaller."""
         ends = np.cumsum(self.lengths)
         begins = ends - self.lengths
         for first in range(0, int(ends[-1]) if len(ends) else 0, size):
@@ -81,13 +81,13 @@ class RowSlices:
 
 
 def _as_contiguous(block: Block, schema: Schema) -> Block:
-    """Return elements as contiguous columns in the dtypes of a schema, without a copy if possible."""
+    """Return contiguous columns in the dtypes of a schema, copied if necessary."""
     kinds, values = schema.coordinate_dtypes, block.values
-    as_it_is = values.dtype is schema.dtype and values.flags.c_contiguous
+    is_canonical = values.dtype is schema.dtype and values.flags.c_contiguous
     own = (*block.heads.coords, *block.rest.coords) if isinstance(block, CSRBlock) else block.coords
     for column, dtype in zip(own, kinds, strict=True):
-        as_it_is = as_it_is and column.dtype is dtype and column.flags.c_contiguous
-    if as_it_is:
+        is_canonical = is_canonical and column.dtype is dtype and column.flags.c_contiguous
+    if is_canonical:
         return block
     coords = tuple(map(np.ascontiguousarray, block.coords, kinds))
     return Block(coords, np.ascontiguousarray(values, schema.dtype))
@@ -107,7 +107,7 @@ class MemoryRelation:
     """
 
     version = None
-    exact = True
+    has_exact_counts = True
 
     def __init__(self, schema: Schema, block: Block, labels: dict[int, pa.Array] | None = None) -> None:
         self.schema = schema
@@ -143,7 +143,7 @@ class MemoryRelation:
         return found
 
     def find_rows(self, leading: NDArray[Any]) -> RowSlices:
-        """Return the slices of elements with the given coordinates along the leading dimension."""
+        """Return the slice of elements at each leading coordinate."""
         block = self.block
         if isinstance(block, CSRBlock) and len(block.heads.coords) == 1:
             (rows,), pointers = block.heads.coords, block.heads.pointers
@@ -155,7 +155,7 @@ class MemoryRelation:
         return RowSlices(np.searchsorted(column, leading, "left"), np.searchsorted(column, leading, "right"))
 
     def read_rows(self, leading: NDArray[Any], slices: RowSlices) -> CSRBlock:
-        """Return the elements of ascending leading coordinates, given the slices of each."""
+        """Return the elements at ascending leading coordinates, by their slices."""
         lengths = slices.lengths
         stored = lengths > 0
         rows = leading[stored].astype(self.schema.coordinate_dtype(0), copy=False)
@@ -184,11 +184,11 @@ class MemoryRelation:
         return int(np.searchsorted(column, low, "left")), int(np.searchsorted(column, high, "right"))
 
     def _find_listed_rows(self, box: Box) -> RowSlices | None:
-        """Return the slices of listed rows, if the leading dimension is indexed by a list."""
+        """Return the slices of listed rows, or None without a list of rows."""
         return next((self.find_rows(wanted).coalesce() for dim, wanted in box.members if dim == 0), None)
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return slices of the arrays within the leading range of the box, or within its listed rows."""
+        """Return slices of the arrays within the leading range or list of rows."""
         ndim = self.schema.ndim
         low, high = (0,) * ndim, tuple(n - 1 for n in self.schema.shape)
         listed, out = self._find_listed_rows(box), []
@@ -222,7 +222,7 @@ class MemoryRelation:
         return self.block.take(slice(*chunk.ref))
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
-        """Return what a scan of the box reads; arrays count as no files."""
+        """Return the amount of data that a scan of the box reads, without files."""
         start, stop = self._rows(box)
         listed = self._find_listed_rows(box)
         rows = stop - start if listed is None else int(listed.lengths.sum())
@@ -234,7 +234,7 @@ class MemoryRelation:
         return ScanStats(0, 0, 0, 0, rows, rows * width, inside)
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ArrowSource:
-        """Return the elements within the leading range of the box as an Arrow table, without a copy."""
+        """Return the elements within the leading range of the box, without a copy."""
         start, stop = self._rows(box)
         return ArrowSource(arrow_table(self.schema, self.block.take(slice(start, stop))))
 
@@ -248,7 +248,7 @@ class MemoryHandle:
         self.current = relation
 
     def commit(self, edit: Edit) -> MemoryRelation:
-        """Apply an edit; readers of the old relation keep it."""
+        """Apply an edit and return the new relation; the old one is unchanged."""
         old = self.current
         shape = old.schema.shape if edit.shape is None else edit.shape
         schema = Schema(shape, old.schema.dims, old.schema.dtype, old.schema.fill_value, old.schema.stype)
@@ -257,7 +257,7 @@ class MemoryHandle:
         return self.current
 
     def grow(self, growth: Callable[[Relation], Growth], operation: str = "append") -> MemoryRelation:
-        """Append with new labels; readers of the old relation keep it."""
+        """Append with new labels; the old relation is unchanged."""
         old = self.current
         found = growth(old)
         schema = replace(old.schema, shape=found.shape)

@@ -1,4 +1,4 @@
-"""Protocols of relations, immutable sets of stored elements, and of handles that edit them."""
+"""Protocols of relations and of handles that edit them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Unit of parallel reading: a row group of a file, or a slice of arrays in memory."""
+    """Unit of parallel I/O: a row group of a file, or a slice of arrays."""
 
     rows: int
     low: tuple[int, ...]
@@ -40,18 +40,18 @@ class Chunk:
     high: tuple[int, ...]
     """Largest coordinate of each dimension."""
     ref: Any
-    """Reference that the relation resolves; opaque to others."""
-    counted: bool = True
+    """Reference that its relation resolves; opaque to others."""
+    is_exact: bool = True
     """Whether ``rows`` is an exact count of elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanStats:
-    """Data read by a scan of a box; ``rows`` and ``nbytes`` count the row groups read.
+    """Amount of data that a scan of a box reads.
 
-    ``row_groups`` is estimated for skipped files, whose footers are not read. ``inside`` estimates the rows in the box,
-    assuming that rows are uniform within the bounds of their row groups.
-
+    ``rows`` and ``nbytes`` are totals of the row groups read. ``row_groups`` is an estimate for skipped files, whose
+    footers are not read. ``inside`` estimates the rows in the box, assuming that rows are uniform within the bounds of
+    their row groups.
     """
 
     files: int
@@ -81,7 +81,7 @@ class StoredColumn:
 
     Examples
     --------
-    >>> StoredColumn("value", ("value",), pa.int16(), np.dtype(np.uint8)).plain
+    >>> StoredColumn("value", ("value",), pa.int16(), np.dtype(np.uint8)).is_plain
     False
     """
 
@@ -95,7 +95,7 @@ class StoredColumn:
     """Logical dtype, to which engines cast."""
 
     @property
-    def plain(self) -> bool:
+    def is_plain(self) -> bool:
         """Whether the stored column equals the logical one."""
         return len(self.stored) == 1 and self.kind == pa.from_numpy_dtype(self.dtype)
 
@@ -125,7 +125,7 @@ class Relation(Protocol):
 
     @property
     def token(self) -> Hashable:
-        """Equal tokens imply equal elements."""
+        """Identity of the content: equal tokens imply equal elements."""
 
     @property
     def nnz(self) -> int:
@@ -140,7 +140,7 @@ class Relation(Protocol):
         """Version of a stored tensor; None in memory."""
 
     @property
-    def exact(self) -> bool:
+    def has_exact_counts(self) -> bool:
         """Whether the rows of chunks are exact counts of their elements."""
 
     @property
@@ -149,40 +149,51 @@ class Relation(Protocol):
 
     @property
     def label_keys(self) -> Mapping[int, Hashable]:
-        """Hashable identity of the labels of each labelled dimension; equal keys imply equal labels. No I/O."""
+        """Identity of the labels of each labelled dimension, without I/O.
+
+        Equal keys imply equal labels.
+        """
 
     def labels(self, dim: int) -> pa.Array | None:
         """Return the labels of a dimension by coordinate, or None. May do I/O."""
 
     def chunks(self, box: Box, order: tuple[int, ...] | None = None) -> list[Chunk]:
-        """Return the chunks that may contain elements of the box, in sort order. Reads no data pages."""
+        """Return the chunks that may contain elements of the box, in sort order.
+
+        Reads no data pages.
+        """
 
     @property
     def is_small(self) -> bool:
-        """Whether there is at most a chunk of elements, available without I/O; see :meth:`read_small`."""
+        """Whether all elements are one chunk, available without I/O."""
 
     def read_small(self) -> Block | None:
-        """Return all elements in base order, read-only, if :attr:`is_small`; else None."""
+        """Return all elements in base order if :attr:`is_small`, else None.
+
+        The arrays are read-only.
+        """
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
-        """Return the elements of a chunk: ``coords`` by dimension number whatever the sort order.
+        """Return the elements of a chunk.
 
-        Only coordinates along ``dims`` (default: all) are decoded; other columns have arbitrary content.
-
+        ``coords`` are in the order of dimensions in any sort order. Only coordinates along ``dims`` (default: all) are
+        decoded; other columns have arbitrary content.
         """
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
-        """Return what a scan of the box reads. Reads no data pages."""
+        """Return the amount of data that a scan of the box reads.
+
+        Reads no data pages.
+        """
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
         """Return the source of a SQL scan, a superset of the box."""
 
 
 def scan(relation: Relation, box: Box, order: tuple[int, ...] | None = None) -> Iterator[Block]:
-    """Yield blocks that contain all elements of the box, and possibly others, in sort order.
+    """Yield blocks that contain all elements of the box, in sort order.
 
-    Chunks are decoded on threads and come in order.
-
+    They may contain other elements. Chunks are decoded on threads.
     """
     yield from ordered_map(relation.read, relation.chunks(box, order), settings.current().threads)
 
@@ -202,13 +213,16 @@ class Handle(Protocol):
         """Apply an edit to the current relation atomically, and return the new one."""
 
     def grow(self, growth: Callable[[Relation], Growth], operation: str = "append") -> Relation:
-        """Append the growth computed for the relation that it is finally applied to, atomically."""
+        """Append atomically.
+
+        ``growth`` is called again with the current relation if another commit came first.
+        """
 
     def refresh(self) -> Relation:
-        """Load commits of other processes."""
+        """Load commits of other processes and return the current relation."""
 
 
 @lru_cache(128)
 def base_orders(ndim: int) -> tuple[tuple[int, ...], ...]:
-    """Return the sort orders of a relation that has the base order only."""
+    """Return the sort orders of a relation with the base order only."""
     return (tuple(range(ndim)),)

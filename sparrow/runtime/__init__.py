@@ -1,1 +1,1 @@
-"""Process-wide services: settings, memory budget, thread pool, progress, DuckDB connections."""
+"""Process-wide services: settings, memory, threads, progress, DuckDB."""

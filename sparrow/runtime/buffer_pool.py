@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 from sparrow.runtime import settings
 from sparrow.runtime.tuning import tuning
 
-__all__ = ["Buffer", "ScratchPool", "cached_bytes", "isolated", "release"]
+__all__ = ["Buffer", "ScratchPool", "cached_bytes", "isolate", "release"]
 
 _HUGE_PAGE_BYTES = 1 << 21
 
 
 class Buffer:
-    """Uninitialized array of an upper-bound length, truncated once its length is known.
+    """Uninitialized array, truncated once its final length is known.
 
     Parameters
     ----------
     count
-        Maximal length. Elements never written take no memory.
+        Upper bound on the length. Elements that are never written take no memory.
     dtype
         Dtype of the array.
     scratch
@@ -57,7 +57,7 @@ class Buffer:
 
     @property
     def array(self) -> NDArray[Any]:
-        """The whole array, allocated on first access."""
+        """All ``count`` elements, allocated on first access."""
         if self._array is None:
             nbytes = self.count * self._dtype.itemsize
             if nbytes < tuning().pooled_min_bytes or not _is_enabled():
@@ -77,7 +77,10 @@ class Buffer:
         return grown
 
     def truncate(self, count: int) -> NDArray[Any]:
-        """Return the first ``count`` elements and free the rest; scratch buffers keep their pages."""
+        """Return the first ``count`` elements and free the others.
+
+        Scratch buffers keep all their pages.
+        """
         array, self._array = self.array, None
         if self._pages is not None:
             if self._scratch is None:
@@ -98,7 +101,10 @@ class ScratchPool:
         self._free: deque[_Pages] = deque()
 
     def acquire(self, nbytes: int) -> _Pages:
-        """Return pages of at least ``nbytes``: the most recently used ones of a similar size, or new ones."""
+        """Return pages of at least ``nbytes`` bytes.
+
+        Prefer the most recently used pages of a similar size to new ones.
+        """
         for _ in range(len(self._free)):
             try:
                 pages = self._free.pop()
@@ -110,7 +116,7 @@ class ScratchPool:
         return _acquire(nbytes)
 
     def recycle(self, pages: _Pages) -> None:
-        """Take back pages that no array uses."""
+        """Add pages that no array uses."""
         self._free.append(pages)
 
     def __del__(self) -> None:
@@ -151,7 +157,7 @@ class _FreeList:
         self.nbytes -= pages.written
 
     def evict(self, max_bytes: int) -> None:
-        """Free the least recently used pages beyond ``max_bytes``; the caller holds the lock."""
+        """Free least recently used pages beyond ``max_bytes``; requires the lock."""
         while self.nbytes > max_bytes:
             self.remove(self.pages[0])
 
@@ -165,14 +171,17 @@ def cached_bytes() -> int:
 
 
 def release(max_bytes: int = 0) -> None:
-    """Return free pages to the system, the least recently used first, until ``max_bytes`` are left."""
+    """Unmap free pages until at most ``max_bytes`` are left.
+
+    The least recently used pages go first.
+    """
     with _free_list.lock:
         _free_list.evict(max_bytes)
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
-    """Use an empty pool within the block. For tests; not for threads."""
+def isolate() -> Iterator[None]:
+    """Use an empty pool within the block; for single-threaded tests."""
     global _free_list
     before, _free_list = _free_list, _FreeList()
     try:
@@ -208,7 +217,7 @@ def _acquire(nbytes: int) -> _Pages:
 
 
 def _lend(pages: _Pages, recycle: Callable[[_Pages], None]) -> Any:
-    """Return the buffer that arrays refer to; once the last of them is collected, the pages are recycled."""
+    """Return a buffer over pages that recycles them once no array refers to it."""
     pages.written = pages.size
     owner = (ctypes.c_char * pages.size).from_buffer(pages.mapping)
     weakref.finalize(owner, recycle, pages).atexit = False
@@ -234,7 +243,7 @@ def _recycle(pages: _Pages) -> None:
 
 
 def _after_fork() -> None:
-    """Start with an empty pool: the parent may hold the lock, and owns its pages."""
+    """Start with an empty pool; a thread of the parent may hold the lock."""
     global _free_list
     _free_list = _FreeList()
 

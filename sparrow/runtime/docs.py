@@ -1,4 +1,4 @@
-"""Docstring text that several functions share, written once and inserted at import, as SciPy's ``doccer`` does.
+"""Shared docstring text, inserted at import as SciPy's ``doccer`` does.
 
 A module declares its texts and decorates functions, or a class for all of its methods::
 
@@ -12,12 +12,12 @@ A module declares its texts and decorates functions, or a class for all of its m
 
     @shared
     def total(x, axis=None):
-        '''Return the sum of elements; the section of parameters ends with a shared one.
+        '''Return the sum of elements.
 
         %(axis)s
         '''
 
-A function and a method that do the same share one docstring: see :func:`document_as`.
+:func:`document_as` copies the docstring of a method to an equivalent function.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _PARAMETERS = re.compile(r"(?<=^Parameters\n-{10}\n).*?(?=\n\n|\Z)", re.MULTILIN
 class SharedText:
     """Texts by name, and a decorator that inserts them into docstrings.
 
-    A placeholder is a line of its own, ``%(name)s``; the text that replaces it is indented as the placeholder is.
+    A placeholder ``%(name)s`` is a line of its own. The inserted text takes its indentation.
 
     Parameters
     ----------
     *bases
-        Shared texts of other modules to take over.
+        Shared texts of other modules to include.
     **texts
-        The texts, of any indentation; each may hold placeholders of those before it.
+        Texts of any indentation. Each may contain placeholders of earlier ones.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class SharedText:
             self._texts[name] = self.fill(inspect.cleandoc(text))
 
     def __call__(self, thing: T) -> T:
-        """Fill the docstring of a function, or those of a class and its own methods and properties."""
+        """Fill the docstring of a function, or of a class and its members."""
         members = list(vars(thing).values()) if isinstance(thing, type) else []
         for member in (thing, *members):
             target = member.__func__ if isinstance(member, classmethod | staticmethod) else member
@@ -97,16 +97,16 @@ class SharedText:
 
 
 def document_as(source: Any, **parameters: str) -> Callable[[T], T]:
-    """Return a decorator that gives a function the docstring of another one that does the same.
+    """Return a decorator that copies the docstring of an equivalent function.
 
-    Of the parameters those stay that the function has too, in the order of its signature.
+    The copy documents the parameters of the decorated function, in the order of its signature.
 
     Parameters
     ----------
     source
-        The function that is documented.
+        Function whose docstring is copied.
     **parameters
-        Descriptions of parameters that it lacks, or that differ.
+        Descriptions of parameters that ``source`` lacks or documents differently.
 
     Examples
     --------

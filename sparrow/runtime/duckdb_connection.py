@@ -1,8 +1,8 @@
-"""Embedded DuckDB: connections under the limits of the settings, quoting, error translation, Ctrl-C.
+"""Embedded DuckDB: connections, quoting, error translation, Ctrl-C.
 
 A DuckDB instance has one memory limit, number of threads and temporary directory. There is one instance per
-combination in use, and a connection keeps the limits that it was opened under. Every caller gets its own connection,
-whose temporary views and tables are private, and closes it (``with connect() as con``).
+combination of settings in use, and a connection keeps the limits in force when it was opened. Every caller gets its
+own connection, whose temporary views and tables are private, and closes it (``with connect() as con``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "connect",
     "interruptible_relation",
-    "isolated",
+    "isolate",
     "quote_literal",
     "quote_name",
     "stream_batches",
@@ -47,7 +47,7 @@ _instances: OrderedDict[tuple[int, int, str], duckdb.DuckDBPyConnection] = Order
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Open a connection under the memory limit, threads and temporary directory in force."""
+    """Open a connection under the settings in force."""
     now = settings.current()
     limits = tuning()
     limit = max(now.memory_limit - limits.duckdb_overshoot_bytes, limits.min_duckdb_bytes)
@@ -83,8 +83,8 @@ def _open(memory_limit: int, threads: int, temp_directory: str) -> duckdb.DuckDB
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
-    """Start without cached instances within the block. For tests; not for threads."""
+def isolate() -> Iterator[None]:
+    """Use an empty instance cache within the block; for single-threaded tests."""
     global _instances
     before, _instances = _instances, OrderedDict()
     try:
@@ -94,7 +94,10 @@ def isolated() -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """Leak the parent's instances: their threads are missing in the child, and closing one would wait for them."""
+    """Leak the instances of the parent.
+
+    Closing one in the child would wait for threads that exist in the parent only.
+    """
     global _lock, _instances
     for instance in _instances.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(instance))
@@ -160,9 +163,12 @@ def translate_errors() -> Generator[None]:
 
 
 def stream_batches(con: duckdb.DuckDBPyConnection, query: str, rows: int = 1_000_000) -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of a query; interruptible by Ctrl-C within :func:`translate_errors`."""
-    reader = _on_a_thread(lambda: con.sql(query).to_arrow_reader(rows), con)
-    while (batch := _on_a_thread(functools.partial(next, reader, None), con)) is not None:
+    """Yield the record batches of a query.
+
+    Ctrl-C interrupts it within :func:`translate_errors`.
+    """
+    reader = _run_on_thread(lambda: con.sql(query).to_arrow_reader(rows), con)
+    while (batch := _run_on_thread(functools.partial(next, reader, None), con)) is not None:
         yield batch
 
 
@@ -173,9 +179,10 @@ _connections: WeakKeyDictionary[Any, duckdb.DuckDBPyConnection] = WeakKeyDiction
 def interruptible_relation(
     relation: duckdb.DuckDBPyRelation, con: duckdb.DuckDBPyConnection
 ) -> duckdb.DuckDBPyRelation:
-    """Return a relation of the connection that raises ``KeyboardInterrupt`` for Ctrl-C while it is fetched.
+    """Return the relation with methods that Ctrl-C interrupts.
 
-    Plain relations raise ``RuntimeError``, and ignore Ctrl-C while they fill Arrow tables and data frames.
+    They raise ``KeyboardInterrupt``. Plain relations raise ``RuntimeError``, and ignore Ctrl-C while they fill Arrow
+    tables and data frames.
     """
     relation.__class__ = _interruptible_class()
     _connections[relation] = con
@@ -188,7 +195,7 @@ _DISPLAY_METHODS = {"__arrow_c_stream__", "__len__", "__repr__", "__str__", "_re
 
 @functools.cache
 def _interruptible_class() -> type[duckdb.DuckDBPyRelation]:
-    """Return the subclass of relations whose methods, and those of their results, are interruptible."""
+    """Return the subclass of relations whose methods are interruptible."""
     import duckdb
 
     plain = duckdb.DuckDBPyRelation
@@ -198,7 +205,7 @@ def _interruptible_class() -> type[duckdb.DuckDBPyRelation]:
         def call(self: duckdb.DuckDBPyRelation, *args: Any, **options: Any) -> Any:
             con = _connections[self]
             with translate_interrupts():
-                out = _on_a_thread(functools.partial(method, self, *args, **options), con)
+                out = _run_on_thread(functools.partial(method, self, *args, **options), con)
             return interruptible_relation(out, con) if type(out) is plain else out
 
         return call
@@ -212,8 +219,8 @@ def _interruptible_class() -> type[duckdb.DuckDBPyRelation]:
     return type(plain.__name__, (plain,), {"__slots__": (), **methods})
 
 
-def _on_a_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any:
-    """Call ``work`` on another thread; Ctrl-C interrupts the query that it runs."""
+def _run_on_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any:
+    """Call ``work`` on another thread, and interrupt its query on Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     poll = tuning().interrupt_poll_seconds

@@ -1,7 +1,8 @@
-"""Named events that tests observe, or fail at: no-ops without listeners.
+"""Named events for tests: points to observe, or to inject faults at.
 
 :func:`emit` marks a point that a test has a reason to see: a chunk read, a run spilled, a strategy chosen, a file
-about to be renamed. :mod:`sparrow.testing` listens. A listener that raises makes the operation fail at that point.
+about to be renamed. Without listeners it is a no-op. :mod:`sparrow.testing` listens; a listener that raises makes the
+operation fail at that point.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["emit", "listening"]
+__all__ = ["emit", "listen"]
 
 _listeners: dict[str, tuple[Callable[..., Any], ...]] = {}
 _lock = threading.Lock()
 
 
 def emit(name: str, /, **details: Any) -> None:
-    """Call the listeners of an event, with its details as keyword arguments.
+    """Call the listeners of an event with its details as keyword arguments.
 
     Parameters
     ----------
@@ -32,8 +33,11 @@ def emit(name: str, /, **details: Any) -> None:
 
 
 @contextlib.contextmanager
-def listening(name: str, listener: Callable[..., Any]) -> Iterator[None]:
-    """Call ``listener`` whenever an event is emitted within a block, in the thread that emits it."""
+def listen(name: str, listener: Callable[..., Any]) -> Iterator[None]:
+    """Call ``listener`` for every event of that name within the block.
+
+    It runs on the thread that emits the event.
+    """
     with _lock:
         _listeners[name] = (*_listeners.get(name, ()), listener)
     try:

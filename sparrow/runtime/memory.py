@@ -26,11 +26,11 @@ from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.tuning import tuning
 
 __all__ = [
-    "Reservation", "available", "check", "isolated", "limit", "reserve", "share", "too_large", "trim", "working_bytes",
+    "Reservation", "available", "check", "isolate", "limit", "reserve", "share", "too_large", "trim", "working_bytes",
 ]  # fmt: skip
 
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-"""glibc's; other C libraries have none."""
+"""Function of glibc; None with other C libraries."""
 
 
 def limit() -> int:
@@ -39,7 +39,10 @@ def limit() -> int:
 
 
 def working_bytes() -> int:
-    """Return the memory limit less the memory of libraries: the process then exceeds the limit by 200 MB at most."""
+    """Return the memory limit less the memory of libraries, in bytes.
+
+    A process that keeps to it exceeds the limit by at most 200 MB.
+    """
     return max(limit() - tuning().library_bytes, min(limit(), tuning().min_working_bytes))
 
 
@@ -49,14 +52,14 @@ def available() -> int:
 
 
 def share(parts: float, minimum: int = 0, unreserved: int = 0) -> int:
-    """Return the bytes that a buffer may take: 1 part in ``parts`` of the available memory.
+    """Return a share of the available memory, 1 part in ``parts``, in bytes.
 
     Parameters
     ----------
     minimum
-        Smallest result, however little is available.
+        Lower bound of the result, even if less is available.
     unreserved
-        Bytes in use that nobody reserved.
+        Bytes in use without a reservation.
     """
     return max(int((available() - unreserved) / parts), minimum)
 
@@ -93,7 +96,9 @@ def check(nbytes: int, what: str | Callable[[], str], remedy: str = "take a smal
 
 
 def reserve(nbytes: int, what: str, remedy: str = "take a smaller view") -> Reservation:
-    """Reserve memory until the reservation is released, or until the end of its block as a context manager.
+    """Reserve memory until the reservation is released.
+
+    As a context manager it is released at the end of the block.
 
     Raises
     ------
@@ -125,7 +130,7 @@ def too_large(what: str, nbytes: int | None, remedy: str, room: int | None = Non
     remedy
         The alternative to a larger limit, an imperative; may be empty.
     room
-        Bytes that it may take, if less than the available memory.
+        Bytes that it may occupy, if less than the available memory.
     """
     return _error(what, nbytes, remedy, room, _ledger.reserved_bytes())
 
@@ -148,7 +153,7 @@ def _size(nbytes: int) -> str:
 
 
 class Reservation:
-    """Bytes of the memory limit set aside for one purpose. Thread-safe."""
+    """Reserved bytes of the memory limit. Thread-safe."""
 
     __slots__ = ("_ledger", "nbytes", "remedy", "what")
 
@@ -228,8 +233,8 @@ _ledger = _Ledger()
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
-    """Account for reservations made within the block alone, as in a new process. For tests; not for threads."""
+def isolate() -> Iterator[None]:
+    """Ignore earlier reservations within the block; for single-threaded tests."""
     global _ledger
     before, _ledger = _ledger, _Ledger()
     try:
@@ -239,7 +244,7 @@ def isolated() -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """Start a new account: reservations of other threads of the parent are never released in the child."""
+    """Start a new ledger: the child never releases reservations of the parent."""
     global _ledger
     _ledger = _Ledger()
 

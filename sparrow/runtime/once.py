@@ -17,7 +17,14 @@ class Once(Generic[T]):
     Parameters
     ----------
     compute
-        Returns the value. If it raises, the error reaches the caller and the next caller tries again.
+        Returns the value. If it raises, the error propagates to the caller, and the next call tries again. It is
+        dropped once the value is computed.
+
+    Notes
+    -----
+    ``self.x = Once(self._compute_x)`` is a reference cycle until the value is computed: the bound method refers to
+    ``self``. An object that is dropped before then waits for the garbage collector. Where the object owns a file or
+    much memory, pass a function that does not refer to it.
 
     Examples
     --------

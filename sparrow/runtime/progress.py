@@ -64,7 +64,7 @@ def _show(drawn: _Bar) -> Iterator[Callable[[int], None]]:
 
 
 def write_line(text: str) -> bool:
-    """Write a line if progress is shown, above the current bar; return whether it was written."""
+    """Write a line above the current bar; return whether progress is shown."""
     if not settings.current().show_progress():
         return False
     if settings.is_notebook() and _drawing.locked():
@@ -87,7 +87,7 @@ _DISABLED = nullcontext(_ignore)
 
 
 class _Bar:
-    """Counter that appears on screen after a delay, unless another bar is there."""
+    """Counter drawn after a delay, unless another bar is on screen."""
 
     def __init__(self, description: str | Callable[[], str], total: int | None, unit: str) -> None:
         self._description = description
@@ -171,13 +171,13 @@ def _open(description: str, total: int | None, unit: str, elapsed: float) -> tup
 
         def render(self, task: Task) -> Text:
             done = format_quantity(task.completed, unit)
-            whole = "" if task.total is None else f" of {format_quantity(task.total, unit)}"
+            total = "" if task.total is None else f" of {format_quantity(task.total, unit)}"
             spent = task.elapsed or 0.0
             rate = f", {format_quantity(task.completed / spent, unit)}/s" if spent > 0 and task.completed else ""
-            return Text(f"{done}{whole}{rate}")
+            return Text(f"{done}{total}{rate}")
 
     class NotebookProgress(Progress):
-        """Bar in the output of a notebook cell, whose only control character is the carriage return."""
+        """Bar in a notebook cell, redrawn after a carriage return."""
 
         def start(self) -> None:
             self.refresh()

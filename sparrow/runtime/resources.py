@@ -13,14 +13,22 @@ __all__ = ["data_folder", "sql_text"]
 
 
 def data_folder(name: str) -> Traversable:
-    """Return the folder ``"sql"``, ``"ingest"`` or ``"datasets"``: inside the package, or beside it in a checkout."""
+    """Return the data folder of that name.
+
+    It is part of the package, or beside it in a checkout.
+
+    Raises
+    ------
+    NotFoundError
+        If the installation lacks it.
+    """
     packaged = files("sparrow") / f"_{name}"
     if packaged.is_dir():
         return packaged
     beside = Path(__file__).parents[2] / name
     if beside.is_dir():
         return beside
-    raise NotFoundError(f"sparrow was installed without its {name!r} folder: reinstall sparrow-tensor")
+    raise NotFoundError(f"the installation lacks the data folder {name!r}: reinstall sparrow-tensor")
 
 
 @cache

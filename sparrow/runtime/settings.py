@@ -1,8 +1,7 @@
-"""Settings: memory limit, threads, temporary directory, progress, determinism, engine.
+"""Settings of the process, and of ``with sp.config(...)`` blocks.
 
-Settings of the process are overlaid by those of the enclosing ``with sp.config(...)`` blocks. The latter live in a
-context variable: they are local to a thread or task, and follow calls that run in a copy of its context, as
-:mod:`sparrow.runtime.thread_pool` and asyncio do.
+Settings of the enclosing blocks override those of the process. They live in a context variable, so they are local to
+a thread or task, and apply to calls in copies of its context, as :mod:`sparrow.runtime.thread_pool` and asyncio make.
 """
 
 from __future__ import annotations
@@ -30,25 +29,25 @@ from sparrow.runtime.validation import check_flag, check_path
 
 __all__ = [
     "ENGINE_ENTRY_POINTS", "JOINS", "Settings", "config", "current", "engine_names", "engines", "is_notebook",
-    "isolated", "parse_bytes",
+    "isolate", "parse_bytes",
 ]  # fmt: skip
 
 engines = {"auto"}
-"""Names of engines; the registry of engines, a layer above, adds to them."""
+"""Names of engines; the registry of engines adds to them."""
 
 ENGINE_ENTRY_POINTS = "sparrow.engines"
-"""Group of the entry points by which other packages offer engines."""
+"""Group of the entry points of engines in other packages."""
 
 
 def engine_names() -> list[str]:
-    """Return the names of engines, those of entry points included, sorted."""
+    """Return the sorted names of engines, entry points included."""
     from importlib.metadata import entry_points  # takes milliseconds, and is rarely needed
 
     return sorted({*engines, *(entry.name for entry in entry_points(group=ENGINE_ENTRY_POINTS))})
 
 
 JOINS = ("auto", "exact", "outer", "inner", "left")
-"""Ways of joining labels that differ."""
+"""Ways to join labels that differ."""
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
@@ -79,7 +78,7 @@ class Settings:
 
     @property
     def has_ample_memory(self) -> bool:
-        """Whether buffers and allocator caches are negligible relative to the memory limit."""
+        """Whether buffers and allocator caches are negligible."""
         return self.memory_limit > tuning().ample_limit_bytes
 
     def show_progress(self) -> bool:
@@ -93,7 +92,9 @@ def is_notebook() -> bool:
 
 
 def parse_bytes(size: int | float | str) -> int:
-    """Return a size in bytes from a number or a string such as ``"1GB"`` (10^9) or ``"512MiB"``.
+    """Parse a size in bytes: a number, or a string such as ``"512MiB"``.
+
+    ``"1GB"`` is 10^9 bytes, ``"1GiB"`` is 2^30.
 
     Raises
     ------
@@ -118,7 +119,7 @@ def parse_bytes(size: int | float | str) -> int:
 
 
 def available_memory() -> int:
-    """Return the memory of the machine, or of its control group if that is smaller, in bytes."""
+    """Return the memory of the machine or its control group, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -138,48 +139,49 @@ def available_threads() -> int:
 
 
 def current() -> Settings:
-    """Return the settings in force: those of the process, overlaid by the enclosing blocks."""
+    """Return the settings in force."""
     scope = _scope.get()
-    return _of_process() if scope is None else _within(scope, _of_process())
+    return _process_settings() if scope is None else _resolve(scope, _process_settings())
 
 
 # -- blocks --------------------------------------------------------------------------------------
 
 
 class _Scope:
-    """Link of the chain of overlays of a context, innermost first; shared by all copies of the context.
+    """Overrides of a block, linked to those of the enclosing block.
 
-    ``change`` is the block that owns it; ``loose`` tells that it stems from a plain call within that block.
+    ``block`` owns it. ``is_plain_call`` marks overrides of a plain call within that block. Copies of a context share
+    the chain.
     """
 
-    def __init__(self, given: dict[str, Any], outer: _Scope | None, change: config, loose: bool) -> None:
-        self.given, self.outer, self.change, self.loose = given, outer, change, loose
-        self.known: tuple[Settings, Settings] | None = None
-        """Outer settings, and the same overlaid with ``given``; cached."""
+    def __init__(self, overrides: dict[str, Any], outer: _Scope | None, block: config, is_plain_call: bool) -> None:
+        self.overrides, self.outer, self.block, self.is_plain_call = overrides, outer, block, is_plain_call
+        self.cached: tuple[Settings, Settings] | None = None
+        """Outer settings, and the same with ``overrides``."""
 
 
 _scope: ContextVar[_Scope | None] = ContextVar("sparrow_settings", default=None)
 
 
-def _live(scope: _Scope | None) -> _Scope | None:
-    while scope is not None and scope.change.over:
+def _skip_ended(scope: _Scope | None) -> _Scope | None:
+    while scope is not None and scope.block.has_ended:
         scope = scope.outer
     return scope
 
 
-def _within(scope: _Scope | None, process: Settings) -> Settings:
-    scope = _live(scope)
+def _resolve(scope: _Scope | None, process: Settings) -> Settings:
+    scope = _skip_ended(scope)
     if scope is None:
         return process
-    around = _within(scope.outer, process)
-    known = scope.known
-    if known is None or known[0] is not around:
-        known = scope.known = (around, replace(around, **scope.given))
-    return known[1]
+    outer = _resolve(scope.outer, process)
+    cached = scope.cached
+    if cached is None or cached[0] is not outer:
+        cached = scope.cached = (outer, replace(outer, **scope.overrides))
+    return cached[1]
 
 
 class _Attributes(type(AbstractContextManager)):  # type: ignore[misc]
-    """Metaclass that maps attributes to settings: ``sp.config.threads`` reads, ``sp.config.threads = 2`` sets."""
+    """Metaclass for settings as attributes of :class:`config`."""
 
     def __getattr__(cls, name: str) -> Any:
         return _setting(name)
@@ -191,7 +193,7 @@ class _Attributes(type(AbstractContextManager)):  # type: ignore[misc]
             _setting(name)
             if value is None:
                 raise InvalidValueError(
-                    f"sp.config.{name} must not be None: leave a block to restore the earlier value"
+                    f"sp.config.{name} must not be None: use a with block to restore the earlier value"
                 )
             cls(**{name: value})
 
@@ -203,15 +205,15 @@ def _setting(name: str) -> Any:
 
 
 class config(AbstractContextManager[Settings], metaclass=_Attributes):
-    """Change settings: of the process by a plain call, or for the length of a block as a context manager.
+    """Change settings: of the process, or within a ``with`` block.
 
-    A block affects the thread or task that it runs in, worker threads of operations in it, and tasks started in it;
-    other threads and tasks are unaffected. A plain call within a block ends with the block. Threads that you start
-    yourself use the settings of the process, unless they run in a copy of your context
+    A plain call changes the settings of the process; within a block, its effect ends with the block. A block affects
+    the thread or task that it runs in, worker threads of operations in it, and tasks started in it. Threads that you
+    start yourself use the settings of the process, unless they run in a copy of your context
     (``contextvars.copy_context().run``, ``asyncio.to_thread``).
 
-    ``with sp.config(...) as settings`` gives the settings in force. ``sp.config()`` shows them, ``sp.config.threads``
-    reads one, and ``sp.config.threads = 2`` is a plain call.
+    ``with sp.config(...) as settings`` binds the settings in force. ``sp.config()`` displays them,
+    ``sp.config.threads`` reads one, and ``sp.config.threads = 2`` is a plain call.
 
     Parameters
     ----------
@@ -265,9 +267,9 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         append_runs: int | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        given: dict[str, Any] = {}
+        overrides: dict[str, Any] = {}
         if memory_limit is not None:
-            given["memory_limit"] = size = parse_bytes(memory_limit)
+            overrides["memory_limit"] = size = parse_bytes(memory_limit)
             if size < tuning().min_limit_bytes:
                 raise InvalidValueError(
                     f"memory_limit must be at least '1MB', got {memory_limit!r} ({size} bytes): "
@@ -275,60 +277,61 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
                 )
         if threads is not None:
             if not isinstance(threads, Integral) or threads < 1:
-                raise InvalidValueError(f"threads must be at least 1, got {threads}")
-            given["threads"] = int(threads)
+                raise InvalidValueError(f"threads must be an integer of at least 1, got {threads!r}")
+            overrides["threads"] = int(threads)
         if temp_directory is not None:
-            given["temp_directory"] = check_path(temp_directory, "temp_directory")
-            if not os.path.isdir(given["temp_directory"]):
+            overrides["temp_directory"] = check_path(temp_directory, "temp_directory")
+            if not os.path.isdir(overrides["temp_directory"]):
                 raise InvalidValueError(
-                    f"temp_directory must be an existing directory, got {given['temp_directory']!r}"
+                    f"temp_directory must be an existing directory, got {overrides['temp_directory']!r}"
                 )
         for name, flag in (("progress", progress), ("deterministic", deterministic)):
             if flag is not None:
-                given[name] = check_flag(name, flag)
+                overrides[name] = check_flag(name, flag)
         if engine is not None:
             if not engine or not isinstance(engine, str):
                 raise InvalidValueError(f"engine must be a name, got {engine!r}")
             if engine not in engines and engine not in (known := engine_names()):
                 raise InvalidValueError(f"engine must be one of {', '.join(map(repr, known))}, got {engine!r}")
-            given["engine"] = engine
+            overrides["engine"] = engine
         if join is not None:
             if join not in JOINS:
                 raise InvalidValueError(f"join must be one of {', '.join(map(repr, JOINS))}, got {join!r}")
-            given["join"] = join
+            overrides["join"] = join
         if append_runs is not None:
             if not isinstance(append_runs, Integral) or append_runs < 0:
-                raise InvalidValueError(f"append_runs must be at least 0, got {append_runs}")
-            given["append_runs"] = int(append_runs)
+                raise InvalidValueError(f"append_runs must be an integer of at least 0, got {append_runs!r}")
+            overrides["append_runs"] = int(append_runs)
         if storage_options is not None:
             if not isinstance(storage_options, Mapping):
                 raise InvalidValueError(
-                    "storage_options must be a mapping of strings, such as {'AWS_REGION': 'eu-west-1'}"
+                    "storage_options must be a mapping of strings such as {'AWS_REGION': 'eu-west-1'}, "
+                    f"got {type(storage_options).__name__}"
                 )
-            given["storage_options"] = dict(storage_options)
-        self.given = given
-        self.over = False
+            overrides["storage_options"] = dict(storage_options)
+        self.overrides = overrides
+        self.has_ended = False
         """Whether the block ended in another context than it began in, where its scope remains."""
         self._token: Token[_Scope | None] | None = None
-        self._before = around = _live(_scope.get())
-        self._loose: _Scope | None = None
-        if around is None:
-            _call(self)
+        self._before = outer = _skip_ended(_scope.get())
+        self._plain_call: _Scope | None = None
+        if outer is None:
+            _add_call(self)
             return
-        if around.loose:
-            given, around = around.given | given, around.outer
+        if outer.is_plain_call:
+            overrides, outer = outer.overrides | overrides, outer.outer
         assert self._before is not None
-        self._loose = _Scope(given, around, self._before.change, loose=True)
-        _scope.set(self._loose)
+        self._plain_call = _Scope(overrides, outer, self._before.block, is_plain_call=True)
+        _scope.set(self._plain_call)
 
     def __repr__(self) -> str:
-        if not self.given:
+        if not self.overrides:
             now = current()
-            shown = {each.name: repr(getattr(now, each.name)) for each in fields(now) if each.repr}
-            shown["memory_limit"] = f"{now.memory_limit:,} bytes"
-            return "\n".join(f"{name:<16}{value}" for name, value in shown.items())
-        given = {**self.given, "storage_options": ...} if "storage_options" in self.given else self.given
-        return f"config({', '.join(f'{name}={value!r}' for name, value in given.items())}), now {current()}"
+            texts = {field_.name: repr(getattr(now, field_.name)) for field_ in fields(now) if field_.repr}
+            texts["memory_limit"] = f"{now.memory_limit:,} bytes"
+            return "\n".join(f"{name:<16}{value}" for name, value in texts.items())
+        public = {**self.overrides, "storage_options": ...} if "storage_options" in self.overrides else self.overrides
+        return f"config({', '.join(f'{name}={value!r}' for name, value in public.items())}), now {current()}"
 
     def __getattr__(self, name: str) -> Any:
         return _setting(name)
@@ -336,10 +339,10 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
     def __enter__(self) -> Settings:
         if self._token is not None:
             raise InvalidValueError("this config() was already entered: call config() again for another block")
-        _take_back(self)
-        if self._loose is not None and _scope.get() is self._loose:
+        _remove_call(self)
+        if self._plain_call is not None and _scope.get() is self._plain_call:
             _scope.set(self._before)
-        self._token = _scope.set(_Scope(self.given, _live(_scope.get()), self, loose=False))
+        self._token = _scope.set(_Scope(self.overrides, _skip_ended(_scope.get()), self, is_plain_call=False))
         return current()
 
     def __exit__(
@@ -347,34 +350,35 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
     ) -> None:
         assert self._token is not None
         scope = _scope.get()
-        if scope is not None and scope.change is self:
+        if scope is not None and scope.block is self:
             with suppress(ValueError):  # a generator that was started in another context
                 _scope.reset(self._token)
                 return
-        self.over = True
+        self.has_ended = True
 
 
 # -- the process ---------------------------------------------------------------------------------
 
 
 class _Call:
-    """Call of :class:`config` outside of blocks, which may be plain or the head of a block.
+    """Call of :class:`config` outside of blocks: plain, or head of a block.
 
-    Heads must not affect other threads. A call is known to be plain once its result is dropped, or its thread reads the
-    settings, which never happens between a call and the entry of its block.
+    The head of a block must not affect other threads. A call is known to be plain once its result is dropped, or its
+    thread reads the settings, which never happens between the head of a block and its entry.
     """
 
-    def __init__(self, change: config) -> None:
-        self.change, self.given, self.thread, self.plain = ref(change), change.given, threading.get_ident(), False
+    def __init__(self, call: config) -> None:
+        self.result, self.overrides = ref(call), call.overrides
+        self.thread, self.is_plain = threading.get_ident(), False
 
 
 _lock = threading.RLock()
 _process: Settings | None = None
 _calls: list[_Call] = []
-"""Calls that may still become blocks, in order."""
+"""Calls that may still become blocks, in chronological order."""
 
 
-def _of_process() -> Settings:
+def _process_settings() -> Settings:
     global _process
     if _process is not None and not _calls:
         return _process
@@ -391,30 +395,30 @@ def _of_process() -> Settings:
                 engine="auto",
                 join="auto",
             )
-        while _calls and _calls[0].change() is None:
-            _process = replace(_process, **_calls[0].given)
+        while _calls and _calls[0].result() is None:
+            _process = replace(_process, **_calls[0].overrides)
             del _calls[0]  # after the assignment: readers that see no calls must see their effect
         out = _process
         for call in _calls:
-            call.plain = call.plain or call.change() is None or call.thread == threading.get_ident()
-            if call.plain:
-                out = replace(out, **call.given)
+            call.is_plain = call.is_plain or call.result() is None or call.thread == threading.get_ident()
+            if call.is_plain:
+                out = replace(out, **call.overrides)
         return out
 
 
-def _call(change: config) -> None:
+def _add_call(call: config) -> None:
     with _lock:
-        _calls.append(_Call(change))
+        _calls.append(_Call(call))
 
 
-def _take_back(change: config) -> None:
+def _remove_call(call: config) -> None:
     with _lock:
-        _calls[:] = [call for call in _calls if call.change() is not change]
+        _calls[:] = [other for other in _calls if other.result() is not call]
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
-    """Reset the settings of the process within the block. For tests; not for threads."""
+def isolate() -> Iterator[None]:
+    """Reset the settings of the process within the block; for tests."""
     global _process, _calls
     before = _process, _calls
     _process, _calls = None, []

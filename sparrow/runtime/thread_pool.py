@@ -24,7 +24,7 @@ __all__ = [
     "Pool",
     "background_thread",
     "is_abandoned",
-    "isolated",
+    "isolate",
     "ordered_map",
     "worker_local",
 ]
@@ -32,8 +32,8 @@ __all__ = [
 T = TypeVar("T")
 R = TypeVar("R")
 
-_here = threading.local()
-"""``job``: the job that this worker thread serves; ``own``: what :func:`worker_local` returns in other threads."""
+_thread = threading.local()
+"""``job``: the job that this worker serves; ``own``: namespace of :func:`worker_local` on other threads."""
 
 
 def ordered_map(
@@ -89,33 +89,37 @@ def ordered_map(
 
 
 def is_abandoned() -> bool:
-    """Return whether the iterator that this worker serves was closed. Long tasks poll it and end early."""
+    """Return whether the iterator that this worker serves was closed.
+
+    Long tasks poll it to end early.
+    """
     job = _job()
     return job is not None and job.closed
 
 
 def worker_local() -> SimpleNamespace:
-    """Return a thread-local namespace; that of a worker lives as long as the iterator that it serves.
+    """Return a thread-local namespace.
 
-    Foreign threads, such as DuckDB's pulling an Arrow stream, get a new namespace per call: Python clears thread
-    locals while such a thread is torn down, and closing a pyarrow file then crashes the process.
+    On a worker it lives as long as the iterator that the worker serves. Threads of other libraries, such as DuckDB's
+    that pull an Arrow stream, get a new namespace per call: Python clears thread locals while such a thread is torn
+    down, and closing a pyarrow file then crashes the process.
     """
     job = _job()
     if job is not None:
-        return job.own()
+        return job.namespace()
     if isinstance(threading.current_thread(), threading._DummyThread):
         return SimpleNamespace()
-    if not hasattr(_here, "own"):
-        _here.own = SimpleNamespace()
-    own: SimpleNamespace = _here.own
+    if not hasattr(_thread, "own"):
+        _thread.own = SimpleNamespace()
+    own: SimpleNamespace = _thread.own
     return own
 
 
 class Pool(ThreadPoolExecutor):
     """Thread pool that survives Ctrl-C while it starts a thread."""
 
-    ended = False
-    """Whether the pool was shut down and must be replaced."""
+    is_shut_down = False
+    """Whether the pool must be replaced."""
 
     def submit(self, work: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         """Submit a call and return its future.
@@ -126,13 +130,13 @@ class Pool(ThreadPoolExecutor):
         try:
             return super().submit(work, *args, **kwargs)
         except KeyboardInterrupt:
-            self.ended = True
+            self.is_shut_down = True
             self.shutdown(wait=False)
             raise
 
 
 class BackgroundThread(Pool):
-    """Single background thread that runs calls in order of submission, under the caller's settings."""
+    """Background thread that runs calls in order, under the caller's settings."""
 
     def __init__(self, name: str) -> None:
         super().__init__(1, name)
@@ -167,13 +171,13 @@ class DetachedTask(Generic[R]):
         try:
             if not self._dropped:
                 self._result = self._work()
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001 - raised by result()
             self._error = error
         self.done = True
         self._ended.release()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the end of the call, at most so long."""
+        """Wait for the end of the call, at most ``seconds``."""
         if not self.done:
             self._ended.acquire(timeout=seconds)
 
@@ -193,7 +197,7 @@ class DetachedTask(Generic[R]):
 
 
 def background_thread(name: str) -> BackgroundThread | None:
-    """Return a background thread, or None if the settings allow no second thread here."""
+    """Return a background thread, or None if only one thread is allowed."""
     return BackgroundThread(name) if settings.current().threads > 1 and _job() is None else None
 
 
@@ -212,12 +216,15 @@ class _Task(Generic[T, R]):
     def run(self, work: Callable[[T], R]) -> None:
         try:
             self.result = self.context.run(work, self.item)
-        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+        except BaseException as error:  # noqa: BLE001 - raised by _Job.result
             self.error = error
 
 
 class _Job(Generic[T, R]):
-    """Items of one iterator. They start in order, so the awaited one starts before all others."""
+    """Items of one iterator, started in order.
+
+    So the awaited item starts before all others.
+    """
 
     def __init__(self, work: Callable[[T], R], threads: int, busy: bool) -> None:
         self.threads = threads
@@ -239,7 +246,7 @@ class _Job(Generic[T, R]):
         self._own: dict[int, SimpleNamespace] = {}
 
     def add(self, item: T) -> _Task[T, R]:
-        """Enqueue an item."""
+        """Enqueue an item and return its task."""
         self._check_process()
         task: _Task[T, R] = _Task(item)
         with self._lock:
@@ -256,11 +263,11 @@ class _Job(Generic[T, R]):
                 self._waiting.popleft()
                 self._caller_works = 1
         if self._caller_works:
-            before, _here.job = _job(), self
+            before, _thread.job = _job(), self
             try:
                 task.run(self._work)
             finally:
-                _here.job = before
+                _thread.job = before
                 self._caller_works, self._awaited = 0, None
             self._request_worker()
         else:
@@ -290,7 +297,7 @@ class _Job(Generic[T, R]):
 
     def serve(self) -> None:
         """Compute items until the queue is empty; runs on a worker."""
-        _here.job = self
+        _thread.job = self
         try:
             while True:
                 with self._lock:
@@ -310,14 +317,14 @@ class _Job(Generic[T, R]):
                     if awaited or self.closed:
                         self._changed.notify_all()
         finally:
-            _here.job = None
+            _thread.job = None
 
-    def own(self) -> SimpleNamespace:
+    def namespace(self) -> SimpleNamespace:
         """Return the namespace of this thread for the job."""
         return self._own.setdefault(threading.get_ident(), SimpleNamespace())
 
     def _max_workers(self) -> int:
-        """Return the maximal number of workers; a busy caller counts as one of the threads."""
+        """Return the maximal number of workers; a busy caller counts as one."""
         return self.threads - (self._caller_works or int(self._busy and self._awaited is None))
 
     def _request_worker(self) -> None:
@@ -332,11 +339,11 @@ class _Job(Generic[T, R]):
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
-            raise RuntimeError("an iterator created before a fork cannot be used in the child process: create it there")
+            raise RuntimeError("iterator was created before a fork: create another one in the child process")
 
 
 def _job() -> _Job[Any, Any] | None:
-    return getattr(_here, "job", None)
+    return getattr(_thread, "job", None)
 
 
 # -- the pool ------------------------------------------------------------------------------------
@@ -347,10 +354,10 @@ _size = 0
 
 
 def _start(job: _Job[Any, Any]) -> bool:
-    """Submit a job to the pool; return False if no thread can be started, so that the caller works alone."""
+    """Submit a job to the pool; return False if no thread can be started."""
     global _pool, _size
     with _lock:
-        if _pool is None or _pool.ended or _size < job.threads:
+        if _pool is None or _pool.is_shut_down or _size < job.threads:
             if _pool is not None:
                 _pool.shutdown(wait=False)  # its threads finish their pending work
             _pool, _size = Pool(job.threads, "sparrow-worker"), job.threads
@@ -362,8 +369,8 @@ def _start(job: _Job[Any, Any]) -> bool:
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
-    """Use a new pool within the block. For tests; not for threads."""
+def isolate() -> Iterator[None]:
+    """Use a new pool within the block; for single-threaded tests."""
     global _pool, _size
     before = _pool, _size
     _pool, _size = None, 0
@@ -379,7 +386,7 @@ def _after_fork() -> None:
     """Forget the threads of the parent process."""
     global _lock, _pool, _size
     _lock, _pool, _size = threading.Lock(), None, 0
-    _here.job = None
+    _thread.job = None
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,6 +1,6 @@
-"""Tuning parameters: thresholds and memory shares, one frozen dataclass per subsystem.
+"""Tuning parameters of subsystems: thresholds and memory shares.
 
-A subsystem declares its parameters in a module named ``tuning``::
+A subsystem declares its parameters as a frozen dataclass in a module named ``tuning``::
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class SortingTuning:
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, TypeVar
 
 __all__ = [
-    "MemoryShare", "RuntimeTuning", "Tunable", "memory_share", "memory_shares", "parameter", "registered", "tuning",
+    "MemoryShare", "RuntimeTuning", "Tunable", "get_tunables", "memory_share", "memory_shares", "parameter", "tuning",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -37,29 +37,32 @@ def parameter(default: Any, unit: str, reason: str) -> Any:
     default
         Value in production.
     unit
-        What it counts: ``"bytes"``, ``"rows"``, ``"elements"``, ``"seconds"``, ``"ratio"``.
+        Unit of the value: ``"bytes"``, ``"rows"``, ``"elements"``, ``"seconds"``, ``"ratio"``.
     reason
-        What it bounds, and the measurement or argument that set it.
+        Quantity that it bounds, and the measurement or argument that set it.
     """
     return field(default=default, metadata={"unit": unit, "reason": reason})
 
 
 def memory_share(parts: float, reason: str) -> Any:
-    """Declare a share of the memory limit, 1 part in ``parts``, for :func:`sparrow.runtime.memory.share`."""
+    """Declare a share of the memory limit, 1 part in ``parts``.
+
+    :func:`sparrow.runtime.memory.share` computes its bytes.
+    """
     return field(default=parts, metadata={"unit": "1/n of the memory limit", "reason": reason, "memory_share": True})
 
 
 class Tunable(Generic[T]):
-    """The tuning parameters of a subsystem: calling it returns the values in force.
+    """Tuning parameters of a subsystem; a call returns the values in force.
 
     Parameters
     ----------
     name
-        Name of the subsystem, unique.
+        Unique name of the subsystem.
     default
-        A frozen dataclass whose fields are made by :func:`parameter` and :func:`memory_share`.
+        Frozen dataclass whose fields are declared by :func:`parameter` and :func:`memory_share`.
     strategies
-        For each strategy that can be forced by name, the fields that force it.
+        Fields that force each strategy, by name.
 
     Examples
     --------
@@ -80,8 +83,8 @@ class Tunable(Generic[T]):
         return self._current
 
     @contextlib.contextmanager
-    def overridden(self, **changes: Any) -> Iterator[T]:
-        """Replace fields for the length of a block, in all threads of the process.
+    def override(self, **changes: Any) -> Iterator[T]:
+        """Replace fields within the block, in all threads.
 
         Raises
         ------
@@ -101,8 +104,8 @@ class Tunable(Generic[T]):
 _registered: dict[str, Tunable[Any]] = {}
 
 
-def registered() -> Mapping[str, Tunable[Any]]:
-    """Return the subsystems whose ``tuning`` module has been imported, by name."""
+def get_tunables() -> Mapping[str, Tunable[Any]]:
+    """Return the tuning parameters of all imported subsystems, by name."""
     return dict(_registered)
 
 
@@ -128,18 +131,18 @@ def memory_shares() -> list[MemoryShare]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeTuning:
-    """Limits of settings, memory accounting, buffer pool, progress bars and DuckDB instances."""
+    """Limits of settings, memory, buffer pool, progress bars and DuckDB."""
 
     default_limit_ratio: float = parameter(0.6, "ratio", "Default memory limit relative to the memory of the machine.")
     min_default_limit_bytes: int = parameter(700_000_000, "bytes", "Default memory limit of small machines.")
-    min_limit_bytes: int = parameter(1_000_000, "bytes", "Buffers of a row group; less is a forgotten unit.")
+    min_limit_bytes: int = parameter(1_000_000, "bytes", "Buffers of a row group; a smaller limit lacks its unit.")
     ample_limit_bytes: int = parameter(1 << 30, "bytes", "Above this limit, tens of megabytes of slack do not matter.")
     library_bytes: int = parameter(
         120_000_000, "bytes", "Libraries take 300 MB: 200 MB may exceed the limit, and 20 MB stay free."
     )
     min_working_bytes: int = parameter(30_000_000, "bytes", "Working memory under limits smaller than the libraries.")
     pooled_min_bytes: int = parameter(1 << 22, "bytes", "Smaller buffers are zeroed faster than they are pooled.")
-    pool_parts: float = memory_share(8, "Free pages kept for the next results; reservations take them back.")
+    pool_parts: float = memory_share(8, "Free pages kept for later results; reservations evict them.")
     pooled_max_ratio: int = parameter(4, "ratio", "A pooled buffer serves requests of at least a quarter of its size.")
     progress_delay_seconds: float = parameter(1.0, "seconds", "Shorter work shows no progress bar.")
     progress_interval_seconds: float = parameter(0.1, "seconds", "Time between two redraws of a bar.")

@@ -24,7 +24,7 @@ __all__ = [
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return a boolean argument; raise ``InvalidValueError`` for anything but a bool, 0 or 1."""
+    """Return a flag as a bool; raise ``InvalidValueError`` unless it is one."""
     if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and value in (0, 1)):
         return bool(value)
     raise InvalidValueError(f"{name} must be True or False, got {value!r}")
@@ -33,11 +33,11 @@ def check_flag(name: str, value: Any) -> bool:
 def check_unmasked(values: Any) -> None:
     """Raise ``UnsupportedError`` for a NumPy masked array with masked elements."""
     if np.ma.is_masked(values):
-        raise UnsupportedError("masked elements have no value: replace them with filled(...)")
+        raise UnsupportedError("values must not contain masked elements: replace them with filled(...)")
 
 
 def check_integer(name: str, value: Any, minimum: int) -> None:
-    """Raise ``InvalidValueError`` unless the argument is an integer of at least ``minimum``."""
+    """Raise ``InvalidValueError`` unless ``value`` is an integer in range."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
         raise InvalidValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
 
@@ -51,7 +51,7 @@ def check_number(
     above: float = -math.inf,
     below: float = math.inf,
 ) -> None:
-    """Raise ``InvalidValueError`` unless the argument is a finite number within the bounds.
+    """Raise ``InvalidValueError`` unless ``value`` is a finite number in range.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def check_number(
 
 
 def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
-    """Raise ``InvalidValueError`` unless the argument is one of the allowed strings."""
+    """Raise ``InvalidValueError`` unless ``value`` is an allowed string."""
     if not isinstance(value, str) or value not in allowed:
         raise InvalidValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
@@ -93,12 +93,12 @@ def check_path(path: Any, name: str = "path") -> str:
     UnsupportedError
         If it is neither a string nor an ``os.PathLike`` of one.
     InvalidValueError
-        If no file can have this name.
+        If it is not a valid file name.
     """
     try:
         text = os.fspath(path)
     except TypeError:
-        raise UnsupportedError(f"{name} must be a path, as str or pathlib.Path, got {path!r}") from None
+        raise UnsupportedError(f"{name} must be a str or pathlib.Path, got {path!r}") from None
     if not isinstance(text, str):
         raise UnsupportedError(f"{name} must be a str, got {path!r}: use os.fsdecode({path!r})")
     try:
@@ -114,12 +114,12 @@ def check_path(path: Any, name: str = "path") -> str:
 
 
 def full_path(path: str) -> str:
-    """Return a local path as an absolute one.
+    """Return the absolute path of a local path.
 
     Raises
     ------
     NotFoundError
-        If it is relative and the current directory was removed.
+        If it is relative and the current directory does not exist.
     """
     try:
         return os.path.abspath(path)

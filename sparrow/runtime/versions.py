@@ -1,4 +1,4 @@
-"""Versions of sparrow and of what it runs on, for bug reports."""
+"""Versions of sparrow, its dependencies and the system, for bug reports."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ OPTIONAL = (
     *("matplotlib", "jupyter", "cupy-cuda12x", "torch", "sparse", "pandas", "scikit-learn", "h5py", "obstore"),
     *("networkx",),
 )
-"""Packages that some functions use where they are installed."""
+"""Packages that some functions use if installed."""
 
 
 def versions() -> dict[str, dict[str, Any]]:
     """Return versions by section: ``system``, ``dependencies`` and ``optional``.
 
-    None if not installed.
+    The version of a package that is not installed is None.
     """
-    package = sys.modules["sparrow"]  # loaded; an import would go against the layers
+    package = sys.modules["sparrow"]  # already imported; an import statement would violate the layers
     system = {
         "sparrow": package.__version__,
         "python": sys.version.replace("\n", " "),
@@ -55,7 +55,7 @@ def _find_versions(names: Iterable[str]) -> dict[str, str | None]:
 def show_versions(as_json: bool = False) -> None:
     """Print the versions of Python, the system, sparrow and its dependencies.
 
-    Include the output in bug reports. Nothing is imported for it.
+    Include the output in bug reports. No package is imported.
 
     Parameters
     ----------

@@ -17,8 +17,9 @@ __all__ = ["Column", "Rows", "Run", "unpack_key"]
 
 
 class Rows(NamedTuple):
-    """Unsorted elements: ``coords[k]`` (shape (n,), non-negative integers) along dimension k, ``values`` (shape (n,)).
+    """Unsorted rows: coordinates and values of elements.
 
+    ``coords[k]`` (shape (n,), non-negative integers) are coordinates along dimension k; ``values`` has shape (n,).
     Without values each row counts as one occurrence of its element.
     """
 
@@ -45,7 +46,7 @@ Column: TypeAlias = "NDArray[Any] | Segment"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Sorted, or partitioned, rows; equal keys are in input order."""
+    """Sorted or partitioned rows; equal keys are in input order."""
 
     layout: Layout
     count: int
@@ -59,9 +60,9 @@ class Run:
     last: tuple[int, ...]
     """Coordinates of the last row."""
     minor: tuple[int, int] | None = None
-    """Packed other coordinates of the first and last row, if rows arrived sorted by all but the leading one."""
-    loose: int | None = None
-    """Number of low bits of the leading coordinate by which rows are not sorted yet; None for sorted runs."""
+    """Packed coordinates but the leading one of the first and last row, if rows arrived sorted by them."""
+    unsorted_bits: int | None = None
+    """Low bits of the leading coordinate by which a partitioned run is not sorted; None if sorted."""
 
     @property
     def nbytes(self) -> int:

@@ -41,16 +41,16 @@ _PARTITION_BITS = 11
 
 
 class _Range(NamedTuple):
-    """Rows of all runs between two keys: positions ``start[r]`` to ``stop[r]`` of run r."""
+    """Rows of all runs between two keys: ``start[r]:stop[r]`` of run r."""
 
     start: NDArray[np.int64]
     stop: NDArray[np.int64]
-    single: bool
+    is_single: bool
     """Whether all rows have the same key."""
 
 
 class Sorter:
-    """Sort rows into canonical blocks within the memory limit.
+    """External sorter of rows into canonical blocks, within the memory limit.
 
     Parameters
     ----------
@@ -118,10 +118,10 @@ class Sorter:
         if self._wide is not None:
             self._wide.close()
 
-    # In -------------------------------------------------------------------------------------------
+    # Input ----------------------------------------------------------------------------------------
 
     def prepare(self, rows: Rows) -> Run | Rows:
-        """Return rows sorted, for :meth:`consume`. Thread-safe."""
+        """Return a batch of rows as a run for :meth:`consume`. Thread-safe."""
         if not rows.size:
             return rows
         maxima = tuple(int(column.max()) for column in rows.coords)
@@ -137,16 +137,16 @@ class Sorter:
         minor = None
         if by_the_rest:
             minor = int(keys[0]) & ((1 << below) - 1), int(keys[-1]) & ((1 << below) - 1)
-        loose: int | None = None
+        unsorted_bits: int | None = None
         if not sorted_already:
             if values is None:
                 keys.sort()
             else:
                 # One pass partitions the rows; each range is sorted on merge.
-                loose = max(maxima[0].bit_length() - _PARTITION_BITS, 0)
-                keys, values = _sort_rows(keys, values, below + loose)
-                if minor is not None and not loose:
-                    loose = None
+                unsorted_bits = max(maxima[0].bit_length() - _PARTITION_BITS, 0)
+                keys, values = _sort_rows(keys, values, below + unsorted_bits)
+                if minor is not None and not unsorted_bits:
+                    unsorted_bits = None
         last = unpack_key(keys[-1], layout)
         return Run(
             layout,
@@ -158,11 +158,13 @@ class Sorter:
             ascending,
             last,
             minor,
-            loose,
+            unsorted_bits,
         )
 
     def consume(self, prepared: Iterable[Run | Rows], *, pause: bool = False) -> bool:
-        """Buffer all runs, or with ``pause`` until memory is full of rows that arrived strictly ascending.
+        """Buffer runs, and spill them beyond the memory budget.
+
+        With ``pause``, stop instead of spilling if all rows arrived in strictly ascending order.
 
         Returns
         -------
@@ -170,9 +172,9 @@ class Sorter:
             Whether it paused: :meth:`drain` then returns the rows, and later ones are still in ``prepared``.
         """
         source = iter(prepared)
-        for piece in source:
-            if not self._add(piece):
-                self._widen(itertools.chain(self.drain(), [piece], source))
+        for batch in source:
+            if not self._add(batch):
+                self._widen(itertools.chain(self.drain(), [batch], source))
                 return False
             if self._reservation.nbytes > self._budget:
                 if pause and self._ascending:
@@ -180,16 +182,16 @@ class Sorter:
                 self._spill()
         return False
 
-    def follows(self, piece: Run | Rows) -> bool:
+    def follows(self, batch: Run | Rows) -> bool:
         """Return whether rows are strictly ascending and greater than all earlier rows."""
-        return isinstance(piece, Run) and piece.ascending and self._last < piece.first
+        return isinstance(batch, Run) and batch.ascending and self._last < batch.first
 
-    def skip(self, piece: Run) -> None:
-        """Take note of rows that are written elsewhere."""
-        self._last, self._maxima = piece.last, _maximum(self._maxima, piece.maxima)
+    def skip(self, batch: Run) -> None:
+        """Account for rows that the caller writes itself."""
+        self._last, self._maxima = batch.last, _maximum(self._maxima, batch.maxima)
 
     def drain(self) -> Iterator[Run]:
-        """Yield and forget all buffered rows, in memory; those of one element are in input order."""
+        """Yield and drop all buffered rows; equal elements are in input order."""
         runs, self._runs = self._runs[::-1], []
         self._reservation.release()
         while runs:
@@ -208,39 +210,39 @@ class Sorter:
         assert isinstance(run, Run)
         return replace(run, maxima=maxima, ascending=False)
 
-    def _widen(self, pieces: Iterable[Run | Rows]) -> None:
+    def _widen(self, batches: Iterable[Run | Rows]) -> None:
         """Switch to sorting by the leading coordinate alone."""
 
         def all_fold() -> Iterator[Run]:
-            for piece in pieces:
-                if isinstance(piece, Rows):
+            for batch in batches:
+                if isinstance(batch, Rows):
                     continue  # they are empty
-                run = piece if len(piece.layout) == 1 else self._fold(piece.rows(), piece.maxima)
+                run = batch if len(batch.layout) == 1 else self._fold(batch.rows(), batch.maxima)
                 self._maxima = _maximum(self._maxima, run.maxima)
                 yield replace(run, maxima=run.maxima[:1])
 
         self._wide = self._by_leading
         self._wide.consume(all_fold())
 
-    def _add(self, piece: Run | Rows) -> bool:
+    def _add(self, batch: Run | Rows) -> bool:
         """Buffer a run, unless keys would exceed 63 bits."""
-        if isinstance(piece, Rows):
+        if isinstance(batch, Rows):
             return True  # it is empty
-        if len(piece.layout) < self._ndim:
+        if len(batch.layout) < self._ndim:
             return False
-        maxima = _maximum(self._maxima, piece.maxima)
+        maxima = _maximum(self._maxima, batch.maxima)
         if not layout_covers(self._layout, maxima):
             layout = choose_layout(maxima)
             if layout is None:
                 return False
             self._runs = [self._relayout(run, layout) for run in self._runs]
             self._layout = layout
-        self._ascending = self._ascending and self.follows(piece)
-        self.skip(piece)
-        if piece.layout != self._layout:
-            piece = self._relayout(piece, self._layout)
-        self._runs.append(piece)
-        self._reservation.resize(self._reservation.nbytes + piece.nbytes)
+        self._ascending = self._ascending and self.follows(batch)
+        self.skip(batch)
+        if batch.layout != self._layout:
+            batch = self._relayout(batch, self._layout)
+        self._runs.append(batch)
+        self._reservation.resize(self._reservation.nbytes + batch.nbytes)
         return True
 
     def _relayout(self, run: Run, layout: Layout) -> Run:
@@ -265,8 +267,8 @@ class Sorter:
         at = 0
         sorted_bits = _sorted_bits(fresh)
 
-        def gather(each: _Range) -> tuple[Keys, NDArray[Any] | None]:
-            return self._gather(fresh, each, sorted_bits)
+        def gather(range_: _Range) -> tuple[Keys, NDArray[Any] | None]:
+            return self._gather(fresh, range_, sorted_bits)
 
         for merged, weights in ordered_map(gather, self._ranges(fresh)[0], self._threads):
             self._spool.write(keys, at, merged)
@@ -276,12 +278,14 @@ class Sorter:
             at += len(merged)
         first, last = fresh[0].minor, fresh[-1].minor
         minor = (first[0], last[1]) if sorted_bits and first is not None and last is not None else None
-        samples_of = np.concatenate(samples)
-        run = replace(fresh[0], count=count, keys=keys, values=values, samples=samples_of, minor=minor, loose=None)
-        self._runs = [run for run in self._runs if isinstance(run.keys, Segment)] + [run]
+        merged_samples = np.concatenate(samples)
+        merged_run = replace(
+            fresh[0], count=count, keys=keys, values=values, samples=merged_samples, minor=minor, unsorted_bits=None
+        )
+        self._runs = [run for run in self._runs if isinstance(run.keys, Segment)] + [merged_run]
         self._reservation.release()
 
-    # Out ------------------------------------------------------------------------------------------
+    # Output ---------------------------------------------------------------------------------------
 
     def parts(
         self,
@@ -289,7 +293,9 @@ class Sorter:
         fill_value: Any,
         ids: Sequence[NDArray[np.int64] | None] | None = None,
     ) -> list[Iterator[Block]]:
-        """Return consecutive iterators over canonical blocks, which may run on threads; callable once.
+        """Return iterators over consecutive parts of the canonical blocks.
+
+        They may run on different threads. Call it once.
 
         Parameters
         ----------
@@ -315,13 +321,13 @@ class Sorter:
             coords = tuple(place(column) for place, column in zip(places, coords, strict=True))
             return Block(tuple(c.astype(d, copy=False) for c, d in zip(coords, dtypes, strict=True)), values)
 
-        def reduced(each: _Range) -> Block:
+        def reduce_range(range_: _Range) -> Block:
             if wide is not None:
-                return finish(*self._reduce_wide_range(wide, each))
-            if each.single:
-                keys, values = self._reduce_single(each)
+                return finish(*self._reduce_wide_range(wide, range_))
+            if range_.is_single:
+                keys, values = self._reduce_single(range_)
             else:
-                keys, weights = self._gather(self._runs, each, sorted_bits)
+                keys, weights = self._gather(self._runs, range_, sorted_bits)
                 fresh = np.ones(len(keys), bool)
                 np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
                 at, values = self._reduce(fresh, weights, lambda i: unpack_key(keys[i], self._layout))
@@ -329,13 +335,13 @@ class Sorter:
             return finish(unpack(keys, self._layout), values)
 
         def blocks(ranges: list[_Range], threads: int) -> Iterator[Block]:
-            for alone, some in itertools.groupby(ranges, lambda each: wide is not None and each.single):
-                if not alone:
-                    yield from ordered_map(reduced, list(some), threads)
+            for exceeds_range, group in itertools.groupby(ranges, lambda range_: wide is not None and range_.is_single):
+                if not exceeds_range:
+                    yield from ordered_map(reduce_range, list(group), threads)
                     continue
                 assert wide is not None
-                for each in some:
-                    for block in self._sort_wide_group(wide, each, fill_value):
+                for range_ in group:
+                    for block in self._sort_wide_group(wide, range_, fill_value):
                         yield finish(block.coords, block.values)
 
         parts = (wide or self)._partition()
@@ -348,9 +354,9 @@ class Sorter:
         one = total <= limits.single_part_max_rows
         return self._ranges(self._runs, 1 if one else 2 * -(-total // (2 * limits.max_part_rows)))
 
-    def _reduce_wide_range(self, wide: Sorter, each: _Range) -> tuple[tuple[NDArray[Any], ...], NDArray[Any]]:
+    def _reduce_wide_range(self, wide: Sorter, range_: _Range) -> tuple[tuple[NDArray[Any], ...], NDArray[Any]]:
         """Return the sorted elements of a range of leading coordinates, and their values."""
-        keys, rest = wide._gather(wide._runs, each, 0)
+        keys, rest = wide._gather(wide._runs, range_, 0)
         assert rest is not None
         coords, weights = sort_rows(unfold_rows(keys, rest))
         fresh = np.zeros(len(keys), bool)
@@ -360,15 +366,15 @@ class Sorter:
         at, values = self._reduce(fresh, weights, lambda i: tuple(int(column[i]) for column in coords))
         return (coords if at is None else tuple(column[at] for column in coords)), values
 
-    def _sort_wide_group(self, wide: Sorter, each: _Range, fill_value: Any) -> Iterator[Block]:
-        """Yield the elements of one leading coordinate with more rows than a range, sorted by the others."""
-        leading = int(wide._key(each)[0])
+    def _sort_wide_group(self, wide: Sorter, range_: _Range, fill_value: Any) -> Iterator[Block]:
+        """Yield the elements at a leading coordinate with more rows than a range."""
+        leading = int(wide._key(range_)[0])
         events.emit("sorting.sort_group", rows=wide.count, coordinates=self._ndim - 1)
         inner = Sorter(
             self._ndim - 1, self._dtype, weighted=self.weighted, duplicates=self._duplicates,
             describe=self._describe, leading=(*self._leading, leading),
         )  # fmt: skip
-        rows = (unfold_rows(None, rest) for rest in wide._values(each))
+        rows = (unfold_rows(None, rest) for rest in wide._values(range_))
         with closing(inner):
             inner.consume(ordered_map(inner.prepare, rows, self._threads))
             for block in inner.blocks([np.dtype(np.int64)] * (self._ndim - 1), fill_value):
@@ -389,17 +395,17 @@ class Sorter:
             largest = int(values.max())
             if largest > np.iinfo(self._dtype).max:
                 raise InvalidValueError(
-                    f"an element comes {largest} times, more than {self._dtype} holds: pass dtype='int64'"
+                    f"the count of an element must fit {self._dtype}, got {largest}: pass dtype='int64'"
                 )
         return values.astype(self._dtype, copy=False)
 
     def _reduce(
-        self, fresh: NDArray[np.bool_], values: NDArray[Any] | None, cell_at: Callable[[int], tuple[int, ...]]
+        self, fresh: NDArray[np.bool_], values: NDArray[Any] | None, coords_at: Callable[[int], tuple[int, ...]]
     ) -> tuple[NDArray[np.int64] | None, NDArray[Any]]:
-        """Return the first row of each element (None if all rows are distinct) and the value of each element.
+        """Return the first row and the value of each element.
 
-        ``fresh`` marks rows that start an element. Rows of one element are reduced from the first to the last.
-
+        ``fresh`` marks the first row of each element. The first rows are None if all rows are distinct. Rows of one
+        element are combined from the first to the last.
         """
         n = len(fresh)
         if fresh.all():
@@ -407,7 +413,7 @@ class Sorter:
         starts = np.flatnonzero(fresh)
         rule = self._duplicates
         if rule == "error":
-            raise self._duplicate_error(cell_at(int(np.flatnonzero(~fresh)[0])))
+            raise self._duplicate_error(coords_at(int(np.flatnonzero(~fresh)[0])))
         if values is None:
             return starts, np.diff(starts, append=n) if rule == "sum" else np.ones(len(starts), np.int64)
         if rule == "first":
@@ -421,36 +427,36 @@ class Sorter:
             {"sum": np.add, "min": np.minimum, "max": np.maximum}[rule].at(out, group, values[more])
         return starts, out
 
-    def _duplicate_error(self, cell: tuple[int, ...]) -> DuplicateError:
-        where = (*self._leading, *cell)
+    def _duplicate_error(self, coords: tuple[int, ...]) -> DuplicateError:
+        where = (*self._leading, *coords)
         return DuplicateError(
-            f"the cell {self._describe(where)} is given more than once: "
+            f"element {self._describe(where)} is given more than once: "
             "pass duplicates='sum', 'last', 'first', 'min' or 'max'",
             where,
         )
 
-    def _reduce_single(self, each: _Range) -> tuple[Keys, NDArray[Any]]:
-        """Return the key and value of a range that is one element, however many rows it has."""
-        total, key = int((each.stop - each.start).sum()), self._key(each)
+    def _reduce_single(self, range_: _Range) -> tuple[Keys, NDArray[Any]]:
+        """Return the key and value of a range of rows of one element."""
+        total, key = int((range_.stop - range_.start).sum()), self._key(range_)
         if total > 1 and self._duplicates == "error":
             raise self._duplicate_error(unpack_key(key[0], self._layout))
         if not self.weighted:
             return key, np.array([total if self._duplicates == "sum" else 1], np.int64)
-        held = np.empty(0, self._dtype)
-        for more in self._values(each):
-            values = np.concatenate([held, more])
-            held = self._reduce(np.arange(len(values)) == 0, values, lambda i: ())[1]
-        return key, held
+        accumulated = np.empty(0, self._dtype)
+        for more in self._values(range_):
+            values = np.concatenate([accumulated, more])
+            accumulated = self._reduce(np.arange(len(values)) == 0, values, lambda i: ())[1]
+        return key, accumulated
 
-    def _key(self, each: _Range) -> Keys:
+    def _key(self, range_: _Range) -> Keys:
         """Return the key of the first row of a range, shape (1,)."""
-        run = int(np.argmax(each.start < each.stop))
-        start = int(each.start[run])
+        run = int(np.argmax(range_.start < range_.stop))
+        start = int(range_.start[run])
         return self._read(self._runs[run].keys, start, start + 1)
 
-    def _values(self, each: _Range) -> Iterator[NDArray[Any]]:
+    def _values(self, range_: _Range) -> Iterator[NDArray[Any]]:
         """Yield the values of a range in chunks, those of equal keys in input order."""
-        for run, start, stop in zip(self._runs, each.start.tolist(), each.stop.tolist(), strict=True):
+        for run, start, stop in zip(self._runs, range_.start.tolist(), range_.stop.tolist(), strict=True):
             assert run.values is not None
             for at in range(start, stop, self._tuning.chunk_rows):
                 yield self._read(run.values, at, min(at + self._tuning.chunk_rows, stop))
@@ -458,15 +464,15 @@ class Sorter:
     def _read(self, column: Column, start: int, stop: int) -> NDArray[Any]:
         return self._spool.read(column, start, stop) if isinstance(column, Segment) else column[start:stop]
 
-    def _gather(self, runs: Sequence[Run], each: _Range, sorted_bits: int) -> tuple[Keys, NDArray[Any] | None]:
-        """Return the sorted rows of a range, equal keys in input order; see :func:`_sorted_bits`."""
+    def _gather(self, runs: Sequence[Run], range_: _Range, sorted_bits: int) -> tuple[Keys, NDArray[Any] | None]:
+        """Return the sorted rows of a range; equal keys are in input order."""
         parts: list[tuple[Keys, NDArray[Any] | None]] = []
         ordered = True
-        for run, start, stop in zip(runs, each.start.tolist(), each.stop.tolist(), strict=True):
+        for run, start, stop in zip(runs, range_.start.tolist(), range_.stop.tolist(), strict=True):
             if start < stop:
                 values = None if run.values is None else self._read(run.values, start, stop)
                 parts.append((self._read(run.keys, start, stop), values))
-                ordered &= run.loose is None
+                ordered &= run.unsorted_bits is None
         if len(parts) == 1 and ordered:
             return parts[0]
         keys = np.concatenate([part[0] for part in parts])
@@ -481,14 +487,14 @@ class Sorter:
         return keys, values
 
     def _sort_tied_runs(self, runs: list[Run]) -> list[Run]:
-        """Return runs, fully sorted if ties in the sorted bits are too many for a range."""
-        if all(run.loose is None for run in runs):
+        """Return runs, fully sorted if rows tied in the sorted bits exceed a range."""
+        if all(run.unsorted_bits is None for run in runs):
             return runs
         limits = self._tuning
-        most = self._range_rows(limits.tie_row_bytes)
-        if np.unique(_samples(runs), return_counts=True)[1].max() * limits.sample_stride <= most:
+        max_rows = self._range_rows(limits.tie_row_bytes)
+        if np.unique(_samples(runs), return_counts=True)[1].max() * limits.sample_stride <= max_rows:
             return runs
-        return [run if run.loose is None else self._sort_run(run) for run in runs]
+        return [run if run.unsorted_bits is None else self._sort_run(run) for run in runs]
 
     def _range_rows(self, row_bytes: int) -> int:
         limits = self._tuning
@@ -501,10 +507,13 @@ class Sorter:
         events.emit("sorting.sort_run", rows=run.count)
         keys, values = _sort_rows(run.keys, run.values, 0 if run.minor is None else sum(run.layout[1:]))
         samples = keys[:: self._tuning.sample_stride].copy()
-        return replace(run, keys=keys, values=values, samples=samples, loose=None)
+        return replace(run, keys=keys, values=values, samples=samples, unsorted_bits=None)
 
     def _ranges(self, runs: Sequence[Run], parts: int = 1) -> list[list[_Range]]:
-        """Split the rows of runs into parts, and each part into ranges of keys that a thread sorts in memory."""
+        """Split the rows of runs into parts, and parts into ranges of keys.
+
+        A thread sorts a range in memory.
+        """
         if not runs:
             return [[]]
         limits = self._tuning
@@ -514,7 +523,7 @@ class Sorter:
         step = max(size // limits.sample_stride, 1)
         cuts, times = np.unique(samples[step::step], return_counts=True)
         alone = cuts[(times > 1) & (cuts < np.iinfo(np.int64).max)]
-        if any(run.loose is not None for run in runs):
+        if any(run.unsorted_bits is not None for run in runs):
             alone = alone[:0]
         begins = np.unique(samples[[len(samples) * part // parts for part in range(1, parts)]])
         splitters = np.unique(np.concatenate([cuts, alone + 1, begins]))
@@ -554,23 +563,26 @@ def sorted_blocks(rows: Iterable[Rows], schema: Schema) -> Iterator[Block]:
 
 
 def _samples(runs: Sequence[Run]) -> Keys:
-    """Return the samples of all runs, truncated to the bits by which all runs are sorted."""
-    loose = [run.loose for run in runs if run.loose is not None]
+    """Return the samples of all runs, truncated to commonly sorted bits."""
+    unsorted_bits = [run.unsorted_bits for run in runs if run.unsorted_bits is not None]
     samples = np.concatenate([run.samples for run in runs])
-    if loose:
-        samples &= -1 << (sum(runs[0].layout[1:]) + max(loose))
+    if unsorted_bits:
+        samples &= -1 << (sum(runs[0].layout[1:]) + max(unsorted_bits))
     return samples
 
 
 def _sort_rows(keys: Keys, values: NDArray[Any], sorted_bits: int) -> tuple[Keys, NDArray[Any]]:
-    """Sort rows by key, equal keys in input order; by their lowest bits they are sorted already."""
+    """Sort rows stably by key; they are sorted by the lowest ``sorted_bits``."""
     events.emit("sorting.sort_rows", sorted_bits=sorted_bits)
     keys, order = sort_stable(keys, sorted_bits)
     return keys, gather_values(values, order)
 
 
 def _sorted_bits(runs: Sequence[Run]) -> int:
-    """Return the bits below the leading coordinate by which rows that agree in it are sorted across runs; else 0."""
+    """Return the number of bits below the leading coordinate, or 0.
+
+    It is 0 unless rows of one leading coordinate are sorted by the others across runs.
+    """
     ends = [run.minor for run in runs]
     follow = all(a and b and a[1] <= b[0] for a, b in itertools.pairwise(ends))
     return sum(runs[0].layout[1:]) if runs and ends[0] and follow else 0
@@ -581,7 +593,7 @@ def _maximum(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 
 def _rank_of(known: NDArray[np.int64] | None) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Return the map from ids to ranks among the distinct ids: by a table unless gaps are wide."""
+    """Return the map from ids to ranks, a table unless the ids are far apart."""
     if known is None:
         return lambda column: column
     if not len(known) or int(known[-1]) > tuning().id_table_gap * len(known) + 1000:

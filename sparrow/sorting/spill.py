@@ -1,4 +1,4 @@
-"""Spill file, arrays and blocks in it, and the memory budget of a sort."""
+"""Spill files of arrays and blocks, and the memory budget of a sort."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Segment:
 
 
 class SpillFile:
-    """Arrays in an unnamed file of the temporary directory, which vanishes with the process.
+    """Arrays in an unnamed file of the temporary directory.
 
-    Thread-safe.
+    The system deletes it when the process ends. Thread-safe.
 
     Raises
     ------
@@ -69,9 +69,9 @@ class SpillFile:
                     self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - until close()
             view = _bytes(np.ascontiguousarray(array))
             while view:
-                done = os.pwrite(self._file.fileno(), view[: 1 << 28], offset)
-                offset += done
-                view = view[done:]
+                n_written = os.pwrite(self._file.fileno(), view[: 1 << 28], offset)
+                offset += n_written
+                view = view[n_written:]
         except OSError as error:
             raise StorageError(
                 f"cannot spill {self._size} bytes to the disk of {self._folder!r}: {error.strerror or error}; "
@@ -92,11 +92,11 @@ class SpillFile:
         while view:
             if self._file is None:
                 raise ValueError("the spill file is closed, or was never written")
-            done = os.preadv(self._file.fileno(), [view], offset)
-            if done <= 0:
+            n_read = os.preadv(self._file.fileno(), [view], offset)
+            if n_read <= 0:
                 raise StorageError(f"the spill file in {self._folder!r} was truncated")
-            offset += done
-            view = view[done:]
+            offset += n_read
+            view = view[n_read:]
         return out
 
     def close(self) -> None:
@@ -163,10 +163,10 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 
 def memory_budget() -> int:
-    """Return the bytes that rows may occupy before they are spilled."""
+    """Return the bytes of rows in memory above which they are spilled."""
     limits = tuning()
     if limits.budget_bytes is not None:
         return limits.budget_bytes
-    least = max(memory.working_bytes() // 6, limits.min_budget_bytes)
-    least = min(least, limits.max_floor_bytes, memory.limit() // 4)
-    return memory.share(limits.memory_parts, minimum=least, unreserved=limits.unreserved_bytes)
+    minimum = max(memory.working_bytes() // 6, limits.min_budget_bytes)
+    minimum = min(minimum, limits.max_floor_bytes, memory.limit() // 4)
+    return memory.share(limits.memory_parts, minimum=minimum, unreserved=limits.unreserved_bytes)

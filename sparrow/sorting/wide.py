@@ -1,4 +1,4 @@
-"""Rows whose coordinates exceed 63 bits, folded into a leading coordinate and a structured value."""
+"""Rows whose coordinates exceed 63 bits: a key and a structured value."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def unfold_rows(leading: NDArray[Any] | None, rest: NDArray[Any]) -> Rows:
 
 
 def sort_rows(rows: Rows) -> Rows:
-    """Sort rows by all coordinates, stably; they are sorted by the leading one already."""
+    """Sort rows stably by all coordinates; the leading one is sorted already."""
     leading, *others = rows.coords
     ranks = np.zeros(rows.size, np.int64)
     np.cumsum(leading[1:] != leading[:-1], out=ranks[1:])

@@ -169,8 +169,8 @@ def test_ingest_columns_of_several_values(cli: Any, tmp_path: Path) -> None:
     }
 
 
-def test_ingest_from_standard_input(cli: Any, piped: Any, tmp_path: Path) -> None:
-    piped(EDGES.encode())
+def test_ingest_from_standard_input(cli: Any, pipe_stdin: Any, tmp_path: Path) -> None:
+    pipe_stdin(EDGES.encode())
     assert cli("ingest", "edges", "-", tmp_path / "out.sparrow", "--json").json["tensors"][0]["nnz"] == 5
 
 
@@ -333,11 +333,11 @@ def test_sql_error_of_unknown_name(cli: Any, stored: Path, query: str) -> None:
     assert str(caught.value).endswith(f"{line}\n{caret}")
 
 
-def test_sql_from_file_or_stdin(cli: Any, piped: Any, stored: Path, tmp_path: Path) -> None:
+def test_sql_from_file_or_stdin(cli: Any, pipe_stdin: Any, stored: Path, tmp_path: Path) -> None:
     web = f"web={stored / 'web.sparrow'}"
     (tmp_path / "links.sql").write_text("select count(*) as n\nfrom web;\n")
     assert cli("sql", "-f", tmp_path / "links.sql", web, "--json").json == [{"n": 5}]
-    piped((tmp_path / "links.sql").read_bytes())
+    pipe_stdin((tmp_path / "links.sql").read_bytes())
     assert cli("sql", "-", web, "--json").json == [{"n": 5}]
     assert cli("sql").code == 2
     assert "absent.sql" in cli("sql", "-f", tmp_path / "absent.sql").err
@@ -733,7 +733,7 @@ def test_empty_file_warns(cli: Any, tmp_path: Path) -> None:
         assert done.err.startswith(f"sparrow: warning: {tmp_path / 'in.txt'}: there are no ")
 
 
-def test_append(cli: Any, tmp_path: Path, piped: Any) -> None:
+def test_append(cli: Any, tmp_path: Path, pipe_stdin: Any) -> None:
     (tmp_path / "a.csv").write_text("user,item,stars\nann,x,1\nbob,y,2\n")
     (tmp_path / "b.csv").write_text("stars,item,user\n3,z,eve\n4,x,ann\n")
     target = tmp_path / "a.sparrow"
@@ -751,7 +751,7 @@ def test_append(cli: Any, tmp_path: Path, piped: Any) -> None:
     assert "--value" in cli("append", target, tmp_path / "c.csv").err
     assert cli("append", target, tmp_path / "c.csv", "--value", "stars").code == 0
     assert sp.open(target)[2, 0] == 5
-    piped(b"user,item,stars\nzoe,x,5\nann,x,1\n")
+    pipe_stdin(b"user,item,stars\nzoe,x,5\nann,x,1\n")
     done = cli("append", target, "-", "--duplicates", "sum")
     assert "1 entry more, now 5 in (user: 4, item: 3)" in done.out
     assert sp.open(target).sel(item="x").to_numpy().tolist() == [9, 0, 5, 5]

@@ -22,12 +22,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", sp.datasets.names())
-def test_file_matches_description(name: str, shipped: Path) -> None:
+def test_file_matches_description(name: str, datasets_folder: Path) -> None:
     about = sp.datasets.describe(name)
     content = sp.datasets.path(name).read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     assert digest == about["sha256"]
-    told = (shipped / "README.md").read_text()
+    told = (datasets_folder / "README.md").read_text()
     assert f"| `{about['file']}` | {len(content):,} | `{digest}` |" in told
     assert f"- `{name}`: " in told
 
@@ -62,15 +62,15 @@ def test_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [path.name.split("-")[0] for path in (tmp_path / "xdg" / "sparrow").iterdir()] == ["heart_scale"]
 
 
-def test_file_is_extracted_from_an_archive(tmp_path: Path, shipped: Path) -> None:
+def test_file_is_extracted_from_an_archive(tmp_path: Path, datasets_folder: Path) -> None:
     archive = tmp_path / "installed.zip"
     with zipfile.ZipFile(archive, "w") as target:
-        target.write(shipped / "heart_scale" / "heart_scale", "_datasets/heart_scale/heart_scale")
+        target.write(datasets_folder / "heart_scale" / "heart_scale", "_datasets/heart_scale/heart_scale")
     with zipfile.ZipFile(archive) as source:
         folder = zipfile.Path(source, "_datasets/")
         found = extract(folder, "heart_scale/heart_scale", tmp_path / "cache")
     assert found.is_relative_to(tmp_path / "cache")
-    assert found.read_bytes() == (shipped / "heart_scale" / "heart_scale").read_bytes()
+    assert found.read_bytes() == (datasets_folder / "heart_scale" / "heart_scale").read_bytes()
 
 
 def test_unknown_name() -> None:
@@ -78,8 +78,8 @@ def test_unknown_name() -> None:
         sp.datasets.load("mnist")
 
 
-def test_a9a_columns_are_named(shipped: Path) -> None:
-    with (shipped / "a9a" / "features.csv").open(newline="") as file:
+def test_a9a_columns_are_named(datasets_folder: Path) -> None:
+    with (datasets_folder / "a9a" / "features.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["col"]) for row in rows] == list(range(123))
     assert len({(row["attribute"], row["value"]) for row in rows}) == 123

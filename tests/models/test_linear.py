@@ -572,8 +572,8 @@ def test_weights_beyond_the_memory_limit() -> None:
         LogisticRegression().fit(wide, [0, 1])
 
 
-def test_factorization_machine_on_ratings(shared: Path) -> None:
-    table = pd.read_csv(shared / "ml-latest-small" / "ratings.csv.gz")
+def test_factorization_machine_on_ratings(shared_data: Path) -> None:
+    table = pd.read_csv(shared_data / "ml-latest-small" / "ratings.csv.gz")
     users, films = (table[name].astype("category").cat.codes.to_numpy() for name in ("userId", "movieId"))
     rows, width = np.arange(len(table)), users.max() + 1 + films.max() + 1
     cols = np.append(users.astype(int), users.max() + 1 + films)

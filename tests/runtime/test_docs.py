@@ -1,3 +1,5 @@
+"""Shared docstring text: placeholders, and docstrings copied to functions."""
+
 from __future__ import annotations
 
 import inspect
@@ -44,8 +46,8 @@ class Example:
         return 0
 
     @classmethod
-    def made(cls) -> None:
-        """Make one.
+    def create(cls) -> None:
+        """Create one.
 
         %(axis)s
         """
@@ -53,7 +55,7 @@ class Example:
 
 def test_shared_text_fills_class() -> None:
     assert inspect.getdoc(Example) == "An example.\n\naxis\n    Axes to reduce."
-    assert inspect.getdoc(Example.made) == "Make one.\n\naxis\n    Axes to reduce."
+    assert inspect.getdoc(Example.create) == "Create one.\n\naxis\n    Axes to reduce."
     assert Example.size.__doc__ == "%(not a placeholder)s"
     assert inspect.getdoc(Example.total) == (
         "Return 100 %.\n\nParameters\n----------\naxis\n    Axes to reduce.\nout\n    Array to write to.\n\n"

@@ -54,7 +54,7 @@ def test_lazy_query_keeps_its_settings() -> None:
         assert lazy.fetchall() == [(1, 10.0)]
 
 
-@duckdb_connection.isolated()
+@duckdb_connection.isolate()
 def test_equal_settings_share_an_instance() -> None:
     with observe("duckdb.open") as opened:
         for _ in range(3):

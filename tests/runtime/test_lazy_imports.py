@@ -1,4 +1,4 @@
-"""Attributes that packages import lazily: completion, errors, and installations without sources."""
+"""Lazy imports: completion, errors, installations without sources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ assert "sparrow.linalg.solvers" not in sys.modules
 
 
 def test_package_works_without_sources(tmp_path: Path) -> None:
-    """A frozen application ships byte code only, so nothing may read the source of a module."""
+    """A frozen application contains byte code only."""
     package = tmp_path / "sparrow"
     shutil.copytree(Path(sp.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     assert compileall.compile_dir(package, quiet=1, legacy=True)

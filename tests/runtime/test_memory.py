@@ -1,4 +1,4 @@
-"""Memory budget: reservations, shares, and the error for what exceeds the limit."""
+"""Memory budget: reservations, shares, and errors beyond the limit."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_reserved_memory_is_not_available() -> None:
 
 def test_collected_reservation_is_released() -> None:
     with config(memory_limit=1000):
-        kept = memory.reserve(600, "one")
+        reservation = memory.reserve(600, "one")
         assert memory.available() == 400
-        del kept
+        del reservation
         assert memory.available() == 1000
 
 
-@buffer_pool.isolated()
+@buffer_pool.isolate()
 def test_finalizers_wait_for_no_lock() -> None:
     arrays = [buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).truncate(1 << 20)]
     rooms = [memory.reserve(600, "one")]
@@ -66,7 +66,7 @@ def test_finalizers_wait_for_no_lock() -> None:
             done.wait()
 
     def collect() -> None:
-        with buffer_pool._free_list.lock:  # what allocates there may collect anything
+        with buffer_pool._free_list.lock:  # an allocation under the lock may trigger garbage collection
             rooms.clear()
             arrays.clear()
 
@@ -79,7 +79,7 @@ def test_finalizers_wait_for_no_lock() -> None:
     done.set()
     holder.join()
     assert memory.available() == before + 600
-    assert buffer_pool.cached_bytes() == 0  # the system has it
+    assert buffer_pool.cached_bytes() == 0  # returned to the system
 
 
 def test_share_of_available_memory() -> None:
@@ -92,7 +92,7 @@ def test_share_of_available_memory() -> None:
             assert memory.share(4, minimum=100) == 100
             assert memory.share(1, minimum=7, unreserved=300) == 7
             buffer = memory.reserve(0, "a buffer")
-            buffer.resize(400)  # a minimal share may exceed the limit
+            buffer.resize(400)  # a minimum may exceed the limit
             assert memory.available() == 0
             buffer.resize(100)
             assert memory.available() == 100
@@ -120,7 +120,7 @@ def test_error_messages() -> None:
         assert str(memory.too_large("the query", None, "")).startswith(
             "the query would take more than the memory limit of 1.00 GB"
         )
-        memory.check(10**9, "what just fits")
+        memory.check(10**9, "a result of the size of the limit")
 
 
 def test_error_excludes_the_reservation_itself() -> None:

@@ -1,4 +1,4 @@
-"""Progress bars: what they draw, and streams that disappear."""
+"""Progress bars: output, and streams that disappear."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sparrow.testing import observe, tune, tuning
 
 
 class Terminal(io.StringIO):
-    """Standard error that is a terminal, until it goes away."""
+    """Standard error of a terminal that may disappear."""
 
-    gone = False
+    is_gone = False
 
     def isatty(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
-        if self.gone:
+        if self.is_gone:
             raise BrokenPipeError
         return super().write(text)
 
@@ -34,7 +34,10 @@ def immediate_bars() -> Iterator[None]:
 
 
 def patch_stderr(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Make standard error a terminal until the test ends; not a fixture, since pytest replaces it after the set-up."""
+    """Make standard error a terminal until the test ends.
+
+    Not a fixture: pytest replaces standard error after the set-up.
+    """
     found = Terminal()
     monkeypatch.setattr("sys.stderr", found)
     monkeypatch.setenv("TERM", "xterm")
@@ -46,9 +49,9 @@ def test_line_is_written_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = patch_stderr(monkeypatch)
     with progress.bar("reading a9a", 4_000_000) as advance:
         advance(1_000_000)
-        assert progress.write_line("by the way")
+        assert progress.write_line("a message")
         advance(1_000_000)
-    assert "by the way\n" in terminal.getvalue()
+    assert "a message\n" in terminal.getvalue()
     with settings.config(progress=False):
         assert not progress.write_line("never seen")
     assert "never seen" not in terminal.getvalue()
@@ -101,7 +104,7 @@ def test_broken_pipe_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     done = 0
     with progress.bar("reading", 100) as advance:
         for step in range(10):
-            terminal.gone = step >= 3
+            terminal.is_gone = step >= 3
             advance(10)
             done += 10
     assert done == 100
@@ -120,7 +123,7 @@ def test_closed_stream_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done == 100
     assert "reading" in shown
     assert not writes[0][1]["closed"]
-    assert writes[-1][1]["closed"], "it must be drawn to the end, although nobody sees it"
+    assert writes[-1][1]["closed"], "the bar must be drawn until it is closed"
 
 
 def test_note_respects_disabled_progress(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +178,7 @@ def test_advance_is_thread_safe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Cell(io.StringIO):
-    """Standard error of a kernel of Jupyter, as far as its type tells."""
+    """Standard error whose type is that of a Jupyter kernel."""
 
 
 Cell.__module__ = "ipykernel.iostream"
@@ -189,7 +192,7 @@ def test_notebook_bar_stays_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None
         assert progress.write_line("compiling")
         advance(3_000_000)
     text = cell.getvalue()
-    assert "\x1b" not in text, "a cell takes no codes of a terminal"
+    assert "\x1b" not in text, "notebooks do not interpret escape codes"
     *drawn, last = text.split("\n")
     assert last == ""
     assert [line.split("\r")[-1].split()[0] for line in drawn] == ["compiling", "reading"]

@@ -75,7 +75,7 @@ def test_limit_without_unit_raises(size: float | str) -> None:
 
 def test_invalid_setting_changes_nothing(tmp_path: Path) -> None:
     before = current()
-    with pytest.raises(InvalidValueError, match="threads must be at least 1"):
+    with pytest.raises(InvalidValueError, match="threads must be an integer of at least 1, got 0"):
         config(memory_limit="1GB", threads=0)
     with pytest.raises(InvalidValueError, match="must be an existing directory"):
         config(temp_directory=tmp_path / "absent")
@@ -124,14 +124,17 @@ def test_engine_must_be_registered() -> None:
 # -- threads, tasks, generators ------------------------------------------------------------------
 
 
-def elsewhere(work: Callable[[], T]) -> T:
-    """Return what a thread of its own gets."""
+def call_in_thread(work: Callable[[], T]) -> T:
+    """Return ``work()``, called in a new thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(work).result(60)
 
 
 def outside_of_blocks(test: Callable[[], None]) -> Callable[[], None]:
-    """Run a test as a program begins, not in the block that every test is in; what it gives the process is undone."""
+    """Run a test outside of all blocks, and restore settings of the process.
+
+    Other tests run within the block of an automatic fixture.
+    """
 
     @functools.wraps(test)
     def run() -> None:
@@ -139,8 +142,8 @@ def outside_of_blocks(test: Callable[[], None]) -> Callable[[], None]:
         try:
             contextvars.Context().run(test)
         finally:
-            given = {name: getattr(before, name) for name in ("memory_limit", "threads", "deterministic")}
-            contextvars.Context().run(lambda: repr(config(**given)))
+            earlier = {name: getattr(before, name) for name in ("memory_limit", "threads", "deterministic")}
+            contextvars.Context().run(lambda: repr(config(**earlier)))
         assert current() == before
 
     return run
@@ -180,39 +183,39 @@ def test_overlapping_blocks_of_two_threads() -> None:
 def test_block_is_thread_local() -> None:
     before = current()
     with config(threads=41):
-        assert elsewhere(current) == before
+        assert call_in_thread(current) == before
         config(deterministic=True)
         assert current().deterministic
-        assert elsewhere(current) == before
+        assert call_in_thread(current) == before
 
 
 @outside_of_blocks
 def test_block_head_does_not_affect_threads() -> None:
     before = current()
     head = config(threads=41)
-    assert elsewhere(current) == before
+    assert call_in_thread(current) == before
     with head as inside:
         assert inside.threads == 41
-        assert elsewhere(current) == before
+        assert call_in_thread(current) == before
     assert current() == before
 
 
 @outside_of_blocks
 def test_plain_call_affects_the_process() -> None:
     config(threads=41)
-    assert elsewhere(current).threads == 41
-    kept = config(threads=42)
+    assert call_in_thread(current).threads == 41
+    result = config(threads=42)
     assert current().threads == 42
-    assert elsewhere(current).threads == 42
-    assert repr(kept).startswith("config(threads=42), now Settings(")
-    elsewhere(lambda: repr(config(deterministic=True)))
+    assert call_in_thread(current).threads == 42
+    assert repr(result).startswith("config(threads=42), now Settings(")
+    call_in_thread(lambda: repr(config(deterministic=True)))
     assert (current().threads, current().deterministic) == (42, True)
 
 
 @outside_of_blocks
 def test_block_overlays_process_settings() -> None:
     with config(threads=41):
-        elsewhere(lambda: repr(config(threads=42, memory_limit="43GB")))
+        call_in_thread(lambda: repr(config(threads=42, memory_limit="43GB")))
         assert (current().threads, current().memory_limit) == (41, 43 * 10**9)
     assert current().threads == 42
 
@@ -276,7 +279,7 @@ def test_task_inherits_settings() -> None:
     assert asyncio.run(main()) == (41, current().threads)
 
 
-def configured() -> Iterator[int]:
+def iter_threads_in_block() -> Iterator[int]:
     with config(threads=41):
         yield current().threads
         yield current().threads
@@ -284,15 +287,15 @@ def configured() -> Iterator[int]:
 
 def test_generator_block_may_end_in_other_context() -> None:
     before = current()
-    steps = configured()
+    steps = iter_threads_in_block()
     assert next(steps) == 41
-    assert elsewhere(lambda: list(steps)) == [before.threads]
+    assert call_in_thread(lambda: list(steps)) == [before.threads]
     assert current() == before
-    steps = configured()
+    steps = iter_threads_in_block()
     assert contextvars.copy_context().run(next, steps) == 41
     assert list(steps) == [before.threads]
     assert current() == before
-    steps = configured()
+    steps = iter_threads_in_block()
     assert next(steps) == 41
     assert contextvars.copy_context().run(list, steps) == [41]
     assert current() == before
@@ -300,7 +303,7 @@ def test_generator_block_may_end_in_other_context() -> None:
 
 def test_blocks_may_end_out_of_order() -> None:
     before = current()
-    steps = configured()
+    steps = iter_threads_in_block()
     with config(deterministic=True):
         next(steps)
     assert (current().threads, current().deterministic) == (41, before.deterministic)
@@ -321,7 +324,7 @@ def test_empty_config_shows_settings() -> None:
         lines = dict(line.split(maxsplit=1) for line in repr(config()).split("\n"))
     assert lines["memory_limit"] == "2,000,000,000 bytes"
     assert (lines["threads"], lines["progress"], lines["engine"]) == ("3", "False", "'auto'")
-    assert set(lines) == {field.name for field in dataclasses.fields(before) if field.repr}  # secrets are not
+    assert set(lines) == {field.name for field in dataclasses.fields(before) if field.repr}  # except secrets
     assert settings.current() == before
 
 
@@ -352,14 +355,17 @@ def test_concurrent_first_read_loses_no_call() -> None:
     others: list[threading.Thread] = []
 
     def read_in_another_thread() -> None:
-        """Read settings in another thread while the first one computes the defaults: it waits, or sees the call."""
+        """Read settings while the first thread computes the defaults.
+
+        The read waits, or sees the call.
+        """
         if not found:
             found.append(0)
             others.append(threading.Thread(target=lambda: found.append(config.threads)))
             others[0].start()
             others[0].join(0.2)
 
-    with settings.isolated(), on("settings.defaults", read_in_another_thread):
+    with settings.isolate(), on("settings.defaults", read_in_another_thread):
         config(threads=before + 5)
         assert config.threads == before + 5
         others[0].join()

@@ -18,28 +18,28 @@ import sparrow as sp
 from sparrow.runtime import settings, thread_pool
 from sparrow.runtime.thread_pool import background_thread, is_abandoned, ordered_map
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 """Seconds after which a test that hangs fails."""
 
 
 @pytest.fixture
 def fresh_pool() -> Iterator[None]:
-    with thread_pool.isolated():
+    with thread_pool.isolate():
         yield
 
 
 class Count:
-    """Counter of the threads in a block, and of their maximum."""
+    """Number of threads in a block, and its maximum."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._now = self.most = 0
+        self._now = self.max = 0
         self.threads: set[int] = set()
 
     def __enter__(self) -> None:
         with self._lock:
             self._now += 1
-            self.most = max(self.most, self._now)
+            self.max = max(self.max, self._now)
             self.threads.add(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:
@@ -57,7 +57,7 @@ def test_results_are_ordered(threads: int) -> None:
 
     def work(number: int) -> int:
         if threads > 1 and number % 2 == 0:
-            assert done[number + 1].wait(PATIENCE)
+            assert done[number + 1].wait(TIMEOUT_SECONDS)
         done[number].set()
         return number * number
 
@@ -115,7 +115,7 @@ def test_nested_calls_use_two_threads(depth: int, fresh_pool: None) -> None:
     def leaf(number: int) -> int:
         with count:
             if not met.is_set():
-                both.wait(PATIENCE)
+                both.wait(TIMEOUT_SECONDS)
                 met.set()
             return number
 
@@ -125,8 +125,8 @@ def test_nested_calls_use_two_threads(depth: int, fresh_pool: None) -> None:
         return sum(ordered_map(level, [below - 1] * 3, 2))
 
     assert level(depth) == 6 * 3**depth
-    assert count.most == 2
-    assert len(count.threads) <= 3, "two workers, and the caller where it helps"
+    assert count.max == 2
+    assert len(count.threads) <= 3, "two workers, and the caller if it computes items itself"
 
 
 def test_nested_calls_are_lazy_and_ordered() -> None:
@@ -166,17 +166,17 @@ def test_deep_expression_uses_two_workers(tmp_path: Path, fresh_pool: None, monk
     count = Count()
     run = thread_pool._Task.run
 
-    def counted(self: Any, work: Any) -> None:
+    def run_counted(self: Any, work: Any) -> None:
         with count:
             run(self, work)
 
-    monkeypatch.setattr(thread_pool._Task, "run", counted)
+    monkeypatch.setattr(thread_pool._Task, "run", run_counted)
     E: Any = sp.random((3000, 3000), nnz=300_000, seed=0).save(tmp_path / "A")
     with settings.config(threads=2):
         for _ in range(2):
             E = E + E.T
         assert E.sum() > 0
-    assert count.most <= 3, "two workers, and the caller where it helps"
+    assert count.max <= 3, "two workers, and the caller if it computes items itself"
     assert 1 <= len(count.threads - {threading.get_ident()}) <= 2
 
 
@@ -191,10 +191,10 @@ def test_busy_caller_counts_as_a_thread(threads: int, fresh_pool: None) -> None:
         return number
 
     for at, number in enumerate(ordered_map(work, range(40), threads, ahead=8, busy=True)):
-        with count:  # the rest of what is ahead is worked on meanwhile
-            assert begun[min(number + 7, 39)].wait(PATIENCE)
+        with count:  # workers compute the other pending items meanwhile
+            assert begun[min(number + 7, 39)].wait(TIMEOUT_SECONDS)
         assert at == number
-    assert count.most <= threads
+    assert count.max <= threads
 
 
 def test_busy_pool_does_not_block_other_callers(fresh_pool: None) -> None:
@@ -202,16 +202,16 @@ def test_busy_pool_does_not_block_other_callers(fresh_pool: None) -> None:
     go = threading.Event()
 
     def stuck(number: int) -> int:
-        taken.wait(PATIENCE)
-        assert go.wait(PATIENCE)
+        taken.wait(TIMEOUT_SECONDS)
+        assert go.wait(TIMEOUT_SECONDS)
         return number
 
     with ThreadPoolExecutor(1) as user:
         slow = user.submit(lambda: list(ordered_map(stuck, range(2), 2)))
-        taken.wait(PATIENCE)
+        taken.wait(TIMEOUT_SECONDS)
         assert list(ordered_map(lambda n: n, range(20), 2)) == list(range(20))
         go.set()
-        assert slow.result(PATIENCE) == [0, 1]
+        assert slow.result(TIMEOUT_SECONDS) == [0, 1]
 
 
 def test_close_drops_pending_items() -> None:
@@ -227,8 +227,8 @@ def test_close_drops_pending_items() -> None:
 
     results = ordered_map(work, range(10), 2, ahead=8)
     assert next(results) == 0
-    assert started[1].wait(PATIENCE)
-    assert started[2].wait(PATIENCE)
+    assert started[1].wait(TIMEOUT_SECONDS)
+    assert started[2].wait(TIMEOUT_SECONDS)
     close(results)
     assert sorted(ended) == [0, 1, 2]
     assert not any(event.is_set() for event in started[3:])
@@ -245,14 +245,14 @@ def test_interrupt_leaves_nothing_running() -> None:
             while not is_abandoned():
                 threading.Event().wait(0.001)
 
-    def interrupted() -> Iterator[int]:
+    def raise_interrupt() -> Iterator[int]:
         yield 0
-        assert started.wait(PATIENCE)
+        assert started.wait(TIMEOUT_SECONDS)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(ordered_map(work, interrupted(), 2))
-    assert (running.most, running._now) == (1, 0)
+        list(ordered_map(work, raise_interrupt(), 2))
+    assert (running.max, running._now) == (1, 0)
 
 
 def test_workers_inherit_settings() -> None:
@@ -266,7 +266,7 @@ def test_workers_inherit_settings() -> None:
         thread = background_thread("sparrow-test")
         assert thread is not None
         with thread:
-            assert thread.submit(threads, 0).result(PATIENCE) == 41
+            assert thread.submit(threads, 0).result(TIMEOUT_SECONDS) == 41
     close(results)
 
 
@@ -277,7 +277,7 @@ def test_no_background_thread_on_workers() -> None:
 
 
 class Thing:
-    """Something that a thread keeps."""
+    """Object in the namespace of a thread."""
 
 
 def test_worker_local_is_dropped_with_the_iterator() -> None:
@@ -294,7 +294,7 @@ def test_worker_local_is_dropped_with_the_iterator() -> None:
     results = ordered_map(work, range(100), 2)
     for _ in range(50):
         next(results)
-    assert 1 <= len(kept) <= 3, "two workers, and the caller where it helps"
+    assert 1 <= len(kept) <= 3, "two workers, and the caller if it computes items itself"
     close(results)
     gc.collect()
     assert not kept
@@ -302,10 +302,10 @@ def test_worker_local_is_dropped_with_the_iterator() -> None:
 
 
 def test_caller_works_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
+    def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", refused)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
     assert list(ordered_map(lambda n: (n, threading.get_ident()), range(5), 2)) == [
         (n, threading.get_ident()) for n in range(5)
     ]
@@ -316,17 +316,17 @@ def test_ctrl_c_during_thread_start(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[threading.Thread] = []
     start = threading.Thread.start
 
-    def interrupted(thread: threading.Thread) -> None:
+    def start_and_interrupt(thread: threading.Thread) -> None:
         start(thread)
         begun.append(thread)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", interrupted)
+        patch.setattr(threading.Thread, "start", start_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             list(ordered_map(str, range(5), 2))
     for thread in begun:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT_SECONDS)
         assert not thread.is_alive()
     assert len(begun) == 1
     assert list(ordered_map(str, range(5), 2)) == list("01234")
@@ -349,7 +349,7 @@ def child(work):
 
 def works():
     assert list(ordered_map(lambda n: n * n, range(20), 2)) == [n * n for n in range(20)]
-    # Both threads of the child's own pool are at work at once.
+    # Both threads of the child's pool work at the same time.
     both = threading.Barrier(2)
     assert len(list(ordered_map(lambda n: both.wait(60), range(2), 2))) == 2
 
@@ -374,7 +374,7 @@ assert list(iterator) == list(range(1, 20))
 
 def test_forked_child_has_its_own_pool() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=2 * PATIENCE
+        [sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=2 * TIMEOUT_SECONDS
     )
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,4 @@
-"""External sort against a dictionary: every rule, in memory, spilled, and beyond 63 bits."""
+"""External sort compared with a dictionary: in memory, spilled, wide keys."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def fold(rule: str, values: Sequence[Any]) -> Any:
     return {"last": values[-1], "first": values[0], "min": np.min(values), "max": np.max(values)}[rule]
 
 
-def expected(pieces: Sequence[Rows], rule: str, dtype: np.dtype[Any]) -> dict[tuple[int, ...], Any]:
+def reduce_rows(batches: Sequence[Rows], rule: str, dtype: np.dtype[Any]) -> dict[tuple[int, ...], Any]:
     cells: dict[tuple[int, ...], list[Any]] = {}
-    for piece in pieces:
-        values = np.ones(piece.size, dtype) if piece.values is None else piece.values
-        for cell, value in zip(zip(*(c.tolist() for c in piece.coords), strict=True), values, strict=True):
+    for batch in batches:
+        values = np.ones(batch.size, dtype) if batch.values is None else batch.values
+        for cell, value in zip(zip(*(c.tolist() for c in batch.coords), strict=True), values, strict=True):
             cells.setdefault(cell, []).append(value)
     folded = {cell: fold(rule, cells[cell]) for cell in sorted(cells)}
     return {cell: value for cell, value in folded.items() if value != 0}
 
 
 def run(
-    pieces: Sequence[Rows], rule: Duplicates, dtype: np.dtype[Any], ids: Any = None
+    batches: Sequence[Rows], rule: Duplicates, dtype: np.dtype[Any], ids: Any = None
 ) -> tuple[dict[tuple[int, ...], Any], Sorter]:
-    ndim = len(pieces[0].coords)
+    ndim = len(batches[0].coords)
     out: dict[tuple[int, ...], Any] = {}
     last: tuple[int, ...] | None = None
-    with closing(Sorter(ndim, dtype, weighted=pieces[0].values is not None, duplicates=rule)) as sorter:
-        assert not sorter.consume(map(sorter.prepare, pieces))
+    with closing(Sorter(ndim, dtype, weighted=batches[0].values is not None, duplicates=rule)) as sorter:
+        assert not sorter.consume(map(sorter.prepare, batches))
         for block in sorter.blocks([np.dtype(np.int64)] * ndim, dtype.type(0), ids):
             assert block.values.dtype == dtype
             for cell, value in zip(zip(*(c.tolist() for c in block.coords), strict=True), block.values, strict=True):
@@ -65,7 +65,7 @@ def inputs(draw: st.DrawFn, weighted: bool, largest: int) -> list[Rows]:
     tops = [draw(st.sampled_from([0, 1, 3, 40, 2**20, 2**31, largest])) for _ in range(ndim)]
     seed = draw(st.integers(0, 2**32))
     rng = np.random.default_rng(seed)
-    pieces = []
+    batches = []
     for _ in range(draw(st.integers(1, 6))):
         n = draw(st.sampled_from([0, 1, 2, 5, 50, 300]))
         coords = tuple(
@@ -75,30 +75,30 @@ def inputs(draw: st.DrawFn, weighted: bool, largest: int) -> list[Rows]:
         rows = Rows(coords, values)
         if draw(st.booleans()):
             rows = rows.take(np.lexsort(tuple(reversed(coords))))
-        pieces.append(rows)
-    if draw(st.booleans()):  # as files of whole columns come
+        batches.append(rows)
+    if draw(st.booleans()):  # as files in column order are read
         whole = Rows(
-            tuple(np.concatenate([piece.coords[k] for piece in pieces]) for k in range(ndim)),
-            np.concatenate([piece.values for piece in pieces]) if weighted else None,
+            tuple(np.concatenate([batch.coords[k] for batch in batches]) for k in range(ndim)),
+            np.concatenate([batch.values for batch in batches]) if weighted else None,
         )
         whole = whole.take(np.lexsort((whole.coords[0], *reversed(whole.coords[1:]))))
-        cuts = np.cumsum([piece.size for piece in pieces])
-        pieces = [whole.take(slice(stop - piece.size, stop)) for piece, stop in zip(pieces, cuts, strict=True)]
-    return pieces
+        cuts = np.cumsum([batch.size for batch in batches])
+        batches = [whole.take(slice(stop - batch.size, stop)) for batch, stop in zip(batches, cuts, strict=True)]
+    return batches
 
 
 @given(st.data(), st.sampled_from(RULES), st.booleans(), st.booleans())
 def test_sorter_equals_dictionary(data: st.DataObject, rule: Duplicates, weighted: bool, spill: bool) -> None:
-    pieces = data.draw(inputs(weighted, 2**40))
+    batches = data.draw(inputs(weighted, 2**40))
     dtype = np.dtype(np.float64 if weighted else np.int64)
     with tune("sorting", budget_bytes=800 if spill else None, sample_stride=4):
-        found, sorter = run(pieces, rule, dtype)
-    want = expected(pieces, rule, dtype)
+        found, sorter = run(batches, rule, dtype)
+    want = reduce_rows(batches, rule, dtype)
     assert list(found) == list(want)
     # Bit for bit: sums run in the order of the input.
     assert [np.asarray(v).tobytes() for v in found.values()] == [np.asarray(v).tobytes() for v in want.values()]
     for dim, top in enumerate(sorter.maxima):
-        assert top == max((int(p.coords[dim].max()) for p in pieces if p.size), default=-1)
+        assert top == max((int(p.coords[dim].max()) for p in batches if p.size), default=-1)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -106,19 +106,22 @@ def test_sorter_equals_dictionary(data: st.DataObject, rule: Duplicates, weighte
 @pytest.mark.parametrize("top", [7, 2**62])
 def test_every_dtype(rule: Duplicates, dtype: str, top: int) -> None:
     rng = np.random.default_rng(3)
-    pieces = []
+    batches = []
     for n in (40, 1, 90):
         coords = (rng.integers(0, 3, n) * (top // 3), rng.integers(0, 3, n) * (top // 3))
         values = rng.integers(0, 5, n).astype(dtype)
         if values.dtype.kind == "c":
             values = (values * (1 + 2j)).astype(dtype)
-        pieces.append(Rows(coords, values))
-    found, _ = run(pieces, rule, np.dtype(dtype))
-    assert found == expected(pieces, rule, np.dtype(dtype))
+        batches.append(Rows(coords, values))
+    found, _ = run(batches, rule, np.dtype(dtype))
+    assert found == reduce_rows(batches, rule, np.dtype(dtype))
 
 
-def big_pieces(weighted: bool, spread: int, far: int = 1, ndim: int = 2) -> Iterator[Rows]:
-    """Yield rows most of which are one cell; where ``far`` is 2^60, coordinates together pass 63 bits."""
+def big_batches(weighted: bool, spread: int, far: int = 1, ndim: int = 2) -> Iterator[Rows]:
+    """Yield rows of which most are one element.
+
+    With ``far=2**60`` coordinates exceed 63 bits.
+    """
     rng = np.random.default_rng(11)
     for _ in range(6):
         n = 4000
@@ -133,14 +136,14 @@ def big_pieces(weighted: bool, spread: int, far: int = 1, ndim: int = 2) -> Iter
 @pytest.mark.parametrize("budget", [10**9, 200_000])
 @pytest.mark.parametrize(("far", "ndim"), [(1, 2), (2**60, 2), (2**60, 3)])
 def test_duplicates_exceed_a_range(weighted: bool, rule: Duplicates, budget: int, far: int, ndim: int) -> None:
-    pieces = list(big_pieces(weighted, 3000, far, ndim))
+    batches = list(big_batches(weighted, 3000, far, ndim))
     dtype = np.dtype(np.float64 if weighted else np.int64)
     with (
         tune("sorting", budget_bytes=budget, chunk_rows=1000, min_range_rows=1 << 12, max_range_rows=1 << 12),
         observe("sorting.sort_group") as groups,
     ):
-        found, _ = run(pieces, rule, dtype)
-    assert found == expected(pieces, rule, dtype)
+        found, _ = run(batches, rule, dtype)
+    assert found == reduce_rows(batches, rule, dtype)
     assert len(groups) == (ndim - 1 if far > 1 else 0)
 
 
@@ -148,93 +151,93 @@ def test_duplicates_exceed_a_range(weighted: bool, rule: Duplicates, budget: int
 def test_duplicate_error_names_wide_coordinates(ndim: int) -> None:
     rng = np.random.default_rng(2)
     coords = [np.full(20_000, 5), *(rng.permutation(20_000) + 2**62 for _ in range(ndim - 1))]
-    pieces = [Rows(tuple(coords), None), Rows(tuple(column[77:78] for column in coords), None)]
+    batches = [Rows(tuple(coords), None), Rows(tuple(column[77:78] for column in coords), None)]
     cell = ", ".join(str(int(column[77])) for column in coords)
     with tune("sorting", min_range_rows=1 << 12, max_range_rows=1 << 12):
-        with pytest.raises(DuplicateError, match=rf"the cell \({cell}\) is given more than once"):
-            run(pieces, "error", np.dtype(np.int64))
-        assert len(run(pieces[:1], "error", np.dtype(np.int64))[0]) == 20_000
+        with pytest.raises(DuplicateError, match=rf"element \({cell}\) is given more than once"):
+            run(batches, "error", np.dtype(np.int64))
+        assert len(run(batches[:1], "error", np.dtype(np.int64))[0]) == 20_000
 
 
 @pytest.mark.parametrize("far", [1, 2**60])
 def test_bits_independent_of_threads_and_memory(far: int) -> None:
-    pieces = list(big_pieces(True, 50, far))
+    batches = list(big_batches(True, 50, far))
     dtype = np.dtype(np.float64)
     runs = []
     for threads in (1, 4):
         for budget in (10**9, 300_000):
             with tune("sorting", budget_bytes=budget), settings.config(threads=threads):
-                runs.append(run(pieces, "sum", dtype)[0])
+                runs.append(run(batches, "sum", dtype)[0])
     assert all(each == runs[0] for each in runs)
 
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("far", [1, 2**60])
 def test_parts_are_consecutive(weighted: bool, far: int) -> None:
-    pieces = list(big_pieces(weighted, 3000, far))
+    batches = list(big_batches(weighted, 3000, far))
     dtype = np.dtype(np.float64 if weighted else np.int64)
     small = tune(
         "sorting", single_part_max_rows=5000, max_part_rows=5000, min_range_rows=1 << 12, max_range_rows=1 << 12
     )
     with small, closing(Sorter(2, dtype, weighted=weighted, duplicates="sum")) as sorter:
-        sorter.consume(map(sorter.prepare, pieces))
+        sorter.consume(map(sorter.prepare, batches))
         parts = sorter.parts([np.dtype(np.int64)] * 2, dtype.type(0))
         assert len(parts) > 3
         cells = [list(zip(*(c.tolist() for c in block.coords), strict=True)) for part in parts for block in part]
     flat = [cell for block in cells for cell in block]
-    assert flat == list(expected(pieces, "sum", dtype))
+    assert flat == list(reduce_rows(batches, "sum", dtype))
 
 
 @pytest.mark.parametrize("top", [9, 2**62])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_duplicate_error_names_the_element(top: int, weighted: bool) -> None:
     values = np.ones(2) if weighted else None
-    pieces = [Rows((np.array([0, top]), np.array([top, 3])), values)] * 2
-    with pytest.raises(DuplicateError, match=rf"the cell \(0, {top}\) is given more than once: pass duplicates='sum'"):
-        run(pieces, "error", np.dtype(np.float64 if weighted else np.int64))
+    batches = [Rows((np.array([0, top]), np.array([top, 3])), values)] * 2
+    with pytest.raises(DuplicateError, match=rf"element \(0, {top}\) is given more than once: pass duplicates='sum'"):
+        run(batches, "error", np.dtype(np.float64 if weighted else np.int64))
 
 
 def test_duplicate_error_beyond_a_range() -> None:
     small = tune("sorting", min_range_rows=1 << 12, max_range_rows=1 << 12)
-    with small, pytest.raises(DuplicateError, match=r"the cell \(5, 7\)"):
+    with small, pytest.raises(DuplicateError, match=r"element \(5, 7\)"):
         run([Rows((np.full(50_000, 5), np.full(50_000, 7)), None)], "error", np.dtype(np.int64))
 
 
 def test_late_large_coordinates_repack_runs() -> None:
-    """Runs in memory and on disk are repacked, and finally sorted by the leading coordinate alone."""
+    """Repack runs in memory and on disk, then switch to the leading coordinate."""
     rng = np.random.default_rng(5)
     for tops in ([9, 2**31, 2**33], [9, 2**31, 2**33, 2**40, 2**61]):
-        pieces = [
+        batches = [
             Rows((rng.integers(0, 4, 500), rng.integers(0, top, 500, endpoint=True)), rng.random(500)) for top in tops
         ]
-        pieces.append(Rows((np.array([2**31]), np.array([0])), np.array([1.0])))
+        batches.append(Rows((np.array([2**31]), np.array([0])), np.array([1.0])))
         with tune("sorting", budget_bytes=3000):
-            found, sorter = run(pieces, "sum", np.dtype(np.float64))
-        assert found == expected(pieces, "sum", np.dtype(np.float64))
+            found, sorter = run(batches, "sum", np.dtype(np.float64))
+        assert found == reduce_rows(batches, "sum", np.dtype(np.float64))
         assert sorter.maxima[0] == 2**31
 
 
 def test_counts_must_fit_dtype() -> None:
-    pieces = [Rows((np.zeros(300, np.int64),), None)]
-    assert run(pieces, "sum", np.dtype(np.int16))[0] == {(0,): 300}
-    assert run(pieces, "first", np.dtype(np.int8))[0] == {(0,): 1}
-    with pytest.raises(InvalidValueError, match="comes 300 times, more than int8 holds"):
-        run(pieces, "sum", np.dtype(np.int8))
+    batches = [Rows((np.zeros(300, np.int64),), None)]
+    assert run(batches, "sum", np.dtype(np.int16))[0] == {(0,): 300}
+    assert run(batches, "first", np.dtype(np.int8))[0] == {(0,): 1}
+    with pytest.raises(InvalidValueError, match="the count of an element must fit int8, got 300"):
+        run(batches, "sum", np.dtype(np.int8))
 
 
 def test_ids_become_positions() -> None:
-    pieces = [Rows((np.array([30, 10, 30]), np.array([1, 2, 2])), None)]
-    found, _ = run(pieces, "sum", np.dtype(np.int64), [np.array([10, 30]), None])
+    batches = [Rows((np.array([30, 10, 30]), np.array([1, 2, 2])), None)]
+    found, _ = run(batches, "sum", np.dtype(np.int64), [np.array([10, 30]), None])
     assert found == {(0, 2): 1, (1, 1): 1, (1, 2): 1}
 
 
 def test_consume_pauses_while_rows_ascend() -> None:
     with tune("sorting", budget_bytes=1000):
         sorter = Sorter(1, np.dtype(np.int64), weighted=False, duplicates="sum")
-    pieces = iter([sorter.prepare(Rows((np.arange(k * 100, k * 100 + 100),), None)) for k in range(5)])
-    assert sorter.consume(pieces, pause=True)
+    batches = iter([sorter.prepare(Rows((np.arange(k * 100, k * 100 + 100),), None)) for k in range(5)])
+    assert sorter.consume(batches, pause=True)
     assert sum(run.count for run in sorter.drain()) == 200
-    following = next(pieces)
+    following = next(batches)
     assert sorter.follows(following)
     assert not sorter.follows(sorter.prepare(Rows((np.arange(150, 160),), None)))
     assert not sorter.follows(sorter.prepare(Rows((np.array([900, 900]),), None)))
@@ -279,20 +282,20 @@ def test_full_disk_raises_storage_error(far: int, monkeypatch: pytest.MonkeyPatc
         tune("sorting", budget_bytes=1000),
         pytest.raises(StorageError, match=r"No space left on device; free space, or set another"),
     ):
-        run(list(big_pieces(False, 100, far)), "sum", np.dtype(np.int64))
+        run(list(big_batches(False, 100, far)), "sum", np.dtype(np.int64))
 
 
 @pytest.mark.parametrize("far", [1, 2**60])
-@pytest.mark.parametrize("mine", [IngestError("a bad token", "file.txt", 7, "x"), KeyboardInterrupt()])
-def test_errors_of_the_input_propagate(far: int, mine: BaseException) -> None:
+@pytest.mark.parametrize("error", [IngestError("a bad token", "file.txt", 7, "x"), KeyboardInterrupt()])
+def test_errors_of_the_input_propagate(far: int, error: BaseException) -> None:
     def failing() -> Iterator[Rows]:
-        yield from big_pieces(False, 100, far)
-        raise mine
+        yield from big_batches(False, 100, far)
+        raise error
 
     with closing(Sorter(2, np.dtype(np.int64), weighted=False, duplicates="sum")) as sorter:
-        with pytest.raises(type(mine)) as caught:
+        with pytest.raises(type(error)) as caught:
             sorter.consume(map(sorter.prepare, failing()))
-        assert caught.value is mine
+        assert caught.value is error
 
 
 def test_spill_file_is_unnamed(tmp_path: Any) -> None:
@@ -322,12 +325,12 @@ def test_radix_sort_is_stable(keys: list[int], shift: int) -> None:
 
 def test_column_sorted_input_skips_sorted_bits() -> None:
     rng = np.random.default_rng(5)
-    pieces = [Rows((rng.integers(0, 50, 400), np.sort(rng.integers(100 * k, 100 * (k + 1), 400))), rng.random(400))
+    batches = [Rows((rng.integers(0, 50, 400), np.sort(rng.integers(100 * k, 100 * (k + 1), 400))), rng.random(400))
               for k in range(3)]  # fmt: skip
-    for parts, bits in ((pieces, [32] * 4), (pieces[::-1], [32] * 3 + [0])):
+    for parts, bits in ((batches, [32] * 4), (batches[::-1], [32] * 3 + [0])):
         with observe("sorting.sort_rows") as sorts:
             found, _ = run(parts, "sum", np.dtype(np.float64))
-        assert found == expected(parts, "sum", np.dtype(np.float64))
+        assert found == reduce_rows(parts, "sum", np.dtype(np.float64))
         assert [details["sorted_bits"] for _, details in sorts] == bits
 
 
@@ -337,15 +340,15 @@ def test_column_sorted_input_skips_sorted_bits() -> None:
 @pytest.mark.parametrize("count", [1, 5])
 def test_runs_are_partitioned_then_sorted_on_merge(top: int, together: bool, columns: bool, count: int) -> None:
     rng = np.random.default_rng(top + together)
-    pieces = []
+    batches = []
     for k in range(count):
         rows, cols = rng.integers(0, top, 300), rng.integers(100 * k, 100 * (k + 1), 300)
-        if together:  # rows that one radix pass does not separate
+        if together:  # rows in the same partition
             rows = np.where(rng.random(300) < 0.9, rows % 7, rows)
-        pieces.append(Rows((rows, np.sort(cols) if columns else cols), rng.integers(1, 9, 300) * 0.1))
+        batches.append(Rows((rows, np.sort(cols) if columns else cols), rng.integers(1, 9, 300) * 0.1))
     with strategy("small_ranges"), observe("sorting.sort_run") as sorts:
-        found, _ = run(pieces, "last", np.dtype(np.float64))
-    assert found == expected(pieces, "last", np.dtype(np.float64))
+        found, _ = run(batches, "last", np.dtype(np.float64))
+    assert found == reduce_rows(batches, "last", np.dtype(np.float64))
     if top > 1 << 11:
         assert bool(sorts) == together
 

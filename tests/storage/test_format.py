@@ -89,7 +89,7 @@ def test_stored_columns(tmp_path: Path, dtype: np.dtype[Any]) -> None:
         StoredColumn("b", ("b",), pa.int64(), np.dtype(np.int64)),
         StoredColumn("value", parts, kind, dtype),
     )
-    assert [column.plain for column in columns] == [True, True, dtype.name not in STORED_TYPES]
+    assert [column.is_plain for column in columns] == [True, True, dtype.name not in STORED_TYPES]
     (path,) = (tmp_path / "t").glob("*.parquet")
     found = pq.read_schema(path)
     assert [(name, column.kind) for column in columns for name in column.stored] == [
@@ -273,8 +273,8 @@ def test_distinct_values_are_stored_small(tmp_path: Path) -> None:
     assert_same(read_all(handle.current), block)
 
 
-def test_web_graph_is_stored_small(tmp_path: Path, shared: Path) -> None:
-    with gzip.open(shared / "cnr-2000" / "cnr-2000.edges.txt.gz", "rb") as file:
+def test_web_graph_is_stored_small(tmp_path: Path, shared_data: Path) -> None:
+    with gzip.open(shared_data / "cnr-2000" / "cnr-2000.edges.txt.gz", "rb") as file:
         lines = [line for line in file.read().split(b"\n") if line and not line.startswith(b"#")]
     links = np.array(b" ".join(lines).split(), dtype=np.int32).reshape(-1, 2)
     n = 325557

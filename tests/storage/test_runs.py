@@ -401,5 +401,5 @@ def test_wide_coordinates_fold_runs(tmp_path: Path) -> None:
 def test_append_runs_setting() -> None:
     with sp.config(append_runs=3) as found:
         assert found.append_runs == 3
-    with pytest.raises(errors.InvalidValueError, match="append_runs must be at least 0, got -1"):
+    with pytest.raises(errors.InvalidValueError, match="append_runs must be an integer of at least 0, got -1"):
         sp.config(append_runs=-1)

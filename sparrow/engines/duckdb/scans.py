@@ -152,9 +152,9 @@ def _base(
     files = f"read_parquet([{', '.join(map(quote_literal, source.paths))}], hive_partitioning = false) AS e"
     derived = {}
     for column in source.columns:
-        if not column.plain and schema.dtype.kind == "c" and column.dtype == schema.dtype:
+        if not column.is_plain and schema.dtype.kind == "c" and column.dtype == schema.dtype:
             continue  # real and imaginary parts are read as they are
-        if not column.plain:
+        if not column.is_plain:
             derived[column.name] = f"CAST({quote_name(column.stored[0])} AS {sql_type(column.dtype)})"
     if schema.dtype.kind in "fc":
         # Parquet statistics of floats exclude NaN, and DuckDB takes them for bounds of all values: isnan, max and

@@ -45,7 +45,7 @@ class CachedRelation:
     nnz: int = property(lambda self: self._relation.nnz)  # type: ignore[assignment]
     nbytes: int = property(lambda self: self._relation.nbytes)  # type: ignore[assignment]
     version: int | None = property(lambda self: self._relation.version)  # type: ignore[assignment]
-    exact: bool = property(lambda self: self._relation.exact)  # type: ignore[assignment]
+    has_exact_counts: bool = property(lambda self: self._relation.has_exact_counts)  # type: ignore[assignment]
     orders: tuple[tuple[int, ...], ...] = property(lambda self: self._relation.orders)  # type: ignore[assignment]
 
     @property

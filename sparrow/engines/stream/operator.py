@@ -64,7 +64,7 @@ class PhysicalOperator(CSRChunks):
         Scans of the relations that it reads.
     """
 
-    exact = False
+    has_exact_counts = False
     version = None
     label_keys: Mapping[int, Hashable] = {}
 

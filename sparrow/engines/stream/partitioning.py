@@ -80,7 +80,7 @@ def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
     count = 0
     for scan in scans:
         relation, repeats = scan.relation, scan.view.repeats
-        if not relation.exact:
+        if not relation.has_exact_counts:
             return False
         count += relation.nnz * (repeats or 1)
     return count < (tuning().partition_rows if rows is None else rows)

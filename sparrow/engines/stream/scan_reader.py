@@ -388,7 +388,7 @@ def count_nnz(scan: Scan) -> int:
     dims = _dims(view, ())
 
     def count_chunk(chunk: Chunk) -> int:
-        if countable and chunk.counted and _is_inside(box, chunk):
+        if countable and chunk.is_exact and _is_inside(box, chunk):
             return chunk.rows
         block = clip_to_view(relation.read(chunk, dims), view, order, chunk)
         _, kept = view.from_base(block.coords, block.count)

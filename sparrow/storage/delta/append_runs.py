@@ -164,7 +164,7 @@ def plan_chunks(parts: Sequence[Part], rows: int | None = None, box: Box | None 
             high[0] = min(high[0], bounds[1][0] - (len(bounds[1]) == 1))
         if low[0] <= high[0]:
             ref = MergedChunk(tuple(part for part, _ in shares), *bounds, box, box_key)
-            out.append(Chunk(sum(share for _, share in shares), tuple(low), tuple(high), ref, counted=False))
+            out.append(Chunk(sum(share for _, share in shares), tuple(low), tuple(high), ref, is_exact=False))
     return out
 
 

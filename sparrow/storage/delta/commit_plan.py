@@ -373,8 +373,8 @@ def plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> CommitPlan:
     more: dict[int, str] = {}
     written: dict[int, str] = {}  # by identity: dimensions may share an array
     for dim, names in growth.labels.items():
-        stored = snapshot.vocabulary(dim) if dim in growth.kept else None
-        if names is not None and stored is not None and len(stored.array) == growth.kept[dim]:
+        stored = snapshot.vocabulary(dim) if dim in growth.n_unchanged else None
+        if names is not None and stored is not None and len(stored.array) == growth.n_unchanged[dim]:
             more[dim] = written.get(id(names)) or append_labels(snapshot.path, names, stored)
             written[id(names)] = more[dim]
         elif names is not None:

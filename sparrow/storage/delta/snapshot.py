@@ -169,7 +169,7 @@ class Snapshot:
         return self._version
 
     @property
-    def exact(self) -> bool:
+    def has_exact_counts(self) -> bool:
         """Whether chunks are row groups with exact counts, without append runs."""
         return not self.runs
 

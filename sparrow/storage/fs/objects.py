@@ -519,7 +519,7 @@ class ObjectStore:
 def _pool() -> Pool:
     """Return the threads that wait for responses."""
     global _threads
-    if _threads is None or _threads.ended:
+    if _threads is None or _threads.is_shut_down:
         _threads = Pool(tuning().connections, "sparrow-fetch")
     return _threads
 

@@ -186,7 +186,7 @@ def stored_columns(schema: Schema, coordinate_dtypes: Sequence[np.dtype[Any]]) -
     --------
     >>> schema = Schema((3, 2**40), dtype=np.dtype("complex64"))
     >>> for column in stored_columns(schema, [np.dtype(np.int32)] * 2):
-    ...     print(column.name, column.stored, column.kind, column.dtype, column.plain)
+    ...     print(column.name, column.stored, column.kind, column.dtype, column.is_plain)
     d0 ('d0',) int32 int32 True
     d1 ('d1',) int32 int64 False
     value ('value', 'value_im') float complex64 False

@@ -183,7 +183,7 @@ def test_edge_lists_are_accepted(tmp_path: Path, text: str) -> None:
              "cnr-2000/cnr-2000.graph", "10x-v3/filtered_feature_bc_matrix.h5", "heart_scale/heart_scale",
              "agaricus/agaricus.txt.train"]
 )  # fmt: skip
-def test_real_files_are_not_edge_lists(shared: Path, tmp_path: Path, name: str) -> None:
+def test_real_files_are_not_edge_lists(shared_data: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(IngestError):
-        sp.ingest.edges(shared / name, tmp_path / "out.sparrow")
+        sp.ingest.edges(shared_data / name, tmp_path / "out.sparrow")
     assert not list(tmp_path.iterdir())

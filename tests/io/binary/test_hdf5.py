@@ -101,23 +101,23 @@ def test_export_is_read_by_anndata(tmp_path: Path) -> None:
         assert B.labels(0).to_pylist() == list("01234")
 
 
-def test_real_files(shared: Path, tmp_path: Path) -> None:
-    cells = sp.ingest.h5ad(shared / "h5ad" / "subset_100_100.h5ad", tmp_path / "A.sparrow")
+def test_real_files(shared_data: Path, tmp_path: Path) -> None:
+    cells = sp.ingest.h5ad(shared_data / "h5ad" / "subset_100_100.h5ad", tmp_path / "A.sparrow")
     assert (cells.shape, cells.nnz, cells.dtype) == ((100, 100), 13, np.float32)
-    with h5py.File(shared / "h5ad" / "subset_100_100.h5ad") as file:
+    with h5py.File(shared_data / "h5ad" / "subset_100_100.h5ad") as file:
         assert cells.labels("var").to_pylist() == file["var/_index"].asstr()[:].tolist()
-    folder = sp.ingest.tenx(shared / "10x-v3", tmp_path / "B.sparrow")
-    file10 = sp.ingest.tenx(shared / "10x-v3" / "filtered_feature_bc_matrix.h5", tmp_path / "C.sparrow")
+    folder = sp.ingest.tenx(shared_data / "10x-v3", tmp_path / "B.sparrow")
+    file10 = sp.ingest.tenx(shared_data / "10x-v3" / "filtered_feature_bc_matrix.h5", tmp_path / "C.sparrow")
     assert (folder.shape, folder.nnz, folder.dims) == ((507, 1107), 23866, ("feature", "barcode"))
     assert (folder.dtype, file10.dtype) == (np.int64, np.int32)
     np.testing.assert_array_equal(folder.to_numpy(), file10.to_numpy())
     for dim in folder.dims:
         assert folder.labels(dim).equals(file10.labels(dim))
-    old = sp.ingest.tenx(shared / "10x-v1", tmp_path / "D.sparrow")
+    old = sp.ingest.tenx(shared_data / "10x-v1", tmp_path / "D.sparrow")
     assert (old.shape, old.nnz) == ((343, 12), 12)
-    assert detect_format(str(shared / "10x-v3")).format == "tenx"
-    assert detect_format(str(shared / "10x-v3" / "filtered_feature_bc_matrix.h5")).format == "tenx"
-    assert detect_format(str(shared / "h5ad" / "subset_100_100.h5ad")).format == "h5ad"
+    assert detect_format(str(shared_data / "10x-v3")).format == "tenx"
+    assert detect_format(str(shared_data / "10x-v3" / "filtered_feature_bc_matrix.h5")).format == "tenx"
+    assert detect_format(str(shared_data / "h5ad" / "subset_100_100.h5ad")).format == "h5ad"
 
 
 def tenx_folder(folder: Path, dense: Any, beginning: str = "", packed: bool = False) -> None:

@@ -204,8 +204,8 @@ def test_any_text(tmp_path_factory: pytest.TempPathFactory, seed: int, nodes: in
     np.testing.assert_array_equal(again.to_numpy(), A.to_numpy())
 
 
-def test_real_graphs_agree(shared: Path, tmp_path: Path) -> None:
-    cnr = shared / "cnr-2000"
+def test_real_graphs_agree(shared_data: Path, tmp_path: Path) -> None:
+    cnr = shared_data / "cnr-2000"
     A = sp.ingest.webgraph(cnr / "cnr-2000", tmp_path / "A.sparrow")
     assert (A.shape, A.nnz) == ((325557, 325557), 3216152)
     B = sp.ingest.webgraph(cnr / "cnr-2000.graph-txt.gz", tmp_path / "B.sparrow")

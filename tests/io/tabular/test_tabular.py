@@ -90,8 +90,8 @@ def schema(tmp_path: Path) -> Any:
 # -- real files ----------------------------------------------------------------------------------
 
 
-def test_ratings(shared: Path, ingest: Any, schema: Any, tmp_path: Path) -> None:
-    file = shared / "ml-latest-small" / "ratings.csv.gz"
+def test_ratings(shared_data: Path, ingest: Any, schema: Any, tmp_path: Path) -> None:
+    file = shared_data / "ml-latest-small" / "ratings.csv.gz"
     with gzip.open(file, "rt") as text:
         rows = [(int(r["userId"]), int(r["movieId"]), float(r["rating"])) for r in csv.DictReader(text)]
     want = {(u, m): r for u, m, r in rows}
@@ -107,8 +107,8 @@ def test_ratings(shared: Path, ingest: Any, schema: Any, tmp_path: Path) -> None
     assert stored(tmp_path / "t.sparrow").labels(0) is None
 
 
-def test_triples(shared: Path, ingest: Any, schema: Any) -> None:
-    file = shared / "kg-umls" / "train.txt"
+def test_triples(shared_data: Path, ingest: Any, schema: Any) -> None:
+    file = shared_data / "kg-umls" / "train.txt"
     want = {tuple(line.split("\t")): 1 for line in file.read_text().splitlines()}
     assert ingest(file, coords=["c0", "c1", "c2"], header=False) == want
     assert len(want) == 5216
@@ -116,8 +116,8 @@ def test_triples(shared: Path, ingest: Any, schema: Any) -> None:
     assert schema().dtype == np.int64
 
 
-def test_titles_in_quotes(shared: Path, ingest: Any) -> None:
-    file = shared / "ml-latest-small" / "movies.csv"
+def test_titles_in_quotes(shared_data: Path, ingest: Any) -> None:
+    file = shared_data / "ml-latest-small" / "movies.csv"
     with open(file, newline="") as text:
         want = {(int(r["movieId"]), r["title"]): 1 for r in csv.DictReader(text)}
     assert ingest(file, coords=["movieId", "title"]) == want
@@ -215,22 +215,26 @@ def test_indicator_and_count(ingest: Any, schema: Any) -> None:
     assert ingest(text, coords=["u", "i"], duplicates="sum") == {(0, 5): 1, (1, 2): 2}
     assert schema().dtype == np.int64
     assert ingest(text, coords=["u", "i"], duplicates="last", dtype="bool") == {(0, 5): True, (1, 2): True}
-    with pytest.raises(DuplicateError, match=r"the cell \(1, 2\) is given more than once"):
+    with pytest.raises(DuplicateError, match=r"element \(1, 2\) is given more than once"):
         ingest(text, coords=["u", "i"])
-    with pytest.raises(DuplicateError, match=r"the cell \('b', 7\) is given more than once"):
+    with pytest.raises(DuplicateError, match=r"element \('b', 7\) is given more than once"):
         ingest("u,i\nb,7\na,5\nb,7\n", coords=["u", "i"], relabel=["i"])
 
 
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [
-        ("u,i,v\n1,2,3\n4,4,4\n1,2,5\n1,2,6\n", {}, r"t\.csv, line 4: row 3: the cell (1, 2) @ line 2: pass"),
-        ("u,i,v\n1,2,3\n1,3,5\n1,2,6\n", {"index_base": 1}, "line 4: row 3: the cell (0, 1) @ line 2:"),
-        ("u,i,v\nb,2,\nb,2,3\n\nb,2,4\n", {"nulls": "drop"}, "line 5: row 3: the cell ('b', 2) @ line 3:"),
-        ("u,i,v\nb,9,1\na,9,2\nb,9,3\n", {"relabel": ["i"]}, "line 4: row 3: the cell ('b', 9) @ line 2:"),
-        ("u,i,v\nb,09,1\nb,9,2\nb,09,3\n", {}, "line 4: row 3: the cell ('b', '09') @ line 2:"),
-        ("u,i,v\n2020-01-01,1,1\n2020-01-01,1,1\n", {}, "line 3: row 2: the cell ('2020-01-01', 1) @ line 2:"),
-        ("u,i,v,w\nb,2,1,1\na,2,1,1\nb,2,1,3\n", {"value": ["v", "w"]}, "line 4: row 3: the cell ('b', 2) @ line 2:"),
+        ("u,i,v\n1,2,3\n4,4,4\n1,2,5\n1,2,6\n", {}, r"t\.csv, line 4: row 3: element (1, 2) @ line 2: pass"),
+        ("u,i,v\n1,2,3\n1,3,5\n1,2,6\n", {"index_base": 1}, "line 4: row 3: element (0, 1) @ line 2:"),
+        ("u,i,v\nb,2,\nb,2,3\n\nb,2,4\n", {"nulls": "drop"}, "line 5: row 3: element ('b', 2) @ line 3:"),
+        ("u,i,v\nb,9,1\na,9,2\nb,9,3\n", {"relabel": ["i"]}, "line 4: row 3: element ('b', 9) @ line 2:"),
+        ("u,i,v\nb,09,1\nb,9,2\nb,09,3\n", {}, "line 4: row 3: element ('b', '09') @ line 2:"),
+        ("u,i,v\n2020-01-01,1,1\n2020-01-01,1,1\n", {}, "line 3: row 2: element ('2020-01-01', 1) @ line 2:"),
+        (
+            "u,i,v,w\nb,2,1,1\na,2,1,1\nb,2,1,3\n",
+            {"value": ["v", "w"]},
+            "line 4: row 3: element ('b', 2) @ line 2:",
+        ),
     ],
 )
 def test_duplicate_error_names_lines(ingest: Any, text: str, options: dict[str, Any], told: str) -> None:
@@ -242,13 +246,13 @@ def test_duplicate_error_names_lines(ingest: Any, text: str, options: dict[str, 
 def test_duplicates_in_files_and_tables(tmp_path: Path) -> None:
     for name, text in (("one.csv", "u,i\n1,2\n7,7\n"), ("two.csv", "u,i\n5,5\n1,2\n")):
         (tmp_path / name).write_text(text)
-    with pytest.raises(DuplicateError, match=r"two\.csv, line 3: row 2: the cell .*, first in .*one\.csv, line 2:"):
+    with pytest.raises(DuplicateError, match=r"two\.csv, line 3: row 2: element .*, first in .*one\.csv, line 2:"):
         sp.ingest.columns([tmp_path / "one.csv", tmp_path / "two.csv"], tmp_path / "files", coords=["u", "i"])
     table = pl.DataFrame({"u": [5, 1, 5], "i": [0, 1, 0]})
-    with pytest.raises(DuplicateError, match=r"^row 3: the cell \(5, 0\) .*, first in row 1: pass"):
+    with pytest.raises(DuplicateError, match=r"^row 3: element \(5, 0\) .*, first in row 1: pass"):
         sp.ingest.columns(table, tmp_path / "table", coords=["u", "i"])
     stream = pa.table(table).to_reader()  # which cannot be read again
-    with pytest.raises(DuplicateError, match=r"^the cell \(5, 0\) is given more than once: pass"):
+    with pytest.raises(DuplicateError, match=r"^element \(5, 0\) is given more than once: pass"):
         sp.ingest.columns(stream, tmp_path / "stream", coords=["u", "i"])
 
 
@@ -359,18 +363,18 @@ def test_several_files_of_several_formats(tmp_path: Path, ingest: Any) -> None:
     assert ingest([str(tmp_path / "part*.tsv")], coords=["i", "j"]) == {(0, 1): 1, (2, 3): 1}
 
 
-def test_standard_input(tmp_path: Path, piped: Callable[[bytes], None]) -> None:
-    piped(b"i,j,v\na,1,2\nb,0,3\n")
+def test_standard_input(tmp_path: Path, pipe_stdin: Callable[[bytes], None]) -> None:
+    pipe_stdin(b"i,j,v\na,1,2\nb,0,3\n")
     Columns("-", tmp_path / "in.sparrow", coords=["i", "j"], value="v").read()
     assert cells(tmp_path / "in.sparrow") == {("a", 1): 2, ("b", 0): 3}
 
 
-def test_an_arrow_stream_on_standard_input(tmp_path: Path, piped: Callable[[bytes], None]) -> None:
+def test_an_arrow_stream_on_standard_input(tmp_path: Path, pipe_stdin: Callable[[bytes], None]) -> None:
     table = pa.table({"i": ["a", "b"], "j": [1, 0], "v": [2, 3]})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    piped(sink.getvalue().to_pybytes())
+    pipe_stdin(sink.getvalue().to_pybytes())
     Columns("-", tmp_path / "in.sparrow", coords=["i", "j"], value="v", format="arrow").read()
     assert cells(tmp_path / "in.sparrow") == {("a", 1): 2, ("b", 0): 3}
 

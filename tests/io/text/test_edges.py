@@ -98,9 +98,9 @@ def ingest(tmp_path: Path) -> Any:
         ("cnr-2000/cnr-2000.edges.txt.gz", 325557, 3216152 - 87442, {"self_loops": "drop"}),
     ],
 )
-def test_real_graphs(shared: Path, tmp_path: Path, file: str, n: int, nnz: int, options: Any) -> None:
+def test_real_graphs(shared_data: Path, tmp_path: Path, file: str, n: int, nnz: int, options: Any) -> None:
     path = tmp_path / "graph.sparrow"
-    assert edges(shared / file, path, **options) == str(path)
+    assert edges(shared_data / file, path, **options) == str(path)
     relation = stored(path)
     assert relation.schema.shape == (n, n)
     assert relation.schema.dims == ("src", "dst")
@@ -110,8 +110,8 @@ def test_real_graphs(shared: Path, tmp_path: Path, file: str, n: int, nnz: int, 
         assert set(cells(path).values()) == {1}
 
 
-def test_relabel_keeps_ids_as_labels(shared: Path, tmp_path: Path) -> None:
-    file = shared / "ca-HepTh" / "CA-HepTh.txt"
+def test_relabel_keeps_ids_as_labels(shared_data: Path, tmp_path: Path) -> None:
+    file = shared_data / "ca-HepTh" / "CA-HepTh.txt"
     edges(file, tmp_path / "gaps.sparrow")
     edges(file, tmp_path / "dense.sparrow", relabel=True)
     names = labels(tmp_path / "dense.sparrow")
@@ -121,12 +121,12 @@ def test_relabel_keeps_ids_as_labels(shared: Path, tmp_path: Path) -> None:
     assert dense == set(cells(tmp_path / "gaps.sparrow"))
 
 
-def test_names_and_weights(shared: Path, tmp_path: Path) -> None:
-    edges(shared / "edgelist-cases" / "alphabet.edgelist", tmp_path / "a.sparrow")
+def test_names_and_weights(shared_data: Path, tmp_path: Path) -> None:
+    edges(shared_data / "edgelist-cases" / "alphabet.edgelist", tmp_path / "a.sparrow")
     assert labels(tmp_path / "a.sparrow") == ["a", "b", "c", "d", "e"]
     assert cells(tmp_path / "a.sparrow") == {(0, 1): 3.0, (0, 2): 2.0, (2, 3): 1.0, (3, 4): 5.0}
     assert stored(tmp_path / "a.sparrow").schema.dtype == np.float64
-    edges(shared / "edgelist-cases" / "spaceseparated_weighted.edgelist", tmp_path / "w.sparrow", dtype="int8")
+    edges(shared_data / "edgelist-cases" / "spaceseparated_weighted.edgelist", tmp_path / "w.sparrow", dtype="int8")
     assert cells(tmp_path / "w.sparrow") == {(1, 2): 2, (1, 3): 4, (2, 3): 3}
     assert stored(tmp_path / "w.sparrow").schema.dtype == np.int8
 
@@ -274,9 +274,9 @@ def test_repeated_edges_are_counted(ingest: Any) -> None:
     assert ingest(text, duplicates="last") == {(0, 0): 1, (1, 2): 1}
     assert ingest(text, dtype="bool") == {(0, 0): True, (1, 2): True}
     assert ingest(text, dtype="float32") == {(0, 0): 1.0, (1, 2): 3.0}
-    with pytest.raises(DuplicateError, match=r"the cell \(1, 2\) is given more than once: \w+ duplicates='sum'"):
+    with pytest.raises(DuplicateError, match=r"element \(1, 2\) is given more than once: \w+ duplicates='sum'"):
         ingest(text, duplicates="error")
-    with pytest.raises(DuplicateError, match=r"the cell \('x', 'y'\) is given more than once"):
+    with pytest.raises(DuplicateError, match=r"element \('x', 'y'\) is given more than once"):
         ingest("x y\ny x\nx y\n", duplicates="error")
 
 
@@ -403,8 +403,8 @@ def test_several_files_compressed_or_not(tmp_path: Path) -> None:
     assert cells(tmp_path / "e.sparrow") == {(0, 1): 2, (1, 2): 1, (2, 3): 1}
 
 
-def test_standard_input(tmp_path: Path, piped: Callable[[bytes], None]) -> None:
-    piped(b"0 1\n1 2\n")
+def test_standard_input(tmp_path: Path, pipe_stdin: Callable[[bytes], None]) -> None:
+    pipe_stdin(b"0 1\n1 2\n")
     assert Edges("-", tmp_path / "in.sparrow").read() == str(tmp_path / "in.sparrow")
     assert cells(tmp_path / "in.sparrow") == {(0, 1): 1, (1, 2): 1}
 

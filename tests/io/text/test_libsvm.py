@@ -124,13 +124,13 @@ def left_over(folder: Path) -> list[str]:
         ("svmlight-cases/svmlight_classification.txt", (6, 21), 7),
     ],
 )
-def test_real_files(shared: Path, tmp_path: Path, name: str, shape: tuple[int, int], nnz: int) -> None:
-    libsvm(shared / name, tmp_path / "out")
+def test_real_files(shared_data: Path, tmp_path: Path, name: str, shape: tuple[int, int], nnz: int) -> None:
+    libsvm(shared_data / name, tmp_path / "out")
     bundle = load(tmp_path / "out")
     assert list(bundle) == ["X", "y"]
     X, y = bundle["X"], bundle["y"]
     assert (X.shape, X.dims, len(X.values), X.extra) == (shape, ("row", "col"), nnz, {"index_base": 1})
-    wanted, labels = load_svmlight_file(str(shared / name), zero_based=False, n_features=shape[1])
+    wanted, labels = load_svmlight_file(str(shared_data / name), zero_based=False, n_features=shape[1])
     wanted.eliminate_zeros()
     wanted.sort_indices()
     found = X.csr()
@@ -141,8 +141,8 @@ def test_real_files(shared: Path, tmp_path: Path, name: str, shape: tuple[int, i
     assert np.array_equal(y.dense(), labels)
 
 
-def test_ranking_with_repeated_indices(shared: Path, tmp_path: Path) -> None:
-    paths = [shared / "qid-ranking" / name for name in ("train.txt", "test.txt")]
+def test_ranking_with_repeated_indices(shared_data: Path, tmp_path: Path) -> None:
+    paths = [shared_data / "qid-ranking" / name for name in ("train.txt", "test.txt")]
     with pytest.raises(IngestError, match="repeated in its row") as caught:
         libsvm(paths, tmp_path / "out")
     assert caught.value.line == 1
@@ -160,8 +160,8 @@ def test_ranking_with_repeated_indices(shared: Path, tmp_path: Path) -> None:
     assert bundle["qid"].values.dtype == np.int64
 
 
-def test_several_labels(shared: Path, tmp_path: Path) -> None:
-    path = shared / "yeast-multilabel" / "yeast_test.txt.gz"
+def test_several_labels(shared_data: Path, tmp_path: Path) -> None:
+    path = shared_data / "yeast-multilabel" / "yeast_test.txt.gz"
     libsvm(path, tmp_path / "out")
     bundle = load(tmp_path / "out")
     parse_plainly([gzip.decompress(path.read_bytes()).decode()]).check(bundle)
@@ -172,22 +172,22 @@ def test_several_labels(shared: Path, tmp_path: Path) -> None:
     assert len({row.tobytes() for row in y.dense()}) == 140
 
 
-def test_unlabelled_row_among_multilabel(shared: Path, tmp_path: Path) -> None:
-    libsvm(shared / "svmlight-cases" / "svmlight_multilabel.txt", tmp_path / "out")
+def test_unlabelled_row_among_multilabel(shared_data: Path, tmp_path: Path) -> None:
+    libsvm(shared_data / "svmlight-cases" / "svmlight_multilabel.txt", tmp_path / "out")
     bundle = load(tmp_path / "out")
     assert bundle["y"].labels == ["0", "1", "2"]
     assert bundle["y"].dense().astype(int).tolist() == [[1, 1, 0], [0, 0, 1], [0, 0, 0], [0, 1, 1]]
     assert bundle["X"].dense()[2, [1, 10]].tolist() == [3.5, 26]
 
 
-def test_unsorted_indices(shared: Path, tmp_path: Path) -> None:
-    libsvm(shared / "svmlight-cases" / "svmlight_invalid_order.txt", tmp_path / "out")
+def test_unsorted_indices(shared_data: Path, tmp_path: Path) -> None:
+    libsvm(shared_data / "svmlight-cases" / "svmlight_invalid_order.txt", tmp_path / "out")
     X = load(tmp_path / "out")["X"]
     assert (X.coords[1].tolist(), X.values.tolist()) == ([1, 4, 14], [-5.2, 2.5, 1.5])
 
 
-def test_a_bad_file(shared: Path, tmp_path: Path) -> None:
-    path = str(shared / "svmlight-cases" / "svmlight_invalid.txt")
+def test_a_bad_file(shared_data: Path, tmp_path: Path) -> None:
+    path = str(shared_data / "svmlight-cases" / "svmlight_invalid.txt")
     with pytest.raises(IngestError, match="a label must be a number") as caught:
         libsvm(path, tmp_path / "out")
     assert (caught.value.file, caught.value.line, caught.value.token) == (path, 1, "python")

@@ -44,8 +44,8 @@ def test_any_graph(
 
 
 @pytest.mark.parametrize(("name", "n", "m"), [("jazz.graph", 198, 2742), ("karate.graph", 34, 78)])
-def test_real_files(shared: Path, tmp_path: Path, name: str, n: int, m: int) -> None:
-    A = sp.ingest.metis(shared / "metis" / name, tmp_path / "A.sparrow")
+def test_real_files(shared_data: Path, tmp_path: Path, name: str, n: int, m: int) -> None:
+    A = sp.ingest.metis(shared_data / "metis" / name, tmp_path / "A.sparrow")
     assert (A.shape, A.nnz) == ((n, n), 2 * m)
     np.testing.assert_array_equal(A.to_numpy(), A.T.to_numpy())
 

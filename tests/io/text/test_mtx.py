@@ -107,9 +107,9 @@ def test_mtx_export_is_read_by_scipy(
     np.testing.assert_array_equal(again.to_numpy(), dense)
 
 
-def test_real_files(shared: Path, tmp_path: Path) -> None:
+def test_real_files(shared_data: Path, tmp_path: Path) -> None:
     compared = 0
-    for file in sorted([*(shared / "mtx").glob("*.mtx*"), *(shared / "mtx-variants").glob("*.mtx*")]):
+    for file in sorted([*(shared_data / "mtx").glob("*.mtx*"), *(shared_data / "mtx-variants").glob("*.mtx*")]):
         if file.name in ("windows_newlines.mtx", "fullcsa.mtx", "matrix_uint64.mtx"):
             continue
         expected = sps.csr_array(mmread(file))
@@ -121,10 +121,10 @@ def test_real_files(shared: Path, tmp_path: Path) -> None:
         compared += 1
     assert compared > 50
     # SciPy rejects some line ends, an array after a blank line, and integers beyond int64.
-    eye = sp.ingest.mtx(shared / "mtx-variants" / "windows_newlines.mtx", tmp_path / "A.sparrow", overwrite=True)
+    eye = sp.ingest.mtx(shared_data / "mtx-variants" / "windows_newlines.mtx", tmp_path / "A.sparrow", overwrite=True)
     np.testing.assert_array_equal(eye.to_numpy(), np.eye(3))
     with pytest.raises(IngestError, match="the value does not fit int64") as found_error:
-        sp.ingest.mtx(shared / "mtx" / "matrix_uint64.mtx", tmp_path / "B.sparrow")
+        sp.ingest.mtx(shared_data / "mtx" / "matrix_uint64.mtx", tmp_path / "B.sparrow")
     assert found_error.value.token == "18446744073709551615"
 
 

@@ -68,9 +68,9 @@ def test_any_tensor(
     ],
 )
 def test_real_files(
-    shared: Path, tmp_path: Path, name: str, options: dict[str, Any], shape: tuple[int, ...], nnz: int
+    shared_data: Path, tmp_path: Path, name: str, options: dict[str, Any], shape: tuple[int, ...], nnz: int
 ) -> None:
-    A = sp.ingest.tns(shared / "tns" / name, tmp_path / "A.sparrow", **options)
+    A = sp.ingest.tns(shared_data / "tns" / name, tmp_path / "A.sparrow", **options)
     assert (A.shape, A.nnz) == (shape, nnz)
 
 

@@ -89,15 +89,17 @@ def test_header_line_is_error_or_skipped(tmp_path: Path, line: str) -> None:
     ],
 )
 def test_real_files(
-    shared: Path, tmp_path: Path, name: str, entities: int, relations: int, counts: tuple[int, ...]
+    shared_data: Path, tmp_path: Path, name: str, entities: int, relations: int, counts: tuple[int, ...]
 ) -> None:
-    found = sp.ingest.triples(shared / name, tmp_path / "A.sparrow", duplicates="error")
+    found = sp.ingest.triples(shared_data / name, tmp_path / "A.sparrow", duplicates="error")
     assert [found[split].nnz for split in ("train", "valid", "test")] == list(counts)
     assert all(found[split].shape == (entities, relations, entities) for split in found)
-    path = shared / name / "test.txt"
+    path = shared_data / name / "test.txt"
     lines = [line.split() for line in path.read_text().splitlines()]
     if name == "kg-wn18":
-        listed = ((shared / name / f"{what}2id.txt").read_text().splitlines()[1:] for what in ("entity", "relation"))
+        listed = (
+            (shared_data / name / f"{what}2id.txt").read_text().splitlines()[1:] for what in ("entity", "relation")
+        )
         names, kinds = ({int(line.split()[1]): line.split()[0] for line in each} for each in listed)
         want = {(names[int(h)], kinds[int(r)], names[int(t)]) for h, t, r in lines[1:]}
     else:

@@ -422,4 +422,4 @@ def _is_cheap(relation: Any) -> bool:
     """Return whether a relation is cheap to read twice: not computed by a product."""
     if isinstance(relation, PhysicalOperator):
         return not isinstance(relation.token, Product) and all(_is_cheap(scan.relation) for scan in relation.children)
-    return bool(relation.exact)
+    return bool(relation.has_exact_counts)
