@@ -72,7 +72,7 @@ class Node:
         raise NotImplementedError
 
     @property
-    def inputs(self) -> tuple[Any, ...]:
+    def children(self) -> tuple[Any, ...]:
         """Everything that it takes, in order: scans, arrays and scalars."""
         return self.scans
 
@@ -230,7 +230,7 @@ class MatMulDense(Node):
         return tuple(side for side in (self.left, self.right) if isinstance(side, Scan))
 
     @property
-    def inputs(self) -> tuple[Any, ...]:
+    def children(self) -> tuple[Any, ...]:
         """Both operands."""
         return self.left, self.right
 
@@ -293,7 +293,7 @@ class Map(Node):
         return tuple(operand for operand in self.operands if isinstance(operand, Scan))
 
     @property
-    def inputs(self) -> tuple[Any, ...]:
+    def children(self) -> tuple[Any, ...]:
         """The operands."""
         return self.operands
 
@@ -569,7 +569,7 @@ class DenseContraction(_Unary):
         return True
 
     @property
-    def inputs(self) -> tuple[Any, ...]:
+    def children(self) -> tuple[Any, ...]:
         """The scan and the arrays."""
         return (self.operand, *self.arrays)
 
