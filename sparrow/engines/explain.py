@@ -244,7 +244,7 @@ class PlanTree:
         if isinstance(node, MatMulDense):
             scan = node.operands[0]
             order = product_order(scan) if scan.step is None and scan.view.size else None
-        operands = [(below, runs, order if isinstance(below, Scan) else None, False) for below in node.inputs]
+        operands = [(below, runs, order if isinstance(below, Scan) else None, False) for below in node.children]
         return PlanEntry(depth, node.label(), node.schema, number, details), node, operands
 
 
