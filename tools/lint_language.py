@@ -29,7 +29,7 @@ IDENTIFIERS = frozenset({
 """Names of no function, class or module: bare participles and words of a private dialect."""
 
 PARTICIPLE = re.compile(r"[a-z]+ed")
-NOT_PARTICIPLES = frozenset({"embed", "explained", "feed", "need", "seed", "shed", "speed", "unnamed"})
+NOT_PARTICIPLES = frozenset({"embed", "explained", "feed", "hashed", "need", "searchsorted", "seed", "shed", "speed"})
 """Functions are verbs: one word that ends in "ed" is none, but for these."""
 
 PHRASES = {

@@ -35,7 +35,7 @@ class _Compressed(Container):
         self._data, self._indices = as_values(data), as_index("indices", indices)
         self._indptr = as_index("indptr", indptr)
         if shape is None:
-            shape = self._inferred()
+            shape = self._infer_shape()
         self._shape = self._sizes(shape)
         self.check_format()
         stored = ~is_fill(self._data, self.fill_value)
@@ -50,14 +50,16 @@ class _Compressed(Container):
             raise ShapeError(f"{cls.__name__} needs a shape of 2 sizes, got {sizes}")
         return sizes
 
-    def _inferred(self) -> tuple[int, int]:
+    def _infer_shape(self) -> tuple[int, int]:
         if not len(self._indices):
             raise ShapeError("shape cannot be inferred without elements: pass shape=")
         lines, across = len(self._indptr) - 1, int(self._indices.max()) + 1
         return (across, lines) if self._major else (lines, across)
 
     @classmethod
-    def _trusted(cls, data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]) -> Self:
+    def _from_valid(
+        cls, data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], shape: tuple[int, ...]
+    ) -> Self:
         """Return a container of arrays that are known to be valid."""
         made = cls.__new__(cls)
         made._data, made._indices, made._indptr, made._shape = data, indices, indptr, shape
@@ -241,11 +243,11 @@ class CSR(_Compressed):
     @property
     def T(self) -> CSC:
         """The transpose, sharing the arrays."""
-        return CSC._trusted(self._data, self._indices, self._indptr, self._shape[::-1])
+        return CSC._from_valid(self._data, self._indices, self._indptr, self._shape[::-1])
 
     @classmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:
-        return cls._trusted(block.values, block.column(1), row_pointers(block, schema.shape[0]), schema.shape)
+        return cls._from_valid(block.values, block.column(1), row_pointers(block, schema.shape[0]), schema.shape)
 
     def _entries(self) -> Block:
         kind = np.int32 if self._shape[1] <= 2**31 else np.int64
@@ -296,12 +298,12 @@ class CSC(_Compressed):
     @property
     def T(self) -> CSR:
         """The transpose, sharing the arrays."""
-        return CSR._trusted(self._data, self._indices, self._indptr, self._shape[::-1])
+        return CSR._from_valid(self._data, self._indices, self._indptr, self._shape[::-1])
 
     @classmethod
     def _from_entries(cls, schema: Schema, block: Block) -> Self:
         rows, columns = block.coords
-        return cls._trusted(*_group_by_line(columns, rows, block.values, schema.shape[::-1]), schema.shape)
+        return cls._from_valid(*_group_by_line(columns, rows, block.values, schema.shape[::-1]), schema.shape)
 
     def _entries(self) -> Block:
         rows, columns, data = self._indices, self._lines(), self._data
@@ -310,7 +312,7 @@ class CSC(_Compressed):
             order = np.argsort(rows, kind="stable")
             return Block((rows[order].astype(kind, copy=False), columns[order]), data[order])
         data, columns, indptr = _group_by_line(rows, columns, data, self._shape)
-        return CSR._trusted(data, columns, indptr, self._shape)._entries()
+        return CSR._from_valid(data, columns, indptr, self._shape)._entries()
 
     def _scipy(self, copy: bool) -> scipy.sparse.sparray:
         import scipy.sparse

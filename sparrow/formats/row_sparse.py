@@ -72,7 +72,7 @@ class RowSparse(Container):
         self.check_format()
 
     @classmethod
-    def _trusted(cls, data: NDArray[Any], indices: NDArray[Any], shape: tuple[int, ...]) -> Self:
+    def _from_valid(cls, data: NDArray[Any], indices: NDArray[Any], shape: tuple[int, ...]) -> Self:
         """Return a container of arrays that are known to be valid."""
         made = cls.__new__(cls)
         made._data, made._indices, made._shape = data, indices, shape
@@ -236,7 +236,7 @@ class RowSparse(Container):
         memory.check(nbytes, f"{len(indices)} whole rows of shape {schema.shape[1:]}")
         data = np.zeros((len(indices), *schema.shape[1:]), schema.dtype)
         data[(np.cumsum(fresh) - 1, *block.coords[1:])] = block.values
-        return cls._trusted(data, indices, schema.shape)
+        return cls._from_valid(data, indices, schema.shape)
 
     def _entries(self) -> Block:
         stored = ~is_fill(self._data, self.fill_value)
@@ -247,7 +247,7 @@ class RowSparse(Container):
         return Block(coords, self._data[stored])
 
     def _with_data(self, data: NDArray[Any]) -> Self:
-        return self._trusted(data, self._indices, self._shape)
+        return self._from_valid(data, self._indices, self._shape)
 
     def _arrays(self) -> tuple[NDArray[Any], ...]:
         return (self._data, self._indices)

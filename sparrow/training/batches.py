@@ -325,7 +325,7 @@ class Batches:
 
     def _to_csr(self, slices: Sequence[RowSlice], name: str, tensor: Tensor) -> CSR:
         rows = gather_slices(slices, name)
-        return CSR._trusted(rows.values, rows.cols, rows.indptr, (len(rows.indptr) - 1, tensor.shape[1]))
+        return CSR._from_valid(rows.values, rows.cols, rows.indptr, (len(rows.indptr) - 1, tensor.shape[1]))
 
     def _label_array(self, name: str, given: Labels) -> NDArray[Any]:
         if not isinstance(given, Tensor):

@@ -31,7 +31,7 @@ def cases(section: str) -> Any:
     return pytest.mark.parametrize("case", CASES[section], ids=lambda case: case["id"])
 
 
-def called(case: dict[str, Any]) -> Any:
+def call_case(case: dict[str, Any]) -> Any:
     """Make the call of a case; methods of instances on a 1 x 1 matrix."""
     name, _, method = case["call"].partition(".")
     kind = getattr(formats, name)
@@ -112,7 +112,7 @@ def test_four_arrays(case: dict[str, Any]) -> None:
 
 @cases("made")
 def test_result_of_libffm(case: dict[str, Any]) -> None:
-    found = called(case)
+    found = call_case(case)
     assert found.to_numpy().tolist() == case["dense"]
     assert arrays_of(found).items() >= case.get("arrays", {}).items()
     assert found.nnz == case.get("nnz", found.nnz)
@@ -122,7 +122,7 @@ def test_result_of_libffm(case: dict[str, Any]) -> None:
 @cases("rejected")
 def test_rejections(case: dict[str, Any]) -> None:
     with pytest.raises(getattr(errors, case["error"])) as caught:
-        called(case)
+        call_case(case)
     assert case["says"] in str(caught.value)
 
 

@@ -102,13 +102,13 @@ class LabelEncoder:
 
     def codes_of(self, data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the codes of the texts ``data[start[i]:end[i]]``."""
-        return self._checked(self._interner.codes_of(data, start, end))
+        return self._check_codes(self._interner.codes_of(data, start, end))
 
     def codes(self, texts: pa.Array) -> NDArray[np.int64]:
         """Return the codes of an array of strings without nulls."""
-        return self._checked(self._interner.codes(texts))
+        return self._check_codes(self._interner.codes(texts))
 
-    def _checked(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _check_codes(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         nbytes = self._interner.nbytes
         if nbytes != self._room.nbytes:
             self._room.release()
@@ -164,7 +164,7 @@ def find_unrepresentable(given: NDArray[Any], values: NDArray[Any]) -> NDArray[n
 
 
 def misfit_message(value: Any, dtype: np.dtype[Any]) -> str:
-    """Return what is wrong with a value that :func:`cast_checked` found."""
+    """Return the error message for a value that :func:`cast_checked` found."""
     if dtype == np.uint64 and value > MAX_STORED_INTEGER and value != np.inf:
         return "exceeds 2^63 - 1, the largest stored integer: pass dtype='float64'"
     return f"does not fit {dtype}"
@@ -355,7 +355,7 @@ def _write_sorted(
         if not odd:
             return files
         again = _read_back(folder, files, len(sorter.maxima), dtype, sorter)
-        sorter.consume(_chained(again, odd, pieces))
+        sorter.consume(_chain_runs(again, odd, pieces))
         for file in files:
             path = os.path.join(folder, file.name)
             get_filesystem(path).delete(path)
@@ -373,7 +373,7 @@ def _read_back(
             yield sorter.prepare(Rows(block.coords, block.values if sorter.weighted else None))
 
 
-def _chained(*parts: Iterable[Run | Rows]) -> Iterator[Run | Rows]:
+def _chain_runs(*parts: Iterable[Run | Rows]) -> Iterator[Run | Rows]:
     for part in parts:
         yield from part
 

@@ -394,11 +394,11 @@ def unregister(name: str) -> None:
 
 def formats() -> Mapping[str, Format]:
     """Return all formats by name: built-in, from entry points, and registered."""
-    return _installed() | _added
+    return _load_formats() | _added
 
 
 @cache
-def _installed() -> dict[str, Format]:
+def _load_formats() -> dict[str, Format]:
     """Load the formats of sparrow and of entry points; built-in names win."""
     modules = (importlib.import_module(f"sparrow.io.{name}") for name in _MODULES)
     found: dict[str, Format] = {each.name: each for module in modules for each in module.FORMATS}
@@ -422,7 +422,7 @@ def _installed() -> dict[str, Format]:
     return found
 
 
-load_signatures_with(_installed)
+load_signatures_with(_load_formats)
 
 
 # -- functions made of the declarations ------------------------------------------------------------

@@ -130,7 +130,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
             lines.skip()
             read = 0
 
-            def counted() -> Iterator[TextBlock]:
+            def count_blocks() -> Iterator[TextBlock]:
                 nonlocal read
                 for block in lines.rest():
                     read = block.first_line + block.lines - 2
@@ -139,7 +139,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
             self._write(
                 nodes,
                 source,
-                counted(),
+                count_blocks(),
                 lambda block: _block_rows(block, nodes),
                 lambda: _check_complete(read, nodes, source),
             )

@@ -49,7 +49,7 @@ def read_appended(
     kinds: Mapping[str, pa.DataType | None],
     reading: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """Return what a path names, as a tensor or a table in memory.
+    """Return the source at a path, as a tensor or a table in memory.
 
     Parameters
     ----------

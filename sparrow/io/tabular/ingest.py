@@ -98,7 +98,7 @@ class TableIngest:
             written = self._write_labelled(items, known)
         else:
             written = self._write(self.folder, items, lambda batch: self._rows(batch, known), self._dtypes[0], known)
-        self._numbered(written.ids)
+        self._encode_ids(written.ids)
         self._create(self.folder, self.options.value, written.files, self._shape(written.maxima), self._dtypes[0])
         return self._count
 
@@ -146,7 +146,7 @@ class TableIngest:
                     queue.add(Rows(coords, self._records(batch)))
             ranks = self._rank_labels(names)
             numbers = [None if each is None else each.finish() for each in known]
-            self._numbered(numbers)
+            self._encode_ids(numbers)
 
             def rows_of(rows: Rows, at: int) -> Rows:
                 records = rows.values
@@ -183,7 +183,7 @@ class TableIngest:
             out[f"there{at}"][there] = True
         return out
 
-    def _numbered(self, ids: Sequence[NDArray[np.int64] | None]) -> None:
+    def _encode_ids(self, ids: Sequence[NDArray[np.int64] | None]) -> None:
         for dim, found in enumerate(ids):
             if found is not None:
                 self._labels[dim] = pa.array(found)

@@ -293,7 +293,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         return sizes
 
     def _find_relabelled(self) -> tuple[bool, ...]:
-        """Return which dimensions are relabelled."""
+        """Return for each dimension whether it is relabelled."""
         if isinstance(self.relabel, bool):
             return (self.relabel,) * len(self.coords)
         relabelled = (self.relabel,) if isinstance(self.relabel, str) else tuple(self.relabel)

@@ -80,7 +80,7 @@ class ReadSpec:
         return found
 
     def without(self, names: Collection[str]) -> ReadSpec:
-        """Return what is left to read if some columns are known."""
+        """Return the specification without the columns that are known."""
         pick = self.choose
         if pick is not None:
             return replace(self, choose=lambda own: [name for name in pick([*own, *names]) if name not in names])
@@ -202,12 +202,12 @@ def _select(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
 
 def _stream(batches: Any, spec: ReadSpec) -> Generator[TableBatch]:
     row = 1
-    for batch in _validated((_select(batch, spec.columns) for batch in batches), None):
+    for batch in _validate_batches((_select(batch, spec.columns) for batch in batches), None):
         yield TableBatch(batch, None, row)
         row += batch.num_rows
 
 
-def _validated(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
+def _validate_batches(batches: Any, file: str | None) -> Iterator[pa.RecordBatch]:
     """Yield validated batches; what makes them fail becomes an ``IngestError``.
 
     Offsets, indices and texts from outside are checked before anything follows them.
@@ -261,7 +261,7 @@ def _file(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance
     else:
         raise IngestError("Parquet cannot be read from a pipe: pass a file", source.name)
     row = 1
-    for batch in _validated(batches, source.name):
+    for batch in _validate_batches(batches, source.name):
         yield TableBatch(batch, source.name, row)
         row += batch.num_rows
 

@@ -230,20 +230,20 @@ class _Ingest:
             self._times = given.duplicates == "sum" and given.given is None and _are_times(probed.values)
             self._check_space(probed)
 
-        def counted() -> Iterator[TextBlock]:
+        def count_blocks() -> Iterator[TextBlock]:
             for block in chain(start, text):
                 yield block
                 advance(block.advance)
             reading.close()  # so that the next progress bar shows
 
         if self.lines.as_text:
-            written, labels = self._write_named(counted())
+            written, labels = self._write_named(count_blocks())
         elif self.options.relabel:
             known = DistinctIds()
-            written = self._write(counted(), self._rows_of(known), [known, known])
+            written = self._write(count_blocks(), self._rows_of(known), [known, known])
             labels = pa.array(known.finish())
         else:
-            written = self._write(counted(), self._rows_of(None))
+            written = self._write(count_blocks(), self._rows_of(None))
             labels = self.labels
         if probed is not None and not self.lines.as_text and len(self.lines.sources) == 1:
             first = [probed.src[0], probed.dst[0], *(() if probed.values is None else probed.values[:1])]

@@ -358,7 +358,7 @@ def _exact_integer(token: str) -> int | None:
 
 
 def _describe_fault(code: int, parsed: Parsed, options: Libsvm) -> str:
-    """Return what is wrong with a token, and the way out."""
+    """Return the error message for a token, with the way out."""
     from sparrow.kernels.parse import libsvm as kernels
 
     if code == kernels.BEYOND and options.n_features is not None:

@@ -245,12 +245,12 @@ class _TripleReader:
             def find(block: TextBlock) -> _Tokens:
                 return self._tokenize(block, delimiter)
 
-            def counted() -> Iterator[TextBlock]:
+            def count_blocks() -> Iterator[TextBlock]:
                 for block in chain([first], text):
                     yield block
                     advance(block.advance)
 
-            parsed = cast("Generator[_Tokens]", ordered_map(find, counted(), settings.current().threads))
+            parsed = cast("Generator[_Tokens]", ordered_map(find, count_blocks(), settings.current().threads))
             with closing(parsed) as found:
                 for each in found:
                     queue.add(self._rows(each, swapped))

@@ -115,13 +115,13 @@ def read_vertex_names(sources: list[Source]) -> pa.Array:
     if isinstance(labels, pa.ChunkedArray):
         labels = pa.concat_arrays(labels.chunks) if labels.num_chunks else pa.array([], labels.type)
     if not np.array_equal(numbers, np.arange(len(numbers))):
-        labels = _placed(numbers, labels, sources[0].name)
+        labels = _place_labels(numbers, labels, sources[0].name)
     if (twice := find_duplicate_label(labels)) is not None:
         raise IngestError("two vertices have the same name", sources[0].name, token=twice)
     return labels
 
 
-def _placed(numbers: NDArray[np.int64], labels: pa.Array, file: str) -> pa.Array:
+def _place_labels(numbers: NDArray[np.int64], labels: pa.Array, file: str) -> pa.Array:
     """Return labels at the positions given by their ids."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]

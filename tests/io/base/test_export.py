@@ -41,7 +41,7 @@ def web() -> sp.Tensor:
 
 
 @pytest.fixture
-def named(tmp_path: Path) -> Any:
+def named_path(tmp_path: Path) -> Any:
     (tmp_path / "ratings.csv").write_text('user,film,stars\nada,7,4.5\n"b, ob",7,3\n')
     return sp.ingest.columns(tmp_path / "ratings.csv", tmp_path / "r.sparrow", coords=["user", "film"], value="stars")
 
@@ -122,10 +122,10 @@ def test_vertex_names_round_trip(tmp_path: Path) -> None:
     assert np.array_equal(back.to_numpy(), cities.to_numpy())
 
 
-def test_labels_with_separators_are_rejected(tmp_path: Path, named: sp.Tensor) -> None:
+def test_labels_with_separators_are_rejected(tmp_path: Path, named_path: sp.Tensor) -> None:
     with pytest.raises(UnsupportedError, match="label 'b, ob' of 'user' cannot be written to an edge list"):
-        export(named, tmp_path / "out.edges")
-    assert export(named, tmp_path / "out.edges", labels=False) == 2
+        export(named_path, tmp_path / "out.edges")
+    assert export(named_path, tmp_path / "out.edges", labels=False) == 2
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_ambiguous_labels_are_rejected(tmp_path: Path, label: Any, ends: tuple[s
         assert {*map(str, [label, other])} <= {*map(str, back.labels(1).to_pylist())} or isinstance(label, datetime)
 
 
-def test_labels_round_trip(tmp_path: Path, named: sp.Tensor) -> None:
-    export(named, tmp_path / "out.csv")
+def test_labels_round_trip(tmp_path: Path, named_path: sp.Tensor) -> None:
+    export(named_path, tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == 'user,film,value\n"ada",7,4.5\n"b, ob",7,3\n'
-    export(named, tmp_path / "numbers.csv", labels=False)
+    export(named_path, tmp_path / "numbers.csv", labels=False)
     assert (tmp_path / "numbers.csv").read_text() == "user,film,value\n0,7,4.5\n1,7,3\n"
-    export(named[1:], tmp_path / "part.parquet")
+    export(named_path[1:], tmp_path / "part.parquet")
     assert pl.read_parquet(tmp_path / "part.parquet")["user"].to_list() == ["b, ob"]
 
 
@@ -305,8 +305,8 @@ def test_gzip_level(tmp_path: Path, web: sp.Tensor) -> None:
     assert packed[4:8] == bytes(4), "no time: the same tensor is the same file"
 
 
-def test_tsv_has_no_quotes(tmp_path: Path, named: sp.Tensor) -> None:
-    export(named, tmp_path / "out.tsv")
+def test_tsv_has_no_quotes(tmp_path: Path, named_path: sp.Tensor) -> None:
+    export(named_path, tmp_path / "out.tsv")
     assert (tmp_path / "out.tsv").read_text() == "user\tfilm\tvalue\nada\t7\t4.5\nb, ob\t7\t3\n"
     back = sp.ingest.columns(tmp_path / "out.tsv", tmp_path / "b.sparrow", coords=["user", "film"], value="value")
     assert back.labels(0).to_pylist() == ["ada", "b, ob"]
@@ -323,7 +323,7 @@ _Y = sp.asarray(np.array([1.5, -2]))
 _FEATURES = sp.asarray(np.array([[0.5, 0], [0, 2]]))
 
 
-def _labelled(names: Any, values: Any = (True, True)) -> sp.Tensor:
+def _make_labelled(names: Any, values: Any = (True, True)) -> sp.Tensor:
     return sp.from_coords([[0, 1], [0, 1]], list(values), shape=(2, 2), labels={"d1": names})
 
 
@@ -333,11 +333,11 @@ def _labelled(names: Any, values: Any = (True, True)) -> sp.Tensor:
         ({"y": _Y * 1j}, r"y must be real numbers of shape \(2,\), got complex128"),
         ({"y": _Y[:1]}, r"y must be real numbers of shape \(2,\), got float64 of shape \(1,\)"),
         ({"y": sp.asarray(np.ones(3))}, r"y must be real numbers of shape"),
-        ({"y": _labelled(["cat", "1"])}, "labels in libsvm text must be numbers, got 'cat'"),
-        ({"y": _labelled(["1,5", "2"])}, "labels in libsvm text must be numbers, got '1,5'"),
-        ({"y": _labelled(["", "2"])}, "labels in libsvm text must be numbers, got ''"),
-        ({"y": _labelled([1, 2], (1.0, 0.5))}, "must hold ones for the labels"),
-        ({"y": _labelled([1, 2]) == False}, "must hold ones for the labels"),  # noqa: E712
+        ({"y": _make_labelled(["cat", "1"])}, "labels in libsvm text must be numbers, got 'cat'"),
+        ({"y": _make_labelled(["1,5", "2"])}, "labels in libsvm text must be numbers, got '1,5'"),
+        ({"y": _make_labelled(["", "2"])}, "labels in libsvm text must be numbers, got ''"),
+        ({"y": _make_labelled([1, 2], (1.0, 0.5))}, "must hold ones for the labels"),
+        ({"y": _make_labelled([1, 2]) == False}, "must hold ones for the labels"),  # noqa: E712
         ({"y": _Y, "qid": _Y}, "qid must be integers, got float64"),
         ({"y": _Y, "qid": sp.asarray(np.array([1]))}, r"qid must be real numbers .* got int64 of shape \(1,\)"),
     ],
@@ -358,7 +358,7 @@ def test_bool_and_integer_labels_round_trip(tmp_path: Path, capsys: pytest.Captu
     assert (tmp_path / "a.svm").read_text() == "1 1:0.5\n0 2:2\n"
     export(sp.Bundle({"X": _FEATURES.reshape(2, 1, 2), "y": y}), tmp_path / "a.ffm")
     assert (tmp_path / "a.ffm").read_text() == "1 0:0:0.5\n0 0:1:2\n"
-    export(sp.Bundle({"X": _FEATURES, "y": _labelled([7, -3])}), tmp_path / "b.svm")
+    export(sp.Bundle({"X": _FEATURES, "y": _make_labelled([7, -3])}), tmp_path / "b.svm")
     assert (tmp_path / "b.svm").read_text() == "7 1:0.5\n-3 2:2\n"
 
 

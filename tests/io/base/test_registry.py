@@ -205,7 +205,7 @@ else:
 
 
 def test_entry_points_add_formats(tmp_path: Path) -> None:
-    """A package adds formats by an entry point; one that fails to load is ignored with a warning."""
+    """Entry points add formats; one that fails to load warns and is ignored."""
     (tmp_path / "dots.py").write_text(PLUGIN)
     info = tmp_path / "dots-1.0.dist-info"
     info.mkdir()

@@ -19,7 +19,7 @@ h5py = pytest.importorskip("h5py")
 DENSE = np.array([[0, 2, 0, 0], [1, 0, 0, 3], [0, 0, 0, 0]])
 
 
-def _described(path: Path, descriptor: dict[str, Any], arrays: dict[str, Any], group: str = "/") -> Path:
+def _write_described(path: Path, descriptor: dict[str, Any], arrays: dict[str, Any], group: str = "/") -> Path:
     with h5py.File(path, "w") as file:
         found = file.require_group(group)
         whole = {
@@ -33,7 +33,7 @@ def _described(path: Path, descriptor: dict[str, Any], arrays: dict[str, Any], g
     return path
 
 
-def _laid_out(dense: Any, format: str) -> dict[str, Any]:
+def _make_arrays(dense: Any, format: str) -> dict[str, Any]:
     """Return the arrays of a matrix in a format."""
     across = format in ("CSC", "DCSC", "COOC", "DMATC")
     turned = dense.T if across else dense
@@ -52,7 +52,7 @@ def _laid_out(dense: Any, format: str) -> dict[str, Any]:
 @pytest.mark.parametrize("format", ["CSR", "CSC", "DCSR", "DCSC", "COO", "COOR", "COOC", "DMAT", "DMATR", "DMATC"])
 @tune("io", hdf5_rows=2, hdf5_elements=1, hdf5_dense_elements=4)
 def test_formats_of_binsparse(tmp_path: Path, format: str) -> None:
-    path = _described(tmp_path / "a.h5", {"format": format, "shape": [3, 4]}, _laid_out(DENSE, format), "/m")
+    path = _write_described(tmp_path / "a.h5", {"format": format, "shape": [3, 4]}, _make_arrays(DENSE, format), "/m")
     assert detect_format(str(path)).format == "binsparse"
     assert sp.ingest.binsparse(path, tmp_path / "a").to_numpy().tolist() == DENSE.tolist()
 
@@ -63,7 +63,7 @@ def test_values_of_binsparse(tmp_path: Path) -> None:
     def read(values: Any, kind: str, **more: Any) -> Any:
         arrays = {**places, "values": np.asarray(values), **more.pop("arrays", {})}
         told = {"format": "COO", "shape": [3, 4], "data_types": {"values": kind}, **more}
-        return sp.ingest.binsparse(_described(tmp_path / "a.h5", told, arrays), tmp_path / "a", overwrite=True)
+        return sp.ingest.binsparse(_write_described(tmp_path / "a.h5", told, arrays), tmp_path / "a", overwrite=True)
 
     assert read([2.5], "iso[float64]").to_numpy().sum() == 7.5
     assert read([1.0, 2, 3, 4, 5, 6], "complex[float64]")[1, 3] == 5 + 6j
@@ -72,14 +72,14 @@ def test_values_of_binsparse(tmp_path: Path) -> None:
     assert read(np.array([1, 1, 0], np.uint8), "bint8").dtype == bool
     fill = {"fill_value": np.array([9.0])}
     dense = {"format": "DMATR", "shape": [1, 3], "data_types": {"values": "float64"}, "fill": True}
-    path = _described(tmp_path / "d.h5", dense, {"values": np.array([5.0, 0, 9]), **fill})
+    path = _write_described(tmp_path / "d.h5", dense, {"values": np.array([5.0, 0, 9]), **fill})
     assert sp.ingest.binsparse(path, tmp_path / "d").to_numpy().tolist() == [[5, 0, 9]]
     assert read([1.0, 2, 3], "float64", fill=True, arrays=fill).to_numpy().sum() == 6 + 9 * 9
     cube = {"indices_0": np.array([0, 1]), "indices_1": np.array([2, 0]), "indices_2": np.array([1, 1])}
     level = {"level_desc": "sparse", "rank": 3, "level": {"level_desc": "element"}}
     told = {"format": "custom", "custom": {"level": level, "transpose": [2, 0, 1]}, "shape": [3, 2, 2]}
     for form in ({}, {"format": {"custom": told["custom"]}}, {"format": told["custom"]}):
-        path = _described(tmp_path / "a.h5", told | form, {**cube, "values": np.array([5, 6])})
+        path = _write_described(tmp_path / "a.h5", told | form, {**cube, "values": np.array([5, 6])})
         found = sp.ingest.binsparse(path, tmp_path / "c", overwrite=True)
         assert np.argwhere(found.to_numpy()).tolist() == [[0, 1, 1], [2, 1, 0]]
 
@@ -95,9 +95,9 @@ def test_values_of_binsparse(tmp_path: Path) -> None:
 def test_triangles_of_binsparse(tmp_path: Path, structure: str, want: list[list[complex]]) -> None:
     arrays = {"indices_0": np.array([0, 1]), "indices_1": np.array([0, 0]), "values": np.array([1, 0, 0, 2.0])}
     told = {"format": "COOR", "shape": [2, 2], "structure": structure, "data_types": {"values": "complex[float64]"}}
-    path = _described(tmp_path / "a.h5", told, arrays)
+    path = _write_described(tmp_path / "a.h5", told, arrays)
     assert sp.ingest.binsparse(path, tmp_path / "a").to_numpy().tolist() == want
-    path = _described(tmp_path / "b.h5", {**told, "structure": structure.replace("lower", "upper")}, arrays)
+    path = _write_described(tmp_path / "b.h5", {**told, "structure": structure.replace("lower", "upper")}, arrays)
     with pytest.raises(IngestError, match="on the wrong side of the diagonal"):
         sp.ingest.binsparse(path, tmp_path / "b")
 
@@ -120,7 +120,7 @@ def test_triangles_of_binsparse(tmp_path: Path, structure: str, want: list[list[
     ],
 )
 def test_damaged_binsparse(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
-    path = _described(tmp_path / "a.h5", {"format": "COO", "shape": [3, 4], **change}, _laid_out(DENSE, "COO"))
+    path = _write_described(tmp_path / "a.h5", {"format": "COO", "shape": [3, 4], **change}, _make_arrays(DENSE, "COO"))
     with pytest.raises(IngestError, match=problem):
         sp.ingest.binsparse(path, tmp_path / "a")
     assert not (tmp_path / "a").exists()
@@ -144,11 +144,11 @@ def test_binsparse_round_trip(tmp_path: Path, dtype: str, ndim: int) -> None:
             found = {name: file[name][:] for name in file}
             descriptor = json.loads(file.attrs["binsparse"])
 
-        class Told:
+        class Describing:
             def __binsparse_descriptor__(self, descriptor: Any = descriptor) -> Any:
                 return descriptor
 
             def __binsparse__(self, found: Any = found) -> Any:
                 return found
 
-        assert sp.asarray(Told()).to_numpy().tolist() == tensor.to_numpy().tolist()
+        assert sp.asarray(Describing()).to_numpy().tolist() == tensor.to_numpy().tolist()

@@ -271,7 +271,7 @@ def test_external_hdf5_links_are_rejected(tmp_path: Path) -> None:
 
     attempt(behind)
 
-    def linked(member: str) -> Any:
+    def make_link(member: str) -> Any:
         def build(file: Any) -> None:
             file.create_group("X").attrs.update({"encoding-type": "csr_matrix", "shape": (2, 2)})
             file["X"].update({"data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2]})
@@ -283,7 +283,7 @@ def test_external_hdf5_links_are_rejected(tmp_path: Path) -> None:
         return build
 
     for member in ("X/data", "X/indptr", "obs", "obs/_index", "var/_index/values", "var/_index/mask"):
-        attempt(linked(member))
+        attempt(make_link(member))
     with h5py.File(tmp_path / "a.h5", "w") as file:
         told = {"version": "0.1", "format": "DVEC", "shape": [2], "data_types": {"values": "float64"}}
         file.attrs["binsparse"] = json.dumps({"binsparse": told})

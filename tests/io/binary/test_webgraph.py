@@ -68,7 +68,7 @@ def natural(number: int) -> int:
     return 2 * number if number >= 0 else -2 * number - 1
 
 
-def encoded(
+def encode_graph(
     graph: Sequence[Sequence[int]], window: int, shortest: int, k: int, codes: dict[str, str], rng: Any
 ) -> tuple[bytes, str]:
     """Encode a graph as WebGraph does, with random references."""
@@ -179,7 +179,7 @@ def test_any_compressed_graph(
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, nodes)
     folder = tmp_path_factory.mktemp("bv")
-    path = store(folder, *encoded(graph, window, shortest, k, codes, rng))
+    path = store(folder, *encode_graph(graph, window, shortest, k, codes, rng))
     sizes: dict[str, Any] = {"bvgraph_block_bytes": 5, "bvgraph_lists": 3, "bvgraph_links": 4} if small else {}
     with tune("io", **sizes):
         A = sp.ingest.webgraph(path, folder / "A.sparrow")
@@ -220,7 +220,7 @@ def test_real_graphs_agree(shared_data: Path, tmp_path: Path) -> None:
 def test_damaged_bvgraph(tmp_path_factory: pytest.TempPathFactory, seed: int, how: str) -> None:
     rng = np.random.default_rng(seed)
     graph = random_graph(rng, 20)
-    bits, told = encoded(graph, 3, 2, 3, {}, rng)
+    bits, told = encode_graph(graph, 3, 2, 3, {}, rng)
     folder = tmp_path_factory.mktemp("damage")
     data = bytearray(bits)
     if how == "cut":
@@ -274,14 +274,14 @@ def test_bad_ascii_graph(tmp_path: Path, text: str, problem: str, line: int | No
     ],
 )  # fmt: skip
 def test_properties_syntax_of_java(tmp_path: Path, old: str, new: str) -> None:
-    bits, told = encoded([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
+    bits, told = encode_graph([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
     path = store(tmp_path, bits, told)
     (tmp_path / "g.properties").write_bytes(told.replace(old, new).encode("latin-1"))
     assert sp.ingest.webgraph(path, tmp_path / "A.sparrow").to_numpy().tolist() == [[0, 1], [1, 0]]
 
 
 def test_bad_properties(tmp_path: Path) -> None:
-    bits, told = encoded([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
+    bits, told = encode_graph([[1], [0]], 1, 0, 3, {}, np.random.default_rng(0))
     path = store(tmp_path, bits, told)
     for old, new, problem in [
         (

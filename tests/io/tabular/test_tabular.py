@@ -49,13 +49,13 @@ def columns(*args: Any, **options: Any) -> str:
     return Columns(*args, **options).read()
 
 
-def stored(path: Any) -> Any:
+def read_stored(path: Any) -> Any:
     return storage.open(os.fspath(path)).current
 
 
 def cells(path: Any) -> dict[tuple[Any, ...], Any]:
     """Return the elements, by label for labelled dimensions."""
-    relation = stored(path)
+    relation = read_stored(path)
     names = [relation.labels(dim) for dim in range(relation.schema.ndim)]
     lists = [None if each is None else each.to_pylist() for each in names]
     out: dict[tuple[Any, ...], Any] = {}
@@ -84,7 +84,7 @@ def ingest(tmp_path: Path) -> Any:
 
 @pytest.fixture
 def schema(tmp_path: Path) -> Any:
-    return lambda: stored(tmp_path / "t.sparrow").schema
+    return lambda: read_stored(tmp_path / "t.sparrow").schema
 
 
 # -- real files ----------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_ratings(shared_data: Path, ingest: Any, schema: Any, tmp_path: Path) ->
     assert ingest(file, coords=["userId", "movieId"], value="rating", dims=["u", "m"]) == want
     assert schema().shape == (611, 193610)
     assert schema().dims == ("u", "m")
-    assert stored(tmp_path / "t.sparrow").labels(0) is None
+    assert read_stored(tmp_path / "t.sparrow").labels(0) is None
 
 
 def test_triples(shared_data: Path, ingest: Any, schema: Any) -> None:
@@ -189,7 +189,7 @@ def test_agrees_with_a_plain_reader(
     fold: dict[str, Any] = {"sum": total, "last": lambda v: v[-1], "first": lambda v: v[0], "min": min, "max": max}
     want = {cell: fold[rule](weights) for cell, weights in given.items()}
     assert cells(folder / "t.sparrow") == {cell: weight for cell, weight in want.items() if weight != 0}
-    relation = stored(folder / "t.sparrow")
+    relation = read_stored(folder / "t.sparrow")
     for dim, kind in enumerate(kinds):
         seen = sorted({row[dim] for row in rows})
         if kind in ("text", "anew"):
@@ -737,7 +737,7 @@ def test_empty_field_is_null(ingest: Any, delimiter: str) -> None:
     assert caught.value.line == 3
     kept = {("ann", "x"): 1, ("NA", "null"): 3}
     assert ingest(text, coords=["user", "item"], value="v", nulls="drop") == kept
-    if delimiter == ",":  # fields parted by tabs have no quotes
+    if delimiter == ",":  # fields separated by tabs have no quotes
         assert ingest('user,v\n"",1\nann,2\n', coords=["user"], value="v") == {("",): 1, ("ann",): 2}
         text = 'user,v\n"",1\n,3\nann,2\n'
         assert ingest(text, coords=["user"], value="v", nulls="drop") == {("",): 1, ("ann",): 2}
@@ -965,7 +965,7 @@ def test_partition_columns(tmp_path: Path, kind: str) -> None:
         coords=["year", "month", "city", "user"], value="stars",
     )  # fmt: skip
     assert cells(found) == expected
-    assert stored(found).schema.shape == (2027, 13, 2, 8)
+    assert read_stored(found).schema.shape == (2027, 13, 2, 8)
 
 
 def test_partitions_of_dates_and_texts(tmp_path: Path) -> None:
@@ -976,7 +976,7 @@ def test_partitions_of_dates_and_texts(tmp_path: Path) -> None:
     found = columns(
         str(tmp_path / "*" / "*" / "*.csv"), tmp_path / "t", coords=["day", "zone", "user"], ids={"zone": "str"},
     )  # fmt: skip
-    relation = stored(found)
+    relation = read_stored(found)
     assert relation.labels(1).to_pylist() == ["007", "12"]
     assert relation.labels(0).cast(pa.string()).to_pylist() == ["2026-11-21", "2026-11-22"]
     assert relation.schema.shape == (2, 2, 4)
@@ -1029,10 +1029,10 @@ def test_several_values_are_a_bundle(
     for name, member in members.items():
         alone = columns(table.drop_columns([n for n in names[2:] if n != name]), path / name, value=name, **options)
         assert cells(member) == cells(alone)
-        assert stored(member).schema.dtype == stored(alone).schema.dtype
-        labels = stored(member).labels(0)
+        assert read_stored(member).schema.dtype == read_stored(alone).schema.dtype
+        labels = read_stored(member).labels(0)
         assert ([] if labels is None else labels.to_pylist()) == sorted({row[0] for row in rows})
-        assert stored(member).schema.shape == stored(members["stars"]).schema.shape
+        assert read_stored(member).schema.shape == read_stored(members["stars"]).schema.shape
         assert storage.open(member).verify() == []
 
 

@@ -40,12 +40,12 @@ def edges(*args: Any, **options: Any) -> str:
     return Edges(*args, **options).read()
 
 
-def stored(path: Any) -> Any:
+def read_stored(path: Any) -> Any:
     return storage.open(os.fspath(path)).current
 
 
 def cells(path: Any) -> dict[tuple[int, int], Any]:
-    relation = stored(path)
+    relation = read_stored(path)
     out: dict[tuple[int, int], Any] = {}
     for block in scan(relation, View.identity(relation.schema.shape).box()):
         out.update(zip(zip(*(c.tolist() for c in block.coords), strict=True), block.values.tolist(), strict=True))
@@ -54,7 +54,7 @@ def cells(path: Any) -> dict[tuple[int, int], Any]:
 
 
 def labels(path: Any) -> Any:
-    first, second = stored(path).labels(0), stored(path).labels(1)
+    first, second = read_stored(path).labels(0), read_stored(path).labels(1)
     assert first is None or first.equals(second)
     return None if first is None else first.to_pylist()
 
@@ -101,7 +101,7 @@ def ingest(tmp_path: Path) -> Any:
 def test_real_graphs(shared_data: Path, tmp_path: Path, file: str, n: int, nnz: int, options: Any) -> None:
     path = tmp_path / "graph.sparrow"
     assert edges(shared_data / file, path, **options) == str(path)
-    relation = stored(path)
+    relation = read_stored(path)
     assert relation.schema.shape == (n, n)
     assert relation.schema.dims == ("src", "dst")
     assert relation.schema.dtype == np.int64
@@ -125,10 +125,10 @@ def test_names_and_weights(shared_data: Path, tmp_path: Path) -> None:
     edges(shared_data / "edgelist-cases" / "alphabet.edgelist", tmp_path / "a.sparrow")
     assert labels(tmp_path / "a.sparrow") == ["a", "b", "c", "d", "e"]
     assert cells(tmp_path / "a.sparrow") == {(0, 1): 3.0, (0, 2): 2.0, (2, 3): 1.0, (3, 4): 5.0}
-    assert stored(tmp_path / "a.sparrow").schema.dtype == np.float64
+    assert read_stored(tmp_path / "a.sparrow").schema.dtype == np.float64
     edges(shared_data / "edgelist-cases" / "spaceseparated_weighted.edgelist", tmp_path / "w.sparrow", dtype="int8")
     assert cells(tmp_path / "w.sparrow") == {(1, 2): 2, (1, 3): 4, (2, 3): 3}
-    assert stored(tmp_path / "w.sparrow").schema.dtype == np.int8
+    assert read_stored(tmp_path / "w.sparrow").schema.dtype == np.int8
 
 
 # -- generated files against a plain reader ------------------------------------------------------
@@ -220,7 +220,7 @@ def test_agrees_with_a_plain_reader(
         )
     found = cells(folder / "e.sparrow")
     names = labels(folder / "e.sparrow")
-    relation = stored(folder / "e.sparrow")
+    relation = read_stored(folder / "e.sparrow")
     seen = sorted({x for row in rows for x in row[:2]})
     if named or relabel:
         assert names == seen
@@ -232,7 +232,7 @@ def test_agrees_with_a_plain_reader(
     want = reference(rows, self_loops, directed, rule)
     assert found == want
     assert relation.schema.dtype == (np.float64 if rows and len(rows[0]) == 3 else np.int64)
-    assert stored(folder / "e.sparrow").nnz == len(want)
+    assert read_stored(folder / "e.sparrow").nnz == len(want)
 
 
 # -- options -------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_agrees_with_a_plain_reader(
 
 def test_dropped_loops_keep_vertices(ingest: Any, tmp_path: Path) -> None:
     assert ingest("0 1\n9 9\n", self_loops="drop") == {(0, 1): 1}
-    assert stored(tmp_path / "edges.sparrow").schema.shape == (10, 10)
+    assert read_stored(tmp_path / "edges.sparrow").schema.shape == (10, 10)
     assert ingest("0 1\n9 9\n", self_loops="drop", relabel=True) == {(0, 1): 1}
     assert labels(tmp_path / "edges.sparrow") == [0, 1, 9]
 
@@ -299,7 +299,7 @@ def test_weights_are_read_exactly(ingest: Any) -> None:
 def test_ids_of_64_bits(ingest: Any, tmp_path: Path) -> None:
     top = 2**63 - 2
     assert ingest(f"{top} 0\n3 {top}\n3 {top}\n{2**40} 5\n") == {(top, 0): 1, (3, top): 2, (2**40, 5): 1}
-    assert stored(tmp_path / "edges.sparrow").schema.shape == (top + 1, top + 1)
+    assert read_stored(tmp_path / "edges.sparrow").schema.shape == (top + 1, top + 1)
     assert ingest(f"{top + 1} 0\n", relabel=True) == {(top + 1, 0): 1}
     with pytest.raises(IngestError, match=r"edges.txt, line 2: the id is beyond the largest dimension") as caught:
         ingest(f"0 1\n{2**63 - 1} 0\n")
@@ -357,7 +357,7 @@ def test_a_comment_on_the_shape(tmp_path: Path) -> None:
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text)
         edges(paths, dst, overwrite=True, **options)
-        return tuple(stored(dst).schema.shape)
+        return tuple(read_stored(dst).schema.shape)
 
     told = "# shape: 5 7\r\n# src\tdst\tvalue\r\n1\t2\t3\r\n"
     assert shape(told) == (5, 7)
@@ -384,7 +384,7 @@ def test_konect_headers_are_noted(ingest: Any, capsys: pytest.CaptureFixture[str
     assert "two kinds of vertices (% bip) share the ids of a square matrix: shape=(3, 6)" in capsys.readouterr().err
     ingest(text, shape=(3, 6))
     assert capsys.readouterr().err == ""
-    assert stored(tmp_path / "edges.sparrow").schema.shape == (3, 6)
+    assert read_stored(tmp_path / "edges.sparrow").schema.shape == (3, 6)
     ingest("%bip\r\n1 2\r\n")
     assert "shape=(m, n)" in capsys.readouterr().err
 
@@ -393,7 +393,7 @@ def test_konect_headers_are_noted(ingest: Any, capsys: pytest.CaptureFixture[str
 def test_empty_edge_list_warns(ingest: Any, tmp_path: Path, text: str) -> None:
     with pytest.warns(UserWarning, match=r"edges\.txt: there are no edges"):
         assert ingest(text) == {}
-    assert stored(tmp_path / "edges.sparrow").schema.shape == (0, 0)
+    assert read_stored(tmp_path / "edges.sparrow").schema.shape == (0, 0)
 
 
 def test_several_files_compressed_or_not(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_the_profile_small_is_smaller(tmp_path: Path) -> None:
     (tmp_path / "e.txt").write_text("".join(f"{a} {b}\n" for a, b in rng.integers(0, 3000, (50_000, 2))))
     for profile in ("fast", "small"):
         edges(tmp_path / "e.txt", tmp_path / profile, profile=profile)
-    assert stored(tmp_path / "small").nbytes < stored(tmp_path / "fast").nbytes
+    assert read_stored(tmp_path / "small").nbytes < read_stored(tmp_path / "fast").nbytes
     assert cells(tmp_path / "small") == cells(tmp_path / "fast")
 
 
@@ -527,7 +527,7 @@ def test_bad_lines(
 
 @tune("io", block_bytes=1 << 12)
 def test_bad_line_in_later_block(tmp_path: Path) -> None:
-    """Line numbers are right in later blocks, and a name there does not make ids names."""
+    """Later blocks report right line numbers and do not turn ids into names."""
     lines = ["# c", *(f"{k} {k + 1}" for k in range(5000)), "x y", "0 1"]
     (tmp_path / "e.txt").write_text("\n".join(lines))
     with pytest.raises(IngestError, match="pass ids='str' to take ids as names") as caught:
@@ -599,7 +599,7 @@ def test_rows_exceed_memory(tmp_path: Path, order: str, weighted: bool) -> None:
     for a, b, *w in table.tolist():
         want[a, b] = want.get((a, b), 0) + (w[0] if w else 1)
     assert cells(tmp_path / "e.sparrow") == want
-    assert stored(tmp_path / "e.sparrow").schema.dtype == (np.float64 if weighted else np.int64)
+    assert read_stored(tmp_path / "e.sparrow").schema.dtype == (np.float64 if weighted else np.int64)
     found = storage.open(str(tmp_path / "e.sparrow")).verify()
     assert not found
 

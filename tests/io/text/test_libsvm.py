@@ -314,7 +314,7 @@ def test_any_file(tmp_path: Path, texts: list[str], duplicates: str, block: int,
     running = threads_now()
     with settings.config(threads=threads, progress=False), tune("io", libsvm_block_bytes=block):
         if any(len(x) > 1 for x in plain.labels) and not plain.indices:
-            with pytest.raises(IngestError, match="parted by commas"):
+            with pytest.raises(IngestError, match="separated by commas"):
                 ingest(tmp_path, *texts, duplicates=duplicates)
         elif any(len(x) > 1 for x in plain.labels) or all(plain.labels):
             plain.check(ingest(tmp_path, *texts, duplicates=duplicates))
