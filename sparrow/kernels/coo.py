@@ -43,18 +43,19 @@ __all__ = [
 ]  # fmt: skip
 
 Duplicates: TypeAlias = Literal["error", "sum", "last", "first", "min", "max"]
-"""Rule for several values of one element."""
+"""Rule that reduces several values of one element."""
 
 _NUMPY_MAX_INDEX_ARRAYS = 32
 _UINT16_SIZE = 1 << 16
-"""NumPy sorts uint16 with a radix sort."""
+"""Number of uint16 values: NumPy sorts them with a radix sort."""
 
 
 @dataclass(slots=True, eq=False)  # frozen dataclasses take three times as long to construct
 class Block:
-    """Stored elements: ``coords[k]`` (shape (n,), int32 or int64) along dimension k, and ``values`` (shape (n,)).
+    """Stored elements in COO form.
 
-    Immutable by convention: the arrays are never replaced.
+    ``coords[k]``, shape (n,), int32 or int64, holds the coordinates along dimension k; ``values`` has shape (n,).
+    Blocks are immutable by convention: the arrays are never replaced.
     """
 
     coords: tuple[NDArray[Any], ...]
@@ -75,7 +76,7 @@ class Block:
         return Block(tuple([column[at] for column in self.coords]), self.values[at])
 
     def copy(self, kinds: Sequence[np.dtype[Any]], dtype: np.dtype[Any]) -> Block:
-        """Return a copy with coordinates and values cast to the given dtypes."""
+        """Return a copy cast to the given dtypes of coordinates and values."""
         return Block(tuple(map(np.ndarray.astype, self.coords, kinds)), self.values.astype(dtype))
 
     def column(self, dim: int) -> NDArray[Any]:
@@ -87,7 +88,7 @@ class Block:
         return row_pointers(self.coords[0], height)
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
-        """Copy the elements to positions ``start:stop`` of arrays, one per dimension and one of values."""
+        """Copy coordinates and values to ``[start, stop)`` of ``ndim + 1`` arrays."""
         limits = tuning()
         for array, column in zip(arrays, (*self.coords, self.values), strict=True):
             wide = array.itemsize in (4, 8, 16) and array.dtype == column.dtype
@@ -120,7 +121,7 @@ class RowIndex:
         return tuning().csr_min_row_elements * len(self.pointers) <= self.count
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int) -> None:
-        """Decode the coordinates to arrays, one per leading dimension, from position ``start``."""
+        """Decode to arrays, one per leading dimension, from position ``start`` on."""
         from sparrow.kernels.rows import repeat_rows
 
         for column, array in zip(self.coords, arrays, strict=True):
@@ -142,12 +143,12 @@ class RowIndex:
 
     @staticmethod
     def of(begins: NDArray[np.int64], dtype: np.dtype[Any]) -> RowIndex:
-        """Return the index of the non-empty rows of row pointers, with coordinates of a dtype."""
+        """Build the index of the non-empty rows of row pointers."""
         rows = np.flatnonzero(begins[1:] != begins[:-1])
         return RowIndex((rows.astype(dtype),), begins[np.append(rows, len(begins) - 1)])
 
     @staticmethod
-    def joined(parts: Sequence[RowIndex]) -> RowIndex:
+    def concat(parts: Sequence[RowIndex]) -> RowIndex:
         """Concatenate the indices of consecutive blocks."""
         pointers = np.empty(sum(len(part.pointers) - 1 for part in parts) + 1, np.int64)
         row = begin = 0
@@ -161,7 +162,7 @@ class RowIndex:
 
 
 class CSRBlock(Block):
-    """Block in CSR form, whose leading coordinates are decoded on first access to ``coords``.
+    """Block in CSR form: the first access to ``coords`` decodes leading coordinates.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ class CSRBlock(Block):
         return self.count * sum(column.itemsize for column in self.heads.coords) + self.rest.nbytes
 
     def copy(self, kinds: Sequence[np.dtype[Any]], dtype: np.dtype[Any]) -> Block:
-        """Return a copy with coordinates and values cast to the given dtypes; row pointers are shared."""
+        """Return a copy cast to the given dtypes; row pointers are shared."""
         leading = len(self.heads.coords)
         own = tuple([column.astype(kind, copy=False) for column, kind in zip(self.heads.coords, kinds, strict=False)])
         return CSRBlock(RowIndex(own, self.heads.pointers), self.rest.copy(kinds[leading:], dtype))
@@ -225,7 +226,7 @@ class CSRBlock(Block):
         return super().indptr(height) if len(self.heads.coords) > 1 else self.heads.indptr(height)
 
     def write(self, arrays: Sequence[NDArray[Any]], start: int, stop: int) -> None:
-        """Copy the elements to positions ``start:stop`` of arrays, one per dimension and one of values."""
+        """Copy coordinates and values to ``[start, stop)`` of ``ndim + 1`` arrays."""
         leading = len(self.heads.coords)
         self.heads.write(arrays[:leading], start)
         self.rest.write(arrays[leading:], start, stop)
@@ -235,7 +236,7 @@ class CSRBlock(Block):
 
 
 def filter_block(block: Block, keep: NDArray[np.bool_]) -> Block:
-    """Return the elements selected by a mask; large blocks are filtered without the GIL."""
+    """Return the elements selected by a mask, without the GIL for large blocks."""
     if block.count < tuning().numpy_max_elements:
         return block.take(keep)
     from sparrow.kernels.merge import as_words, compress
@@ -252,10 +253,12 @@ _DUPLICATE_RULES = get_args(Duplicates)
 
 
 def check_duplicates(duplicates: str) -> Duplicates:
-    """Return a rule for duplicates; raise ``InvalidValueError`` if it is unknown."""
+    """Validate a rule for duplicates and return it."""
     given: object = duplicates
     if not isinstance(given, str) or given not in _DUPLICATE_RULES:
-        raise InvalidValueError(f"duplicates={duplicates!r}: use one of {', '.join(map(repr, _DUPLICATE_RULES))}")
+        raise InvalidValueError(
+            f"duplicates must be one of {', '.join(map(repr, _DUPLICATE_RULES))}, got {duplicates!r}"
+        )
     return duplicates  # type: ignore[return-value]
 
 
@@ -272,8 +275,8 @@ def concat_blocks(blocks: Sequence[Block], ndim: int, dtype: np.dtype[Any]) -> B
 def accumulator_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype in which products of a result dtype are accumulated.
 
-    Integers of any width sum in int64 modulo 2^64, of which every narrower or unsigned result is the
-    low bits; booleans count in int64; float16 sums in float32.
+    Integers of any width sum in int64 modulo 2^64; narrower and unsigned results are its low bits. Booleans count in
+    int64, float16 sums in float32.
     """
     if dtype.kind in "biu":
         return np.dtype(np.int64)
@@ -281,7 +284,7 @@ def accumulator_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: int) -> NDArray[np.int64]:
-    """Return the C-order positions of ``count`` elements; the tensor must have fewer than 2^63 elements."""
+    """Return the C-order positions of elements in a tensor of size below 2^63."""
     if not coords:
         return np.zeros(count, np.int64)
     out = coords[0].astype(np.int64)
@@ -292,7 +295,7 @@ def flat_positions(coords: Sequence[NDArray[Any]], shape: Sequence[int], count: 
 
 
 def write_dense(cells: NDArray[Any], block: Block) -> None:
-    """Write elements to a C-contiguous array of their shape; many through one array of flat positions."""
+    """Write elements to a C-contiguous array of the tensor's shape."""
     if block.count < tuning().numpy_max_elements and 0 < cells.ndim <= _NUMPY_MAX_INDEX_ARRAYS:
         cells[block.coords] = block.values
     else:
@@ -300,7 +303,7 @@ def write_dense(cells: NDArray[Any], block: Block) -> None:
 
 
 def linear_keys(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[np.int64] | None:
-    """Return one sortable int64 key per element, or None if the shape has 2^63 elements or more."""
+    """Return one sortable int64 key per element, None for sizes of 2^63 or more."""
     if math.prod([n or 1 for n in shape]) >= 2**63:
         return None
     return flat_positions(coords, shape, len(coords[0]) if coords else 0)
@@ -319,7 +322,7 @@ def row_pointers(rows: NDArray[Any], height: int) -> NDArray[np.int64]:
 
 
 def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:
-    """Return whether coordinates are in lexicographic order; with ``strict``, without duplicates."""
+    """Return whether coordinates ascend lexicographically, strictly if ``strict``."""
     n = len(coords[0]) if coords else 0
     tie = np.ones(max(n - 1, 0), dtype=bool)
     for column in coords:
@@ -331,7 +334,7 @@ def is_sorted(coords: Sequence[NDArray[Any]], strict: bool = False) -> bool:
 
 
 def sort_order(coords: Sequence[NDArray[Any]], shape: Sequence[int]) -> NDArray[Any] | None:
-    """Return the stable lexicographic sort order, or None if a large block is sorted already."""
+    """Return the stable lexicographic sort order, None for a large sorted block."""
     if not coords:
         return None
     key = linear_keys(coords, shape) if len(coords[0]) < tuning().numpy_max_elements else None
@@ -361,10 +364,16 @@ def canonicalize(
     keep_fill: bool = False,
     leading: int | None = None,
 ) -> Block:
-    """Return elements sorted, deduplicated and, unless ``keep_fill``, without values equal to fill.
+    """Sort and deduplicate elements, and drop values equal to the fill value.
 
-    Sums run in input order, in the dtype of the values. With ``leading``, elements that agree in that many first
-    coordinates must be sorted already.
+    Sums run in input order, in the dtype of the values.
+
+    Parameters
+    ----------
+    keep_fill
+        Keep values equal to the fill value.
+    leading
+        Number of first coordinates to sort by; elements that agree in these must be sorted already.
 
     Raises
     ------
@@ -405,7 +414,10 @@ def _unique(block: Block, duplicates: Duplicates) -> Block:
 
 
 def sort_block(block: Block, shape: Sequence[int], leading: int | None = None) -> Block:
-    """Return elements in lexicographic order; those that agree in ``leading`` first coordinates must be sorted."""
+    """Return elements in lexicographic order.
+
+    With ``leading``, elements that agree in that many first coordinates must be sorted already.
+    """
     if leading == 1 and _can_count(block, shape[0]):
         if is_sorted(block.coords[:1]):
             return block
@@ -421,7 +433,7 @@ def sort_block(block: Block, shape: Sequence[int], leading: int | None = None) -
 
 
 def sort_to_csr(block: Block, shape: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
-    """Return the CSR arrays of a matrix: row pointers, columns, values; elements of a row keep their order."""
+    """Return row pointers, columns and values of a matrix; sorting by row is stable."""
     from sparrow.kernels.rows import indptr_from_sorted
 
     if _can_count(block, shape[0]):
@@ -432,7 +444,7 @@ def sort_to_csr(block: Block, shape: Sequence[int]) -> tuple[NDArray[np.int64], 
 
 
 def _can_count(block: Block, height: int) -> bool:
-    """Return whether elements are sorted by their first coordinate with a counting sort."""
+    """Return whether a counting sort by the first coordinate pays off."""
     limits = tuning()
     if block.count < limits.numpy_max_elements or block.values.itemsize > 8:
         return False
@@ -440,7 +452,7 @@ def _can_count(block: Block, height: int) -> bool:
 
 
 def _count_sort(block: Block, height: int) -> list[NDArray[Any]]:
-    """Sort by the first coordinate by counting; return row pointers, other coordinates and values."""
+    """Sort by counting; return row pointers, other coordinates and values."""
     from sparrow.kernels.rows import counting_sort
 
     leading = block.coords[0]

@@ -15,7 +15,7 @@ from sparrow.kernels.tuning import tuning
 __all__ = ["Function", "align", "apply", "combine"]
 
 Function: TypeAlias = Callable[[tuple[NDArray[Any], ...], Sequence[NDArray[Any]]], NDArray[Any]]
-"""Maps coordinates and operand values there, arrays of shape (n,), to n results."""
+"""Function of coordinates and operand values, arrays of shape (n,), to n results."""
 
 
 def combine(
@@ -26,7 +26,7 @@ def combine(
     required: Sequence[bool],
     fill_value: Any,
 ) -> Block:
-    """Return the stored elements of a function of operands, without results equal to ``fill_value``.
+    """Apply a function to operands and drop results equal to the fill value.
 
     Two operands whose coordinates fit a 63-bit key are merged by compiled loops; other operands, and small ones, are
     aligned by :func:`align`.
@@ -96,7 +96,7 @@ def _combine_merged(
 def align(
     blocks: Sequence[Block], fills: Sequence[Any], shape: Sequence[int], required: Sequence[bool]
 ) -> tuple[tuple[NDArray[Any], ...], list[NDArray[Any]]]:
-    """Return the coordinates where any operand stores an element, and the values of each operand there.
+    """Return coordinates where an operand stores an element, and all values there.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def align(
     shape
         Shape of the operands.
     required
-        Operands that must store an element; if all are required, the result is an intersection.
+        Whether each operand must store an element; if all must, the result is the intersection.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def align(
 def apply(
     function: Function, coords: tuple[NDArray[Any], ...], columns: Sequence[NDArray[Any]], fill_value: Any
 ) -> Block:
-    """Evaluate a function at sorted coordinates and drop results equal to the fill value."""
+    """Evaluate a function at sorted coordinates; drop results equal to the fill."""
     with np.errstate(all="ignore"):
         values = function(coords, columns)
     absent = is_fill(values, fill_value)

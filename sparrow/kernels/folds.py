@@ -1,4 +1,4 @@
-"""Folds: mergeable aggregates of groups, over runs of sorted elements or by scatter into dense arrays.
+"""Folds: mergeable aggregates of groups of elements.
 
 A :class:`Fold` is one quantity of a reduction: a sum, a minimum, a mean with squared deviations, the position of a
 maximum. Its state is a tuple of arrays with one element per group. States come from runs of elements
@@ -33,24 +33,24 @@ __all__ = [
 ]
 
 State: TypeAlias = tuple[NDArray[Any], ...]
-"""What a fold knows of each group: arrays of shape (groups,)."""
+"""Aggregate state: arrays of shape (groups,)."""
 
 
 class Fold(ABC):
     """Mergeable aggregate state of groups."""
 
     needs_positions = False
-    """Whether entries of a group must come with their positions, ascending."""
+    """Whether elements must come with their positions in the group, ascending."""
     scatters = True
-    """Whether groups may be the cells of dense arrays."""
+    """Whether groups may be the elements of dense arrays."""
 
     @abstractmethod
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
-        """Return the state of each run of ``values`` (shape (n,)) that begins at ``starts``."""
+        """Return the states of the runs of ``values``, shape (n,), from ``starts`` on."""
 
     @abstractmethod
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
-        """Merge the states of groups of ``n`` elements with those of ``m`` later ones; ``n`` and ``m`` at least 1."""
+        """Merge states of groups of ``n`` earlier and ``m`` later elements, all >= 1."""
 
     @abstractmethod
     def empty(self, size: int) -> State:
@@ -70,11 +70,11 @@ class UfuncFold(Fold):
     ufunc: np.ufunc
     dtype: np.dtype[Any]
     initial: Any
-    """The state of a group without entries."""
+    """State of an empty group."""
     prepare: Callable[[NDArray[Any]], NDArray[Any]] | None = None
-    """What is done to values first."""
+    """Function applied to the values first."""
 
-    def _prepared(self, values: NDArray[Any]) -> NDArray[Any]:
+    def _prepare_values(self, values: NDArray[Any]) -> NDArray[Any]:
         if self.prepare is not None:
             values = self.prepare(values)
         # ufunc.at is 15 times slower where dtypes are equal but not NumPy's own instances.
@@ -82,7 +82,7 @@ class UfuncFold(Fold):
 
     def runs(self, values: NDArray[Any], starts: NDArray[np.int64], positions: NDArray[np.int64] | None) -> State:
         """Return the state of each run; sums are pairwise within a run."""
-        prepared = self._prepared(values)
+        prepared = self._prepare_values(values)
         if len(starts) == 1:  # reduceat has no vector instructions for extremes
             return (self.ufunc.reduce(prepared, keepdims=True),)
         return (self.ufunc.reduceat(prepared, starts),)
@@ -101,7 +101,7 @@ class UfuncFold(Fold):
         """Add each element to its group, in order."""
         from sparrow.kernels.scatter import scatter_add
 
-        prepared = self._prepared(values)
+        prepared = self._prepare_values(values)
         if self.ufunc is np.add and self.dtype.kind in "iuf" and self.dtype.itemsize == 8:
             kind = np.float64 if self.dtype.kind == "f" else np.int64
             scatter_add(as_readonly(keys), as_readonly(prepared.view(kind)), state[0].view(kind))
@@ -132,14 +132,14 @@ class MomentsFold(Fold):
         counts = run_lengths(starts, len(values))
         mean = np.add.reduceat(values, starts) / counts
         away = values - np.repeat(mean, counts)
-        return mean, np.add.reduceat(_squared(away), starts)
+        return mean, np.add.reduceat(_squared_magnitude(away), starts)
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
         """Merge states of groups."""
         return merge_moments(earlier, n.astype(np.float64), later, m.astype(np.float64))
 
     def empty(self, size: int) -> State:
-        """Return the states of empty groups; the third array counts elements for :meth:`scatter`."""
+        """Return the states of empty groups; a third array counts for :meth:`scatter`."""
         return np.zeros(size, self.dtype), np.zeros(size), np.zeros(size, np.int64)
 
     def scatter(
@@ -153,20 +153,20 @@ class MomentsFold(Fold):
 
 
 def merge_moments(earlier: State, n: NDArray[np.float64], later: State, m: NDArray[np.float64]) -> State:
-    """Merge means and squared deviations of groups of ``n`` and ``m`` members, not both 0 (Chan et al. 1983)."""
+    """Merge moments of ``n`` and ``m`` elements, n + m > 0 (Chan et al. 1983)."""
     total = n + m
     apart = later[0] - earlier[0]
     mean = earlier[0] + apart * (m / total)
-    return mean, earlier[1] + later[1] + _squared(apart) * (n * (m / total))
+    return mean, earlier[1] + later[1] + _squared_magnitude(apart) * (n * (m / total))
 
 
-def _squared(values: NDArray[Any]) -> NDArray[Any]:
+def _squared_magnitude(values: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(values.real**2 + values.imag**2 if values.dtype.kind == "c" else values * values)
 
 
 @dataclass(frozen=True, slots=True)
 class ExtremumFold(Fold):
-    """First largest or smallest value (NaN wins), and the first position without a stored element.
+    """First extremum (NaN wins), and the first position without a stored element.
 
     The state is (value, its position, first position, number of consecutive positions from there).
 
@@ -208,7 +208,7 @@ class ExtremumFold(Fold):
         )
 
     def beats(self, challenger: NDArray[Any], holder: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return where a value replaces an earlier one."""
+        """Return a mask of the values that replace earlier ones."""
         better = challenger > holder if self.largest else challenger < holder
         if self.dtype.kind in "fc":
             better = ~np.isnan(holder) & (better | np.isnan(challenger))
@@ -222,7 +222,7 @@ class ExtremumFold(Fold):
     def scatter(
         self, state: State, keys: NDArray[np.int64], values: NDArray[Any], positions: NDArray[np.int64] | None
     ) -> None:
-        """Add each element to its group, in order; the fifth array of the state counts, the sixth holds ranks."""
+        """Add elements in order; the state has two more arrays, counts and ranks."""
         from sparrow.kernels.scatter import scatter_best
 
         assert positions is not None
@@ -285,7 +285,7 @@ class MappedFold(Fold):
 
 @dataclass(frozen=True, slots=True)
 class NanMomentsFold(Fold):
-    """Mean and sum of squared deviations, ignoring NaN; the state is (mean, deviations, counts)."""
+    """Moments that ignore NaN; the state is (mean, deviations, counts)."""
 
     dtype: np.dtype[Any]
     """float64, or complex128 for complex values."""
@@ -305,7 +305,7 @@ class NanMomentsFold(Fold):
         return mean, np.add.reduceat(away.real**2 + away.imag**2, starts), counts
 
     def merge(self, earlier: State, n: NDArray[np.int64], later: State, m: NDArray[np.int64]) -> State:
-        """Merge states of groups by their own counts of numbers; ``n`` and ``m`` are ignored."""
+        """Merge states of groups by the counts in the state, not ``n`` and ``m``."""
         first, second = earlier[2], later[2]
         mean, away = merge_moments(earlier[:2], first.astype(np.float64), later[:2], second.astype(np.float64))
         alone = (first == 0) | (second == 0)
@@ -330,7 +330,7 @@ class NanMomentsFold(Fold):
 
 @dataclass(frozen=True, slots=True)
 class NanExtremumFold(ExtremumFold):
-    """First largest or smallest value, ignoring NaN; NaN at no position if there is none."""
+    """First extremum, ignoring NaN; NaN without a position if all are NaN."""
 
     @property
     def scatters(self) -> bool:  # type: ignore[override]
@@ -349,6 +349,6 @@ class NanExtremumFold(ExtremumFold):
         return np.where(np.logical_or.reduceat(~blind, starts), best, self.dtype.type(np.nan)), where, first, follows
 
     def beats(self, challenger: NDArray[Any], holder: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return where a value replaces an earlier one."""
+        """Return a mask of the values that replace earlier ones."""
         better = challenger > holder if self.largest else challenger < holder
         return np.asarray(better | (np.isnan(holder) & ~np.isnan(challenger)))

@@ -16,18 +16,18 @@ _PREFETCH_DISTANCE = 16
 
 
 @njit(cache=True, nogil=True)
-def _probed(value, shift, last, places, found):  # type: ignore[no-untyped-def]
+def _probe(value, shift, last, slots, distinct):  # type: ignore[no-untyped-def]
     """Return the slot of a key, or the free slot for it, and the code stored there."""
     at = (np.uint64(value) * _FIBONACCI) >> shift
-    known = places[at]
-    while known >= 0 and found[known] != value:
+    known = slots[at]
+    while known >= 0 and distinct[known] != value:
         at = (at + np.uint64(1)) & last
-        known = places[at]
+        known = slots[at]
     return at, known
 
 
 @njit(cache=True, nogil=True)
-def factorize(values, bits, places, found, out):  # type: ignore[no-untyped-def]
+def factorize(values, bits, slots, distinct, out):  # type: ignore[no-untyped-def]
     """Encode keys in order of first appearance; return the number of distinct keys.
 
     Parameters
@@ -35,46 +35,46 @@ def factorize(values, bits, places, found, out):  # type: ignore[no-untyped-def]
     values
         Shape (n,), int64.
     bits
-        The table has 2 ** bits places, more than there are different values.
-    places
-        Shape (2 ** bits,), int32, -1 everywhere: written, the number of the value that lies at each place.
-    found
-        Shape (n,), int64: written, the different values.
+        log2 of the number of slots, which must exceed the number of distinct keys.
+    slots
+        Slots, shape (2 ** bits,), int32, -1 initially; receive the codes.
+    distinct
+        Receives the distinct keys, shape (n,), int64.
     out
-        Shape (n,), int32: written, the number of each value.
+        Receives the code of each key, shape (n,), int32.
     """
-    shift, last = np.uint64(64 - bits), np.uint64(len(places) - 1)
+    shift, last = np.uint64(64 - bits), np.uint64(len(slots) - 1)
     count = 0
     for i in range(len(values)):
         if i + _PREFETCH_DISTANCE < len(values):
-            prefetch(places, (np.uint64(values[i + _PREFETCH_DISTANCE]) * _FIBONACCI) >> shift)
+            prefetch(slots, (np.uint64(values[i + _PREFETCH_DISTANCE]) * _FIBONACCI) >> shift)
         value = values[i]
-        at, known = _probed(value, shift, last, places, found)
+        at, known = _probe(value, shift, last, slots, distinct)
         if known < 0:
             known = np.int32(count)
-            places[at] = known
-            found[count] = value
+            slots[at] = known
+            distinct[count] = value
             count += 1
         out[i] = known
     return count
 
 
 @njit(cache=True, nogil=True)
-def lookup(values, bits, places, found, out):  # type: ignore[no-untyped-def]
+def lookup(values, bits, slots, distinct, out):  # type: ignore[no-untyped-def]
     """Write the code of each key, -1 for keys unknown to :func:`factorize`.
 
     Parameters
     ----------
     values
         Shape (n,), int64.
-    bits, places, found
-        As :func:`factorize` left them.
+    bits, slots, distinct
+        Hash table built by :func:`factorize`.
     out
-        Shape (n,), int32.
+        Receives the codes, shape (n,), int32.
     """
-    shift, last = np.uint64(64 - bits), np.uint64(len(places) - 1)
+    shift, last = np.uint64(64 - bits), np.uint64(len(slots) - 1)
     for i in range(len(values)):
         if i + _PREFETCH_DISTANCE < len(values):
-            prefetch(places, (np.uint64(values[i + _PREFETCH_DISTANCE]) * _FIBONACCI) >> shift)
+            prefetch(slots, (np.uint64(values[i + _PREFETCH_DISTANCE]) * _FIBONACCI) >> shift)
         value = values[i]
-        out[i] = _probed(value, shift, last, places, found)[1]
+        out[i] = _probe(value, shift, last, slots, distinct)[1]

@@ -1,4 +1,4 @@
-"""Packed coordinates: one non-negative int64 key per element in lexicographic order."""
+"""Packed coordinates: one int64 key per element, in lexicographic order."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = [
 ]  # fmt: skip
 
 Layout: TypeAlias = tuple[int, ...]
-"""Bits of each dimension in a key, the first dimension highest; 63 at most in all."""
+"""Bits of each dimension in a key, the first dimension highest; at most 63 in total."""
 
 Keys: TypeAlias = NDArray[np.int64]
 
 
 def choose_layout(maxima: Sequence[int]) -> Layout | None:
-    """Return the bits per dimension for coordinates up to ``maxima``; None if they exceed 63 bits.
+    """Choose the bits per dimension for coordinates up to ``maxima``.
 
-    Spare bits are distributed evenly.
+    Spare bits are distributed evenly. Returns None if coordinates need more than 63 bits.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def pack(coords: Sequence[NDArray[Any]], layout: Layout) -> Keys:
 
 
 def unpack(keys: Keys, layout: Layout, dtypes: Sequence[np.dtype[Any]] | None = None) -> tuple[NDArray[Any], ...]:
-    """Return the coordinates of keys, shape (n,) each, as int64 or in the given dtypes."""
+    """Return the coordinates of keys, shape (n,) each, by default int64."""
     columns = tuple(np.empty(len(keys), dtype) for dtype in dtypes or (np.dtype(np.int64),) * len(layout))
     keys = as_readonly(keys)
     shift = sum(layout)
@@ -91,7 +91,7 @@ def repack(keys: Keys, old: Layout, new: Layout) -> Keys:
 
 @njit(cache=True, nogil=True)
 def sortedness(keys: Keys, bits: Any) -> Any:
-    """Return whether keys ascend strictly, whether they never descend, and whether their low ``bits`` never do."""
+    """Return whether keys are strictly sorted, sorted, and sorted by low ``bits``."""
     mask = (np.int64(1) << bits) - 1
     strictly = ascending = below = True
     for i in range(1, len(keys)):
@@ -104,23 +104,23 @@ def sortedness(keys: Keys, bits: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def sort_stable(keys: Keys, sorted_bits: Any) -> tuple[Keys, NDArray[np.int32]]:
-    """Return sorted keys and the stable order that sorts them, shape (n,), n below 2^31.
+    """Return sorted keys and the stable sort order, shape (n,), n below 2^31.
 
-    LSD radix sort that skips bits shared by all keys, and ``sorted_bits`` low bits by which keys that agree above are
-    already sorted.
+    LSD radix sort (Knuth, TAOCP 3, 5.2.5) that skips bits shared by all keys. It also skips the ``sorted_bits`` low
+    bits, by which keys with equal high bits must be sorted already.
     """
     n = len(keys)
     differing = np.int64(0)
     for i in range(n):
         differing |= keys[i] ^ keys[0]
-    width = 14 if n >= 1 << 16 else 11  # the counts stay in a cache, and are few beside the keys
+    width = 14 if n >= 1 << 16 else 11  # the histogram stays in cache and is small beside the keys
     digits = np.int64(1) << width
     counts = np.empty(digits, np.int32)
     source, target, spare = keys, np.empty(n, np.int64), np.empty(0, np.int64)
     order, other = np.empty(0, np.int32), np.empty(n, np.int32)
     shift, passes = sorted_bits, 0
     while shift < 63 and (differing >> shift) != 0:
-        # Start at a digit's lowest bit that differs: fewer passes where few bits do.
+        # A digit starts at the lowest bit that differs, which saves passes.
         while ((differing >> shift) & 1) == 0:
             shift += 1
         counts[:] = 0

@@ -18,7 +18,7 @@ __all__ = ["WordCodec", "as_words", "compress", "intersection", "lookup", "union
 
 
 def as_words(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values as a contiguous read-only array of words; may share memory with ``values``."""
+    """View or copy values as a contiguous read-only array of words."""
     array = np.ascontiguousarray(values)
     view = array.view(f"u{array.dtype.itemsize}" if array.dtype.itemsize <= 8 else array.dtype.type)
     view.setflags(write=False)
@@ -26,7 +26,9 @@ def as_words(values: NDArray[Any]) -> NDArray[Any]:
 
 
 class WordCodec:
-    """Values of an operand as 64-bit words: their bits, or their positions if the dtype is wider.
+    """Codec of values as 64-bit words.
+
+    A word holds the bits of a value, or its position if the dtype is wider.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ def intersection(a, b, values_a, values_b):  # type: ignore[no-untyped-def]
     left = np.empty(size, values_a.dtype)
     right = np.empty(size, values_b.dtype)
     i = j = k = 0
-    while i < n and j < m:  # while it runs both have keys left, so k is below size
+    while i < n and j < m:  # both have keys left, so k is below size
         x, y = a[i], b[j]
         keys[k] = x
         left[k] = values_a[i]
@@ -127,7 +129,7 @@ def intersection(a, b, values_a, values_b):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def lookup(a, b, values_b, fill_b):  # type: ignore[no-untyped-def]
-    """Return the values of the second operand at the keys of the first; see :func:`union`."""
+    """Return values of the second operand at keys of the first; see :func:`union`."""
     out = np.empty(len(a), values_b.dtype)
     j = 0
     for i in range(len(a)):

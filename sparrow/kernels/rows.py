@@ -55,7 +55,7 @@ def indptr_from_sorted(rows: NDArray[Any], start: int, stop: int) -> NDArray[np.
 
 @njit(cache=True, nogil=True)
 def _repeat(values, indptr, out):  # type: ignore[no-untyped-def]
-    """Write eight elements at a time even for short rows; the next row overwrites the excess."""
+    """Write eight elements at a time; the next row overwrites the excess."""
     end = np.uint64(indptr[-1])
     for k in range(len(values)):
         at, stop, value = np.uint64(indptr[k]), np.uint64(indptr[k + 1]), broadcast(values[k])
@@ -73,9 +73,9 @@ def repeat_rows(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[An
     values
         Integers, shape (rows,).
     indptr
-        Shape (rows + 1,): where rows begin and end in ``out``.
+        Row pointers into ``out``, shape (rows + 1,).
     out
-        int32 or int64.
+        Receives the values, int32 or int64.
 
     Examples
     --------
@@ -90,9 +90,9 @@ def repeat_rows(values: NDArray[Any], indptr: NDArray[np.int64], out: NDArray[An
 
 @njit(cache=True, nogil=True)
 def _place(starts, stops, begins, source, out):  # type: ignore[no-untyped-def]
-    """Copy the slices ``starts[k]:stops[k]`` of ``source`` to ``out`` from ``begins[k]``."""
+    """Copy slices ``[starts[k], stops[k])`` of ``source`` to ``begins[k]``."""
     for k in range(len(begins)):
-        first, at = np.uint64(starts[k]), np.uint64(begins[k])  # unsigned: a negative index would be looked for
+        first, at = np.uint64(starts[k]), np.uint64(begins[k])  # unsigned: skips the test for negative indices
         for j in range(np.uint64(stops[k]) - first):
             out[at + j] = source[first + j]
 
@@ -109,11 +109,11 @@ def copy_rows(
     Parameters
     ----------
     starts, stops
-        Shape (rows,): where rows begin and end in ``source``.
+        Bounds of the rows in ``source``, shape (rows,).
     begins
-        Shape (rows,): where each begins in ``out``.
+        Start of each row in ``out``, shape (rows,).
     source, out
-        Of one type, whatever it is.
+        Arrays of one dtype.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def copy_rows(
     """
     warn_compiling()
     width = min(out.itemsize, 8)
-    words = np.dtype(f"u{width}")  # whatever the numbers are, words of one size move alike
+    words = np.dtype(f"u{width}")  # one compiled loop per item size
     each = out.itemsize // width
     bounds = as_readonly(starts * each), as_readonly(stops * each), as_readonly(begins * each)
     _place(*bounds, as_readonly(source).view(words), out.view(words))
@@ -147,12 +147,12 @@ def _copy(source, first, out):  # type: ignore[no-untyped-def]
 def stream_copy(source: NDArray[Any], out: NDArray[Any]) -> None:
     """Copy with non-temporal stores that bypass the cache, without the GIL.
 
-    Memory need not be read before it is written so, which takes half of the time of a copy of more than a cache holds.
+    Regular stores read memory before they write it, which doubles the time of copies larger than the cache.
 
     Parameters
     ----------
     source, out
-        Contiguous, of one length and one type of 4, 8 or 16 bytes.
+        Contiguous arrays of one length and one dtype of 4, 8 or 16 bytes.
 
     Examples
     --------
@@ -182,11 +182,11 @@ def counting_sort(rows: NDArray[Any], begins: NDArray[np.int64], column: NDArray
     Parameters
     ----------
     rows
-        The row of each, int32 or int64.
+        Row of each element, int32 or int64.
     begins
-        Where each row begins among them, and their number.
+        Row pointers, shape (rows + 1,).
     column
-        Numbers of 8 bytes at most.
+        Values of at most 8 bytes.
 
     Examples
     --------
@@ -207,14 +207,16 @@ def _tally(rows, out):  # type: ignore[no-untyped-def]
 
 
 def count_rows(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
-    """Add the number of elements of each row to ``out``, several times faster than NumPy and without the GIL.
+    """Add the number of elements of each row to ``out``, without the GIL.
+
+    Several times faster than NumPy.
 
     Parameters
     ----------
     rows
         Row of each element, int32 or int64.
     out
-        One number for each row.
+        Counts, shape (rows,); incremented.
 
     Examples
     --------
@@ -229,7 +231,7 @@ def count_rows(rows: NDArray[Any], out: NDArray[np.int64]) -> None:
 
 @njit(cache=True, nogil=True)
 def _splice(words, at, more, out):  # type: ignore[no-untyped-def]
-    first = k = np.uint64(0)  # unsigned: a negative index would be looked for
+    first = k = np.uint64(0)  # unsigned: skips the test for negative indices
     for j in range(np.uint64(len(more))):
         stop = np.uint64(at[j])
         for i in range(first, stop):
@@ -244,14 +246,16 @@ def _splice(words, at, more, out):  # type: ignore[no-untyped-def]
 
 
 def insert_sorted(values: NDArray[Any], at: NDArray[np.int64], more: NDArray[Any]) -> NDArray[Any]:
-    """Return ``np.insert(values, at, more)`` for ascending positions, several times faster and without the GIL.
+    """Return ``np.insert(values, at, more)`` for ascending positions.
+
+    Several times faster than NumPy, and without the GIL.
 
     Parameters
     ----------
     values, more
-        What is inserted, in the type of the values.
+        Arrays of one dtype; ``more`` is inserted into ``values``.
     at
-        Before which of the values each of the others comes.
+        Positions in ``values`` to insert before, one per element of ``more``.
 
     Examples
     --------
@@ -280,14 +284,14 @@ def _places(rows, rest, wanted, wanted_rest, out):  # type: ignore[no-untyped-de
 def merge_positions(
     rows: NDArray[Any], rest: NDArray[Any], wanted: NDArray[Any], wanted_rest: NDArray[Any]
 ) -> NDArray[np.int64]:
-    """Return the insertion positions of elements among others, both sorted by row and a second key.
+    """Return insertion positions of elements sorted by row and a second key.
 
     Parameters
     ----------
     rows, rest
-        Both keys of each element, int32 or int64.
+        Both keys of the elements to insert among, int32 or int64.
     wanted, wanted_rest
-        Those of the others, of the same types.
+        Both keys of the elements to insert, of the same dtypes.
 
     Examples
     --------

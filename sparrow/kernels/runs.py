@@ -14,7 +14,7 @@ __all__ = ["group_starts", "run_lengths"]
 
 
 def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int64]:
-    """Return the start of each run of equal coordinates; without columns all elements are one run."""
+    """Return the start of each run of equal coordinates; no columns mean one run."""
     if not count:
         return np.zeros(0, np.int64)
     if len(columns) == 1 and count >= tuning().numpy_max_elements:
@@ -30,7 +30,7 @@ def group_starts(columns: Sequence[NDArray[Any]], count: int) -> NDArray[np.int6
 
 
 def run_lengths(starts: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the lengths of runs that begin at ``starts``, of ``count`` elements in total."""
+    """Return the lengths of runs of ``count`` elements that begin at ``starts``."""
     out = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], out=out[:-1])
     if len(out):

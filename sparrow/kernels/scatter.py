@@ -14,7 +14,7 @@ __all__ = ["run_starts", "scatter_add", "scatter_best", "scatter_moments"]
 
 @njit(cache=True, nogil=True)
 def run_starts(column):  # type: ignore[no-untyped-def]
-    """Return the start of each run of equal integers in ``column`` (shape (n,), n at least 1), int64."""
+    """Return the start of each run of equal integers, int64; n is at least 1."""
     end = np.uint64(len(column))
     one: Any = np.uint64(1)
     runs = one
@@ -60,7 +60,10 @@ def scatter_moments(keys, values, mean, away, count):  # type: ignore[no-untyped
 
 @njit(cache=True, nogil=True)
 def scatter_best(keys, positions, ranks, where, first, follows, count, rank):  # type: ignore[no-untyped-def]
-    """Update extrema of groups with elements in ascending positions; return those that became the extremum."""
+    """Update extrema of groups with elements in ascending positions.
+
+    Returns a mask, shape (n,), of the elements that became the extremum of their group.
+    """
     size = np.uint64(len(where))
     changed = np.zeros(len(keys), np.bool_)
     for k in range(len(keys)):

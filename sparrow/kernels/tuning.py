@@ -1,4 +1,4 @@
-"""Tuning parameters of kernels on the Python side: NumPy against compiled loops, threads, block sizes."""
+"""Tuning of kernel callers: NumPy or compiled loops, threads, block sizes."""
 
 from __future__ import annotations
 

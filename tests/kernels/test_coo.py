@@ -22,12 +22,12 @@ from sparrow.kernels.coo import (
     sort_block,
 )
 
-CELLS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-2, 2)), max_size=12)
+ELEMENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-2, 2)), max_size=12)
 RULES = ["sum", "last", "first", "min", "max"]
 
 
-def block_of(cells: list[tuple[int, int, int]]) -> Block:
-    array = np.array(cells, dtype=np.int64).reshape(-1, 3)
+def block_of(elements: list[tuple[int, int, int]]) -> Block:
+    array = np.array(elements, dtype=np.int64).reshape(-1, 3)
     return Block((array[:, 0], array[:, 1]), array[:, 2])
 
 
@@ -35,40 +35,40 @@ def as_dict(block: Block) -> dict[tuple[int, int], int]:
     return {(int(i), int(j)): int(v) for i, j, v in zip(*block.coords, block.values, strict=True)}
 
 
-def reduced(cells: list[tuple[int, int, int]], rule: str) -> dict[tuple[int, int], int]:
+def reduce_by_rule(elements: list[tuple[int, int, int]], rule: str) -> dict[tuple[int, int], int]:
     combine: Any = {
         "sum": lambda a, b: a + b, "last": lambda a, b: b, "first": lambda a, b: a, "min": min, "max": max,
     }[rule]  # fmt: skip
     out: dict[tuple[int, int], int] = {}
-    for i, j, v in cells:
+    for i, j, v in elements:
         out[i, j] = combine(out[i, j], v) if (i, j) in out else v
     return out
 
 
-@given(CELLS, st.sampled_from(RULES), st.sampled_from([(4, 4), (2**62, 2**62)]))
-def test_canonicalize(cells: list[tuple[int, int, int]], rule: Any, shape: tuple[int, int]) -> None:
-    block = canonicalize(block_of(cells), shape, 0, rule)
-    assert as_dict(block) == {cell: v for cell, v in reduced(cells, rule).items() if v}
+@given(ELEMENTS, st.sampled_from(RULES), st.sampled_from([(4, 4), (2**62, 2**62)]))
+def test_canonicalize(elements: list[tuple[int, int, int]], rule: Any, shape: tuple[int, int]) -> None:
+    block = canonicalize(block_of(elements), shape, 0, rule)
+    assert as_dict(block) == {cell: v for cell, v in reduce_by_rule(elements, rule).items() if v}
     assert list(as_dict(block)) == sorted(as_dict(block))
     assert is_sorted(block.coords, strict=True)
 
 
-@given(CELLS)
-def test_duplicate_error_names_the_element(cells: list[tuple[int, int, int]]) -> None:
-    seen = [cell[:2] for cell in cells]
+@given(ELEMENTS)
+def test_duplicate_error_names_the_element(elements: list[tuple[int, int, int]]) -> None:
+    seen = [cell[:2] for cell in elements]
     if len(set(seen)) == len(seen):
-        canonicalize(block_of(cells), (4, 4), 0)
+        canonicalize(block_of(elements), (4, 4), 0)
     else:
         with pytest.raises(DuplicateError) as caught:
-            canonicalize(block_of(cells), (4, 4), 0)
+            canonicalize(block_of(elements), (4, 4), 0)
         assert str(min(cell for cell in seen if seen.count(cell) > 1)) in str(caught.value)
 
 
-@given(CELLS, CELLS, st.sampled_from(RULES))
+@given(ELEMENTS, ELEMENTS, st.sampled_from(RULES))
 def test_merge_blocks(a: list[tuple[int, int, int]], b: list[tuple[int, int, int]], rule: Any) -> None:
-    old, new = (canonicalize(block_of(cells), (4, 4), 0, "last", keep_fill=True) for cells in (a, b))
-    cells = [(*cell, v) for block in (old, new) for cell, v in as_dict(block).items()]
-    assert as_dict(merge_blocks(old, new, (4, 4), rule)) == reduced(cells, rule)
+    old, new = (canonicalize(block_of(elements), (4, 4), 0, "last", keep_fill=True) for elements in (a, b))
+    elements = [(*cell, v) for block in (old, new) for cell, v in as_dict(block).items()]
+    assert as_dict(merge_blocks(old, new, (4, 4), rule)) == reduce_by_rule(elements, rule)
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40))
@@ -140,9 +140,9 @@ def test_row_index_indptr(lengths: list[int], further: int) -> None:
     np.testing.assert_array_equal(block.indptr(height), wanted)
     heads = CSRBlock.of(block).heads
     before = heads.pointers.copy()
-    heads.indptr(height)[:] = -1  # a copy: others may have them
+    heads.indptr(height)[:] = -1  # must be a copy: blocks share the index
     np.testing.assert_array_equal(heads.pointers, before)
     parts = [heads.between(k, k + 1) for k in range(len(before) - 1)]
-    joined = RowIndex.joined(parts)
-    np.testing.assert_array_equal(joined.pointers, before)
-    np.testing.assert_array_equal(joined.coords[0], heads.coords[0])
+    merged = RowIndex.concat(parts)
+    np.testing.assert_array_equal(merged.pointers, before)
+    np.testing.assert_array_equal(merged.coords[0], heads.coords[0])

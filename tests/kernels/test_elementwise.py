@@ -23,7 +23,7 @@ ODD = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan]
 
 
 def block_of(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, count: int) -> Block:
-    """Return up to ``count`` sorted unique cells with values of any kind, fill among them."""
+    """Return at most ``count`` canonical elements, but with values equal to fill."""
     kind = np.dtype(dtype)
     coords = tuple(rng.integers(0, max(n, 1), count if all(shape) else 0) for n in shape)
     with np.errstate(all="ignore"):
@@ -35,7 +35,7 @@ def block_of(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, count
 
 
 def together(coords: tuple[NDArray[Any], ...], columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return a result that tells the operands and their places apart."""
+    """Return a result that depends on operand order and coordinates."""
     total = columns[0].astype(np.complex128) * 3 + columns[1].astype(np.complex128)
     return np.asarray(total.real + coords[0])
 
@@ -47,7 +47,7 @@ def assert_same(found: Block, wanted: Block) -> None:
     assert found.values.dtype == wanted.values.dtype
     for a, b in ((found.values.real, wanted.values.real), (found.values.imag, wanted.values.imag)):
         np.testing.assert_array_equal(a, b)
-        if a.dtype.kind == "f":  # -0.0 is not 0.0; the sign of NaN means nothing
+        if a.dtype.kind == "f":  # -0.0 differs from 0.0; the sign of NaN is irrelevant
             np.testing.assert_array_equal(np.signbit(a) & ~np.isnan(a), np.signbit(b) & ~np.isnan(b))
 
 
@@ -84,13 +84,13 @@ def test_union_intersection_lookup(one: list[int], two: list[int]) -> None:
     a, b = np.array(sorted(one), np.int64), np.array(sorted(two), np.int64)
     x, y = as_words(a * 2), as_words(b * 3)
     found = union(a, b, x, y, x.dtype.type(7), y.dtype.type(9))
-    cells = sorted({*one, *two})
-    assert found[0].tolist() == cells
-    assert found[1].tolist() == [2 * k if k in one else 7 for k in cells]
-    assert found[2].tolist() == [3 * k if k in two else 9 for k in cells]
+    expected = sorted({*one, *two})
+    assert found[0].tolist() == expected
+    assert found[1].tolist() == [2 * k if k in one else 7 for k in expected]
+    assert found[2].tolist() == [3 * k if k in two else 9 for k in expected]
     found = intersection(a, b, x, y)
-    cells = sorted({*one} & {*two})
-    assert [array.tolist() for array in found] == [cells, [2 * k for k in cells], [3 * k for k in cells]]
+    expected = sorted({*one} & {*two})
+    assert [array.tolist() for array in found] == [expected, [2 * k for k in expected], [3 * k for k in expected]]
     assert lookup(a, b, y, y.dtype.type(9)).tolist() == [3 * k if k in two else 9 for k in sorted(one)]
 
 

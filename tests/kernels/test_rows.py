@@ -86,7 +86,7 @@ def test_large_arrays_bypass_the_cache() -> None:
     rng = np.random.default_rng(3)
     n = 10_000
     dtypes: list[Any] = [np.float64, np.float16, np.int8, np.complex128]
-    for dtype in dtypes:  # of those that are copied so, and others
+    for dtype in dtypes:  # with and without a non-temporal copy
         block = Block((np.arange(n, dtype=np.int32), rng.integers(0, 9, n)), rng.integers(0, 9, n).astype(dtype))
         arrays = [np.full(2 * n, -1, kind) for kind in (np.int32, np.int64, dtype)]
         block.write(arrays, 33, 33 + n)

@@ -86,4 +86,4 @@ class BlockBuffer:
             part.write([each.array for each in cells[: len(part.coords)]], start)
         *coords, values = (each.truncate(self._count) for each in cells)
         block = Block(tuple(coords), values)
-        return CSRBlock(RowIndex.joined(heads), block) if is_csr else block
+        return CSRBlock(RowIndex.concat(heads), block) if is_csr else block

@@ -1,1 +1,1 @@
-"""Kernels over adjacency in CSR form."""
+"""Graph kernels over adjacency in CSR form."""

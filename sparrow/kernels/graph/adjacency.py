@@ -21,54 +21,59 @@ def count_edges(rows, cols, row_counts, col_counts):  # type: ignore[no-untyped-
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def transpose(indptr, cols, values, weighted, places, rows, moved):  # type: ignore[no-untyped-def]
-    """Write edges sorted by row into ``rows`` and ``moved``, sorted by column.
+def transpose(indptr, cols, values, weighted, starts, out_rows, out_values):  # type: ignore[no-untyped-def]
+    """Transpose edges sorted by row into ``out_rows`` and ``out_values``.
 
-    ``places`` (shape (columns,)) says where the links of each column begin; it is counted up.
+    ``starts``, shape (columns,), holds the start of each column and is advanced.
     """
     for row in range(len(indptr) - 1):
         for k in range(indptr[row], indptr[row + 1]):
-            at = places[cols[k]]
-            places[cols[k]] = at + 1
-            rows[at] = row
+            at = starts[cols[k]]
+            starts[cols[k]] = at + 1
+            out_rows[at] = row
             if weighted:
-                moved[at] = values[k]
+                out_values[at] = values[k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def row_block_bounds(indptr, height, links, span):  # type: ignore[no-untyped-def]
-    """Return the bounds of row blocks of about ``links`` edges and at most ``span`` rows.
+def row_block_bounds(indptr, max_nonempty, max_edges, max_rows):  # type: ignore[no-untyped-def]
+    """Return the bounds of row blocks.
 
-    A block has at most ``height`` rows with links, ``links`` links and ``span`` rows in all; a row with more links is
-    a block of its own.
+    A block has at most ``max_nonempty`` non-empty rows, ``max_edges`` edges and ``max_rows`` rows. A row with more
+    edges is a block of its own.
     """
     n = len(indptr) - 1
-    cuts = np.empty(n + 1, np.int64)
-    cuts[0] = 0
+    bounds = np.empty(n + 1, np.int64)
+    bounds[0] = 0
     count, filled = 1, 0
     for row in range(n):
-        begin = cuts[count - 1]
+        begin = bounds[count - 1]
         more = indptr[row + 1] > indptr[row]
-        if row - begin == span or (filled and more and (filled == height or indptr[row + 1] - indptr[begin] > links)):
-            cuts[count] = row
+        if row - begin == max_rows or (
+            filled and more and (filled == max_nonempty or indptr[row + 1] - indptr[begin] > max_edges)
+        ):
+            bounds[count] = row
             count += 1
             filled = 0
         filled += more
-    cuts[count] = n
-    return cuts[: count + 1].copy()
+    bounds[count] = n
+    return bounds[: count + 1].copy()
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def part_bounds(indptr, cuts, links, span):  # type: ignore[no-untyped-def]
-    """Return the bounds of groups of blocks: at most so many edges and rows each, or one block."""
-    n = len(cuts) - 1
+def part_bounds(indptr, bounds, max_edges, max_rows):  # type: ignore[no-untyped-def]
+    """Return the bounds of groups of blocks.
+
+    A group has at most ``max_edges`` edges and ``max_rows`` rows; a larger block is a group of its own.
+    """
+    n = len(bounds) - 1
     parts = np.empty(n + 1, np.int64)
     parts[0] = 0
     count = 1
     for block in range(1, n):
-        begin = cuts[parts[count - 1]]
-        end = cuts[block + 1]
-        if indptr[end] - indptr[begin] > links or end - begin > span:
+        begin = bounds[parts[count - 1]]
+        end = bounds[block + 1]
+        if indptr[end] - indptr[begin] > max_edges or end - begin > max_rows:
             parts[count] = block
             count += 1
     parts[count] = n

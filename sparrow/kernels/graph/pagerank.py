@@ -1,4 +1,4 @@
-"""PageRank iteration apart from its matrix product, in one pass over the nodes."""
+"""Node update of a PageRank iteration, after its matrix product."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ __all__ = ["finish_iteration"]
 
 
 @njit(cache=True, nogil=True)
-def finish_iteration(ranks, before, jump, jumps, lost, stray, share, out):  # type: ignore[no-untyped-def]
-    """Add teleport and dangling mass to the ranks, and divide them among the edges of the next iteration.
+def finish_iteration(ranks, previous, teleport, teleport_mass, dangling, dangling_mass, inverse_degree, out):  # type: ignore[no-untyped-def]
+    """Add teleport and dangling mass to the ranks, and scale them by out-degree.
 
     Parameters
     ----------
-    ranks, before
-        Of this round and the last, shape (nodes,).
-    jump, lost
-        Where one jumps to, and where one goes from a node without links: shape (nodes,), or (1,) where all are alike.
-    jumps, stray
-        How much jumps, and how much leaves nodes without links.
-    share
-        What a node gives along a link of weight 1, of its rank; 0 of one without links.
+    ranks, previous
+        Ranks of this iteration, updated, and of the previous one, shape (nodes,).
+    teleport, dangling
+        Teleport and dangling distributions, shape (nodes,), or (1,) if uniform.
+    teleport_mass, dangling_mass
+        Teleport mass and dangling mass.
+    inverse_degree
+        Inverse of the weighted out-degree, shape (nodes,); 0 for nodes without out-edges.
     out
-        What each gives in the next round is written here, shape (nodes,).
+        Receives ``ranks * inverse_degree``, shape (nodes,).
 
     Returns
     -------
-    float, float
-        How much all ranks have changed together, and the ranks of nodes without links.
+    change, dangling_rank
+        L1 norm of the change of the ranks, and total rank of nodes without out-edges.
     """
-    change = stay = 0.0
-    each, every = np.int64(len(jump) > 1), np.int64(len(lost) > 1)
+    change = dangling_rank = 0.0
+    teleport_step, dangling_step = np.int64(len(teleport) > 1), np.int64(len(dangling) > 1)
     for k in range(len(ranks)):
-        rank = ranks[k] + (jumps * jump[k * each] + stray * lost[k * every])
-        change += math.fabs(rank - before[k])
-        stay += rank if share[k] == 0.0 else 0.0
+        rank = ranks[k] + (teleport_mass * teleport[k * teleport_step] + dangling_mass * dangling[k * dangling_step])
+        change += math.fabs(rank - previous[k])
+        dangling_rank += rank if inverse_degree[k] == 0.0 else 0.0
         ranks[k] = rank
-        out[k] = rank * share[k]
-    return change, stay
+        out[k] = rank * inverse_degree[k]
+    return change, dangling_rank

@@ -6,7 +6,7 @@ place, so these kernels run on one thread; ``active`` marks nodes whose lists ar
 its mark.
 
 Random-access kernels receive all edges in memory, those of node k at ``cols[indptr[k]:indptr[k + 1]]``. They return
-after about ``most`` edges and resume from the numbers in ``state``.
+after about ``max_edges`` edges and resume from the numbers in ``state``.
 
 """
 
@@ -42,13 +42,14 @@ _FIBONACCI, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
 
 @njit(cache=True, nogil=True)
-def relax(nodes, starts, stops, cols, weights, limit, distance, before, active):  # type: ignore[no-untyped-def]
-    """Relax edges: shorten the distances (float64) of neighbors; ``weights`` may be empty for unit weights.
+def relax(nodes, starts, stops, cols, weights, limit, distance, predecessor, active):  # type: ignore[no-untyped-def]
+    """Relax edges: shorten the distances (float64) of neighbors.
 
-    Distances beyond ``limit`` are ignored. ``before`` receives the predecessor of each node, unless it is empty.
+    ``weights`` may be empty for unit weights. Distances beyond ``limit`` are ignored. ``predecessor`` receives the
+    predecessor of each node, unless it is empty.
 
     """
-    weighted, told = len(weights) > 0, len(before) > 0
+    weighted, stores_predecessors = len(weights) > 0, len(predecessor) > 0
     for k in range(len(nodes)):
         active[nodes[k]] = False
         so_far = distance[nodes[k]]
@@ -57,36 +58,36 @@ def relax(nodes, starts, stops, cols, weights, limit, distance, before, active):
             if far < distance[cols[at]] and far <= limit:
                 distance[cols[at]] = far
                 active[cols[at]] = True
-                if told:
-                    before[cols[at]] = nodes[k]
+                if stores_predecessors:
+                    predecessor[cols[at]] = nodes[k]
 
 
 @njit(cache=True, nogil=True)
-def has_negative_cycle(before, far, was, marks):  # type: ignore[no-untyped-def]
+def has_negative_cycle(predecessor, distance, previous, marks):  # type: ignore[no-untyped-def]
     """Return whether predecessors form a cycle, which then has negative length.
 
     Parameters
     ----------
-    before
+    predecessor
         Predecessor of each node, int32; -1 if there is none.
-    far, was
+    distance, previous
         Distances, float64, after and before the last round; a cycle contains a node whose distance fell.
     marks
         Scratch array, int32, one element per node.
 
     """
     marks[:] = 0
-    for node in range(len(before)):
+    for node in range(len(predecessor)):
         at = node
         while at >= 0 and marks[at] == 0:
             marks[at] = node + 1
-            at = before[at]
+            at = predecessor[at]
         if at < 0 or marks[at] != node + 1:
             continue
         met, shorter = at, False
-        while far[at] > -np.inf:
-            shorter |= far[at] < was[at]
-            at = before[at]
+        while distance[at] > -np.inf:
+            shorter |= distance[at] < previous[at]
+            at = predecessor[at]
             if at == met:
                 if shorter:
                     return True
@@ -96,14 +97,14 @@ def has_negative_cycle(before, far, was, marks):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def union_neighbors(nodes, starts, stops, cols, parent):  # type: ignore[no-untyped-def]
-    """Union-find: join the sets of adjacent nodes; ``parent`` leads to the smallest node of a set."""
+    """Union-find with path halving; the root of a set is its smallest node."""
     for k in range(len(nodes)):
         for at in range(starts[k], stops[k]):
             one, other = nodes[k], cols[at]
             while one != other:
                 if one < other:
                     one, other = other, one
-                # The larger one is moved on, and its path halved.
+                # The larger root advances and halves its path.
                 above = parent[one]
                 if above == one:
                     parent[one] = other
@@ -114,22 +115,23 @@ def union_neighbors(nodes, starts, stops, cols, parent):  # type: ignore[no-unty
 
 @njit(cache=True, nogil=True)
 def number_components(parent):  # type: ignore[no-untyped-def]
-    """Enumerate the sets of :func:`union_neighbors` by their smallest nodes, in place; return their number."""
+    """Replace parents by component numbers in place; return the component count."""
     count = 0
     for node in range(len(parent)):
         if parent[node] == node:
             parent[node] = count
             count += 1
-        else:  # what leads on has been numbered
+        else:  # the parent is smaller, so it has a number already
             parent[node] = parent[parent[node]]
     return count
 
 
 @njit(cache=True, nogil=True)
-def gather_edges(nodes, starts, stops, cols, alive, part, leads, led, k, at, keys, filled):  # type: ignore[no-untyped-def]
-    """Append edges between alive nodes of two parts to ``keys`` until it is full: 2^32 row + column.
+def gather_edges(nodes, starts, stops, cols, alive, part, is_source, is_target, k, at, keys, filled):  # type: ignore[no-untyped-def]
+    """Append edges between alive nodes of two parts to ``keys`` until it is full.
 
-    Returns the list and edge to resume at, and the number of keys; ``leads`` and ``led`` mark the endpoints.
+    A key is ``2^32 * row + column``; ``is_source`` and ``is_target`` mark the endpoints. Returns the list and edge to
+    resume at, and the number of keys.
 
     """
     while k < len(nodes):
@@ -143,14 +145,14 @@ def gather_edges(nodes, starts, stops, cols, alive, part, leads, led, k, at, key
                         return k, at, filled
                     keys[filled] = (row << 32) | col
                     filled += 1
-                    leads[row] = led[col] = True
+                    is_source[row] = is_target[col] = True
                 at += 1
         k, at = k + 1, 0
     return k, at, filled
 
 
 @njit(cache=True, nogil=True)
-def propagate_colors(nodes, starts, stops, cols, alive, colours, active):  # type: ignore[no-untyped-def]
+def propagate_colors(nodes, starts, stops, cols, alive, colors, active):  # type: ignore[no-untyped-def]
     """Propagate the larger color of active nodes along edges between alive nodes."""
     again = len(nodes) > 0
     while again:
@@ -162,18 +164,18 @@ def propagate_colors(nodes, starts, stops, cols, alive, colours, active):  # typ
             active[node] = False
             if not alive[node]:
                 continue
-            own = colours[node]
+            own = colors[node]
             for at in range(starts[k], stops[k]):
                 other = cols[at]
-                if alive[other] and colours[other] < own:
-                    colours[other] = own
+                if alive[other] and colors[other] < own:
+                    colors[other] = own
                     active[other] = True
                     again |= nodes[0] <= other <= node
 
 
 @njit(cache=True, nogil=True)
-def reach(nodes, starts, stops, cols, alive, colours, found, active):  # type: ignore[no-untyped-def]
-    """Mark alive nodes of the same color that active nodes reach within these lists."""
+def reach(nodes, starts, stops, cols, alive, colors, found, active):  # type: ignore[no-untyped-def]
+    """Mark alive nodes of the same color that active nodes reach in these lists."""
     again = len(nodes) > 0
     while again:
         again = False
@@ -182,17 +184,20 @@ def reach(nodes, starts, stops, cols, alive, colours, found, active):  # type: i
             if not active[node]:
                 continue
             active[node] = False
-            own = colours[node]
+            own = colors[node]
             for at in range(starts[k], stops[k]):
                 other = cols[at]
-                if alive[other] and not found[other] and colours[other] == own:
+                if alive[other] and not found[other] and colors[other] == own:
                     found[other] = active[other] = True
                     again |= nodes[0] <= other <= node
 
 
 @njit(cache=True, nogil=True)
 def h_index(nodes, starts, stops, cols, core, active, tally):  # type: ignore[no-untyped-def]
-    """Lower ``core`` to the h-index of the cores of neighbors; ``tally`` is zero before and after."""
+    """Lower ``core`` to the h-index of the cores of neighbors (Lu et al. 2016).
+
+    ``tally`` is zero before and after.
+    """
     for k in range(len(nodes)):
         node = nodes[k]
         active[node] = False
@@ -215,7 +220,11 @@ def h_index(nodes, starts, stops, cols, core, active, tally):  # type: ignore[no
 
 @njit(cache=True, nogil=True)
 def propagate_labels(nodes, starts, stops, cols, labels, active, tally, seed):  # type: ignore[no-untyped-def]
-    """Assign each node the most frequent label of its neighbors: ties keep its own, else are drawn at random."""
+    """Assign each node the most frequent label of its neighbors.
+
+    Label propagation of Raghavan et al. 2007. Ties keep the label of the node if it is among them; otherwise one is
+    drawn at random.
+    """
     for k in range(len(nodes)):
         node = nodes[k]
         active[node] = False
@@ -241,7 +250,7 @@ def propagate_labels(nodes, starts, stops, cols, labels, active, tally, seed):  
 
 @njit(cache=True, nogil=True)
 def orient_by_rank(nodes, starts, stops, cols, rank, low, lengths, up, filled):  # type: ignore[no-untyped-def]
-    """Append the ranks of neighbors of higher rank to ``up``, while complete lists fit.
+    """Append the ranks of higher-ranked neighbors to ``up`` while whole lists fit.
 
     Returns the list to resume at, and the number of edges; ``lengths[node - low + 1]`` receives the number per node.
 
@@ -260,7 +269,7 @@ def orient_by_rank(nodes, starts, stops, cols, rank, low, lengths, up, filled): 
 
 @njit(cache=True, nogil=True)
 def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, counts):  # type: ignore[no-untyped-def]
-    """Count triangles at all three nodes, for lists of the lowest node whose middle node is in memory.
+    """Count triangles at all three nodes, where the middle node is in memory.
 
     Parameters
     ----------
@@ -296,16 +305,16 @@ def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, co
 
 @njit(cache=True, nogil=True)
 def symmetrize(indptr, cols, back, sources, pointers, out):  # type: ignore[no-untyped-def]
-    """Merge sorted out- and in-neighbors of each node, without duplicates and self-loops.
+    """Merge sorted out- and in-neighbors of nodes; drop duplicates and self-loops.
 
     Parameters
     ----------
     indptr, cols
-        The links by the node that they lead from.
+        Out-neighbors in CSR.
     back, sources
-        The same by the node that they lead to.
+        In-neighbors in CSR.
     pointers, out
-        Are written: where the list of each node begins, shape (n + 1,), and the lists.
+        Receive the merged lists in CSR; ``pointers`` has shape (n + 1,).
     """
     kept = 0
     for node in range(len(indptr) - 1):
@@ -327,13 +336,16 @@ def symmetrize(indptr, cols, back, sources, pointers, out):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True)
 def transpose_edges(indptr, cols, back, sources):  # type: ignore[no-untyped-def]
-    """Transpose edges by counting sort: ``back``, zeros of shape (n + 2,), receives the row pointers."""
+    """Transpose edges by counting sort.
+
+    ``back``, shape (n + 2,), zero initially, receives the row pointers; ``sources`` receives the source nodes.
+    """
     n = len(indptr) - 1
     for k in range(len(cols)):
         back[cols[k] + 2] += 1
     for node in range(2, n + 2):
         back[node] += back[node - 1]
-    for node in range(n):  # counts up where each begins, to where the next one does
+    for node in range(n):  # advances each start to the start of the next row
         for k in range(indptr[node], indptr[node + 1]):
             at = back[cols[k] + 1]
             back[cols[k] + 1] = at + 1
@@ -341,8 +353,8 @@ def transpose_edges(indptr, cols, back, sources):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def bfs_levels(indptr, cols, queue, limit, far, state, most):  # type: ignore[no-untyped-def]
-    """Breadth-first search over edges of a queue of nodes; ``far`` (int64) is -1 for unvisited nodes.
+def bfs_levels(indptr, cols, queue, limit, distance, state, max_edges):  # type: ignore[no-untyped-def]
+    """Breadth-first search from the nodes in a queue.
 
     Parameters
     ----------
@@ -350,42 +362,44 @@ def bfs_levels(indptr, cols, queue, limit, far, state, most):  # type: ignore[no
         Visited nodes in order of distance, shape (n,), int32.
     limit
         Maximal distance.
+    distance
+        Distances, shape (n,), int64; -1 for unvisited nodes.
     state
         Position in the queue, and its end.
 
     """
     first, last = state[0], state[1]
-    looked = 0
-    while first < last and looked < most:
+    n_visited = 0
+    while first < last and n_visited < max_edges:
         node = queue[first]
         first += 1
-        if far[node] >= limit:
+        if distance[node] >= limit:
             first = last
             break
         for k in range(indptr[node], indptr[node + 1]):
             other = cols[k]
-            if far[other] < 0:
-                far[other] = far[node] + 1
+            if distance[other] < 0:
+                distance[other] = distance[node] + 1
                 queue[last] = other
                 last += 1
-        looked += indptr[node + 1] - indptr[node]
+        n_visited += indptr[node + 1] - indptr[node]
     state[0], state[1] = first, last
-    return looked
+    return n_visited
 
 
 @njit(cache=True, nogil=True)
 def near_far_paths(  # type: ignore[no-untyped-def]
-    indptr, cols, weights, width, far, before, near, later, waits, bound, state, most
+    indptr, cols, weights, width, distance, predecessor, near, later, waits, bound, state, max_edges
 ):  # fmt: skip
-    """Shortest paths by the near-far method (Davidson et al. 2014): near nodes first, far ones later.
+    """Find shortest paths by the near-far method (Davidson et al. 2014).
 
     Parameters
     ----------
     width
         Width of the near bucket; infinity if weights may be negative.
-    far
+    distance
         Distances, shape (n,), float64.
-    before
+    predecessor
         Receives predecessors, shape (n,), int32, unless it is empty.
     near, later
         Buckets of nodes, shape (n,), int32; the former is a ring buffer.
@@ -397,24 +411,24 @@ def near_far_paths(  # type: ignore[no-untyped-def]
         Start of the near bucket, and the sizes of both.
 
     """
-    n, told = len(far), len(before) > 0
+    n, stores_predecessors = len(distance), len(predecessor) > 0
     head, filled, kept = state[0], state[1], state[2]
     limit = bound[0]
-    looked = 0
-    while looked < most:
-        while filled > 0 and looked < most:
+    n_visited = 0
+    while n_visited < max_edges:
+        while filled > 0 and n_visited < max_edges:
             node = near[head]
             head = head + 1 if head + 1 < n else 0
             filled -= 1
             waits[node] = 0
-            so_far = far[node]
+            so_far = distance[node]
             for k in range(indptr[node], indptr[node + 1]):
                 other = cols[k]
                 away = so_far + weights[k]
-                if away < far[other]:
-                    far[other] = away
-                    if told:
-                        before[other] = node
+                if away < distance[other]:
+                    distance[other] = away
+                    if stores_predecessors:
+                        predecessor[other] = node
                     if away <= limit:
                         if waits[other] != 1:
                             waits[other] = 1
@@ -425,25 +439,25 @@ def near_far_paths(  # type: ignore[no-untyped-def]
                         waits[other] = 2
                         later[kept] = other
                         kept += 1
-            looked += 1 + indptr[node + 1] - indptr[node]
+            n_visited += 1 + indptr[node + 1] - indptr[node]
         if filled > 0:
             break
         least = np.inf
         count = 0
-        for k in range(kept):  # those that came near have been looked at
+        for k in range(kept):  # skips nodes that moved to the near bucket
             node = later[k]
             if waits[node] == 2:
                 later[count] = node
                 count += 1
-                least = min(least, far[node])
-        looked += kept
+                least = min(least, distance[node])
+        n_visited += kept
         kept = 0
         if count == 0:
             break
         limit = least + width
         for k in range(count):
             node = later[k]
-            if far[node] <= limit:
+            if distance[node] <= limit:
                 waits[node] = 1
                 near[(head + filled) % n] = node
                 filled += 1
@@ -452,15 +466,17 @@ def near_far_paths(  # type: ignore[no-untyped-def]
                 kept += 1
     state[0], state[1], state[2] = head, filled, kept
     bound[0] = limit
-    return looked
+    return n_visited
 
 
 @njit(cache=True, nogil=True)
-def strong_components(indptr, cols, rank, path, at, first, waiting, state, most):  # type: ignore[no-untyped-def]
-    """Enumerate strongly connected components in ``rank`` (int32, 0 before) by the algorithm of Pearce (2016).
+def strong_components(indptr, cols, rank, path, at, first, waiting, state, max_edges):  # type: ignore[no-untyped-def]
+    """Find strongly connected components (Pearce 2016).
 
     Parameters
     ----------
+    rank
+        Receives the component of each node, shape (n,), int32; 0 initially.
     path, at, first
         Shape (n,), int32, int64 and bool: nodes on the depth-first path, their next edge, and whether they are roots.
     waiting
@@ -471,8 +487,8 @@ def strong_components(indptr, cols, rank, path, at, first, waiting, state, most)
 
     """
     begun, depth, held, number, part = state[0], state[1], state[2], state[3], state[4]
-    looked = 0
-    while looked < most:
+    n_visited = 0
+    while n_visited < max_edges:
         if depth == 0:
             while begun < len(rank) and rank[begun] != 0:
                 begun += 1
@@ -483,7 +499,7 @@ def strong_components(indptr, cols, rank, path, at, first, waiting, state, most)
         top = depth - 1
         node = path[top]
         own, k, end = rank[node], at[top], indptr[node + 1]
-        looked -= k - 1
+        n_visited -= k - 1
         other = node
         while k < end:
             other = cols[k]
@@ -494,7 +510,7 @@ def strong_components(indptr, cols, rank, path, at, first, waiting, state, most)
                 own = found
                 first[top] = False
             k += 1
-        looked += k
+        n_visited += k
         rank[node] = own
         if k < end:
             at[top] = k
@@ -514,14 +530,21 @@ def strong_components(indptr, cols, rank, path, at, first, waiting, state, most)
             held += 1
             depth = top
     state[0], state[1], state[2], state[3], state[4] = begun, depth, held, number, part
-    return looked
+    return n_visited
 
 
 @njit(cache=True, nogil=True)
 def bucket_by_degree(degree, begin, order, place):  # type: ignore[no-untyped-def]
-    """Sort nodes by degree: ``order`` lists them, ``place`` is the inverse, ``begin`` starts of each degree.
+    """Sort nodes by degree with a counting sort.
 
-    ``begin`` comes as zeros, two longer than the largest degree.
+    Parameters
+    ----------
+    degree
+        Degree of each node, shape (n,).
+    begin
+        Receives the start of each degree in ``order``, shape (largest degree + 2,); 0 initially.
+    order, place
+        Receive the sorted nodes and the inverse permutation, shape (n,).
     """
     for node in range(len(degree)):
         begin[degree[node] + 1] += 1
@@ -537,30 +560,30 @@ def bucket_by_degree(degree, begin, order, place):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True)
-def peel_cores(indptr, cols, core, begin, order, place, state, most):  # type: ignore[no-untyped-def]
-    """Compute core numbers by removing nodes of minimal degree (Batagelj and Zaversnik 2003).
+def peel_cores(indptr, cols, core, begin, order, place, state, max_edges):  # type: ignore[no-untyped-def]
+    """Compute core numbers by peeling (Batagelj and Zaversnik 2003).
 
     Parameters
     ----------
     core, begin, order, place
-        The degrees, and what :func:`bucket_by_degree` wrote.
+        Degrees, replaced by core numbers, and the output of :func:`bucket_by_degree`.
     state
-        How many were taken away, shape (1,).
+        Number of removed nodes, shape (1,).
     """
-    looked = 0
-    while state[0] < len(order) and looked < most:
+    n_visited = 0
+    while state[0] < len(order) and n_visited < max_edges:
         node = order[state[0]]
         state[0] += 1
         own = core[node]
         for k in range(indptr[node], indptr[node + 1]):
             other = cols[k]
             degree = core[other]
-            if degree > own:  # to the beginning of its degree, which then begins behind it
+            if degree > own:  # swap with the first node of this degree, then advance its start
                 at, here = begin[degree], place[other]
                 moved = order[at]
                 order[at], order[here] = other, moved
                 place[other], place[moved] = at, here
                 begin[degree] = at + 1
                 core[other] = degree - 1
-        looked += 1 + indptr[node + 1] - indptr[node]
-    return looked
+        n_visited += 1 + indptr[node + 1] - indptr[node]
+    return n_visited

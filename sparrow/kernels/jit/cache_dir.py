@@ -22,7 +22,7 @@ _CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 
 
 def ensure_cache_dir() -> None:
-    """Set a temporary cache directory, with a notice, if no regular one is writable."""
+    """Fall back to a temporary cache directory, with a notice, if none is writable."""
     caches = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME", "~/.cache")
     beside = os.path.join(os.path.dirname(__file__), "__pycache__")
     for folder in (os.environ.get(_CACHE_VARIABLE, ""), beside, os.path.join(os.path.expanduser(caches), "numba")):
@@ -47,9 +47,9 @@ def _is_writable(folder: str) -> bool:
 
 
 def _private_directory() -> str:
-    """Return a temporary directory that only this user can write to, since its content is executed.
+    """Return a temporary directory that only this user can write to.
 
-    It is shared by all processes of the user, or private to this process if another user has created it.
+    Its content is executed. All processes of the user share it; if another user owns it, this process uses its own.
 
     """
     folder = os.path.join(tempfile.gettempdir(), f"sparrow-loops-{os.getuid()}")

@@ -1,4 +1,6 @@
-"""Numba: the only module that imports it, and cache keys of compiled kernels.
+"""Numba imports and cache keys of compiled kernels.
+
+No other module imports Numba.
 
 Numba is imported on a separate thread: Ctrl-C in the main thread would leave a half-imported Numba behind, which no
 later import repairs.
@@ -74,7 +76,7 @@ def source_stamp(path: str) -> bytes:
 
 @functools.cache
 def _bytecode_stamp() -> bytes:
-    """Return the hash of the byte code of all kernels, whose imports cannot be told apart cheaply."""
+    """Return the hash of the byte code of all kernels, since imports are not parsed."""
     out = hashlib.sha256()
     for path in sorted(Path(_KERNELS).rglob("*.pyc")):
         out.update(path.read_bytes())
@@ -86,14 +88,14 @@ def _is_kernel_file(path: str) -> bool:
     return path.startswith(_KERNELS + os.sep)
 
 
-def _stamped(locator: Any) -> Any:
+def _with_kernel_stamp(locator: Any) -> Any:
     class Stamped(locator):  # type: ignore[misc]
         def get_source_stamp(self) -> bytes:
             return source_stamp(self._py_file)
 
         @classmethod
         def from_function(cls, py_func: Any, py_file: str) -> Any:
-            if not os.path.isfile(py_file):  # byte code alone, which records the path of the former source
+            if not os.path.isfile(py_file):  # byte code records the path of the missing source
                 py_file = getattr(sys.modules.get(py_func.__module__), "__file__", None) or py_file
             is_ours = _is_kernel_file(py_file) and os.path.isfile(py_file)
             return super().from_function(py_func, py_file) if is_ours else None
@@ -102,6 +104,6 @@ def _stamped(locator: Any) -> Any:
 
 
 caching.CacheImpl._locator_classes[:0] = [
-    _stamped(base)
+    _with_kernel_stamp(base)
     for base in (caching.UserProvidedCacheLocator, caching.InTreeCacheLocator, caching.UserWideCacheLocator)
 ]

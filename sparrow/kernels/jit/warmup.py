@@ -36,7 +36,10 @@ def warn_compiling() -> None:
 
 
 def as_readonly(array: NDArray[T]) -> NDArray[T]:
-    """Return a contiguous read-only view or copy: a single Numba type, and compilation, for any input."""
+    """Return a contiguous read-only view or copy.
+
+    Numba types arrays by layout and writability; one type means one compilation.
+    """
     view = np.ascontiguousarray(array).view()
     view.setflags(write=False)
     return view

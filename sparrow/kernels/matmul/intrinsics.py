@@ -21,7 +21,7 @@ __all__ = [
 
 _ONE = np.uint64(1)
 BINARY_SEARCH_RATIO = np.uint64(8)
-"""Length ratio of two sorted rows from which a binary search beats a merge of both."""
+"""Length ratio of two sorted rows from which binary search beats a merge."""
 
 
 def _cttz(context: Any, word: Any) -> Any:
@@ -34,7 +34,7 @@ def _cttz(context: Any, word: Any) -> Any:
 
 
 def _call(context: Any, where: Any, a: Any, b: Any) -> Any:
-    """Call a compiled function of two numbers by its address."""
+    """Call a compiled binary function by its address."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         convention, numbers = target.call_conv, (a, a)
@@ -96,7 +96,7 @@ maximum: Any = intrinsic(_select(">"))
 
 
 def _lower_bound(number, numbers, low, high):  # type: ignore[no-untyped-def]
-    """Return the first position in [low, high) with no smaller number, else high."""
+    """Return the first position in [low, high) of a number not smaller, else high."""
     while low < high:
         middle = (low + high) >> _ONE
         if numbers[middle] < number:

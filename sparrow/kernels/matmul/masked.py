@@ -1,8 +1,8 @@
 """Masked SpGEMM kernels: products at the stored elements of a mask only.
 
-Two ways: Gustavson's row by row with the mask's columns marked in a dense row, and one dot product per mask element
-for masks that are small beside the products of their rows. Both add in the order of the matched coordinate, as
-:mod:`sparrow.kernels.matmul.spgemm` does, so the bits are the same.
+One kernel is Gustavson's algorithm with the columns of the mask marked in a dense row. The other computes one dot
+product per mask element, for masks that are small relative to the products of their rows. Both add in the order of the
+contracted index, as :mod:`sparrow.kernels.matmul.spgemm` does, so the bits are the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build_masked(add: Any, multiply: Any) -> Any:
     ):  # fmt: skip
         """Write the products at mask elements and their positions; return their number.
 
-        Where a right row is much longer than the mask's row, only the columns of the mask are searched in it.
+        In a right row that is much longer than the mask row, the columns of the mask are found by binary search.
 
         Parameters
         ----------
@@ -43,11 +43,11 @@ def build_masked(add: Any, multiply: Any) -> Any:
         first, last
             Rows [first, last) are computed.
         dense
-            A value for each column; need not be cleared.
+            Accumulators, one per column; need not be cleared.
         state
-            A byte for each column (uint8), 0 before and after.
+            State of each column, uint8, 0 before and after.
         out_at, out
-            Room for as many products as the mask has elements in these rows, and one more: written.
+            Receive positions and products; one longer than the number of mask elements in these rows.
         """
         n = _ZERO
         entries = np.uint64(len(lhs_indices))
@@ -117,13 +117,13 @@ def build_masked_sum(multiply: Any) -> Any:
         mask_begins, mask_ends, mask_columns, first, last
             As for :func:`build_masked`.
         weights
-            A number for each mask element, (n,).
+            Weight of each mask element, (n,).
         dense
-            A number for each column, 0 before and after.
+            Weight of each column, 0 before and after.
         state
-            A byte for each column (uint8), 0 before and after.
+            State of each column, uint8, 0 before and after.
         out
-            Shape (m,): written.
+            Receives the sums, shape (m,).
         """
         entries = np.uint64(len(lhs_indices))
         for i in range(first, last):
@@ -153,7 +153,7 @@ def build_masked_sum(multiply: Any) -> Any:
                             found += multiply(multiply_address, x, rhs_data[low]) * dense[c]
                             low += _ONE
                     continue
-                while low + _FOUR <= high:  # four independent sums, so that no addition waits for the previous one
+                while low + _FOUR <= high:  # four independent sums hide the latency of additions
                     found += multiply(multiply_address, x, rhs_data[low]) * dense[rhs_indices[low]]
                     second += multiply(multiply_address, x, rhs_data[low + _ONE]) * dense[rhs_indices[low + _ONE]]
                     third += multiply(multiply_address, x, rhs_data[low + _TWO]) * dense[rhs_indices[low + _TWO]]
@@ -193,9 +193,9 @@ def csr_to_csc(indptr, indices, data, csc_indptr, csc_indices, csc_data):  # typ
     indptr, indices, data
         CSR: uint64 (k + 1,), uint32 (n,), values (n,).
     csc_indptr
-        uint64 (width + 1,), zeros: written.
+        Receives the column pointers, uint64 (width + 1,); 0 initially.
     csc_indices, csc_data
-        Shape (n,), the first uint32: written.
+        Receive row indices, uint32 (n,), and values (n,).
     """
     for p in range(len(indices)):
         csc_indptr[np.uint64(indices[p]) + _ONE] += _ONE

@@ -1,8 +1,8 @@
 """SpMV and SpMM kernels: stored elements times a dense vector or matrix.
 
 A chunk of COO elements comes as three arrays: output coordinate (``rows``), contracted coordinate (``cols``) and
-value. ``row0`` and ``col0`` are subtracted from the coordinates, so a contiguous range of a tensor needs no copies;
-elements outside of ``y`` or ``x`` are skipped, which cuts the range out and keeps a damaged file from writing out of
+value. ``row0`` and ``col0`` are subtracted from the coordinates, so a contiguous range of a tensor needs no copies.
+Elements outside ``y`` or ``x`` are skipped, which selects the range and keeps a damaged file from writing out of
 bounds.
 
 * ``sorted_coo_*`` expect equal output coordinates to be adjacent. Runs inside the chunk are summed in a register and
@@ -10,12 +10,12 @@ bounds.
   (shape (2,) or (2, k)) for the caller to add in chunk order: no two threads write one element, and no sum depends
   on the number of threads.
 * ``coo_*`` take elements in any order and scatter-add them to ``y``; one thread at a time.
-* ``csr_*`` take whole rows in CSR. The sum of a row has the same order whichever rows come with it, so rows may be
-  distributed over threads at will.
+* ``csr_*`` take complete rows in CSR. The order of additions within a row does not depend on other rows, so rows may be
+  distributed over threads freely.
 
 Every kernel exists for one vector (``matvec``) and for k columns, row-major (``matvecs``, eight columns at a time by
 :mod:`sparrow.kernels.matmul.simd`). Absent elements are never multiplied, so NaN and infinity in ``x`` reach only rows
-that store an element there. Kernels prefetch ``x`` (``y`` in a scatter), whose elements lie anywhere.
+that store an element there. Kernels prefetch ``x`` (``y`` in a scatter), since access to it is random.
 
 Numba compiles a kernel for each combination of argument types. Callers pass read-only arrays
 (:func:`~sparrow.kernels.jit.warmup.as_readonly`), coordinates of one width and values, ``x`` and ``y`` of one of the
@@ -52,8 +52,8 @@ def sorted_coo_matvec(rows, cols, values, row0, col0, x, y, edges):  # type: ign
     Returns
     -------
     first, last
-        Positions in ``y`` that ``edges[0]`` and ``edges[1]`` belong to, unsigned; past the end of ``y`` where there is
-        nothing to add. With one run both sums are in ``edges[0]`` and ``last`` is past the end.
+        Positions in ``y`` of the sums ``edges[0]`` and ``edges[1]``, unsigned; past the end of ``y`` if there is no
+        such sum. A single run has its sum in ``edges[0]``, and ``last`` is past the end.
     """
     nothing = np.uint64(len(y))
     edges[0] = edges[1] = 0
@@ -175,14 +175,14 @@ def csr_matvec(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
     indptr
         Shape (m + 1,): row i has the elements ``indptr[i] - indptr[0]`` to ``indptr[i + 1] - indptr[0]``.
     indices, values
-        Shape (n,), the elements of these rows; ``indices`` are within ``x``.
+        Elements of these rows, shape (n,); ``indices`` must be within ``x``.
     x, y
         Shapes (k,) and (m,); ``y`` is overwritten.
     """
     base, zero = indptr[0], y.dtype.type(0)
     ahead = np.uint64(max(len(indices) - _PREFETCH - 3, 0))
     for i in range(len(y)):
-        # Unsigned positions need no test for negative indices.
+        # Unsigned positions skip the test for negative indices.
         k, stop = np.uint64(indptr[i] - base), np.uint64(indptr[i + 1] - base)
         a0 = a1 = a2 = a3 = zero
         while k + _FOUR <= stop:

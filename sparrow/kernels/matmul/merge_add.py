@@ -21,7 +21,7 @@ def build_merge_add(add: str) -> Any:
     operation = OPERATIONS[add]
 
     @njit(cache=True, nogil=True)
-    def merge_add(begins, columns, values, others, more_columns, more, fill, pointers, out_columns, out):  # type: ignore[no-untyped-def]
+    def merge_add(begins, columns, values, more_begins, more_columns, more, fill, pointers, out_columns, out):  # type: ignore[no-untyped-def]
         """Write rows with the elements of both inputs; return the number of elements.
 
         Parameters
@@ -29,17 +29,17 @@ def build_merge_add(add: str) -> Any:
         begins, columns, values
             First input: row bounds int64 (m + 1,), columns ascending in each row, and values (n,).
         others, more_columns, more
-            Second input, which comes after the first where order matters.
+            Second input, in the same form; it is the right operand of ``add``.
         fill
             Sums equal to it are dropped.
         pointers, out_columns, out
-            Shape (m + 1,), and room for the elements of both and one more: written.
+            Receive the result: row pointers (m + 1,), and arrays one longer than the elements of both inputs.
         """
         n = np.uint64(0)
         for i in range(len(begins) - 1):
             pointers[i] = n
             p, end = np.uint64(begins[i]), np.uint64(begins[i + 1])
-            q, stop = np.uint64(others[i]), np.uint64(others[i + 1])
+            q, stop = np.uint64(more_begins[i]), np.uint64(more_begins[i + 1])
             while p < end and q < stop:
                 a, b = columns[p], more_columns[q]
                 x, y = values[p], more[q]

@@ -21,15 +21,15 @@ def mttkrp(rows, places, values, table, first, last, y, edges):  # type: ignore[
     Parameters
     ----------
     rows, values
-        Shape (n,): the output row of each element, and its value.
+        Output row and value of each element, shape (n,).
     places
-        Shape (f, n): the table rows that each element is multiplied with. Elements that point past the end are skipped.
+        Table rows to multiply each element with, shape (f, n). Elements with a row past the end are skipped.
     table
-        Shape (t, k).
+        Rows of all factors, shape (t, k).
     first, last
         Rows whose sums go to ``edges[0]`` and ``edges[1]`` instead of ``y``: they may continue in neighboring chunks.
     y, edges
-        Shapes (m, k) and (2, k): added to.
+        Accumulators, shapes (m, k) and (2, k).
     """
     height, size, columns = np.uint64(y.shape[0]), np.uint64(table.shape[0]), np.uint64(table.shape[1])
     n = np.uint64(len(rows))

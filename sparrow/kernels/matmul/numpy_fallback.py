@@ -1,7 +1,7 @@
 """NumPy fallback for small products while Numba kernels are not loaded.
 
-Loading the first kernel takes 0.3 s whatever it computes, each further one about 0.1 s, and compiling one that is not
-cached 2 s. Sums are added in the same order as in the kernels, to the same bits.
+Loading the first kernel takes 0.3 s, each further one about 0.1 s, and compiling one that is not cached 2 s. Sums run
+in the same order as in the kernels, so the bits are the same.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from sparrow.kernels.matmul.tuning import tuning
 __all__ = ["count_products", "defer_jit", "is_jit_loaded", "is_supported", "masked_spgemm", "spgemm", "use_numpy"]
 
 _deferred: dict[Hashable, float] = {}
-"""Products that NumPy multiplied in place of each kernel, infinite once it is loaded.
+"""Number of products computed by NumPy in place of each kernel, infinite once it is loaded.
 
-Not exact under concurrent threads; it decides speed alone, never bits.
+Threads may lose updates, which affects speed but not results.
 """
 
 _KINDS = "iuf"
-"""Dtype kinds for which NumPy's operations have the bits of the kernels."""
+"""Dtype kinds for which NumPy gives the same bits as the kernels."""
 
 
 def _minimum(a: Any, b: Any) -> Any:
-    return np.where((a < b) | (a != a), a, b)  # of equal zeros the last one, as in the kernels
+    return np.where((a < b) | (a != a), a, b)  # the last of equal zeros, as in the kernels
 
 
 def _maximum(a: Any, b: Any) -> Any:
@@ -63,7 +63,7 @@ def is_supported(add: Any, multiply: Any, dtype: np.dtype[Any]) -> bool:
 def defer_jit(kernel: Hashable, count: int) -> bool:
     """Return whether to multiply ``count`` products with NumPy instead of a kernel.
 
-    NumPy is preferred until what it multiplied in place of this kernel has cost as much as loading it. Once this
+    NumPy is preferred until it has spent as much time in place of this kernel as loading the kernel takes. Once this
     returns False, the kernel counts as loaded.
 
     Parameters
@@ -71,7 +71,7 @@ def defer_jit(kernel: Hashable, count: int) -> bool:
     kernel
         Identity of the kernel: its kind, semiring and dtype.
     count
-        Products, or elements, of this call.
+        Number of products, or elements, of this call.
     """
     current = tuning()
     if current.use_numpy is not None:
@@ -83,7 +83,7 @@ def defer_jit(kernel: Hashable, count: int) -> bool:
 
 
 def count_products(lhs_indptr: NDArray[Any], lhs_indices: NDArray[Any], rhs_indptr: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of products before each row, and in all."""
+    """Return the number of products before each row, and in total, shape (m + 1,)."""
     before = np.zeros(len(lhs_indices) + 1, np.int64)
     np.cumsum(rhs_indptr[lhs_indices + 1] - rhs_indptr[lhs_indices], out=before[1:])
     result: NDArray[np.int64] = before[lhs_indptr]
@@ -104,7 +104,7 @@ def spgemm(
     width
         Number of columns.
     lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data, mask_begins, mask_ends, mask_columns, fill
-        As for the kernel ``rows`` of :mod:`sparrow.kernels.matmul.spgemm`; mask elements are left out.
+        As for the kernel ``rows`` of :mod:`sparrow.kernels.matmul.spgemm`; products at mask elements are dropped.
     """
     height = len(lhs_indptr) - 1
     keys, out = _accumulate(add, multiply, width, lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data)
@@ -141,7 +141,7 @@ def masked_spgemm(
 def _mask_keys(
     width: int, mask_begins: NDArray[Any], mask_ends: NDArray[Any], mask_columns: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the keys ``row * width + column`` of mask elements, and positions."""
+    """Return the keys ``row * width + column`` of mask elements, and their positions."""
     counts = (mask_ends - mask_begins).astype(np.int64)
     rows = np.repeat(np.arange(len(mask_begins)), counts)
     at = np.arange(len(rows)) + np.repeat(mask_begins.astype(np.int64) - (np.cumsum(counts) - counts), counts)
@@ -152,7 +152,7 @@ def _accumulate(
     add: Any, multiply: Any, width: int, lhs_indptr: NDArray[Any], lhs_indices: NDArray[Any], lhs_data: NDArray[Any],
     rhs_indptr: NDArray[Any], rhs_indices: NDArray[Any], rhs_data: NDArray[Any],
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:  # fmt: skip
-    """Return the composite keys that have products, ascending, and the sums."""
+    """Return the sorted composite keys of products, and their sums."""
     first, last = rhs_indptr[lhs_indices].astype(np.int64), rhs_indptr[lhs_indices + np.uint32(1)].astype(np.int64)
     counts = last - first
     own = np.repeat(np.arange(len(lhs_indices)), counts)
@@ -171,7 +171,7 @@ def _accumulate(
         if add != "any" and len(out) < len(values):
             cell = np.cumsum(fresh) - 1
             _ADD[add].at(out, cell[~fresh], values[~fresh])
-            if add in ("min", "max") and lhs_data.dtype.kind == "f":  # of equal zeros the last one
+            if add in ("min", "max") and lhs_data.dtype.kind == "f":  # the last of equal zeros
                 zero = (values == 0) & (out[cell] == 0)
                 out[cell[zero]] = values[zero]
     return key[fresh], out

@@ -1,6 +1,6 @@
-"""Write accumulated rows out in column order, whatever the semiring.
+"""Output of accumulated rows in column order, for any semiring.
 
-Every function returns the number of output elements after those that it wrote, and leaves accumulators clean.
+Functions that write return the new number of output elements and leave accumulators clean.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def count_shifted_rows(row_kinds, row_sizes, row, most):  # type: ignore[no-unty
 def write_shifted_rows(  # type: ignore[no-untyped-def]
     slot_values, size, run, keys, behind, shift, step, fill, out_pointers, row, out_columns, out, n
 ):
-    """Write the slots of rows accumulated side by side, shifted by ``step`` each."""
+    """Write the slots of interleaved rows, each shifted by ``step``."""
     all_stored: Any = True
     for j in range(size):
         for r in range(run):

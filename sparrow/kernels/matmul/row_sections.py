@@ -1,4 +1,4 @@
-"""Kernels that cut the left operand into row sections and gather right rows."""
+"""Kernels that split the left operand into row sections and gather right rows."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ __all__ = ["find_row_runs", "find_section_end"]
 def find_section_end(bounds, keys, lengths, room, row, marks, state, work):  # type: ignore[no-untyped-def]
     """Return the first row whose right rows exceed the section's room.
 
-    Return the number of rows if all fit. A row that exceeds the room alone becomes a section of its own.
+    Returns the number of rows if all fit. A row that exceeds the room by itself becomes a section of its own.
 
     Parameters
     ----------
     bounds, keys
-        The left operand by rows: int64 (m + 1,), and the right row that each element multiplies, int32 (n,).
+        Left operand in CSR: row pointers, int64 (m + 1,), and the right row of each element, int32 (n,).
     lengths
         Stored elements of each right row, int32 (k,).
     room
         Stored elements of the right operand that a section may hold.
     row
-        First row to look at.
+        First row to visit.
     marks
-        Number of the row that last marked each right row, int32 (k,); written.
+        Last row that marked each right row, int32 (k,); updated.
     state
-        Number of the last row, number of the first row of the section, elements held so far; updated.
+        Last row, first row of the section, and elements in the section; updated.
     work
-        Shape (m,): the products of each row are written.
+        Receives the number of products of each row, shape (m,).
     """
     number, begin, held = state[0], state[1], state[2]
     while row < len(work):
         number += 1
         more = products = 0
         for q in range(np.uint64(bounds[row]), np.uint64(bounds[row + 1])):
-            k = np.uint64(keys[q])  # unsigned: a negative index would be looked for
+            k = np.uint64(keys[q])  # unsigned: skips the test for negative indices
             products += lengths[k]
             if marks[k] < begin:
                 marks[k] = number
@@ -62,11 +62,11 @@ def find_row_runs(needed, lengths, first, last, pointers, starts, stops, begins)
     lengths
         Stored elements of each row, int32.
     first, last
-        Rows [first, last) are looked at.
+        Range of rows, [first, last).
     pointers
-        Start of each needed row in the output; ``pointers[first]`` is read, those after it are written.
+        Start of each needed row in the output; ``pointers[first]`` is read, later ones are written.
     starts, stops, begins
-        Written: source start and stop of each run, counted from row ``first``, and its destination.
+        Receive the source bounds of each run, relative to row ``first``, and its destination.
     """
     at, to, found, inside = 0, pointers[first], 0, False
     for row in range(np.uint64(first), np.uint64(last)):

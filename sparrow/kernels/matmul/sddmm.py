@@ -22,11 +22,11 @@ def sddmm(rows, columns, values, x, y, out):  # type: ignore[no-untyped-def]
     Parameters
     ----------
     rows, columns, values
-        Shape (n,): coordinates and values. Elements outside of the arrays get 0.
+        Coordinates and values, shape (n,). Elements outside the arrays yield 0.
     x, y
-        Shapes (m, k) and (n, k), of the dtype of the values.
+        Dense factors, shapes (m, k) and (n, k), in the dtype of the values.
     out
-        Shape (n,): written.
+        Receives the products, shape (n,).
     """
     height, width, depth = np.uint64(x.shape[0]), np.uint64(y.shape[0]), np.uint64(x.shape[1])
     zero = out.dtype.type(0)

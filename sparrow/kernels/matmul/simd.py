@@ -1,14 +1,14 @@
 """SIMD vectors of eight lanes for Numba kernels.
 
-Numba computes eight scalar variables one after the other and sends an array of eight through memory at each step;
-these intrinsics keep them in a vector register. ::
+Numba computes eight scalar variables one by one, and moves an array of eight through memory at each step. These
+intrinsics keep them in a vector register. ::
 
     total = broadcast(zero)
     for k in range(start, stop):
         total += broadcast(values[k]) * load(x, cols[k] * columns + panel, columns - panel)
     store(y, row * columns + panel, columns - panel, total)
 
-Each lane rounds as a scalar would, so results have the bits of a scalar loop over columns. Integers wrap around.
+Each lane rounds as a scalar does, so results have the bits of a scalar loop over columns. Integers wrap around.
 
 Elements that differ from a number are compacted without a branch::
 
@@ -126,7 +126,7 @@ class _Address:
         self.mask = builder.icmp_unsigned("<", lanes, _splat(builder, left, count))
 
     def call_masked(self, name: str, result: Any, *arguments: Any) -> Any:
-        """Call a masked operation that leaves memory past the end of the row alone."""
+        """Call a masked operation, which does not access memory past the end of the row."""
         kind = f"v{self.vector.count}{self.vector.element.intrinsic_name}"
         return _call_llvm(self.builder, f"llvm.masked.{name}.{kind}.p0", result, *arguments)
 
@@ -240,9 +240,9 @@ def _reduce_add(context: Any, lanes: Any) -> Any:
 
 
 def _compress(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None:
-    """Write the lanes of a mask consecutively; what follows them is undefined."""
+    """Write the lanes of a mask consecutively; elements after them are undefined."""
     own = kind = vector.type
-    if isinstance(own.element, ir.IntType) and own.element.width < 32:  # no processor packs bytes by itself
+    if isinstance(own.element, ir.IntType) and own.element.width < 32:  # no processor has a byte compression
         kind = ir.VectorType(ir.IntType(32), own.count)
         vector = builder.zext(vector, kind)
     features = target.codegen().magic_tuple()[2]
@@ -257,7 +257,7 @@ def _compress(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> 
 
 
 def _compress_by_table(target: Any, builder: Any, vector: Any, mask: Any, first: Any, element: Any) -> None:
-    """Compress 32 bytes at a time by a table: on AVX2 LLVM goes lane by lane."""
+    """Compress 32 bytes at a time by a table; LLVM does it lane by lane on AVX2."""
     size, align = 32 // target.get_abi_sizeof(vector.type.element), target.get_abi_sizeof(element)
     words, byte = ir.VectorType(ir.IntType(32), 8), ir.IntType(8)
     table = _permutations(builder, size)
@@ -331,7 +331,7 @@ def _less_than(context: Any, lanes: Any, others: Any) -> Any:
 def _compress_store(context: Any, array: Any, position: Any, lanes: Any, bits: Any) -> Any:
     """Write the lanes whose bits are set consecutively, from a position on.
 
-    Eight elements are written whatever the bits are.
+    Always writes eight elements.
     """
     _check_contiguous(array)
 
@@ -358,7 +358,7 @@ def _popcount(context: Any, bits: Any) -> Any:
 def _take_flags(context: Any, flags: Any, position: Any, out: Any, count: Any) -> Any:
     """Write and clear the positions of set flags; return their number.
 
-    Positions are written as uint32 to ``out`` from ``count`` on, which needs room for sixteen.
+    Positions are written as uint32 to ``out`` from ``count`` on, which needs space for sixteen.
     """
     for array in (flags, out):
         _check_contiguous(array)

@@ -3,17 +3,17 @@
 A row of the product is a sum of rows of the right matrix (Gustavson 1978). The symbolic phase
 (:mod:`sparrow.kernels.matmul.symbolic`) chooses an accumulator per row:
 
-* rows whose columns come in order as they are, are copied;
-* rows of few products far apart are gathered into one slot per distinct column, which stays in the L1 cache; rows
-  that repeat the one before with shifted columns are accumulated side by side, one product of all of them at a time;
-* rows of few products close together use a window over their columns;
-* other rows use a dense row with flags for touched groups of eight columns and for lines of 64 groups, so that
-  columns come out in order without a sort. With about as many products as columns in between, nothing is flagged and
-  the whole span is scanned.
+* rows whose products are in column order are copied;
+* rows of few, scattered products are gathered into one slot per distinct column, which stays in the L1 cache; rows that
+  repeat the previous one with shifted columns are accumulated together, one product of each at a time;
+* rows of few, clustered products use a window over their columns;
+* other rows use a dense row with flags for touched groups of eight columns and for lines of 64 groups, so that no sort
+  is needed. If the span of columns is not much larger than the number of products, flags are omitted and the span is
+  scanned.
 
 Elements that differ from the identity of ``add`` are written without a branch, eight columns at a time. Every
 accumulator adds in the order of the left row's elements, so the bits do not depend on the choice. Positions are
-unsigned, which avoids a test for negative indices at every access.
+unsigned, which skips the test for negative indices at every access.
 
 :func:`get_kernels` returns the kernels of a semiring, compiled on first use and cached on disk. Named operations are
 compiled into their kernels. User functions are called through their address by kernels that serve all of them, so
@@ -129,7 +129,7 @@ OPERATIONS: dict[str, Any] = {
     "plus": _plus, "times": _times, "min": _min, "max": _max, "or": _or, "and": _and, "any": _first, "first": _first,
     "second": _second, "pair": _pair,
 }  # fmt: skip
-"""Named operations of two numbers, which are inlined into kernels."""
+"""Named binary operations, inlined into kernels."""
 
 
 _COMPILED: list[Any] = []
@@ -140,13 +140,13 @@ class SpGEMMKernels(NamedTuple):
     """Kernels of a semiring."""
 
     rows: Callable[..., int]
-    """All products of some rows, except at the elements of an optional mask."""
+    """Products of rows, except at the elements of an optional mask."""
     masked: Callable[..., int]
     """Products at the elements of a mask: :func:`sparrow.kernels.matmul.masked.build_masked`."""
     masked_dot: Callable[..., int]
     """The same by dot products: :func:`sparrow.kernels.matmul.masked.build_masked_dot`."""
     masked_sum: Callable[..., None]
-    """Weighted row sums of those: :func:`sparrow.kernels.matmul.masked.build_masked_sum`."""
+    """Weighted row sums of these products: :func:`sparrow.kernels.matmul.masked.build_masked_sum`."""
 
 
 def get_kernels(
@@ -157,7 +157,7 @@ def get_kernels(
     Parameters
     ----------
     add, multiply
-        Names of operations, or functions of two numbers that Numba compiles.
+        Names of operations, or binary functions that Numba can compile.
     dtype
         Dtype in which products are accumulated.
     swap
@@ -168,7 +168,7 @@ def get_kernels(
     Raises
     ------
     InvalidValueError
-        If Numba does not compile a function.
+        If Numba cannot compile a function.
     """
     warn_compiling()
     narrow = dtype.kind in "iu" and dtype.itemsize < 8 and add in ("min", "max") and multiply in ("times", "plus")
@@ -199,7 +199,7 @@ def _build(add: Any, multiply: Any, seeded: bool) -> SpGEMMKernels:
 
 
 def _error_reason(error: NumbaError) -> str:
-    """Return the line of a Numba error that gives the reason."""
+    """Return the line of a Numba error that states the reason."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # colors, if colorama is installed
     text = [line.strip() for line in plain.splitlines() if line.strip()]
     reasons = [line.removeprefix("TypingError: ") for line in text if line.startswith("TypingError: ")]
@@ -212,11 +212,11 @@ def _compile_operation(function: Any, dtype: np.dtype[Any], swap: bool) -> int:
     """Compile an operation of two numbers and return its address."""
     product = getattr(function, "of", None)
     inner = function if product is None else product
-    if inner == "max" and dtype.kind == "c":  # of booleans only: complex numbers have no order
+    if inner == "max" and dtype.kind == "c":  # booleans only: complex numbers are not ordered
         inner = _logical_or
     if isinstance(inner, str):
         named = OPERATIONS[inner]
-        # LLVM assumes that signed products do not overflow, and so that a product is 0 only where a factor is.
+        # LLVM assumes that signed products do not overflow, so that a product is 0 only if a factor is.
         wraps = np.dtype(f"u{dtype.itemsize}").type if dtype.kind == "i" and inner in ("plus", "times") else dtype.type
 
         @njit(nogil=True)
@@ -235,7 +235,7 @@ def _compile_operation(function: Any, dtype: np.dtype[Any], swap: bool) -> int:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NumbaWarning)  # the error says what is wrong with a function
+            warnings.simplefilter("ignore", NumbaWarning)  # the error below states the reason
             call.compile(kind(kind, kind))
     except NumbaError as error:
         name = getattr(function, "__name__", repr(function))
@@ -260,7 +260,7 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
     ):  # fmt: skip
         """Write the products of rows in CSR, columns ascending; return their number.
 
-        Elements of a mask are removed from a row before it is written out, at one step per mask element.
+        Products at mask elements are removed before a row is written, at one step per mask element.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
             Bounds of each row in a mask, and column of each of its elements, ascending in a row: uint64 (m,), uint64
             (m,), uint32 (n,); the first two are empty if there is no mask.
         product_offsets, row_kinds, row_sizes, slots, keys
-            What :func:`~sparrow.kernels.matmul.symbolic.plan_rows` read and wrote.
+            Inputs and outputs of :func:`~sparrow.kernels.matmul.symbolic.plan_rows`.
         has_unique_columns
             Whether the right matrix has no duplicates.
         width
@@ -284,10 +284,10 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
         seed, dense, touched, slot_values, window, group_flags, line_flags, line_words, found_lines, found_groups
             Accumulators: :meth:`sparrow.kernels.matmul.workspace.Workspace.dense`.
         out_indptr
-            int64 (m + 1,): written.
+            Receives the row pointers, int64 (m + 1,).
         out_columns, out
-            Room for as many elements as products, and :data:`~sparrow.kernels.matmul.workspace.OUTPUT_SLACK` more:
-            written.
+            Receive columns and values; longer than the number of products by
+            :data:`~sparrow.kernels.matmul.workspace.OUTPUT_SLACK`.
         """
         n: Any = _ZERO
         slot = key = slots_of = keys_of = size_of = _ZERO

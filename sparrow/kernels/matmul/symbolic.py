@@ -1,9 +1,9 @@
 """Symbolic phase of SpGEMM: choose an accumulator per row, without values.
 
-It does not depend on values, so it is compiled once rather than for every semiring and dtype. :func:`count_products`
-counts products per row; :func:`plan_rows` chooses the accumulator of each row
-(:mod:`sparrow.kernels.matmul.spgemm`) and sorts the columns of gathered rows. Where rows of both matrices repeat with
-shifted columns, as on grids, plans are reused: :func:`find_patterns` finds such rows.
+The phase does not depend on values, so it is compiled once rather than for every semiring and dtype.
+:func:`count_products` counts products per row. :func:`plan_rows` chooses the accumulator of each row
+(:mod:`sparrow.kernels.matmul.spgemm`) and sorts the columns of gathered rows. :func:`find_patterns` finds rows that
+repeat with shifted columns, as on grids, for which plans are reused.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_GATHERED = 256
-"""Products of a row that are gathered into slots, at most."""
+"""Maximal number of products in a gathered row."""
 MAX_GATHERED_CLUSTERED = 16
-"""The same where columns are clustered, so that a dense row is fast to add to."""
+"""The same for clustered columns, for which a dense row is fast."""
 EMPTY, ORDERED, GATHERED, SHIFTED, WINDOW, DENSE = (np.uint8(kind) for kind in range(6))
-"""Row kinds: no products; columns in order as they are; gathered into slots; the previous gathered row with shifted
+"""Row kinds: no products; products in column order; gathered into slots; the previous gathered row with shifted
 columns; accumulated in a window of columns; accumulated in a dense row.
 """
 COLUMNS_PER_PRODUCT = np.uint64(2)
-"""Span of columns per product up to which a span is scanned instead of flagged."""
+"""Columns per product up to which a span of columns is scanned instead of flagged."""
 SLOT_IS_FIRST, SLOT_MASK = np.uint64(2 * MAX_GATHERED), np.uint64(2 * MAX_GATHERED - 1)
 """Bits of a slot: flag of the first product in it, and its number."""
 PREFETCH_FAR, PREFETCH_NEAR = np.uint64(16), np.uint64(6)
@@ -54,7 +54,7 @@ PREFETCH_FAR, PREFETCH_NEAR = np.uint64(16), np.uint64(6)
 PREFETCH_OUTPUT = np.uint64(128)
 """Output elements between a prefetch and its use."""
 MAX_PATTERNS = np.uint64(32)
-"""Recent row patterns, and plans, that are compared: a 3-d grid has 27."""
+"""Maximal number of recent row patterns and plans to compare: a 3-D grid has 27."""
 
 _ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
 _NO_KEY, _MAX_COLUMN = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
@@ -74,7 +74,7 @@ _POSITION_BITS, _POSITION_MASK = np.uint64(8), np.uint64(MAX_GATHERED - 1)
 
 @njit(cache=True, nogil=True)
 def count_products(lhs_indptr, lhs_indices, rhs_indptr, lhs_patterns, rhs_patterns, out):  # type: ignore[no-untyped-def]
-    """Write the number of products before each row of the left matrix, and in all.
+    """Write the number of products before each row of the left matrix, and in total.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def count_products(lhs_indptr, lhs_indices, rhs_indptr, lhs_patterns, rhs_patter
     lhs_patterns, rhs_patterns
         Patterns of left and right rows, uint32 (m,) and (k,), or empty: see :func:`find_patterns`.
     out
-        Shape (m + 1,), int64: written, except for the first.
+        Receives the counts, int64 (m + 1,), except for the first element.
     """
     before = n_products = resume_at = _ZERO
     end, height = np.uint64(len(lhs_indices)), np.uint64(len(lhs_indptr) - 1)
@@ -109,20 +109,20 @@ def count_products(lhs_indptr, lhs_indices, rhs_indptr, lhs_patterns, rhs_patter
 def find_patterns(indptr, indices, first, last, recent, out):  # type: ignore[no-untyped-def]
     """Write the pattern of each row: the row that it repeats, shifted.
 
-    A row repeats another if its columns are shifted by the distance of the rows. Rows of equal number have the same
-    pattern; a row that repeats none is its own pattern. A row is compared with the row before, and with one row of each
-    recent pattern, beginning with the one that followed last time.
+    A row repeats another if its columns are shifted by the distance of the rows. A pattern is the number of its first
+    row; a row that repeats no other is its own pattern. A row is compared with the previous row, and with one row of
+    each recent pattern, starting with the pattern that followed last time.
 
     Parameters
     ----------
     indptr, indices
         Matrix in CSR: uint64 (k + 1,), uint32 (n,).
     first, last
-        Rows [first, last) are looked at, uint64.
+        Range of rows, [first, last), uint64.
     recent
-        Recent patterns compared beside the row before, uint64, at most MAX_PATTERNS.
+        Number of recent patterns to compare, uint64, at most MAX_PATTERNS.
     out
-        Shape (k,), uint32: written in [first, last).
+        Receives the patterns of the range, uint32 (k,).
     """
     known = np.empty(MAX_PATTERNS, np.uint64)
     size = at = written = _ZERO
@@ -146,7 +146,7 @@ def find_patterns(indptr, indices, first, last, recent, out):  # type: ignore[no
 
 @register_jitable
 def _is_shifted(indptr: Any, indices: Any, one: Any, other: Any) -> bool:
-    """Return whether a row repeats another with columns shifted by the row distance."""
+    """Return whether a row repeats another, shifted by the distance of the rows."""
     before, begin, stop, end = indptr[one], indptr[other], indptr[other + _ONE], np.uint64(len(indices))
     if indptr[one + _ONE] - before != stop - begin:
         return False
@@ -164,7 +164,7 @@ def _is_shifted(indptr: Any, indices: Any, one: Any, other: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def _count_alike(lhs_indptr, lhs_indices, lhs_patterns, rhs_patterns, row, limit):  # type: ignore[no-untyped-def]
-    """Count the next rows that repeat a row shifted by one, as do those they use."""
+    """Count the next rows that repeat a row shifted by one, right rows included."""
     found = _run_length(lhs_patterns, row, limit)
     for q in range(lhs_indptr[row], lhs_indptr[row + _ONE]):
         if found == _ZERO:
@@ -175,7 +175,7 @@ def _count_alike(lhs_indptr, lhs_indices, lhs_patterns, rhs_patterns, row, limit
 
 @register_jitable
 def _run_length(numbers: Any, at: Any, limit: Any) -> Any:
-    """Count the next numbers, ``limit`` at most, that equal the one at ``at``."""
+    """Count the next at most ``limit`` numbers equal to the one at ``at``."""
     found, wanted = _ZERO, broadcast(numbers[at])
     while found < limit:
         differ = np.int64(not_equal_bits(load(numbers, at + _ONE + found, limit - found), wanted))
@@ -188,7 +188,7 @@ def _run_length(numbers: Any, at: Any, limit: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _find_plan(lhs_indices, rhs_patterns, plans, size, after, low, count, n_products):  # type: ignore[no-untyped-def]
-    """Return a plan whose row multiplies rows of the same patterns, else ``size``."""
+    """Return a plan for the same patterns of right rows, or ``size`` if none exists."""
     at = after
     for _ in range(size):
         at = at if at < size else _ZERO
@@ -219,24 +219,24 @@ def plan_rows(  # type: ignore[no-untyped-def]
     lhs_indptr, lhs_indices, rhs_indptr, rhs_indices, mask_begins, mask_ends, mask_columns, has_unique_columns
         As for a kernel ``rows`` of :func:`sparrow.kernels.matmul.spgemm.get_kernels`.
     lhs_patterns, rhs_patterns
-        Patterns of left and right rows: :func:`find_patterns`, uint32 (m,) and (k,). Empty where few right rows repeat
-        the row before.
+        Patterns of left and right rows, uint32 (m,) and (k,), from :func:`find_patterns`. Empty if few right rows
+        repeat the previous row.
     product_offsets
         Products before each row, uint64 (m + 1,).
     seeded
         Whether dense rows are filled with an identity of the addition.
     max_gathered
-        Products of a row that are gathered at most, MAX_GATHERED or fewer.
+        Maximal number of products in a gathered row, at most MAX_GATHERED.
     order, counts, plans
         Buffers of a :class:`~sparrow.kernels.matmul.workspace.Workspace`.
     row_kinds
-        Shape (m,), uint8: written.
+        Receives the row kinds, uint8 (m,).
     row_sizes
-        Columns of each gathered row, span of each window row, or shift of each shifted row: uint16 (m,), written.
+        Receives the number of columns of gathered rows, span of window rows and shift of shifted rows, uint16 (m,).
     slots
-        Slot of each product of gathered rows, uint16: written; MAX_GATHERED for products at mask elements.
+        Receives the slot of each product of gathered rows, uint16; MAX_GATHERED for products at mask elements.
     keys
-        Columns of gathered rows, row by row, and the first column of window rows: uint32, written.
+        Receives the columns of gathered rows, row by row, and the first column of window rows, uint32.
     """
     end = np.uint64(len(lhs_indices))
     n = written = like = count = shift = _ZERO
@@ -268,7 +268,7 @@ def plan_rows(  # type: ignore[no-untyped-def]
             for q in range(count):
                 k = np.uint64(lhs_indices[low + q])
                 is_same &= k - np.uint64(lhs_indices[like + q]) == step
-                if is_same and step == _ONE:  # so a previous row exists
+                if is_same and step == _ONE:  # implies a previous row
                     is_same = rhs_patterns[k] == rhs_patterns[k - _ONE]
             if is_same:
                 row_kinds[i] = SHIFTED

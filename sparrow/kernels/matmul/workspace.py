@@ -28,7 +28,7 @@ _COLUMNS_PER_LINE, GROUPS_PER_LINE = 512, np.uint64(64)
 MAX_FOUND_GROUPS = 1024
 """Touched groups collected before they are written out."""
 BATCH_ROWS, BATCH_MAX_COLUMNS = np.uint64(32), np.uint64(64)
-"""Shifted rows accumulated side by side, and the most columns that they may have."""
+"""Maximal number of shifted rows accumulated together, and of their columns."""
 _UNTRACKED = np.empty(0, np.uint8)
 """Touched flags of a seeded dense row, which needs none."""
 
@@ -36,8 +36,7 @@ _UNTRACKED = np.empty(0, np.uint8)
 class Workspace:
     """Accumulators of one thread for products of some width, clean between calls.
 
-    A dense row is divided into groups of eight columns and lines of 64 groups; a flag of each tells whether it was
-    added to.
+    A dense row is divided into groups of eight columns and lines of 64 groups; flags mark the touched ones.
 
     Parameters
     ----------
@@ -46,8 +45,7 @@ class Workspace:
     dtype
         Dtype in which products are accumulated.
     seed
-        What the dense row holds where nothing was added: an identity of the addition. None if its content is undefined
-        and touched columns are tracked instead.
+        Identity of the addition that fills the dense row. None to leave the row undefined and track touched columns.
     """
 
     def __init__(self, width: int, dtype: np.dtype[Any], seed: Any = None) -> None:
@@ -71,7 +69,7 @@ class Workspace:
         self._weights: NDArray[Any] | None = None
 
     def plan(self, rows: int, products: int) -> tuple[NDArray[Any], ...]:
-        """Return plan buffers for some rows that gather at most ``products`` products."""
+        """Return plan buffers for rows that gather at most ``products`` products."""
         if not self._plan or len(self._plan[0]) < rows or len(self._plan[2]) < products:
             slots, keys = np.empty(products, np.uint16), np.empty(products, np.uint32)
             self._plan = np.empty(rows, np.uint8), np.empty(rows, np.uint16), slots, keys
@@ -79,7 +77,7 @@ class Workspace:
         return kinds[:rows], sizes[:rows], *gathered
 
     def dense(self, needed: bool) -> tuple[Any, ...]:
-        """Return the accumulator arguments of the kernel ``rows``; a dense row if needed."""
+        """Return the accumulator arguments of the kernel ``rows``."""
         touched = self.state if needed and not self._is_seeded else _UNTRACKED
         row = self.row if needed else self.window[:0]
         flags = self.group_flags, self.line_flags, self.line_words, self.found_lines, self.found_groups
@@ -87,28 +85,28 @@ class Workspace:
 
     @property
     def row(self) -> NDArray[Any]:
-        """Dense row: the seed for each column, padded to whole lines."""
+        """Dense row filled with the seed, padded to complete lines."""
         if self._row is None:
             self._row = _full_aligned(len(self.line_flags) * _COLUMNS_PER_LINE, self.seed)
         return self._row
 
     @property
     def state(self) -> NDArray[np.uint8]:
-        """A byte for each column, 0, padded to whole lines."""
+        """State of each column, 0, padded to complete lines."""
         if self._state is None:
             self._state = np.zeros(len(self.line_flags) * _COLUMNS_PER_LINE, np.uint8)
         return self._state
 
     @property
     def weights(self) -> NDArray[Any]:
-        """A number for each column, 0."""
+        """Weight of each column, 0."""
         if self._weights is None:
             self._weights = np.zeros(max(self._width, 1), self.window.dtype)
         return self._weights
 
 
 def _full_aligned(count: int, value: Any) -> NDArray[Any]:
-    """Return an array of one value whose groups of eight cross no cache line."""
+    """Return an array of one value, aligned to cache lines."""
     room = np.zeros(count + 64 // value.itemsize, value.dtype)
     first = -room.ctypes.data % 64 // value.itemsize
     if value != 0:
@@ -117,12 +115,12 @@ def _full_aligned(count: int, value: Any) -> NDArray[Any]:
 
 
 def get_seed(add: Any, dtype: np.dtype[Any], width: int, nnz: int) -> Any:
-    """Return the identity of ``add`` that dense rows are filled with, else None.
+    """Return the identity of ``add`` to fill dense rows with, or None.
 
-    None where there is no such number, or where filling a row costs much beside ``nnz`` elements of the right matrix.
+    None if no identity exists, or if filling a row is expensive relative to the ``nnz`` elements of the right matrix.
     """
     if not isinstance(add, str) or dtype.kind not in "iuf":
-        return None  # the parts of a complex zero have signs of their own
+        return None  # the parts of a complex zero are signed
     if add in ("plus", "or"):
         return 0
     if add not in ("min", "max") or width > max(tuning().seeded_max_columns, nnz):

@@ -1,4 +1,4 @@
-"""Alternating least squares: half steps that solve for rows while the other table is fixed.
+"""Alternating least squares: solve for rows while the other table is fixed.
 
 Row u has ratings of the items ``cols[indptr[u]:indptr[u + 1]]`` with values y. With the weighted Gramian
 M = ``unobserved_weight * H'H`` of the fixed table and regularization ``ridge[u]``, its factors w solve
@@ -40,16 +40,17 @@ __all__ = ["conjugate_gradient", "eigenbasis", "normal_equations", "subspace"]
 _N, _L = np.uint8(ord("N")), np.uint8(ord("L"))
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _YES, _NO = np.bool_(True), np.bool_(False)
-"""Arguments that Numba takes as variables: a literal is a type of its own, and one more function to compile."""
+"""Typed booleans: Numba compiles a function once more for each literal argument."""
 _FLOAT32_MAX_CONDITION = 1e4
-"""Up to this sum of eigenvalues (the smallest exceeds 1), float32 equations are accurate to 1e-5."""
+"""Sum of eigenvalues, the smallest above 1, up to which float32 is accurate to 1e-5."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _sweep(table, count, x, targets, at, residual, found, out):  # type: ignore[no-untyped-def]
-    """Set ``found[at + k] = h_k . x`` for rows of a buffer, and add the sum of ``s_k h_k`` to ``out``.
+    """Multiply rows h_k of a buffer by ``x`` and add their weighted sum to ``out``.
 
-    Here ``s_k`` is ``targets[at + k] - found[at + k]`` under ``residual`` and ``found[at + k]`` without.
+    Sets ``found[at + k] = h_k . x``. The weights are ``targets[at + k] - found[at + k]`` if ``residual``, else
+    ``found[at + k]``.
     """
     d = len(x)
     k = 0
@@ -83,12 +84,10 @@ def _sweep(table, count, x, targets, at, residual, found, out):  # type: ignore[
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _start(indptr, first, last, rows, basis, gemm, factors, given, x):  # type: ignore[no-untyped-def]
-    """Collect the non-empty rows of a block and rotate their factors into the basis; zero the others.
+    """Rotate the factors of the non-empty rows of a block into the basis.
 
-    Returns
-    -------
-    int
-        How many rows have links.
+    Writes the numbers of these rows to ``rows``, sets the factors of empty rows to zero and returns the number of
+    non-empty rows.
     """
     d = x.shape[1]
     count = 0
@@ -127,7 +126,7 @@ def _copy(x, i, point, r):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _direct(x, r, p, spectrum, weight):  # type: ignore[no-untyped-def]
-    """Complete the residual at ``x``, use it as first direction and return its squared norm."""
+    """Complete the residual at ``x``, the first direction; return its squared norm."""
     total = _ZERO
     for j in range(len(x)):
         gap = r[j] - (spectrum[j] + weight) * x[j]
@@ -139,7 +138,7 @@ def _direct(x, r, p, spectrum, weight):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _advance(x, r, p, q, spectrum, weight, energy):  # type: ignore[no-untyped-def]
-    """Take a conjugate gradient step; return its length and the squared norm of the new residual."""
+    """Take a conjugate gradient step; return its length and the new residual norm^2."""
     curvature = _ZERO
     for j in range(len(x)):
         bent = q[j] + (spectrum[j] + weight) * p[j]
@@ -160,9 +159,11 @@ def _advance(x, r, p, q, spectrum, weight, energy):  # type: ignore[no-untyped-d
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def conjugate_gradient(  # type: ignore[no-untyped-def]
-    cuts, height, room, indptr, links, table, spectrum, ridge, basis, steps, gemm, factors, losses
+    cuts, height, room, indptr, ratings, table, spectrum, ridge, basis, steps, gemm, factors, losses
 ):
-    """Improve the factors of rows by some conjugate gradient steps, starting at the current ones.
+    """Improve the factors of rows by conjugate gradient steps.
+
+    Starts at the current factors (Takacs et al. 2011).
 
     Parameters
     ----------
@@ -172,8 +173,8 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
         Maximal number of non-empty rows per block, and of rows of the fixed table in the buffer.
     indptr
         Row pointers, shape (rows + 1,).
-    links
-        Columns, shape (nnz,); values, float32; whether values are used, else they are 1.
+    ratings
+        Columns, shape (nnz,); values, float32; whether to use the values instead of 1.
     table
         Fixed table, shape (items, d), as in :mod:`sparrow.kernels.ml.factors`.
     spectrum
@@ -207,22 +208,22 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
         for i in range(count):
             start, n = indptr[rows[i]], indptr[rows[i] + 1] - indptr[rows[i]]
             weight = ridge[rows[i]]
-            copy_targets(links, start, n, y)
+            copy_targets(ratings, start, n, y)
             _copy(x, i, point, r)
             for done in range(0, n, room):
                 size = min(room, n - done)
-                load(table, links, start + done, size, buffer)
+                load(table, ratings, start + done, size, buffer)
                 _sweep(buffer, size, point, y, done, _YES, found, r)
             energy = _direct(point, r, p, spectrum, weight)
             enough = energy * np.float32(1e-13)
             for _ in range(steps):
-                if energy < enough or energy == _ZERO:  # not where both have overflown
+                if energy < enough or energy == _ZERO:  # false if both have overflowed
                     break
                 clear(q)
                 for done in range(0, n, room):
                     size = min(room, n - done)
                     if n > room:
-                        load(table, links, start + done, size, buffer)
+                        load(table, ratings, start + done, size, buffer)
                     _sweep(buffer, size, p, y, done, _NO, along, q)
                 length, energy = _advance(point, r, p, q, spectrum, weight, energy)
                 for k in range(n):
@@ -234,29 +235,29 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def eigenbasis(  # type: ignore[no-untyped-def]
-    cuts, indptr, links, table, spectrum, ridge, double, single_lapack, double_lapack, factors, losses
+    cuts, indptr, ratings, table, spectrum, ridge, double, single_lapack, double_lapack, factors, losses
 ):
     """Solve rows exactly, with the fixed table in the eigenbasis of its Gramian.
 
-    With D = M + ridge, a diagonal, a row of n links and fewer than d solves n equations (the identity of Woodbury):
-    ``w = D^-1 Z' (I + Z D^-1 Z')^-1 y``, in float32. That is far less sensitive to the condition of D than the d
-    equations of ``D + Z'Z``, which rows of more links solve.
+    With the diagonal D = M + ridge, a row of n < d ratings solves n equations by the Woodbury identity:
+    ``w = D^-1 Z' (I + Z D^-1 Z')^-1 y``, in float32. This is far less sensitive to the condition of D than the d
+    equations of ``D + Z'Z``, which rows with more ratings solve.
 
     Parameters
     ----------
     spectrum
-        The diagonal of M, shape (d,), float64.
+        Diagonal of M, shape (d,), float64.
     double
-        Whether to look at the condition of each row, and to refine or solve in float64 where float32 is too coarse.
+        Whether to check the condition of each row, and to refine or solve ill-conditioned rows in float64.
     single_lapack, double_lapack
-        The addresses of ``ssyrk``, ``spotrf`` and ``spotrs``, and of those in float64.
-    cuts, indptr, links, table, ridge, factors, losses
-        As of :func:`conjugate_gradient`; the ``factors`` that come in are not looked at.
+        Addresses of ``ssyrk``, ``spotrf`` and ``spotrs``, and of their float64 versions.
+    cuts, indptr, ratings, table, ridge, factors, losses
+        See :func:`conjugate_gradient`; the initial ``factors`` are ignored.
 
     Returns
     -------
     int
-        The first row whose matrix was not positive definite, -1 if there is none.
+        First row with a matrix that is not positive definite, or -1.
     """
     d = len(spectrum)
     room = max(d, 128)
@@ -280,8 +281,8 @@ def eigenbasis(  # type: ignore[no-untyped-def]
                 continue
             error = -1.0
             if n < d:
-                load(table, links, start, n, buffer)
-                copy_targets(links, start, n, y32)
+                load(table, ratings, start, n, buffer)
+                copy_targets(ratings, start, n, y32)
                 if solve_woodbury(
                     buffer,
                     FIRST_COLUMN,
@@ -299,13 +300,13 @@ def eigenbasis(  # type: ignore[no-untyped-def]
                     error = squared_error(y32, found32, n)
             else:
                 error = solve_cholesky(
-                    start, n, links, table, base32, weight, single_lapack, buffer, matrix32, w, y32, found32
+                    start, n, ratings, table, base32, weight, single_lapack, buffer, matrix32, w, y32, found32
                 )
                 if double and error >= 0:
                     error = refine_cholesky(
                         start,
                         n,
-                        links,
+                        ratings,
                         table,
                         spectrum,
                         weight,
@@ -320,7 +321,7 @@ def eigenbasis(  # type: ignore[no-untyped-def]
                     )
             if double and error < 0:
                 error = solve_cholesky(
-                    start, n, links, table, base, weight, double_lapack, wide, matrix64, w64, y64, found64
+                    start, n, ratings, table, base, weight, double_lapack, wide, matrix64, w64, y64, found64
                 )
                 assign(w, w64)
             if error < 0:
@@ -331,23 +332,23 @@ def eigenbasis(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def normal_equations(  # type: ignore[no-untyped-def]
-    cuts, indptr, links, table, gramian, ridge, double_lapack, factors, losses
+    cuts, indptr, ratings, table, gramian, ridge, double_lapack, factors, losses
 ):
-    """Solve rows exactly in float64 through the normal equations, for any basis and condition.
+    """Solve rows exactly in float64 by the normal equations, for any basis.
 
     Parameters
     ----------
     gramian
         M, shape (d, d), float64.
     double_lapack
-        The addresses of ``dsyrk``, ``dpotrf`` and ``dpotrs``.
-    cuts, indptr, links, table, ridge, factors, losses
-        As of :func:`conjugate_gradient`; the ``factors`` that come in are not looked at.
+        Addresses of ``dsyrk``, ``dpotrf`` and ``dpotrs``.
+    cuts, indptr, ratings, table, ridge, factors, losses
+        See :func:`conjugate_gradient`; the initial ``factors`` are ignored.
 
     Returns
     -------
     int
-        The first row whose matrix was not positive definite, -1 if there is none.
+        First row with a matrix that is not positive definite, or -1.
     """
     d, base = len(gramian), gramian.copy()
     buffer, matrix, w = np.empty((128, d), np.float64), np.empty((d, d), np.float64), np.empty(d, np.float64)
@@ -359,7 +360,9 @@ def normal_equations(  # type: ignore[no-untyped-def]
             if n == 0:
                 clear(factors[row])
                 continue
-            error = solve_cholesky(start, n, links, table, base, ridge[row], double_lapack, buffer, matrix, w, y, found)
+            error = solve_cholesky(
+                start, n, ratings, table, base, ridge[row], double_lapack, buffer, matrix, w, y, found
+            )
             if error < 0:
                 return row
             assign(factors[row], w)
@@ -369,12 +372,12 @@ def normal_equations(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def subspace(  # type: ignore[no-untyped-def]
-    cuts, height, room, indptr, links, table, spectrum, ridge, basis, width, gemm, lapack, factors, losses
+    cuts, height, room, indptr, ratings, table, spectrum, ridge, basis, width, gemm, lapack, factors, losses
 ):
-    """Improve the factors of rows by Newton steps on blocks of ``width`` coordinates (iALS++, Rendle et al. 2021).
+    """Improve the factors of rows by block Newton steps (iALS++, Rendle et al. 2021).
 
-    Each block has ``width x width`` equations in the errors of the row, or n x n for a row with n < ``width`` ratings.
-    Errors are updated from one block to the next.
+    Each block of ``width`` coordinates has ``width x width`` equations in the errors of the row, or n x n for a row
+    with n < ``width`` ratings. Errors are updated from one block to the next.
 
     Parameters
     ----------
@@ -382,7 +385,7 @@ def subspace(  # type: ignore[no-untyped-def]
         Number of coordinates per block.
     gemm, lapack
         Addresses of ``sgemm``, and of ``ssyrk``, ``spotrf`` and ``spotrs``.
-    cuts, height, room, indptr, links, table, spectrum, ridge, basis, factors, losses
+    cuts, height, room, indptr, ratings, table, spectrum, ridge, basis, factors, losses
         See :func:`conjugate_gradient`.
 
     Returns
@@ -408,10 +411,10 @@ def subspace(  # type: ignore[no-untyped-def]
         for i in range(count):
             start, n = indptr[rows[i]], indptr[rows[i] + 1] - indptr[rows[i]]
             weight = ridge[rows[i]]
-            copy_targets(links, start, n, y)
+            copy_targets(ratings, start, n, y)
             for done in range(0, n, room):
                 size = min(room, n - done)
-                load(table, links, start + done, size, buffer)
+                load(table, ratings, start + done, size, buffer)
                 row_products(buffer, FIRST_COLUMN, size, x[i], found[done : done + size])
             for low in range(0, d, width):
                 k = min(width, d - low)
@@ -435,7 +438,7 @@ def subspace(  # type: ignore[no-untyped-def]
                 for done in range(0, n, room):
                     size = min(room, n - done)
                     if n > room:
-                        load(table, links, start + done, size, buffer)
+                        load(table, ratings, start + done, size, buffer)
                     for e in range(size):
                         error[e] = y[done + e] - found[done + e]
                     fortran(syrk, (_L, _N, k, size, _ONE, buffer[:, low:], d, _ONE, system, k))
@@ -449,7 +452,7 @@ def subspace(  # type: ignore[no-untyped-def]
                 for done in range(0, n, room):
                     size = min(room, n - done)
                     if n > room:
-                        load(table, links, start + done, size, buffer)
+                        load(table, ratings, start + done, size, buffer)
                     row_products(buffer, low, size, step, error)
                     for e in range(size):
                         found[done + e] += error[e]

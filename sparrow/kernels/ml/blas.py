@@ -26,10 +26,10 @@ def address(name: str) -> int:
 
 
 def _fortran_call(context: Any, routine: Any, arguments: Any) -> Any:
-    """Call the routine at an address: ``fortran(routine, (uint8("N"), n, alpha, array, ...))``.
+    """Call a Fortran routine by its address.
 
-    Everything is passed by reference, as Fortran does: bytes as characters, integers as 32-bit integers, floats as
-    what they are, arrays as the address of their first element.
+    ``fortran(routine, (uint8("N"), n, alpha, array, ...))`` passes all arguments by reference: bytes as characters,
+    integers as 32-bit integers, floats unchanged, arrays as the address of their first element.
     """
 
     def generate(target: Any, builder: Any, signature: Any, given: Any) -> Any:

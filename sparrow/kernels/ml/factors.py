@@ -1,7 +1,7 @@
 """Factor tables: decoding, gathering rows, Gramian, rotation.
 
-A table is three arguments: its float32 values, shape (rows, d); its 16-bit words of the same shape; and ``kind``, which
-tells which of the two is in use, while the other has no rows.
+A table is a triple: float32 values, shape (rows, d); 16-bit words of the same shape; and ``kind``, the dtype in use.
+The unused array has no rows.
 
 """
 
@@ -17,12 +17,12 @@ from sparrow.kernels.ml.blas import fortran
 __all__ = ["BFLOAT16", "FLOAT16", "FLOAT32", "decode", "encode", "load", "rotate", "survey"]
 
 FLOAT32, FLOAT16, BFLOAT16 = 0, 1, 2
-"""How a table is kept; the first in floats, the others as their bits."""
+"""Dtype of a table; float16 and bfloat16 are stored as 16-bit words."""
 
 _N, _L = np.uint8(ord("N")), np.uint8(ord("L"))
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _PREFETCH_DISTANCE = 8
-"""Rows between asking for memory and copying them."""
+"""Rows between a prefetch and the copy."""
 
 
 def _prefetch_call(context: Any, array: Any, row: Any) -> Any:
@@ -66,7 +66,7 @@ def decode(bits, kind, out):  # type: ignore[no-untyped-def]
         for k in range(len(bits)):
             out[k] = _float32_of(np.uint32(bits[k]) << np.uint32(16))
         return
-    scale = _float32_of(np.uint32(0x77800000))  # 2^112, the difference of the exponents' biases
+    scale = _float32_of(np.uint32(0x77800000))  # 2^112, from the difference of the exponent biases
     for k in range(len(bits)):
         word = np.uint32(bits[k])
         magnitude = (word & np.uint32(0x7FFF)) << np.uint32(13)
@@ -89,13 +89,13 @@ def encode(words, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def load(table, links, start, count, out):  # type: ignore[no-untyped-def]
-    """Copy the rows ``links[0][start:start + count]`` of a table to a buffer.
+def load(table, ratings, start, count, out):  # type: ignore[no-untyped-def]
+    """Copy the rows ``ratings[0][start:start + count]`` of a table to a buffer.
 
-    Those of the links that follow are asked for ahead: they lie anywhere.
+    Prefetches the rows ahead, since access to them is random.
     """
     exact, bits, kind = table
-    cols = links[0]
+    cols = ratings[0]
     if kind == FLOAT32:
         for k in range(count):
             if start + k + _PREFETCH_DISTANCE < len(cols):
@@ -131,25 +131,25 @@ def _take(table, first, count, lengths, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def survey(table, first, last, ridge, syrk, gramian):  # type: ignore[no-untyped-def]
-    """Add the contribution of some rows to the Gramian T'T, in the precision of ``gramian``.
+    """Add the contribution of rows to the Gramian T'T.
 
     Parameters
     ----------
     table
-        Its numbers, its words, its kind.
+        Values, words and kind.
     first, last
-        Which rows.
+        Range of rows, [first, last).
     ridge
-        The weight of each of these rows, float64.
+        Weight of each of these rows, float64.
     syrk
-        The address of ``ssyrk`` or ``dsyrk``.
+        Address of ``ssyrk`` or ``dsyrk``, in the precision of ``gramian``.
     gramian
-        Out: shape (d, d), zeros or what other rows gave; only the triangle of ``[i, j]`` with i <= j.
+        Accumulator, shape (d, d); only elements ``[i, j]`` with i <= j are updated.
 
     Returns
     -------
     penalty, largest
-        The sum of the rows' squared lengths, each times its weight, and the largest of them.
+        Weighted sum of the squared norms of the rows, and the largest squared norm.
     """
     d = len(gramian)
     buffer, lengths = np.empty((512, d), gramian.dtype), np.empty(512, np.float32)
@@ -167,7 +167,7 @@ def survey(table, first, last, ridge, syrk, gramian):  # type: ignore[no-untyped
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def rotate(table, first, last, basis, gemm, out):  # type: ignore[no-untyped-def]
-    """Multiply some rows of a table by ``basis``, shape (d, d), into ``out``, shape (last - first, d), float32."""
+    """Write rows of a table times ``basis``, shape (d, d), to ``out``, float32."""
     d = len(basis)
     buffer, lengths = np.empty((128, d), np.float32), np.empty(128, np.float32)
     for at in range(first, last, 128):

@@ -1,4 +1,4 @@
-"""Linear models and factorization machines: scores, and stochastic gradient descent.
+"""Linear models and factorization machines (Rendle 2010): scores and SGD.
 
 Rows are CSR: ``data`` in the dtype of the weights, ``indices``, ``indptr``. Weights of a linear model are
 ``w[column, output]``; those of a factorization machine are ``w[column, 0]`` and factors ``w[column, 1:]``. ``bias`` has
@@ -59,7 +59,7 @@ def _slopes(loss, out, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _score(data, indices, start, stop, w, bias, factors, inner, out):  # type: ignore[no-untyped-def]
-    """Write the scores of a row to ``out``, and its factor sums, which the gradient needs too, to ``inner``."""
+    """Write the scores of a row to ``out``, and its factor sums to ``inner``."""
     for k in range(len(out)):
         out[k] = bias[0, k]
     if factors == 0 and len(out) == 1:
@@ -99,7 +99,7 @@ def scores(data, indices, indptr, w, bias, factors, found):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def losses(loss, found, targets, weights, totals):  # type: ignore[no-untyped-def]
-    """Add weighted losses of scores, which are overwritten, and weights to ``totals``."""
+    """Add weighted losses and weights to ``totals``; ``found`` is overwritten."""
     for i in range(len(found)):
         if weights[i] != 0.0:
             totals[0] += weights[i] * _slopes(loss, found[i], targets[i])
@@ -153,27 +153,27 @@ def train(  # type: ignore[no-untyped-def]
     data, indices, indptr, targets, weights, batch, loss, factors, w, a, b, bias, bias_a, bias_b, with_bias, kind,
     everywhere, rates, constants, for_bias, slots, totals,
 ):  # fmt: skip
-    """Run one update per mini-batch of ``batch`` rows; return the number of mini-batches.
+    """Run one update per mini-batch of ``batch`` rows; return the number of updates.
 
-    A batch whose loss is not finite ends it before its update.
+    Stops before the update of a mini-batch whose loss is not finite.
 
     Parameters
     ----------
     weights
-        Of the rows; one of weight 0 is no row of its batch.
+        Row weights; rows of weight 0 are ignored.
     factors
-        Of a factorisation machine; 0 for a linear model.
+        Number of factors of a factorization machine; 0 for a linear model.
     everywhere
-        Whether columns that no row of the batch has are updated too.
+        Whether to update columns without elements in the mini-batch too.
     rates
-        The learning rate of each batch.
+        Learning rate of each mini-batch.
     constants, for_bias
-        Of the optimiser, for ``w`` and for ``bias``.
+        Constants of the optimizer, for ``w`` and for ``bias``.
     slots
-        Room, shape (columns,), holding anything: the place of column j in the batch is ``slots[j]`` if it is below the
-        number of places and that place is j's (Briggs and Torczon, An efficient representation for sparse sets, 1993).
+        Sparse set of the columns of a mini-batch, shape (columns,), uninitialized (Briggs and Torczon 1993). Column j
+        has the position ``slots[j]`` if that is below the size of the set and holds j.
     totals
-        The sums of weighted losses and of weights go on here, so that neither depends on how rows are handed over.
+        Sums of weighted losses and of weights; updated row by row, so they do not depend on the size of chunks.
     """
     outputs, width = bias.shape[1], w.shape[1]
     out, inner = np.zeros(outputs), np.zeros(max(factors, 1))
@@ -185,7 +185,7 @@ def train(  # type: ignore[no-untyped-def]
     places = np.empty(most, np.uint32)
     room: Any = len(w) if everywhere else min(most, len(w))
     touched = np.empty(room + 1, np.uint32)
-    # Arrays that nothing else can be: a loop over one that may be w itself is a third slower.
+    # Fresh arrays cannot alias w, which makes the loops a third faster.
     sums = np.empty((room, width), w.dtype)
     flat = sums.reshape(-1)
     near = np.empty((room, width), w.dtype)

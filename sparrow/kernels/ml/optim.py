@@ -32,11 +32,11 @@ __all__ = [
 
 SGD, MOMENTUM, NESTEROV, ADAM, ADAGRAD, FTRL = range(6)
 LISTED, EVERYWHERE, DENSE = range(3)
-"""Rows of the list only; all rows, those without a gradient as if it were 0; all rows of a dense gradient."""
+"""Update listed rows only; all rows, unlisted ones with gradient 0; or all rows of a dense gradient."""
 _RESCALE, _CLIP, _DECAY, _L1, _FIRST, _SECOND, _EPSILON = range(7)
 _ZERO = np.int64(0)
 _SGD, _MOMENTUM, _ADAM, _ADAGRAD = np.int64(SGD), np.int64(MOMENTUM), np.int64(ADAM), np.int64(ADAGRAD)
-"""Typed: of plain constants Numba makes a function each."""
+"""Typed constants: Numba compiles a function once more for each literal."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -78,7 +78,7 @@ def step(kind, x, a, b, g, rate, constants):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def step_arrays(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-untyped-def]
-    """Update arrays of weights of one length; ``a`` and ``b`` are dummies if the optimizer has no such state."""
+    """Update arrays of weights; states that the optimizer lacks are dummies."""
     for p in range(len(xs)):
         x, first, second = step(kind, float(xs[p]), float(a[p]), float(b[p]), float(gradient[p]), rate, constants)
         xs[p] = x
@@ -108,16 +108,18 @@ def step_chunks(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-u
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def update(mode, kind, w, a, b, rows, gradient, rate, constants):  # type: ignore[no-untyped-def]
-    """Update rows of ``w``: ``gradient[p]`` belongs to row ``rows[p]``, or to row p under ``DENSE``.
+    """Update rows of weights and optimizer states.
 
     Parameters
     ----------
     mode
         ``LISTED``, ``EVERYWHERE`` or ``DENSE``.
     w, a, b
-        Shape (n, k); those that the kind does not have, (0, 0).
+        Weights and states, shape (n, k); states that the optimizer lacks have shape (0, 0).
     rows
-        Ascending.
+        Rows of the gradient, ascending; ignored if ``DENSE``.
+    gradient
+        Gradient of row ``rows[p]``, or of row p if ``DENSE``, in ``gradient[p]``.
     """
     p = _ZERO
     for q in range(len(rows) if mode == LISTED else len(w)):

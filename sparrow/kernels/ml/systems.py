@@ -39,7 +39,7 @@ _SYRK_MIN_ROWS = 64
 @njit(cache=True, nogil=True, error_model="numpy")
 def assign(out, source):  # type: ignore[no-untyped-def]
     """Copy numbers with a cast."""
-    for j in range(len(out)):  # the assignment of slices takes Numba seconds: it may fail, with a message
+    for j in range(len(out)):  # Numba takes seconds to compile slice assignment, because of its error path
         out[j] = source[j]
 
 
@@ -51,9 +51,9 @@ def clear(out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def copy_targets(links, start, count, out):  # type: ignore[no-untyped-def]
+def copy_targets(ratings, start, count, out):  # type: ignore[no-untyped-def]
     """Copy the values of edges from ``start``, or 1 for implicit feedback."""
-    values, weighted = links[1], links[2]
+    values, weighted = ratings[1], ratings[2]
     for k in range(count):
         out[k] = values[start + k] if weighted else _ONE
 
@@ -100,14 +100,14 @@ def combine_rows(table, low, count, by, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_cholesky(  # type: ignore[no-untyped-def]
-    start, n, links, table, base, weight, lapack, buffer, matrix, w, y, found
+    start, n, ratings, table, base, weight, lapack, buffer, matrix, w, y, found
 ):
-    """Solve a row by Cholesky factorization of its d x d matrix, in the precision of the buffers.
+    """Solve a row by Cholesky factorization of its d x d matrix.
 
     Returns
     -------
     float
-        The sum of squared errors, negative where the matrix is not positive definite.
+        Sum of squared errors, negative if the matrix is not positive definite.
     """
     syrk, potrf, potrs = lapack
     d, room = len(w), len(buffer)
@@ -118,8 +118,8 @@ def solve_cholesky(  # type: ignore[no-untyped-def]
         matrix[j, j] += w.dtype.type(weight)
     for done in range(0, n, room):
         size = min(room, n - done)
-        load(table, links, start + done, size, buffer)
-        copy_targets(links, start + done, size, y)
+        load(table, ratings, start + done, size, buffer)
+        copy_targets(ratings, start + done, size, y)
         fortran(syrk, (_L, _N, d, size, one, buffer, d, one, matrix, d))
         combine_rows(buffer, FIRST_COLUMN, size, y, w)
     fortran(potrf, (_L, d, matrix, d, info))
@@ -130,8 +130,8 @@ def solve_cholesky(  # type: ignore[no-untyped-def]
     for done in range(0, n, room):
         size = min(room, n - done)
         if n > room:
-            load(table, links, start + done, size, buffer)
-            copy_targets(links, start + done, size, y)
+            load(table, ratings, start + done, size, buffer)
+            copy_targets(ratings, start + done, size, y)
         row_products(buffer, FIRST_COLUMN, size, w, found)
         total += squared_error(y, found, size)
     return total
@@ -139,14 +139,16 @@ def solve_cholesky(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def refine_cholesky(  # type: ignore[no-untyped-def]
-    start, n, links, table, spectrum, weight, lapack, buffer, factor, w, wide, slope, step, y
+    start, n, ratings, table, spectrum, weight, lapack, buffer, factor, w, wide, slope, step, y
 ):
-    """Refine the float32 solution of :func:`solve_cholesky` iteratively, with residuals in float64.
+    """Refine a solution of :func:`solve_cholesky` with residuals in float64.
+
+    Iterative refinement in mixed precision (Wilkinson 1963).
 
     Returns
     -------
     float
-        The sum of squared errors, negative where the steps do not become small.
+        Sum of squared errors, negative if the steps do not converge.
     """
     potrs = lapack[2]
     d, room, info = len(w), len(buffer), np.zeros(1, np.int32)
@@ -158,8 +160,8 @@ def refine_cholesky(  # type: ignore[no-untyped-def]
         for done in range(0, n, room):
             size = min(room, n - done)
             if n > room:
-                load(table, links, start + done, size, buffer)
-                copy_targets(links, start + done, size, y)
+                load(table, ratings, start + done, size, buffer)
+                copy_targets(ratings, start + done, size, y)
             for k in range(size):
                 row = buffer[k]
                 gap = np.float64(y[k])
@@ -184,13 +186,16 @@ def refine_cholesky(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def _products_of_pairs(table, low, count, width, matrix):  # type: ignore[no-untyped-def]
-    """Write the inner products of rows i and j <= i of a buffer, from column ``low``, to ``matrix[j * count + i]``."""
+    """Write inner products of rows of a buffer, from column ``low``, to ``matrix``.
+
+    The product of rows i and j <= i is ``matrix[j * count + i]``.
+    """
     high = low + width
     i = 0
     while i + 4 <= count:
         h0, h1 = table[i][low:high], table[i + 1][low:high]
         h2, h3 = table[i + 2][low:high], table[i + 3][low:high]
-        for j in range(i + 4):  # beyond the diagonal too, where nobody looks
+        for j in range(i + 4):  # includes elements above the diagonal, which are not read
             h = table[j][low:high]
             s0 = s1 = s2 = s3 = _ZERO
             for at in range(width):
@@ -214,23 +219,23 @@ def _products_of_pairs(table, low, count, width, matrix):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_woodbury(buffer, low, n, spectrum, weight, most, lapack, matrix, root, targets, w):  # type: ignore[no-untyped-def]
-    """Solve for some coordinates of a row with fewer edges than factors by an n x n Cholesky factorization.
+    """Solve for a block of factors of a row by the Woodbury identity.
 
-    Takes the links' rows Z in the columns of the buffer from ``low``, which it spoils, and what they should give in
-    ``targets``, where it leaves the errors: they are the solution of the n equations itself. The coordinates go to
-    ``w``.
+    Factors an n x n matrix, for rows with fewer ratings than factors. The buffer holds the rows Z of the fixed table
+    from column ``low`` and is overwritten. ``targets`` is replaced by the errors, the solution of the n equations.
+    ``w`` receives the factors.
 
     Returns
     -------
     bool
-        Whether the matrix was positive definite, and the sum of its eigenvalues not above ``most``.
+        Whether the matrix is positive definite and the sum of its eigenvalues at most ``most``.
     """
     syrk, potrf, potrs = lapack
     d, k, info = buffer.shape[1], len(w), np.zeros(1, np.int32)
     for j in range(k):
         root[j] = np.float32(1.0 / math.sqrt(spectrum[low + j] + weight))
-    for link in range(n):
-        row = buffer[link][low : low + k]
+    for rating in range(n):
+        row = buffer[rating][low : low + k]
         for j in range(k):
             row[j] *= root[j]
     if n < _SYRK_MIN_ROWS:
@@ -238,9 +243,9 @@ def solve_woodbury(buffer, low, n, spectrum, weight, most, lapack, matrix, root,
     else:
         fortran(syrk, (_L, _T, n, k, _ONE, buffer[:, low:], d, _ZERO, matrix, n))
     trace = _ZERO
-    for link in range(n):
-        trace += matrix[link * n + link]
-        matrix[link * n + link] += _ONE
+    for rating in range(n):
+        trace += matrix[rating * n + rating]
+        matrix[rating * n + rating] += _ONE
     if trace > most:
         return False
     fortran(potrf, (_L, n, matrix, n, info))

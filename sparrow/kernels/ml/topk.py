@@ -18,13 +18,13 @@ from sparrow.kernels.jit.compiler import njit
 __all__ = ["LARGEST", "NO_CANDIDATE", "decode", "exclude_columns", "sort_candidates", "update_candidates"]
 
 NO_CANDIDATE = np.iinfo(np.uint64).max
-"""The key of a place without a candidate; no score has it."""
+"""Key of an empty slot; no score has it."""
 
 LARGEST = 1 << 32
-"""Columns that a key can tell apart."""
+"""Maximal number of columns: a key has 32 bits for them."""
 
 _SEGMENT = 64
-"""Scores looked at together: as many as the compiler turns into vector instructions."""
+"""Scores compared together, in a loop that the compiler vectorizes."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -56,23 +56,25 @@ def exclude_columns(scores, first, indptr, indices, cursors):  # type: ignore[no
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def update_candidates(scores, first, k, keys, counts, thresholds):  # type: ignore[no-untyped-def]
-    """Merge the scores of a block into the best k of each row; blocks come in ascending columns.
+    """Merge the scores of a block of columns into the best k of each row.
+
+    Blocks must come in ascending order of columns.
 
     Parameters
     ----------
     scores
-        Shape (rows, width), the columns ``first, first + 1, ...``. NaN and -inf are no candidates.
+        Scores of columns ``first, first + 1, ...``, shape (rows, width). NaN and -inf are ignored.
     first
-        The column of ``scores[:, 0]``.
+        Column of ``scores[:, 0]``.
     k
-        How many a row keeps.
+        Number of scores to keep per row.
     keys
-        Shape (rows, room), room > k: the candidates of each row.
+        Candidates of each row, shape (rows, capacity), capacity > k.
     counts
-        Shape (rows,): how many there are; 0 to begin with.
+        Number of candidates per row, shape (rows,); 0 initially.
     thresholds
-        Shape (rows,), float32: what a score must be above, -inf to begin with. Once a row has k
-        candidates it is at most the k-th best, and an equal score of a later column comes after that.
+        Score that a candidate must exceed, shape (rows,), float32; -inf initially. Once a row has k candidates, its
+        threshold is at most the k-th best score, since an equal score of a later column ranks lower.
     """
     rows, width = scores.shape
     room, whole = keys.shape[1], width // _SEGMENT
@@ -85,7 +87,7 @@ def update_candidates(scores, first, k, keys, counts, thresholds):  # type: igno
             if number < whole:
                 segment = line[start : start + _SEGMENT]
                 above = 0
-                for place in range(_SEGMENT):  # a constant length and no branch: vector instructions
+                for place in range(_SEGMENT):  # constant length and no branch, so the compiler vectorizes it
                     above |= segment[place] > threshold
                 if not above:
                     continue
@@ -103,7 +105,7 @@ def update_candidates(scores, first, k, keys, counts, thresholds):  # type: igno
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _select(keys, k):  # type: ignore[no-untyped-def]
-    """Move the k smallest of distinct keys to the front; return the largest of these (quickselect, Hoare 1961)."""
+    """Partition keys at the k-th smallest; return it (quickselect, Hoare 1961)."""
     low, high = 0, len(keys) - 1
     while low < high:
         middle = (low + high) >> 1

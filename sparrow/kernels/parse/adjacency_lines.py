@@ -1,4 +1,4 @@
-"""Parser of adjacency lists: one line of neighbors per vertex; blank lines are empty lists."""
+"""Parser of adjacency lists: one line of neighbors per vertex."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["BAD_NUMBER", "GOOD", "LARGE", "NO_WEIGHT", "TOO_FEW", "count_numbers
 
 GOOD: Final = 0
 BAD_NUMBER: Final = 1
-"""A token that is no integer."""
+"""A token is not an integer."""
 LARGE: Final = 2
-"""A number beyond int64."""
+"""A number exceeds int64."""
 NO_WEIGHT: Final = 3
-"""A neighbour without the weight that follows each."""
+"""A neighbor has no weight."""
 TOO_FEW: Final = 4
-"""A line that ends within the numbers that stand first in each."""
+"""A line ends within its leading numbers."""
 
 
 @kernel
@@ -45,7 +45,7 @@ def parse_lists(
     weights: NDArray[np.int64],
     heads: NDArray[np.int64],
 ) -> Any:
-    r"""Parse complete lines.
+    r"""Parse complete lines; a blank line is an empty list.
 
     Parameters
     ----------

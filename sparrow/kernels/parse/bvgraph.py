@@ -1,4 +1,4 @@
-"""Decoder of successor lists in the BVGraph bit format of WebGraph (Boldi and Vigna 2004)."""
+"""Decoder of BVGraph successor lists (WebGraph, Boldi and Vigna 2004)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ GOLOMB: Final = 5
 
 DONE: Final = 0
 ROOM: Final = 1
-"""The list of the next node does not fit."""
+"""The list of the next node does not fit the output."""
 MORE: Final = 2
-"""The bits end within the list of the next node."""
+"""The input ends within the list of the next node."""
 BAD: Final = 3
-"""The list of the next node is none of ascending nodes of the graph."""
+"""The list of the next node is invalid: not ascending, or out of range."""
 
 PADDING: Final = 16
-"""Bytes behind the last that are read though nothing is taken from them."""
+"""Bytes after the last one that are read but ignored."""
 
 _NONE = np.int64(2**63 - 1)
 
@@ -94,7 +94,7 @@ def _gamma(data: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def _read(data: Any, at: Any, end: Any, code: Any, k: Any) -> Any:
-    """Return the number of a code word, -1 if there is none, and the position after it."""
+    """Return the number of a code word (-1 if invalid) and the position after it."""
     if code == 1:
         return _gamma(data, at, end)
     if at >= end:
@@ -149,13 +149,13 @@ def _read(data: Any, at: Any, end: Any, code: Any, k: Any) -> Any:
 
 
 @kernel
-def _signed(number: Any) -> Any:
+def _zigzag_decode(number: Any) -> Any:
     return (number >> 1) ^ -(number & 1)
 
 
 @kernel
-def _copied(data: Any, at: Any, end: Any, codes: Any, k: Any, succ: Any, start: Any, stop: Any, out: Any) -> Any:
-    """Copy the blocks of a reference list; return the number of nodes (-1 if invalid) and the position after them."""
+def _copy_blocks(data: Any, at: Any, end: Any, codes: Any, k: Any, succ: Any, start: Any, stop: Any, out: Any) -> Any:
+    """Copy blocks of a reference list; return node count (-1 if invalid) and end."""
     blocks, at = _read(data, at, end, codes[3], k)
     count = 0
     if blocks < 0 or blocks > stop - start + 1:
@@ -192,29 +192,29 @@ def decode(
     offsets: NDArray[np.int64],
     known: int,
 ) -> Any:
-    """Decode lists of nodes until nodes, bits or room run out.
+    """Decode successor lists until nodes, input or output space run out.
 
     Parameters
     ----------
     data
-        The bits, and ``PADDING`` bytes behind them.
+        Bit stream, followed by ``PADDING`` bytes.
     at, end
-        The bit at which the list of ``node`` begins, and the one behind the last.
+        Start of the list of ``node``, and end of the stream, in bits.
     node, nodes
-        The next node, and how many there are in the graph.
+        Next node, and number of nodes of the graph.
     sizes
-        Window, shortest interval (0 where there are none) and k of the zeta codes.
+        Window, minimal interval length (0 for no intervals) and k of the zeta codes.
     codes
-        Of degrees, references, residuals, numbers of blocks and blocks.
+        Codes of degrees, references, residuals, block counts and blocks.
     succ, offsets
-        Take the lists: that of the i-th is ``succ[offsets[i]:offsets[i + 1]]``.
+        Receive the lists; list i is ``succ[offsets[i]:offsets[i + 1]]``.
     known
-        So many are there already: those of the nodes before ``node``.
+        Number of lists of preceding nodes that ``succ`` holds already.
 
     Returns
     -------
     lists, at, status, wanted
-        Lists in ``succ``, the bit at which the next begins, why no more of them, and the degree that needs room.
+        Lists in ``succ``, start of the next one in bits, reason to stop, and the degree that needs space.
     """
     window, least, k = sizes[0], sizes[1], sizes[2]
     lists = known
@@ -245,7 +245,7 @@ def decode(
         copies = 0
         if reference > 0:
             of = lists - reference
-            copies, at = _copied(data, at, end, codes, k, succ, offsets[of], offsets[of + 1], copied)
+            copies, at = _copy_blocks(data, at, end, codes, k, succ, offsets[of], offsets[of + 1], copied)
             if at > end:
                 return lists, begin, MORE, 0
             if copies < 0 or copies > degree:
@@ -266,7 +266,7 @@ def decode(
                     return lists, begin, MORE, 0
                 if first < 0 or more < 0 or more > extra:
                     return lists, begin, BAD, 0
-                before = x + _signed(first) if i == 0 else before + first + 1
+                before = x + _zigzag_decode(first) if i == 0 else before + first + 1
                 left[i] = before
                 length[i] = more + least
                 before += more + least
@@ -280,7 +280,7 @@ def decode(
                 return lists, begin, MORE, 0
             if first < 0:
                 return lists, begin, BAD, 0
-            residual = x + _signed(first)
+            residual = x + _zigzag_decode(first)
             extra -= 1
         c = i = 0
         copy = copied[0] if copies else _NONE

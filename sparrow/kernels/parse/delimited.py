@@ -19,16 +19,16 @@ def scan_records(data: NDArray[np.uint8], delimiter: int, quote: int, lines: NDA
     Parameters
     ----------
     data
-        The text, shape (n,); the last byte is ``\n``.
+        Text, shape (n,), that ends with ``\n``.
     delimiter, quote
-        What parts fields, and what they may be set in to hold line ends; -1 for no quotes.
+        Delimiter of fields, and quote of fields that may contain line ends; -1 for no quotes.
     lines
-        Filled with the line in which each record begins, counted from 0, as far as it reaches; blank lines are none.
+        Receives the first line of each record, counted from 0, as far as it has space. Blank lines are not records.
 
     Returns
     -------
     end, line
-        The position behind the last record that ends, and the line there.
+        Position after the last complete record, and the line there.
     """
     n = len(data)
     at = 0

@@ -41,23 +41,23 @@ __all__ = [
 
 GOOD: Final = 0
 BAD_ID: Final = 1
-"""An id that is no integer."""
+"""An id is not an integer."""
 LARGE_ID: Final = 2
-"""An id beyond int64."""
+"""An id exceeds int64."""
 NEGATIVE: Final = 3
-"""An id below 0."""
+"""An id is negative."""
 ONE_COLUMN: Final = 4
-"""A line that ends, or an empty column, before the second id."""
+"""The second id is missing."""
 BAD_WEIGHT: Final = 5
-"""A weight that is no number of the kind wanted."""
+"""A weight is not a number of the expected kind."""
 LARGE_WEIGHT: Final = 6
-"""An integer weight beyond int64."""
+"""An integer weight exceeds int64."""
 MIXED: Final = 7
-"""A weight where lines before had none, or none where they had."""
+"""Some lines have a weight and some do not."""
 NO_NAME: Final = 8
-"""A vertex without a name."""
+"""A vertex has no name."""
 PADDED: Final = 9
-"""An id that begins with a zero, where such are names."""
+"""An id has leading zeros, so ids are names."""
 
 FOURTH: Final = 3
 
@@ -105,7 +105,7 @@ def _id(text: Any, start: Any, padded: Any) -> Any:
 
 @kernel
 def first_data_line(data: NDArray[np.uint8]) -> Any:
-    """Return the bounds of the first line that is neither blank nor a comment; the end is 0 if there is none."""
+    """Return the bounds of the first line with data; the end is 0 if none has."""
     text = address(data)
     at = 0
     while at < len(data):
@@ -139,26 +139,26 @@ def parse_edges(
     Parameters
     ----------
     data
-        The text, shape (n,); the last byte is ``\n``.
+        Text, shape (n,), that ends with ``\n``.
     as_text
-        Whether ids are texts: then ``src`` to ``src_end`` and ``dst`` to ``dst_end`` are the
-        positions of theirs in ``data``; otherwise ``src`` and ``dst`` are the ids.
+        Whether ids are strings: ``data[src:src_end]`` and ``data[dst:dst_end]``. Otherwise ``src`` and ``dst`` receive
+        integer ids.
     padded
-        Whether an integer id may begin with zeros.
+        Whether integer ids may have leading zeros.
     integers
-        Whether weights are read as integers, into ``integer_weights``.
+        Whether to parse weights as integers, into ``integer_weights``.
     weighted
-        Whether lines have a weight: 0, 1, or -1 where that is not known yet.
+        Whether lines have a weight: 0, 1, or -1 if unknown.
     src, dst, src_end, dst_end, weights, integer_weights
-        What is filled: one element a line where used, none otherwise.
+        Receive one element per line; unused ones are empty.
     hard
-        Filled with pairs: the edge and the position of a weight that only ``float`` can read.
+        Receives pairs (edge, position) of weights for the interpreter to parse.
 
     Returns
     -------
     count, weighted, columns, hard, status, at
-        Edges; whether they have weights; the most columns seen, at most 4; how many ``hard`` there
-        are; ``GOOD``, or what is wrong at position ``at``.
+        Number of edges; whether they have weights; largest number of columns, at most 4; pairs in ``hard``; ``GOOD`` or
+        an error code, and its position.
     """
     text = address(data)
     at = 0
@@ -176,7 +176,6 @@ def parse_edges(
         if byte == 35 or byte == 37:
             at = next_line(text, at)
             continue
-        # The first id.
         start = at
         if as_text:
             at = _token_end(text, at)
@@ -189,7 +188,6 @@ def parse_edges(
             if fault != GOOD:
                 return count, weighted, columns, hards, fault, start
             src[count] = value
-        # The second id.
         at = _separator(text, at)
         start = at
         if byte_at(text, at) == 10 or byte_at(text, at) == 44 or byte_at(text, at) == 35:
@@ -203,7 +201,6 @@ def parse_edges(
             if fault != GOOD:
                 return count, weighted, columns, hards, fault, start
             dst[count] = value
-        # The weight.
         if byte_at(text, at) != 10:
             at = _separator(text, at)
         start = at
@@ -251,12 +248,14 @@ def parse_edges(
 def parse_vertices(
     data: NDArray[np.uint8], ids: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
 ) -> Any:
-    """Parse lines of an id and a name, which extends to the next tab if one precedes it; other columns are ignored.
+    """Parse lines of an id and a name; other columns are ignored.
+
+    A name after a tab extends to the next tab.
 
     Returns
     -------
     count, status, at
-        Vertices; ``GOOD``, or what is wrong at position ``at``.
+        Number of vertices, ``GOOD`` or an error code, and its position.
     """
     text = address(data)
     at = 0

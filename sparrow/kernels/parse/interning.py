@@ -1,8 +1,8 @@
 """String interner: dictionary-encode strings in order of first appearance.
 
 A record in the pool is the code of a string, its length (4 bytes each) and its bytes. A slot of the hash table is the
-offset of a record, below some bits of the hash. Looking up a known string takes two memory accesses; those of several
-strings are overlapped.
+offset of a record in its low bits and part of the hash in its high bits. A lookup takes two memory accesses; those of
+several strings overlap.
 
 """
 
@@ -57,7 +57,7 @@ def _intern(
     known: int,
     used: int,
 ) -> Any:
-    """Encode strings from number ``first``; return where room ran out, and the strings and pool bytes in use."""
+    """Encode strings from ``first`` on; return position, code count and pool size."""
     mask = np.uint64(len(slots) - 1)
     room = len(slots) * 7 // 10
     hashes = np.empty(_BATCH, np.uint64)
@@ -67,7 +67,7 @@ def _intern(
         stop = min(begin + _BATCH, n)
         for i in range(begin, stop):
             hashes[i - begin] = _hash(data, start[i], end[i])
-        # Touch what the texts of a batch will need, so that memory is waited for once.
+        # Prefetch the slots and records of a batch, so that memory accesses overlap.
         for i in range(begin, stop):
             fetched[0] += slots[hashes[i - begin] & mask]
         for i in range(begin, stop):
@@ -187,7 +187,7 @@ class Interner:
             return np.zeros(0, np.int64)
         _, offsets, data = texts.buffers()
         bounds = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        # A writable copy of the bytes in use: one compiled version serves strings and blocks of text.
+        # A writable copy: strings and blocks of text share one compiled version.
         low, high = int(bounds[0]), int(bounds[-1])
         used = np.array(np.frombuffer(data, np.uint8)[low:high] if high > low else [], np.uint8)
         return self.codes_of(used, bounds[:-1] - low, bounds[1:] - low)
@@ -203,43 +203,45 @@ class Interner:
             _rehash(self._slots, self._pool, self._known)
 
     def finish(self, room: int = 0) -> tuple[pa.Array, NDArray[np.int32]]:
-        """Return the strings sorted by their bytes, and the rank of each code; the interner is empty afterwards.
+        """Return the strings sorted by bytes and the rank of each code.
+
+        The interner is empty afterwards.
 
         Parameters
         ----------
         room
-            Memory available beside the table, in bytes; enough of it permits a parallel sort.
+            Available memory beside the table, in bytes; a parallel sort needs more.
         """
         known, narrow = self._known, self._used - 8 * self._known < 2**31
         rank = np.empty(known, np.int32)
         limits = tuning()
         if known <= limits.intern_parallel_min_strings or room < limits.intern_parallel_memory * self.nbytes:
             self._slots = np.empty(0, np.int64)
-            labels = self._unsorted()
+            labels = self._strings_by_code()
             self._clear()  # before the sort, which needs the memory
             order = pc.array_sort_indices(labels)
             labels = labels.take(order)
             rank[order.to_numpy()] = np.arange(known, dtype=np.int32)
         else:
             chunk = limits.intern_chunk_strings
-            labels = self._sorted()
+            labels = self._sort_strings()
             for start in range(0, known, chunk):
                 part = labels.slice(start, chunk)
                 rank[self.codes(part)] = np.arange(start, start + len(part), dtype=np.int32)
             self._clear()
         return labels.cast(pa.string()) if narrow else labels, rank
 
-    def _unsorted(self) -> pa.Array:
-        """Return the strings by code."""
+    def _strings_by_code(self) -> pa.Array:
+        """Return the strings in the order of their codes."""
         offsets = np.empty(self._known + 1, np.int64)
         out = np.empty(self._used - 8 * self._known, np.uint8)
         _texts(self._pool, offsets, out)
         return pa.LargeStringArray.from_buffers(self._known, pa.py_buffer(offsets), pa.py_buffer(out))
 
-    def _sorted(self) -> pa.Array:
+    def _sort_strings(self) -> pa.Array:
         """Return the strings sorted by their bytes, on threads."""
         import polars as pl
 
         events.emit("kernels.sort_strings", strings=self._known)
 
-        return pl.Series(self._unsorted()).sort().to_arrow().cast(pa.large_string())
+        return pl.Series(self._strings_by_code()).sort().to_arrow().cast(pa.large_string())

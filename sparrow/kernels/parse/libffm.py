@@ -25,16 +25,16 @@ __all__ = ["BAD_INTEGER", "BAD_LABEL", "BAD_VALUE", "GOOD", "LARGE", "NEGATIVE",
 
 GOOD: Final = 0
 BAD_LABEL: Final = 1
-"""A line whose first token is no number."""
+"""The first token of a line is not a number."""
 BAD_INTEGER: Final = 2
-"""A field or an index that is no integer."""
+"""A field or an index is not an integer."""
 NO_COLON: Final = 3
-"""A token that is not of three parts."""
+"""A token does not have the form ``field:index:value``."""
 BAD_VALUE: Final = 4
-"""A value that is no number."""
+"""A value is not a number."""
 NEGATIVE: Final = 5
 LARGE: Final = 6
-"""A field or an index beyond int64."""
+"""A field or an index exceeds int64."""
 
 
 @kernel
@@ -53,17 +53,17 @@ def parse_fields(
     data
         Text, shape (n,), that ends with ``\n``.
     labels
-        Takes the label of each line that is not blank.
+        Receives the label of each line that is not blank.
     rows, pairs, values
-        Take, of each feature, its line, its field and index, shape (m, 2), and its value.
+        Receive line, field and index (shape (m, 2)), and value of each feature.
     hard
-        Shape (2 * (lines + m),): takes pairs (number of the value, or -1 - that of the label, where it begins) of
-        numbers that the interpreter must read.
+        Receives pairs (feature, position) of values for the interpreter to parse, shape (2 * (lines + m),); label k has
+        number -1 - k in place of a feature.
 
     Returns
     -------
     lines, count, hards, status, at
-        Lines and features, pairs in ``hard``, ``GOOD`` or what is wrong, and where.
+        Lines and features, pairs in ``hard``, ``GOOD`` or an error code, and its position.
     """
     text = address(data)
     lines = count = hards = at = 0

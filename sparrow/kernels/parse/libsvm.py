@@ -1,4 +1,7 @@
-"""Parse blocks of libsvm text: ``label[,label...] [qid:n] index:value ... [# comment]``, a row a line."""
+"""Parser of libsvm lines.
+
+A line is ``label[,label...] [qid:n] index:value ... [# comment]``.
+"""
 
 from __future__ import annotations
 
@@ -48,43 +51,43 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class Parsed:
-    """Parsed block of text: r rows, e elements in the order of the text."""
+    """Parsed block of text: r rows and e elements in input order."""
 
     at: NDArray[np.int32]
-    """Shape (r,): where in the text each row's first token starts."""
+    """Position of the first token of each row, shape (r,)."""
     labels: NDArray[np.float64]
-    """Shape (r,): the value of the row's label; of the first, where there are several; 0 without one."""
+    """First label of each row, shape (r,); 0 for rows without labels."""
     label_ends: NDArray[np.int32]
-    """Shape (r + 1,): the label text of row k is ``label_text[label_ends[k]:label_ends[k + 1]]``."""
+    """Shape (r + 1,); the labels of row k are ``label_text[label_ends[k]:label_ends[k + 1]]``."""
     label_text: NDArray[np.uint8]
     qids: NDArray[np.int64]
-    """Shape (r,): 0 for a row without one."""
+    """Query id of each row, shape (r,); 0 for rows without one."""
     rows: NDArray[np.int32]
-    """Shape (e,): counted from 0 in this block."""
+    """Row of each element within the block, shape (e,)."""
     indices: NDArray[np.int64]
-    """Shape (e,): as written."""
+    """Index of each element as written, shape (e,)."""
     values: NDArray[np.float64]
-    """Shape (e,)."""
+    """Value of each element, shape (e,)."""
     exact: list[tuple[int, int, int]]
-    """With ``whole``: entry, start and stop of the values that a double may not hold."""
+    """With ``integers``: element, start and stop of values that float64 may round."""
     smallest: int
-    """The smallest index, 2^63 - 1 where there are no entries."""
+    """Smallest index, 2^63 - 1 if there are no elements."""
     largest: int
-    """The largest index, -1 where there are no entries."""
+    """Largest index, -1 if there are no elements."""
     sorted: bool
     """Whether indices ascend strictly within each row."""
     zeros: bool
-    """Whether some value is 0."""
+    """Whether a value is 0."""
     several: bool
-    """Whether some row has several labels."""
+    """Whether a row has several labels."""
     qid: bool
-    """Whether some row has a qid."""
+    """Whether a row has a qid."""
     unlabelled: int
-    """The first row without a label, -1 if each has one."""
+    """First row without a label, or -1."""
     at_limit: int
-    """Where an index first equals the limit, -1 if none does."""
+    """Position of the first index equal to the limit, or -1."""
     fault: Fault | None
-    """The first bad token, behind the rows and entries that this holds; its own row may be among them."""
+    """First invalid token; it follows all elements here, and its row may be included."""
 
 
 @kernel
@@ -98,7 +101,7 @@ def _parse(
     data: Any,
     least: Any,
     limit: Any,
-    whole: Any,
+    integers: Any,
     at: Any,
     labels: Any,
     label_ends: Any,
@@ -110,7 +113,7 @@ def _parse(
     hard: Any,
     info: Any,
 ) -> None:
-    """Fill the arrays of ``Parsed``; ``info`` takes the rest."""
+    """Fill the arrays of ``Parsed``; ``info`` receives the scalars."""
     n = len(data)
     source = address(data)
     row = 0
@@ -158,7 +161,7 @@ def _parse(
                     continue
                 if _ends(byte_at(source, p)):
                     break
-            # A first token with a colon is no label.
+            # A first token with a colon is not a label.
             p = token
             while byte_at(source, p) != 58 and not _ends(byte_at(source, p)):
                 p += 1
@@ -239,7 +242,7 @@ def _parse(
             if status not in (OK, HARD) or not _ends(byte_at(source, p)):
                 code = BAD_VALUE
                 break
-            if status == HARD or (whole and not abs(value) < 9007199254740992.0):
+            if status == HARD or (integers and not abs(value) < 9007199254740992.0):
                 hard[hards, 0] = entry
                 hard[hards, 1] = start
                 hard[hards, 2] = p
@@ -276,19 +279,19 @@ def _parse(
     info[14] = stop
 
 
-def parse(data: NDArray[np.uint8], lines: int, least: int, limit: int, whole: bool = False) -> Parsed:
+def parse(data: NDArray[np.uint8], lines: int, least: int, limit: int, integers: bool = False) -> Parsed:
     r"""Parse complete lines of libsvm text up to the first invalid token.
 
     Parameters
     ----------
     data
-        The text, shape (n,); its last byte is ``\n``.
+        Text, shape (n,), that ends with ``\n``.
     lines
-        How many lines it has.
+        Number of lines.
     least, limit
-        The smallest and largest index allowed.
-    whole
-        Whether values are wanted as integers: those that doubles may not hold exactly are listed.
+        Smallest and largest valid index.
+    integers
+        Whether values are integers: list those that float64 may round in ``exact``.
     """
     n = len(data)
     most = sum(np.count_nonzero(data[k : k + _SLICE] == 58) for k in range(0, n, _SLICE))
@@ -296,15 +299,15 @@ def parse(data: NDArray[np.uint8], lines: int, least: int, limit: int, whole: bo
     labels, qids = np.empty(lines, np.float64), np.empty(lines, np.int64)
     label_ends, label_text = np.empty(lines + 1, np.int32), np.empty(n, np.uint8)
     rows, indices, values = np.empty(most, np.int32), np.empty(most, np.int64), np.empty(most, np.float64)
-    hard = np.empty((most + lines if whole else n // 20 + 1, 3), np.int32)
+    hard = np.empty((most + lines if integers else n // 20 + 1, 3), np.int32)
     info = np.zeros(15, np.int64)
-    _parse(data, least, limit, whole, at, labels, label_ends, label_text, qids, rows, indices, values, hard, info)
+    _parse(data, least, limit, integers, at, labels, label_ends, label_text, qids, rows, indices, values, hard, info)
     r, e, t, h, smallest, largest, ordered, zeros, several, qid, unlabelled, at_limit, code, start, stop = info.tolist()
     exact: list[tuple[int, int, int]] = []
     for k, first, last in hard[:h].tolist():
         if k < 0:
             labels[-1 - k] = float(bytes(data[first:last]))
-        elif whole:
+        elif integers:
             exact.append((k, first, last))
         else:
             values[k] = float(bytes(data[first:last]))

@@ -23,15 +23,15 @@ __all__ = ["BAD_COORDINATE", "BAD_VALUE", "GOOD", "LARGE", "TOO_FEW", "TOO_MANY"
 
 GOOD: Final = 0
 BAD_COORDINATE: Final = 1
-"""A coordinate that is no integer."""
+"""A coordinate is not an integer."""
 LARGE: Final = 2
-"""A coordinate beyond int64."""
+"""A coordinate exceeds int64."""
 BAD_VALUE: Final = 3
-"""A value that is no number, or no integer where these are wanted."""
+"""A value is not a number, or not an integer as expected."""
 TOO_FEW: Final = 4
-"""A line that ends before all its numbers."""
+"""A line has too few numbers."""
 TOO_MANY: Final = 5
-"""A line that goes on after them."""
+"""A line has too many numbers."""
 
 
 @kernel
@@ -42,14 +42,14 @@ def _ends(byte: Any) -> Any:
 
 @kernel
 def _over(byte: Any) -> Any:
-    """Return whether a byte in place of a number ends the numbers of the line."""
+    """Return whether a byte ends the numbers of a line: line end or comment."""
     return byte == 10 or byte == 37 or byte == 35
 
 
 @kernel
 def parse_numbers(
     data: NDArray[np.uint8],
-    whole: bool,
+    as_integers: bool,
     base: int,
     extents: NDArray[np.int64],
     coords: NDArray[np.int64],
@@ -63,7 +63,7 @@ def parse_numbers(
     ----------
     data
         Text, shape (n,), that ends with ``\n``.
-    whole
+    as_integers
         Whether values are integers.
     base
         Smallest coordinate in the text.
@@ -72,7 +72,7 @@ def parse_numbers(
     coords
         Receives the coordinates of at most m lines, counted from 0, shape (k, m).
     floats, integers
-        Shape (m, v); ``whole`` tells which one receives the values, while the other may have no rows.
+        Shape (m, v); ``as_integers`` selects the array that receives the values; the other may have no rows.
     hard
         Receives pairs (number of the value, position) of values for the interpreter to parse, shape (2 * m * v,).
 
@@ -110,7 +110,7 @@ def parse_numbers(
                 byte = byte_at(text, at)
         for j in range(v):
             start = at
-            if whole:
+            if as_integers:
                 integers[count, j], at, status = scan_integer(text, start)
             else:
                 floats[count, j], at, status = scan_float(text, start)

@@ -1,4 +1,4 @@
-r"""Scanner of numbers in bytes, for the kernels of all text formats."""
+"""Scanner of numbers in bytes, for the parsers of all text formats."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 OK: Final = 0
-"""A number was read."""
+"""The number is valid."""
 BAD: Final = 1
-"""No number stands there."""
+"""There is no number."""
 OVERFLOW: Final = 2
-"""An integer beyond int64."""
+"""An integer exceeds int64."""
 HARD: Final = 3
-"""A float that is well formed; only ``float`` can tell its value."""
+"""A float is valid, but only ``float`` can round it."""
 
 
 def kernel(function: F) -> F:
@@ -33,8 +33,8 @@ def kernel(function: F) -> F:
     return cast("F", njit(cache=True, nogil=True)(function))
 
 
-def _inlined(function: F) -> F:
-    """Compile a function that is inlined into its callers; a call would be too slow here."""
+def _compile_inline(function: F) -> F:
+    """Compile a function that LLVM inlines into its callers."""
     return cast("F", njit(cache=True, nogil=True, forceinline=True)(function))
 
 
@@ -42,7 +42,7 @@ _SMALLEST_POWER, _LARGEST_POWER = -342, 308
 
 
 def _powers_of_five() -> NDArray[np.uint64]:
-    """Return the first 128 bits of 5^q, q from -342 to 308; shape (651, 2), high word first (Eisel-Lemire 2021)."""
+    """Return 128 bits of 5^q, q in [-342, 308], high word first (Lemire 2021)."""
     out = np.empty((_LARGEST_POWER - _SMALLEST_POWER + 1, 2), dtype=np.uint64)
     for row, q in enumerate(range(_SMALLEST_POWER, _LARGEST_POWER + 1)):
         if q < 0:
@@ -58,10 +58,10 @@ def _powers_of_five() -> NDArray[np.uint64]:
 
 _POWERS = _powers_of_five()
 _PAGE = 4096
-"""Bytes that are there all or not at all."""
+"""Bytes of a memory page, which is readable as a whole."""
 _TENS = np.array([10**k for k in range(9)], np.uint64)
 _EXACT_TENS = np.array([10.0**k for k in range(23)])
-"""Those that are doubles: an integer below 2^53 times or over one of them is rounded once, so to the nearest."""
+"""Exact powers of ten: integers below 2^53 times or over one round once (Clinger 1990)."""
 
 
 def _intrinsic(function: Callable[..., Any]) -> Any:
@@ -112,8 +112,8 @@ def address(typing: Any, data: Any) -> Any:
 
 
 def _of_an_address(result: Any, text: Any) -> Any:
-    if not isinstance(text, types.Integer):  # Numba would take an array for a number
-        raise NumbaTypeError(f"text is read at its address, not from {text}")
+    if not isinstance(text, types.Integer):  # Numba would accept an array
+        raise NumbaTypeError(f"text must be an address, got {text}")
     return result(types.int64, types.int64)
 
 
@@ -138,17 +138,17 @@ def _word_at(typing: Any, text: Any, at: Any) -> Any:
     return _of_an_address(types.uint64, text), build
 
 
-@_inlined
+@_compile_inline
 def _more_digits(text: Any, at: Any, w: Any) -> Any:
-    """Append the digits from ``at`` to ``w``, modulo 2^64; return it and the position after them."""
-    while (text + at) & (_PAGE - 1) <= _PAGE - 8:  # what is behind the text, but in its page, may be read
+    """Append digits to ``w``, modulo 2^64; return it and the position after them."""
+    while (text + at) & (_PAGE - 1) <= _PAGE - 8:  # bytes after the text are readable within its page
         word = _word_at(text, at)
-        each = word ^ np.uint64(0x3030303030303030)  # a digit is its value, whatever else is 10 or more
+        each = word ^ np.uint64(0x3030303030303030)  # digits become their value, other bytes at least 10
         others = (each | (each + np.uint64(0x7676767676767676))) & np.uint64(0x8080808080808080)
         count = count_trailing_zeros(others) >> np.uint64(3) if others else np.uint64(8)
         if count == 0:
             return w, at
-        each <<= np.uint64(64) - (count << np.uint64(3))  # what is before the digits is zeros, as in a number
+        each <<= np.uint64(64) - (count << np.uint64(3))  # leading bytes become zeros
         each = (each * np.uint64(10) + (each >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
         each = (each * np.uint64(100) + (each >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
         each = (each * np.uint64(10000) + (each >> np.uint64(32))) & np.uint64(0x00000000FFFFFFFF)
@@ -205,7 +205,7 @@ def _double_bits(w: Any, q: Any) -> Any:
 
 @kernel
 def is_blank(byte: Any) -> Any:
-    """Return whether a byte is whitespace within a line: blank, tab, carriage return, form feed."""
+    """Return whether a byte is a blank, tab, carriage return or form feed."""
     return byte == 32 or byte == 9 or byte == 13 or byte == 11 or byte == 12
 
 
@@ -224,14 +224,14 @@ def scan_integer(text: Any, at: Any) -> Any:
     Parameters
     ----------
     text
-        The :func:`address` of bytes, the last of which is no digit.
+        :func:`address` of bytes, the last of which is not a digit.
     at
-        Where to read.
+        Offset of the number.
 
     Returns
     -------
     value, end, status
-        An int64; the position behind the last digit; ``OK``, ``BAD`` or ``OVERFLOW``.
+        int64, position after the last digit, and ``OK``, ``BAD`` or ``OVERFLOW``.
     """
     negative = byte_at(text, at) == 45
     if negative or byte_at(text, at) == 43:
@@ -253,7 +253,7 @@ def scan_integer(text: Any, at: Any) -> Any:
 
 @kernel
 def _first_digits(text: Any, at: Any, end: Any) -> Any:
-    """Return the first 19 significant digits, their decimal exponent, and whether others are lost."""
+    """Return 19 significant digits, their decimal exponent, and whether more follow."""
     w = np.uint64(0)
     taken = 0
     exponent: Any = 0
@@ -275,26 +275,26 @@ def _first_digits(text: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def _is_named(text: Any, at: Any) -> Any:
-    """Return whether a Windows special value follows: 1.#INF, 1.#IND, 1.#QNAN, 1.#SNAN."""
+    """Return whether the rest of 1.#INF, 1.#IND, 1.#QNAN or 1.#SNAN follows."""
     first = byte_at(text, at)
     return (first == 73 or first == 81 or first == 83) and byte_at(text, at + 1) == 78
 
 
 @kernel
 def scan_float(text: Any, at: Any) -> Any:
-    """Scan a decimal number, or nan, inf, infinity in any case, with an optional sign.
+    """Scan a float: a decimal number, nan, inf or infinity, with an optional sign.
 
     Parameters
     ----------
     text
-        The :func:`address` of bytes, the last of which belongs to no number.
+        :func:`address` of bytes, the last of which is not part of a number.
     at
-        Where to read.
+        Offset of the number.
 
     Returns
     -------
     value, end, status
-        A float64; the position behind the number; ``OK``, ``BAD`` or ``HARD``.
+        float64, position after the number, and ``OK``, ``BAD`` or ``HARD``.
     """
     sign = np.uint64(0)
     if byte_at(text, at) == 45:

@@ -1,4 +1,4 @@
-"""TFRecord frames, and the integer lists of ``tf.train.Example`` messages in them."""
+"""TFRecord frames and the integer lists of their ``tf.train.Example`` messages."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = [
 ]  # fmt: skip
 
 FRAME: Final = 16
-"""Bytes of a frame beside its message."""
+"""Bytes of a frame without its message."""
 
 GOOD: Final = 0
 BAD_LENGTH: Final = 1
-"""The checksum of the length is not its own."""
+"""The checksum of the length does not match."""
 BAD_CHECKSUM: Final = 2
-"""The checksum of the message is not its own."""
+"""The checksum of the message does not match."""
 BAD_MESSAGE: Final = 3
-"""The message is no ``Example`` of lists of integers."""
+"""The message is not an ``Example`` of integer lists."""
 BAD_ROW: Final = 4
-"""There is not one integer in ``row_tag``."""
+"""``row_tag`` does not have exactly one integer."""
 NEGATIVE: Final = 5
 """An id is negative."""
 
@@ -57,7 +57,7 @@ _LAST = np.uint32(255)
 
 
 @kernel
-def _masked(data: Any, at: Any, end: Any) -> Any:
+def _masked_crc32c(data: Any, at: Any, end: Any) -> Any:
     """Return the masked CRC-32C of bytes."""
     rest = np.uint32(0xFFFFFFFF)
     while at + 8 <= end:
@@ -100,10 +100,10 @@ def _is(data: Any, at: Any, checksum: Any) -> Any:
 
 @kernel
 def split_frames(data: NDArray[np.uint8]) -> Any:
-    """Return the end of the complete frames, the size of the next one if known, and whether its header is valid."""
+    """Return the end of complete frames, next frame size (if known) and validity."""
     at: Any = 0
     while at + 12 <= len(data):
-        if not _is(data, at + 8, _masked(data, at, at + 8)):
+        if not _is(data, at + 8, _masked_crc32c(data, at, at + 8)):
             return at, 0, BAD_LENGTH
         length = np.int64(_number(data, at, 8))
         if length < 0 or length > len(data) - at - FRAME:
@@ -114,7 +114,7 @@ def split_frames(data: NDArray[np.uint8]) -> Any:
 
 @kernel
 def _varint(data: Any, at: Any, end: Any) -> Any:
-    """Return an integer and the position after it, which exceeds ``end`` if it is truncated."""
+    """Return a varint and the position after it, beyond ``end`` if truncated."""
     out = np.uint64(0)
     for k in range(10):
         if at >= end:
@@ -129,7 +129,7 @@ def _varint(data: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def _field(data: Any, at: Any, end: Any) -> Any:
-    """Return the field number (0 if invalid), its wire type, and the bounds of its content."""
+    """Return field number (0 if invalid), wire type and bounds of the content."""
     tag, at = _varint(data, at, end)
     kind = tag & 7
     stop = end + 1
@@ -198,7 +198,7 @@ def _lists(data: Any, at: Any, end: Any, found: Any) -> Any:
 
 @kernel
 def _integers(data: Any, at: Any, end: Any, out: Any, count: Any) -> Any:
-    """Read the integers of a list, packed or not; return their total number, -1 if invalid."""
+    """Read the integers of a list, packed or not; return their number, or -1."""
     while at < end:
         number, kind, begin, at = _field(data, at, end)
         if number != 1 or (kind != 0 and kind != 2):
@@ -219,16 +219,16 @@ def parse(data: NDArray[np.uint8], which: int, src: NDArray[np.int64], dst: NDAr
     Parameters
     ----------
     data
-        The frames.
+        Complete frames.
     which
         1 for the ids of ``col_tag``, 2 for those of ``gt_tag``.
     src, dst
-        Take the pairs; as long as there are bytes below 128 in ``data``.
+        Receive the pairs; as long as the number of bytes below 128 in ``data``.
 
     Returns
     -------
     count, rows, largest, status, at
-        Pairs, messages, the largest id of all lists, ``GOOD`` or what is wrong, and the frame where it is.
+        Pairs, messages, largest id of all lists, ``GOOD`` or an error code, and position of its frame.
     """
     found = np.empty((3, 2), np.int64)
     row = np.empty(len(src), np.int64)
@@ -239,7 +239,7 @@ def parse(data: NDArray[np.uint8], which: int, src: NDArray[np.int64], dst: NDAr
     while at < len(data):
         begin = at + 12
         end = begin + np.int64(_number(data, at, 8))
-        if not _is(data, end, _masked(data, begin, end)):
+        if not _is(data, end, _masked_crc32c(data, begin, end)):
             return count, rows, largest, BAD_CHECKSUM, at
         if not _lists(data, begin, end, found):
             return count, rows, largest, BAD_MESSAGE, at
@@ -270,7 +270,7 @@ def parse(data: NDArray[np.uint8], which: int, src: NDArray[np.int64], dst: NDAr
 
 @kernel
 def digest(src: NDArray[np.int64], dst: NDArray[np.int64]) -> Any:
-    """Return an order-independent hash of pairs; hashes of parts are added."""
+    """Return an order-independent hash of pairs; hashes of chunks add up."""
     out = np.uint64(0)
     for i in range(len(src)):
         word = np.uint64(src[i]) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(dst[i])
@@ -339,15 +339,15 @@ def write_record(
     Parameters
     ----------
     out
-        Takes the frame: 11 bytes for each id, and 200 more.
+        Receives the frame; needs 11 bytes per id and 200 more.
     names
-        The text ``row_tagcol_taggt_tag``.
+        The bytes ``row_tagcol_taggt_tag``.
     row, cols, truth
-        The id of the row, and the ids of its lists.
+        Id of the row, and ids of its lists.
     with_truth
-        Whether there is a list ``gt_tag``.
+        Whether to write the list ``gt_tag``.
     """
-    # The features are written behind room for what goes before them, whose length depends on theirs.
+    # The length of the header depends on the features, so these are written first, after a gap.
     room = 40
     at = _put_list(out, room, names[:7], row)
     at = _put_list(out, at, names[7:14], cols)
@@ -362,8 +362,8 @@ def write_record(
     end = begin + inner
     for k in range(8):
         out[k] = (size >> (8 * k)) & 255
-    head = _masked(out, 0, 8)
-    body = _masked(out, 12, end)
+    head = _masked_crc32c(out, 0, 8)
+    body = _masked_crc32c(out, 12, end)
     for k in range(4):
         out[8 + k] = (head >> np.uint32(8 * k)) & np.uint32(255)
         out[end + k] = (body >> np.uint32(8 * k)) & np.uint32(255)

@@ -13,9 +13,9 @@ __all__ = ["GOOD", "TOO_FEW", "TOO_MANY", "parse_integers", "split_tokens"]
 
 GOOD: Final = 0
 TOO_FEW: Final = 1
-"""A line that ends before all its tokens, or has an empty one."""
+"""A line has too few tokens, or an empty one."""
 TOO_MANY: Final = 2
-"""A line that goes on after them."""
+"""A line has too many tokens."""
 
 
 @kernel
@@ -27,14 +27,14 @@ def split_tokens(data: NDArray[np.uint8], delimiter: int, starts: NDArray[np.int
     data
         Text, shape (n,), that ends with ``\n``.
     delimiter
-        The byte that parts tokens, beside which blanks do not count; -1 for any blanks.
+        Separator of tokens, with optional blanks around it; -1 for blanks alone.
     starts, ends
-        Shape (lines, k): take where the k tokens of each line begin and end.
+        Receive the bounds of the k tokens of each line, shape (lines, k).
 
     Returns
     -------
     count, status, at
-        Lines that are not blank, ``GOOD`` or what is wrong, and where that line begins.
+        Non-blank lines, ``GOOD`` or an error code, and the start of its line.
     """
     k = starts.shape[1]
     count = at = 0
@@ -78,7 +78,7 @@ def split_tokens(data: NDArray[np.uint8], delimiter: int, starts: NDArray[np.int
 def parse_integers(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], out: NDArray[np.int64]
 ) -> Any:
-    """Parse non-negative integers; return how many precede the first invalid token."""
+    """Parse non-negative integers; return the number before the first invalid token."""
     text = address(data)
     for i in range(len(starts)):
         value, at, status = scan_integer(text, starts[i])

@@ -14,13 +14,13 @@ from sparrow.kernels.jit import cache_dir
 
 @pytest.fixture
 def container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A process that can write to its temporary folder alone; returns where loops are kept then."""
+    """Make only the temporary directory writable; return the cache directory."""
     import numba.core.config
 
     monkeypatch.setattr(os, "access", lambda path, mode: str(path).startswith(str(tmp_path)))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(numba.core.config, "CACHE_DIR", "")
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # so that it is as it was afterwards, whatever the test makes of it
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # registers the variable for restoration
     monkeypatch.delenv("NUMBA_CACHE_DIR")
     return tmp_path / f"sparrow-loops-{os.getuid()}"
 
@@ -30,9 +30,9 @@ def test_temporary_directory_with_one_notice(container: Path, capsys: pytest.Cap
     assert os.environ["NUMBA_CACHE_DIR"] == sys.modules["numba.core.config"].CACHE_DIR == str(container)
     assert f"compiled kernels are cached in {container}; set NUMBA_CACHE_DIR" in capsys.readouterr().err
     assert container.stat().st_mode & 0o777 == 0o700
-    cache_dir.ensure_cache_dir()  # as a process that this one starts
+    cache_dir.ensure_cache_dir()  # as in a child process
     del os.environ["NUMBA_CACHE_DIR"]
-    cache_dir.ensure_cache_dir()  # as the next process
+    cache_dir.ensure_cache_dir()  # as in the next process
     assert os.environ["NUMBA_CACHE_DIR"] == str(container)
     assert not capsys.readouterr().err
 

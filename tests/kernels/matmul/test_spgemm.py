@@ -123,8 +123,8 @@ def _product(A: sp.Tensor, B: sp.Tensor, add: Callable[..., Any], multiply: Call
     """Return the product, each element added in the order of the left row's elements."""
     right = _rows(B)
     out: dict[Any, Any] = {}
-    for row, entries in _rows(A).items():
-        for k, x in entries:
+    for row, elements in _rows(A).items():
+        for k, x in elements:
             for column, y in right.get(k, ()):
                 value = multiply(x, y)
                 out[row, column] = add(out[row, column], value) if (row, column) in out else value

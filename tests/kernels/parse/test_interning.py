@@ -34,7 +34,7 @@ def test_interner_grows(room: int) -> None:
     names, known = Interner(), dict[str, int]()
     codes = names.codes(pa.array(texts))
     assert codes.tolist() == [known.setdefault(text, len(known)) for text in texts]
-    assert names.nbytes < 1.15 * (names._used + names._slots.nbytes)  # it grows in small steps, in its place
+    assert names.nbytes < 1.15 * (names._used + names._slots.nbytes)  # the pool grows in place, in small steps
     with observe("kernels.sort_strings") as sorts:
         labels, rank = names.finish(room)
     assert len(sorts) == bool(room)  # in parallel if memory permits
@@ -51,7 +51,7 @@ def test_finish_bounds_memory() -> None:
     tracemalloc.start()
     try:
         labels, rank = names.finish()
-        peak = tracemalloc.get_traced_memory()[1]  # of NumPy's arrays; the texts themselves are Arrow's
+        peak = tracemalloc.get_traced_memory()[1]  # NumPy arrays only: Arrow allocates the strings
     finally:
         tracemalloc.stop()
     assert peak < table
