@@ -82,15 +82,15 @@ class CSRRelation(MemoryRelation):
         return super().find_rows(leading) if rows is None else RowSlices(rows.indptr[leading], rows.indptr[leading + 1])
 
     def _make_rows(self, dim: int) -> CSRRows | None:
-        height = self.schema.shape[dim]
-        copy = self.nbytes if dim else 0
+        n_rows = self.schema.shape[dim]
+        copy_bytes = self.nbytes if dim else 0
         limits = tuning()
-        max_height = limits.max_pointers_per_element * self.nnz + limits.min_partition_elements
-        if height > max_height or 8 * (height + 1) + copy > memory.available():
+        max_rows = limits.max_pointers_per_element * self.nnz + limits.min_partition_elements
+        if n_rows > max_rows or 8 * (n_rows + 1) + copy_bytes > memory.available():
             return None
         block = self.block
         if not dim:
-            return CSRRows(block.indptr(height), block.column(1), block.values)
+            return CSRRows(block.indptr(n_rows), block.column(1), block.values)
         return CSRRows(*sort_to_csr(Block(block.coords[::-1], block.values), self.schema.shape[::-1]))
 
 
@@ -101,13 +101,18 @@ def csr_rows(relation: Relation, view: View) -> CSRRows | None:
     """
     if not isinstance(relation, CSRRelation) or view.ndim != 2 or relation.schema.ndim != 2 or view.points:
         return None
-    down, across = view.axes
-    if not isinstance(down, RangeAxis) or not isinstance(across, RangeAxis) or down.step != 1 or not view.size:
+    rows_axis, columns_axis = view.axes
+    if (
+        not isinstance(rows_axis, RangeAxis)
+        or not isinstance(columns_axis, RangeAxis)
+        or rows_axis.step != 1
+        or not view.size
+    ):
         return None
-    if (across.start, across.step, across.length) != (0, 1, relation.schema.shape[across.dim]):
+    if (columns_axis.start, columns_axis.step, columns_axis.length) != (0, 1, relation.schema.shape[columns_axis.dim]):
         return None
-    rows = relation.rows(down.dim)
-    return None if rows is None else rows.between(down.start, down.start + down.length)
+    rows = relation.rows(rows_axis.dim)
+    return None if rows is None else rows.between(rows_axis.start, rows_axis.start + rows_axis.length)
 
 
 def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> None:

@@ -108,7 +108,7 @@ class ScratchPool:
         for _ in range(len(self._free)):
             try:
                 pages = self._free.pop()
-            except IndexError:  # another thread took the last ones
+            except IndexError:  # another thread took the last pages
                 break
             if nbytes <= pages.size <= tuning().pooled_max_ratio * nbytes:
                 return pages
@@ -131,7 +131,7 @@ class _Pages:
 
     def __init__(self, size: int) -> None:
         self.mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with suppress(OSError):  # a system without huge pages
+        with suppress(OSError):  # the system has no huge pages
             self.mapping.madvise(mmap.MADV_HUGEPAGE)
         self.size = self.written = size
         """Bytes mapped, and bytes from the start that may have been written."""
@@ -204,7 +204,7 @@ def _acquire(nbytes: int) -> _Pages:
     with _free_list.lock:
         fitting = [pages for pages in _free_list.pages if size <= pages.size <= tuning().pooled_max_ratio * size]
         if fitting:
-            pages = min(fitting, key=lambda found: found.size)
+            pages = min(fitting, key=lambda candidate: candidate.size)
             _free_list.remove(pages)
             return pages
     with suppress(OSError):
@@ -229,10 +229,10 @@ def _recycle(pages: _Pages) -> None:
     if not 0 < pages.written <= max_bytes or not _is_enabled():
         return
     try:
-        pages.mapping.madvise(mmap.MADV_FREE, 0, pages.written)  # the system may reclaim them until they are written
-    except OSError:  # without MADV_FREE they are unmapped
+        pages.mapping.madvise(mmap.MADV_FREE, 0, pages.written)  # until the next write the system may reclaim them
+    except OSError:  # without MADV_FREE the pages are unmapped
         return
-    if not _free_list.lock.acquire(blocking=False):  # finalizers run anywhere, even in a thread that holds the lock
+    if not _free_list.lock.acquire(blocking=False):  # a finalizer may run in the thread that holds the lock
         return
     try:
         _free_list.pages.append(pages)

@@ -62,7 +62,7 @@ def connect() -> duckdb.DuckDBPyConnection:
         while len(_instances) > limits.duckdb_instances:
             evicted.append(_instances.popitem(last=False))
         con = instance.cursor()
-    del evicted  # instances without connections end here, outside of the lock
+    del evicted  # closes instances without connections, outside of the lock
     return con
 
 

@@ -136,15 +136,15 @@ def too_large(what: str, nbytes: int | None, remedy: str, room: int | None = Non
 
 
 def _error(
-    what: str, nbytes: int | None, remedy: str, room: int | None, others: int, grown: bool = False
+    what: str, nbytes: int | None, remedy: str, room: int | None, others: int, is_partial: bool = False
 ) -> TooLargeError:
-    takes = "more than" if nbytes is None else f"{'at least ' if grown else ''}{_size(nbytes)}, beyond"
+    amount = "more than" if nbytes is None else f"{'at least ' if is_partial else ''}{_size(nbytes)}, beyond"
     part = "" if room is None else f"{_size(room)}, its share of "
-    beside = f", of which {_size(others)} are reserved by concurrent operations" if others else ""
-    way = f"{remedy}, or raise" if remedy else "raise"
+    reserved = f", of which {_size(others)} are reserved by concurrent operations" if others else ""
+    advice = f"{remedy}, or raise" if remedy else "raise"
     return TooLargeError(
-        f"{what} would take {takes} {part}the memory limit of {_size(limit())}{beside}: "
-        f"{way} the limit with sp.config(memory_limit=...)"
+        f"{what} would take {amount} {part}the memory limit of {_size(limit())}{reserved}: "
+        f"{advice} the limit with sp.config(memory_limit=...)"
     )
 
 
@@ -179,7 +179,7 @@ class Reservation:
                 self._ledger.evict_pool()
                 return
             others = self._ledger.reserved - self.nbytes
-        raise _error(self.what, self.nbytes + nbytes, self.remedy, None, others, grown=self.nbytes > 0)
+        raise _error(self.what, self.nbytes + nbytes, self.remedy, None, others, is_partial=self.nbytes > 0)
 
     def resize(self, nbytes: int) -> None:
         """Set the size without a check, for buffers that keep to their :func:`share`."""

@@ -25,9 +25,9 @@ def data_folder(name: str) -> Traversable:
     packaged = files("sparrow") / f"_{name}"
     if packaged.is_dir():
         return packaged
-    beside = Path(__file__).parents[2] / name
-    if beside.is_dir():
-        return beside
+    in_checkout = Path(__file__).parents[2] / name
+    if in_checkout.is_dir():
+        return in_checkout
     raise NotFoundError(f"the installation lacks the data folder {name!r}: reinstall sparrow-tensor")
 
 

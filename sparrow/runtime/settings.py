@@ -41,7 +41,7 @@ ENGINE_ENTRY_POINTS = "sparrow.engines"
 
 def engine_names() -> list[str]:
     """Return the sorted names of engines, entry points included."""
-    from importlib.metadata import entry_points  # takes milliseconds, and is rarely needed
+    from importlib.metadata import entry_points  # importing takes milliseconds and is rarely needed
 
     return sorted({*engines, *(entry.name for entry in entry_points(group=ENGINE_ENTRY_POINTS))})
 
@@ -351,7 +351,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         assert self._token is not None
         scope = _scope.get()
         if scope is not None and scope.block is self:
-            with suppress(ValueError):  # a generator that was started in another context
+            with suppress(ValueError):  # the generator was started in another context
                 _scope.reset(self._token)
                 return
         self.has_ended = True

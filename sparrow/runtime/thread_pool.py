@@ -192,7 +192,7 @@ class DetachedTask(Generic[R]):
             try:
                 raise self._error
             finally:
-                self._error = None  # its traceback holds this frame: no cycle
+                self._error = None  # its traceback refers to this frame: break the cycle
         return self._result
 
 
@@ -280,14 +280,14 @@ class _Job(Generic[T, R]):
             try:
                 raise task.error
             finally:
-                task.error = None  # its traceback holds this frame: no cycle
+                task.error = None  # its traceback refers to this frame: break the cycle
         return task.result
 
     def close(self) -> None:
         """Drop items that have not started and wait for those that run."""
         self.closed = True
         if os.getpid() != self._pid:
-            return  # the workers are in the parent
+            return  # the workers belong to the parent process
         with self._lock:
             self._waiting.clear()
             while self._running:

@@ -91,14 +91,14 @@ class Sorter:
         self._runs: list[Run] = []
         self._ascending = True
         self._last: tuple[int, ...] = (-1,) * ndim
-        self._spool = SpillFile()
+        self._spill_file = SpillFile()
         self._wide: Sorter | None = None
         """Sorter by the leading coordinate, once coordinates exceed 63 bits; the others are part of the value."""
 
     @cached_property
     def _by_leading(self) -> Sorter:
-        kind = folded_dtype(self._ndim, self._dtype, self.weighted)
-        return Sorter(1, kind, weighted=True, duplicates="error")
+        dtype = folded_dtype(self._ndim, self._dtype, self.weighted)
+        return Sorter(1, dtype, weighted=True, duplicates="error")
 
     @property
     def maxima(self) -> tuple[int, ...]:
@@ -114,7 +114,7 @@ class Sorter:
         """Free memory and disk space."""
         self._runs = []
         self._reservation.release()
-        self._spool.close()
+        self._spill_file.close()
         if self._wide is not None:
             self._wide.close()
 
@@ -133,12 +133,12 @@ class Sorter:
         keys = pack(rows.coords, layout)
         values = None if rows.values is None else np.ascontiguousarray(rows.values)
         below = sum(layout[1:])
-        ascending, sorted_already, by_the_rest = sortedness(keys, below)
+        ascending, is_sorted, is_sorted_by_minor = sortedness(keys, below)
         minor = None
-        if by_the_rest:
+        if is_sorted_by_minor:
             minor = int(keys[0]) & ((1 << below) - 1), int(keys[-1]) & ((1 << below) - 1)
         unsorted_bits: int | None = None
-        if not sorted_already:
+        if not is_sorted:
             if values is None:
                 keys.sort()
             else:
@@ -213,21 +213,21 @@ class Sorter:
     def _widen(self, batches: Iterable[Run | Rows]) -> None:
         """Switch to sorting by the leading coordinate alone."""
 
-        def all_fold() -> Iterator[Run]:
+        def fold_all() -> Iterator[Run]:
             for batch in batches:
                 if isinstance(batch, Rows):
-                    continue  # they are empty
+                    continue  # empty batches stay unsorted rows
                 run = batch if len(batch.layout) == 1 else self._fold(batch.rows(), batch.maxima)
                 self._maxima = _maximum(self._maxima, run.maxima)
                 yield replace(run, maxima=run.maxima[:1])
 
         self._wide = self._by_leading
-        self._wide.consume(all_fold())
+        self._wide.consume(fold_all())
 
     def _add(self, batch: Run | Rows) -> bool:
         """Buffer a run, unless keys would exceed 63 bits."""
         if isinstance(batch, Rows):
-            return True  # it is empty
+            return True  # empty batches stay unsorted rows
         if len(batch.layout) < self._ndim:
             return False
         maxima = _maximum(self._maxima, batch.maxima)
@@ -249,8 +249,8 @@ class Sorter:
         keys = run.keys
         if isinstance(keys, Segment):
             for start in range(0, run.count, self._tuning.chunk_rows):
-                chunk = self._spool.read(keys, start, min(start + self._tuning.chunk_rows, run.count))
-                self._spool.write(keys, start, repack(chunk, run.layout, layout))
+                chunk = self._spill_file.read(keys, start, min(start + self._tuning.chunk_rows, run.count))
+                self._spill_file.write(keys, start, repack(chunk, run.layout, layout))
         else:
             keys = repack(keys, run.layout, layout)
         return replace(run, layout=layout, keys=keys, samples=repack(run.samples, run.layout, layout), minor=None)
@@ -261,8 +261,8 @@ class Sorter:
         count = sum(run.count for run in fresh)
         events.emit("sorting.spill", runs=len(fresh), rows=count)
         stride = self._tuning.sample_stride
-        keys = self._spool.reserve(count, np.dtype(np.int64))
-        values = self._spool.reserve(count, self._dtype) if self.weighted else None
+        keys = self._spill_file.reserve(count, np.dtype(np.int64))
+        values = self._spill_file.reserve(count, self._dtype) if self.weighted else None
         samples: list[Keys] = []
         at = 0
         sorted_bits = _sorted_bits(fresh)
@@ -271,9 +271,9 @@ class Sorter:
             return self._gather(fresh, range_, sorted_bits)
 
         for merged, weights in ordered_map(gather, self._ranges(fresh)[0], self._threads):
-            self._spool.write(keys, at, merged)
+            self._spill_file.write(keys, at, merged)
             if values is not None and weights is not None:
-                self._spool.write(values, at, weights)
+                self._spill_file.write(values, at, weights)
             samples.append(merged[-at % stride :: stride].copy())
             at += len(merged)
         first, last = fresh[0].minor, fresh[-1].minor
@@ -462,7 +462,7 @@ class Sorter:
                 yield self._read(run.values, at, min(at + self._tuning.chunk_rows, stop))
 
     def _read(self, column: Column, start: int, stop: int) -> NDArray[Any]:
-        return self._spool.read(column, start, stop) if isinstance(column, Segment) else column[start:stop]
+        return self._spill_file.read(column, start, stop) if isinstance(column, Segment) else column[start:stop]
 
     def _gather(self, runs: Sequence[Run], range_: _Range, sorted_bits: int) -> tuple[Keys, NDArray[Any] | None]:
         """Return the sorted rows of a range; equal keys are in input order."""
@@ -550,7 +550,7 @@ class Sorter:
         for i, above in enumerate(np.searchsorted(run.samples, splitters).tolist()):
             if above:
                 start = (above - 1) * stride
-                chunk = self._spool.read(run.keys, start, min(start + stride, run.count))
+                chunk = self._spill_file.read(run.keys, start, min(start + stride, run.count))
                 out[i] = start + np.searchsorted(chunk, splitters[i])
         return out
 

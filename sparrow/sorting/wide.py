@@ -19,9 +19,9 @@ def folded_dtype(ndim: int, dtype: np.dtype[Any], weighted: bool) -> np.dtype[An
     return np.dtype([*fields, ("value", dtype)] if weighted else fields, align=True)
 
 
-def fold_rows(rows: Rows, kind: np.dtype[Any]) -> Rows:
+def fold_rows(rows: Rows, dtype: np.dtype[Any]) -> Rows:
     """Return one-dimensional rows with values of :func:`folded_dtype`."""
-    out = np.zeros(rows.size, kind)
+    out = np.zeros(rows.size, dtype)
     for k, column in enumerate(rows.coords[1:], 1):
         out[f"c{k}"] = column
     if rows.values is not None:

@@ -38,7 +38,7 @@ def test_connection_keeps_its_settings() -> None:
     with settings.config(deterministic=True, memory_limit="2GB"):
         con = connect()
     relation = con.sql("select current_setting('threads') as threads, current_setting('memory_limit') as memory")
-    for threads in range(2, 9):  # more instances than are kept
+    for threads in range(2, 9):  # more instances than the cache holds
         with settings.config(threads=threads), connect() as other:
             assert setting(other, "threads") == str(threads)
     assert relation.fetchall() == [(1, "1.5 GiB")]

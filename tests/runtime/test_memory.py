@@ -58,11 +58,11 @@ def test_finalizers_wait_for_no_lock() -> None:
     arrays = [buffer_pool.Buffer(1 << 20, np.dtype(np.float64)).truncate(1 << 20)]
     rooms = [memory.reserve(600, "one")]
     before = memory.available()
-    taken, done = threading.Event(), threading.Event()
+    locked, done = threading.Event(), threading.Event()
 
-    def other() -> None:
+    def hold_lock() -> None:
         with memory._ledger.lock:
-            taken.set()
+            locked.set()
             done.wait()
 
     def collect() -> None:
@@ -70,9 +70,9 @@ def test_finalizers_wait_for_no_lock() -> None:
             rooms.clear()
             arrays.clear()
 
-    holder, collector = (threading.Thread(target=each, daemon=True) for each in (other, collect))
+    holder, collector = (threading.Thread(target=target, daemon=True) for target in (hold_lock, collect))
     holder.start()
-    taken.wait()
+    locked.wait()
     collector.start()
     collector.join(60)
     assert not collector.is_alive()

@@ -90,11 +90,11 @@ def test_no_bar_before_the_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert terminal.getvalue() == ""
 
 
-@pytest.mark.parametrize("wanted", [False, None])
-def test_disabled_bar_writes_nothing(wanted: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("enabled", [False, None])
+def test_disabled_bar_writes_nothing(enabled: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = io.StringIO()
     monkeypatch.setattr("sys.stderr", plain)
-    with settings.config(progress=wanted), progress.bar("reading", 10) as advance:
+    with settings.config(progress=enabled), progress.bar("reading", 10) as advance:
         advance(10)
     assert plain.getvalue() == ""
 

@@ -89,10 +89,10 @@ def test_defaults() -> None:
     assert Path(now.temp_directory).is_dir()
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_progress_can_be_forced(wanted: bool) -> None:
-    with config(progress=wanted):
-        assert current().show_progress() is wanted
+@pytest.mark.parametrize("enabled", [True, False])
+def test_progress_can_be_forced(enabled: bool) -> None:
+    with config(progress=enabled):
+        assert current().show_progress() is enabled
 
 
 @pytest.mark.parametrize("engine", ["", 3])

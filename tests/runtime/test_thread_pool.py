@@ -91,18 +91,18 @@ def test_exception_of_items_is_raised_in_order(threads: int) -> None:
 
 
 def test_ahead_bounds_consumed_items() -> None:
-    taken = 0
+    consumed = 0
 
     def items() -> Iterator[int]:
-        nonlocal taken
+        nonlocal consumed
         for number in range(100):
-            taken += 1
+            consumed += 1
             yield number
 
     results = ordered_map(lambda n: n, items(), 2, ahead=4)
-    for given in range(1, 50):
+    for n_results in range(1, 50):
         next(results)
-        assert taken - given <= 4
+        assert consumed - n_results <= 4
     close(results)
 
 
@@ -110,13 +110,13 @@ def test_ahead_bounds_consumed_items() -> None:
 def test_nested_calls_use_two_threads(depth: int, fresh_pool: None) -> None:
     count = Count()
     both = threading.Barrier(2)
-    met = threading.Event()
+    all_started = threading.Event()
 
     def leaf(number: int) -> int:
         with count:
-            if not met.is_set():
+            if not all_started.is_set():
                 both.wait(TIMEOUT_SECONDS)
-                met.set()
+                all_started.set()
             return number
 
     def level(below: int) -> int:
@@ -131,21 +131,21 @@ def test_nested_calls_use_two_threads(depth: int, fresh_pool: None) -> None:
 
 def test_nested_calls_are_lazy_and_ordered() -> None:
     def outer(_: int) -> list[int]:
-        taken: list[int] = []
+        computed: list[int] = []
 
         def inner(number: int) -> int:
-            taken.append(number)
+            computed.append(number)
             if number == 3:
                 raise ValueError("three")
             return number
 
         results = ordered_map(inner, range(10), 2)
         assert next(results) == 0
-        assert taken == [0]
+        assert computed == [0]
         assert [next(results), next(results)] == [1, 2]
         with pytest.raises(ValueError, match="three"):
             next(results)
-        return taken
+        return computed
 
     assert list(ordered_map(outer, range(4), 2)) == [[0, 1, 2, 3]] * 4
 
@@ -198,17 +198,17 @@ def test_busy_caller_counts_as_a_thread(threads: int, fresh_pool: None) -> None:
 
 
 def test_busy_pool_does_not_block_other_callers(fresh_pool: None) -> None:
-    taken = threading.Barrier(3)
+    all_busy = threading.Barrier(3)
     go = threading.Event()
 
-    def stuck(number: int) -> int:
-        taken.wait(TIMEOUT_SECONDS)
+    def block(number: int) -> int:
+        all_busy.wait(TIMEOUT_SECONDS)
         assert go.wait(TIMEOUT_SECONDS)
         return number
 
     with ThreadPoolExecutor(1) as user:
-        slow = user.submit(lambda: list(ordered_map(stuck, range(2), 2)))
-        taken.wait(TIMEOUT_SECONDS)
+        slow = user.submit(lambda: list(ordered_map(block, range(2), 2)))
+        all_busy.wait(TIMEOUT_SECONDS)
         assert list(ordered_map(lambda n: n, range(20), 2)) == list(range(20))
         go.set()
         assert slow.result(TIMEOUT_SECONDS) == [0, 1]
@@ -281,24 +281,24 @@ class Thing:
 
 
 def test_worker_local_is_dropped_with_the_iterator() -> None:
-    kept: WeakSet[Thing] = WeakSet()
-    thread_pool.worker_local().thing = mine = Thing()
+    things: WeakSet[Thing] = WeakSet()
+    thread_pool.worker_local().thing = own_thing = Thing()
 
     def work(_: int) -> None:
         own = thread_pool.worker_local()
         if not hasattr(own, "thing"):
             own.thing = Thing()
-            kept.add(own.thing)
-        assert own.thing is not mine
+            things.add(own.thing)
+        assert own.thing is not own_thing
 
     results = ordered_map(work, range(100), 2)
     for _ in range(50):
         next(results)
-    assert 1 <= len(kept) <= 3, "two workers, and the caller if it computes items itself"
+    assert 1 <= len(things) <= 3, "two workers, and the caller if it computes items itself"
     close(results)
     gc.collect()
-    assert not kept
-    assert thread_pool.worker_local().thing is mine
+    assert not things
+    assert thread_pool.worker_local().thing is own_thing
 
 
 def test_caller_works_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,14 +359,14 @@ list(ordered_map(lambda n: child(works), range(2), 2))
 
 iterator = ordered_map(lambda n: n, range(20), 2)
 next(iterator)
-def goes_on():
+def use_iterator():
     try:
         next(iterator)
     except RuntimeError as error:
         assert "created before a fork" in str(error)
     else:
         raise AssertionError
-child(goes_on)
+child(use_iterator)
 child(lambda: iterator.close())
 assert list(iterator) == list(range(1, 20))
 """
