@@ -68,7 +68,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/python tools/lint_language.py
+	$(BIN)/python .ci/lint_language.py
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -1,6 +1,6 @@
 """Check names and prose: docstring openings, line lengths, banned identifiers and phrases.
 
-``python tools/lint_language.py [PATH ...]`` prints findings as ``path:line: message``; exit status 1 if any.
+``python .ci/lint_language.py [PATH ...]`` prints findings as ``path:line: message``; exit status 1 if any.
 The rules are those of CONTRIBUTING.md, "Style"; ruff checks the rest (imperative mood, missing docstrings).
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHON = ("sparrow", "tests", "bench", "docs", "ingest", "tools", "conftest.py")
+PYTHON = ("sparrow", "tests", "bench", "docs", "ingest", ".ci", "conftest.py")
 FIRST_LINE_MAX, MARKDOWN_LINE_MAX = 79, 120
 
 OPENINGS = re.compile(r"(What|How|Where|Which|Of|Whose|Who|Whatever|That|Those|Said|Told)\b")
