@@ -102,7 +102,7 @@ _WAITING = {duckdb_connection.__file__, thread_pool.__file__, threading.__file__
 
 def _run_traced(trace: Any, query: Any) -> None:
     sys.settrace(trace)
-    duckdb_connection._on_a_thread(query, query)
+    duckdb_connection._run_on_thread(query, query)
 
 
 @pytest.mark.parametrize("kind", ["call", "line", "return"])
