@@ -126,13 +126,13 @@ class Tracer(NullTracer):
         self._stack, self._fetched = ExitStack(), Traffic()
 
     def __enter__(self) -> Self:
+        if self._plans.analyze:  # planning reads footers, which count too
+            self._fetched = self._stack.enter_context(count_traffic())
         self._tree = PlanTree(self._root, self._engine)
         self._scans = super().scans
-        if self._plans.analyze:
-            self._fetched = self._stack.enter_context(count_traffic())
-            if self._engine.reads_chunks:
-                self._stack.enter_context(profiling(self._profile))
-                self._scans = self._count_reads(self._tree.scans)
+        if self._plans.analyze and self._engine.reads_chunks:
+            self._stack.enter_context(profiling(self._profile))
+            self._scans = self._count_reads(self._tree.scans)
         self._n_steps = len(self._plans.chain_steps)
         self._start = time.perf_counter()
         return self

@@ -404,9 +404,9 @@ def _unique(block: Block, duplicates: Duplicates) -> Block:
             at = int(np.flatnonzero(~fresh)[0])
             where = tuple(int(column[at]) for column in block.coords)
             more = n - len(starts) - 1
-            others = f" (and {more} more times a cell repeats)" if more else ""
+            others = f" (and {more} more repeats)" if more else ""
             raise DuplicateError(
-                f"the cell {where} is given twice{others}: pass duplicates='sum', 'last', 'first', 'min' or 'max'",
+                f"element {where} is given twice{others}: pass duplicates='sum', 'last', 'first', 'min' or 'max'",
                 where,
             )
         block = Block(tuple(c[starts] for c in block.coords), reduce_runs(block.values, starts, duplicates))

@@ -70,7 +70,7 @@ def test_edits_equal_those_in_memory(case: tuple[Schema, Block, list[Edit]]) -> 
             try:
                 wanted = apply_edit(block, edit, schema)
             except errors.DuplicateError:
-                with pytest.raises(errors.DuplicateError, match="has an entry already"):
+                with pytest.raises(errors.DuplicateError, match="is already stored"):
                     handle.commit(edit)
                 assert handle.current is before
                 assert names(path) == {Path(f.path).name for v in versions(path) for f in v.files()}
@@ -93,7 +93,7 @@ def test_edits_equal_those_in_memory(case: tuple[Schema, Block, list[Edit]]) -> 
 
 def test_edits_without_dimensions(tmp_path: Path) -> None:
     handle = storage.save(tmp_path / "t", Schema(()), [Block((), np.array([1.0]))], sizes=TINY)
-    with pytest.raises(errors.DuplicateError, match=r"\(\) has an entry already"):
+    with pytest.raises(errors.DuplicateError, match=r"\(\) is already stored"):
         handle.commit(Edit("edit", (), Block((), np.array([2.0])), "error"))
     handle.commit(Edit("edit", (), Block((), np.array([2.0])), "sum"))
     assert read_all(handle.current).values == [3]

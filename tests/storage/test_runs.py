@@ -99,7 +99,7 @@ def test_histories_equal_those_in_memory(history: tuple[Schema, list[Edit | str]
                 try:
                     wanted = apply_edit(block, step, schema)
                 except errors.DuplicateError:
-                    with pytest.raises(errors.DuplicateError, match="has an entry already"):
+                    with pytest.raises(errors.DuplicateError, match="is already stored"):
                         handle.commit(step)
                     continue
                 handle.commit(step)

@@ -658,17 +658,17 @@ def test_duplicate_error_names_labels(tmp_path: Path, stored: bool) -> None:
     a = make_labelled([[1, 0], [2, 3]], user=["ann", "bob"], item=["x", "y"])
     a = a.save(tmp_path / "a") if stored else a
     there = pl.DataFrame({"user": ["bob"], "item": ["x"], "value": [5]})
-    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\) .*duplicates='sum'"):
+    with pytest.raises(DuplicateError, match=r"element \('bob', 'x'\) .*duplicates='sum'"):
         a.append(there)
-    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'x'\)"):  # and with labels that are new
+    with pytest.raises(DuplicateError, match=r"element \('bob', 'x'\)"):  # and with labels that are new
         a.append(pl.concat([there, pl.DataFrame({"user": ["zoe"], "item": ["new"], "value": [5]})]))
     twice = pl.DataFrame({"user": ["zoe", "ann", "zoe"], "item": ["x", "x", "x"], "value": [1, 2, 3]})
-    with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice: pass duplicates='sum'"):
+    with pytest.raises(DuplicateError, match=r"^element \('zoe', 'x'\) is given twice: pass duplicates='sum'"):
         a.append(twice)
-    with pytest.raises(DuplicateError, match=r"^the cell \('zoe', 'x'\) is given twice \(and 1 more times"):
+    with pytest.raises(DuplicateError, match=r"^element \('zoe', 'x'\) is given twice \(and 1 more repeats"):
         sp.from_relation(pl.concat([twice, twice[:1]]), coords=["user", "item"])
     a.sel(user="bob").append(make_labelled([0, 0], item=["x", "y"]))
-    with pytest.raises(DuplicateError, match=r"the cell \('bob', 'y'\)"):
+    with pytest.raises(DuplicateError, match=r"element \('bob', 'y'\)"):
         a.sel(user="bob").append(make_labelled([0, 4], item=["x", "y"]))
     assert a.nnz == 3
 

@@ -431,7 +431,7 @@ def _duplicate_error_in(old: Block, share: Block | None, boxes: Sequence[Box]) -
 def duplicate_error(cell: Key) -> DuplicateError:
     """Return the error for an element that exists already."""
     return DuplicateError(
-        f"the cell {cell} has an entry already; nothing was written: pass duplicates='sum', 'last', "
+        f"element {cell} is already stored; nothing was written: pass duplicates='sum', 'last', "
         "'first', 'min' or 'max'",
         cell,
     )
