@@ -5,7 +5,6 @@ A capability is an abstract class that an operator or a cursor also inherits fro
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
@@ -28,23 +27,23 @@ class Cursor(Protocol):
         """
 
 
-class RowOutput(ABC):
+class RowOutput:
     """A cursor that can return elements in CSR form."""
 
-    @abstractmethod
     def read_csr(self, start: int, stop: int) -> Block:
         """Return the elements of rows [start, stop), in CSR form if that saves work."""
+        raise NotImplementedError
 
 
-class CSRChunks(ABC):
+class CSRChunks:
     """A relation whose chunks can be read in CSR form."""
 
-    @abstractmethod
     def read_csr(self, chunk: Chunk) -> Block:
         """Return the elements of a chunk, in CSR form if that saves work."""
+        raise NotImplementedError
 
 
-class SmallEvaluation(ABC):
+class SmallEvaluation:
     """An operator that evaluates small inputs at once.
 
     Its output has no more elements than its inputs.
@@ -53,14 +52,14 @@ class SmallEvaluation(ABC):
     is_fresh = True
     """Whether ``evaluate`` returns arrays that share no memory with its inputs, in the dtypes of the schema."""
 
-    @abstractmethod
     def evaluate(self, *blocks: Block) -> Block:
         """Return all elements of the output, given those of each input."""
+        raise NotImplementedError
 
 
-class SumPushdown(ABC):
+class SumPushdown:
     """An operator that can sum its output without materializing it."""
 
-    @abstractmethod
     def sum(self) -> Any:
         """Return the sum of all elements, or None if they have to be materialized."""
+        raise NotImplementedError

@@ -11,7 +11,6 @@ import functools
 import itertools
 import threading
 import weakref
-from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -80,13 +79,13 @@ class PhysicalOperator(CSRChunks):
         self._pins: list[weakref.ref[_Pin]] = []
         self._pinning = threading.Lock()
 
-    @abstractmethod
     def partitions(self) -> Sequence[int]:
         """Return ascending bounds of partitions, from 0 to the number of rows."""
+        raise NotImplementedError
 
-    @abstractmethod
     def open(self, start: int, stop: int) -> Cursor:
         """Open a cursor over rows [start, stop) that shares state between partitions."""
+        raise NotImplementedError
 
     def max_rows(self, start: int, stop: int) -> int | None:
         """Return an upper bound on the nnz of rows [start, stop). May do I/O.
