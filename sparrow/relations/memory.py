@@ -210,9 +210,9 @@ class MemoryRelation:
             out.append(Chunk(last - first, low, high, (first, last)))
         return out
 
-    def read_small(self) -> Block:
-        """Return the arrays."""
-        return self.block
+    def read_small(self) -> Block | None:
+        """Return the arrays if they are one chunk, else None."""
+        return self.block if self.is_small else None
 
     def read(self, chunk: Chunk, dims: Sequence[int] | None = None) -> Block:
         """Return a slice of the arrays, without a copy if contiguous."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparrow as sp
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
 from sparrow.errors import DuplicateError
@@ -16,7 +17,7 @@ from sparrow.relations.arrow import arrow_table
 from sparrow.relations.edits import Edit, apply_edit
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.relations.protocol import ArrowSource, scan
-from sparrow.testing import strategy
+from sparrow.testing import observe, strategy
 
 
 def dense_relation(shape: tuple[int, ...]) -> MemoryRelation:
@@ -90,3 +91,18 @@ def test_complex_values_take_two_columns() -> None:
     table = arrow_table(schema, Block((np.array([1]),), np.array([1 + 2j], np.complex64)))
     assert table.to_pydict() == {"d0": [1], "value": [1.0], "value_im": [2.0]}
     assert table.schema.field("value").type == pa.float32()
+
+
+def test_only_one_chunk_is_read_small() -> None:
+    schema = Schema((10, 5))
+    block = Block((np.arange(10), np.zeros(10, np.int64)), np.ones(10))
+    relation = MemoryRelation(schema, block)
+    assert relation.is_small
+    assert relation.read_small() is relation.block
+    with strategy("small_chunks"):
+        relation = MemoryRelation(schema, block)
+        assert not relation.is_small
+        assert relation.read_small() is None
+        with observe("relations.read") as events:
+            assert sp.Tensor(relation).sum() == 10
+    assert [details["rows"] for _, details in events] == [7, 3]
