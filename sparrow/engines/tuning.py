@@ -9,7 +9,7 @@ from sparrow.runtime.tuning import Tunable, parameter
 __all__ = ["EnginesTuning", "tuning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class EnginesTuning:
     """Limits of rendered plans and density maps."""
 

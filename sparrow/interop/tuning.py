@@ -9,7 +9,7 @@ from sparrow.runtime.tuning import Tunable, parameter
 __all__ = ["InteropTuning", "tuning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class InteropTuning:
     """Limits on implicit dense arrays, and batch sizes."""
 

@@ -9,7 +9,7 @@ from sparrow.runtime.tuning import Tunable, memory_share, parameter
 __all__ = ["LinalgTuning", "tuning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class LinalgTuning:
     """Thresholds and memory shares of :mod:`sparrow.linalg`."""
 

@@ -9,7 +9,7 @@ from sparrow.runtime.tuning import Tunable, parameter
 __all__ = ["ModelsTuning", "tuning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class ModelsTuning:
     """Block sizes and thresholds of :mod:`sparrow.models`.
 

@@ -9,7 +9,7 @@ from sparrow.runtime.tuning import Tunable, parameter
 __all__ = ["PlanTuning", "tuning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class PlanTuning:
     """Limits of the cost model, of path searches and of labels that are read lazily."""
 

@@ -2,7 +2,7 @@
 
 A subsystem declares its parameters as a frozen dataclass in a module named ``tuning``::
 
-    @dataclass(frozen=True, slots=True, kw_only=True)
+    @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
     class SortingTuning:
         run_bytes: int = parameter(1 << 26, "bytes", "Size of a sorted run; larger runs merge no faster.")
         merge_share: float = memory_share(4, "Buffers of the merge, one per run.")
@@ -129,7 +129,7 @@ def memory_shares() -> list[MemoryShare]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class RuntimeTuning:
     """Limits of settings, memory, buffer pool, progress bars and DuckDB."""
 

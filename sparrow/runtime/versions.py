@@ -7,7 +7,6 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
-from importlib import metadata
 from typing import Any
 
 __all__ = ["OPTIONAL", "REQUIRED", "show_versions", "versions"]
@@ -43,6 +42,8 @@ def versions() -> dict[str, dict[str, Any]]:
 
 
 def _find_versions(names: Iterable[str]) -> dict[str, str | None]:
+    from importlib import metadata  # takes 20 ms
+
     out: dict[str, str | None] = {}
     for name in names:
         try:

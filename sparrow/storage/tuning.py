@@ -9,7 +9,7 @@ from sparrow.runtime.tuning import Tunable, memory_share, parameter
 __all__ = ["StorageTuning", "tuning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class StorageTuning:
     """Parameters of :mod:`sparrow.storage`; none changes results or the format."""
 

@@ -9,7 +9,7 @@ from sparrow.runtime.tuning import Tunable, memory_share, parameter
 __all__ = ["TrainingTuning", "tuning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class TrainingTuning:
     """Sizes and memory shares of :mod:`sparrow.training`."""
 

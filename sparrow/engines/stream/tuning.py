@@ -9,7 +9,7 @@ from sparrow.runtime.tuning import Tunable, memory_share, parameter
 __all__ = ["StreamTuning", "tuning"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class StreamTuning:
     """Thresholds of operators, cursors and scans of the stream engine."""
 

@@ -13,7 +13,6 @@ import ast
 import dataclasses
 import gzip
 import importlib
-import importlib.metadata
 import inspect
 import os
 import re
@@ -400,9 +399,11 @@ def formats() -> Mapping[str, Format]:
 @cache
 def _load_formats() -> dict[str, Format]:
     """Load the formats of sparrow and of entry points; built-in names win."""
+    from importlib.metadata import entry_points
+
     modules = (importlib.import_module(f"sparrow.io.{name}") for name in _MODULES)
     found: dict[str, Format] = {each.name: each for module in modules for each in module.FORMATS}
-    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+    for point in entry_points(group=ENTRY_POINT_GROUP):
         try:
             loaded = point.load()
             loaded = getattr(loaded, "FORMATS", loaded)
