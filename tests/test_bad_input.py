@@ -56,7 +56,7 @@ CASES: list[tuple[str, type[Exception], list[str]]] = [
     ("A.rename('x')", TypeError, ["rename(d0='row')", "'x'"]),
     ("A.compute(engine=np.ones(2))", ValueError, ["engine=array"]),
     ("A.asformat(np.ones(2))", ValueError, ["storage type must be one of"]),
-    ("A.append(A, duplicates=np.ones(2))", ValueError, ["duplicates=array"]),
+    ("A.append(A, duplicates=np.ones(2))", ValueError, ["duplicates must be one of", "got array"]),
     ("np.matvec(A, 2)", ValueError, ["right operand has no dimensions"]),
     ("np.matvec(A, [[0], [1, 2]])", ValueError, ["x2=[[0], [1, 2]] cannot be converted to an array"]),
     ("np.vecmat([[0], [1, 2]], A)", ValueError, ["x1=[[0], [1, 2]] cannot be converted to an array"]),
