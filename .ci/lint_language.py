@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import re
 import sys
 import tokenize
@@ -109,6 +110,7 @@ def _check_python(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _check_docstring(node)
+            yield from _check_attribute_docstrings(node.body)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             name = node.name.strip("_")
             is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
@@ -143,6 +145,16 @@ def _check_docstring(
         yield line, f'docstring opens with "{opening.group()}"'
     if re.match(r"Return (what|how|where|which) ", first):
         yield line, 'docstring opens with "Return what/how/where/which": name the thing that is returned'
+
+
+def _check_attribute_docstrings(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+    """Check the strings that document assignments."""
+    for assignment, document in itertools.pairwise(body):
+        match document:
+            case ast.Expr(value=ast.Constant(value=str(text))) if isinstance(assignment, ast.Assign | ast.AnnAssign):
+                opening = OPENINGS.match(text)
+                if opening:
+                    yield document.lineno, f'docstring of an attribute opens with "{opening.group()}"'
 
 
 if __name__ == "__main__":

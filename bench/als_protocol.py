@@ -21,7 +21,7 @@ from sparrow.models.recommender import Recommender
 Array = np.ndarray[Any, Any]
 
 REGULARIZATION, UNOBSERVED_WEIGHT = 0.2, 1e-3
-"""What a search on the validation tenth of cnr-2000, nodes with 10 links, found best."""
+"""Best on the validation tenth of cnr-2000, nodes with 10 links."""
 EPOCHS = 16
 
 

@@ -16,8 +16,8 @@ Array = np.ndarray[Any, Any]
 
 SOLVERS = {"none": 0, "LU": 1, "QR": 2, "Cholesky": 3, "CG": 4}
 PRECISIONS = ("float32", "bfloat16 tables", "+ Gramian", "+ normal matrices", "+ CG", "+ sums: all bfloat16")
-"""What is rounded to bfloat16, each with all before it: nothing, the factors, H'H (as ALX's released code), each row's
-matrix and right side once they are summed in float32, every vector and number of CG, the sums over a row's links."""
+"""Levels of rounding to bfloat16, each with those before it: none, the factors, H'H (as in ALX's released code), each
+row's matrix and right side after sums in float32, the vectors and scalars of CG, the sums over a row's links."""
 _PIECE = 16
 """Links of one piece of a row in ALX's dense batching; what a TPU sums in float32 before it rounds."""
 

@@ -297,7 +297,7 @@ CALLED = {"mtx-columns": "mtx by columns", "mtx-npz": "mtx by columns", "npz-pyd
           "parquet": "columns of Parquet", "arrow": "columns of Arrow", "json": "columns of JSON lines",
           "tenx": "tenx (HDF5)"}  # fmt: skip
 LIBRARIES = {"edges": "networkx", "edges-igraph": "igraph", "h5ad": "anndata", "triples": "pandas", "text": "sklearn"}
-"""What rows are left out without."""
+"""Libraries without which rows are left out."""
 
 
 def run(count: int, rounds: int, only: Sequence[str] = ()) -> list[Row]:

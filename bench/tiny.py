@@ -21,7 +21,7 @@ import sparrow as sp
 Call = Callable[[], Any]
 SIDE, ENTRIES, CALLS = 100, 500, 10
 PYDATA_ALONE = "A.max()", "A.sum(axis=1)", "A * B", "A > 0", "A.T", "A.astype"
-"""What is measured against pydata/sparse alone."""
+"""Calls measured against pydata/sparse only."""
 
 
 def run(rounds: int) -> list[Row]:
@@ -140,7 +140,7 @@ def _evaluate(call: Call) -> Call:
 
 
 EXPRESSIONS, LENGTH, GOAL = 10, 24, 5e-3
-"""How many random ones; cells along each letter; seconds that a plan may take."""
+"""Number of random expressions, length of each axis, seconds that planning may take."""
 
 
 def _compare_plans(rounds: int) -> list[Row]:

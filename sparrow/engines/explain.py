@@ -36,7 +36,7 @@ class PlanEntry:
     operation: str
     """Such as "map add" or "scan"."""
     schema: Schema | None
-    """Of the result; None for a scalar operand."""
+    """Schema of the result, None for a scalar operand."""
     note: str = ""
     """Follows the schema."""
     details: list[tuple[str, str]] = field(default_factory=list)

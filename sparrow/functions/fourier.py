@@ -28,21 +28,15 @@ _shared = SharedText(
     x
         Tensor or array of at least one dimension.
     """,
-    n_input="""
+    n="""
     n
-        Length of the input along the axis: longer input is cut, shorter input padded with 0.
+        Length of the input along the axis: longer input is cut, shorter input padded with 0. Of ``irfft`` and ``hfft``
+        it is the length of the output, by default 2 * (m - 1) for input of length m.
     """,
-    n_output="""
-    n
-        Length of the output along the axis; by default 2 * (m - 1) for input of length m.
-    """,
-    s_input="""
+    s="""
     s
-        Lengths of the input along the axes: longer input is cut, shorter input padded with 0.
-    """,
-    s_output="""
-    s
-        Lengths of the output along the axes; by default 2 * (m - 1) along the last for input of length m.
+        Lengths of the input along the axes: longer input is cut, shorter input padded with 0. Of ``irfftn`` they are
+        the lengths of the output, by default 2 * (m - 1) along the last axis.
     """,
     axis="""
     axis
@@ -70,38 +64,6 @@ _shared = SharedText(
         If elements are complex where the transform requires real ones.
     TooLargeError
         If the dense array would exceed the memory limit, or is far larger than the stored elements.
-    """,
-    input="""
-    Parameters
-    ----------
-    %(x)s
-    %(n_input)s
-    %(axis)s
-    %(result)s
-    """,
-    output="""
-    Parameters
-    ----------
-    %(x)s
-    %(n_output)s
-    %(axis)s
-    %(result)s
-    """,
-    inputs="""
-    Parameters
-    ----------
-    %(x)s
-    %(s_input)s
-    %(axes)s
-    %(result)s
-    """,
-    outputs="""
-    Parameters
-    ----------
-    %(x)s
-    %(s_output)s
-    %(axes)s
-    %(result)s
     """,
     frequencies="""
     n
@@ -176,198 +138,85 @@ def _transform(function: Callable[..., Any], x: Any, lengths: list[int], **optio
     return found
 
 
-@_shared
-def fft(
-    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
-) -> NDArray[Any]:
-    """Return the discrete Fourier transform along an axis.
+def _along_axis(function: Callable[..., Any], summary: str, given: str, shown: str) -> Callable[..., NDArray[Any]]:
+    """Make the transform along one axis that NumPy's function computes."""
 
-    %(input)s
+    def transform(
+        x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
+    ) -> NDArray[Any]:
+        return _transform_axis(function, x, n, axis, norm)
 
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.fft(sp.asarray([0, 1, 0, 0])).round(3)
-    array([ 1.+0.j,  0.-1.j, -1.+0.j,  0.+1.j])
-    """
-    return _transform_axis(np.fft.fft, x, n, axis, norm)
+    return _document(transform, function.__name__, summary, ("n", "axis"), given, shown)
 
 
-@_shared
-def ifft(
-    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
-) -> NDArray[Any]:
-    """Return the inverse of :func:`fft` along an axis.
+def _along_axes(function: Callable[..., Any], summary: str, given: str, shown: str) -> Callable[..., NDArray[Any]]:
+    """Make the transform along several axes that NumPy's function computes."""
 
-    %(input)s
+    def transform(
+        x: Tensor | ArrayLike,
+        /,
+        *,
+        s: tuple[int, ...] | None = None,
+        axes: int | str | Sequence[int | str] | None = None,
+        norm: str = "backward",
+    ) -> NDArray[Any]:
+        return _transform_axes(function, x, s, axes, norm)
 
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.ifft(sp.asarray([1, -1j, -1, 1j])).round(3)
-    array([0.+0.j, 1.+0.j, 0.+0.j, 0.+0.j])
-    """
-    return _transform_axis(np.fft.ifft, x, n, axis, norm)
-
-
-@_shared
-def rfft(
-    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
-) -> NDArray[Any]:
-    """Return the non-negative half of the transform of real input along an axis.
-
-    %(input)s
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.rfft(sp.asarray([0, 1, 0, 0])).round(3)
-    array([ 1.+0.j,  0.-1.j, -1.+0.j])
-    """
-    return _transform_axis(np.fft.rfft, x, n, axis, norm)
+    return _document(transform, function.__name__, summary, ("s", "axes"), given, shown)
 
 
-@_shared
-def irfft(
-    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
-) -> NDArray[Any]:
-    """Return the inverse of :func:`rfft` along an axis.
-
-    %(output)s
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.irfft(sp.asarray([1, -1j, -1])).round(3)
-    array([0., 1., 0., 0.])
-    """
-    return _transform_axis(np.fft.irfft, x, n, axis, norm)
+def _document(
+    transform: Any, name: str, summary: str, parameters: tuple[str, str], given: str, shown: str
+) -> Callable[..., NDArray[Any]]:
+    """Name a transform and write its docstring."""
+    texts = "\n".join(f"%({each})s" for each in ("x", *parameters, "result"))
+    transform.__name__ = transform.__qualname__ = name
+    transform.__doc__ = (
+        f"{summary}\n\nParameters\n----------\n{texts}\n\n"
+        f"Examples\n--------\n>>> import sparrow as sp\n>>> sp.fft.{name}(sp.asarray({given})).round(3)\n{shown}\n"
+    )
+    return _shared(transform)  # type: ignore[no-any-return]
 
 
-@_shared
-def hfft(
-    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
-) -> NDArray[Any]:
-    """Return the real transform of Hermitian-symmetric input along an axis.
-
-    %(output)s
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.hfft(sp.asarray([1, 1j, -1])).round(3)
-    array([0., 4., 0., 0.])
-    """
-    return _transform_axis(np.fft.hfft, x, n, axis, norm)
-
-
-@_shared
-def ihfft(
-    x: Tensor | ArrayLike, /, *, n: int | None = None, axis: int | str = -1, norm: str = "backward"
-) -> NDArray[Any]:
-    """Return the inverse of :func:`hfft` along an axis.
-
-    %(input)s
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.ihfft(sp.asarray([0, 4, 0, 0])).round(3)
-    array([ 1.-0.j,  0.+1.j, -1.-0.j])
-    """
-    return _transform_axis(np.fft.ihfft, x, n, axis, norm)
-
-
-@_shared
-def fftn(
-    x: Tensor | ArrayLike,
-    /,
-    *,
-    s: tuple[int, ...] | None = None,
-    axes: int | str | Sequence[int | str] | None = None,
-    norm: str = "backward",
-) -> NDArray[Any]:
-    """Return the discrete Fourier transform along several axes.
-
-    %(inputs)s
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.fftn(sp.asarray([[0, 1], [0, 0]])).round(3)
-    array([[ 1.+0.j, -1.+0.j],
-           [ 1.+0.j, -1.+0.j]])
-    """
-    return _transform_axes(np.fft.fftn, x, s, axes, norm)
-
-
-@_shared
-def ifftn(
-    x: Tensor | ArrayLike,
-    /,
-    *,
-    s: tuple[int, ...] | None = None,
-    axes: int | str | Sequence[int | str] | None = None,
-    norm: str = "backward",
-) -> NDArray[Any]:
-    """Return the inverse of :func:`fftn` along several axes.
-
-    %(inputs)s
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.ifftn(sp.asarray([[1, -1], [1, -1]])).round(3)
-    array([[0.+0.j, 1.+0.j],
-           [0.+0.j, 0.+0.j]])
-    """
-    return _transform_axes(np.fft.ifftn, x, s, axes, norm)
-
-
-@_shared
-def rfftn(
-    x: Tensor | ArrayLike,
-    /,
-    *,
-    s: tuple[int, ...] | None = None,
-    axes: int | str | Sequence[int | str] | None = None,
-    norm: str = "backward",
-) -> NDArray[Any]:
-    """Return the non-negative half of the transform of real input along several axes.
-
-    %(inputs)s
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.rfftn(sp.asarray([[0, 1], [0, 0]])).round(3)
-    array([[ 1.+0.j, -1.+0.j],
-           [ 1.+0.j, -1.+0.j]])
-    """
-    return _transform_axes(np.fft.rfftn, x, s, axes, norm)
-
-
-@_shared
-def irfftn(
-    x: Tensor | ArrayLike,
-    /,
-    *,
-    s: tuple[int, ...] | None = None,
-    axes: int | str | Sequence[int | str] | None = None,
-    norm: str = "backward",
-) -> NDArray[Any]:
-    """Return the inverse of :func:`rfftn` along several axes.
-
-    %(outputs)s
-
-    Examples
-    --------
-    >>> import sparrow as sp
-    >>> sp.fft.irfftn(sp.asarray([[1, -1], [1, -1]])).round(3)
-    array([[0., 1.],
-           [0., 0.]])
-    """
-    return _transform_axes(np.fft.irfftn, x, s, axes, norm)
+fft = _along_axis(
+    np.fft.fft, "Return the discrete Fourier transform along an axis.",
+    "[0, 1, 0, 0]", "array([ 1.+0.j,  0.-1.j, -1.+0.j,  0.+1.j])",
+)  # fmt: skip
+ifft = _along_axis(
+    np.fft.ifft, "Return the inverse of :func:`fft` along an axis.",
+    "[1, -1j, -1, 1j]", "array([0.+0.j, 1.+0.j, 0.+0.j, 0.+0.j])",
+)  # fmt: skip
+rfft = _along_axis(
+    np.fft.rfft, "Return the non-negative half of the transform of real input along an axis.",
+    "[0, 1, 0, 0]", "array([ 1.+0.j,  0.-1.j, -1.+0.j])",
+)  # fmt: skip
+irfft = _along_axis(
+    np.fft.irfft, "Return the inverse of :func:`rfft` along an axis.", "[1, -1j, -1]", "array([0., 1., 0., 0.])"
+)
+hfft = _along_axis(
+    np.fft.hfft, "Return the real transform of Hermitian-symmetric input along an axis.",
+    "[1, 1j, -1]", "array([0., 4., 0., 0.])",
+)  # fmt: skip
+ihfft = _along_axis(
+    np.fft.ihfft, "Return the inverse of :func:`hfft` along an axis.",
+    "[0, 4, 0, 0]", "array([ 1.-0.j,  0.+1.j, -1.-0.j])",
+)  # fmt: skip
+fftn = _along_axes(
+    np.fft.fftn, "Return the discrete Fourier transform along several axes.",
+    "[[0, 1], [0, 0]]", "array([[ 1.+0.j, -1.+0.j],\n       [ 1.+0.j, -1.+0.j]])",
+)  # fmt: skip
+ifftn = _along_axes(
+    np.fft.ifftn, "Return the inverse of :func:`fftn` along several axes.",
+    "[[1, -1], [1, -1]]", "array([[0.+0.j, 1.+0.j],\n       [0.+0.j, 0.+0.j]])",
+)  # fmt: skip
+rfftn = _along_axes(
+    np.fft.rfftn, "Return the non-negative half of the transform of real input along several axes.",
+    "[[0, 1], [0, 0]]", "array([[ 1.+0.j, -1.+0.j],\n       [ 1.+0.j, -1.+0.j]])",
+)  # fmt: skip
+irfftn = _along_axes(
+    np.fft.irfftn, "Return the inverse of :func:`rfftn` along several axes.",
+    "[[1, -1], [1, -1]]", "array([[0., 1.],\n       [0., 0.]])",
+)  # fmt: skip
 
 
 @_shared

@@ -343,7 +343,7 @@ class Product(Node):
     """The indices of the result, each once."""
     semiring: Semiring
     mask: Scan | None
-    """Of the shape of the result: only positions at which it has a stored element are computed; None for all."""
+    """Tensor of the shape of the result: only positions of its stored elements are computed. None for all."""
     complement: bool
     """Whether only positions at which the mask has no stored element are computed."""
     schema: Schema

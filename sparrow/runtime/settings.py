@@ -70,7 +70,7 @@ class Settings:
     engine: str
     """Default engine; ``"auto"`` chooses one per operation."""
     join: str
-    """How differing labels are joined; ``"auto"`` is outer, but inner for products and quotients."""
+    """Join of differing labels; ``"auto"`` is outer, but inner for products and quotients."""
     append_runs: int = 16
     """Maximal number of append runs of a stored tensor before compaction."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -34,7 +34,7 @@ ATTRIBUTES = [
 MATRIX = [
     "data", "indices", "indptr"
 ]  # fmt: skip
-"""What is looked at of CuPy: its functions of cells, other functions, attributes of arrays and of sparse matrices."""
+"""CuPy's names that the engine uses: ufuncs, other functions, attributes of arrays and of sparse matrices."""
 
 _ADDED = ("float32", "float64", "int32", "uint32", "uint64")
 _SPARSE = ("bool", "float32", "float64", "complex64", "complex128")

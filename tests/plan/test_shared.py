@@ -118,7 +118,7 @@ KINDS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "shift": lambda like, A, B: like.concat([A[1:] + B[:-1], A[:1]]),
     "max": lambda like, A, B: np.maximum(A, B),
 }
-"""What is made of two square matrices, by sparrow or by NumPy."""
+"""Expressions of two square matrices, for sparrow and NumPy."""
 
 
 def expressions(data: st.DataObject, known: list[tuple[Any, NDArray[Any]]], steps: int) -> None:

@@ -92,7 +92,7 @@ class GroupBy:
         self.scan, self.kept, self.folds, self.counted = scan, kept, tuple(folds), counted
         self._is_leading = leads and bool(kept)
         self.strategy: str | None = None
-        """How groups were found last: "small", "adjacent_groups", "dense_groups" or "sorted_groups"."""
+        """Strategy of the last run: "small", "adjacent_groups", "dense_groups" or "sorted_groups"."""
         self._all: GroupState | None = None
         self._lock = threading.Lock()  # a Once of a method of this object would be a reference cycle
 

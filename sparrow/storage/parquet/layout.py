@@ -313,11 +313,11 @@ class Metadata:
     labels: Mapping[int, str] = field(default_factory=dict)
     """Label files relative to the folder, by dimension number."""
     built_from: str | None = None
-    """Of a derived order: digest of the files of the base order."""
+    """Digest of the files of the base order, for a derived order."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Values kept for the creator of the tensor, such as the options of an ingest."""
     replaced: str | None = None
-    """Of a tensor that replaced another one by a commit: a nonce that tells the two apart."""
+    """Nonce of a tensor that replaced another one by a commit."""
 
     def to_json(self) -> str:
         """Serialize to JSON; scalars survive to the bit."""
