@@ -34,7 +34,7 @@ shared = SharedText(
     """,
     alpha="""
     alpha
-        Scalar as_factor. With 0 the other factors of the product are not read.
+        Scalar factor. With 0 the other factors of the product are not read.
     """,
     beta_y="""
     beta, y
@@ -106,7 +106,7 @@ shared = SharedText(
 
 
 def check_scalar(value: Any, name: str) -> Any:
-    """Return a scalar as_factor; raise ``InvalidValueError`` for anything else."""
+    """Return a scalar factor; raise ``InvalidValueError`` for anything else."""
     try:
         result = np.asarray(value)
     except ValueError:  # a ragged list

@@ -128,10 +128,10 @@ class _NegativeCycles:
         """Raise ``InvalidValueError`` if this check and the last one found a cycle."""
         from sparrow.kernels.graph import traversal
 
-        result = bool(traversal.has_negative_cycle(self.predecessors, distance, self._last, self._marks))
-        if result and self._cycle_seen:
+        has_cycle = bool(traversal.has_negative_cycle(self.predecessors, distance, self._last, self._marks))
+        if has_cycle and self._cycle_seen:
             raise InvalidValueError("shortest_paths: graph has a negative cycle, so lengths are unbounded")
-        self._cycle_seen = result
+        self._cycle_seen = has_cycle
         self._last[:] = distance
 
 
@@ -270,13 +270,13 @@ def random_walks(A: Tensor, sources: Any, length: int, *, weighted: bool = False
         weights, total = None, None
         for step in range(length):
             draws = rng.random(len(starts))
-            count = walks[:, step]
+            current = walks[:, step]
             active = np.zeros(adjacency.size, np.bool_)
-            active[count[count >= 0]] = True
+            active[current[current >= 0]] = True
             for lists in adjacency.neighbor_lists(active):
-                at = np.searchsorted(lists.nodes, count)
+                at = np.searchsorted(lists.nodes, current)
                 at[at == len(lists.nodes)] = 0
-                on = np.flatnonzero(lists.nodes[at] == count) if len(lists.nodes) else np.empty(0, np.int64)
+                on = np.flatnonzero(lists.nodes[at] == current) if len(lists.nodes) else np.empty(0, np.int64)
                 if weighted and weights is not lists.weights:  # a graph in memory yields the same array in each step
                     weights = lists.weights
                     edges = (

@@ -164,8 +164,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     check_number("tol", tol)
     n = A.shape[0]
     weights = edge_weights(A)
-    if A.dtype.kind in "if" and A.size and weights.min() < 0:
-        raise InvalidValueError(f"hits: edge weights must not be negative, got {weights.min()}: use their magnitude")
+    if A.dtype.kind in "if" and A.size and (smallest := weights.min()) < 0:
+        raise InvalidValueError(f"hits: edge weights must not be negative, got {smallest}: use their magnitude")
     operator = Operator(weights, persist=True)
     with reserve_per_node(A, 24, "hits"), progress.bar("hits", None, "rounds") as advance:
         hubs: NDArray[np.float64] = np.full(n, 1 / max(n, 1))
@@ -273,8 +273,8 @@ def _pair_mask(A: Tensor, pairs: Any) -> tuple[Tensor, bool]:
         return eye(A.shape[0], dtype=np.bool_), True
     if isinstance(pairs, Tensor):
         axis = find_labelled_axis(A)
-        turned = align_to_axis(pairs, A, axis, "pairs", "common neighbors").T
-        requested = align_to_axis(turned, A, axis, "pairs", "common neighbors").T
+        transposed = align_to_axis(pairs, A, axis, "pairs", "common neighbors").T
+        requested = align_to_axis(transposed, A, axis, "pairs", "common neighbors").T
         if requested.shape != A.shape:
             raise ShapeError(f"pairs has shape {pairs.shape}, expected {A.shape}")
         mask: Tensor = logical_and(edge_mask(requested), logical_not(eye(A.shape[0], dtype=np.bool_)))

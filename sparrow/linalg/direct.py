@@ -81,7 +81,7 @@ def translated_errors(name: str, options: dict[str, Any]) -> Iterator[None]:
     except (TypeError, ValueError) as error:
         if options.get("callback") is not None:
             raise
-        given = ", ".join(f"{word}={each!r}" for word, each in options.items() if np.ndim(each) == 0)
+        given = ", ".join(f"{option}={value!r}" for option, value in options.items() if np.ndim(value) == 0)
         raise InvalidValueError(
             f"{name}: {str(error).rstrip('.')}{f' (passed to SciPy: {given})' * bool(given)}"
         ) from error

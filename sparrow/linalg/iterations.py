@@ -173,9 +173,8 @@ def power_iteration(
     if v0 is None:
         start = np.random.default_rng(seed).standard_normal(n)
     else:
-        start = align_vectors(v0, "v0", matrix, find_labelled_axis(matrix), "power_iteration", several=False).reshape(
-            -1
-        )
+        axis = find_labelled_axis(matrix)
+        start = align_vectors(v0, "v0", matrix, axis, "power_iteration", several=False).reshape(-1)
     vector = start.astype(np.result_type(operator.dtype, start.dtype))
     if n and not vector.any():
         raise InvalidValueError("v0 must not be all 0: omit it for a random initial vector")

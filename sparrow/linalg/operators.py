@@ -486,6 +486,9 @@ class Operator(_LabelledOperator):
         finally:
             self.on_product = before
 
+    telling = report_products
+    """Former name of :meth:`report_products`."""
+
     @property
     def products(self) -> int:
         """Number of vectors multiplied so far."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import CorruptionError, InvalidValueError, StorageError
+from sparrow.storage.fs.local import fsync_path
 
 __all__ = ["Checkpoints"]
 
@@ -113,7 +114,7 @@ class Checkpoints:
                 text.flush()
                 os.fsync(text.fileno())
             hidden.rename(target)
-            _sync(self._folder)
+            fsync_path(self._folder)
         except OSError as error:
             raise StorageError(
                 f"cannot write a checkpoint to {os.fspath(self._folder)!r}: {error.strerror or error}"
@@ -121,11 +122,3 @@ class Checkpoints:
         for old in before:
             if old != target:
                 shutil.rmtree(old, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -183,9 +183,9 @@ class Estimator(Parameters, ABC):
         if _is_share(self.validation):
             check_validation_share(rows.height, self.seed, self.validation)
         trainer = self._initialize(rows, None)
-        for each in (rows, validation_rows):
-            if each is not None:
-                self._encode_targets(each)
+        for stream in (rows, validation_rows):
+            if stream is not None:
+                self._encode_targets(stream)
         self._train(trainer, rows, validation_rows)
         return self
 
@@ -397,8 +397,8 @@ class Estimator(Parameters, ABC):
                         best.rows[...], best.bias[...] = trainer.weights.rows, trainer.weights.bias
                 if checkpoints is not None:
                     metadata = {
-                        name: [x.hex() for x in each]
-                        for name, each in (("losses", losses), ("checks", validation_losses))
+                        name: [x.hex() for x in values]
+                        for name, values in (("losses", losses), ("checks", validation_losses))
                     }
                     checkpoints.save(arrays, len(losses), {**metadata, "step": trainer.state.step})
         if best is not None:
@@ -567,7 +567,7 @@ class Estimator(Parameters, ABC):
         if rows.shape[1] == 1:
             return asarray(rows[:, 0], dims=(self._feature_dim,), labels=labels)
         name = "class" if self._feature_dim != "class" else "label"
-        labels[name] = [str(each) for each in self.classes_]
+        labels[name] = [str(label) for label in self.classes_]
         return asarray(rows, dims=(self._feature_dim, name), labels=labels)
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:

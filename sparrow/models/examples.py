@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats import CSR, Container
-from sparrow.functions.creation import open as opened
+from sparrow.functions.creation import open as open_tensor
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.jit import warmup
 from sparrow.models.tuning import tuning
@@ -62,7 +62,7 @@ def resolve_inputs(X: Any, y: Any) -> tuple[Any, Any]:
     """Return X and y, opened if they are paths and taken from a bundle if X is one."""
     X, y = unpack_bundle(X, y)
     if isinstance(y, str | os.PathLike):
-        y = opened(y)
+        y = open_tensor(y)
     if isinstance(y, Bundle):
         y = y["y"]
     return X, y

@@ -157,10 +157,10 @@ def ranking_table(
     if not valid.all():
         columns = [column[valid] for column in columns]
     schema = _ranking_schema(names)
-    found_names = [names.get(name) for name in schema.names]
+    labels_by_column = [names.get(name) for name in schema.names]
     arrays = [
         pa.array(column) if labels is None else labels.take(pa.array(column))
-        for column, labels in zip(columns, found_names, strict=True)
+        for column, labels in zip(columns, labels_by_column, strict=True)
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
@@ -205,11 +205,11 @@ def write_factors(path: Path, name: str, factors: Factors, numbers: Any = None) 
             block = np.ascontiguousarray(factors[start : start + step], dtype=np.float32)
             stop = start + len(block)
             if numbers is None:
-                count = pa.array(np.arange(start, stop))
+                column = pa.array(np.arange(start, stop))
             else:
-                count = pa.array(np.asarray(numbers[start:stop], np.int64)) if labels is None else labels[start:stop]
+                column = pa.array(np.asarray(numbers[start:stop], np.int64)) if labels is None else labels[start:stop]
             lists = pa.FixedSizeListArray.from_arrays(pa.array(block.reshape(-1)), type=list_type)
-            writer.write_table(pa.Table.from_arrays([count, lists], schema=schema))
+            writer.write_table(pa.Table.from_arrays([column, lists], schema=schema))
         writer.close()
         file.flush()
         os.fsync(file.fileno())

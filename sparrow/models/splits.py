@@ -193,8 +193,8 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     def to_tensor(mask: NDArray[np.bool_]) -> Tensor:
         at = np.flatnonzero(mask)
         schema = Schema((len(evaluated), rows.shape[1]), rows.dims, rows.dtype, rows.fill_value)
-        block_ = Block((renumbered[row[at]], block.coords[1][at]), block.values[at])
-        return Tensor(MemoryHandle(MemoryRelation(schema, block_)))
+        selected = Block((renumbered[row[at]], block.coords[1][at]), block.values[at])
+        return Tensor(MemoryHandle(MemoryRelation(schema, selected)))
 
     return HeldOut(evaluated, to_tensor(is_kept & ~is_hidden), to_tensor(is_hidden))
 
@@ -249,8 +249,8 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
 
     def to_tensor(mask: NDArray[np.bool_]) -> Tensor:
         at = np.flatnonzero(mask)
-        block_ = Block(tuple(column[at] for column in block.coords), block.values[at])
-        return Tensor(MemoryHandle(MemoryRelation(scan.schema, block_, names)))
+        selected = Block(tuple(column[at] for column in block.coords), block.values[at])
+        return Tensor(MemoryHandle(MemoryRelation(scan.schema, selected, names)))
 
     return HeldOutEntries(to_tensor(~is_test), to_tensor(is_test))
 
@@ -286,8 +286,8 @@ def min_links(A: Any, least: int) -> tuple[Tensor, NDArray[np.int64]]:
     >>> import sparrow as sp
     >>> from sparrow.models.evaluation import min_links
     >>> A = sp.from_coords([[0, 1, 2, 2, 3], [1, 2, 1, 3, 2]], 1, shape=(4, 4))
-    >>> part, remaining = min_links(A, 1)
-    >>> remaining, part.shape
+    >>> part, kept = min_links(A, 1)
+    >>> kept, part.shape
     (array([1, 2, 3]), (3, 3))
     """
     A = asarray(A)

@@ -82,7 +82,7 @@ class Batch:
         return iter((self.X, self.y))
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{name}: {rows_.shape} nnz={rows_.nnz}" for name, rows_ in self.data.items())
+        inputs = ", ".join(f"{name}: {matrix.shape} nnz={matrix.nnz}" for name, matrix in self.data.items())
         return f"<Batch {inputs}{f', the last {self.pad} of {self.size} rows pad' if self.pad else ''}>"
 
     def to_scipy(self, name: str | None = None) -> scipy.sparse.csr_array:
@@ -256,7 +256,7 @@ class WindowRows:
     @property
     def nbytes(self) -> int:
         """Size of the arrays, in bytes."""
-        return self.rows.nbytes + sum(rows_.nbytes for rows_ in self.inputs.values())
+        return self.rows.nbytes + sum(part.nbytes for part in self.inputs.values())
 
     def copy_slice(self, start: int, stop: int) -> WindowRows:
         """Return a copy of rows [start, stop)."""

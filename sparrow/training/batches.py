@@ -19,7 +19,7 @@ from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import Tensor
 from sparrow.training.batch import Batch, RowSlice, WindowRows, gather_slices
 from sparrow.training.inputs import Labels, WindowReader, load_column, to_named_inputs, to_named_labels, unpack_bundle
-from sparrow.training.shuffling import EpochOrder, Window, plan_epoch
+from sparrow.training.shuffling import Window, plan_epoch
 from sparrow.training.tuning import tuning
 
 __all__ = ["Batches", "LastBatch", "batches"]
@@ -261,14 +261,16 @@ class Batches:
                 pending.append((head_rows, 0, n_rows))
             yield self._make_batch(pending, size - n_pending)
 
-    def _iter_windows(self, reader: WindowReader, order: EpochOrder, following: int | None) -> Generator[WindowRows]:
+    def _iter_windows(
+        self, reader: WindowReader, order: tuple[Window, ...], following: int | None
+    ) -> Generator[WindowRows]:
         """Yield the rows of the windows, read ahead as memory permits."""
-        if not order.windows:
+        if not order:
             return
-        first = self._read_first(reader, order.windows[0])
+        first = self._read_first(reader, order[0])
         ahead = min(self.prefetch, memory.share(tuning().prefetch_share) // max(first.nbytes, 1))
         threads = settings.current().threads if ahead else 1
-        next_windows = [] if following is None or threads == 1 else [*self._plan_epoch(reader, following).windows[:1]]
+        next_windows = [] if following is None or threads == 1 else [*self._plan_epoch(reader, following)[:1]]
         read = [first]
         del first
 
@@ -277,9 +279,9 @@ class Batches:
             return reader.read(window) if number else read.pop()
 
         # The first window passes through the map too, so that the next ones are read while it is in use.
-        windows = ordered_map(read_window, enumerate([*order.windows, *next_windows]), threads, ahead + 1, busy=True)
+        windows = ordered_map(read_window, enumerate([*order, *next_windows]), threads, ahead + 1, busy=True)
         with closing(windows):  # type: ignore[type-var]
-            yield from itertools.islice(windows, len(order.windows))
+            yield from itertools.islice(windows, len(order))
             for window, result in zip(next_windows, windows, strict=True):
                 self._read_ahead = window, result
 
@@ -290,7 +292,7 @@ class Batches:
             return result
         return reader.read(window)
 
-    def _plan_epoch(self, reader: WindowReader, epoch: int) -> EpochOrder:
+    def _plan_epoch(self, reader: WindowReader, epoch: int) -> tuple[Window, ...]:
         return plan_epoch(reader.bounds, self.shuffle, self.seed, epoch)
 
     def _count_carried(self, epoch: int, height: int) -> int:
@@ -301,7 +303,7 @@ class Batches:
         """Return the last ``count`` rows of an epoch, and of earlier ones if needed."""
         result: list[RowSlice] = []
         while count:
-            for window in reversed(self._plan_epoch(reader, epoch).windows):
+            for window in reversed(self._plan_epoch(reader, epoch)):
                 n_rows = min(count, window.height)
                 window_rows = reader.read(window)
                 result.append((window_rows.copy_slice(window.height - n_rows, window.height), 0, n_rows))

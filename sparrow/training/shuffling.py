@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sparrow.training.tuning import tuning
 
-__all__ = ["EpochOrder", "Window", "plan_epoch"]
+__all__ = ["Window", "plan_epoch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,8 @@ class Window:
         return np.concatenate([np.arange(start, stop, dtype=np.int64) for start, stop in self.partitions])
 
 
-@dataclass(frozen=True, slots=True)
-class EpochOrder:
-    """Windows of an epoch."""
-
-    windows: tuple[Window, ...]
-    height: int
-    """Number of rows."""
-
-
-def plan_epoch(bounds: Sequence[int], shuffle: bool, seed: int, epoch: int) -> EpochOrder:
-    """Return the order of an epoch.
+def plan_epoch(bounds: Sequence[int], shuffle: bool, seed: int, epoch: int) -> tuple[Window, ...]:
+    """Return the windows of an epoch, in order.
 
     Parameters
     ----------
@@ -63,16 +54,12 @@ def plan_epoch(bounds: Sequence[int], shuffle: bool, seed: int, epoch: int) -> E
         Seed of the order.
     """
     partitions = list(itertools.pairwise(bounds))
-    height = bounds[-1] - bounds[0]
     if not shuffle:
-        return EpochOrder(tuple(Window((partition,), None) for partition in partitions), height)
+        return tuple(Window((partition,), None) for partition in partitions)
     drawn = [partitions[k] for k in np.random.default_rng((seed, epoch)).permutation(len(partitions))]
     count = -(-len(drawn) // tuning().window_partitions)
     cuts = [len(drawn) * k // count for k in range(count + 1)] if count else [0]  # windows of almost equal size
-    return EpochOrder(
-        tuple(
-            Window(tuple(drawn[first:last]), (seed, epoch, number))
-            for number, (first, last) in enumerate(itertools.pairwise(cuts))
-        ),
-        height,
+    return tuple(
+        Window(tuple(drawn[first:last]), (seed, epoch, number))
+        for number, (first, last) in enumerate(itertools.pairwise(cuts))
     )

@@ -372,8 +372,8 @@ def test_personalization_is_weights_or_nodes() -> None:
         np.testing.assert_array_equal(graph.pagerank(labelled, personalization=jump).to_numpy(), expected)
     for jump in (series, series.astype("Int64"), pl.Series(weights), [1.0, 2.0, 5.0], (1, 2, 5.0), {0: 1, 1: 2, 2: 5}):
         np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), expected)
-    labelled_graph = graph.pagerank(A, dangling=[0, 1, 1]).to_numpy()
-    np.testing.assert_array_equal(labelled_graph, sp.linalg.pagerank(A, dangling=[1, 1, 0]))
+    ranks = graph.pagerank(A, dangling=[0, 1, 1]).to_numpy()
+    np.testing.assert_array_equal(ranks, sp.linalg.pagerank(A, dangling=[1, 1, 0]))
     expected = sp.linalg.pagerank(A, personalization=[1, 0, 1])
     for jump in ([0, 2], np.array([0, 2]), sp.asarray([2, 0]), pa.array([0, 2]), {0, 2}, {0: 1, -1: 1}):
         np.testing.assert_array_equal(graph.pagerank(A, personalization=jump).to_numpy(), expected)
@@ -386,9 +386,8 @@ def test_personalization_aligns_labels(labelled_graph: Any) -> None:
     given = sp.from_coords([range(4)], [*weights.values()], dims=("node",), labels={"node": [*weights]})
     expected = graph.pagerank(labelled_graph, personalization=weights, dangling={"ann": 4.0, "bob": 3.0}).to_numpy()
     for jump in (given, given.astype(np.int32), given * 2):
-        result = graph.pagerank(
-            labelled_graph, personalization=jump, dangling=given[2:]
-        )  # of nodes that it lacks it is 0
+        # Nodes that the tensor lacks have weight 0.
+        result = graph.pagerank(labelled_graph, personalization=jump, dangling=given[2:])
         np.testing.assert_array_equal(result.to_numpy(), expected)
     by_position = graph.pagerank(labelled_graph, personalization=given.to_numpy()).to_numpy()
     with sp.config(join="exact"), pytest.raises(errors.LabelError, match="join='exact'"):
@@ -601,8 +600,8 @@ def test_nodes_by_mask() -> None:
     with pytest.raises(errors.LabelError, match="got 'b' twice"):
         graph.induced_subgraph(A, ["b", "b", "c"])
     walks = graph.random_walks(A, ["c", "d"], 2)
-    labelled_graph = np.array([*nodes, None])  # as A.labels(0) has them
-    assert labelled_graph[walks][1].tolist() == ["d", None, None]
+    labels = np.array([*nodes, None])  # as np.append(A.labels(0), None)
+    assert labels[walks][1].tolist() == ["d", None, None]
 
 
 def test_rankings_of_large_weights_and_little_memory() -> None:

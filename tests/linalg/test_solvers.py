@@ -684,3 +684,6 @@ def test_on_product_is_restored() -> None:
     sp.linalg.cg(operator, np.ones(3))
     operator @ np.ones(3)
     assert counted == [1]
+    with operator.telling(counted.append):  # the former name
+        operator @ np.ones((3, 2))
+    assert counted == [1, 2]

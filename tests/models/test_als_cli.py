@@ -17,9 +17,9 @@ SMALL = ["--factors", "8", "--epochs", "3"]
 def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Graph of 6 communities, and 20 nodes of low degree."""
     rng = np.random.default_rng(0)
-    to_probabilities = np.kron(np.eye(6), np.ones((30, 30))) * 0.5 + 0.01
+    probabilities = np.kron(np.eye(6), np.ones((30, 30))) * 0.5 + 0.01
     dense = np.zeros((200, 200))
-    dense[10:190, 10:190] = rng.random((180, 180)) < to_probabilities
+    dense[10:190, 10:190] = rng.random((180, 180)) < probabilities
     dense[:10, 20] = 1
     path = tmp_path_factory.mktemp("als") / "web.sparrow"
     sp.asarray(dense).save(path)

@@ -109,13 +109,13 @@ def test_predict_recommend_fold_in() -> None:
     np.testing.assert_allclose(result, -np.sort(-candidates[[5, 3]], axis=1)[:, :4], rtol=1e-5)
     assert set(model.recommend([5], k=30, exclude=False)[0][0]) == set(range(30)) - {0, 9} | {-1}
 
-    append_bias_columns = model.fold_in(DENSE)
+    folded = model.fold_in(DENSE)
     fixed = np.column_stack([model.item_factors[:, :4], np.ones(30)])
     remainder = np.where(DENSE != 0, DENSE - model.mean_ - model.item_biases_, 0)
     expected = reference.solve(remainder, fixed, 0.4, 0)
-    np.testing.assert_allclose(append_bias_columns[:, :4], expected[:, :4], atol=1e-4)
-    np.testing.assert_allclose(append_bias_columns[:, 4], model.mean_ + expected[:, 4], atol=1e-4)
-    assert (append_bias_columns[:, 5] == 1).all()
+    np.testing.assert_allclose(folded[:, :4], expected[:, :4], atol=1e-4)
+    np.testing.assert_allclose(folded[:, 4], model.mean_ + expected[:, 4], atol=1e-4)
+    assert (folded[:, 5] == 1).all()
     np.testing.assert_array_equal(model.recommend(DENSE[5:6], k=4)[1], model.recommend(sp.asarray(DENSE[5:6]), k=4)[1])
 
 
@@ -139,10 +139,10 @@ def test_saved_factors(tmp_path: Path) -> None:
     left, right = (np.array(table["factors"].to_pylist(), np.float32) for table in (users, items))
     np.testing.assert_allclose(left @ right.T, model.user_factors @ model.item_factors.T, rtol=1e-6)
     model.recommend_all(tmp_path / "best.parquet", k=2)
-    top_k = pq.read_table(tmp_path / "best.parquet").to_pydict()
+    ranking = pq.read_table(tmp_path / "best.parquet").to_pydict()
     ids, scores = model.recommend(np.arange(40), k=2)
-    assert top_k["item"] == ids.ravel().tolist()
-    np.testing.assert_array_equal(top_k["score"], scores.ravel())
+    assert ranking["item"] == ids.ravel().tolist()
+    np.testing.assert_array_equal(ranking["score"], scores.ravel())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])

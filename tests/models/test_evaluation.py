@@ -173,8 +173,8 @@ def plain_protocol(dense: NDArray[Any], seed: int, items: NDArray[Any], ks: tupl
         assert len(expected) == (len(expected) + len(observed)) // 4
         scores = [math.fsum(history[at, i] * float(items[i] @ items[j]) for i in observed) for j in range(width)]
         ranking = sorted((j for j in range(width) if j not in observed), key=lambda j: (-scores[j], j))
-        for backend, k in enumerate(ks):
-            totals[backend] += len(expected & set(ranking[:k])) / min(k, len(expected))
+        for place, k in enumerate(ks):
+            totals[place] += len(expected & set(ranking[:k])) / min(k, len(expected))
         gained = sum(1 / math.log2(rank + 2) for rank, j in enumerate(ranking[:deep]) if j in expected)
         totals[2] += gained / sum(1 / math.log2(rank + 2) for rank in range(min(deep, len(expected))))
     return [total / len(evaluated) for total in totals]

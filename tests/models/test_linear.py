@@ -57,8 +57,8 @@ def loss_and_slopes(loss: int, scores: Any, target: float) -> tuple[float, Any]:
     if loss == linear.SQUARED:
         return float((scores[0] - target) ** 2 / 2), scores - target
     if loss == linear.SOFTMAX:
-        to_probabilities = np.exp(scores) / np.exp(scores).sum()
-        return float(-np.log(to_probabilities[int(target)])), to_probabilities - (k == target)
+        probabilities = np.exp(scores) / np.exp(scores).sum()
+        return float(-np.log(probabilities[int(target)])), probabilities - (k == target)
     sign = np.array([2.0 * target - 1]) if len(scores) == 1 else np.where(k == target, 1.0, -1.0)
     if loss == linear.LOGISTIC:
         return float(np.log1p(np.exp(-sign * scores))[0]), -sign / (1 + np.exp(sign * scores))
@@ -179,10 +179,10 @@ def test_a9a_against_sklearn() -> None:
     result = model.evaluate(test)
     X, y = test["X"].to_scipy("csr"), test["y"].to_numpy()
     theirs = Theirs(max_iter=200, tol=1e-3).fit(train["X"].to_scipy("csr"), train["y"].to_numpy())
-    to_probabilities = theirs.predict_proba(X)[:, 1]
+    probabilities = theirs.predict_proba(X)[:, 1]
     assert result["accuracy"] == pytest.approx(theirs.score(X, y), abs=0.003)
-    assert result["log_loss"] == pytest.approx(metrics.log_loss(y, to_probabilities), abs=0.003)
-    assert result["auc"] == pytest.approx(metrics.roc_auc_score(y, to_probabilities), abs=0.003)
+    assert result["log_loss"] == pytest.approx(metrics.log_loss(y, probabilities), abs=0.003)
+    assert result["auc"] == pytest.approx(metrics.roc_auc_score(y, probabilities), abs=0.003)
     assert result["auc"] == pytest.approx(metrics.roc_auc_score(y, model.decision_function(X)), abs=5e-5)
 
 
@@ -387,9 +387,9 @@ def test_metrics_against_sklearn(seed: int, pieces: int, weighted: bool) -> None
     for at in np.array_split(np.arange(60), pieces):
         counts.add(scores[at, None], y[at], weights[at])
         line.add(scores[at, None], y[at], weights[at])
-    result, to_probabilities = counts.result(), 1 / (1 + np.exp(-scores))
+    result, probabilities = counts.result(), 1 / (1 + np.exp(-scores))
     assert result["accuracy"] == pytest.approx(metrics.accuracy_score(y, scores > 0, sample_weight=weights))
-    assert result["log_loss"] == pytest.approx(metrics.log_loss(y, to_probabilities, sample_weight=weights))
+    assert result["log_loss"] == pytest.approx(metrics.log_loss(y, probabilities, sample_weight=weights))
     assert result["auc"] == pytest.approx(metrics.roc_auc_score(y, scores, sample_weight=weights), abs=2e-3)
     assert line.result()["mse"] == pytest.approx(metrics.mean_squared_error(y, scores, sample_weight=weights))
     assert line.result()["r2"] == pytest.approx(metrics.r2_score(y, scores, sample_weight=weights))
@@ -424,11 +424,11 @@ def test_input_kinds(tmp_path: Path) -> None:
         (scipy.sparse.coo_array(dense), sp.asarray(y)), (frame, y), (tmp_path / "both", None),
         (str(tmp_path / "X"), tmp_path / "both" / "y"), (sp.open(tmp_path / "both"), None), (X.to_format("csc"), y),
     ]  # fmt: skip
-    for to_feature_matrix, labels in given:
-        model = LinearRegression(shuffle=False).fit(to_feature_matrix, labels)
+    for features, labels in given:
+        model = LinearRegression(shuffle=False).fit(features, labels)
         np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-12)
         np.testing.assert_allclose(
-            model.predict(to_feature_matrix if labels is not None else X), expected.predict(X), rtol=1e-12
+            model.predict(features if labels is not None else X), expected.predict(X), rtol=1e-12
         )
 
 

@@ -49,10 +49,10 @@ def test_train_and_predict_text(cli: Any, folder: Path, tmp_path: Path) -> None:
     model = sp.models.load(out)
     np.testing.assert_array_equal(np.array(output.out.split(), float), model.predict(folder / "test"))
     assert f"accuracy {model.evaluate(folder / 'test')['accuracy']:.4f}" in output.err
-    to_probabilities = cli("predict", out, folder / "test" / "X", "--chances")
-    rows = np.array([line.split() for line in to_probabilities.out.splitlines()], float)
+    probabilities = cli("predict", out, folder / "test" / "X", "--chances")
+    rows = np.array([line.split() for line in probabilities.out.splitlines()], float)
     np.testing.assert_allclose(rows, model.predict_proba(folder / "test"), rtol=1e-5)
-    assert to_probabilities.err == ""
+    assert probabilities.err == ""
     result = cli("predict", out, folder / "test", "--json").json
     assert result["predictions"] == model.predict(folder / "test").tolist()
     assert result["figures"] == model.evaluate(folder / "test")
