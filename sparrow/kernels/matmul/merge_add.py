@@ -21,28 +21,30 @@ def build_merge_add(add: str) -> Any:
     operation = OPERATIONS[add]
 
     @njit(cache=True, nogil=True)
-    def merge_add(begins, columns, values, more_begins, more_columns, more, fill, pointers, out_columns, out):  # type: ignore[no-untyped-def]
+    def merge_add(  # type: ignore[no-untyped-def]
+        indptr, columns, values, other_indptr, other_columns, other_values, fill, out_indptr, out_columns, out
+    ):  # fmt: skip
         """Write rows with the elements of both inputs; return the number of elements.
 
         Parameters
         ----------
-        begins, columns, values
-            First input: row bounds int64 (m + 1,), columns ascending in each row, and values (n,).
-        others, more_columns, more
+        indptr, columns, values
+            First input: row pointers int64 (m + 1,), columns ascending in each row, and values (n,).
+        other_indptr, other_columns, other_values
             Second input, in the same form; it is the right operand of ``add``.
         fill
             Sums equal to it are dropped.
-        pointers, out_columns, out
+        out_indptr, out_columns, out
             Receive the result: row pointers (m + 1,), and arrays one longer than the elements of both inputs.
         """
         n = np.uint64(0)
-        for i in range(len(begins) - 1):
-            pointers[i] = n
-            p, end = np.uint64(begins[i]), np.uint64(begins[i + 1])
-            q, stop = np.uint64(more_begins[i]), np.uint64(more_begins[i + 1])
+        for i in range(len(indptr) - 1):
+            out_indptr[i] = n
+            p, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+            q, stop = np.uint64(other_indptr[i]), np.uint64(other_indptr[i + 1])
             while p < end and q < stop:
-                a, b = columns[p], more_columns[q]
-                x, y = values[p], more[q]
+                a, b = columns[p], other_columns[q]
+                x, y = values[p], other_values[q]
                 both = operation(0, x, y)
                 value = x if a < b else y
                 value = both if a == b else value
@@ -57,11 +59,11 @@ def build_merge_add(add: str) -> Any:
                 p += _ONE
                 n += _ONE
             while q < stop:
-                out_columns[n] = more_columns[q]
-                out[n] = more[q]
+                out_columns[n] = other_columns[q]
+                out[n] = other_values[q]
                 q += _ONE
                 n += _ONE
-        pointers[len(begins) - 1] = n
+        out_indptr[len(indptr) - 1] = n
         return n
 
     return merge_add

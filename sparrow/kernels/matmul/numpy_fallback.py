@@ -50,8 +50,10 @@ def is_jit_loaded() -> bool:
 
 def use_numpy(count: int) -> bool:
     """Return whether NumPy beats loading a first kernel for ``count`` elements."""
-    forced = tuning().use_numpy
-    return count <= tuning().numpy_max_products and not is_jit_loaded() if forced is None else forced
+    current = tuning()
+    if current.use_numpy is not None:
+        return current.use_numpy
+    return count <= current.numpy_max_products and not is_jit_loaded()
 
 
 def is_supported(add: Any, multiply: Any, dtype: np.dtype[Any]) -> bool:

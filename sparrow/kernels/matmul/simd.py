@@ -242,7 +242,7 @@ def _reduce_add(context: Any, lanes: Any) -> Any:
 def _compress(target: Any, builder: Any, vector: Any, mask: Any, first: Any) -> None:
     """Write the lanes of a mask consecutively; elements after them are undefined."""
     own = kind = vector.type
-    if isinstance(own.element, ir.IntType) and own.element.width < 32:  # no processor has a byte compression
+    if isinstance(own.element, ir.IntType) and own.element.width < 32:  # AVX-512F compresses words, not bytes
         kind = ir.VectorType(ir.IntType(32), own.count)
         vector = builder.zext(vector, kind)
     features = target.codegen().magic_tuple()[2]

@@ -414,9 +414,9 @@ def _rank_sort(order: Any, size: Any, limit: int) -> None:
     for e in range(size, np.uint64(limit), LANES):
         store(order, e, LANES, broadcast(_NO_KEY))
     for e in range(_ZERO, np.uint64(limit), LANES):
-        lhs_patterns, ranks = load(order, e, LANES), broadcast(_ZERO)
+        numbers, ranks = load(order, e, LANES), broadcast(_ZERO)
         for j in range(np.uint64(limit)):
-            ranks += less_than(broadcast(order[0, j]), lhs_patterns)
+            ranks += less_than(broadcast(order[0, j]), numbers)
         store(order, _RANK_OFFSET + e, LANES, ranks)
     for e in range(np.uint64(limit)):
         order[1, order[2, e]] = order[0, e]

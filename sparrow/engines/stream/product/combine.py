@@ -54,7 +54,7 @@ class AddRows:
         self._sizes = [sizes[index] for index in columns]
 
     def __call__(self, parts: list[CSRPart]) -> CSRPart:
-        """Return rows that hold the sums of all parts, which are removed from the list."""
+        """Return rows that hold the sums of all parts; may remove parts from the list."""
         if len(parts) == 1 or len(self._sizes) == 1:
             return self._reduce(parts)
         coords = [np.concatenate(arrays) for arrays in zip(*(arrays[:-1] for _, arrays in parts), strict=True)]

@@ -175,7 +175,7 @@ class Operands:
     def reserve_rhs(self) -> memory.Reservation:
         """Return an empty memory reservation for ``rhs`` in CSR."""
         which, shape = "left" if self.roles.swapped else "right", self.rhs.scan.schema.shape
-        what = f"the {which} operand of a product, of shape {shape}, held by rows"
+        what = f"the {which} operand of a product, of shape {shape}, in CSR"
         return memory.reserve(0, what, "multiply some of its columns at a time")
 
     @property

@@ -110,10 +110,8 @@ class SpilledParts(ABC):
     def _multiply(self, parts: list[SpilledBlocks]) -> None:
         """Multiply each part with all tiles."""
         events.emit("product.parts", parts=len(parts), strategy=self.strategy)
-        threads, shares = (
-            settings.current().threads,
-            [[tile.count(k) for tile in self._tiles] for k in range(len(parts))],
-        )
+        threads = settings.current().threads
+        shares = [[tile.count(k) for tile in self._tiles] for k in range(len(parts))]
         with progress.bar("multiplying part by part", sum(map(sum, shares)), "elements") as advance:
             for number, (part, counts) in enumerate(zip(parts, shares, strict=True)):
                 room = self._operands.reserve_rhs()

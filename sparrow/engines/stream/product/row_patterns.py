@@ -82,7 +82,7 @@ def compute_patterns(indptr: NDArray[np.uint64], indices: NDArray[np.uint32]) ->
         last = np.uint64(min(first + batch, count))
         symbolic.find_patterns(indptr, indices, np.uint64(first), last, symbolic.MAX_PATTERNS, out)
 
-    deque(ordered_map(find, range(0, count, batch), settings.current().threads), 0)
+    deque(ordered_map(find, list(range(0, count, batch)), settings.current().threads), 0)
     return out
 
 

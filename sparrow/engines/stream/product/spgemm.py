@@ -16,7 +16,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +27,10 @@ from sparrow.engines.stream.capabilities import ReadRange
 from sparrow.engines.stream.cursors import open_cursor
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.partitioning import partition_bounds, range_slice
-from sparrow.engines.stream.product import tiling
-from sparrow.engines.stream.product.external_accumulate import ExternalAccumulate, can_accumulate
 from sparrow.engines.stream.product.indexing import unique_sorted
 from sparrow.engines.stream.product.kernels import ProductKernels
 from sparrow.engines.stream.product.layouts import CSROperand
 from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operands
-from sparrow.engines.stream.product.parts import SpilledParts, plan_parts
-from sparrow.engines.stream.product.row_sections import RowSections, plan_row_sections
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, canonicalize, concat_blocks
 from sparrow.kernels.elementwise import align
@@ -44,6 +40,11 @@ from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import SpillFile
+
+if TYPE_CHECKING:
+    from sparrow.engines.stream.product.external_accumulate import ExternalAccumulate
+    from sparrow.engines.stream.product.parts import SpilledParts
+    from sparrow.engines.stream.product.row_sections import RowSections
 
 __all__ = ["SpGEMM"]
 
@@ -192,6 +193,11 @@ class SpGEMM:
 
     def _spill(self) -> bool:
         """Spill the operands and choose a tiling; return whether there is one."""
+        from sparrow.engines.stream.product import tiling
+        from sparrow.engines.stream.product.external_accumulate import ExternalAccumulate, can_accumulate
+        from sparrow.engines.stream.product.parts import plan_parts
+        from sparrow.engines.stream.product.row_sections import plan_row_sections
+
         operands, can_add = self.operands, can_accumulate(self.node.semiring)
         spool = SpillFile()
         try:

@@ -165,12 +165,24 @@ tuning = Tunable(
     "product",
     ProductTuning(),
     strategies={
-        "in_memory": {"strategy": "in_memory"}, "row_sections": {"strategy": "row_sections", "section_max_reads": 1e6},
-        "k_panels": {"strategy": "k_panels"}, "column_strips": {"strategy": "column_strips"}, "external_sum":
-        {"strategy": "external_sum"}, "masked_dot": {"masked_method": "dot"}, "masked_gustavson": {"masked_method":
-        "gustavson"}, "row_patterns": {"pattern_min_elements": 0}, "no_row_patterns": {"pattern_min_elements": 1 << 62},
-        "streamed_lhs": {"lhs_share": 1e9}, "numpy": {"dense_numpy_max_products": 1 << 62, "dense_numpy_total_products":
-        1 << 62, "mttkrp_numpy_max_products": 1 << 62}, "numba": {"dense_numpy_max_products": -1,
-        "dense_numpy_total_products": -1, "mttkrp_numpy_max_products": -1},
+        "in_memory": {"strategy": "in_memory"},
+        "row_sections": {"strategy": "row_sections", "section_max_reads": 1e6},
+        "k_panels": {"strategy": "k_panels"},
+        "column_strips": {"strategy": "column_strips"},
+        "external_sum": {"strategy": "external_sum"},
+        "masked_dot": {"masked_method": "dot"},
+        "masked_gustavson": {"masked_method": "gustavson"},
+        "row_patterns": {"pattern_min_elements": 0},
+        "streamed_lhs": {"lhs_share": 1e9},
+        "numpy": {
+            "dense_numpy_max_products": 1 << 62,
+            "dense_numpy_total_products": 1 << 62,
+            "mttkrp_numpy_max_products": 1 << 62,
+        },
+        "numba": {
+            "dense_numpy_max_products": -1,
+            "dense_numpy_total_products": -1,
+            "mttkrp_numpy_max_products": -1,
+        },
     },
-)  # fmt: skip
+)
