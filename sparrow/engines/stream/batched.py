@@ -20,7 +20,7 @@ from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.cursors import open_cursor
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.tuning import tuning
-from sparrow.kernels.coo import Block, concat_blocks
+from sparrow.kernels.coo import Block
 from sparrow.plan import Map, Node, Product, Scan, push_index
 from sparrow.plan.estimates import estimate_nnz, estimate_product
 from sparrow.relations.protocol import Chunk
@@ -92,14 +92,6 @@ class BatchedOp(PhysicalOperator):
         self._partitions: dict[int, list[tuple[_BatchRef, int]]] = {}
         self._opening = threading.RLock()
 
-    def partitions(self) -> Sequence[int]:
-        """Return the bounds of slices."""
-        return range(self.schema.shape[0] + 1)
-
-    def open(self, start: int, stop: int) -> Cursor:
-        """Open a cursor over slices [start, stop)."""
-        return _BatchCursor(self)
-
     def strategy(self) -> str:
         """Return the name of the strategy."""
         return "batched"
@@ -118,7 +110,7 @@ class BatchedOp(PhysicalOperator):
             self._slices.move_to_end(index)
             return self._slices[index]
 
-    def batch_partitions(self, index: int) -> list[tuple[_BatchRef, int]]:
+    def _batch_partitions(self, index: int) -> list[tuple[_BatchRef, int]]:
         """Return the partitions of a slice with upper bounds on their nnz, computed once."""
         with self._opening:
             if index not in self._partitions:
@@ -142,16 +134,13 @@ class BatchedOp(PhysicalOperator):
         return [
             Chunk(rows, (index, ref.start, *low), (index, ref.stop - 1, *high), ref, False)
             for index in sorted(leading)
-            for ref, rows in self.batch_partitions(index)
+            for ref, rows in self._batch_partitions(index)
             if ref.start <= last and first < ref.stop
         ]
 
     def compute(self, chunk: Chunk, dims: Sequence[int] | None) -> Block:
         """Return the elements of a chunk."""
-        return self.read_batch(chunk.ref)
-
-    def read_batch(self, ref: _BatchRef) -> Block:
-        """Return the elements of a partition of a slice."""
+        ref: _BatchRef = chunk.ref
         scan, cursor = self._slice(ref.index)
         block = cursor.read(ref.start, ref.stop) if ref.chunk is None else scan.relation.read(ref.chunk)
         leading = np.full(block.count, ref.index, self.schema.coordinate_dtype(0))
@@ -159,16 +148,3 @@ class BatchedOp(PhysicalOperator):
 
     def partition_range(self, chunk: Chunk) -> None:
         """Return None: a chunk is part of a slice, no range of the leading dimension."""
-
-
-class _BatchCursor:
-    __slots__ = ("_operator",)
-
-    def __init__(self, operator: BatchedOp) -> None:
-        self._operator = operator
-
-    def read(self, start: int, stop: int) -> Block:
-        """Return the elements of slices [start, stop)."""
-        operator = self._operator
-        parts = [operator.read_batch(ref) for at in range(start, stop) for ref, _ in operator.batch_partitions(at)]
-        return concat_blocks(parts, operator.schema.ndim, operator.schema.dtype)

@@ -23,7 +23,6 @@ from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Scan
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory, settings
-from sparrow.runtime.events import emit
 from sparrow.runtime.once import Once
 from sparrow.sorting import SpilledBlocks, SpillFile
 
@@ -46,7 +45,6 @@ def open_cursor(scan: Scan, start: int, stop: int) -> Cursor:
     once for all partitions, in memory or on disk; one of middling size is rescanned for each of a few partitions.
     """
     strategy = cursor_strategy(scan)
-    emit("stream.open_cursor", scan=scan, strategy=strategy)
     return RangeCursor(scan, start, stop) if strategy is None else _CURSORS[strategy](scan, start, stop)
 
 
@@ -227,9 +225,7 @@ def _spill_sorted(scan: Scan, start: int, stop: int) -> SpilledBlocks:
     memory.trim()
     profile = active()
     if profile is not None:
-        relation = scan.relation
-        operator = profile.operator(relation if isinstance(relation, PhysicalOperator) else scan)
-        operator.record(spilled_bytes=nbytes, strategy="spilled_sort")
+        profile.operator(scan).record(spilled_bytes=nbytes, strategy="spilled_sort")
     return spilled
 
 

@@ -1,9 +1,9 @@
 """Grouped aggregation of elements by the axes that a reduction keeps.
 
-Three strategies, chosen per scan: *runs*, if the kept axes lead a sort order, so that groups are adjacent and only one
-is open at a time; *scatter*, into dense accumulators that fit memory; *sort*, by the kept axes, on disk if necessary. A
-result that does not fit is computed in partitions of its leading axis. Sums are added in the order of chunks, or of a
-fixed number of lanes of chunks, so bits do not depend on the number of threads.
+Three strategies, chosen per scan: *adjacent groups*, if the kept axes lead a sort order, so that only one group is open
+at a time; *dense groups*, in accumulators that fit memory; *sorted groups*, sorted by the kept axes, on disk if
+necessary. A result that does not fit is computed in partitions of its leading axis. Sums are added in the order of
+chunks, or of a fixed number of lanes of chunks, so bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class GroupBy:
         self.scan, self.kept, self.folds, self.counted = scan, kept, tuple(folds), counted
         self._is_leading = leads and bool(kept)
         self.strategy: str | None = None
-        """Strategy of the last run: "small", "adjacent_groups", "dense_groups" or "sorted_groups"."""
+        """Strategy of the last pass: "small", "adjacent_groups", "dense_groups" or "sorted_groups"."""
         self._all: GroupState | None = None
         self._lock = threading.Lock()  # a Once of a method of this object would be a reference cycle
 

@@ -52,8 +52,8 @@ class _Pin:
 class PhysicalOperator(CSRChunks):
     """A relation whose elements are computed when they are read.
 
-    Subclasses implement ``partitions`` and ``open``; those with an optional capability also inherit from a class of
-    :mod:`sparrow.engines.stream.capabilities`.
+    Subclasses implement ``partitions`` and ``open``, or ``chunks`` and ``compute`` if chunks are no ranges of rows.
+    Those with an optional capability also inherit from a class of :mod:`sparrow.engines.stream.capabilities`.
 
     Parameters
     ----------

@@ -118,6 +118,10 @@ class GroupByOp(PhysicalOperator):
         """Return the grouping strategy."""
         return self._fused.groups.strategy
 
+    def compute_small(self) -> Block:
+        """Return all elements, without a cursor."""
+        return self.aggregate(0, self.schema.shape[0] if self.schema.shape else 1)
+
     def aggregate(self, start: int, stop: int) -> Block:
         """Return the elements of rows [start, stop)."""
         node, schema = self.node, self.schema

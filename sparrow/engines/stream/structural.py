@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -270,9 +269,9 @@ class UnaryOperator(PhysicalOperator):
         cursor = open_cursor(self.children[0], start + self.row_offset, stop + self.row_offset)
         return _UnaryCursor(self, cursor)
 
-    @abstractmethod
     def transform(self, block: Block, start: int, stop: int) -> Block:
         """Return rows [start, stop) of the output, given the input's elements."""
+        raise NotImplementedError
 
 
 class _UnaryCursor:

@@ -276,7 +276,7 @@ class MapOuter(MapAligned):
         super().__init__(kernel, scans)
         self._first = first
         self._rows, self._others = split_outer(scans, first, split)
-        self._held = Once(partial(scan_reader.read_block, self._others))
+        self._other_block = Once(partial(scan_reader.read_block, self._others))
 
     @property
     def _is_outer(self) -> bool:
@@ -303,7 +303,7 @@ class MapOuter(MapAligned):
 
     def cross(self, rows: Block) -> Block:
         """Return the product of some elements of the leading input with all of the other."""
-        others = self._held()
+        others = self._other_block()
         coords = [np.repeat(column, others.count) for column in rows.coords]
         coords += [np.tile(column, rows.count) for column in others.coords]
         columns = [np.repeat(rows.values, others.count), np.tile(others.values, rows.count)]
