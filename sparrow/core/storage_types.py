@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparrow.core.indexing import ListAxis, RangeAxis, View
-from sparrow.errors import InvalidValueError, ShapeError, StorageFallbackWarning
+from sparrow.errors import ShapeError, StorageFallbackWarning
+from sparrow.runtime.validation import check_choice
 
 __all__ = [
     "COMPRESSED",
@@ -90,9 +91,7 @@ def check_stype(stype: str, ndim: int | None = None) -> str:
     Traceback (most recent call last):
     sparrow.errors.ShapeError: storage type csr requires 2 dimensions, got 3: use 'coo', or a 2-D slice
     """
-    untyped: object = stype  # mypy would call the check of a str unreachable
-    if not isinstance(untyped, str) or untyped not in STORAGE_TYPES:
-        raise InvalidValueError(f"storage type must be one of {', '.join(map(repr, STORAGE_TYPES))}, got {stype!r}")
+    check_choice("storage type", stype, STORAGE_TYPES)
     if ndim is not None:
         if stype in ("csr", "csc") and ndim != 2:
             raise ShapeError(f"storage type {stype} requires 2 dimensions, got {ndim}: use 'coo', or a 2-D slice")

@@ -2,7 +2,6 @@
 
 A block is *canonical* if it is sorted lexicographically by coordinates, without duplicates and without values equal to
 the fill value.
-
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.schema import is_fill
-from sparrow.errors import DuplicateError, InvalidValueError
+from sparrow.errors import DuplicateError
 from sparrow.kernels.runs import group_starts
 from sparrow.kernels.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
+from sparrow.runtime.validation import check_choice
 
 __all__ = [
     "Block",
@@ -254,11 +254,7 @@ _DUPLICATE_RULES = get_args(Duplicates)
 
 def check_duplicates(duplicates: str) -> Duplicates:
     """Validate a rule for duplicates and return it."""
-    given: object = duplicates
-    if not isinstance(given, str) or given not in _DUPLICATE_RULES:
-        raise InvalidValueError(
-            f"duplicates must be one of {', '.join(map(repr, _DUPLICATE_RULES))}, got {duplicates!r}"
-        )
+    check_choice("duplicates", duplicates, _DUPLICATE_RULES)
     return duplicates  # type: ignore[return-value]
 
 

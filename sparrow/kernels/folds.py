@@ -4,7 +4,6 @@ A :class:`Fold` is one quantity of a reduction: a sum, a minimum, a mean with sq
 maximum. Its state is a tuple of arrays with one element per group. States come from runs of elements
 (:meth:`Fold.runs`), are merged when a group continues in the next block (:meth:`Fold.merge`), or are updated element by
 element (:meth:`Fold.scatter`). Folds ignore elements that are not stored.
-
 """
 
 from __future__ import annotations
@@ -115,7 +114,6 @@ class MomentsFold(Fold):
 
     Two passes within a run, the formula of Chan, Golub and LeVeque (1983) across runs, and that of Welford (1962) for
     single elements: a mean that is large relative to the spread costs no precision.
-
     """
 
     dtype: np.dtype[Any]
@@ -169,7 +167,6 @@ class ExtremumFold(Fold):
     """First extremum (NaN wins), and the first position without a stored element.
 
     The state is (value, its position, first position, number of consecutive positions from there).
-
     """
 
     dtype: np.dtype[Any]

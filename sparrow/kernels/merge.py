@@ -2,7 +2,6 @@
 
 Keys are those of :mod:`sparrow.kernels.keys`. Values are reinterpreted as unsigned words, so that one loop serves all
 dtypes; merges of two operands use 64-bit words (:class:`WordCodec`). The loops are free of data-dependent branches.
-
 """
 
 from __future__ import annotations

@@ -28,9 +28,10 @@ class Once(Generic[T]):
 
     Examples
     --------
-    >>> total = Once(lambda: sum(range(5)))
-    >>> total.is_computed, total(), total.is_computed
-    (False, 10, True)
+    >>> calls = []
+    >>> total = Once(lambda: calls.append("computed") or sum(range(5)))
+    >>> total(), total(), calls
+    (10, 10, ['computed'])
     """
 
     __slots__ = ("_compute", "_lock", "_value")
@@ -38,11 +39,6 @@ class Once(Generic[T]):
     def __init__(self, compute: Callable[[], T]) -> None:
         self._compute: Callable[[], T] | None = compute
         self._lock = threading.RLock()
-
-    @property
-    def is_computed(self) -> bool:
-        """Whether the value is available."""
-        return self._compute is None
 
     def __call__(self) -> T:
         """Return the value, computing it on the first call."""

@@ -25,7 +25,7 @@ from weakref import ref
 from sparrow.errors import InvalidValueError
 from sparrow.runtime import events
 from sparrow.runtime.tuning import tuning
-from sparrow.runtime.validation import check_flag, check_path
+from sparrow.runtime.validation import check_choice, check_flag, check_path
 
 __all__ = [
     "ENGINE_ENTRY_POINTS", "JOINS", "Settings", "config", "current", "engine_names", "engines", "is_notebook",
@@ -295,8 +295,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
                 raise InvalidValueError(f"engine must be one of {', '.join(map(repr, known))}, got {engine!r}")
             overrides["engine"] = engine
         if join is not None:
-            if join not in JOINS:
-                raise InvalidValueError(f"join must be one of {', '.join(map(repr, JOINS))}, got {join!r}")
+            check_choice("join", join, JOINS)
             overrides["join"] = join
         if append_runs is not None:
             if not isinstance(append_runs, Integral) or append_runs < 0:

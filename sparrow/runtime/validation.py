@@ -78,11 +78,11 @@ def check_choice(name: str, value: Any, allowed: Collection[str]) -> None:
         raise InvalidValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
-def check_seed(seed: Any, name: str = "seed") -> None:
+def check_seed(seed: Any) -> None:
     """Raise ``InvalidValueError`` unless a seed is a non-negative integer below 2^64."""
-    check_integer(name, seed, 0)
+    check_integer("seed", seed, 0)
     if seed >= 2**64:
-        raise InvalidValueError(f"{name} must be an integer below 2^64, got {seed!r}")
+        raise InvalidValueError(f"seed must be an integer below 2^64, got {seed!r}")
 
 
 def check_path(path: Any, name: str = "path") -> str:

@@ -369,7 +369,7 @@ class Sorter:
     def _sort_wide_group(self, wide: Sorter, range_: _Range, fill_value: Any) -> Iterator[Block]:
         """Yield the elements at a leading coordinate with more rows than a range."""
         leading = int(wide._key(range_)[0])
-        events.emit("sorting.sort_group", rows=wide.count, coordinates=self._ndim - 1)
+        events.emit("sorting.sort_group", coordinates=self._ndim - 1)
         inner = Sorter(
             self._ndim - 1, self._dtype, weighted=self.weighted, duplicates=self._duplicates,
             describe=self._describe, leading=(*self._leading, leading),
@@ -572,7 +572,7 @@ def _samples(runs: Sequence[Run]) -> Keys:
 
 
 def _sort_rows(keys: Keys, values: NDArray[Any], sorted_bits: int) -> tuple[Keys, NDArray[Any]]:
-    """Sort rows stably by key; they are sorted by the lowest ``sorted_bits``."""
+    """Sort rows stably by their keys without the lowest ``sorted_bits``."""
     events.emit("sorting.sort_rows", sorted_bits=sorted_bits)
     keys, order = sort_stable(keys, sorted_bits)
     return keys, gather_values(values, order)

@@ -26,9 +26,7 @@ class SortingTuning:
     min_range_rows: int = parameter(1 << 15, "rows", "Smaller ranges spend more time on dispatch than on sorting.")
     max_range_rows: int = parameter(1 << 20, "rows", "Larger ranges no longer fit the caches of a core.")
     range_row_bytes: int = parameter(48, "bytes", "Memory of a row while its range is merged by one thread.")
-    tie_row_bytes: int = parameter(
-        240, "bytes", "Budget of a row in a range that ties in the sorted bits cannot split."
-    )
+    tie_row_bytes: int = parameter(240, "bytes", "Memory of a row in a range of ties, which cannot be split.")
     cached_range_rows: int = parameter(1 << 17, "rows", "A range of this size is sorted within the L2 cache.")
     range_rows_per_run: int = parameter(1 << 10, "rows", "Rows a range reads of each run on average; fewer seek more.")
     single_part_max_rows: int = parameter(

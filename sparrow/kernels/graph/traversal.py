@@ -7,7 +7,6 @@ its mark.
 
 Random-access kernels receive all edges in memory, those of node k at ``cols[indptr[k]:indptr[k + 1]]``. They return
 after about ``max_edges`` edges and resume from the numbers in ``state``.
-
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ def relax(nodes, starts, stops, cols, weights, limit, distance, predecessor, act
 
     ``weights`` may be empty for unit weights. Distances beyond ``limit`` are ignored. ``predecessor`` receives the
     predecessor of each node, unless it is empty.
-
     """
     weighted, stores_predecessors = len(weights) > 0, len(predecessor) > 0
     for k in range(len(nodes)):
@@ -74,7 +72,6 @@ def has_negative_cycle(predecessor, distance, previous, marks):  # type: ignore[
         Distances, float64, after and before the last round; a cycle contains a node whose distance fell.
     marks
         Scratch array, int32, one element per node.
-
     """
     marks[:] = 0
     for node in range(len(predecessor)):
@@ -132,7 +129,6 @@ def gather_edges(nodes, starts, stops, cols, alive, part, is_source, is_target, 
 
     A key is ``2^32 * row + column``; ``is_source`` and ``is_target`` mark the endpoints. Returns the list and edge to
     resume at, and the number of keys.
-
     """
     while k < len(nodes):
         if alive[nodes[k]]:
@@ -194,7 +190,7 @@ def reach(nodes, starts, stops, cols, alive, colors, found, active):  # type: ig
 
 @njit(cache=True, nogil=True)
 def h_index(nodes, starts, stops, cols, core, active, tally):  # type: ignore[no-untyped-def]
-    """Lower ``core`` to the h-index of the cores of neighbors (Lu et al. 2016).
+    """Lower ``core`` to the h-index of the cores of neighbors (Lü et al. 2016).
 
     ``tally`` is zero before and after.
     """
@@ -253,7 +249,6 @@ def orient_by_rank(nodes, starts, stops, cols, rank, low, lengths, up, filled): 
     """Append the ranks of higher-ranked neighbors to ``up`` while whole lists fit.
 
     Returns the list to resume at, and the number of edges; ``lengths[node - low + 1]`` receives the number per node.
-
     """
     for k in range(len(nodes)):
         before, own = filled, rank[nodes[k]]
@@ -281,7 +276,6 @@ def count_triangles(nodes, starts, stops, cols, rank, low, indptr, up, marks, co
         By rank, shape (n,), int32: -1 initially, and kept between calls for one ``rank``.
     counts
         By rank, shape (n,), int64: incremented.
-
     """
     high = low + len(indptr) - 1
     for k in range(len(nodes)):
@@ -366,7 +360,6 @@ def bfs_levels(indptr, cols, queue, limit, distance, state, max_edges):  # type:
         Distances, shape (n,), int64; -1 for unvisited nodes.
     state
         Position in the queue, and its end.
-
     """
     first, last = state[0], state[1]
     n_visited = 0
@@ -409,7 +402,6 @@ def near_far_paths(  # type: ignore[no-untyped-def]
         Largest distance of the near bucket, shape (1,).
     state
         Start of the near bucket, and the sizes of both.
-
     """
     n, stores_predecessors = len(distance), len(predecessor) > 0
     head, filled, kept = state[0], state[1], state[2]
@@ -484,7 +476,6 @@ def strong_components(indptr, cols, rank, path, at, first, waiting, state, max_e
     state
         Start node, sizes of path and stack, next index within a component, next component number: 0, 0, 0, 1, n
         initially.
-
     """
     begun, depth, held, number, part = state[0], state[1], state[2], state[3], state[4]
     n_visited = 0

@@ -2,7 +2,6 @@
 
 Numba caches beside the sources, or in the user's cache directory. It refuses to define cached functions if neither is
 writable, as in read-only containers; sparrow then falls back to a temporary directory.
-
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ def _private_directory() -> str:
     """Return a temporary directory that only this user can write to.
 
     Its content is executed. All processes of the user share it; if another user owns it, this process uses its own.
-
     """
     folder = os.path.join(tempfile.gettempdir(), f"sparrow-loops-{os.getuid()}")
     try:

@@ -12,7 +12,6 @@ rotation of both tables, so nothing is rotated back.
 This module has the loops over blocks of rows and the conjugate gradient steps; :mod:`sparrow.kernels.ml.systems` solves
 one row with LAPACK. Each kernel copies the rows of the fixed table that it needs to a buffer, and writes the loss of
 each block. Results depend on the blocks alone, not on the number of blocks per call.
-
 """
 
 from __future__ import annotations
@@ -163,7 +162,7 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
 ):
     """Improve the factors of rows by conjugate gradient steps.
 
-    Starts at the current factors (Takacs et al. 2011).
+    Starts at the current factors (Takács et al. 2011).
 
     Parameters
     ----------
@@ -192,7 +191,6 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
         Start and result, shape (rows, d), float32.
     losses
         Receives the sum of squared errors of each block, shape (blocks,), float64.
-
     """
     d = len(spectrum)
     longest = _longest(cuts, indptr)
@@ -392,7 +390,6 @@ def subspace(  # type: ignore[no-untyped-def]
     -------
     int
         First row with a matrix that is not positive definite in float32, or -1.
-
     """
     d = len(spectrum)
     syrk, potrf, potrs = lapack

@@ -2,7 +2,6 @@
 
 Addresses are arguments of kernels. As globals they would be compiled in, and the kernel could not be cached, since
 addresses differ between processes.
-
 """
 
 from __future__ import annotations

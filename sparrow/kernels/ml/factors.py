@@ -2,7 +2,6 @@
 
 A table is a triple: float32 values, shape (rows, d); 16-bit words of the same shape; and ``kind``, the dtype in use.
 The unused array has no rows.
-
 """
 
 from __future__ import annotations

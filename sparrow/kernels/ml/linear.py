@@ -7,7 +7,6 @@ for the other losses: 0 or 1 with one output.
 
 The columns of a mini-batch are gathered into adjacent arrays that stay in cache, where scores, the mean gradient and
 the update are computed. All sums run in the order of the elements, on one thread.
-
 """
 
 from __future__ import annotations

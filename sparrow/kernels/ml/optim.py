@@ -3,7 +3,6 @@
 ``step`` defines every optimizer. All loops call it, so fused epochs and single updates give the same bits, and rows are
 independent. ``constants`` is an array in the order of the names below; ``rate`` is the learning rate of the step,
 including the bias corrections of Adam.
-
 """
 
 from __future__ import annotations
@@ -92,7 +91,6 @@ def step_chunks(kind, xs, a, b, gradient, rate, constants):  # type: ignore[no-u
 
     Specialized loops vectorize, which is two to five times faster but costs compile time; only common optimizers have
     one.
-
     """
     if kind == SGD:
         step_arrays(_SGD, xs, a, b, gradient, rate, constants)

@@ -2,7 +2,6 @@
 
 See :mod:`sparrow.kernels.ml.als` for the equations. Rows of the fixed table are in a buffer, or copied to it in
 batches; ``lapack`` has the addresses of ``syrk``, ``potrf`` and ``potrs`` in the precision of the buffer.
-
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 A candidate is a uint64 key: the upper half decreases with the score, the lower half is the column. Ascending keys are
 therefore descending scores, smaller columns first among ties. Keys of a row are unique, so the result does not depend
 on how columns are split into blocks.
-
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ def exclude_columns(scores, first, indptr, indices, cursors):  # type: ignore[no
         Sorted columns to exclude per row: ``indices[indptr[r]:indptr[r + 1]]``.
     cursors
         Position of each row in ``indices``, shape (rows,); advanced past this block.
-
     """
     rows, width = scores.shape
     stop = first + width

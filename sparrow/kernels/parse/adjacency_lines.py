@@ -66,7 +66,6 @@ def parse_lists(
     -------
     count, lists, status, at
         Numbers and lists, ``GOOD`` or an error code, and its position.
-
     """
     text = address(data)
     count = lists = at = 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.jit.compiler import intrinsic, ir, types
-from sparrow.kernels.parse.numbers import kernel
+from sparrow.kernels.parse.numbers import kernel, leading_zeros
 
 __all__ = ["BAD", "DELTA", "DONE", "GAMMA", "GOLOMB", "MORE", "NIBBLE", "PADDING", "ROOM", "UNARY", "ZETA", "decode"]
 
@@ -34,20 +32,6 @@ PADDING: Final = 16
 _NONE = np.int64(2**63 - 1)
 
 
-def _intrinsic(function: Callable[..., Any]) -> Any:
-    return intrinsic(function)
-
-
-@_intrinsic
-def _leading_zeros(typing: Any, word: Any) -> Any:
-    """Return the number of leading zero bits of a uint64; 64 for 0."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), build
-
-
 @kernel
 def _peek(data: Any, at: Any) -> Any:
     """Return the 64 bits from bit ``at``, the first one highest."""
@@ -62,7 +46,7 @@ def _peek(data: Any, at: Any) -> Any:
 def _unary(data: Any, at: Any, end: Any) -> Any:
     zeros = 0
     while at < end:
-        lead = _leading_zeros(_peek(data, at))
+        lead = leading_zeros(_peek(data, at))
         if lead < 64:
             return zeros + lead, at + lead + 1
         zeros += 64
@@ -81,7 +65,7 @@ def _gamma(data: Any, at: Any, end: Any) -> Any:
     if at >= end:
         return 0, end + 1
     word = _peek(data, at)
-    lead = _leading_zeros(word)
+    lead = leading_zeros(word)
     if lead < 32:
         return np.int64((word << np.uint64(lead)) >> np.uint64(63 - lead)) - 1, at + 2 * lead + 1
     lead, at = _unary(data, at, end)
@@ -126,7 +110,7 @@ def _read(data: Any, at: Any, end: Any, code: Any, k: Any) -> Any:
         whole, at = _unary(data, at, end)
         if whole > (np.int64(1) << 40):
             return -1, at
-        width = 63 - _leading_zeros(np.uint64(k))
+        width = 63 - leading_zeros(np.uint64(k))
         if at + width > end:
             return 0, end + 1
         rest = _bits(data, at, width)

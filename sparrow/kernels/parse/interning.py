@@ -3,7 +3,6 @@
 A record in the pool is the code of a string, its length (4 bytes each) and its bytes. A slot of the hash table is the
 offset of a record in its low bits and part of the hash in its high bits. A lookup takes two memory accesses; those of
 several strings overlap.
-
 """
 
 from __future__ import annotations

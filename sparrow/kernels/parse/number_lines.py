@@ -80,7 +80,6 @@ def parse_numbers(
     -------
     count, hards, status, at
         Lines, pairs in ``hard``, ``GOOD`` or an error code, and its position.
-
     """
     k, v = coords.shape[0], floats.shape[1]
     text = address(data)

@@ -12,8 +12,8 @@ from sparrow.kernels.jit.compiler import NumbaTypeError, intrinsic, ir, make_arr
 from sparrow.kernels.matmul.intrinsics import count_trailing_zeros
 
 __all__ = [
-    "BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "next_line", "scan_float",
-    "scan_integer",
+    "BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "leading_zeros", "next_line",
+    "scan_float", "scan_integer",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,8 +81,8 @@ def _high(typing: Any, a: Any, b: Any) -> Any:
 
 
 @_intrinsic
-def _leading_zeros(typing: Any, word: Any) -> Any:
-    """Return the number of leading zero bits of a uint64."""
+def leading_zeros(typing: Any, word: Any) -> Any:
+    """Return the number of leading zero bits of a uint64; 64 for 0."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
@@ -173,7 +173,7 @@ def _double_bits(w: Any, q: Any) -> Any:
         return zero
     if q > _LARGEST_POWER:
         return infinity
-    shift = _leading_zeros(w)
+    shift = leading_zeros(w)
     w = w << np.uint64(shift)
     row = q - _SMALLEST_POWER
     low = w * _POWERS[row, 0]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import sparrow as sp
 from sparrow.core.indexing import Box, ListAxis, NewAxis, Points, View
 from sparrow.errors import IndexingError, InvalidValueError, ShapeError
+from sparrow.testing import strategy
 
 CORPUS = json.loads((Path(__file__).parent.parent.parent / "conformance" / "index.json").read_text(encoding="utf-8"))
 
@@ -243,6 +244,18 @@ def test_points_match_keeps_order_and_repeats(wanted: list[tuple[int, int]], n: 
     found = sorted(zip(*(a.tolist() for a in group.match(tuple(elements))), strict=True))
     expected = sorted((e, p) for e in range(n) for p, point in enumerate(wanted) if point == tuple(elements[:, e]))
     assert found == expected
+
+
+@pytest.mark.parametrize("name", ["points_table", "points_bisection"])
+@given(st.lists(st.integers(-3, 3), max_size=6), st.integers(0, 8))
+def test_points_of_one_dimension_match_by_either_strategy(name: str, wanted: list[int], n: int) -> None:
+    elements = np.sort(np.random.default_rng(n).integers(0, 8, n))
+    points = np.array(wanted, dtype=np.int64) + 3
+    with strategy(name):
+        found = Points((0,), (points,), points.shape).match((elements,))
+    assert found[0].tolist() == sorted(found[0].tolist())
+    pairs = sorted(zip(*(a.tolist() for a in found), strict=True))
+    assert pairs == [(e, p) for e in range(n) for p in range(len(points)) if points[p] == elements[e]]
 
 
 @pytest.mark.parametrize("key", ["a", 1.5, [0.5], [[0, 1], [0]], slice(0.5, 2), object()])
