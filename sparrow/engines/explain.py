@@ -20,7 +20,7 @@ from sparrow.engines.profile import Profile
 from sparrow.engines.protocol import Engine
 from sparrow.engines.sort_orders import product_order, scan_order
 from sparrow.engines.tuning import tuning
-from sparrow.plan import Dense, MatMulDense, Node, Root, Scan, nodes_below, optimize_plan
+from sparrow.plan import Dense, MatMulDense, Node, Root, Scan, nodes_below, optimize_plan, scans_of
 from sparrow.plan.estimates import CostModel
 from sparrow.relations.csr import CSRRelation
 from sparrow.runtime.progress import format_quantity
@@ -36,7 +36,7 @@ class PlanEntry:
     operation: str
     """Such as "map add" or "scan"."""
     schema: Schema | None
-    """Schema of the result, None for a scalar operand."""
+    """Schema of the result; None for a scalar operand."""
     note: str = ""
     """Follows the schema."""
     details: list[tuple[str, str]] = field(default_factory=list)
@@ -153,7 +153,7 @@ class PlanTree:
 
     def __init__(self, root: Root, engine: Engine) -> None:
         self._engine = engine
-        self.scans: list[Scan] = optimize_plan([root] if isinstance(root, Scan) else _scans(root))
+        self.scans: list[Scan] = optimize_plan([root] if isinstance(root, Scan) else scans_of(root))
         """The scans of the root, or itself, optimized."""
         self.root: Root = root
         """The root, optimized."""
@@ -239,17 +239,13 @@ class PlanTree:
             strategy = "" if reason else self._engine.describe(node)
         runs = "stream" if reason else engine
         details = [("engine", f"{runs}, fallback: {reason}" if reason else f"{runs}{': ' * bool(strategy)}{strategy}")]
-        details += node.params(CostModel())
+        details += node.params(CostModel().below())
         order = None
         if isinstance(node, MatMulDense):
             scan = node.operands[0]
             order = product_order(scan) if scan.step is None and scan.view.size else None
         operands = [(below, runs, order if isinstance(below, Scan) else None, False) for below in node.children]
         return PlanEntry(depth, node.label(), node.schema, number, details), node, operands
-
-
-def _scans(root: Dense | Node) -> tuple[Scan, ...]:
-    return root.scans if isinstance(root, Node) else ()
 
 
 def _source_note(scan: Scan) -> str:

@@ -6,6 +6,8 @@ whose object returns one when called. It is loaded when it is first asked for.
 
 from __future__ import annotations
 
+import threading
+
 from sparrow.engines.cupy import CuPy
 from sparrow.engines.duckdb import DuckDB
 from sparrow.engines.protocol import Engine
@@ -21,6 +23,7 @@ STREAM = Stream()
 """The engine that supports every node, to which others fall back."""
 
 _engines: dict[str, Engine] = {}
+_lock = threading.RLock()
 
 
 def register(engine: Engine) -> None:
@@ -52,10 +55,13 @@ def _load(name: str) -> Engine | None:
     """Register and return the engine of an entry point, None if not found."""
     from importlib.metadata import entry_points
 
-    for entry in entry_points(group=settings.ENGINE_ENTRY_POINTS, name=name):
-        engine: Engine = entry.load()()
-        register(engine)
-        return engine
+    with _lock:
+        if name in _engines:  # another thread was first
+            return _engines[name]
+        for entry in entry_points(group=settings.ENGINE_ENTRY_POINTS, name=name):
+            engine: Engine = entry.load()()
+            register(engine)
+            return engine
     return None
 
 

@@ -109,7 +109,7 @@ def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[
     Parameters
     ----------
     scans
-        Of at least one axis; the leading one is equally long in all.
+        Scans of at least one axis; the leading one is equally long in all.
     start, stop
         Range along the leading axis.
 

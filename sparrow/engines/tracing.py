@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class _Plans(list[Plan]):
-    """The plans of what ran."""
+    """Plans of the evaluations in a block."""
 
     def __init__(self, analyze: bool) -> None:
         super().__init__()

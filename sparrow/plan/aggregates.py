@@ -197,9 +197,9 @@ class Reduction(ABC):
     Attributes
     ----------
     dtype
-        Of the result.
+        Dtype of the result.
     fill
-        Value of the absent elements, in the type in which values are looked at.
+        Value of the absent elements, in the dtype of the computation.
     folds
         The folds whose states :meth:`finish` needs, in order; equal keys mean equal folds.
     needs_counts

@@ -60,7 +60,7 @@ class DegreeCache:
     Parameters
     ----------
     counts
-        Where they are kept, by default an empty dictionary.
+        Dictionary that stores them, empty by default.
     """
 
     def __init__(self, counts: OrderedDict[Hashable, DegreeCounts] | None = None) -> None:
@@ -165,6 +165,10 @@ class CostModel:
     def __init__(self, depth: int | None = None) -> None:
         self.depth = tuning().estimate_depth if depth is None else depth
 
+    def below(self) -> CostModel:
+        """Return the model of the operands of a node, which looks through one node fewer."""
+        return CostModel(self.depth - 1)
+
     def nnz(self, scan: Scan) -> float:
         """Return the estimated number of stored elements of a scan; at most its size."""
         size, node = float(scan.schema.size), scan.step
@@ -174,7 +178,7 @@ class CostModel:
             return min(float(node.known_nnz), size)
         if self.depth <= 0:
             return size
-        return min(node.estimate_nnz(CostModel(self.depth - 1)), size)
+        return min(node.estimate_nnz(self.below()), size)
 
     def operand(self, indices: Sequence[Any], scan: Scan) -> Estimate:
         """Return the estimate of an operand without reading files."""
@@ -214,7 +218,7 @@ def estimate_operand(indices: Sequence[Any], scan: Scan) -> Estimate:
 
 def estimate_product(node: Product) -> tuple[float, float]:
     """Return the estimated multiplications and stored elements of a product."""
-    return CostModel(tuning().estimate_depth - 1).product(node)
+    return CostModel().below().product(node)
 
 
 def is_countable(scan: Scan) -> bool:

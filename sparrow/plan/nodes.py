@@ -242,8 +242,8 @@ class MatMulDense(Node):
         return MatMulDense(scan, self.right) if isinstance(self.left, Scan) else MatMulDense(self.left, scan)
 
     def key(self) -> Hashable:
-        """Return the order of the operands and the array."""
-        return self.flipped, id(self.operands[1])
+        """Return the array, at its place among the operands."""
+        return tuple(id(side.array) if isinstance(side, Dense) else None for side in (self.left, self.right))
 
     def label(self) -> str:
         """Return "matmul"."""
@@ -343,7 +343,7 @@ class Product(Node):
     """The indices of the result, each once."""
     semiring: Semiring
     mask: Scan | None
-    """Tensor of the shape of the result: only positions of its stored elements are computed. None for all."""
+    """Scan of the shape of the result: only positions at which it has a stored element are computed; None for all."""
     complement: bool
     """Whether only positions at which the mask has no stored element are computed."""
     schema: Schema

@@ -174,7 +174,7 @@ def make_accumulate(
     axis
         None flattens in row-major order and gives a vector.
     dtype
-        Of the accumulation, NumPy's choice by default.
+        Dtype of the accumulation, NumPy's choice by default.
     initial
         First value of each line, none by default.
 

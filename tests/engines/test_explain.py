@@ -19,9 +19,11 @@ from sparrow.core.indexing import View
 from sparrow.engines.profile import active
 from sparrow.engines.tracing import NullTracer, trace
 from sparrow.plan import Dense, MatMulDense
+from sparrow.plan.estimates import estimate_product
 from sparrow.relations.protocol import Relation
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.settings import config
+from sparrow.storage.parquet.reader import evict_footer
 from tests.engines.conftest import ENGINES
 from tests.engines.helpers import Unreadable, at, memory, random_array, scan_of, stored_relation
 
@@ -164,6 +166,26 @@ def test_explain_reads_no_data(tmp_path: Path, key: Any) -> None:
     scan.transpose()
     with pytest.raises(AssertionError, match="was read"):
         engines.evaluate(scan_of(relation, View.identity((6, 7)).then(slice(1, None))))
+
+
+def test_explain_loads_each_footer_once(tmp_path: Path) -> None:
+    A: Any = sp.random((400, 50), nnz=5000, seed=1).save(tmp_path / "a")
+    for tensor in (A, A[3], A[::-1], A[[3, 5]], A * 2 + A, A.T @ A):
+        for file in A.files():
+            evict_footer(file.path)
+        with sparrow.testing.observe("storage.load_footer", "storage.read_row_group") as seen:
+            tensor.explain()
+        assert [name for name, _ in seen] == ["storage.load_footer"] * len(A.files())
+
+
+def test_explain_shows_the_estimate_that_engines_use() -> None:
+    A: Any = sp.random((40, 40), nnz=80, seed=2)
+    for _ in range(sparrow.testing.tuning("plan").estimate_depth + 1):
+        product = (A @ A).__sparrow_scan__()
+        flops, nnz = estimate_product(product.step)
+        expected = f"expected    {flops:.3g} products, {nnz:.3g} elements"
+        assert expected in engines.explain(product)
+        A = A * 2
 
 
 def test_count_under_analyze_is_a_number() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,16 @@ def test_planned_engines_are_named() -> None:
 
 
 def test_engines_of_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "class Third(__import__('tests.engines.toy', fromlist=['Toy']).Toy):\n    name = 'third'\n"
+    module = """
+import time
+from tests.engines.toy import Toy
+
+class Third(Toy):
+    name = "third"
+
+    def __init__(self):
+        time.sleep(0.05)
+"""
     (tmp_path / "third_engine.py").write_text(module)
     folder = tmp_path / "third_engine-1.0.dist-info"
     folder.mkdir()
@@ -133,6 +143,8 @@ def test_engines_of_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InvalidValueError, match="'third'"), sp.config(engine="fourth"):
         pass
     try:
+        with ThreadPoolExecutor(4) as pool:
+            assert len(set(pool.map(engines.engine_for, ["third"] * 4))) == 1
         assert "  engine      third" in A.explain(engine="third")
         with sp.config(engine="third"), sp.explained() as plans:
             np.testing.assert_array_equal((A + A).to_numpy(), 2 * np.eye(3))

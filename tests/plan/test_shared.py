@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines, plan
-from sparrow.plan import Map, nodes_below, optimize_plan
+from sparrow.plan import Dense, Map, MatMulDense, nodes_below, optimize_plan
 from sparrow.testing import tune
 from tests.engines.helpers import Counting, memory, random_array, scan_of, stored_relation
 
@@ -225,3 +225,12 @@ def test_expression_with_a_view_of_itself(beside: Callable[[Any], Any], engine: 
     dense = random_array((5, 5), seed=3)
     for A in (sp.asarray(dense), sp.asarray(dense).save(tmp_path / "A")):
         np.testing.assert_array_equal(beside(A * 2).compute(engine=engine).to_numpy(), beside(dense * 2))
+
+
+def test_key_of_a_matrix_product_identifies_its_array() -> None:
+    scan, x = scan_of(memory(np.eye(3))), Dense(np.ones((3, 3)))
+    for other in (Dense(x.array), Dense(x.array.copy())):
+        is_same = other.array is x.array
+        assert (MatMulDense(x, scan).key() == MatMulDense(other, scan).key()) is is_same
+        assert (MatMulDense(scan, x).key() == MatMulDense(scan, other).key()) is is_same
+    assert MatMulDense(x, scan).key() != MatMulDense(scan, x).key()

@@ -15,7 +15,7 @@ from sparrow.runtime import memory, settings
 __all__ = ["Device", "current_gpu", "order_unsupported_reason", "tile_rows"]
 
 _EXHAUSTED = ("ALLOC_FAILED", "INSUFFICIENT_RESOURCES", "cudaErrorMemoryAllocation")
-"""Texts in the ``RuntimeError`` of cuBLAS, cuSOLVER, cuSPARSE and CUDA if memory is is_exhausted."""
+"""Texts in the ``RuntimeError`` of cuBLAS, cuSOLVER, cuSPARSE and CUDA if memory is exhausted."""
 
 
 class Device(Protocol):
@@ -45,7 +45,7 @@ class Device(Protocol):
         """Return the free bytes of its memory."""
 
     def is_exhausted(self, error: Exception) -> bool:
-        """Return whether an error means that memory is is_exhausted."""
+        """Return whether an error means that memory is exhausted."""
 
     def release(self) -> None:
         """Free cached memory."""

@@ -91,7 +91,7 @@ def solve_batch(device: Device, links: RowEntries, rows: RowBatch, method: Solve
     Parameters
     ----------
     piece
-        The most links of a row that are gathered at once.
+        Most elements of a row that are gathered together.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def _gather_rows(
 ) -> tuple[Any, Any]:
     """Return gathered table rows, shape (rows, count, d), and their values.
 
-    Where a row has fewer links both are 0.
+    Both are 0 past the end of a shorter row.
     """
     xp = device.xp
     place = xp.arange(first, first + count, dtype=np.int64)

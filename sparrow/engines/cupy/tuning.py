@@ -22,8 +22,8 @@ class CuPyTuning:
         1 << 22, "elements", "Largest tile: busies a device, and leaves others to be decoded meanwhile."
     )
     product_bytes: int = parameter(64, "bytes", "Device memory per multiplication until it is added up.")
-    batch_length_ratio: float = parameter(1.25, "ratio", "Length of a row over the shortest of its batch, ...")
-    batch_length_slack: int = parameter(4, "elements", "... and by how much longer it may be in any case.")
+    batch_length_ratio: float = parameter(1.25, "ratio", "Longest row of a batch over its shortest, slack aside.")
+    batch_length_slack: int = parameter(4, "elements", "Elements by which the longest row may exceed that ratio.")
     resident_element_bytes: int = parameter(64, "bytes", "Device memory per element of the operand that is resident.")
 
 

@@ -154,7 +154,7 @@ def function_sql(function: Callable[..., Any], arguments: Sequence[Any], result:
 
     Raises
     ------
-    Declined
+    UnsupportedInSQL
         If SQL does not have the function for these dtypes.
 
     Examples

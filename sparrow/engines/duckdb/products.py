@@ -27,7 +27,7 @@ def product_sql(node: Product) -> str:
 
     Raises
     ------
-    Declined
+    UnsupportedInSQL
         If SQL does not reproduce the semiring for the dtypes.
     """
     semiring, dtype = node.semiring, node.schema.dtype

@@ -192,7 +192,7 @@ def reduction_sql(node: Reduce) -> str:
 
     Raises
     ------
-    Declined
+    UnsupportedInSQL
         If SQL does not have the reduction for this dtype and these options.
     """
     dtype = node.operand.schema.dtype

@@ -64,7 +64,7 @@ def compile_node(node: Node, names: ColumnNames, operand: Operand) -> Query:
 
     Raises
     ------
-    Declined
+    UnsupportedInSQL
         If SQL does not reproduce the node.
     """
     if type(node) not in COMPILERS:

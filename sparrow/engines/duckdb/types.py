@@ -35,7 +35,7 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
 
     Raises
     ------
-    Declined
+    UnsupportedInSQL
         If SQL has no such type, or an integer does not fit it.
 
     Examples
@@ -62,7 +62,7 @@ def cast(sql: str, have: np.dtype[Any], want: np.dtype[Any]) -> str:
 
     Raises
     ------
-    Declined
+    UnsupportedInSQL
         If floats become integers: the result of overflow depends on the processor.
     """
     if have == want:
