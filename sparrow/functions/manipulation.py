@@ -14,7 +14,7 @@ from sparrow.core.schema import as_integer, as_integers, check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import einsum
 from sparrow.functions.tuning import tuning
-from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis
+from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis, shared
 from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText, document_as
@@ -28,10 +28,7 @@ __all__ = [
 
 
 _shared = SharedText(
-    tensor="""
-    tensor
-        Tensor of any shape.
-    """,
+    shared,
     triangle="""
     Parameters
     ----------

@@ -30,6 +30,7 @@ Axis: TypeAlias = "int | str | Sequence[int | str] | None"
 Where: TypeAlias = Literal["all", "stored"]
 
 _X = "Tensor, or anything :func:`sparrow.asarray` accepts; the result for arrays and numbers is NumPy's."
+_WHERE = '"all" elements or the "stored" ones; "stored" raises ``UnsupportedError`` for arrays and numbers.'
 _CORRECTION = "Number subtracted from the number of elements to give the divisor."
 
 _shared = SharedText(
@@ -60,7 +61,7 @@ _shared = SharedText(
 def _reduce(name: str, x: Any, where: Where = "all", **options: Any) -> Any:
     """Reduce a tensor by its method, and anything else by NumPy's function."""
     found = as_operand(x)
-    options = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    options = {option: tuple(value) if isinstance(value, list) else value for option, value in options.items()}
     if isinstance(found, Tensor):
         return getattr(found, name)(where=where, **options)
     if where != "all":
@@ -68,7 +69,7 @@ def _reduce(name: str, x: Any, where: Where = "all", **options: Any) -> Any:
     return getattr(np, name)(found, **options)
 
 
-@document_as(Tensor.all, x=_X)
+@document_as(Tensor.all, x=_X, where=_WHERE)
 def all(  # noqa: A001
     x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Where = "all"
 ) -> Any:
@@ -76,7 +77,7 @@ def all(  # noqa: A001
     return _reduce("all", x, where, axis=axis, keepdims=keepdims)
 
 
-@document_as(Tensor.any, x=_X)
+@document_as(Tensor.any, x=_X, where=_WHERE)
 def any(  # noqa: A001
     x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Where = "all"
 ) -> Any:
@@ -194,7 +195,7 @@ def _accumulate(
     return totals
 
 
-@document_as(Tensor.max, x=_X)
+@document_as(Tensor.max, x=_X, where=_WHERE)
 def max(  # noqa: A001
     x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Where = "all"
 ) -> Any:
@@ -202,7 +203,7 @@ def max(  # noqa: A001
     return _reduce("max", x, where, axis=axis, keepdims=keepdims)
 
 
-@document_as(Tensor.mean, x=_X)
+@document_as(Tensor.mean, x=_X, where=_WHERE)
 def mean(
     x: Any, /, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False, where: Where = "all"
 ) -> Any:
@@ -210,7 +211,7 @@ def mean(
     return _reduce("mean", x, where, axis=axis, keepdims=keepdims, dtype=dtype)
 
 
-@document_as(Tensor.min, x=_X)
+@document_as(Tensor.min, x=_X, where=_WHERE)
 def min(  # noqa: A001
     x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Where = "all"
 ) -> Any:
@@ -218,7 +219,7 @@ def min(  # noqa: A001
     return _reduce("min", x, where, axis=axis, keepdims=keepdims)
 
 
-@document_as(Tensor.prod, x=_X)
+@document_as(Tensor.prod, x=_X, where=_WHERE)
 def prod(
     x: Any, /, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False, where: Where = "all"
 ) -> Any:
@@ -226,13 +227,13 @@ def prod(
     return _reduce("prod", x, where, axis=axis, keepdims=keepdims, dtype=dtype)
 
 
-@document_as(Tensor.std, x=_X, correction=_CORRECTION)
+@document_as(Tensor.std, x=_X, where=_WHERE, correction=_CORRECTION)
 def std(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Where = "all") -> Any:
     """Return the standard deviation, the square root of the variance."""
     return _reduce("std", x, where, axis=axis, keepdims=keepdims, correction=correction)
 
 
-@document_as(Tensor.sum, x=_X)
+@document_as(Tensor.sum, x=_X, where=_WHERE)
 def sum(  # noqa: A001
     x: Any, /, axis: Axis = None, *, dtype: DTypeLike | None = None, keepdims: bool = False, where: Where = "all"
 ) -> Any:
@@ -240,7 +241,7 @@ def sum(  # noqa: A001
     return _reduce("sum", x, where, axis=axis, keepdims=keepdims, dtype=dtype)
 
 
-@document_as(Tensor.var, x=_X, correction=_CORRECTION)
+@document_as(Tensor.var, x=_X, where=_WHERE, correction=_CORRECTION)
 def var(x: Any, /, axis: Axis = None, *, correction: float = 0.0, keepdims: bool = False, where: Where = "all") -> Any:
     """Return the variance: the mean squared distance from the mean."""
     return _reduce("var", x, where, axis=axis, keepdims=keepdims, correction=correction)

@@ -114,7 +114,6 @@ def _sample_products(block: Block, left: NDArray[Any], right: NDArray[Any], dtyp
             multiply: Any = sddmm.sddmm
             arrays = (*map(as_readonly, (*block.coords, given)),)
             factors = as_readonly(rows), as_readonly(columns)
-
             batch = tuning().sddmm_batch_elements
 
             def multiply_batch(start: int) -> int:

@@ -1,15 +1,14 @@
 """SQL over tensors: ``sp.sql``.
 
-Every tensor that a query names becomes a temporary view of a connection of its own, made of the scan that its view
-of the files means, so that DuckDB pushes the query's filters down to row groups together with the view's. An
-expression is compiled with its operands into the same query; what SQL has no form for is computed when it is defined.
+Every tensor that a query names becomes a temporary view over the scan of its files, so that DuckDB pushes the filters
+of the query down to row groups. An expression is compiled with its operands into the same query; what SQL cannot
+express is computed when the view is defined.
 
-The column of a labelled dimension is its labels, by a join that only those queries pay which use it: a query is bound
-with stand-ins first, and the plan that DuckDB makes of it tells which of them are left
-(docs/decisions/012-names-in-sql.md).
+The column of a labelled dimension holds its labels. A query is planned with placeholders first, and only the labels
+whose placeholder is left in the plan are joined (docs/decisions/012-names-in-sql.md).
 
-What the caller gives by keyword is defined first. A name that DuckDB then misses is looked up among the caller's
-variables, defined, and the query bound again: DuckDB alone decides what in a query is the name of a relation.
+Relations passed by keyword are defined first. A name that DuckDB does not find is looked up among the variables of the
+caller and defined, and the query is bound again: DuckDB alone decides which names of a query are relations.
 """
 
 from __future__ import annotations

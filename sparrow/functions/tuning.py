@@ -35,8 +35,5 @@ class FunctionsTuning:
 tuning = Tunable(
     "functions",
     FunctionsTuning(),
-    strategies={
-        "diagonal_by_einsum": {"diagonal_gather_max_length": -1},
-        "sddmm_small_batches": {"sddmm_batch_elements": 1},
-    },
+    strategies={"diagonal_by_einsum": {"diagonal_gather_max_length": -1}},
 )

@@ -17,7 +17,7 @@ from sparrow.tensor import Tensor
 
 __all__ = [
     "as_tensor", "as_tensors", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "expand_dims", "flip",
-    "matrix_transpose", "moveaxis", "permute_dims", "squeeze", "swapaxes", "unstack",
+    "matrix_transpose", "moveaxis", "permute_dims", "shared", "squeeze", "swapaxes", "unstack",
 ]  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def as_tensors(objects: Iterable[Any]) -> list[Tensor]:
     ]
 
 
-_shared = SharedText(
+shared = SharedText(
     tensor="""
     tensor
         Tensor of any shape.
@@ -59,7 +59,7 @@ _shared = SharedText(
 )
 
 
-@_shared
+@shared
 def expand_dims(tensor: Tensor, axis: int | Sequence[int] = 0) -> Tensor:
     """Return a view with new axes of length 1.
 
@@ -101,7 +101,7 @@ def squeeze(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None)
     return view
 
 
-@_shared
+@shared
 def moveaxis(tensor: Tensor, source: int | str | Sequence[int | str], destination: int | Sequence[int]) -> Tensor:
     """Return a view with axes moved to other positions; the others keep their order.
 
@@ -140,7 +140,7 @@ def moveaxis(tensor: Tensor, source: int | str | Sequence[int | str], destinatio
     return tensor.transpose(order)
 
 
-@_shared
+@shared
 def permute_dims(tensor: Tensor, axes: Sequence[int | str]) -> Tensor:
     """Return a view with the axes in another order.
 
@@ -244,7 +244,7 @@ def _resolve_axes(axes: int | str | Sequence[int | str], ndim: int, dims: Sequen
     return found
 
 
-@_shared
+@shared
 def flip(tensor: Tensor, axis: int | str | Sequence[int | str] | None = None) -> Tensor:
     """Return a view with axes reversed.
 
@@ -332,7 +332,7 @@ def broadcast_shapes(*shapes: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-@_shared
+@shared
 def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """Broadcast a tensor to a shape, as a read-only view.
 

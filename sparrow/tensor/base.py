@@ -52,8 +52,8 @@ class Base:
         self._initial_view = view
         self._fitted_view = (view, base.with_view(view, self._stype))
 
-    def _from_node(self, step: Node) -> Self:
-        return type(self)(step)
+    def _from_node(self, node: Node) -> Self:
+        return type(self)(node)
 
     def _convert_foreign(self, obj: Any) -> Any:
         """Convert a foreign sparse array to a tensor; return others as they are."""

@@ -82,7 +82,7 @@ class Bundle(Mapping[str, Tensor]):
         return len(self._names)
 
     def __repr__(self) -> str:
-        return f"<Bundle {self.path or 'in hand'}: {', '.join(self._names)}>"
+        return f"<Bundle {self.path or 'in memory'}: {', '.join(self._names)}>"
 
     def save(
         self,

@@ -41,9 +41,10 @@ _shared = SharedText(
     """,
     ddof="""
     dtype
-        Floating type of the computation.
+        Floating type of the computation; another one raises ``UnsupportedError``.
     ddof, correction
-        Number subtracted from the divisor: NumPy's name and that of the array API; pass one of them.
+        Number subtracted from the divisor: NumPy's name and that of the array API. Passing both raises
+        ``InvalidValueError``.
     """,
     keepdims="""
     keepdims
@@ -66,51 +67,38 @@ _shared = SharedText(
     out
         Array or tensor of the result's shape to write the result to.
     """,
-    result="""
+    invalid_options="""
+    InvalidValueError
+        If ``keepdims`` is not a bool, or ``where`` is unknown.
+    """,
+    returns="""
     Returns
     -------
     Tensor or scalar
         A lazy tensor; a NumPy scalar if no axis is left.
+    """,
+    result="""
+    %(returns)s
 
     Raises
     ------
     ShapeError
         If an axis is out of range or repeated.
-    InvalidValueError
-        If ``keepdims`` is not a bool, or ``where`` is unknown.
+    %(invalid_options)s
     """,
     typed_result="""
     %(result)s
     UnsupportedError
         If ``dtype`` would drop imaginary parts.
     """,
-    ddof_result="""
-    Returns
-    -------
-    Tensor or scalar
-        A lazy tensor; a NumPy scalar if no axis is left.
-
-    Raises
-    ------
-    ShapeError
-        If an axis is out of range or repeated.
-    InvalidValueError
-        If ``keepdims`` is not a bool, ``where`` is unknown, or both ``ddof`` and ``correction`` are passed.
-    UnsupportedError
-        If ``dtype`` is not a floating type.
-    """,
     extreme_result="""
-    Returns
-    -------
-    Tensor or scalar
-        A lazy tensor; a NumPy scalar if no axis is left.
+    %(returns)s
 
     Raises
     ------
     ShapeError
         If an axis is out of range or repeated, or the tensor has no elements.
-    InvalidValueError
-        If ``keepdims`` is not a bool, or ``where`` is unknown.
+    %(invalid_options)s
     """,
     position="""
     axis
@@ -130,26 +118,14 @@ _shared = SharedText(
     ------
     ShapeError
         If the axis is out of range, or the tensor has no elements.
-    InvalidValueError
-        If ``keepdims`` is not a bool, or ``where`` is unknown.
     UnsupportedError
         If ``axis`` is a tuple, or a flat position may exceed 2^63 - 1.
+    %(invalid_options)s
     """,
     nanposition_result="""
-    Returns
-    -------
-    Tensor or scalar
-        Positions, int64: a lazy tensor; a NumPy scalar without ``axis`` and ``keepdims``.
-
-    Raises
-    ------
-    ShapeError
-        If the axis is out of range, or the tensor has no elements.
-    InvalidValueError
-        If a line holds only NaN, or may do so where absent elements are NaN, unless ``where="stored"``: at once or,
-        for a lazy result, when it is computed. Also if ``keepdims`` is not a bool, or ``where`` is unknown.
-    UnsupportedError
-        If ``axis`` is a tuple, or a flat position may exceed 2^63 - 1.
+    %(position_result)s
+        Also if a line holds only NaN, or may do so where absent elements are NaN, unless ``where="stored"``: at once
+        or, for a lazy result, when it is computed.
     """,
     sum_like="""
     Parameters
@@ -183,7 +159,7 @@ _shared = SharedText(
     %(stored)s
     %(out)s
 
-    %(ddof_result)s
+    %(result)s
     """,
     min_like="""
     Parameters
@@ -241,7 +217,7 @@ _shared = SharedText(
     %(keepdims)s
     %(stored)s
 
-    %(ddof_result)s
+    %(result)s
     """,
     nanmin_like="""
     Parameters

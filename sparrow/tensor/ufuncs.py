@@ -235,7 +235,7 @@ def cast_in_place(target: Any, result: Any, name: str) -> Any:
 
 
 def _check_target(target: Any, result: Any, name: str, casting: Any) -> None:
-    given = np.asarray(result).dtype if not hasattr(result, "dtype") else result.dtype
+    given = _dtype_of(result)
     if not np.can_cast(given, target.dtype, casting):
         raise UnsupportedError(
             f"{name}: a result of {given} cannot be cast to {target.dtype} of the target: use A = A.astype(...) first, "

@@ -14,7 +14,7 @@ from sparrow.errors import ExistsError, InvalidValueError, LabelError, SparrowEr
 def test_save_bundle(tmp_path: Path) -> None:
     X = sp.asarray([[0.5, 0], [0, 2]], dims=["row", "col"], labels={"col": ["a", "b"]})
     bundle = sp.Bundle({"X": X * 2, "y": np.array([1.0, -1.0])})
-    assert (list(bundle), bundle.path, repr(bundle)) == (["X", "y"], None, "<Bundle in hand: X, y>")
+    assert (list(bundle), bundle.path, repr(bundle)) == (["X", "y"], None, "<Bundle in memory: X, y>")
     stored = bundle.save(tmp_path / "two.sparrow", profile="small")
     again = sp.open(tmp_path / "two.sparrow")
     for found in (stored, again):

@@ -32,7 +32,7 @@ from sparrow.errors import (
 from sparrow.kernels.coo import Block
 from sparrow.relations.edits import apply_edit
 from sparrow.tensor import editor
-from sparrow.testing import strategy, tune, tuning
+from sparrow.testing import observe, strategy, tune, tuning
 
 Maker = Callable[..., sp.Tensor]
 
@@ -393,8 +393,9 @@ def test_append_streams_into_view(make: Maker, how: str) -> None:
     rng = np.random.default_rng(1)
     old, new = (rng.integers(-3, 4, (6, 7)) * (rng.random((6, 7)) < 0.6) for _ in "ab")
     A = make(np.pad(old, 1).T)
-    with sp.config(memory_limit="1GB"), strategy("append_in_batches"):
+    with sp.config(memory_limit="1GB"), strategy("append_in_batches"), observe("tensor.append_in_batches") as batched:
         A[1:-1, 1:-1].T.append(sp.asarray(new), duplicates=how)
+    assert len(batched) == (A.version is not None)  # tensors in memory are edited at once
     function: Any = {
         "sum": np.add,
         "min": np.minimum,

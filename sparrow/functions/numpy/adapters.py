@@ -20,44 +20,31 @@ from sparrow.functions.dtypes import astype
 from sparrow.functions.elementwise import clip
 from sparrow.functions.generation import meshgrid
 from sparrow.functions.indexing import take
-from sparrow.functions.manipulation import (
-    diagonal,
-    nonzero,
-    reshape,
-)
-from sparrow.functions.numpy.functions import (
-    compress,
-    diag,
-    like,
-    outer,
-)
+from sparrow.functions.manipulation import diagonal, nonzero, reshape
+from sparrow.functions.numpy.functions import compress, diag, like, outer
 from sparrow.functions.products import matmul, multi_dot, vecdot
 from sparrow.functions.searching import searchsorted, where
 from sparrow.functions.sets import isin
 from sparrow.functions.sorting import argsort, sort
-from sparrow.functions.views import (
-    as_tensor,
-    moveaxis,
-)
+from sparrow.functions.views import as_tensor, moveaxis
 from sparrow.plan import Axis, normalize_axis
 from sparrow.tensor import Tensor
 from sparrow.tensor.ufuncs import write_out
 
 __all__ = [
-    "angle", "array_equal", "can_cast", "constant_like", "copy", "copyto", "count_nonzero",
-    "diagflat", "dot", "elementwise", "extract", "flatnonzero", "full_like", "ignoring_nan", "inner", "matrix_diagonal",
-    "matrix_norm", "matrix_trace", "matvec", "may_share_memory", "norm", "numpy_argsort",
-    "numpy_astype", "numpy_clip", "numpy_einsum", "numpy_isin", "numpy_meshgrid", "numpy_multi_dot", "numpy_sort",
-    "numpy_take", "numpy_where", "on_dtypes", "outer_of_vectors", "ravel", "rollaxis", "search_sorted", "size", "trace",
-    "vdot", "vecmat", "with_dtype_and_out",
+    "angle", "array_equal", "can_cast", "constant_like", "copy", "copyto", "count_nonzero", "diagflat", "dot",
+    "elementwise", "extract", "flatnonzero", "full_like", "ignoring_nan", "inner", "matrix_diagonal", "matrix_norm",
+    "matrix_trace", "matvec", "may_share_memory", "norm", "numpy_argsort", "numpy_astype", "numpy_clip", "numpy_einsum",
+    "numpy_isin", "numpy_meshgrid", "numpy_multi_dot", "numpy_sort", "numpy_take", "numpy_where", "on_dtypes",
+    "outer_of_vectors", "ravel", "rollaxis", "search_sorted", "size", "trace", "vdot", "vecmat", "with_dtype_and_out",
 ]  # fmt: skip
 
 _UNSET = object()
 
 
-def array_equal(a: Any, b: Any) -> bool:
+def array_equal(a1: Any, a2: Any) -> bool:
     """Return whether shapes and elements are equal."""
-    one, other = as_tensor(a), as_tensor(b)
+    one, other = as_tensor(a1), as_tensor(a2)
     return one.shape == other.shape and bool((one == other).all())
 
 

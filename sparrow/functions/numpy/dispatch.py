@@ -144,12 +144,9 @@ class Adapted:
     ----------
     function
         Takes NumPy's first argument first and the others by name.
-    a2
-        The implementation's name of NumPy's parameter ``a2``.
     """
 
     function: Callable[..., Any]
-    a2: str = "a2"
 
     def to(self, numpy_function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the implementation with the signature of NumPy's function.
@@ -167,13 +164,12 @@ class Adapted:
             for name, value in given.items():
                 if name == first or value is signature.parameters[name].default:
                     continue
-                target = self.a2 if name == "a2" else name
-                if target not in accepted:
+                if name not in accepted:
                     raise UnsupportedError(
                         f"np.{numpy_function.__name__}({name}=) is not supported on sparse tensors: omit it, or use "
                         "A.to_numpy() if it fits in memory"
                     )
-                options[target] = value
+                options[name] = value
             return write_out(out, function(given[first], **options), f"np.{numpy_function.__name__}")
 
         return call
@@ -207,7 +203,7 @@ _TABLE: dict[Any, Any] = {
     np.argsort: Adapted(numpy_argsort),
     np.argwhere: Adapted(argwhere),
     np.around: Adapted(Tensor.round),
-    np.array_equal: Adapted(array_equal, a2="b"),
+    np.array_equal: Adapted(array_equal),
     np.array_split: Adapted(array_split),
     np.astype: Adapted(numpy_astype),
     np.atleast_1d: partial(at_least, 1),
