@@ -1,1 +1,1 @@
-"""Neighbours: what other libraries hold, in and out."""
+"""Conversion from and to objects of other libraries."""

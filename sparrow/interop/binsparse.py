@@ -194,10 +194,10 @@ def _expand_levels(
     while level["level_desc"] != "element":
         kind, rank, depth = level["level_desc"], int(level.get("rank", 1)), len(columns)
         if kind == "dense":
-            positions_in = np.indices(sizes[depth : depth + rank]).reshape(rank, -1)
-            columns = [np.repeat(column, positions_in.shape[1]) for column in columns]
-            columns += [np.tile(column, positions) for column in positions_in]
-            positions *= positions_in.shape[1]
+            grid = np.indices(sizes[depth : depth + rank]).reshape(rank, -1)
+            columns = [np.repeat(column, grid.shape[1]) for column in columns]
+            columns += [np.tile(column, positions) for column in grid]
+            positions *= grid.shape[1]
         elif kind == "sparse":
             own = [arrays[f"indices_{depth + k}"] - base for k in range(rank)]
             if depth:

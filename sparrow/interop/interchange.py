@@ -110,7 +110,7 @@ def implicit_dense_array(schema: Schema, entries_of: Callable[[], Block]) -> NDA
 def _warn_expansion(schema: Schema, count: int) -> None:
     dense, sparse = schema.size * schema.dtype.itemsize, max(count, 1) * schema.element_bytes()
     what = f"the dense array of shape {schema.shape} and type {schema.dtype}"
-    sizes = f"{format_quantity(dense, 'bytes')}, its entries {format_quantity(sparse, 'bytes')}"
+    sizes = f"{format_quantity(dense, 'bytes')}, its stored elements {format_quantity(sparse, 'bytes')}"
     limits = tuning()
     if dense > limits.max_dense_bytes and dense > limits.max_expansion * sparse:
         raise TooLargeError(f"{what} would take {sizes}, too much for an implicit conversion: {_ALTERNATIVES}")
@@ -130,8 +130,9 @@ def row_pointers(block: Block, height: int) -> NDArray[np.int64]:
     if not isinstance(block, CSRBlock):
         rows = block.column(0)
         limits = tuning()
-        most = limits.search_row_elements_compiled if numpy_fallback.is_jit_loaded() else limits.search_row_elements
-        if most * height <= len(rows):
+        is_compiled = numpy_fallback.is_jit_loaded()
+        row_elements = limits.search_row_elements_compiled if is_compiled else limits.search_row_elements
+        if row_elements * height <= len(rows):
             return np.searchsorted(rows, np.arange(height + 1, dtype=rows.dtype))  # another type would cast the column
     return block.indptr(height)
 

@@ -1,1 +1,1 @@
-"""Files that people have: one module for each format."""
+"""Readers and writers of file formats, one module per format."""

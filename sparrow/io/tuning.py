@@ -35,7 +35,7 @@ class IoTuning:
     )
     detection_bytes: int = parameter(1 << 16, "bytes", "Text examined to detect a format.")
     detection_lines: int = parameter(1000, "lines", "Lines examined to tell an edge list from other text.")
-    delimiter_sample_bytes: int = parameter(1 << 20, "bytes", "Begin of CSV whose first line tells the delimiter.")
+    delimiter_sample_bytes: int = parameter(1 << 20, "bytes", "Start of CSV, whose first line tells the delimiter.")
     json_max_depth: int = parameter(200, "levels", "Nesting left to pyarrow, whose parser recurses on the C stack.")
 
     # Tables

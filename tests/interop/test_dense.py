@@ -19,7 +19,7 @@ def one_entry(*shape: int) -> Any:
 
 @pytest.mark.parametrize("asked", [np.asarray, np.array, lambda A: np.asarray(A.to_format("csr"))])
 def test_implicit_dense_array_too_large(asked: Any) -> None:
-    told = r"of shape \(1000, 1000000\) .*8\.00 GB, its entries 16 bytes.*to_scipy\(\)"
+    told = r"of shape \(1000, 1000000\) .*8\.00 GB, its stored elements 16 bytes.*to_scipy\(\)"
     with sp.config(memory_limit="50GB"), pytest.raises(TooLargeError, match=told):
         asked(one_entry(1_000, 1_000_000))
     with sp.config(memory_limit="1GB"), pytest.raises(TooLargeError, match=r"memory limit.*to_scipy"):
@@ -27,7 +27,7 @@ def test_implicit_dense_array_too_large(asked: Any) -> None:
 
 
 def test_dense_array_warns_at_call_site() -> None:
-    with pytest.warns(PerformanceWarning, match=r"takes 104 MB, its entries 16 bytes: to_scipy\(\)") as told:
+    with pytest.warns(PerformanceWarning, match=r"takes 104 MB, its stored elements 16 bytes: to_scipy\(\)") as told:
         array = np.asarray(one_entry(13, 1_000_000))
     assert array[0, 0] == array.sum() == 1
     assert told[0].filename == __file__

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from sparrow.errors import IngestError, InvalidValueError
 from sparrow.io.base.registry import formats
 from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.base.source import SIGNATURE_BYTES, folder_path, open_sources, read_blocks
-from sparrow.io.binary.hdf5 import HDF5_MAGIC, unknown_layout
+from sparrow.io.base.source import SIGNATURE_BYTES, open_sources, read_blocks
+from sparrow.io.binary.hdf5 import HDF5_MAGIC, open_file, unknown_layout
 from sparrow.io.tuning import tuning
 from sparrow.storage.fs.filesystem import get_filesystem
 
@@ -50,7 +50,7 @@ def detect_format(src: str) -> Detection:
     >>> detect_format("small.txt")
     Detection(format='libsvm', reason='lines are a label and index:value pairs')
     """
-    sample = Sample(src, folder_path(src))
+    sample = Sample(src)
     if found := _detect(Stage.PATH, sample):
         return found
     source = open_sources(src)[0]
@@ -63,7 +63,10 @@ def detect_format(src: str) -> Detection:
         if found := _detect(Stage.SIGNATURE, sample):
             return found
         if sample.head.startswith(HDF5_MAGIC):
-            raise unknown_layout(source.name)
+            with open_file(source.name) as (name, sample.hdf5):
+                if found := _detect(Stage.HDF5, sample):
+                    return found
+                raise unknown_layout(sample.hdf5, name)
     size = tuning().detection_bytes
     with closing(read_blocks(source, size)) as text:
         block = next(text, None)

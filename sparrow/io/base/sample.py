@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sparrow.io.base.magic import quote_file, split_words
+from sparrow.io.base.source import folder_path
+from sparrow.io.tuning import tuning
 
 __all__ = ["Detector", "Sample", "Stage", "is_number"]
 
@@ -21,15 +23,17 @@ class Stage(IntEnum):
     """Names of files and folders: nothing is read."""
     SIGNATURE = 1
     """First bytes of a binary file."""
-    HEADER = 2
+    HDF5 = 2
+    """Members of an HDF5 file, which is opened once for all formats."""
+    HEADER = 3
     """Banners and comments of text."""
-    LINES = 3
+    LINES = 4
     """Tokens that only one format has."""
-    LISTS = 4
-    """Lines of numbers whose lengths tell a format."""
-    TABLE = 5
+    LISTS = 5
+    """Suffixes of text, and lines of numbers whose lengths tell a format."""
+    TABLE = 6
     """Named columns, which take options to read."""
-    FALLBACK = 6
+    FALLBACK = 7
     """Lines that may be anything."""
 
 
@@ -39,12 +43,12 @@ class Sample:
 
     src: str
     """Path, pattern or folder as given."""
-    folder: str | None = None
-    """The path, if it is a folder."""
     name: str = ""
     """Name of the file."""
     head: bytes = b""
     """First 262 bytes, as stored."""
+    hdf5: Any = None
+    """The open ``h5py.File``, at the stage HDF5."""
     text: str = ""
     """First whole lines, decompressed."""
 
@@ -52,6 +56,11 @@ class Sample:
     def file(self) -> str:
         """The name for a command line."""
         return quote_file(self.name)
+
+    @cached_property
+    def folder(self) -> str | None:
+        """The path, if it is a folder."""
+        return folder_path(self.src)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -67,6 +76,19 @@ class Sample:
     def rows(self) -> list[list[str]]:
         """Words of the data lines, without trailing comments."""
         return [split_words(line.split("#")[0]) for line in self.data]
+
+    @cached_property
+    def number_rows(self) -> list[list[str]] | None:
+        """Words of the lines below the first, or None if one is not digits.
+
+        Lines that begin with ``%`` are comments.
+        """
+        limit = tuning().detection_lines
+        lines = self.text.split("\n", limit)[1:limit]
+        rows = [split_words(line) for line in lines if line[:1] != "%"]
+        if not all(re.fullmatch("[0-9]+", token) for row in rows for token in row):
+            return None
+        return rows[:-1] if rows and not rows[-1] else rows  # the line end of the last line
 
 
 Detector: TypeAlias = Callable[[Sample], str | None]

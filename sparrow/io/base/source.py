@@ -79,7 +79,7 @@ class TextBlock:
         return bytes(self.data[start:stop]).decode(errors="backslashreplace")
 
     def line_text(self, position: int) -> str:
-        """Return the begin of the line of a position, up to 200 bytes, stripped."""
+        """Return the start of the line of a position, up to 200 bytes, stripped."""
         before = bytes(self.data[max(position - 10_000, 0) : position])
         begin = position - len(before.rpartition(b"\n")[2])
         return self.text(begin, begin + 200).split("\n", 1)[0].strip()
@@ -188,11 +188,11 @@ def _partition_files(folder: str) -> list[str]:
 
 def _source(path: str) -> Source:
     if os.path.isdir(path):
-        raise _is_folder(path)
+        raise _folder_error(path)
     return Source(path, path, os.path.getsize(path) if os.path.isfile(path) else None)
 
 
-def _is_folder(path: str) -> IngestError:
+def _folder_error(path: str) -> IngestError:
     if get_filesystem(path).is_folder(os.path.join(path, _DELTA)):
         way = f"pass sp.open({path!r}), or the table polars.scan_delta({path!r})"
         return IngestError(f"this is a Delta table, whose log decides which of its files are valid: {way}", file=path)
@@ -209,7 +209,7 @@ def _remote(name: str) -> list[Source]:
         return [Source(each, each, files.size(each)) for each in names]
     except NotFoundError:
         if files.is_folder(name):
-            raise _is_folder(name) from None
+            raise _folder_error(name) from None
         raise
 
 

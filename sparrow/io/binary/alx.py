@@ -150,8 +150,8 @@ class Alx(Reader):
     def _check(self, split: str, shards: Sequence[_Shard]) -> None:
         """Raise ``IngestError`` if shards of a split are missing or repeated."""
         if len({shard.total for shard in shards}) > 1:
-            position = ", ".join(sorted({str(shard.total) for shard in shards}))
-            raise IngestError(f"shards of {split} must agree on their number, got {position}: pass those of one graph",
+            totals = ", ".join(sorted({str(shard.total) for shard in shards}))
+            raise IngestError(f"shards of {split} must agree on their number, got {totals}: pass those of one graph",
                               shards[0].path)  # fmt: skip
         for one, other in pairwise(shards):
             if one.number == other.number:

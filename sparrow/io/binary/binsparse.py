@@ -1,6 +1,6 @@
 """Tensors in HDF5 by the Binary Sparse Format Specification 0.1.
 
-B. Brock et al., Binary Sparse Format Specification, 2024. A descriptor in JSON, and named arrays.
+https://graphblas.org/binsparse-specification: a descriptor in JSON, and named arrays.
 """
 
 from __future__ import annotations
@@ -310,10 +310,7 @@ class BinsparseWriter(Writer):
 
 
 def _detect(sample: Sample) -> str | None:
-    if not sample.head.startswith(hdf5.HDF5_MAGIC):
-        return None
-    with hdf5.open_file(sample.name) as (_, file):
-        return "HDF5 with an attribute binsparse, the descriptor of its arrays" if find_descriptors(file) else None
+    return "HDF5 with an attribute binsparse, the descriptor of its arrays" if find_descriptors(sample.hdf5) else None
 
 
 FORMATS = (
@@ -324,6 +321,6 @@ FORMATS = (
         BinsparseWriter,
         (".h5", ".hdf5"),
         signatures={hdf5.HDF5_MAGIC: ("HDF5", "sparrow ingest {file} DST detects the layout and reads it")},
-        detectors={Stage.SIGNATURE: _detect},
+        detectors={Stage.HDF5: _detect},
     ),
 )

@@ -155,7 +155,7 @@ class _Bits:
         self.at = self.end = self.before = 0
 
     def more(self) -> int:
-        """Read further bytes behind those not yet used, and return their number."""
+        """Read further bytes after those not yet used, and return their number."""
         used = self.at >> 3
         pending = self.end // 8 - used
         size = tuning().bvgraph_block_bytes

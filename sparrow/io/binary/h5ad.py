@@ -242,10 +242,7 @@ class H5adWriter(Writer):
 
 
 def _detect(sample: Sample) -> str | None:
-    if not sample.head.startswith(hdf5.HDF5_MAGIC):
-        return None
-    with hdf5.open_file(sample.name) as (_, file):
-        return "HDF5 with obs or X, as AnnData writes it" if "X" in file or "obs" in file else None
+    return "HDF5 with obs or X, as AnnData writes it" if "X" in sample.hdf5 or "obs" in sample.hdf5 else None
 
 
 FORMATS = (
@@ -255,6 +252,6 @@ FORMATS = (
         reader=H5ad,
         writer=H5adWriter,
         suffixes=(".h5ad",),
-        detectors={Stage.SIGNATURE: _detect},
+        detectors={Stage.HDF5: _detect},
     ),
 )

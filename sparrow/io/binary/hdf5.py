@@ -119,10 +119,9 @@ def _check_heaps(path: str, name: str) -> None:
             at = data.find(_HEAP, at + 8)
 
 
-def unknown_layout(name: str) -> IngestError:
+def unknown_layout(file: Any, name: str) -> IngestError:
     """Return the error about an HDF5 file whose layout no format knows."""
-    with open_file(name) as (_, file):
-        members = ", ".join(map(repr, file)) or "nothing"
+    members = ", ".join(map(repr, file)) or "nothing"
     return IngestError(
         f"this is HDF5 with {members}, not a file of AnnData, 10x Genomics or binsparse: read its arrays with h5py and "
         "pass them to sp.from_coords",

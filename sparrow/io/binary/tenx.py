@@ -231,11 +231,9 @@ def _detect_folder(sample: Sample) -> str | None:
 
 
 def _detect_hdf5(sample: Sample) -> str | None:
-    if not sample.head.startswith(hdf5.HDF5_MAGIC):
-        return None
-    with hdf5.open_file(sample.name) as (_, file):
-        if "matrix" in file or any(hasattr(file[key], "keys") and "indptr" in file[key] for key in file):
-            return "HDF5 with a matrix by columns, as 10x Genomics writes it"
+    file = sample.hdf5
+    if "matrix" in file or any(hasattr(file[key], "keys") and "indptr" in file[key] for key in file):
+        return "HDF5 with a matrix by columns, as 10x Genomics writes it"
     return None
 
 
@@ -245,6 +243,6 @@ FORMATS = (
         "Counts of 10x Genomics: folders and HDF5.",
         reader=Tenx,
         suffixes=(".h5",),
-        detectors={Stage.PATH: _detect_folder, Stage.SIGNATURE: _detect_hdf5},
+        detectors={Stage.PATH: _detect_folder, Stage.HDF5: _detect_hdf5},
     ),
 )

@@ -22,7 +22,7 @@ from sparrow.io.base.registry import Duplicates, Format, Reader, Writer, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import Source, TextBlock, open_source, read_blocks
 from sparrow.io.binary import bvgraph
-from sparrow.io.text.number_lines import HeaderReader, neighbor_lists_in, parse_neighbor_lists
+from sparrow.io.text.number_lines import HeaderReader, counted_lists_in, parse_neighbor_lists
 from sparrow.io.tuning import tuning
 from sparrow.relations.arrow import as_numpy
 from sparrow.runtime.progress import bar
@@ -275,9 +275,9 @@ def _detect_path(sample: Sample) -> str | None:
 def _detect_lists(sample: Sample) -> str | None:
     if ".graph-txt" in Path(sample.name).suffixes:
         return "the name ends in .graph-txt"
-    if (found := neighbor_lists_in(sample)) is None or (nodes := found[0]) is None:
+    if (found := counted_lists_in(sample)) is None:
         return None
-    lists = found[1]
+    nodes, lists = found
     ascending = all(a < b for each in lists for a, b in pairwise(each))
     if len({len(each) for each in lists}) > 1 and ascending and max(map(max, filter(None, lists))) < nodes:
         return "a line with the number of nodes, then ascending lists of different lengths"

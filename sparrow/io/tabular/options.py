@@ -398,8 +398,8 @@ def _detect_signature(sample: Sample) -> None:
             raise _name_columns(f"this is {kind}", sample.name)
 
 
-def _detect_table(sample: Sample) -> None:
-    """Raise for text with named columns, which takes options to read."""
+def _detect_syntax(sample: Sample) -> None:
+    """Raise for JSON lines and columns between ``::``, whatever the suffix."""
     data, name = sample.data, sample.name
     if data[0].startswith("{"):
         raise _json_lines(data[0], name)
@@ -410,6 +410,11 @@ def _detect_table(sample: Sample) -> None:
             f"--coords {coords} --value {value}",
             name,
         )
+
+
+def _detect_table(sample: Sample) -> None:
+    """Raise for text with named columns, which takes options to read."""
+    data, name = sample.data, sample.name
     for delimiter in ("\t", ",", ";", "|"):
         first = data[0].split(delimiter)
         if len(first) < 2 or len(data) < 2:
@@ -457,6 +462,6 @@ FORMATS = (
         "Tables: CSV, JSON lines, Parquet, Arrow.",
         reader=Columns,
         signatures=_SIGNATURES,
-        detectors={Stage.SIGNATURE: _detect_signature, Stage.TABLE: _detect_table},
+        detectors={Stage.SIGNATURE: _detect_signature, Stage.LISTS: _detect_syntax, Stage.TABLE: _detect_table},
     ),
 )

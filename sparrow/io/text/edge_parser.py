@@ -141,7 +141,7 @@ class EdgeParser:
                 yield block
 
     def _read_header(self, text: bytes) -> None:
-        """Take what the comments at the begin of a file declare."""
+        """Take what the comments at the start of a file declare."""
         if found := _NODES.search(text):
             self.nodes = max(self.nodes, int(found[1]))
         if (found := _SHAPE.search(text)) and max(map(int, found.groups())) < 2**63:
@@ -310,10 +310,10 @@ class EdgeParser:
 def _join_with_commas(line: bytes, delimiter: bytes) -> bytes:
     """Return a line with commas between columns, its other separators escaped."""
     ends = line.endswith(b"\r")
-    rows = [cell.strip() for cell in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
+    fields = [field.strip() for field in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
     for plain, escape in _ESCAPES:
-        rows = [cell.replace(plain, escape) for cell in rows]
-    return b",".join(rows) + b"\r" * ends
+        fields = [field.replace(plain, escape) for field in fields]
+    return b",".join(fields) + b"\r" * ends
 
 
 def _blank_out(block: TextBlock, start: int, end: int) -> TextBlock:
@@ -399,7 +399,7 @@ def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], file: st
     counts = sorted({len(row) for row in rows})
     begins = len(rows[0]) == 1 and rows[0][0].isdigit()
     metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
-    extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis  # columns behind the weight
+    extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis  # columns after the weight
     if len(counts) == 1 or extras or any(row[2:3] and row[2][0] == "{" for row in rows):
         return
     are_numbers = all(token.isdigit() for row in rows for token in row)

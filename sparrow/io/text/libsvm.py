@@ -667,7 +667,7 @@ _PAIR = re.compile(r"(\d+|qid):\S+")
 
 
 def feature_tokens(sample: Sample) -> list[str]:
-    """Return the tokens behind the labels, if lines begin with labels or features."""
+    """Return the tokens after the labels, if lines begin with labels or features."""
     if not sample.rows or not sample.rows[0]:
         return []
     first = sample.rows[0][0]

@@ -1,6 +1,6 @@
 """METIS graphs: one line per vertex, with its neighbors, counted from 1.
 
-G. Karypis and V. Kumar, METIS: A Software Package for Partitioning Unstructured Graphs, 1998, section 4.1.
+G. Karypis, manual of METIS 5.1, section "Graph file".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, Format, Reader, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
-from sparrow.io.text.number_lines import HeaderLine, HeaderReader, neighbor_lists_in, parse_neighbor_lists
+from sparrow.io.text.number_lines import HeaderLine, HeaderReader, parse_neighbor_lists
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 
@@ -208,7 +208,7 @@ class _Lists:
         return Rows((src, found.numbers - 1), values)
 
     def _trim(self, block: TextBlock, before: int) -> TextBlock:
-        """Return a block without the blank lines behind the last vertex."""
+        """Return a block without the blank lines after the last vertex."""
         if before + block.lines <= self.head.vertices:
             return block
         stop, lists = 0, before
@@ -251,7 +251,7 @@ def _weight_rows(before: int, heads: NDArray[np.int64]) -> Rows:
 def _detect(sample: Sample) -> str | None:
     is_named = bool({".graph", ".metis"} & set(Path(sample.name).suffixes))
     first = sample.text.split("\n", 1)[0]
-    if is_named and len(split_words(first)) > 1 and neighbor_lists_in(sample) is not None:
+    if is_named and len(split_words(first)) > 1 and sample.number_rows is not None:
         return "text whose name ends in .graph or .metis"
     return None
 

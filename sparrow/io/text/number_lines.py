@@ -24,14 +24,13 @@ from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, Reader, Writer
 from sparrow.io.base.sample import Sample
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
-from sparrow.io.tuning import tuning
 from sparrow.relations.arrow import as_arrow, as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
 
 __all__ = [
     "ElementParser", "HeaderLine", "HeaderReader", "LineLayout", "NeighborLists", "NumberLinesReader",
-    "NumberLinesWriter", "cast_lines", "check_coords", "find_line", "neighbor_lists_in", "parse_lines",
+    "NumberLinesWriter", "cast_lines", "check_coords", "counted_lists_in", "find_line", "parse_lines",
     "parse_neighbor_lists",
 ]  # fmt: skip
 
@@ -287,21 +286,15 @@ def parse_neighbor_lists(block: TextBlock, comment: str = "", first: int = 0, we
     return NeighborLists(lines[:count], numbers[:count], weights[:count] if weighted else None, heads[:lists], lists)
 
 
-def neighbor_lists_in(sample: Sample) -> tuple[int | None, list[list[int]]] | None:
-    """Return the numbers in the lines of a sample, or None if other tokens occur.
+def counted_lists_in(sample: Sample) -> tuple[int, list[list[int]]] | None:
+    """Return the number in the first line of a sample, and those in each other line.
 
-    The number in the first line comes first, None if it is not one alone, then the lists of numbers in the other lines.
+    None if the first line is anything else, or other lines hold other tokens.
     """
-    limit = tuning().detection_lines
-    first, *rest = sample.text.split("\n", limit)[:limit] or [""]
-    rows = [split_words(line) for line in rest if line[:1] != "%"]
-    if not all(re.fullmatch("[0-9]+", token) for row in rows for token in row):
+    count = sample.text.split("\n", 1)[0].strip()
+    if not re.fullmatch("[0-9]{1,18}", count) or sample.number_rows is None:
         return None
-    lists = [[int(token) for token in row] for row in rows]
-    if lists and not lists[-1]:  # the line end of the last line
-        lists = lists[:-1]
-    count = first.strip()
-    return (int(count) if re.fullmatch("[0-9]{1,18}", count) else None), lists
+    return int(count), [[int(token) for token in row] for row in sample.number_rows]
 
 
 class ElementParser(ABC):
@@ -404,10 +397,10 @@ class NumberLinesReader(Reader):
 def check_coords(block: TextBlock, parsed: ParsedLines, base: int, shape: Sequence[int | None], hint: str = "") -> None:
     """Raise ``IngestError`` for the first coordinate out of bounds."""
     for k, ((low, high), size) in enumerate(zip(parsed.extents.tolist(), shape, strict=True)):
-        max_count = 2**63 - 2 + base if size is None else size - 1 + base
-        if low <= high and (low < base or high > max_count):
+        largest = 2**63 - 2 + base if size is None else size - 1 + base
+        if low <= high and (low < base or high > largest):
             column = parsed.coords[k] + base  # wraps back if base 1 overflowed int64
-            element = int(np.argmax((column < base) | (column > max_count)))
+            element = int(np.argmax((column < base) | (column > largest)))
             number, text = find_line(block, element)
             if column[element] < base:
                 problem = f"the coordinate must be at least {base}{hint}"

@@ -24,7 +24,7 @@ from sparrow.io.base.magic import NTRIPLES_COMMAND
 from sparrow.io.base.registry import Duplicates, Format, Option, Reader, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import Source, SourceLike, TextBlock, folder_path, open_sources, read_blocks, total_size
-from sparrow.io.text.number_lines import neighbor_lists_in
+from sparrow.io.text.number_lines import counted_lists_in
 from sparrow.io.text.vocabulary import read_vocabulary
 from sparrow.runtime import settings
 from sparrow.runtime.progress import bar
@@ -387,11 +387,9 @@ def _detect_folder(sample: Sample) -> str | None:
 
 
 def _detect_lists(sample: Sample) -> str | None:
-    if (found := neighbor_lists_in(sample)) is None or found[0] is None:
-        return None
-    if found[1] and all(len(each) == 3 for each in found[1]):
-        return "a line with a count, then lines of three numbers"
-    return None
+    found = counted_lists_in(sample)
+    are_triples = found is not None and bool(found[1]) and all(len(each) == 3 for each in found[1])
+    return "a line with a count, then lines of three numbers" if are_triples else None
 
 
 FORMATS = (

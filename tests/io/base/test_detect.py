@@ -43,6 +43,7 @@ TEXT = [
     ("a.txt", "1 2 # a note\n2 3\n", "edges"),
     ("a.txt", "c d\nd e\n", "edges"),
     ("a.ffm", "1 0:3:1 1:2:0.5\n0 0:1:1\n", "libffm"),
+    ("a.txt", "a b\n1 " + "9" * 5000 + "\n", "edges"),
 ]
 
 
@@ -101,6 +102,8 @@ REFUSED = [
     ("a.nt", b"<http://a> <http://r> <http://b> .\n", "N-Triples.* sparrow ingest triples -"),
     ("a.json", b'{"user": 1, "item": 2, "stars": 3}\n', "JSON lines of .* --coords user,item --value stars"),
     ("a.json", b'{\n"a": 1}\n', "JSON"),
+    ("a.graph-txt", b'{"a": 1, "b": 2}\n', "JSON lines of columns 'a', 'b'"),
+    ("a.graph-txt", b"1::2\n3::4\n", "--delimiter '::' --no-header --coords c0 --value c1"),
     ("ratings.dat", b"1::5::3::9\n2::5::4::8\n", "--delimiter '::' --no-header --coords c0,c1 --value c2"),
     ("a.tsv", b"x\tr\ty\ny\tr\tz\n", "sparrow ingest triples .* DST; else: sparrow ingest columns"),
     ("a.tsv", b"Oslo\tlies far up in the\tnorth\nRome\tis\tnice\n", "if they are triples, sparrow .* c0,c1,c2"),
@@ -121,6 +124,27 @@ def test_detection_errors_suggest_command(tmp_path: Path, name: str, data: bytes
     (tmp_path / name).write_bytes(data)
     with pytest.raises(IngestError, match=problem):
         detect_format(str(tmp_path / name))
+
+
+def test_hdf5_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    h5py = pytest.importorskip("h5py")
+    members = {"h5ad": "obs", "tenx": "matrix", "unknown": "other"}
+    for name, member in members.items():
+        with h5py.File(tmp_path / name, "w") as file:
+            file[member] = np.zeros(1)
+    opened: list[str] = []
+    open_file = h5py.File
+
+    def record(path: str, mode: str) -> Any:
+        opened.append(Path(path).name)
+        return open_file(path, mode)
+
+    monkeypatch.setattr(h5py, "File", record)
+    for name in ("h5ad", "tenx"):
+        assert detect_format(str(tmp_path / name)).format == name
+    with pytest.raises(IngestError, match="this is HDF5 with 'other', not a file of AnnData"):
+        detect_format(str(tmp_path / "unknown"))
+    assert opened == list(members)
 
 
 def test_binary_files(tmp_path: Path) -> None:

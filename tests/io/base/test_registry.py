@@ -73,7 +73,7 @@ class Cells(Reader):
     offset: Annotated[int, Option("Added to the values.", minimum=0)] = 0
     skip: Annotated[bool, Option("Leave zeros out.")] = True
 
-    several: ClassVar[bool] = False
+    accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest cells some.cells some.sparrow --order column"
 
     def read(self) -> str:
