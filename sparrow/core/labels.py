@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import check_arrow
 from sparrow.core.tuning import tuning
 from sparrow.errors import LabelError
 from sparrow.runtime import settings
@@ -169,9 +170,9 @@ def _to_arrow(wanted: Any) -> pa.Array | None:
     """Return labels as an Arrow array, or None if their types are mixed."""
     try:
         if isinstance(wanted, pa.Array):
-            found = wanted
+            found = check_arrow(wanted, "labels")
         elif isinstance(wanted, pa.ChunkedArray) or hasattr(wanted, "__arrow_c_stream__"):
-            found = pa.chunked_array(wanted).combine_chunks()
+            found = check_arrow(pa.chunked_array(wanted), "labels").combine_chunks()
         else:
             is_datetime = isinstance(wanted, Sequence) and len(wanted) > 0 and isinstance(wanted[0], np.datetime64)
             try:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import as_index, as_row_numbers, check_compressed
 from sparrow.core.schema import Schema, check_shape, is_fill
-from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError
-from sparrow.formats.container import Container, as_index, as_values, readonly
+from sparrow.errors import DuplicateError, InvalidValueError, ShapeError
+from sparrow.formats.container import Container, as_values, readonly
 from sparrow.interop.interchange import match_index_dtype, row_pointers
 from sparrow.kernels.coo import Block
 from sparrow.runtime import memory
@@ -147,32 +148,16 @@ class _Compressed(Container):
         """Raise if the arrays violate the format. See :meth:`Container.check_format`."""
         data, indices, indptr = self._data, self._indices, self._indptr
         lines, across = self._shape[self._major], self._shape[1 - self._major]
-        if data.shape != indices.shape:
-            raise ShapeError(f"data and indices must have one shape (nnz,), got {data.shape} and {indices.shape}")
-        if len(indptr) != lines + 1:
-            raise ShapeError(f"indptr must have {lines + 1} pointers for {lines} {self._line}s, got {len(indptr)}")
-        if indptr[0] != 0:
-            raise ShapeError(f"indptr must begin with 0, got {int(indptr[0])}")
-        if indptr[-1] != len(data):
-            raise ShapeError(f"indptr must end with {len(data)}, the number of values, got {int(indptr[-1])}")
+        if data.ndim != 1:
+            raise ShapeError(f"data must be 1-D, got shape {data.shape}")
+        check_compressed(data, indices, indptr, lines, across, self._line, full)
         if not full:
             return
-        falling = np.flatnonzero(indptr[1:] < indptr[:-1])
-        if len(falling):
-            at = int(falling[0])
-            raise ShapeError(
-                f"indptr must not decrease, got {int(indptr[at])} and {int(indptr[at + 1])} at {self._line} {at}"
-            )
-        outside = np.flatnonzero((indices < 0) | (indices >= across))
-        if len(outside):
-            at = int(outside[0])
-            raise IndexingError(
-                f"index {int(indices[at])} of {self._line} {self._line_of(at)} is out of range for size {across}"
-            )
-        stuck = np.flatnonzero(indices[1:] <= indices[:-1]) + 1
-        stuck = stuck[~np.isin(stuck, indptr)]
-        if len(stuck):
-            at = int(stuck[0])
+        begins = np.zeros(len(indices) + 1, bool)
+        begins[indptr] = True
+        stuck = (indices[1:] <= indices[:-1]) & ~begins[1:-1]
+        if stuck.any():
+            at = int(np.argmax(stuck)) + 1
             where = f"{self._line} {self._line_of(at)}"
             hint = f"{type(self).__name__}.from_array of a SciPy array sorts and sums"
             if indices[at] == indices[at - 1]:
@@ -187,7 +172,7 @@ class _Compressed(Container):
     def _lines(self) -> NDArray[Any]:
         """Return the line of each value."""
         kind = np.int32 if self._shape[self._major] <= 2**31 else np.int64
-        return np.repeat(np.arange(self._shape[self._major], dtype=kind), np.diff(self._indptr))
+        return as_row_numbers(self._indptr, kind)
 
     def _with_data(self, data: NDArray[Any]) -> Self:
         return type(self)(data, self._indices, self._indptr, self._shape)
@@ -250,6 +235,7 @@ class CSR(_Compressed):
         return cls._from_valid(block.values, block.column(1), row_pointers(block, schema.shape[0]), schema.shape)
 
     def _entries(self) -> Block:
+        self.check_format()  # the arrays may be shared with an owner who changes them
         kind = np.int32 if self._shape[1] <= 2**31 else np.int64
         return Block((self._lines(), self._indices.astype(kind, copy=False)), self._data)
 
@@ -306,6 +292,7 @@ class CSC(_Compressed):
         return cls._from_valid(*_group_by_line(columns, rows, block.values, schema.shape[::-1]), schema.shape)
 
     def _entries(self) -> Block:
+        self.check_format()  # the arrays may be shared with an owner who changes them
         rows, columns, data = self._indices, self._lines(), self._data
         kind = np.int32 if self._shape[0] <= 2**31 else np.int64
         if self._shape[0] > 8 * len(rows):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from sparrow.core.array_validation import as_canonical
 from sparrow.core.schema import Schema, check_dtype, check_shape, is_fill
 from sparrow.core.storage_types import check_stype
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
@@ -20,7 +21,7 @@ from sparrow.kernels.coo import Block
 if TYPE_CHECKING:
     import scipy.sparse
 
-__all__ = ["Container", "as_index", "as_values", "check_scipy", "from_entries", "readonly", "scipy_array"]
+__all__ = ["Container", "as_values", "check_scipy", "from_entries", "readonly", "scipy_array"]
 
 _FORMATS: dict[str, type[Container]] = {}
 
@@ -233,6 +234,14 @@ class Container(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shape} {self.dtype} nnz={self.nnz}>"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for kind in type(self).__mro__ for name in getattr(kind, "__slots__", ())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.check_format()
+
     def __eq__(self, other: object) -> bool:
         """Return whether a container or array has the same shape and equal elements."""
         if isinstance(other, np.ndarray | list):
@@ -385,6 +394,7 @@ class Container(ABC):
         'csr'
         """
         check_scipy(self._schema())
+        self.check_format()
         return self._scipy(copy=True)
 
     def _scipy(self, copy: bool) -> scipy.sparse.sparray:
@@ -466,28 +476,4 @@ def as_values(values: Any) -> NDArray[Any]:
         data = np.asarray(values)
     except ValueError:
         raise ShapeError("rows of data must have the same length") from None
-    return data.astype(check_dtype(data.dtype), copy=False)
-
-
-def as_index(name: str, indices: Any) -> NDArray[Any]:
-    """Return indices or pointers as a 1-D array of int32 or int64.
-
-    Raises
-    ------
-    ShapeError
-        If it is not 1-D.
-    UnsupportedError
-        If it does not hold integers.
-    """
-    try:
-        array = np.asarray(indices)
-    except ValueError:
-        raise ShapeError(f"{name} must be 1-D, got a ragged list") from None
-    if array.ndim != 1:
-        raise ShapeError(f"{name} must be 1-D, got shape {array.shape}")
-    if array.size and array.dtype.kind not in "iu":
-        raise UnsupportedError(f"{name} must be integers, got {array.dtype}")
-    if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
-        raise InvalidValueError(f"{name} must be below 2^63, got {int(array.max())}")
-    native = array.dtype.newbyteorder("=")
-    return array.astype(native if native in (np.int32, np.int64) else np.int64, copy=False)
+    return as_canonical(data.astype(check_dtype(data.dtype), copy=False))

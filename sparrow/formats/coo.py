@@ -7,8 +7,9 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import check_coordinates
 from sparrow.core.schema import Schema, is_fill
-from sparrow.errors import IndexingError, InvalidValueError, ShapeError
+from sparrow.errors import InvalidValueError
 from sparrow.formats.container import Container, readonly
 from sparrow.interop.conversion import from_coordinates
 from sparrow.kernels.coo import Block, is_sorted
@@ -102,15 +103,9 @@ class COO(Container):
         >>> import sparrow as sp
         >>> sp.formats.COO([7, 8], [[0, 2]], shape=(3,)).check_format()
         """
-        for dim, column in enumerate(self._coords):
-            if column.shape != self._data.shape:
-                raise ShapeError(f"coords[{dim}] must have the shape of data, {self._data.shape}, got {column.shape}")
-        if not full or not len(self._data):
+        check_coordinates(self._coords, self._shape, len(self._data), full)
+        if not full:
             return
-        for dim, (column, size) in enumerate(zip(self._coords, self._shape, strict=True)):
-            for extreme in (int(column.min()), int(column.max())):
-                if not 0 <= extreme < size:
-                    raise IndexingError(f"coords[{dim}] holds {extreme}, out of range for a dimension of size {size}")
         if not is_sorted(self._coords, strict=True):
             raise InvalidValueError("coords must ascend, without repeated elements")
 

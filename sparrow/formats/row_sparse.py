@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import as_index
 from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
-from sparrow.formats.container import Container, as_index, as_values, readonly
+from sparrow.formats.container import Container, as_values, readonly
 from sparrow.kernels.coo import Block
 from sparrow.runtime import memory
 
@@ -239,6 +240,7 @@ class RowSparse(Container):
         return cls._from_valid(data, indices, schema.shape)
 
     def _entries(self) -> Block:
+        self.check_format()  # the arrays may be shared with an owner who changes them
         stored = ~is_fill(self._data, self.fill_value)
         row, *others = stored.nonzero()
         kind = self._schema().coordinate_dtype

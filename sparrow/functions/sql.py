@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 import numpy as np
 import pyarrow as pa
 
+from sparrow.core.array_validation import check_arrow
 from sparrow.engines import register_select
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.plan import AxisLabels, Scan, axis_labels
@@ -283,7 +284,7 @@ def _define(
         return view
     if isinstance(thing, duckdb.DuckDBPyRelation):
         thing = thing.to_arrow_table()
-    con.register(name, thing if isinstance(thing, pa.Table) else pa.table(thing))
+    con.register(name, check_arrow(thing if isinstance(thing, pa.Table) else pa.table(thing), f"table {name!r}"))
     return None
 
 

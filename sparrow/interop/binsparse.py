@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import as_index, as_row_numbers, check_indices, check_pointers
 from sparrow.core.schema import Schema, check_shape
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.interop.interchange import Coordinates, row_pointers
@@ -199,14 +200,19 @@ def _expand_levels(
             columns += [np.tile(column, positions) for column in grid]
             positions *= grid.shape[1]
         elif kind == "sparse":
-            own = [arrays[f"indices_{depth + k}"] - base for k in range(rank)]
+            names = [f"indices_{depth + k}" for k in range(rank)]
+            own = [as_index(name, arrays[name]) - base for name in names]
+            for name, column, size in zip(names, own, sizes[depth:], strict=False):
+                check_indices(column, size, name)
+                if len(column) != len(own[0]):
+                    raise ShapeError(f"{name} must have {len(own[0])} elements, as {names[0]} has, got {len(column)}")
             if depth:
-                counts = np.diff(arrays[f"pointers_to_{depth}"])
-                if (counts < 0).any():
-                    raise ShapeError(f"pointers_to_{depth} must not decrease")
-                if len(counts) != positions:
-                    raise ShapeError(f"pointers_to_{depth} must have {positions + 1} elements, got {len(counts) + 1}")
-                columns = [np.repeat(column, counts) for column in columns]
+                name = f"pointers_to_{depth}"
+                pointers = as_index(name, arrays[name])
+                if len(pointers) != positions + 1:
+                    raise ShapeError(f"{name} must have {positions + 1} elements, got {len(pointers)}")
+                rows = as_row_numbers(check_pointers(pointers - pointers[0], len(own[0]), name))
+                columns = [column[rows] for column in columns]
             columns += own
             positions = len(own[0])
         else:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from sparrow.core.array_validation import as_canonical, check_arrow, check_coordinates, check_scipy_array
 from sparrow.core.labels import is_string_type
 from sparrow.core.schema import (
     MAX_DIMENSION_SIZE,
@@ -32,7 +33,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.binsparse import from_binsparse
-from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_torch
+from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_pydata, from_torch
 from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, check_duplicates
 from sparrow.runtime import memory
@@ -43,6 +44,7 @@ __all__ = [
     "check_labels",
     "collect_table",
     "columns_to_append",
+    "dense_of_sparse",
     "from_appended_table",
     "from_coordinates",
     "from_object",
@@ -66,7 +68,7 @@ def from_coordinates(
     rule = check_duplicates(duplicates)
     check_unmasked(values)
     try:
-        data = np.array(values)  # a copy: the tensor must not change with the caller's array
+        data = as_canonical(np.array(values))  # a copy: the tensor must not change with the caller's array
     except ValueError:
         raise ShapeError("values must be 1-D or a scalar, got a ragged list") from None
     if data.dtype == object:
@@ -86,28 +88,12 @@ def from_coordinates(
         if not count:
             raise ShapeError("shape cannot be inferred without elements: pass shape=")
         sizes = check_shape(tuple(int(column.max()) + 1 for column in columns))
-    for dim, (column, size) in enumerate(zip(columns, sizes, strict=True)):
-        for extreme in (int(column.min()), int(column.max())) if count and not _are_inside(column, size) else ():
-            if extreme < 0:
-                raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim}: coordinates start at 0")
-            if extreme >= size:
-                raise IndexingError(f"coordinate {extreme} is out of range for dimension {dim} of size {size}")
+    check_coordinates(columns, sizes, count)
     dtype = check_dtype(data.dtype)
     names = check_dims(normalize_dims(dims) or None, len(sizes))
     schema = unchecked_schema(sizes, names, dtype, check_fill(fill_value, dtype), "coo")
     block = Block(tuple(map(np.ndarray.astype, columns, schema.coordinate_dtypes)), data)
     return schema, canonicalize(block, sizes, schema.fill_value, rule)
-
-
-_UNSIGNED = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
-
-
-def _are_inside(column: np.ndarray[Any, Any], size: int) -> bool:
-    """Return whether integers are in [0, size), in one pass if their dtype allows it."""
-    if size >> (8 * column.itemsize - 1) or not column.dtype.isnative:
-        return False
-    past = column.view(_UNSIGNED[column.itemsize]) >= size  # negative ones wrap around
-    return not np.count_nonzero(past)
 
 
 def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
@@ -127,7 +113,7 @@ def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
     if isinstance(labels, pa.ChunkedArray):
         labels = labels.combine_chunks()
     try:
-        found = labels if isinstance(labels, pa.Array) else pa.array(labels)
+        found = check_arrow(labels, "labels") if isinstance(labels, pa.Array) else pa.array(labels)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise UnsupportedError(f"labels of dimension {dim!r} must be texts, integers or dates: {error}") from None
     if pa.types.is_dictionary(found.type):
@@ -241,6 +227,7 @@ def _from_array(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
     obj = found
     if is_foreign_sparse(obj):
+        check_scipy_array(obj)
         coo = obj.tocoo()
         return from_coordinates(coo.coords, coo.data, coo.shape, dims, "sum")
     if hasattr(obj, "coords") and hasattr(obj, "data") and hasattr(obj, "fill_value"):
@@ -269,6 +256,13 @@ def is_foreign_sparse(obj: Any) -> bool:
     return hasattr(type(obj), "tocoo") and hasattr(type(obj), "nnz")
 
 
+def dense_of_sparse(obj: Any) -> np.ndarray[Any, Any]:
+    """Return a foreign sparse array as a dense one, after checking its indices."""
+    check_scipy_array(obj)
+    dense: np.ndarray[Any, Any] = obj.toarray()
+    return dense
+
+
 def _to_known(obj: Any) -> Any:
     """Return arrays of other libraries and .npz files as coordinates or SciPy arrays."""
     if isinstance(obj, str | os.PathLike):
@@ -278,8 +272,8 @@ def _to_known(obj: Any) -> Any:
         return from_torch(obj)
     if library in ("cupy", "cupyx"):
         return from_cupy(obj)
-    if library == "sparse" and hasattr(obj, "fill_value"):  # GCXS and DOK convert to COO
-        return obj.asformat("coo")
+    if library == "sparse" and hasattr(obj, "fill_value"):
+        return from_pydata(obj)
     return obj
 
 
@@ -515,7 +509,7 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
         If they would exceed the memory limit: they are read as a stream.
     """
     if isinstance(source, pa.Table):
-        return source.select(_select_columns(source.column_names, coords, value, rest))
+        return check_arrow(source.select(_select_columns(source.column_names, coords, value, rest)), "the table")
     if hasattr(source, "collect_batches"):
         query = source.select(_select_columns(source.collect_schema().names(), coords, value, rest))
         schema = query.collect_schema().to_frame().to_arrow().schema
@@ -540,7 +534,7 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
     rows = 0
     with memory.reserve(0, "", "store it with sp.ingest.columns(table, path, coords=...), at any length") as room:
         for batch in batches:
-            kept.append(batch)
+            kept.append(check_arrow(batch, "the table"))
             rows += len(batch)
             room.what = f"a table of more than {rows} rows, on its way into memory,"
             room.grow(tuning().table_copies * batch.nbytes)

@@ -5,9 +5,13 @@ Exports take schema and canonical elements, imports return coordinates, values, 
 
 from __future__ import annotations
 
+import math
 import os
+import struct
+import tokenize
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import (
+    as_index,
+    as_row_numbers,
+    check_compressed,
+    check_coordinates,
+    check_scipy_array,
+)
 from sparrow.core.schema import Schema, check_array_ndim
 from sparrow.errors import (
     InvalidValueError,
@@ -40,6 +51,7 @@ __all__ = [
     "dense_array",
     "from_cupy",
     "from_npz",
+    "from_pydata",
     "from_torch",
     "implicit_dense_array",
     "match_index_dtype",
@@ -179,10 +191,35 @@ def from_torch(tensor: Any) -> Coordinates | NDArray[Any]:
     if str(tensor.layout) == "torch.strided":
         dense: NDArray[Any] = tensor.numpy()
         return dense
-    coo = tensor.to_sparse_coo().coalesce()
-    if coo.dense_dim():
-        raise UnsupportedError(f"a hybrid tensor has {coo.dense_dim()} dense dimensions: pass tensor.to_dense()")
-    return Coordinates(coo.indices().numpy(), coo.values().numpy(), tuple(coo.shape))
+    layout, shape = str(tensor.layout).removeprefix("torch."), tuple(tensor.shape)
+    if tensor.dense_dim():
+        raise UnsupportedError(f"a hybrid tensor has {tensor.dense_dim()} dense dimensions: pass tensor.to_dense()")
+    if layout in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+        coords = _torch_compressed_coords(tensor, layout.endswith("c"), shape)
+        if layout in ("sparse_csr", "sparse_csc"):
+            return Coordinates(coords, tensor.values().numpy(), shape, 0, "sum")
+    # The elements of a COO tensor are not coalesced, which would follow its indices unchecked.
+    duplicates = "error" if layout == "sparse_coo" and tensor.is_coalesced() else "sum"
+    coo = tensor if layout == "sparse_coo" else tensor.to_sparse_coo()
+    coords, values = coo._indices().numpy(), coo._values().numpy()
+    check_coordinates(coords, shape, len(values))
+    return Coordinates(coords, values, shape, 0, duplicates)
+
+
+def _torch_compressed_coords(tensor: Any, by_columns: bool, shape: tuple[int, ...]) -> tuple[NDArray[Any], ...]:
+    """Return row and column of each value or block of a compressed tensor."""
+    if len(shape) != 2:
+        raise UnsupportedError(f"a batch of compressed tensors has {len(shape)} dimensions: pass tensor.to_dense()")
+    pointers, places = (
+        (tensor.ccol_indices(), tensor.row_indices()) if by_columns else (tensor.crow_indices(), tensor.col_indices())
+    )
+    indptr, indices, values = as_index("indptr", pointers.numpy()), as_index("indices", places.numpy()), tensor.values()
+    block = tuple(values.shape[1:]) or (1, 1)
+    height, width = (size // side for size, side in zip(shape, block, strict=True))
+    lines, across = (width, height) if by_columns else (height, width)
+    check_compressed(values.numpy(), indices, indptr, lines, across, "column" if by_columns else "row")
+    coords = (as_row_numbers(indptr), indices)
+    return coords[::-1] if by_columns else coords
 
 
 # -- CuPy ----------------------------------------------------------------------------------------
@@ -266,10 +303,15 @@ def match_index_dtype(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[An
     return indptr.astype(indices.dtype) if len(indices) < 2**31 else indptr
 
 
+_DAMAGED_NPZ = (
+    ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, EOFError, RuntimeError, SyntaxError,
+    zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError,
+)  # fmt: skip
+"""Errors of zipfile and NumPy for damaged archives and headers of arrays."""
+
+
 def from_npz(path: str | os.PathLike[str]) -> Any:
     """Return the contents of a .npz file of SciPy or pydata/sparse."""
-    import scipy.sparse
-
     name = os.fspath(path)
     files = get_filesystem(name)
     if Path(name).suffix != ".npz":
@@ -278,36 +320,83 @@ def from_npz(path: str | os.PathLike[str]) -> Any:
             "sp.ingest stores text and tables"
         )
     try:
-        with files.local_copy(name) as near:
-            with np.load(near, allow_pickle=False) as arrays:
-                if "fill_value" in arrays:
-                    return _from_pydata(arrays)
-            found = scipy.sparse.load_npz(near)
-        if hasattr(found, "indptr"):
-            found.check_format(full_check=True)
-        return found
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        with files.local_copy(name) as near, np.load(near, allow_pickle=False) as arrays:
+            return _from_pydata_npz(arrays) if "fill_value" in arrays else _from_scipy_npz(arrays)
+    except _DAMAGED_NPZ as error:
         reason = error if zipfile.is_zipfile(name) else "it is not a zip archive"
         raise InvalidValueError(f"{name} is not a sparse array of SciPy or pydata/sparse: {reason}") from error
 
 
-def _from_pydata(arrays: Any) -> Coordinates:
-    """Return the elements of a COO or GCXS array of pydata/sparse."""
-    shape = tuple(arrays["shape"].tolist())
+def _from_scipy_npz(arrays: Any) -> Any:
+    """Return the sparse array in a file of ``scipy.sparse.save_npz``.
+
+    Indices are checked first: SciPy's constructors cast them silently, and its conversions follow them unchecked.
+    """
+    import scipy.sparse
+
+    layout = arrays["format"].item()
+    layout = layout.decode("ascii") if isinstance(layout, bytes) else layout
+    shape = tuple(as_index("shape", arrays["shape"]).tolist())
+    if layout in ("csr", "csc", "bsr"):
+        parts: Any = (arrays["data"], as_index("indices", arrays["indices"]), as_index("indptr", arrays["indptr"]))
+    elif layout == "dia":
+        parts = (arrays["data"], as_index("offsets", arrays["offsets"]))
+    elif layout == "coo":
+        coords = arrays["coords"] if "coords" in arrays else (arrays["row"], arrays["col"])
+        parts = (arrays["data"], tuple(as_index(f"coords[{dim}]", column) for dim, column in enumerate(coords)))
+    else:
+        raise ValueError(f"format must be 'csr', 'csc', 'bsr', 'dia' or 'coo', got {layout!r}")
+    found = getattr(scipy.sparse, f"{layout}_array")(parts, shape=shape)
+    check_scipy_array(found)
+    return found
+
+
+def _from_pydata_npz(arrays: Any) -> Coordinates:
+    """Return the elements in a file of ``sparse.save_npz``: a COO or GCXS array."""
+    shape = tuple(as_index("shape", arrays["shape"]).tolist())
     fill, data = arrays["fill_value"][()], arrays["data"]
     kind = str(arrays["format"])
     if kind == "coo":
-        return Coordinates(arrays["coords"], data, shape, fill)
+        return _coordinates_of(arrays["coords"], data, shape, fill)
     if kind != "gcxs":
         raise ValueError(f"format must be 'coo' or 'gcxs', got {kind!r}")
-    # GCXS: a CSR matrix whose rows are some axes, ravelled, and whose columns are the others.
-    down = tuple(arrays["compressed_axes"].tolist())
-    indices, indptr = arrays["indices"], arrays["indptr"]
+    axes = as_index("compressed_axes", arrays["compressed_axes"])
+    return _from_gcxs(data, arrays["indices"], arrays["indptr"], tuple(axes.tolist()), shape, fill)
+
+
+def from_pydata(array: Any) -> Coordinates:
+    """Return the elements of an array of pydata/sparse: COO, GCXS or DOK."""
+    shape, fill = tuple(array.shape), array.fill_value
+    if hasattr(array, "indptr"):
+        axes = tuple(array.compressed_axes or ())
+        return _from_gcxs(array.data, array.indices, array.indptr, axes, shape, fill)
+    array = array.asformat("coo")
+    return _coordinates_of(array.coords, array.data, shape, fill)
+
+
+def _coordinates_of(coords: Any, data: NDArray[Any], shape: tuple[int, ...], fill: Any) -> Coordinates:
+    columns = [as_index(f"coords[{dim}]", column) for dim, column in enumerate(coords)]
+    check_coordinates(columns, shape, len(data))
+    return Coordinates(columns, data, shape, fill)
+
+
+def _from_gcxs(
+    data: NDArray[Any], indices: Any, indptr: Any, down: tuple[int, ...], shape: tuple[int, ...], fill: Any
+) -> Coordinates:
+    """Return the elements of GCXS arrays.
+
+    GCXS is a CSR matrix whose rows are some axes, ravelled, and whose columns are the others.
+    """
+    indices = as_index("indices", indices)
     if not down:
-        return Coordinates([indices], data, shape, fill)
+        return _coordinates_of([indices], data, shape, fill)
+    if len({*down} & {*range(len(shape))}) != len(down):
+        raise ShapeError(f"compressed_axes must be distinct axes of the shape {shape}, got {down}")
+    indptr = as_index("indptr", indptr)
     across = tuple(axis for axis in range(len(shape)) if axis not in down)
-    rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    height, width = (math.prod(shape[axis] for axis in axes) for axes in (down, across))
+    check_compressed(data, indices, indptr, height, width)
     coords: dict[int, NDArray[Any]] = {}
-    for axes, flat in ((down, rows), (across, indices)):
+    for axes, flat in ((down, as_row_numbers(indptr)), (across, indices)):
         coords |= dict(zip(axes, np.unravel_index(flat, [shape[axis] for axis in axes]), strict=True))
     return Coordinates([coords[axis] for axis in range(len(shape))], data, shape, fill)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from sparrow.core.array_validation import check_scipy_array
 from sparrow.core.schema import check_array
 from sparrow.engines import explain
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
@@ -131,6 +132,8 @@ def check_matrix(A: Any, function: str) -> Any:
         If its dtype is not numeric.
     """
     A = A if hasattr(A, "shape") else check_array(A, "A")
+    if is_foreign_sparse(A):
+        check_scipy_array(A)
     if A.dtype is not None and np.dtype(A.dtype).kind not in "biufc":
         raise UnsupportedError(f"{function} requires a matrix of numbers, got dtype {A.dtype}")
     if len(A.shape) != 2:
@@ -168,6 +171,7 @@ def align_vectors(given: Any, name: str, A: Any, axis: int, function: str, sever
         If their length is not that of the axis, or there are several where one is required.
     """
     if is_foreign_sparse(given):
+        check_scipy_array(given)
         result = given
     else:
         result = to_numeric_array(align_to_axis(given, unwrap_tensor(A), axis, name, function), name)
@@ -413,7 +417,10 @@ class _TransposedOperator(_LabelledOperator):
 
 def _is_scipy_operand(x: Any) -> bool:
     """Return whether SciPy handles or rejects a factor by itself."""
-    return isinstance(x, LinearOperator) or np.isscalar(_reject_text(x)) or is_foreign_sparse(x)
+    if is_foreign_sparse(x):
+        check_scipy_array(x)
+        return True
+    return isinstance(x, LinearOperator) or np.isscalar(_reject_text(x))
 
 
 def _reject_text(x: Any) -> Any:

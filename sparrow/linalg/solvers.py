@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg as scipy_linalg
 
+from sparrow.core.array_validation import check_scipy_array
 from sparrow.core.schema import as_integer
 from sparrow.errors import ConvergenceError, InvalidValueError, ShapeError, SingularError
 from sparrow.functions.labels import align_to_axis, check_same_labels, find_labelled_axis, is_labelled
 from sparrow.functions.views import as_tensor
+from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.linalg.arrays import trace
 from sparrow.linalg.direct import check_options, to_scipy_csc, translated_errors
 from sparrow.linalg.operators import (
@@ -151,6 +153,8 @@ def _check_matrix_option(name: str, A: Any, option: str, value: Any, axis: int) 
         raise ShapeError(f"{name}: {option} must have the shape of A, {A.shape}, got {value.shape}")
     tensor, of = unwrap_tensor(value), unwrap_tensor(A)
     if not isinstance(tensor, Tensor):
+        if is_foreign_sparse(value):
+            check_scipy_array(value)
         return value
     transposed = align_to_axis(tensor, of, axis, option, name).T
     aligned = align_to_axis(transposed, of, axis if name in _SPACE_FUNCTIONS else 0, option, name).T

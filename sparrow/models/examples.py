@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats import CSR, Container
 from sparrow.functions.creation import open as open_tensor
-from sparrow.interop.conversion import is_foreign_sparse
+from sparrow.interop.conversion import dense_of_sparse, is_foreign_sparse
 from sparrow.kernels.jit import warmup
 from sparrow.models.tuning import tuning
 from sparrow.tensor import Tensor
@@ -134,7 +134,7 @@ def to_label_array(y: Any, height: int) -> NDArray[Any]:
         if y.shape[0] != height:
             raise _length_error(y.shape[0], height)
         return load_column(y)
-    array = np.asarray(y.toarray() if is_foreign_sparse(y) else y)
+    array = np.asarray(dense_of_sparse(y) if is_foreign_sparse(y) else y)
     if array.ndim == 2 and array.shape[1] == 1:
         _warn_column_vector()
         array = array[:, 0]

@@ -18,7 +18,7 @@ from sparrow.errors import (
     ShapeError,
     UnsupportedError,
 )
-from sparrow.interop.conversion import from_object, is_foreign_sparse
+from sparrow.interop.conversion import dense_of_sparse, from_object, is_foreign_sparse
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Scan, fit_to_target
 from sparrow.relations.edits import Edit
@@ -220,7 +220,7 @@ def check_kind(given: np.dtype[Any], wanted: np.dtype[Any]) -> None:
 def _cast(base: Schema, value: Any) -> NDArray[Any]:
     """Return a value as an array of the dtype of the base."""
     if is_foreign_sparse(value):
-        value = value.toarray()
+        value = dense_of_sparse(value)
     check_unmasked(value)
     try:
         given = np.asarray(value)

@@ -17,13 +17,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import engines, storage
+from sparrow.core.array_validation import check_coordinates
 from sparrow.core.indexing import Mode, View, check_permutation
 from sparrow.core.schema import Schema, as_integers, check_shape, is_fill
 from sparrow.core.storage_types import COMPRESSED, check_stype, infer_view, resolve_stype
 from sparrow.engines import EngineName
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
-from sparrow.interop.conversion import check_fill
-from sparrow.kernels.coo import Block
+from sparrow.interop.conversion import check_fill, check_labels
+from sparrow.kernels.coo import Block, is_sorted
 from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_flag, check_integer
@@ -568,6 +569,26 @@ def _reopen(path: str, version: int, view: View, stype: str, pinned: bool = Fals
 
 
 def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: View | None, stype: str) -> Tensor:
+    """Return a tensor that was pickled, after checking its arrays.
+
+    Raises
+    ------
+    ShapeError, IndexingError, InvalidValueError
+        If they contradict the schema: the pickle is damaged.
+    """
+    check_coordinates(block.coords, schema.shape, block.count)
+    if block.values.shape != (block.count,) or block.values.dtype != schema.dtype:
+        raise ShapeError(
+            f"values of a pickled tensor must be {schema.dtype} of shape ({block.count},), got {block.values.dtype} of "
+            f"shape {block.values.shape}"
+        )
+    if not is_sorted(block.coords, strict=True) or (not schema.ndim and block.count > 1):
+        raise InvalidValueError("coordinates of a pickled tensor must ascend, without repeated elements")
+    for dim, names in labels.items():
+        if len(check_labels(names, schema.dims[dim])) < schema.shape[dim]:  # shrinking a dimension keeps its labels
+            raise ShapeError(f"dimension {dim} of a pickled tensor needs {schema.shape[dim]} labels, got {len(names)}")
+    if view is not None:
+        view.check(schema.shape)
     return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)), view, stype)
 
 

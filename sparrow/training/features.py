@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import check_arrow
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
@@ -334,6 +335,7 @@ def one_hot(table: Any, columns: Sequence[str]) -> Tensor:
     parts: list[NDArray[np.int32]] = []
     with memory.reserve(0, "codes of a table", "encode fewer columns") as reservation:
         for batch in reader:
+            check_arrow(batch, "the table")
             part = np.column_stack(
                 [_encode(batch[name], codes_of) for name, codes_of in zip(columns, codes_by_column, strict=True)]
             )

@@ -789,7 +789,10 @@ def test_append_and_resize(cli: Any, tmp_path: Path) -> None:
     cli("ingest", "edges", tmp_path / "a.txt", target)
     refused = cli("append", target, tmp_path / "b.csv")
     assert refused.code == 1
-    assert "append: coordinate 7 is out of range for dimension 1 of size 3; 'sparrow resize' makes room" in refused.err
+    assert (
+        "append: coordinate 7 is out of range for dimension 1 of size 3 (coords[1][0]); 'sparrow resize' makes room"
+        in refused.err
+    )
     assert "(src: 1,000, dst: 1,000), 2 entries, version 1" in cli("resize", target, "1000,1_000").out
     assert "now 3 in (src: 1,000, dst: 1,000), version 2" in cli("append", target, tmp_path / "b.csv").out
     assert cli("resize", target, "3,3").out.endswith("(src: 3, dst: 3), 2 of 3 entries, version 3\n")

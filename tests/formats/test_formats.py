@@ -367,8 +367,8 @@ def test_check_format_finds_modified_coordinates() -> None:
     column = A.coords[1].base
     assert column is not None
     for changed, says in (
-        (5, "holds 5, out of range for a dimension of size 3"),
-        (-1, "holds -1"),
+        (5, r"coordinate 5 is out of range for dimension 1 of size 3 \(coords\[1\]\[0\]\)"),
+        (-1, "coordinate -1 is out of range"),
         (2, "without repeated elements"),
     ):
         column[0] = changed

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import check_indices
 from sparrow.core.indexing.axes import Axis, ListAxis, NewAxis, RangeAxis, range_axis
 from sparrow.core.indexing.box import Box
 from sparrow.core.indexing.compose import compose_index
@@ -88,6 +89,32 @@ class View:
     def identity(cls, shape: Sequence[int]) -> View:
         """Return the identity view of a shape."""
         return _identity(tuple(shape))
+
+    def check(self, base_shape: tuple[int, ...]) -> None:
+        """Raise unless every coordinate of an unpickled view lies within its base.
+
+        Raises
+        ------
+        ShapeError
+            If the view is of another shape.
+        IndexingError
+            If a coordinate is out of range.
+        """
+        if self.base_shape != base_shape:
+            raise ShapeError(f"view must be of a base of shape {base_shape}, got {self.base_shape}")
+        named = list(self.fixed)
+        for axis in self.axes:
+            if isinstance(axis, RangeAxis) and axis.length:
+                named += [(axis.dim, axis.start), (axis.dim, axis.start + axis.step * (axis.length - 1))]
+            elif isinstance(axis, ListAxis) and axis.length != self.points[axis.group].shape[axis.position]:
+                raise ShapeError(f"axis {axis} of a view must have the length of its points, {self.points[axis.group]}")
+        for dim, at in named:
+            check_indices(np.array([at]), base_shape[dim], "view")
+        for group in self.points:
+            for dim, column in zip(group.dims, group.coords, strict=True):
+                if column.shape != group.shape:
+                    raise ShapeError(f"points of a view must have shape {group.shape}, got {column.shape}")
+                check_indices(column.reshape(-1), base_shape[dim], "points")
 
     @_cached_attribute
     def shape(self) -> tuple[int, ...]:

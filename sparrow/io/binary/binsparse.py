@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.array_validation import as_canonical
 from sparrow.core.schema import Schema, check_dims, check_dtype, check_shape
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.interop.binsparse import descriptor_of, format_of
@@ -217,7 +218,7 @@ class _Values:
     def _plain(self, part: slice) -> NDArray[Any]:
         if self._pairs:
             return np.ascontiguousarray(self._array[2 * part.start : 2 * part.stop]).view(self.dtype)
-        return np.asarray(self._array[part], self.dtype)
+        return as_canonical(np.asarray(self._array[part], self.dtype))
 
 
 def _coordinates(

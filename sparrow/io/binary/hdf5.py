@@ -14,9 +14,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
+from sparrow.core.array_validation import as_canonical, as_index, check_indices, check_pointers
 from sparrow.core.labels import find_duplicate_label
 from sparrow.core.schema import Schema, check_dtype
-from sparrow.errors import IngestError, InvalidValueError, MissingDependencyError, SparrowError, UnsupportedError
+from sparrow.errors import (
+    IndexingError,
+    IngestError,
+    InvalidValueError,
+    MissingDependencyError,
+    ShapeError,
+    SparrowError,
+    UnsupportedError,
+)
 from sparrow.io.base.coo_writer import cast_checked, check_label_memory, misfit_message, write_coo
 from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.source import open_sources
@@ -242,8 +251,9 @@ def read_compressed(
         rows, max_count = tuning().hdf5_rows, tuning().hdf5_elements
         for first in range(0, count, rows):
             bounds = indptr[first : first + rows + 1].astype(np.int64)
-            if bounds[0] != done or (np.diff(bounds) < 0).any() or bounds[-1] > len(data):
-                raise IngestError(f"{members[2]} of {group.name!r} must ascend from 0 to {len(data)}", name)
+            with _naming_file(name):
+                place = f"{members[2]} of {group.name!r}"
+                check_pointers(bounds, len(data), place, first=done, start=first, final=first + rows >= count)
             own = np.arange(first, first + len(bounds) - 1)
             if lines is not None:
                 own = read_indices(lines, first, first + len(own), outer, name)
@@ -253,21 +263,25 @@ def read_compressed(
                 other = read_indices(indices, start, stop, inner, name)
                 yield (outermost, other, data[start:stop]) if by_rows else (other, outermost, data[start:stop])
             done = int(bounds[-1])
-        if done != len(data):
-            raise IngestError(f"{members[2]} of {group.name!r} must ascend from 0 to {len(data)}", name)
+        if done != len(data):  # without rows
+            raise IngestError(f"{members[2]} of {group.name!r} must end with {len(data)}, got {done}", name)
 
     return StoredMatrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), chunks())
 
 
 def read_indices(array: Any, start: int, stop: int, size: int, name: str) -> NDArray[np.int64]:
     """Return a slice of a dataset of coordinates; raise if one is out of range."""
-    found: NDArray[np.int64] = array[start:stop].astype(np.int64)
-    if (wrong := (found < 0) | (found >= size)).any():
-        at = int(np.argmax(wrong))
-        raise IngestError(
-            f"index {at + start} of {array.parent.name!r} must be from 0 to {size - 1}", name, token=str(found[at])
-        )
-    return found
+    with _naming_file(name):
+        return check_indices(as_index(array.name, array[start:stop]).astype(np.int64), size, array.name, start)
+
+
+@contextmanager
+def _naming_file(name: str) -> Iterator[None]:
+    """Raise ``IngestError`` naming the file for an invalid array."""
+    try:
+        yield
+    except (ShapeError, IndexingError, UnsupportedError, InvalidValueError) as error:
+        raise IngestError(str(error), name) from None
 
 
 def read_dense(array: Any, name: str) -> StoredMatrix:
@@ -386,7 +400,7 @@ def store_matrix(
 
     def rows_of(piece: tuple[NDArray[Any], ...]) -> Rows:
         *coords, given = piece
-        values, unfit = cast_checked(given, kind)
+        values, unfit = cast_checked(as_canonical(given), kind)
         if unfit is not None:
             element = tuple(int(column[unfit]) for column in coords)
             raise IngestError(

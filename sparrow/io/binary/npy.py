@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines, storage
+from sparrow.core.array_validation import as_canonical
 from sparrow.core.schema import Schema, check_dims, check_dtype, is_fill
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, StorageError, UnsupportedError
 from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
@@ -196,7 +197,7 @@ def _blocks(name: str, head: _Head) -> Iterator[tuple[int, NDArray[Any]]]:
             values = np.empty(min(tuning().npy_block_bytes // head.dtype.itemsize, count - done), head.dtype)
             if file.readinto(values.view(np.uint8).data) != values.nbytes:
                 raise IngestError(f"the file ends after {done} values of {count}", name)
-            yield done, values
+            yield done, as_canonical(values)
             done += len(values)
 
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sparrow.errors import IngestError, SparrowError, UnsupportedError
+from sparrow.core.array_validation import check_arrow
+from sparrow.errors import IngestError, InvalidValueError, SparrowError, UnsupportedError
 from sparrow.io.base.source import Source, open_sources, total_size
 from sparrow.io.tabular.delimited import CsvOptions, CsvReader, LateTextError, MalformedTextError
 from sparrow.io.tuning import tuning
@@ -220,12 +221,15 @@ def _validate_batches(batches: Any, file: str | None) -> Iterator[pa.RecordBatch
         try:
             with translate_errors():
                 batch = next(stream)
-            batch.validate(full=True)
         except StopIteration:
             return
         except (pa.ArrowException, duckdb.Error, OSError, ValueError, OverflowError, MemoryError) as error:
             if isinstance(error, SparrowError) or isinstance(error.__cause__, IngestError):
                 raise
+            raise IngestError(f"cannot be read after row {row - 1}: {error}", file) from error
+        try:
+            check_arrow(batch, "the batch")
+        except InvalidValueError as error:
             raise IngestError(f"cannot be read after row {row - 1}: {error}", file) from error
         yield batch
         row += batch.num_rows

@@ -87,6 +87,8 @@ class Footer:
     """Offset, length and checksum of each row group; empty in files of the first release."""
     checked: NDArray[np.bool_]
     """Whether the checksum of each row group has been verified."""
+    bounded: NDArray[np.bool_]
+    """Whether the coordinates were found within low and high, shape (row groups, dimensions)."""
     size: int
     """Bytes of the file."""
     fingerprint: Hashable
@@ -215,7 +217,8 @@ def _load_footer(path: str, ndim: int, fingerprint: Hashable) -> Footer:
             f"the data file {path!r} lacks statistics of its coordinates: sparrow did not write it"
         ) from None
     checked = np.full(count, hash_only or len(pieces) != count)
-    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, size, fingerprint)
+    bounded = np.zeros((count, ndim), bool)
+    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, bounded, size, fingerprint)
 
 
 def check_row_groups(path: str, ndim: int) -> None:
@@ -290,7 +293,9 @@ def read_row_group(
     file = _open_checked(path, ndim, group)
     try:
         if dims is None:
-            return to_block(file.read_row_group(group, use_threads=False), ndim, dtype, coordinate_dtypes)
+            block = to_block(file.read_row_group(group, use_threads=False), ndim, dtype, coordinate_dtypes)
+            _check_bounds(path, ndim, group, range(ndim), block)
+            return block
         # Columns by number: pyarrow takes a name with a dot for a path.
         at = [*sorted(dims), *range(ndim, file.metadata.num_columns)]
         table = file.reader.read_row_group(group, column_indices=at, use_threads=False)
@@ -300,6 +305,7 @@ def read_row_group(
             dtype,
             None if coordinate_dtypes is None else [coordinate_dtypes[dim] for dim in sorted(dims)],
         )
+        _check_bounds(path, ndim, group, sorted(dims), block)
         coords = [np.broadcast_to(np.zeros(1, np.int32), block.count)] * ndim
         for dim, column in zip(sorted(dims), block.coords, strict=True):
             coords[dim] = column
@@ -310,6 +316,24 @@ def read_row_group(
         raise CorruptionError(
             f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}; verify() lists all damage"
         ) from None
+
+
+def _check_bounds(path: str, ndim: int, group: int, dims: Sequence[int], block: Block) -> None:
+    """Raise ``CorruptionError`` if coordinates lie outside the bounds in the footer.
+
+    Kernels follow coordinates without checks, and plans rely on the bounds. Each row group is checked once per process.
+    """
+    found = read_footer(path, ndim)
+    for dim, column in zip(dims, block.coords, strict=True):
+        if found.bounded[group, dim]:
+            continue
+        low, high = int(found.low[group, dim]), int(found.high[group, dim])
+        if len(column) and not low <= int(column.min()) <= int(column.max()) <= high:
+            raise CorruptionError(
+                f"row group {group} of the data file {path!r} is damaged: coordinates of dimension {dim} must be from "
+                f"{low} to {high} by its footer, got {int(column.min())} to {int(column.max())}"
+            )
+        found.bounded[group, dim] = True
 
 
 def to_block(table: pa.Table, ndim: int, dtype: np.dtype[Any], coordinate_dtypes: Sequence[Any] | None = None) -> Block:
