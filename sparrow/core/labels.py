@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
 from collections.abc import Set as AbstractSet
+from collections.abc import Sized
 from datetime import date
 from typing import Any
 
@@ -11,14 +11,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.array_validation import check_arrow
+from sparrow.core.label_types import (
+    cast_exactly,
+    has_time_zone,
+    is_string_type,
+    is_time_type,
+    tick_nanoseconds,
+    time_ticks,
+    to_label_array,
+)
 from sparrow.core.tuning import tuning
 from sparrow.errors import LabelError
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "find_duplicate_label", "first_positions", "is_string_type", "label_position", "label_positions", "label_range",
+    "find_duplicate_label", "first_positions", "label_position", "label_positions", "label_range",
 ]  # fmt: skip
 
 
@@ -49,20 +57,15 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
         raise _no_labels(dim)
     unordered = isinstance(wanted, AbstractSet)
     values: Any = wanted if isinstance(wanted, Sized) and not unordered else list(wanted)
-    as_array = _to_arrow(values)
-    if as_array is None or (found := _find(labels, as_array)) is None:
-        # Values of mixed types or of a different type: look up only those that the label type can represent.
-        kind = type(labels[0].as_py()) if len(labels) else str
-        values = [_to_python(value) for value in values]
-        candidates = [v if isinstance(v, kind) and _is_representable(v, labels.type) else None for v in values]
-        found = _find(labels, pa.array(candidates, labels.type))
-        assert found is not None
+    found = _find_values(labels, values)
     if found.null_count:
         missing = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
         limit = tuning().reported_labels
         names = ", ".join(repr(_to_python(values[int(k)])) for k in missing[:limit])
         more = f" and {len(missing) - limit} more" if len(missing) > limit else ""
-        raise LabelError(f"dimension {dim!r} has no label{'s' * (len(missing) > 1)} {names}{more}")
+        raise LabelError(
+            f"dimension {dim!r} has no label{'s' * (len(missing) > 1)} {names}{more}{_hint(labels, values)}"
+        )
     positions: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return np.sort(positions) if unordered else positions
 
@@ -111,14 +114,14 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
         raise _no_labels(dim)
     if wanted.step is not None:
         raise LabelError(f"a label slice of dimension {dim!r} cannot have a step, got {wanted.step!r}: slice positions")
-    if not pc.all(pc.less(labels[:-1], labels[1:])).as_py():
+    if not pc.all(pc.less(labels[:-1], labels[1:]), min_count=0).as_py():
         raise LabelError(f"labels of dimension {dim!r} must be ascending to be sliced: sort them, or index by position")
     bounds = [0, len(labels)]
-    for k, (bound, precedes) in enumerate(((wanted.start, pc.less), (wanted.stop, pc.less_equal))):
+    for k, bound in enumerate((wanted.start, wanted.stop)):
         if bound is None:
             continue
         try:
-            bounds[k] = pc.sum(precedes(*_cast_bound(labels, bound))).as_py() or 0
+            bounds[k] = _compare_bound(labels, bound, inclusive=bool(k))
         except (pa.ArrowException, TypeError, OverflowError):
             raise LabelError(
                 f"bound of a label slice of dimension {dim!r} must be of type {labels.type}, got {bound!r}"
@@ -126,16 +129,28 @@ def label_range(labels: pa.Array | None, wanted: slice, dim: str) -> slice:
     return slice(*bounds)
 
 
-def _cast_bound(labels: pa.Array, bound: Any) -> tuple[pa.Array, pa.Scalar]:
-    """Cast labels and the bound of a slice to one type."""
+def _compare_bound(labels: pa.Array, bound: Any, inclusive: bool) -> int:
+    """Return the number of labels below a bound, or up to it if ``inclusive``."""
+    import pyarrow.compute as pc
+
     kind = labels.type
-    if isinstance(bound, str) and pa.types.is_temporal(kind):
-        return labels, _parse_dates(pa.array([bound]), kind)[0]
-    if not isinstance(bound, date | np.datetime64):
-        return labels, pa.scalar(bound, kind)
-    bounds = pa.array(np.array([bound]) if isinstance(bound, np.datetime64) else [bound])
-    labels, bounds = _cast_temporal(labels, bounds) if is_string_type(kind) else (labels, bounds.cast(kind))
-    return labels, bounds[0]
+    if isinstance(bound, str) and is_time_type(kind):
+        bound = _parse_dates(pa.array([bound]), kind)
+    if isinstance(bound, date | np.datetime64 | pa.Array):
+        bounds = bound if isinstance(bound, pa.Array) else to_label_array([bound])
+        if bounds is None or not is_time_type(bounds.type):
+            raise TypeError
+        if is_string_type(kind):
+            labels, bounds = _cast_temporal(labels, bounds)
+            kind = labels.type
+        if is_time_type(kind):
+            if has_time_zone(kind) != has_time_zone(bounds.type):
+                raise TypeError
+            tick, rest = divmod(int(time_ticks(bounds)[0]) * tick_nanoseconds(bounds.type), tick_nanoseconds(kind))
+            ticks = time_ticks(labels)
+            return int(np.count_nonzero(ticks <= tick if inclusive or rest else ticks < tick))
+        bound = bounds[0]
+    return int(pc.sum((pc.less_equal if inclusive else pc.less)(labels, pa.scalar(bound, kind))).as_py() or 0)
 
 
 def _parse_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -151,41 +166,38 @@ def _parse_dates(texts: pa.Array, kind: pa.DataType) -> pa.Array:
         raise
 
 
-def _is_representable(label: Any, kind: pa.DataType) -> bool:
-    """Return whether a type can represent a label, unlike int8 and 300."""
-    try:
-        pa.scalar(label, kind)
-    except (pa.ArrowException, OverflowError):
-        return False
-    return True
-
-
 def _to_python(label: Any) -> Any:
     if isinstance(label, pa.Scalar):
         return label.as_py()
-    return label.item() if isinstance(label, np.generic) else label
+    is_number = isinstance(label, np.generic) and not isinstance(label, np.datetime64)  # whose item() may be a number
+    return label.item() if is_number else label
 
 
-def _to_arrow(wanted: Any) -> pa.Array | None:
-    """Return labels as an Arrow array, or None if their types are mixed."""
-    try:
-        if isinstance(wanted, pa.Array):
-            found = check_arrow(wanted, "labels")
-        elif isinstance(wanted, pa.ChunkedArray) or hasattr(wanted, "__arrow_c_stream__"):
-            found = check_arrow(pa.chunked_array(wanted), "labels").combine_chunks()
-        else:
-            is_datetime = isinstance(wanted, Sequence) and len(wanted) > 0 and isinstance(wanted[0], np.datetime64)
-            try:
-                found = pa.array(np.array(wanted) if is_datetime else wanted)
-            except OverflowError:  # beyond int64
-                found = pa.array(wanted, pa.uint64())
-        if pa.types.is_dictionary(found.type):
-            names = found.dictionary
-            names = names.cast(pa.large_string()) if pa.types.is_string_view(names.type) else names
-            return names.take(found.indices)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return None
-    return found
+def _find_values(labels: pa.Array, values: Any) -> pa.Array:
+    """Return the coordinates of values, null for missing labels; types may be mixed."""
+    as_array = to_label_array(values)
+    if as_array is not None and (found := _find(labels, as_array)) is not None:
+        return found
+    kinds: dict[Any, list[int]] = {}  # types are mixed, or differ from that of the labels
+    for k, value in enumerate(values):
+        width = (value >= 2**63) + (not -(2**63) <= value < 2**64) if isinstance(value, int) else 0
+        kinds.setdefault((type(value), getattr(value, "tzinfo", None) is None, width), []).append(k)
+    positions = np.full(len(values), -1, np.int64)
+    for places in kinds.values():
+        same = to_label_array([_to_python(values[k]) for k in places])
+        if same is not None and (known := _find(labels, same)) is not None:
+            positions[places] = known.fill_null(-1).to_numpy(zero_copy_only=False)
+    return pa.array(positions, mask=positions < 0)
+
+
+def _hint(labels: pa.Array, values: Any) -> str:
+    """Return a hint if only the labels, or only the values, have a time zone."""
+    given = to_label_array(values)
+    if given is None or not (is_time_type(given.type) and is_time_type(labels.type)):
+        return ""
+    if has_time_zone(given.type) == has_time_zone(labels.type):
+        return ""
+    return f": its labels are {labels.type}, times with and without a time zone are never equal"
 
 
 def _find(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
@@ -193,15 +205,15 @@ def _find(labels: pa.Array, wanted: pa.Array) -> pa.Array | None:
     kind = labels.type
     if not len(wanted):
         return pa.array([], pa.int64())
-    if pa.types.is_temporal(kind) and is_string_type(wanted.type):
+    if is_time_type(kind) and is_string_type(wanted.type):
         wanted = _parse_dates(wanted, kind)
-    if pa.types.is_temporal(wanted.type) and is_string_type(kind):
+    if is_time_type(wanted.type) and is_string_type(kind):
         labels, wanted = _cast_temporal(labels, wanted)
         kind = labels.type
-    if is_string_type(kind) != is_string_type(wanted.type):
+    if is_string_type(kind) != is_string_type(wanted.type) or is_time_type(kind) != is_time_type(wanted.type):
         return None
     try:
-        wanted = wanted.cast(kind)
+        wanted = cast_exactly(wanted, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     if len(wanted) == 1:  # a linear scan is faster than a hash table of all labels
@@ -231,8 +243,3 @@ def find_duplicate_label(labels: pa.Array) -> Any:
         return None
     counts = pc.value_counts(labels)
     return counts.field("values")[pc.index(pc.greater(counts.field("counts"), 1), True)].as_py()
-
-
-def is_string_type(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type is a string type."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from sparrow import storage
+from sparrow.core.label_types import check_labels
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import (
     InvalidValueError,
@@ -23,7 +24,7 @@ from sparrow.errors import (
 )
 from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.inspection import check_device
-from sparrow.interop.conversion import check_labels, from_coordinates, from_object, from_table
+from sparrow.interop.conversion import from_coordinates, from_object, from_table
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -306,7 +307,7 @@ def asarray(
             raise NumberRangeError(f"dtype={kind}: {error}") from None
         except (TypeError, ValueError) as error:
             raise UnsupportedError(f"cannot convert {obj!r} to {kind}: {error}") from None
-    schema, block, found_labels = from_object(obj, coords, value, shape, dims, duplicates)
+    schema, block, found_labels = from_object(obj, coords, value, shape, dims, duplicates, labels or ())
     tensor = tensor_from_block(schema, block, {**found_labels, **_check_labels(schema, labels)})
     return tensor if kind is None else tensor.astype(kind).compute()
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow.core.array_validation import as_canonical, check_arrow, check_coordinates, check_scipy_array
-from sparrow.core.labels import is_string_type
+from sparrow.core.label_types import is_label_type, is_string_type
 from sparrow.core.schema import (
     MAX_DIMENSION_SIZE,
     Schema,
@@ -34,6 +34,7 @@ from sparrow.errors import (
 )
 from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_pydata, from_torch
+from sparrow.interop.labelled_objects import drop_unnamed_index, is_xarray, name_index, xarray_dims, xarray_labels
 from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, check_duplicates
 from sparrow.runtime import memory
@@ -41,7 +42,6 @@ from sparrow.runtime.validation import check_unmasked
 
 __all__ = [
     "check_fill",
-    "check_labels",
     "collect_table",
     "columns_to_append",
     "dense_of_sparse",
@@ -96,45 +96,6 @@ def from_coordinates(
     return schema, canonicalize(block, sizes, schema.fill_value, rule)
 
 
-def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
-    """Return labels along a dimension as an Arrow array.
-
-    Raises
-    ------
-    ShapeError
-        If their number differs from ``size``.
-    InvalidValueError
-        If one is repeated or null.
-    UnsupportedError
-        If they are not texts, integers or dates.
-    """
-    import pyarrow.compute as pc
-
-    if isinstance(labels, pa.ChunkedArray):
-        labels = labels.combine_chunks()
-    try:
-        found = check_arrow(labels, "labels") if isinstance(labels, pa.Array) else pa.array(labels)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise UnsupportedError(f"labels of dimension {dim!r} must be texts, integers or dates: {error}") from None
-    if pa.types.is_dictionary(found.type):
-        found = found.dictionary_decode()
-    if not len(found) and pa.types.is_null(found.type):
-        found = found.cast(pa.string())
-    if len(found) and not _is_label(found.type):
-        raise UnsupportedError(f"labels of dimension {dim!r} must be texts, integers or dates, got {found.type}")
-    if size is not None and len(found) != size:
-        raise ShapeError(f"dimension {dim!r} of size {size} needs {size} labels, got {len(found)}")
-    if found.null_count or pc.count_distinct(found).as_py() != len(found):
-        raise InvalidValueError(f"labels of dimension {dim!r} must be distinct and not null")
-    return found
-
-
-def _is_label(kind: pa.DataType) -> bool:
-    return bool(
-        is_string_type(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)
-    )
-
-
 def check_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     """Return a fill value as a scalar of the dtype; raise if it does not fit."""
     if type(fill_value) is int and fill_value == 0:
@@ -184,8 +145,12 @@ def from_object(
     shape: Sequence[int] | None = None,
     dims: Sequence[str] | None = None,
     duplicates: str | None = None,
+    labelled: Collection[str] = (),
 ) -> Converted:
-    """Return schema, canonical elements and labels for :func:`sparrow.asarray`."""
+    """Return schema, canonical elements and labels for :func:`sparrow.asarray`.
+
+    Labels of the dimensions ``labelled`` are not converted.
+    """
     is_table = hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches")
     options = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
     for name, given in () if is_table else options.items():
@@ -196,28 +161,12 @@ def from_object(
         return replace(schema, dims=normalize_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
         return from_table(obj, coords, value, shape, dims, duplicates or "error", rest=True)
-    if type(obj).__module__.partition(".")[0] == "xarray" and hasattr(obj, "indexes"):
-        schema, block = _from_array(obj.data, _names_of(obj) if dims is None else dims)
-        return schema, block, _labels_of(obj)
+    if is_xarray(obj):
+        names = xarray_dims(obj)
+        schema, block = _from_array(obj.data, names if dims is None else dims)
+        axes = [axis for axis, name in enumerate(schema.dims) if name not in labelled]
+        return schema, block, xarray_labels(obj, axes)
     return *_from_array(obj, dims), {}
-
-
-def _names_of(array: Any) -> list[str]:
-    """Return the dimension names of an xarray array; default names become ours."""
-    return [f"d{axis}" if dim == f"dim_{axis}" else str(dim) for axis, dim in enumerate(array.dims)]
-
-
-def _labels_of(array: Any) -> dict[int, pa.Array]:
-    """Return the coordinates of an xarray array that can be labels."""
-    found: dict[int, pa.Array] = {}
-    for axis, dim in enumerate(array.dims):
-        index = array.indexes.get(dim)
-        if index is None or not index.is_unique or index.nlevels > 1 or index.hasnans:
-            continue
-        labels = pa.array(index)
-        if _is_label(labels.type) and not (index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))):
-            found[axis] = labels
-    return found
 
 
 def _from_array(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
@@ -307,7 +256,7 @@ def from_table(
     TooLargeError
         If its columns would exceed the memory limit.
     """
-    table = collect_table(source, coords, value, rest)
+    table = collect_table(source if coords is not None else name_index(source), coords, value, rest)
     names = table.column_names
     if value is None and coords is None and "value" in names:
         value = "value"
@@ -382,7 +331,7 @@ def from_appended_table(
     DuplicateError
         If an element is given more than once.
     """
-    table = collect_table(source, None, None)
+    table = drop_unnamed_index(collect_table(source, None, None))
     if not table.num_columns:  # an empty file has no columns
         table = pa.table(dict.fromkeys((*target.dims, value or "value"), pa.nulls(0)))
     picked, value = _match_columns(table.column_names, target, value)
@@ -456,7 +405,7 @@ def _factorize(column: pa.ChunkedArray, name: str) -> tuple[pa.Array, np.ndarray
     import pyarrow.compute as pc
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not _is_label(kind):
+    if not is_label_type(kind):
         raise UnsupportedError(
             f"coordinates must be integers, texts or dates, column {name!r} holds {kind}: "
             "pass the columns of coordinates as coords="

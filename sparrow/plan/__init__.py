@@ -14,7 +14,7 @@ from sparrow.plan.alignment import (
 )
 from sparrow.plan.elementwise import apply_function, freeze_array, make_map
 from sparrow.plan.functions import Cast, Clip, Output, Round, function_name
-from sparrow.plan.labels import AxisLabels, Labels, unify_label_types
+from sparrow.plan.labels import AxisLabels, Labels
 from sparrow.plan.nodes import (
     Accumulate,
     Concat,
@@ -111,5 +111,4 @@ __all__ = [
     "reindex_axis",
     "scans_of",
     "split_view",
-    "unify_label_types",
 ]  # fmt: skip

@@ -17,11 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
+from sparrow.core.label_types import cast_exactly, unify_label_types
 from sparrow.core.labels import first_positions
 from sparrow.core.schema import Schema, is_custom_name
 from sparrow.errors import LabelError
 from sparrow.kernels.coo import concat_blocks
-from sparrow.plan.labels import AxisLabels, Labels, concat_labels, unify_label_types
+from sparrow.plan.labels import AxisLabels, Labels, concat_labels
 from sparrow.plan.nodes import Concat, Scan, axis_labels
 from sparrow.plan.tuning import tuning
 from sparrow.relations.memory import MemoryRelation
@@ -228,9 +229,18 @@ def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
         unknown = found.filter(first_positions(found, old).is_null())
         for axis, labels in zip(axes, new, strict=True):
             if len(unknown):
-                more[axis] = unknown.cast(theirs[axis].array().type)
+                more[axis] = _cast_to_target(unknown, theirs[axis].array().type, dim)
             scan = reindex_axis(scan, axis - shift, positions_of_labels(pa.concat_arrays([old, unknown]), labels))
     return scan, more
+
+
+def _cast_to_target(labels: pa.Array, kind: pa.DataType, dim: str) -> pa.Array:
+    """Return labels to add to a dimension, in the type of its labels."""
+    found = cast_exactly(labels, kind)
+    if found.null_count:
+        lost = labels.filter(found.is_null())[0].as_py()
+        raise LabelError(f"labels of dimension {dim!r} are {kind}, which cannot represent {lost!r}: cast one of them")
+    return found
 
 
 def match_dims(scans: Sequence[Scan]) -> list[Scan]:
@@ -383,7 +393,7 @@ def _check_unique(labels: pa.Array, dim: str) -> bool:
             f"{labels.null_count} indices along dimension {dim!r} have no label, so it cannot be aligned: take those "
             "that have one first"
         )
-    if pc.all(pc.less(labels[:-1], labels[1:])).as_py():
+    if pc.all(pc.less(labels[:-1], labels[1:]), min_count=0).as_py():
         return True
     import polars as pl
 

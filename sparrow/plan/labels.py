@@ -10,13 +10,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import ListAxis, RangeAxis, View
-from sparrow.core.labels import is_string_type
+from sparrow.core.label_types import unify_label_types
 from sparrow.errors import LabelError
 from sparrow.plan.tuning import tuning
 from sparrow.relations.protocol import Relation
 from sparrow.runtime.events import emit
 
-__all__ = ["AxisLabels", "Labels", "concat_labels", "labels_through", "relation_labels", "unify_label_types"]
+__all__ = ["AxisLabels", "Labels", "concat_labels", "labels_through", "relation_labels"]
 
 
 class AxisLabels:
@@ -98,28 +98,6 @@ def concat_labels(parts: Sequence[AxisLabels]) -> AxisLabels:
         return pa.concat_arrays(unify_label_types([labels.array() for labels in parts], "the parts"))
 
     return AxisLabels(key, length, read, depth)
-
-
-def unify_label_types(arrays: Sequence[pa.Array], what: str) -> list[pa.Array]:
-    """Return labels cast to one type; an empty array takes any type.
-
-    Raises
-    ------
-    LabelError
-        If text would be compared with numbers, or either with dates.
-    """
-    some = next((array.type for array in arrays if len(array)), arrays[0].type)
-    arrays = [array if len(array) else pa.array([], some) for array in arrays]
-    types = {array.type for array in arrays}
-    if len(types) == 1:
-        return list(arrays)
-    if all(pa.types.is_integer(each) for each in types):
-        return [array.cast(pa.int64()) for array in arrays]
-    if all(is_string_type(each.value_type if pa.types.is_dictionary(each) else each) for each in types):
-        return [array.cast(pa.large_string()) for array in arrays]
-    if all(pa.types.is_date(each) or pa.types.is_timestamp(each) for each in types):
-        return [array.cast(pa.timestamp("us")) for array in arrays]
-    raise LabelError(f"labels of {what} are {' and '.join(sorted(map(str, types)))}, which are never equal: cast them")
 
 
 def relation_labels(relation: Relation) -> Labels:

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from sparrow.core.label_types import check_labels
 from sparrow.core.labels import label_position, label_positions, label_range
 from sparrow.errors import LabelError, UnsupportedError
-from sparrow.interop.conversion import check_labels
 from sparrow.plan import Cast, axis_labels, make_map
 from sparrow.relations.edits import Growth
 from sparrow.relations.protocol import Relation

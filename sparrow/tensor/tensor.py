@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from sparrow import engines, storage
 from sparrow.core.array_validation import check_coordinates
 from sparrow.core.indexing import Mode, View, check_permutation
+from sparrow.core.label_types import check_labels
 from sparrow.core.schema import Schema, as_integers, check_shape, is_fill
 from sparrow.core.storage_types import COMPRESSED, check_stype, infer_view, resolve_stype
 from sparrow.engines import EngineName
 from sparrow.errors import InvalidValueError, ShapeError, StorageError, UnsupportedError
-from sparrow.interop.conversion import check_fill, check_labels
+from sparrow.interop.conversion import check_fill
 from sparrow.kernels.coo import Block, is_sorted
 from sparrow.plan import Node, Scan, axis_labels, make_reshape, make_with_fill
 from sparrow.relations.memory import MemoryHandle, MemoryRelation

@@ -711,8 +711,6 @@ def test_from_xarray_keeps_names_and_labels() -> None:
         )
     other = sp.asarray(array.rename(user="item"), dims=["a", "b", "c"], labels={"b": ["x", "y"]})
     assert (other.dims, names(other, "b")) == (("a", "b", "c"), ["x", "y"])
-    latitudes = sp.asarray(xr.DataArray([1.0, 2.0], dims="lat", coords={"lat": [0.5, 1.5]}))
-    assert latitudes.labels("lat") is None
 
 
 @given(*[st.sets(st.integers(0, 12), min_size=1)] * 2, st.sampled_from(["texts", "numbers", "dates"]))

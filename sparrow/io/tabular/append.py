@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from sparrow import storage
-from sparrow.core.labels import is_string_type
+from sparrow.core.label_types import is_string_type
 from sparrow.errors import IngestError, InvalidValueError, LabelError, NotFoundError, UnsupportedError
 from sparrow.interop.conversion import collect_table
 from sparrow.io.base.registry import DeclaredOption, options_of

@@ -1,0 +1,106 @@
+"""Names and labels of objects of other libraries: xarray arrays, pandas frames."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow.core.label_types import check_labels
+from sparrow.errors import SparrowError, UnsupportedError
+
+__all__ = ["drop_unnamed_index", "is_xarray", "name_index", "xarray_dims", "xarray_labels"]
+
+_UNNAMED = re.compile(r"__index_level_\d+__")
+"""Columns of an index without a name, in a table of pandas."""
+
+
+def is_xarray(obj: Any) -> bool:
+    """Return whether an object is an array of xarray, with or without coordinates.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is a dataset, which has several.
+    """
+    if type(obj).__module__.partition(".")[0] != "xarray":
+        return False
+    if hasattr(obj, "data_vars"):
+        names = ", ".join(map(repr, obj.data_vars)) or "none"
+        raise UnsupportedError(
+            f"a {type(obj).__name__} of xarray has several arrays ({names}): convert one, as dataset[name], or all of "
+            "them stacked, dataset.to_dataarray()"
+        )
+    return hasattr(obj, "dims") and hasattr(obj, "data")
+
+
+def xarray_dims(array: Any) -> list[str]:
+    """Return the dimension names of an xarray array; default names become ours."""
+    return [f"d{axis}" if dim == f"dim_{axis}" else str(dim) for axis, dim in enumerate(array.dims)]
+
+
+def xarray_labels(array: Any, axes: Iterable[int]) -> dict[int, pa.Array]:
+    """Return the labels of axes that have an index, by axis.
+
+    Positions along a dimension with a default name are not labels.
+
+    Raises
+    ------
+    UnsupportedError, InvalidValueError
+        If tensors cannot keep the labels.
+    """
+    found: dict[int, pa.Array] = {}
+    for axis in axes:
+        dim = array.dims[axis]
+        index = array.indexes.get(dim) if hasattr(array, "indexes") else None
+        if index is None:
+            continue
+        is_default = dim == f"dim_{axis}" and index.dtype.kind in "iu"
+        if is_default and np.array_equal(index, np.arange(len(index))):
+            continue
+        try:
+            if index.nlevels > 1:
+                raise UnsupportedError(
+                    f"labels of dimension {dim!r} must be texts, integers or dates, got a MultiIndex"
+                )
+            found[axis] = check_labels(index, str(dim), len(index))
+        except SparrowError as error:
+            raise type(error)(
+                f"{error}: drop them with array.drop_vars({dim!r}) to go by position, or replace them with "
+                f"labels={{{str(dim)!r}: ...}}"
+            ) from None
+    return found
+
+
+def name_index(source: Any) -> Any:
+    """Return a pandas frame as a table with its index; others as they are.
+
+    Row numbers, a range without a name, are no column.
+
+    Raises
+    ------
+    UnsupportedError
+        If the index has a level without a name that is no range.
+    """
+    if type(source).__module__.partition(".")[0] != "pandas" or not hasattr(source, "columns"):
+        return source
+    names = list(source.index.names)
+    try:
+        table = pa.Table.from_pandas(source, preserve_index=True if None not in names else None)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UnsupportedError(f"columns of the frame must be of one type each: {error}") from None
+    if any(map(_UNNAMED.fullmatch, table.column_names)):
+        kind = source.index.dtype if source.index.nlevels == 1 else "several levels"
+        raise UnsupportedError(
+            f"the index of the frame must have a name to be a dimension, got one of {kind} without: drop it with "
+            "frame.reset_index(drop=True), name it with frame.rename_axis('name'), or pass coords= and value="
+        )
+    return table.to_reader()
+
+
+def drop_unnamed_index(table: pa.Table) -> pa.Table:
+    """Return a table without the columns of an index of pandas that has no name."""
+    return table.drop_columns([name for name in table.column_names if _UNNAMED.fullmatch(name)])
