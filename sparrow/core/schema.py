@@ -221,6 +221,8 @@ class Schema:
     fill_value: Any = 0
     """NumPy scalar of the dtype."""
     stype: str = "coo"
+    is_array: bool = False
+    """Whether it is that of a NumPy array, without absent elements or a fill value."""
 
     def __post_init__(self) -> None:
         shape = check_shape(self.shape)
@@ -307,12 +309,13 @@ def unchecked_schema(
     _set_dtype(schema, dtype)
     _set_fill(schema, fill)
     _set_stype(schema, stype)
+    _set_is_array(schema, False)
     return schema
 
 
 # Slot descriptors bypass the frozen dataclass, faster than ``object.__setattr__``.
-_set_shape, _set_dims, _set_dtype, _set_fill, _set_stype = (
-    vars(Schema)[name].__set__ for name in ("shape", "dims", "dtype", "fill_value", "stype")
+_set_shape, _set_dims, _set_dtype, _set_fill, _set_stype, _set_is_array = (
+    vars(Schema)[name].__set__ for name in ("shape", "dims", "dtype", "fill_value", "stype", "is_array")
 )
 
 

@@ -15,12 +15,12 @@ from typing import Any, Self, TypeAlias
 
 from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.predicate import view_predicates
-from sparrow.engines.fallback import unsupported_nodes
+from sparrow.engines.fallback import optimize_for, unsupported_nodes
 from sparrow.engines.profile import Profile
 from sparrow.engines.protocol import Engine
 from sparrow.engines.sort_orders import product_order, scan_order
 from sparrow.engines.tuning import tuning
-from sparrow.plan import Dense, MatMulDense, Node, Root, Scan, nodes_below, optimize_plan, scans_of
+from sparrow.plan import Contraction, Dense, Node, Root, Scan, matrix_form, nodes_below, scans_of
 from sparrow.plan.estimates import CostModel
 from sparrow.relations.csr import CSRRelation
 from sparrow.runtime.progress import format_quantity
@@ -153,7 +153,7 @@ class PlanTree:
 
     def __init__(self, root: Root, engine: Engine) -> None:
         self._engine = engine
-        self.scans: list[Scan] = optimize_plan([root] if isinstance(root, Scan) else scans_of(root))
+        self.scans: list[Scan] = optimize_for(engine, [root] if isinstance(root, Scan) else scans_of(root))
         """The scans of the root, or itself, optimized."""
         self.root: Root = root
         """The root, optimized."""
@@ -241,8 +241,9 @@ class PlanTree:
         details = [("engine", f"{runs}, fallback: {reason}" if reason else f"{runs}{': ' * bool(strategy)}{strategy}")]
         details += node.params(CostModel().below())
         order = None
-        if isinstance(node, MatMulDense):
-            scan = node.operands[0]
+        form = matrix_form(node) if isinstance(node, Contraction) else None
+        if form is not None:
+            scan = form.scan
             order = product_order(scan) if scan.step is None and scan.view.size else None
         operands = [(below, runs, order if isinstance(below, Scan) else None, False) for below in node.children]
         return PlanEntry(depth, node.label(), node.schema, number, details), node, operands

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from sparrow.core.indexing import View
 from sparrow.engines.protocol import Engine
 from sparrow.engines.stream import lower
-from sparrow.plan import Node, Scan, nodes_below, optimize_plan
+from sparrow.plan import Node, Scan, expand_contractions, nodes_below, optimize_plan
 from sparrow.relations.protocol import Relation
 from sparrow.runtime.events import emit
 
-__all__ = ["lower_with_fallback", "unsupported_nodes"]
+__all__ = ["lower_with_fallback", "optimize_for", "unsupported_nodes"]
 
 
 def lower_with_fallback(engine: Engine, scans: Sequence[Scan]) -> list[Scan]:
@@ -19,7 +19,7 @@ def lower_with_fallback(engine: Engine, scans: Sequence[Scan]) -> list[Scan]:
 
     Unsupported nodes, and those nested too deep, become relations that the stream engine computes when they are read.
     """
-    scans = optimize_plan(scans)
+    scans = optimize_for(engine, scans)
     nodes = nodes_below(scans)
     unsupported = unsupported_nodes(engine, nodes)
     if not unsupported:
@@ -47,6 +47,12 @@ def lower_with_fallback(engine: Engine, scans: Sequence[Scan]) -> list[Scan]:
             changed = any(a.source is not b.source for a, b in zip(below, node.scans, strict=True))
             replaced[node] = node.with_inputs(below) if changed else node
     return [replace_source(scan) for scan in scans]
+
+
+def optimize_for(engine: Engine, scans: Sequence[Scan]) -> list[Scan]:
+    """Return optimized scans, with contractions of pairs if the engine needs that."""
+    scans = optimize_plan(scans)
+    return list(scans) if engine.max_operands is None else expand_contractions(scans)
 
 
 def unsupported_nodes(engine: Engine, nodes: Sequence[Node]) -> dict[Node, str]:

@@ -30,6 +30,9 @@ class Engine(Protocol):
     reads_chunks: bool
     """Whether it reads relations by chunks in this process, so that reads can be profiled."""
 
+    max_operands: int | None
+    """Tensors of a contraction: 2 if more are multiplied two at a time, None if it orders any number itself."""
+
     @property
     def max_depth(self) -> int | None:
         """Nesting beyond which nodes fall back; None for no limit."""

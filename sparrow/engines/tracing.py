@@ -62,7 +62,7 @@ def explained(analyze: bool = False) -> Iterator[list[Plan]]:
     >>> with sp.explained() as plans:
     ...     y = A @ [10, 1]
     >>> print(plans[0].splitlines()[0])
-    matmul (d0: 2) int64
+    contraction ij,j->i plus_times (d0: 2) int64
     """
     plans = _Plans(check_flag("analyze", analyze))
     token, listening = _plans.set(plans), chain_steps.set(plans.chain_steps if analyze else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias
@@ -20,10 +20,20 @@ from sparrow.functions.elementwise import as_factor
 from sparrow.functions.labels import to_labelled_tensor
 from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor
-from sparrow.plan import DenseContraction, Semiring, align_contraction, as_semiring, axis_labels, normalize_axis
-from sparrow.plan.contraction_path import Path, optimal_path, surviving_indices
+from sparrow.plan import (
+    Contraction,
+    Dense,
+    Scan,
+    Semiring,
+    align_contraction,
+    as_semiring,
+    axis_labels,
+    normalize_axis,
+    surviving_array_indices,
+)
+from sparrow.plan.contraction_path import Path, estimate_steps, optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, estimate_operand
-from sparrow.plan.semirings import for_dtypes
+from sparrow.plan.semirings import for_dtypes, product_dtype
 from sparrow.relations.memory import MemoryHandle
 from sparrow.tensor import Tensor
 from sparrow.tensor.products import as_dense_contraction, as_explicit_scan, contract
@@ -121,7 +131,9 @@ def einsum(
         return _contract_one(terms, given[0], chosen, options)
     left = list(zip(range(len(given)), terms.inputs, given, strict=True))
     common = np.result_type(*(each.dtype for each in given)) if chosen.mixes else None
-    reorderable = len(given) > 2 and chosen.reorderable and isinstance(optimize, bool | str) and optimize is not False
+    if _is_reorderable(given, chosen, optimize):
+        cast = [_promote(each, each, common)[0] for each in given]
+        return contract(cast, *_number_letters(terms), semiring=chosen, **options)
     single_pass = _as_single_pass(terms, given) if chosen.plain and mask is None else None
     path = _choose_path(terms, given, chosen, optimize, single_pass)
     if single_pass is not None and path == [tuple(range(len(given)))]:
@@ -144,7 +156,7 @@ def einsum(
             used, more = chosen, result | (options if last else {})
             if not (last or chosen.reorderable or chosen.plain):  # keep all indices, and explicit fill
                 used, more = Semiring("any", chosen.multiply, None, str(chosen)), more | {"keep_fill": True}
-            left.append((at, out, _contract_pair((own, a), (other, b), out, used, reorderable, more)))
+            left.append((at, out, _contract_pair((own, a), (other, b), out, used, more)))
     return left[0][2]
 
 
@@ -157,9 +169,7 @@ def _promote(first: Any, second: Any, common: np.dtype[Any] | None) -> tuple[Any
     return first.astype(common), second
 
 
-def _contract_pair(
-    first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, reorderable: bool, options: dict[str, Any]
-) -> Any:
+def _contract_pair(first: Any, second: Any, out: tuple[str, ...], semiring: Semiring, options: dict[str, Any]) -> Any:
     """Return the contraction of two operands."""
     (one, a), (other, b) = first, second
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
@@ -171,11 +181,26 @@ def _contract_pair(
                 )
             return np.einsum(text, a, b)
         a, b = (_explicit_tensor(a), b) if np.size(a) <= np.size(b) else (a, _explicit_tensor(b))
-    number = {letter: k for k, letter in enumerate(dict.fromkeys((*one, *other)))}
-    letters = [number[letter] for letter in one], [number[letter] for letter in other]
-    return contract(
-        (a, b), letters, [number[letter] for letter in out], semiring=semiring, reorderable=reorderable, **options
-    )
+    return contract((a, b), *_number_letters(_Subscripts((one, other), out)), semiring=semiring, **options)
+
+
+def _is_reorderable(given: Sequence[Any], semiring: Semiring, optimize: Any) -> bool:
+    """Return whether an engine may order the products of an einsum.
+
+    Of several dtypes, those of intermediate results would depend on the order.
+    """
+    if len(given) < 3 or not semiring.reorderable or optimize is False or not isinstance(optimize, bool | str):
+        return False
+    if not all(isinstance(each, Tensor) for each in given):
+        return False
+    dtypes = {each.dtype for each in given}
+    return semiring.mixes or dtypes == {product_dtype(semiring, given[0].dtype, given[0].dtype)}
+
+
+def _number_letters(terms: _Subscripts) -> tuple[list[list[int]], list[int]]:
+    """Return letters as numbers, in order of first appearance."""
+    number = {letter: k for k, letter in enumerate(dict.fromkeys(letter for own in terms.inputs for letter in own))}
+    return [[number[letter] for letter in own] for own in terms.inputs], [number[letter] for letter in terms.output]
 
 
 def _explicit_tensor(array: Any) -> Tensor:
@@ -184,11 +209,9 @@ def _explicit_tensor(array: Any) -> Tensor:
     return Tensor(MemoryHandle(relation))
 
 
-def _as_single_pass(terms: _Subscripts, given: Sequence[Any]) -> DenseContraction | None:
+def _as_single_pass(terms: _Subscripts, given: Sequence[Any]) -> Contraction | None:
     """Return an einsum of one tensor and several arrays as one node, or None."""
-    number = {letter: k for k, letter in enumerate(dict.fromkeys(letter for own in terms.inputs for letter in own))}
-    letters = [[number[letter] for letter in own] for own in terms.inputs]
-    return as_dense_contraction(given, letters, [number[letter] for letter in terms.output]) if len(given) > 2 else None
+    return as_dense_contraction(given, *_number_letters(terms)) if len(given) > 2 else None
 
 
 def _contract_one(terms: _Subscripts, tensor: Any, semiring: Semiring, options: dict[str, Any]) -> Any:
@@ -207,7 +230,7 @@ def _contract_one(terms: _Subscripts, tensor: Any, semiring: Semiring, options: 
             f"einsum: fill value must be 0, got {tensor.fill_value}: use A.sum(axis=...), which counts absent elements"
         )
     return _contract_pair(
-        (own, tensor), ((), np.ones((), tensor.dtype)), terms.output, alone, False, options | {"stype": "coo"}
+        (own, tensor), ((), np.ones((), tensor.dtype)), terms.output, alone, options | {"stype": "coo"}
     )
 
 
@@ -251,8 +274,9 @@ def einsum_path(
         lines.append(f"  {text}: {cost:.3g} products, {single_pass.schema.size:.3g} elements")
     else:
         estimates = [_estimate(own, each) for own, each in zip(terms.inputs, given, strict=True)]
-        for sides, cost, found in _estimate_steps(path, estimates, terms, chosen):
-            lines.append(f"  {sides}: {cost:.3g} products, {found.nnz:.3g} elements")
+        for step in estimate_steps(path, estimates, terms.output, chosen):
+            sides = _format_subscripts(step.operands, step.result.indices)
+            lines.append(f"  {sides}: {step.flops:.3g} products, {step.result.nnz:.3g} elements")
     return ["einsum_path", *path], "\n".join(lines)
 
 
@@ -455,7 +479,7 @@ def _estimate(letters: tuple[str, ...], each: Any) -> Estimate:
 
 
 def _choose_path(
-    terms: _Subscripts, given: Sequence[Any], semiring: Semiring, optimize: Any, single_pass: DenseContraction | None
+    terms: _Subscripts, given: Sequence[Any], semiring: Semiring, optimize: Any, single_pass: Contraction | None
 ) -> Path:
     """Return the path: for each step the positions of its operands among those left.
 
@@ -484,7 +508,7 @@ def _choose_path(
     estimates = [_estimate(own, each) for own, each in zip(terms.inputs, given, strict=True)]
     path = optimal_path(estimates, terms.output, semiring, exhaustive=optimize != "greedy")
     if single_pass is not None:
-        pairwise_cost = sum(cost for _, cost, _ in _estimate_steps(path, estimates, terms, semiring))
+        pairwise_cost = sum(step.flops for step in estimate_steps(path, estimates, terms.output, semiring))
         if _estimate_single_pass(single_pass) <= tuning().einsum_single_pass_cost_ratio * pairwise_cost:
             return at_once
     return path
@@ -498,32 +522,17 @@ def _check_optimize(given: Any) -> None:
         )
 
 
-def _estimate_steps(
-    path: Path, estimates: Sequence[Estimate], terms: _Subscripts, semiring: Semiring
-) -> Iterator[tuple[str, float, Estimate]]:
-    """Yield the subscripts, cost and estimated result of each step."""
-    left = list(enumerate(estimates))
-    for step in path:
-        pair = sorted((left[k] for k in step), key=itemgetter(0))
-        left = [each for k, each in enumerate(left) if k not in step]
-        for (at, one), (_, other) in [pair] if len(pair) == 2 else []:
-            out = surviving_indices(
-                one.indices, other.indices, [each.indices for _, each in left], terms.output, semiring
-            )
-            cost, found = one.times(other, out)
-            yield _format_subscripts([one.indices, other.indices], out), cost, found
-            left.append((at, found))
-
-
-def _estimate_single_pass(single_pass: DenseContraction) -> float:
+def _estimate_single_pass(single_pass: Contraction) -> float:
     """Return the estimated multiplications of one tensor and arrays in a single pass."""
-    own = set(single_pass.indices)
-    wide = [letters for letters in single_pass.surviving_array_indices if not set(letters) <= own]
+    pairs = list(zip(single_pass.operands, single_pass.indices, strict=True))
+    scan, letters_of_scan = next((each, own) for each, own in pairs if isinstance(each, Scan))
+    own = set(letters_of_scan)
+    wide = [letters for letters in surviving_array_indices(single_pass) if not set(letters) <= own]
     left = set().union(*wide) - own
-    further = {letter: n for each, letters in zip(single_pass.arrays, single_pass.array_indices, strict=True)
+    further = {letter: n for each, letters in pairs if isinstance(each, Dense)
                for letter, n in zip(letters, each.array.shape, strict=True) if letter in left}  # fmt: skip
     width: int = math.prod(further.values())
-    return estimate_operand(single_pass.indices, single_pass.operand).nnz * max(len(wide), 1) * width
+    return estimate_operand(letters_of_scan, scan).nnz * max(len(wide), 1) * width
 
 
 def _check_path(path: list[Any], count: int) -> Path:

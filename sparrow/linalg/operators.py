@@ -19,7 +19,7 @@ from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.linalg.tuning import tuning
-from sparrow.plan import Dense, MatMulDense
+from sparrow.plan import Dense, make_matmul
 from sparrow.plan.estimates import max_nnz
 from sparrow.relations import csr
 from sparrow.runtime import memory, settings
@@ -523,7 +523,7 @@ class Operator(_LabelledOperator):
         """
         tensor = self.tensor
         x = np.broadcast_to(self.dtype.type(0), (tensor.shape[1],))
-        plan = explain(MatMulDense(tensor.__sparrow_scan__(), Dense(x)))
+        plan = explain(make_matmul(tensor.__sparrow_scan__(), Dense(x)))
         return f"{plan}\noperator      {format_quantity(self._calls, 'products')}; {self._status}"
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:

@@ -12,19 +12,29 @@ from sparrow.plan.alignment import (
     positions_of_labels,
     reindex_axis,
 )
+from sparrow.plan.contraction import (
+    MatrixForm,
+    as_elementwise,
+    is_mostly_absent,
+    is_sampled,
+    make_contraction,
+    make_dense_contraction,
+    make_matmul,
+    make_sampled,
+    matrix_form,
+    surviving_array_indices,
+)
 from sparrow.plan.elementwise import apply_function, freeze_array, make_map
 from sparrow.plan.functions import Cast, Clip, Output, Round, function_name
 from sparrow.plan.labels import AxisLabels, Labels
 from sparrow.plan.nodes import (
     Accumulate,
     Concat,
+    Contraction,
     Dense,
-    DenseContraction,
     Diagonal,
     Map,
-    MatMulDense,
     Node,
-    Product,
     Reduce,
     Reshape,
     Root,
@@ -35,9 +45,8 @@ from sparrow.plan.nodes import (
     axis_labels,
     scans_of,
 )
-from sparrow.plan.products import as_elementwise, make_dense_contraction, make_product
 from sparrow.plan.reductions import Axis, Where, axis_by_name, make_reduce, normalize_axis
-from sparrow.plan.rewrites import nodes_below, optimize_plan, push_index, split_view
+from sparrow.plan.rewrites import expand_contractions, nodes_below, optimize_plan, push_index, split_view
 from sparrow.plan.semirings import PLUS_TIMES, SEMIRINGS, Semiring, as_semiring
 from sparrow.plan.shapes import (
     concat_offsets,
@@ -59,16 +68,15 @@ __all__ = [
     "Cast",
     "Clip",
     "Concat",
+    "Contraction",
     "Dense",
-    "DenseContraction",
     "Diagonal",
     "Join",
     "Labels",
     "Map",
-    "MatMulDense",
+    "MatrixForm",
     "Node",
     "Output",
-    "Product",
     "Reduce",
     "Reshape",
     "Root",
@@ -88,21 +96,27 @@ __all__ = [
     "axis_by_name",
     "axis_labels",
     "concat_offsets",
+    "expand_contractions",
     "fit_to_target",
     "freeze_array",
     "function_name",
+    "is_mostly_absent",
+    "is_sampled",
     "make_accumulate",
     "make_concat",
+    "make_contraction",
     "make_dense_contraction",
     "make_diagonal",
     "make_map",
-    "make_product",
+    "make_matmul",
     "make_reduce",
     "make_reshape",
+    "make_sampled",
     "make_sort",
     "make_triangle",
     "make_with_fill",
     "match_dims",
+    "matrix_form",
     "nodes_below",
     "normalize_axis",
     "optimize_plan",
@@ -111,4 +125,5 @@ __all__ = [
     "reindex_axis",
     "scans_of",
     "split_view",
+    "surviving_array_indices",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Contraction paths of einsum, by estimated flops and output nnz.
+"""Contraction paths, by estimated flops and output nnz.
 
 The search minimizes the cost of sparse products. The optimizers of ``opt_einsum`` cannot: they derive costs from dense
 sizes of index sets, and an estimate here belongs to an operand.
@@ -7,17 +7,106 @@ sizes of index sets, and an estimate here belongs to an operand.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Sequence
+import math
+import weakref
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, TypeAlias
 
-from sparrow.plan.estimates import Estimate
+import numpy as np
+from numpy.typing import NDArray
+
 from sparrow.plan.semirings import Semiring
 from sparrow.plan.tuning import tuning
 
-__all__ = ["Path", "optimal_path", "surviving_indices"]
+__all__ = ["DegreeCounts", "Estimate", "Path", "Step", "estimate_steps", "optimal_path", "surviving_indices"]
 
 Path: TypeAlias = "list[tuple[int, ...]]"
 """Positions of the operands of each step among those that are left; a result is appended. As in ``np.einsum_path``."""
+
+
+class DegreeCounts:
+    """Numbers of stored elements at each coordinate along an axis.
+
+    Parameters
+    ----------
+    counts
+        Shape (n,).
+    """
+
+    __slots__ = ("__weakref__", "_agreements", "counts", "distinct", "total")
+
+    def __init__(self, counts: NDArray[Any]) -> None:
+        self.counts: NDArray[np.float32] = counts.astype(np.float32)
+        self.distinct = float(np.count_nonzero(counts))
+        self.total = float(counts.sum())
+        self._agreements: weakref.WeakKeyDictionary[DegreeCounts, float] = weakref.WeakKeyDictionary()
+
+    def agreement(self, other: DegreeCounts) -> float:
+        """Return the probability that elements of both have equal coordinates."""
+        found = self._agreements.get(other)
+        if found is None:
+            both = max(self.total * other.total, 1.0)
+            found = self._agreements[other] = other._agreements[self] = float(self.counts @ other.counts) / both
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Estimated size of an operand of a contraction."""
+
+    indices: tuple[Any, ...]
+    nnz: float
+    distinct: Mapping[Hashable, float]
+    """The number of distinct coordinates along each index."""
+    degrees: Mapping[Hashable, DegreeCounts] = field(default_factory=dict)
+    """The counts per coordinate along some indices."""
+
+    @classmethod
+    def of(
+        cls,
+        indices: Sequence[Any],
+        nnz: float,
+        shape: Sequence[int],
+        degrees: Mapping[Hashable, DegreeCounts] | None = None,
+    ) -> Estimate:
+        """Return the estimate of a tensor, uniform along indices without degrees."""
+        degrees = degrees or {}
+        distinct = {
+            index: degrees[index].distinct if index in degrees else min(nnz, float(n))
+            for index, n in zip(indices, shape, strict=True)
+        }
+        return cls(tuple(indices), nnz, distinct, degrees)
+
+    def times(self, other: Estimate, output_indices: Sequence[Any]) -> tuple[float, Estimate]:
+        """Return the estimated flops of a product, and its estimate."""
+        flops = self.nnz * other.nnz
+        for k in set(self.indices) & set(other.indices):
+            if k in self.degrees and k in other.degrees:
+                flops *= self.degrees[k].agreement(other.degrees[k])
+            else:
+                flops /= max(self.distinct[k], other.distinct[k], 1.0)
+        sides = {
+            k: min((own for own in (self, other) if k in own.distinct), key=lambda own: own.distinct[k])
+            for k in output_indices
+        }
+        size = math.prod(own.distinct[k] for k, own in sides.items())
+        nnz = min(flops, size * -math.expm1(-flops / size)) if size else 0.0
+        distinct = {k: min(nnz, own.distinct[k]) for k, own in sides.items()}
+        return flops, Estimate(
+            tuple(output_indices), nnz, distinct, {k: own.degrees[k] for k, own in sides.items() if k in own.degrees}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One product of a contraction path."""
+
+    operands: tuple[tuple[Any, ...], tuple[Any, ...]]
+    """The indices of both operands, in the order in which they were given."""
+    flops: float
+    result: Estimate
 
 
 def surviving_indices(
@@ -136,3 +225,27 @@ def _dynamic_programming(
 
     number(everything)
     return order
+
+
+def estimate_steps(
+    path: Path, estimates: Sequence[Estimate], output_indices: Sequence[Any], semiring: Semiring
+) -> Iterator[Step]:
+    """Yield the steps of a path of pairs, with their estimates.
+
+    Parameters
+    ----------
+    estimates
+        One per operand.
+    output_indices
+        The indices of the result.
+    """
+    left = list(enumerate(estimates))
+    for step in path:
+        pair = sorted((left[k] for k in step), key=itemgetter(0))
+        left = [each for k, each in enumerate(left) if k not in step]
+        for (at, one), (_, other) in [pair] if len(pair) == 2 else []:
+            rest = [each.indices for _, each in left]
+            out = surviving_indices(one.indices, other.indices, rest, output_indices, semiring)
+            flops, found = one.times(other, out)
+            yield Step((one.indices, other.indices), flops, found)
+            left.append((at, found))

@@ -84,7 +84,8 @@ def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
         if (done := _multiply_now(function, arguments, dtype)) is not None:
             function, arguments, required = Cast(dtype), [done], (False,)
         arguments = [Dense(freeze_array(a.array)) if isinstance(a, Dense) else a for a in arguments]
-    return Map(function, tuple(arguments), required, Schema(shape, dims, dtype, fill, stype), dense).with_labels(names)
+    schema = Schema(shape, dims, dtype, fill, stype, is_array=dense)
+    return Map(function, tuple(arguments), required, schema).with_labels(names)
 
 
 def _multiply_now(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtype[Any]) -> Scan | None:

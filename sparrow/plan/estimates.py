@@ -8,50 +8,23 @@ from __future__ import annotations
 
 import math
 import threading
-import weakref
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing import RangeAxis
-from sparrow.plan.nodes import Product, Scan
+from sparrow.plan.contraction_path import DegreeCounts, Estimate, Path, Step, estimate_steps, optimal_path
+from sparrow.plan.nodes import Contraction, Dense, Scan
 from sparrow.plan.tuning import tuning
 from sparrow.relations.memory import MemoryRelation
 
 __all__ = [
-    "CostModel", "DegreeCache", "DegreeCounts", "Estimate", "count_degrees", "degree_cache", "estimate_nnz",
-    "estimate_operand", "estimate_product", "is_countable", "max_nnz", "outer_nnz",
+    "CostModel", "DegreeCache", "DegreeCounts", "Estimate", "count_degrees", "degree_cache", "estimate_contraction",
+    "estimate_nnz", "estimate_operand", "is_countable", "max_nnz", "outer_nnz",
 ]  # fmt: skip
-
-
-class DegreeCounts:
-    """Numbers of stored elements at each coordinate along an axis.
-
-    Parameters
-    ----------
-    counts
-        Shape (n,).
-    """
-
-    __slots__ = ("__weakref__", "_agreements", "counts", "distinct", "total")
-
-    def __init__(self, counts: NDArray[Any]) -> None:
-        self.counts: NDArray[np.float32] = counts.astype(np.float32)
-        self.distinct = float(np.count_nonzero(counts))
-        self.total = float(counts.sum())
-        self._agreements: weakref.WeakKeyDictionary[DegreeCounts, float] = weakref.WeakKeyDictionary()
-
-    def agreement(self, other: DegreeCounts) -> float:
-        """Return the probability that elements of both have equal coordinates."""
-        found = self._agreements.get(other)
-        if found is None:
-            both = max(self.total * other.total, 1.0)
-            found = self._agreements[other] = other._agreements[self] = float(self.counts @ other.counts) / both
-        return found
 
 
 class DegreeCache:
@@ -104,53 +77,6 @@ degree_cache = DegreeCache()
 """The counts that estimates use."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """Estimated size of an operand of a contraction."""
-
-    indices: tuple[Any, ...]
-    nnz: float
-    distinct: Mapping[Hashable, float]
-    """The number of distinct coordinates along each index."""
-    degrees: Mapping[Hashable, DegreeCounts] = field(default_factory=dict)
-    """The counts per coordinate along some indices."""
-
-    @classmethod
-    def of(
-        cls,
-        indices: Sequence[Any],
-        nnz: float,
-        shape: Sequence[int],
-        degrees: Mapping[Hashable, DegreeCounts] | None = None,
-    ) -> Estimate:
-        """Return the estimate of a tensor, uniform along indices without degrees."""
-        degrees = degrees or {}
-        distinct = {
-            index: degrees[index].distinct if index in degrees else min(nnz, float(n))
-            for index, n in zip(indices, shape, strict=True)
-        }
-        return cls(tuple(indices), nnz, distinct, degrees)
-
-    def times(self, other: Estimate, output_indices: Sequence[Any]) -> tuple[float, Estimate]:
-        """Return the estimated flops of a product, and its estimate."""
-        flops = self.nnz * other.nnz
-        for k in set(self.indices) & set(other.indices):
-            if k in self.degrees and k in other.degrees:
-                flops *= self.degrees[k].agreement(other.degrees[k])
-            else:
-                flops /= max(self.distinct[k], other.distinct[k], 1.0)
-        sides = {
-            k: min((own for own in (self, other) if k in own.distinct), key=lambda own: own.distinct[k])
-            for k in output_indices
-        }
-        size = math.prod(own.distinct[k] for k, own in sides.items())
-        nnz = min(flops, size * -math.expm1(-flops / size)) if size else 0.0
-        distinct = {k: min(nnz, own.distinct[k]) for k, own in sides.items()}
-        return flops, Estimate(
-            tuple(output_indices), nnz, distinct, {k: own.degrees[k] for k, own in sides.items() if k in own.degrees}
-        )
-
-
 class CostModel:
     """Estimates of scans and products that look through a limited number of nodes.
 
@@ -197,13 +123,24 @@ class CostModel:
                     degrees[index] = found
         return Estimate.of(indices, self.nnz(scan), scan.schema.shape, degrees)
 
-    def product(self, node: Product) -> tuple[float, float]:
-        """Return the estimated flops and nnz of a product; a mask is ignored."""
-        left, right = (
-            self.operand(indices, scan) for scan, indices in zip((node.left, node.right), node.indices, strict=True)
-        )
-        flops, found = left.times(right, node.output_indices)
-        return flops, found.nnz
+    def contraction(self, node: Contraction) -> tuple[float, float]:
+        """Return the estimated flops and nnz of a contraction; a mask is ignored."""
+        arrays = [each for each in node.operands if isinstance(each, Dense)]
+        if arrays:
+            nnz = sum(map(self.nnz, node.tensors))
+            own = {index for each, along in zip(node.operands, node.indices, strict=True)
+                   if isinstance(each, Scan) for index in along}  # fmt: skip
+            further = {index: n for each, along in zip(node.operands, node.indices, strict=True)
+                       for index, n in zip(along, each.schema.shape, strict=True) if index not in own}  # fmt: skip
+            return nnz * math.prod(further.values()), float(node.schema.size) if node.schema.is_array else nnz
+        steps = self.steps(node)
+        return sum(step.flops for step in steps), steps[-1].result.nnz
+
+    def steps(self, node: Contraction) -> list[Step]:
+        """Return the pairwise products of a contraction in the cheapest order."""
+        terms = [self.operand(own, scan) for own, scan in zip(node.indices, node.tensors, strict=True)]
+        path: Path = optimal_path(terms, node.output_indices, node.semiring) if len(terms) > 2 else [(0, 1)]
+        return list(estimate_steps(path, terms, node.output_indices, node.semiring))
 
 
 def estimate_nnz(scan: Scan) -> float:
@@ -216,9 +153,9 @@ def estimate_operand(indices: Sequence[Any], scan: Scan) -> Estimate:
     return CostModel().operand(indices, scan)
 
 
-def estimate_product(node: Product) -> tuple[float, float]:
-    """Return the estimated multiplications and stored elements of a product."""
-    return CostModel().below().product(node)
+def estimate_contraction(node: Contraction) -> tuple[float, float]:
+    """Return the estimated multiplications and stored elements of a contraction."""
+    return CostModel().below().contraction(node)
 
 
 def is_countable(scan: Scan) -> bool:
@@ -257,13 +194,13 @@ def outer_nnz(node: Hashable) -> int | None:
 
     None for any other node, and if the numbers of the operands are unknown.
     """
-    if not isinstance(node, Product) or node.mask is not None:
+    if not isinstance(node, Contraction) or node.mask is not None or len(node.tensors) < len(node.operands):
         return None
-    left, right = (set(indices) for indices in node.indices)
-    if left & right or left | right != set(node.output_indices):
+    every = [index for own in node.indices for index in own]
+    if len(set(every)) < len(every) or set(every) != set(node.output_indices):
         return None
     found = 1
-    for scan in (node.left, node.right):
+    for scan in node.tensors:
         below = scan.step
         known = below.known_nnz if below is not None else scan.relation.nnz if scan.relation.has_exact_counts else None
         if known is None or not scan.view.is_identity:

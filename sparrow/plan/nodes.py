@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
@@ -24,7 +23,6 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema, check_dtype
-from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.plan.aggregates import Reduction
 from sparrow.plan.functions import function_name
 from sparrow.plan.labels import Labels, labels_through, relation_labels
@@ -32,9 +30,8 @@ from sparrow.plan.semirings import Semiring
 from sparrow.relations.protocol import Relation
 
 __all__ = [
-    "Accumulate", "Concat", "Dense", "DenseContraction", "Diagonal", "Estimator", "Map", "MatMulDense", "Node",
-    "Product", "Reduce", "Reshape", "Root", "Scan", "Sort", "Triangle", "WithFill", "axis_labels", "scans_of",
-    "subscripts",
+    "Accumulate", "Concat", "Contraction", "Dense", "Diagonal", "Estimator", "Map", "Node", "Reduce", "Reshape", "Root",
+    "Scan", "Sort", "Triangle", "WithFill", "axis_labels", "scans_of", "subscripts",
 ]  # fmt: skip
 
 
@@ -44,8 +41,11 @@ class Estimator(Protocol):
     def nnz(self, scan: Scan) -> float:
         """Return the estimated number of stored elements of a scan."""
 
-    def product(self, node: Product) -> tuple[float, float]:
-        """Return the estimated flops and nnz of a product."""
+    def contraction(self, node: Contraction) -> tuple[float, float]:
+        """Return the estimated flops and nnz of a contraction."""
+
+    def steps(self, node: Contraction) -> Sequence[Any]:
+        """Return the pairwise products of a contraction, with estimates."""
 
 
 class Node:
@@ -64,7 +64,7 @@ class Node:
     @property
     def is_dense(self) -> bool:
         """Whether an engine returns the result as an array."""
-        return False
+        return self.schema.is_array
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -181,97 +181,6 @@ class Dense:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class MatMulDense(Node):
-    """Matrix product of a tensor and an array, of one or two dimensions each.
-
-    Shapes combine as in ``numpy.matmul`` and the dtype is NumPy's (bool for two bools).
-
-    Raises
-    ------
-    ShapeError
-        If the shapes do not fit.
-    UnsupportedError
-        If not exactly one operand is a tensor, or an operand has more than two dimensions.
-    """
-
-    left: Scan | Dense
-    right: Scan | Dense
-    schema: Schema = field(init=False)
-
-    def __post_init__(self) -> None:
-        left, right = self.left.schema, self.right.schema
-        if isinstance(self.left, Scan) == isinstance(self.right, Scan):
-            raise UnsupportedError("matmul: operands must be one tensor and one dense array: read one with to_numpy()")
-        for name, side in (("left", left), ("right", right)):
-            if side.ndim == 0:
-                raise ShapeError(f"matmul: the {name} operand has no dimensions, it needs one or two; scale with '*'")
-            if side.ndim > 2:
-                raise UnsupportedError(
-                    f"matmul: the {name} operand has shape {side.shape}; operands of one or two dimensions are "
-                    "supported, so multiply one slice at a time"
-                )
-        across, down = left.ndim - 1, 0
-        if left.shape[across] != right.shape[down]:
-            raise ShapeError(
-                f"matmul: shapes {left.shape} and {right.shape} do not fit: {_side('left', self.left, across)} "
-                f"is not {_side('right', self.right, down)}"
-            )
-        dtype = np.result_type(left.dtype, right.dtype)
-        object.__setattr__(self, "schema", Schema(left.shape[:-1] + right.shape[1:], (), dtype))
-
-    @property
-    def is_dense(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def scans(self) -> tuple[Scan, ...]:
-        """The tensor."""
-        return tuple(side for side in (self.left, self.right) if isinstance(side, Scan))
-
-    @property
-    def children(self) -> tuple[Any, ...]:
-        """Both operands."""
-        return self.left, self.right
-
-    def with_inputs(self, scans: Sequence[Scan]) -> MatMulDense:
-        """Return the product of another scan of equal schema."""
-        (scan,) = scans
-        if scan is self.left or scan is self.right:
-            return self
-        return MatMulDense(scan, self.right) if isinstance(self.left, Scan) else MatMulDense(self.left, scan)
-
-    def key(self) -> Hashable:
-        """Return the array, at its place among the operands."""
-        return tuple(id(side.array) if isinstance(side, Dense) else None for side in (self.left, self.right))
-
-    def label(self) -> str:
-        """Return "matmul"."""
-        return "matmul"
-
-    @property
-    def flipped(self) -> bool:
-        """Whether the array is the left operand; engines transpose the product."""
-        return isinstance(self.left, Dense)
-
-    @property
-    def operands(self) -> tuple[Scan, NDArray[Any]]:
-        """The tensor and the array whose product it is, transposed if ``flipped``."""
-        if isinstance(self.left, Scan):
-            assert isinstance(self.right, Dense)
-            return self.left, self.right.array
-        assert isinstance(self.right, Scan)
-        return self.right.transpose(), self.left.array.T
-
-
-def _side(name: str, node: Scan | Dense, dim: int) -> str:
-    size = node.schema.shape[dim]
-    if isinstance(node, Scan):
-        return f"dimension {dim} ({node.schema.dims[dim]!r}, size {size}) of the {name} operand"
-    return f"dimension {dim} (size {size}) of the {name} operand"
-
-
-@dataclass(frozen=True, eq=False, slots=True)
 class Map(Node):
     """Element-wise function of operands of one shape."""
 
@@ -284,8 +193,7 @@ class Map(Node):
     required: tuple[bool, ...]
     """For each scan whether an element of the result needs a stored element there; if none is required, any will do."""
     schema: Schema
-    is_dense: bool = False
-    """Whether an array among the operands leaves no fill value: the result is an array."""
+    """Schema of an array if an array among the operands leaves no fill value."""
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -327,60 +235,80 @@ class Map(Node):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Product(Node):
-    """Contraction of two tensors over a semiring.
+class Contraction(Node):
+    """Sum of products of tensors and arrays over a semiring, as in ``einsum``.
 
-    An index is a number that names axes: axes with the same index, of either scan, have the same coordinate.
+    An index is a number that names axes: axes with the same index, of any operand, have the same coordinate. Indices
+    that the output lacks are summed. Products of matrices, masked products, Kronecker products, sampled products and
+    contractions of a tensor with several arrays are all nodes of this kind.
+
+    An engine chooses the order of more than two tensors. They have the dtype of the result, and the semiring is one
+    that may be reordered.
     """
 
     splits_into_slices: ClassVar[bool] = True
 
-    left: Scan
-    right: Scan
-    indices: tuple[tuple[int, ...], tuple[int, ...]]
-    """The index of each axis of the two scans."""
+    operands: tuple[Scan | Dense, ...]
+    """At least one scan. Next to arrays there is only one."""
+    indices: tuple[tuple[int, ...], ...]
+    """The index of each axis of each operand."""
     output_indices: tuple[int, ...]
     """The indices of the result, each once."""
     semiring: Semiring
-    mask: Scan | None
-    """Scan of the shape of the result: only positions at which it has a stored element are computed; None for all."""
-    complement: bool
-    """Whether only positions at which the mask has no stored element are computed."""
     schema: Schema
-    reorderable: bool = False
-    """Whether it is one of several products that an engine may reorder, together with operands that are."""
+    """Schema of an array for results that are dense by nature, such as ``A @ x``."""
+    mask: Scan | None = None
+    """Scan of the shape of the result: only positions at which it has a stored element are computed; None for all."""
+    complement: bool = False
+    """Whether only positions at which the mask has no stored element are computed."""
     keep_fill: bool = False
-    """Whether results that equal the fill are stored, for the product that takes them."""
+    """Whether results that equal the fill are stored, for the contraction that takes them."""
+
+    @property
+    def tensors(self) -> tuple[Scan, ...]:
+        """The operands that are scans."""
+        return tuple(operand for operand in self.operands if isinstance(operand, Scan))
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        """The two scans, and the mask."""
-        return (self.left, self.right) if self.mask is None else (self.left, self.right, self.mask)
+        """The operands that are scans, and the mask."""
+        return self.tensors if self.mask is None else (*self.tensors, self.mask)
 
-    def with_inputs(self, scans: Sequence[Scan]) -> Product:
-        """Return the same product of other scans."""
-        return replace(self, left=scans[0], right=scans[1], mask=None if self.mask is None else scans[2])
+    @property
+    def children(self) -> tuple[Any, ...]:
+        """The operands, and the mask."""
+        return self.operands if self.mask is None else (*self.operands, self.mask)
+
+    def with_inputs(self, scans: Sequence[Scan]) -> Contraction:
+        """Return the same contraction of other scans."""
+        given = iter(scans)
+        operands = tuple(next(given) if isinstance(each, Scan) else each for each in self.operands)
+        return replace(self, operands=operands, mask=None if self.mask is None else next(given))
 
     def key(self) -> Hashable:
-        """Return the indices, the semiring, the meaning of the mask and both flags."""
-        flags = self.complement, self.reorderable, self.keep_fill
-        return self.indices, self.output_indices, self.semiring, self.schema, flags
+        """Return the indices, the semiring, the arrays and the meaning of the mask."""
+        arrays = tuple(id(each.array) if isinstance(each, Dense) else None for each in self.operands)
+        return self.indices, self.output_indices, self.semiring, self.schema, arrays, self.complement, self.keep_fill
 
     def label(self) -> str:
         """Return the subscripts and the semiring."""
-        return f"product {subscripts(self.indices, self.output_indices)} {self.semiring}"
+        return f"contraction {subscripts(self.indices, self.output_indices)} {self.semiring}"
 
     def params(self, estimator: Estimator) -> list[tuple[str, str]]:
         """Return the estimates and the mask."""
-        flops, nnz = estimator.product(self)
+        flops, nnz = estimator.contraction(self)
         out = [("expected", f"{flops:.3g} products, {nnz:.3g} elements")]
+        if len(self.tensors) > 2:
+            for step in estimator.steps(self):
+                name = subscripts(step.operands, step.result.indices, within=self.indices)
+                out.append(("step", f"{name}, {step.flops:.3g} products, {step.result.nnz:.3g} elements"))
         if self.mask is not None:
             out.append(("mask", f"the last operand: only where it has {'no' if self.complement else 'an'} element"))
         return out
 
     def estimate_nnz(self, estimator: Estimator) -> float:
         """Return the estimate of the cost model; a mask is ignored."""
-        return estimator.product(self)[1]
+        return estimator.contraction(self)[1]
 
     @property
     def contracted_indices(self) -> tuple[int, ...]:
@@ -536,53 +464,9 @@ class Accumulate(_Unary):
     """First value of each line, None for no such value."""
     schema: Schema
 
-    @property
-    def is_dense(self) -> bool:
-        """True."""
-        return True
-
     def label(self) -> str:
         """Return the function."""
         return f"accumulate {self.ufunc.__name__}"
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class DenseContraction(_Unary):
-    """Contraction of a scan of fill 0 with arrays, in one pass: an array.
-
-    Indices name axes as in :class:`Product`. One of the arrays has all indices that the scan lacks, except indices of
-    one array alone that the result lacks: that array is summed along them first.
-    """
-
-    indices: tuple[int, ...]
-    """The index of each axis of the scan."""
-    arrays: tuple[Dense, ...]
-    array_indices: tuple[tuple[int, ...], ...]
-    """The index of each axis of each array."""
-    output_indices: tuple[int, ...]
-    """The indices of the result, each once."""
-    schema: Schema
-
-    @property
-    def is_dense(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def children(self) -> tuple[Any, ...]:
-        """The scan and the arrays."""
-        return (self.operand, *self.arrays)
-
-    def label(self) -> str:
-        """Return the subscripts."""
-        return f"dense contraction {subscripts((self.indices, *self.array_indices), self.output_indices)}"
-
-    @property
-    def surviving_array_indices(self) -> tuple[tuple[int, ...], ...]:
-        """The indices of each array along which it is not summed first."""
-        uses = Counter(itertools.chain(self.indices, self.output_indices, *self.array_indices))
-        known = set(self.indices)
-        return tuple(tuple(x for x in own if x in known or uses[x] > 1) for own in self.array_indices)
 
 
 Root: TypeAlias = Scan | Dense | Node
@@ -594,15 +478,26 @@ def scans_of(root: Root) -> tuple[Scan, ...]:
     return root.scans if isinstance(root, Node) else ()
 
 
-def subscripts(indices: Sequence[Sequence[Hashable]], output_indices: Sequence[Hashable]) -> str:
+def subscripts(
+    indices: Sequence[Sequence[Hashable]],
+    output_indices: Sequence[Hashable],
+    within: Sequence[Sequence[Hashable]] | None = None,
+) -> str:
     """Return the subscripts of a contraction as ``numpy.einsum`` writes them.
+
+    Parameters
+    ----------
+    within
+        The indices of the operands of a larger contraction, whose letters are used.
 
     Examples
     --------
     >>> subscripts([(4, 7), (7, 5)], (4, 5))
     'ij,jk->ik'
     """
-    number = {index: k for k, index in enumerate(dict.fromkeys(itertools.chain(*indices)))}
+    number = {
+        index: k for k, index in enumerate(dict.fromkeys(itertools.chain(*(indices if within is None else within))))
+    }
     *sides, output = ("".join(_letter(number[index]) for index in own) for own in (*indices, output_indices))
     return f"{','.join(sides)}->{output}"
 

@@ -16,10 +16,21 @@ import numpy as np
 from sparrow.core.indexing import Axis, Points, RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import concat_blocks
-from sparrow.plan.nodes import Concat, Dense, Map, Node, Product, Reduce, Scan, Sort, Triangle, WithFill
+from sparrow.plan.contraction import as_elementwise, make_contraction
+from sparrow.plan.contraction_path import optimal_path, surviving_indices
+from sparrow.plan.estimates import estimate_operand
+from sparrow.plan.nodes import Concat, Contraction, Dense, Map, Node, Reduce, Scan, Sort, Triangle, WithFill
 from sparrow.relations.memory import MemoryRelation
 
-__all__ = ["BasicIndex", "nodes_below", "optimize_plan", "push_index", "split_view", "transpose_map"]
+__all__ = [
+    "BasicIndex",
+    "expand_contractions",
+    "nodes_below",
+    "optimize_plan",
+    "push_index",
+    "split_view",
+    "transpose_map",
+]
 
 BasicIndex: TypeAlias = tuple[int | slice, ...]
 
@@ -164,22 +175,25 @@ def _triangle(node: Triangle, key: BasicIndex) -> Triangle | None:
     return replace(node, operand=_index_scan(node.operand, key), k=k, schema=_index_schema(node.schema, key))
 
 
-def _product(node: Product, key: BasicIndex) -> Product:
+def _contraction(node: Contraction, key: BasicIndex) -> Contraction:
     at = dict(zip(node.output_indices, key, strict=True))
+    operands: list[Scan | Dense] = []
+    indices = []
+    for each, own in zip(node.operands, node.indices, strict=True):
+        items = tuple(at.get(index, slice(None)) for index in own)
+        indices.append(tuple(index for index, item in zip(own, items, strict=True) if isinstance(item, slice)))
+        operands.append(_index_scan(each, items) if isinstance(each, Scan) else Dense(each.array[items]))
+    return replace(
+        node,
+        operands=tuple(operands),
+        indices=tuple(indices),
+        output_indices=tuple(index for index in node.output_indices if isinstance(at[index], slice)),
+        mask=None if node.mask is None else _index_scan(node.mask, key),
+        schema=_index_schema(node.schema, key),
+    )
 
-    def narrow(scan: Scan, indices: tuple[int, ...]) -> tuple[Scan, tuple[int, ...]]:
-        items = tuple(at.get(index, slice(None)) for index in indices)
-        kept = tuple(index for index, item in zip(indices, items, strict=True) if isinstance(item, slice))
-        return _index_scan(scan, items), kept
 
-    (left, own), (right, other) = map(narrow, (node.left, node.right), node.indices)
-    out = tuple(index for index in node.output_indices if isinstance(at[index], slice))
-    mask = None if node.mask is None else _index_scan(node.mask, key)
-    schema = _index_schema(node.schema, key)
-    return replace(node, left=left, right=right, indices=(own, other), output_indices=out, mask=mask, schema=schema)
-
-
-def _transpose_product(node: Product, order: Sequence[int]) -> Product:
+def _transpose_contraction(node: Contraction, order: Sequence[int]) -> Contraction:
     mask = None if node.mask is None else node.mask.then(node.mask.view.permute(order))
     schema = node.schema.with_view(View.identity(node.schema.shape).permute(order))
     return replace(node, output_indices=tuple(node.output_indices[k] for k in order), mask=mask, schema=schema)
@@ -189,7 +203,7 @@ _NARROW: dict[type[Node], Callable[[Any, BasicIndex], Node | None]] = {
     Map: _map,
     Reduce: _reduce,
     Concat: _concat,
-    Product: _product,
+    Contraction: _contraction,
     Triangle: _triangle,
     Sort: _sort,
     WithFill: _with_fill,
@@ -251,15 +265,16 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     """Return scans with equal results, of plans that read and compute less.
 
     A view is pushed into the operands of a node unless another scan needs the whole result. Transposes are always
-    pushed into element-wise nodes, and permute the output indices of products. A tensor that is multiplied
-    element-wise with a product becomes its mask.
+    pushed into element-wise nodes, and permute the output indices of contractions. A contraction of equal indices
+    becomes a reduced element-wise product, and a tensor that is multiplied element-wise with a contraction its mask.
     """
     if not any(isinstance(scan.source, Node) for scan in scans):
         return list(scans)
     scans = list(map(_without_empty_view, scans))
     below = nodes_below(scans)
-    if any(isinstance(node, Product) for node in below):
-        scans = _add_masks(scans, below)
+    if any(isinstance(node, Contraction) for node in below):
+        scans = _replace_nodes(scans, below, as_elementwise)
+        scans = _add_masks(scans, nodes_below(scans))
         below = nodes_below(scans)
     if len(scans) == len(below) == 1 and scans[0].view.is_identity:
         return scans  # one node over relations, read in full
@@ -303,8 +318,55 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     return [resolve(scan) for scan in scans]
 
 
+def expand_contractions(scans: Sequence[Scan]) -> list[Scan]:
+    """Return scans of plans whose contractions take two tensors each."""
+    return _replace_nodes(scans, nodes_below(scans), _expand_contraction)
+
+
+def _expand_contraction(node: Contraction) -> Contraction | None:
+    """Return a contraction of several tensors as nested ones of two, else None."""
+    if len(node.tensors) < 3:
+        return None
+    terms = list(zip(node.indices, node.tensors, strict=True))
+    estimates = [estimate_operand(own, scan) for own, scan in terms]
+    for step in optimal_path(estimates, node.output_indices, node.semiring)[:-1]:
+        (own, one), (beside, other) = (terms[k] for k in step)
+        terms = [term for k, term in enumerate(terms) if k not in step]
+        out = surviving_indices(own, beside, [term[0] for term in terms], node.output_indices, node.semiring)
+        inner = make_contraction((one, other), (own, beside), out, node.semiring)
+        terms.append((out, Scan(inner, View.identity(inner.schema.shape), inner.schema)))
+    indices, operands = zip(*terms, strict=True)
+    return replace(node, operands=operands, indices=indices)
+
+
+def _replace_nodes(
+    scans: Sequence[Scan], below: Sequence[Node], replacement: Callable[[Contraction], Node | None]
+) -> list[Scan]:
+    """Return scans of plans in which contractions are replaced.
+
+    Parameters
+    ----------
+    below
+        The nodes of the plans in topological order.
+    """
+    now: dict[Node, Node] = {}
+
+    def replace_source(scan: Scan) -> Scan:
+        found = now.get(scan.source) if isinstance(scan.source, Node) else None
+        return scan if found is None else Scan(found, scan.view, scan.schema)
+
+    for node in below:
+        operands = [replace_source(scan) for scan in node.scans]
+        changed = any(a is not b for a, b in zip(operands, node.scans, strict=True))
+        same = node.with_inputs(operands) if changed else node
+        found = replacement(same) if isinstance(same, Contraction) else None
+        if changed or found is not None:
+            now[node] = same if found is None else found
+    return [replace_source(scan) for scan in scans] if now else list(scans)
+
+
 def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
-    """Return scans of plans in which ``A @ B * M`` is a product with mask ``M``."""
+    """Return scans of plans in which ``A @ B * M`` is a contraction with mask ``M``."""
     uses = Counter(scan.source for node in below for scan in node.scans if isinstance(scan.source, Node))
     uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
     now: dict[Node, Node] = {}
@@ -315,7 +377,9 @@ def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
 
     def through(inner: Scan, other: Scan, before: Scan) -> Scan | None:
         node = inner.source
-        if not isinstance(node, Product) or node.mask is not None or isinstance(other.source, Product):
+        if not isinstance(node, Contraction) or node.mask is not None or isinstance(other.source, Contraction):
+            return None
+        if len(node.tensors) < len(node.operands):
             return None
         alone = inner.view.is_identity and isinstance(before.source, Node) and uses[before.source] == 1
         return Scan(replace(node, mask=other), inner.view, inner.schema) if alone else None
@@ -348,14 +412,14 @@ def _push_view(node: Node, view: View, whole: bool) -> tuple[Node, View]:
         return node, view
     key, rest = split_view(view)
     turns = not rest.is_identity and all(isinstance(axis, RangeAxis) for axis in rest.axes)
-    if key == tuple(slice(0, n, 1) for n in node.schema.shape) and not (turns and isinstance(node, Map | Product)):
+    if key == tuple(slice(0, n, 1) for n in node.schema.shape) and not (turns and isinstance(node, Map | Contraction)):
         return node, view  # nothing left to push: an optimized plan is optimized to itself
     found = None if whole and not (turns and isinstance(node, Map)) else push_index(node, key)
     if found is None:
         return node, view
-    if turns and isinstance(found, Map | Product):
+    if turns and isinstance(found, Map | Contraction):
         order = [axis.dim for axis in rest.axes if isinstance(axis, RangeAxis)]
-        now = transpose_map(found, order) if isinstance(found, Map) else _transpose_product(found, order)
+        now = transpose_map(found, order) if isinstance(found, Map) else _transpose_contraction(found, order)
         return now, View.identity(view.shape)
     return found, rest
 

@@ -193,4 +193,4 @@ def make_accumulate(
     along = old.ndim - 1 if axis is None else axis
     sizes = tuple(n + before * (k == along) for k, n in enumerate(old.shape))
     shape = sizes if axis is not None or before else (old.size,)
-    return Accumulate(scan, ufunc, axis, initial, Schema(shape, (), dtype, stype="dense"))
+    return Accumulate(scan, ufunc, axis, initial, Schema(shape, (), dtype, stype="dense", is_array=True))

@@ -37,6 +37,10 @@ class PlanTuning:
     dense_contraction_elements: int = parameter(
         1 << 20, "elements", "Intermediate sums of a dense contraction that are always allowed."
     )
+    mostly_absent_ratio: int = parameter(
+        4, "ratio", "Elements per stored element from which on a contraction with arrays stays sparse."
+    )
+    mostly_absent_elements: int = parameter(1 << 10, "elements", "Smaller results of such a contraction are arrays.")
 
 
 tuning = Tunable("plan", PlanTuning())

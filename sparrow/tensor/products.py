@@ -16,17 +16,17 @@ from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, Unsuppo
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.kernels.coo import Block
 from sparrow.plan import (
+    Contraction,
     Dense,
-    DenseContraction,
-    MatMulDense,
     Scan,
     Semiring,
     align_contraction,
-    as_elementwise,
     as_semiring,
     freeze_array,
+    is_mostly_absent,
+    make_contraction,
     make_dense_contraction,
-    make_product,
+    make_matmul,
     make_with_fill,
 )
 from sparrow.relations.memory import MemoryRelation
@@ -113,7 +113,7 @@ def matmul(
     chosen = as_semiring(semiring)
     if not both and chosen.plain and mask is stype is None and max(left.ndim, right.ndim) <= 2:
         nodes: Any = (each.__sparrow_scan__() if isinstance(each, Base) else Dense(each) for each in (left, right))
-        return engines.evaluate_dense(MatMulDense(*nodes), engine)
+        return engines.evaluate_dense(make_matmul(*nodes), engine)
     left, right, indices, output = _matmul_indices(left, right)
     return contract(
         (left, right), indices, output, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
@@ -271,8 +271,8 @@ def _batch_names(count: int) -> list[str]:
 
 
 def contract(
-    operands: tuple[Any, Any],
-    indices: tuple[Sequence[int], Sequence[int]],
+    operands: Sequence[Any],
+    indices: Sequence[Sequence[int]],
     output: Sequence[int],
     *,
     semiring: Semiring,
@@ -280,22 +280,20 @@ def contract(
     complement: bool = False,
     stype: str | None = None,
     engine: EngineName = "auto",
-    reorderable: bool = False,
     keep_fill: bool = False,
     result: Literal["any", "array", "tensor"] = "any",
 ) -> Any:
-    """Contract two operands by the indices of their axes.
+    """Contract operands by the indices of their axes.
 
     Parameters
     ----------
     operands
-        Tensors or arrays, at least one a tensor.
+        Tensors or arrays, at least one a tensor. More than two are tensors, and the semiring is one that may be
+        reordered.
     indices, output
-        Index of each axis of both, and of the result.
+        Index of each axis of each, and of the result.
     semiring, mask, complement, stype, engine
         See :func:`matmul`.
-    reorderable
-        Whether this is one of several steps that may be reordered.
     keep_fill
         Whether the product stores elements equal to the fill value, for the product that uses it as an operand.
     result
@@ -311,71 +309,48 @@ def contract(
         raise InvalidValueError("complement=True requires mask=")
     tensor = next(each for each in operands if isinstance(each, Base))
     if semiring.plain and mask is stype is None:
-        dense = _as_matmul_dense(operands, indices, output) or as_dense_contraction(operands, indices, output)
+        dense = as_dense_contraction(operands, indices, output)
         if dense is not None:
             return engines.evaluate_dense(dense, engine)
     arrays = any(isinstance(each, np.ndarray) for each in operands)
     sides = [each.__sparrow_scan__() if isinstance(each, Base) else as_explicit_scan(each) for each in operands]
-    if semiring.plain and set(indices[0]) | set(indices[1]) > set(output):
+    if semiring.plain and {index for own in indices for index in own} > set(output):
         sides = [_store_fill(side) if arrays or not output else side for side in sides]
-    left, right = align_contraction(sides, indices)
+    sides = align_contraction(sides, indices)
     pattern, stores_false = (None, False) if mask is None else _as_mask(mask)
-    multiplication = make_product(
-        left, right, indices, output, semiring, pattern, complement != stores_false, stype, reorderable, keep_fill
-    )
-    node = (None if reorderable else as_elementwise(multiplication)) or multiplication
+    node = make_contraction(sides, indices, output, semiring, pattern, complement != stores_false, stype, keep_fill)
     if not node.schema.ndim and result != "tensor":
         return engines.evaluate_element(node, View.identity(()), engine)
     found: Any = tensor._from_node(node)
     if engine != "auto":
         found = found.compute(engine)
-    array = result == "array" or (result == "any" and multiplication.contracted_indices and arrays)
-    return found.to_numpy() if array and stype is None else found
+    is_array = result == "array" or (
+        result == "any" and arrays and node.contracted_indices and not _stays_sparse(operands, indices, node)
+    )
+    return found.to_numpy() if is_array and stype is None else found
+
+
+def _stays_sparse(operands: Sequence[Any], indices: Sequence[Sequence[int]], node: Contraction) -> bool:
+    """Return whether most of the contraction of one tensor with arrays is absent."""
+    at = [k for k, each in enumerate(operands) if isinstance(each, Base)]
+    if len(at) != 1 or not node.semiring.plain or node.mask is not None:
+        return False
+    scan = operands[at[0]].__sparrow_scan__()
+    return is_mostly_absent(node.schema, node.output_indices, scan, indices[at[0]])
 
 
 def as_dense_contraction(
     operands: Sequence[Any], indices: Sequence[Sequence[int]], output: Sequence[int]
-) -> DenseContraction | None:
-    """Return the product of one tensor and arrays as one node, or None.
+) -> Contraction | None:
+    """Return a contraction of one tensor and arrays that is an array, or None.
 
     A scalar tensor among tensors is not supported: a product without indices is not an array.
     """
-    tensors = [k for k, each in enumerate(operands) if isinstance(each, Base)]
-    if len(tensors) != 1 or len(operands) < 2 or any(isinstance(each, np.generic) for each in operands):
+    is_tensor = [isinstance(each, Base) for each in operands]
+    if is_tensor.count(True) != 1 or len(operands) < 2 or any(isinstance(each, np.generic) for each in operands):
         return None
-    (at,) = tensors
-    others = [k for k in range(len(operands)) if k != at]
-    scan = operands[at].__sparrow_scan__()
-    return make_dense_contraction(
-        scan, indices[at], [operands[k] for k in others], [indices[k] for k in others], output
-    )
-
-
-def _as_matmul_dense(
-    operands: tuple[Any, Any], indices: tuple[Sequence[int], Sequence[int]], output: Sequence[int]
-) -> MatMulDense | None:
-    """Return the product of a matrix and an array as one node, or None."""
-    sides: list[Any] = []
-    own, other = map(list, indices)
-    shared = set(own) & set(other)
-    if isinstance(operands[0], Base) == isinstance(operands[1], Base) or len(shared) != 1 or shared & set(output):
-        return None
-    if any(len(set(each)) < len(each) or len(each) > 2 for each in (own, other)):
-        return None
-    (matched,) = shared
-    free = [[index for index in each if index != matched] for each in (own, other)]
-    swapped = list(output) == [*free[1], *free[0]] and list(output) != [*free[0], *free[1]]
-    if not swapped and list(output) != [*free[0], *free[1]]:
-        return None
-    for k, (each, along) in enumerate(zip(operands, (own, other), strict=True)):
-        last = (k == 0) != swapped
-        order = [along.index(index) for index in ((*free[k], matched) if last else (matched, *free[k]))]
-        if isinstance(each, Base):
-            scan = each.__sparrow_scan__()
-            sides.append(scan.then(scan.view.permute(order)))
-        else:
-            sides.append(Dense(each.transpose(order)))
-    return MatMulDense(*(reversed(sides) if swapped else sides))
+    given = [each.__sparrow_scan__() if isinstance(each, Base) else each for each in operands]
+    return make_dense_contraction(given, indices, output)
 
 
 def _as_mask(mask: Any) -> tuple[Scan, bool]:

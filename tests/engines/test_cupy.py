@@ -21,7 +21,7 @@ from sparrow.engines.cupy import CuPy
 from sparrow.engines.cupy.device import current_gpu
 from sparrow.engines.fallback import unsupported_nodes
 from sparrow.errors import MissingDependencyError, TooLargeError, UnsupportedError
-from sparrow.plan import Dense, MatMulDense, Scan, make_map, nodes_below, optimize_plan
+from sparrow.plan import Dense, Scan, make_map, make_matmul, nodes_below, optimize_plan
 from sparrow.plan.aggregates import REDUCTIONS
 from tests.engines import standin
 from tests.engines.helpers import at, memory, random_array, scan_of, stored_relation
@@ -218,7 +218,7 @@ def test_unsupported_nodes() -> None:
         assert reason in tensor.explain(engine="cupy")
     wide = sp.from_coords([[0], [5]], [2.0], shape=(2**40, 2**40))
     assert "2^63" in str(ENGINE.unsupported_reason(step(wide * 2)))
-    assert ENGINE.unsupported_reason(MatMulDense(scan_of(memory(np.ones((2, 2)))), Dense(np.ones(2)))) is None
+    assert ENGINE.unsupported_reason(make_matmul(scan_of(memory(np.ones((2, 2)))), Dense(np.ones(2)))) is None
     assert [name for name in REDUCTIONS if ENGINE.unsupported_reason(step(getattr(A, name)(axis=0)))] == [
         "prod", "argmin", "argmax", "nanprod", "nanargmin", "nanargmax",
     ]  # fmt: skip
@@ -236,7 +236,7 @@ def test_deterministic_rejects_float_sums() -> None:
             assert "no fixed order" in str(ENGINE.unsupported_reason(step(tensor)))
         for tensor in (I @ I, I.sum(axis=0), A.max(axis=0), A.count(axis=0), A + A):
             assert ENGINE.unsupported_reason(step(tensor)) is None
-        assert "no fixed order" in str(ENGINE.unsupported_reason(MatMulDense(A.__sparrow_scan__(), Dense(np.ones(4)))))
+        assert "no fixed order" in str(ENGINE.unsupported_reason(make_matmul(A.__sparrow_scan__(), Dense(np.ones(4)))))
     assert all_there(A @ A)
 
 
@@ -313,7 +313,7 @@ def test_matmul_equals_numpy(dtype: str, other: str) -> None:
         for x in (numbers((8,), other), numbers((8, 5), other)):
             with np.errstate(all="ignore"):
                 expected = dense @ x
-            found = engines.evaluate_dense(MatMulDense(scan, Dense(x)), "cupy")
+            found = engines.evaluate_dense(make_matmul(scan, Dense(x)), "cupy")
             assert found.dtype == expected.dtype
             if expected.dtype.kind in "biu":
                 np.testing.assert_array_equal(found, expected)
@@ -333,9 +333,9 @@ def test_matmul_of_views_and_fills(tmp_path: Path) -> None:
         ]:
             n, m = dense.shape[0], dense.shape[-1]
             for x in (np.arange(m) - 1.0, np.arange(m * 3).reshape(m, 3) * 1.0):
-                np.testing.assert_allclose(engines.evaluate_dense(MatMulDense(scan, Dense(x)), "cupy"), dense @ x)
+                np.testing.assert_allclose(engines.evaluate_dense(make_matmul(scan, Dense(x)), "cupy"), dense @ x)
             y = np.arange(n) + 0.5
-            np.testing.assert_allclose(engines.evaluate_dense(MatMulDense(Dense(y), scan), "cupy"), y @ dense)
+            np.testing.assert_allclose(engines.evaluate_dense(make_matmul(Dense(y), scan), "cupy"), y @ dense)
         T: Any = sp.Tensor(relation)
         with sp.config(engine="cupy"):
             np.testing.assert_allclose((T * 3 + T) @ np.ones(9), (a * 4).sum(axis=1))
@@ -344,9 +344,9 @@ def test_matmul_of_views_and_fills(tmp_path: Path) -> None:
         assert device.puts > 20
         with pytest.raises(UnsupportedError, match="fill 2"):
             engines.evaluate_dense(
-                MatMulDense(scan_of(memory(a + 2, fill_value=2.0)), Dense(np.full(9, np.nan))), "cupy"
+                make_matmul(scan_of(memory(a + 2, fill_value=2.0)), Dense(np.full(9, np.nan))), "cupy"
             )
-    text = engines.explain(MatMulDense(scan_of(relation), Dense(np.ones(9))), engine="cupy")
+    text = engines.explain(make_matmul(scan_of(relation), Dense(np.ones(9))), engine="cupy")
     assert "engine      cupy: decoded on" in text
 
 

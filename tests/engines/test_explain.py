@@ -18,8 +18,8 @@ from sparrow import engines, storage
 from sparrow.core.indexing import View
 from sparrow.engines.profile import active
 from sparrow.engines.tracing import NullTracer, trace
-from sparrow.plan import Dense, MatMulDense
-from sparrow.plan.estimates import estimate_product
+from sparrow.plan import Dense, make_matmul
+from sparrow.plan.estimates import estimate_contraction
 from sparrow.relations.protocol import Relation
 from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.settings import config
@@ -70,10 +70,11 @@ def test_predicates_of_lists_and_full_scans() -> None:
 
 def test_matmul(tall: Relation) -> None:
     with config(threads=2):
-        text = engines.explain(MatMulDense(at(Unreadable(tall), slice(0, 10)), Dense(np.ones(50))))
+        text = engines.explain(make_matmul(at(Unreadable(tall), slice(0, 10)), Dense(np.ones(50))))
     assert without_sizes(text) == (
-        "matmul (d0: 10) float64\n"
+        "contraction ij,j->i plus_times (d0: 10) float64\n"
         "  engine      stream: sum runs of equal rows, 2 threads\n"
+        "  expected    500 products, 10 elements\n"
         "  scan (src: 10, dst: 50) float64, of (src: 400, dst: 50) float64 stored, version 0\n"
         "    engine      stream\n"
         "    predicate   src <= 9\n"
@@ -83,15 +84,15 @@ def test_matmul(tall: Relation) -> None:
         "    rows        500 of 20000 read, 19500 skipped, SIZE\n"
         "  dense (d0: 50) float64, in memory"
     )
-    flipped = engines.explain(MatMulDense(Dense(np.ones((3, 6))), scan_of(memory(random_array((6, 7))))))
+    flipped = engines.explain(make_matmul(Dense(np.ones((3, 6))), scan_of(memory(random_array((6, 7))))))
     assert flipped.splitlines()[1].endswith("add entry by entry in scan order, decoded on 2 threads")
-    assert flipped.splitlines()[2] == "  dense (d0: 3, d1: 6) float64, in memory"
+    assert flipped.splitlines()[3] == "  dense (d0: 3, d1: 6) float64, in memory"
 
 
 def test_analyze_counts_reads(tall: Relation) -> None:
     text = engines.explain(at(tall, slice(0, 15)), analyze=True)
     assert "\nanalyzed: 750 elements from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
-    text = engines.explain(MatMulDense(Dense(np.ones((3, 15))), at(tall, slice(0, 15))), analyze=True)
+    text = engines.explain(make_matmul(Dense(np.ones((3, 15))), at(tall, slice(0, 15))), analyze=True)
     assert "\nanalyzed: dense (d0: 3, d1: 50) float64 from 1000 rows, 16.0 kB decoded in 2 chunks, " in text
 
 
@@ -162,7 +163,7 @@ def test_explain_reads_no_data(tmp_path: Path, key: Any) -> None:
     scan = at(relation, *key)
     engines.explain(scan)
     if scan.view.ndim in (1, 2):
-        engines.explain(MatMulDense(scan, Dense(np.ones(scan.schema.shape[-1]))))
+        engines.explain(make_matmul(scan, Dense(np.ones(scan.schema.shape[-1]))))
     scan.transpose()
     with pytest.raises(AssertionError, match="was read"):
         engines.evaluate(scan_of(relation, View.identity((6, 7)).then(slice(1, None))))
@@ -182,7 +183,7 @@ def test_explain_shows_the_estimate_that_engines_use() -> None:
     A: Any = sp.random((40, 40), nnz=80, seed=2)
     for _ in range(sparrow.testing.tuning("plan").estimate_depth + 1):
         product = (A @ A).__sparrow_scan__()
-        flops, nnz = estimate_product(product.step)
+        flops, nnz = estimate_contraction(product.step)
         expected = f"expected    {flops:.3g} products, {nnz:.3g} elements"
         assert expected in engines.explain(product)
         A = A * 2

@@ -13,7 +13,7 @@ import sparrow as sp
 from sparrow import engines, plan
 from sparrow.engines.registry import names
 from sparrow.errors import InvalidValueError, UnsupportedError
-from sparrow.plan import Dense, MatMulDense, Node, Scan
+from sparrow.plan import Dense, Node, Scan, make_matmul
 from tests.engines.conftest import ENGINES
 from tests.engines.helpers import memory, random_array, scan_of
 from tests.engines.toy import Toy
@@ -21,7 +21,7 @@ from tests.engines.toy import Toy
 KINDS: tuple[type[Any], ...] = tuple(
     sorted(
         (found for name in plan.__all__ if isinstance(found := getattr(plan, name), type)
-         and (issubclass(found, Node) or found is MatMulDense) and found is not Node),
+         and issubclass(found, Node) and found is not Node),
         key=lambda kind: kind.__name__,
     )
 )  # fmt: skip
@@ -108,7 +108,7 @@ def test_dense_map(engine: str) -> None:
 def test_products_of_expressions(engine: str) -> None:
     dense = random_array((4, 5))
     A: Any = sp.asarray(dense)
-    contract = MatMulDense((A + A * 2).__sparrow_scan__(), Dense(np.arange(5.0)))
+    contract = make_matmul((A + A * 2).__sparrow_scan__(), Dense(np.arange(5.0)))
     np.testing.assert_allclose(engines.evaluate_dense(contract, engine), 3 * dense @ np.arange(5.0))
 
 

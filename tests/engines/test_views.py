@@ -17,7 +17,7 @@ from sparrow.core.schema import Schema
 from sparrow.engines import sort_orders as choose
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block, is_sorted
-from sparrow.plan import Dense, MatMulDense
+from sparrow.plan import Dense, make_matmul
 from sparrow.relations.csr import CSRRelation
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import ParquetSource, Relation
@@ -125,11 +125,11 @@ def test_products_of_nested_views(
     tail = () if columns is None else (columns,)
     right, left = rng.random((expected.shape[-1], *tail)), rng.random((*tail, expected.shape[0]))
     for engine in ("stream", "duckdb"):
-        found = engines.evaluate_dense(MatMulDense(scan, Dense(right)), engine)
+        found = engines.evaluate_dense(make_matmul(scan, Dense(right)), engine)
         np.testing.assert_allclose(found, expected @ right, rtol=1e-12)
         assert type(found) is type(expected @ right)
         assert found.shape == (expected @ right).shape
-        found = engines.evaluate_dense(MatMulDense(Dense(left), scan), engine)
+        found = engines.evaluate_dense(make_matmul(Dense(left), scan), engine)
         np.testing.assert_allclose(found, left @ expected, rtol=1e-12)
         assert found.shape == (left @ expected).shape
 
@@ -289,10 +289,10 @@ def test_broadcast_views(tmp_path: Path) -> None:
                 if expected.ndim == 2:
                     x, y = np.arange(1.0, shape[1] + 1), np.arange(1.0, shape[0] + 1)
                     assert (
-                        engines.evaluate_dense(MatMulDense(scan, Dense(x)), engine).tolist() == (expected @ x).tolist()
+                        engines.evaluate_dense(make_matmul(scan, Dense(x)), engine).tolist() == (expected @ x).tolist()
                     )
                     assert (
-                        engines.evaluate_dense(MatMulDense(Dense(y), scan), engine).tolist() == (y @ expected).tolist()
+                        engines.evaluate_dense(make_matmul(Dense(y), scan), engine).tolist() == (y @ expected).tolist()
                     )
 
 

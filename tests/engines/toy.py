@@ -29,11 +29,12 @@ class Toy:
 
     name = "toy"
     reads_chunks = False
+    max_operands: int | None = None
     max_depth: int | None = None
 
     def support(self, kind: type[Any]) -> tuple[str, str]:
         """Return that it runs a kind of node, or is not made for it."""
-        known = kind in (*_CELLS, plan.MatMulDense, plan.Accumulate, plan.DenseContraction)
+        known = kind in (*_CELLS, plan.Accumulate)
         return ("yes", "") if known else ("notimpl", "not written down here")
 
     def check(self) -> None:
@@ -68,10 +69,8 @@ class Toy:
 
     def evaluate_dense(self, node: Any) -> Any:
         """Return the array of a dense node."""
-        if isinstance(node, plan.MatMulDense):
-            return _contract(node)
         dense = [cells_of(scan) for scan in node.scans]
-        if isinstance(node, plan.DenseContraction):
+        if isinstance(node, plan.Contraction):
             return _dense_contraction(node, *dense)
         return _map(node, *dense) if isinstance(node, plan.Map) else _accumulate(node, *dense)
 
@@ -216,8 +215,8 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _product(node: plan.Product, left: Array, right: Array, mask: Array | None = None) -> Array:
-    """Return the sums of products of all pairs of entries whose letters agree."""
+def _contraction(node: plan.Contraction, *cells: Array) -> Array:
+    """Return the sums of products of all stored elements whose indices agree."""
     semiring, dtype = node.semiring, node.schema.dtype
     add: Any
     multiply: Any
@@ -227,65 +226,67 @@ def _product(node: plan.Product, left: Array, right: Array, mask: Array | None =
     )
     sums: dict[tuple[int, ...], Any] = {}
     entries = []
-    for cells, scan in ((left, node.left), (right, node.right)):
-        places = np.argwhere(~is_fill(cells, scan.schema.fill_value)).tolist()
+    given = iter(cells)
+    for operand in node.operands:
+        if isinstance(operand, plan.Dense):
+            array, stored = operand.array, np.ones(operand.array.shape, bool)
+        else:
+            array = next(given)
+            stored = ~is_fill(array, operand.schema.fill_value)
         logical = semiring.multiply == "and" or semiring.add == "or"
-        entries.append([(tuple(at), (cells[tuple(at)] != 0) if logical else cells[tuple(at)]) for at in places])
+        places = np.argwhere(stored).tolist()
+        entries.append([(tuple(at), (array[tuple(at)] != 0) if logical else array[tuple(at)]) for at in places])
+    mask = next(given, None)
     with np.errstate(all="ignore"):
-        for (one, a), (other, b) in itertools.product(*entries):
+        for several in itertools.product(*entries):
             at: dict[int, int] = {}
-            pairs = zip(itertools.chain(*node.indices), (*one, *other), strict=True)
-            if any(at.setdefault(letter, k) != k for letter, k in pairs):
+            coords = itertools.chain(*(place for place, _ in several))
+            if any(
+                at.setdefault(index, k) != k for index, k in zip(itertools.chain(*node.indices), coords, strict=True)
+            ):
                 continue
-            cell = tuple(at[letter] for letter in node.output_indices)
-            value = multiply(np.asarray(a).astype(wide)[()], np.asarray(b).astype(wide)[()])
+            cell = tuple(at[index] for index in node.output_indices)
+            value, *others = (np.asarray(each).astype(wide)[()] for _, each in several)
+            for other in others:
+                value = multiply(value, other)
             sums[cell] = add(sums[cell], value) if cell in sums else value
         out = np.full(node.schema.shape, node.schema.fill_value, dtype)
         for cell, value in sums.items():
-            hit = mask is None or bool(is_fill(mask[cell], node.scans[2].schema.fill_value)) == node.complement
+            hit = mask is None or bool(is_fill(mask[cell], node.scans[-1].schema.fill_value)) == node.complement
             if hit:
                 out[cell] = np.asarray(value).astype(dtype)
     return out
 
 
-def _dense_contraction(node: plan.DenseContraction, dense: Array) -> Any:
-    """Cell by cell: absent ones have no part, whatever the arrays hold there."""
-    letters = tuple(dict.fromkeys((*node.indices, *(letter for each in node.array_indices for letter in each))))
-    sizes = dict(zip(node.indices, dense.shape, strict=True))
-    for each, along in zip(node.arrays, node.array_indices, strict=True):
-        sizes |= zip(along, each.array.shape, strict=True)
+def _dense_contraction(node: plan.Contraction, dense: Array) -> Any:
+    """Add up products one by one; absent elements of fill 0 have no part."""
+    (scan,) = node.scans
+    arrays = [each.array if isinstance(each, plan.Dense) else dense for each in node.operands]
+    sizes: dict[int, int] = {}
+    for array, own in zip(arrays, node.indices, strict=True):
+        sizes |= zip(own, array.shape, strict=True)
     out = np.zeros(node.schema.shape, _wide(np.empty(0, node.schema.dtype)).dtype)
+    pairs = [(each, own) for each, own in zip(node.operands, node.indices, strict=True)]
+    pairs.sort(key=lambda pair: isinstance(pair[0], plan.Dense))
     with np.errstate(all="ignore"):
-        for cell in itertools.product(*(range(sizes[letter]) for letter in letters)):
-            at = dict(zip(letters, cell, strict=True))
-            product = dense[tuple(at[letter] for letter in node.indices)].astype(out.dtype)
-            if product != 0:
-                for each, along in zip(node.arrays, node.array_indices, strict=True):
-                    product = product * each.array[tuple(at[letter] for letter in along)].astype(out.dtype)
-                out[tuple(at[letter] for letter in node.output_indices)] += product
+        for cell in itertools.product(*map(range, sizes.values())):
+            at = dict(zip(sizes, cell, strict=True))
+            values = [
+                (each.array if isinstance(each, plan.Dense) else dense)[tuple(at[index] for index in own)]
+                for each, own in pairs
+            ]
+            if values[0] != 0 or scan.schema.fill_value != 0:
+                product = values[0].astype(out.dtype)
+                for value in values[1:]:
+                    product = product * value.astype(out.dtype)
+                out[tuple(at[index] for index in node.output_indices)] += product
         return out.astype(node.schema.dtype)[()]
-
-
-def _contract(node: plan.MatMulDense) -> Any:
-    scan, x = node.operands
-    dtype = node.schema.dtype
-    cells = cells_of(scan)
-    rows = cells.reshape(1, -1) if scan.schema.ndim == 1 else cells
-    columns = x.reshape(-1, 1) if x.ndim == 1 else x
-    out = np.zeros((rows.shape[0], columns.shape[1]), _wide(np.empty(0, dtype)).dtype)
-    with np.errstate(all="ignore"):
-        for i, j in itertools.product(*map(range, out.shape)):
-            line = rows[i].astype(out.dtype) * columns[:, j].astype(out.dtype)
-            out[i, j] = line[rows[i] != 0].sum() if scan.schema.fill_value == 0 else line.sum()
-        out = out.astype(dtype)
-    out = out.reshape(scan.schema.shape[:-1] + x.shape[1:])
-    return out.T if node.flipped and out.ndim else out[()]
 
 
 _CELLS: dict[type[Any], Callable[..., Array]] = {
     plan.Map: _map,
     plan.Reduce: _reduce,
-    plan.Product: _product,
+    plan.Contraction: _contraction,
     plan.Concat: _concat,
     plan.Reshape: lambda node, dense: dense.reshape(node.schema.shape),
     plan.Triangle: _triangle,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import sparrow as sp
 from sparrow import engines, plan
-from sparrow.plan import Dense, Map, MatMulDense, nodes_below, optimize_plan
+from sparrow.plan import Dense, Map, make_matmul, nodes_below, optimize_plan
 from sparrow.testing import tune
 from tests.engines.helpers import Counting, memory, random_array, scan_of, stored_relation
 
@@ -196,7 +196,7 @@ def test_explained_collects_inside_the_block() -> None:
         (A + A.T).to_numpy()
         sp.compute(A * 2, A * 3)
         assert list((A * 2).to_batches())
-    assert [text.split()[0] for text in plans] == ["matmul", "reduce", "map", "map", "map", "map"]
+    assert [text.split()[0] for text in plans] == ["contraction", "reduce", "map", "map", "map", "map"]
     A.to_numpy()
     assert len(plans) == 6
     with sp.explained(analyze=True) as plans:
@@ -204,7 +204,7 @@ def test_explained_collects_inside_the_block() -> None:
     assert "\nanalyzed: dense (d0: 6) float64 from " in plans[0]
     persisted = A.persist()
     assert "rows of a persisted matrix" in engines.explain(
-        plan.MatMulDense(persisted.__sparrow_scan__(), plan.Dense(np.ones(6)))
+        plan.make_matmul(persisted.__sparrow_scan__(), plan.Dense(np.ones(6)))
     )
     assert "in memory, by rows" in persisted.explain()
 
@@ -231,6 +231,6 @@ def test_key_of_a_matrix_product_identifies_its_array() -> None:
     scan, x = scan_of(memory(np.eye(3))), Dense(np.ones((3, 3)))
     for other in (Dense(x.array), Dense(x.array.copy())):
         is_same = other.array is x.array
-        assert (MatMulDense(x, scan).key() == MatMulDense(other, scan).key()) is is_same
-        assert (MatMulDense(scan, x).key() == MatMulDense(scan, other).key()) is is_same
-    assert MatMulDense(x, scan).key() != MatMulDense(scan, x).key()
+        assert (make_matmul(x, scan).key() == make_matmul(other, scan).key()) is is_same
+        assert (make_matmul(scan, x).key() == make_matmul(scan, other).key()) is is_same
+    assert make_matmul(x, scan).key() != make_matmul(scan, x).key()

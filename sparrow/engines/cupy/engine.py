@@ -17,13 +17,11 @@ from sparrow.kernels.coo import Block
 from sparrow.plan import (
     Accumulate,
     Concat,
+    Contraction,
     Dense,
-    DenseContraction,
     Diagonal,
     Map,
-    MatMulDense,
     Node,
-    Product,
     Reduce,
     Reshape,
     Root,
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CuPy"]
 
-_SUPPORTED = (MatMulDense, Map, Product, Reduce)
+_SUPPORTED = (Contraction, Map, Reduce)
 
 _STRUCTURAL = ("never", "it moves elements only, before they reach the device")
 
@@ -53,7 +51,6 @@ _UNSUPPORTED: dict[type[Any], tuple[str, str]] = {
     Reshape: _STRUCTURAL,
     Sort: ("notyet", "segmented sorts on the device"),
     Triangle: _STRUCTURAL,
-    DenseContraction: ("notyet", "gathers of several arrays on the device"),
 }
 
 
@@ -68,6 +65,7 @@ class CuPy:
 
     name = "cupy"
     reads_chunks = True
+    max_operands: int | None = 2
 
     def __init__(self, device: Callable[[], Device] | None = None) -> None:
         self._given = device
@@ -88,7 +86,7 @@ class CuPy:
         if type(node) not in _SUPPORTED:
             return self.support(type(node))[1]
         sizes = [node.schema.size, *(scan.schema.size for scan in scans_of(node))]
-        if max(sizes) >= 2**63 and not isinstance(node, MatMulDense):
+        if max(sizes) >= 2**63 and not (isinstance(node, Contraction) and node.is_dense):
             return "flat positions have 64 bits, and a shape has 2^63 elements or more"
         from sparrow.engines.cupy.nodes import UNSUPPORTED_REASONS
 
@@ -121,7 +119,7 @@ class CuPy:
     def evaluate_dense(self, node: Node) -> Any:
         """Return the product of a tensor and a dense array."""
         reason = self.unsupported_reason(node)
-        if reason is not None or not isinstance(node, MatMulDense):
+        if reason is not None or not isinstance(node, Contraction):
             raise UnsupportedError(f"engine='cupy': {reason}: use engine='stream'")
         from sparrow.engines.cupy.products import accumulate_matmul
 
@@ -130,7 +128,8 @@ class CuPy:
     def describe(self, node: Root) -> str:
         """Return the physical strategy for a node."""
         threads = settings.current().threads
-        return f"decoded on {threads} threads, multiplied on the device" if isinstance(node, MatMulDense) else ""
+        is_product = isinstance(node, Contraction)
+        return f"decoded on {threads} threads, multiplied on the device" if is_product else ""
 
     def device(self) -> Device:
         """Return the device.

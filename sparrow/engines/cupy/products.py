@@ -25,11 +25,11 @@ from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.plan import MatMulDense, Product, Scan
-from sparrow.plan.estimates import estimate_nnz, estimate_product
+from sparrow.plan import Contraction, Scan, matrix_form
+from sparrow.plan.estimates import estimate_contraction, estimate_nnz
 from sparrow.runtime import settings
 
-__all__ = ["accumulate_matmul", "build_product", "matmul_unsupported_reason", "product_unsupported_reason"]
+__all__ = ["accumulate_matmul", "build_product", "unsupported_reason"]
 
 _INT32_MAX = 2**31 - 1
 
@@ -37,9 +37,16 @@ _INT32_MAX = 2**31 - 1
 # -- tensors and dense arrays --------------------------------------------------------------------
 
 
-def matmul_unsupported_reason(node: MatMulDense) -> str | None:
-    """Return why a product with an array is not supported, None if it is."""
-    if max(node.left.schema.shape + node.right.schema.shape) > _INT32_MAX:
+def unsupported_reason(node: Contraction) -> str | None:
+    """Return why a contraction is not supported, None if it is."""
+    return _array_reason(node) if node.schema.is_array else _tensor_reason(node)
+
+
+def _array_reason(node: Contraction) -> str | None:
+    form = matrix_form(node)
+    if form is None:
+        return "gathers of several arrays on the device are not implemented"
+    if max(form.scan.schema.shape + form.array.shape) > _INT32_MAX:
         return f"cuSPARSE indices are limited to {_INT32_MAX}"
     return order_unsupported_reason(node.schema.dtype)
 
@@ -134,8 +141,7 @@ def _matrix(device: Device, values: Any, columns: Any, pointers: Any, width: int
 # -- two tensors ---------------------------------------------------------------------------------
 
 
-def product_unsupported_reason(node: Product) -> str | None:
-    """Return why a product of tensors is not supported, None if it is."""
+def _tensor_reason(node: Contraction) -> str | None:
     if not node.semiring.plain:
         return f"semiring {node.semiring}: cuSPARSE has plus_times only"
     if node.mask is not None:
@@ -147,11 +153,13 @@ def product_unsupported_reason(node: Product) -> str | None:
     return order_unsupported_reason(node.schema.dtype)
 
 
-def _sides(node: Product) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]] | None:
+def _sides(node: Contraction) -> tuple[tuple[int, tuple[int, int]], tuple[int, tuple[int, int]]] | None:
     """Return the operands of rows and columns, each with the order of its axes.
 
     The first times the second, permuted, is the product. None if it is not a matrix product.
     """
+    if len(node.tensors) != 2 or len(node.operands) != 2:
+        return None
     own, other = node.indices
     if (len(own), len(other), len(node.output_indices)) != (2, 2, 2) or len({*own, *other}) != 3 or len(set(own)) != 2:
         return None
@@ -182,7 +190,7 @@ class _Rows:
         return found
 
 
-def build_product(device: Device, node: Product, scans: list[Scan]) -> TiledOp:
+def build_product(device: Device, node: Contraction, scans: list[Scan]) -> TiledOp:
     """Return the operator of a product: tiles of rows of one operand times the other.
 
     The other operand is resident on the device; if it takes more than a quarter of the free memory, panels of it are
@@ -224,7 +232,7 @@ def build_product(device: Device, node: Product, scans: list[Scan]) -> TiledOp:
         values = out.values != 0 if dtype.kind == "b" else out.values.astype(dtype, copy=False)
         return drop_fill(device, DeviceCOO(out.keys, values), fill)
 
-    products, read = estimate_product(node.with_inputs(scans))[0], estimate_nnz(left)
+    products, read = estimate_contraction(node.with_inputs(scans))[0], estimate_nnz(left)
     return TiledOp(device, node, [left], compute, max(products / read, 1.0) if read else 1.0)
 
 

@@ -23,7 +23,7 @@ from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.fallback import lower_with_fallback
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.plan import MatMulDense, Node, Reduce, Root, Scan
+from sparrow.plan import Contraction, MatrixForm, Node, Reduce, Root, Scan, matrix_form
 from sparrow.runtime import duckdb_connection, memory
 from sparrow.runtime.duckdb_connection import quote_name
 from sparrow.runtime.events import emit
@@ -42,6 +42,7 @@ class DuckDB:
 
     name = "duckdb"
     reads_chunks = False
+    max_operands: int | None = 2
 
     @property
     def max_depth(self) -> int | None:
@@ -53,8 +54,9 @@ class DuckDB:
 
     def unsupported_reason(self, node: Root) -> str | None:
         """Return why SQL does not reproduce NumPy's result of a node, or None."""
-        if isinstance(node, MatMulDense):
-            return _matmul_unsupported_reason(node)
+        form = matrix_form(node) if isinstance(node, Contraction) else None
+        if form is not None:
+            return _matmul_unsupported_reason(form, node.schema.dtype)
         if not isinstance(node, Node):
             return None
         known = type(node) in UNSUPPORTED
@@ -64,8 +66,7 @@ class DuckDB:
         """Return the support for a type of nodes, and a reason."""
         if node_type in UNSUPPORTED:
             return UNSUPPORTED[node_type]
-        partly = node_type in COMPILERS or node_type is MatMulDense
-        return ("partly", "by dtype and function") if partly else ("notimpl", "no compiler")
+        return ("partly", "by dtype and function") if node_type in COMPILERS else ("notimpl", "no compiler")
 
     def evaluate(self, scan: Scan) -> Block:
         """Return all elements of a scan, canonical in the order of the view's axes."""
@@ -129,13 +130,14 @@ class DuckDB:
             If the result would exceed the memory limit.
         """
         reason = self.unsupported_reason(node)
-        if reason is not None or not isinstance(node, MatMulDense):
+        form = matrix_form(node) if isinstance(node, Contraction) else None
+        if reason is not None or form is None:
             raise UnsupportedError(f"engine='duckdb': {reason}: use engine='stream'")
-        return _matmul(node)
+        return _matmul(form, node.schema.shape, node.schema.dtype)
 
     def describe(self, node: Root) -> str:
         """Return the physical strategy for a node."""
-        return "join on the contracted coordinate, summed by groups" if isinstance(node, MatMulDense) else ""
+        return "join on the contracted coordinates, summed by groups" if isinstance(node, Contraction) else ""
 
 
 def compile_query(scan: Scan, prefix: str = "sparrow") -> Query:
@@ -159,15 +161,15 @@ def _register(query: Query, con: duckdb.DuckDBPyConnection) -> str:
     return query.text
 
 
-def _matmul_unsupported_reason(contract: MatMulDense) -> str | None:
+def _matmul_unsupported_reason(form: MatrixForm, result: np.dtype[Any]) -> str | None:
     """Return why a join does not reproduce NumPy's product, None if it does."""
-    scan, x = contract.operands
-    for dtype in (scan.schema.dtype, x.dtype, contract.schema.dtype):
+    scan, x = form.scan, form.array
+    for dtype in (scan.schema.dtype, x.dtype, result):
         if dtype.kind == "c" or dtype == np.float16:
             return f"SQL has no {dtype}"
     if scan.schema.fill_value != 0:
         return f"a join multiplies stored elements only, and absent elements are {scan.schema.fill_value}"
-    if contract.schema.dtype.kind in "biu" and x.size:
+    if result.kind in "biu" and x.size:
         largest = int(max(abs(int(x.min())), abs(int(x.max()))))
         # The nnz of a node is known only when it is computed; it is at most the size.
         nnz = min(scan.schema.size, 2**62) if scan.step is not None else scan.relation.nnz
@@ -176,12 +178,10 @@ def _matmul_unsupported_reason(contract: MatMulDense) -> str | None:
     return None
 
 
-def _matmul(contract: MatMulDense) -> Any:
+def _matmul(form: MatrixForm, shape: tuple[int, ...], result: np.dtype[Any]) -> Any:
     """Return the product; integers are summed in 128 bits, modulo 2^64."""
-    scan, x = contract.operands
-    result = contract.schema.dtype
+    scan, x = form.scan, form.array
     is_integer = result.kind in "biu"
-    shape = contract.schema.shape
     memory.check(
         math.prod(shape) * result.itemsize, f"the dense result of shape {shape} and type {result}", "multiply a part"
     )
@@ -193,7 +193,7 @@ def _matmul(contract: MatMulDense) -> Any:
     out = out != 0 if result.kind == "b" else out.astype(result, copy=False)
     if scan.view.ndim == 1:
         out = out[0]
-    return out.T if contract.flipped else out
+    return out.T if form.transposed else out
 
 
 def _join(scan: Scan, x: NDArray[Any], out: NDArray[Any], is_integer: bool) -> None:

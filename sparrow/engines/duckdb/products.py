@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparrow.engines.duckdb.types import UnsupportedInSQL, cast, wrap_integer
-from sparrow.plan import Product
+from sparrow.plan import Contraction
 from sparrow.runtime.resources import sql_text
 
 __all__ = ["contract_sql", "product_sql"]
@@ -22,7 +22,7 @@ def contract_sql(columns: str, operands: str, mask: str, groups: str) -> str:
     return Template("\n".join(lines)).substitute(columns=columns, operands=operands, mask=mask, groups=groups)
 
 
-def product_sql(node: Product) -> str:
+def product_sql(node: Contraction) -> str:
     """Return the aggregate of one element of the result.
 
     Raises
@@ -36,7 +36,7 @@ def product_sql(node: Product) -> str:
     if dtype.kind == "c" or dtype == np.float16:
         raise UnsupportedInSQL(f"SQL has no {dtype}")
     a, b = (_operand(node, number) for number in (0, 1))
-    values = [scan.schema.dtype for scan in (node.left, node.right)]
+    values = [scan.schema.dtype for scan in node.tensors]
     floating = dtype.kind == "f"
     if semiring.multiply == "times":
         if dtype == np.uint64:
@@ -55,9 +55,9 @@ def product_sql(node: Product) -> str:
     return _aggregate(node, found, floating)
 
 
-def _operand(node: Product, number: int) -> str:
+def _operand(node: Contraction, number: int) -> str:
     """Return an operand cast to the type of the accumulator."""
-    scan, side = (node.left, node.right)[number], "ab"[number]
+    scan, side = node.tensors[number], "ab"[number]
     column, have = f"{side}.value", scan.schema.dtype
     if node.semiring.multiply == "and" or node.semiring.add == "or":
         return column if have.kind == "b" else f"({column} <> 0)"
@@ -66,7 +66,7 @@ def _operand(node: Product, number: int) -> str:
     return f"CAST({column} AS HUGEINT)" if have.kind != "f" else column
 
 
-def _aggregate(node: Product, found: str, floating: bool) -> str:
+def _aggregate(node: Contraction, found: str, floating: bool) -> str:
     """Return the aggregate of products, cast to the dtype of the result."""
     add, dtype = node.semiring.add, node.schema.dtype
     if add == "or":

@@ -25,12 +25,11 @@ from sparrow.engines.duckdb.types import UnsupportedInSQL, cast, is_not_fill, li
 from sparrow.plan import (
     Accumulate,
     Concat,
+    Contraction,
     Dense,
-    DenseContraction,
     Diagonal,
     Map,
     Node,
-    Product,
     Reduce,
     Reshape,
     Scan,
@@ -211,11 +210,11 @@ def _reduce(node: Reduce, names: ColumnNames, select: _Select) -> str:
 # -- products ------------------------------------------------------------------------------------
 
 
-def _product(node: Product, names: ColumnNames, select: _Select) -> str:
+def _contraction(node: Contraction, names: ColumnNames, select: _Select) -> str:
     value = product_sql(node)
     sides, tests = [], []
     place: dict[int, str] = {}
-    for number, (scan, indices) in enumerate(zip((node.left, node.right), node.indices, strict=True)):
+    for number, (scan, indices) in enumerate(zip(node.tensors, node.indices, strict=True)):
         side = "ab"[number]
         sides.append(f"({select(scan, number, _columns(range(len(indices))))}) AS {side}")
         for axis, index in enumerate(indices):
@@ -286,7 +285,7 @@ def _diagonal(node: Diagonal, names: ColumnNames, select: _Select) -> str:
 COMPILERS: dict[type[Node], Callable[[Any, ColumnNames, _Select], str]] = {
     Map: _map,
     Reduce: _reduce,
-    Product: _product,
+    Contraction: _contraction,
     Concat: _concat,
     Reshape: _reshape,
     Triangle: _triangle,
@@ -298,6 +297,5 @@ UNSUPPORTED: dict[type[Node], tuple[str, str]] = {
     Sort: ("notyet", "sorting by window functions"),
     WithFill: ("never", "every absent element becomes a row"),
     Accumulate: ("never", "SQL returns rows, not an array"),
-    DenseContraction: ("never", "SQL returns rows, not an array"),
 }
 """Unsupported node types, each with the support mark and the reason."""

@@ -21,8 +21,8 @@ from sparrow.engines.stream.cursors import open_cursor
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block
-from sparrow.plan import Map, Node, Product, Scan, push_index
-from sparrow.plan.estimates import estimate_nnz, estimate_product
+from sparrow.plan import Contraction, Map, Node, Scan, push_index
+from sparrow.plan.estimates import estimate_contraction, estimate_nnz
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
@@ -47,10 +47,10 @@ def has_large_slices(node: Node, children: Sequence[Scan]) -> bool:
         return False
     if isinstance(node, Map) and len(children) == 1 and children[0].view.preserves_order(sorted_order(children[0])):
         return False  # partitions are the chunks of the input
-    if isinstance(node, Product):
+    if isinstance(node, Contraction):
         if schema.ndim < 3:  # a row of a matrix is not larger than a partition, and cannot be divided further
             return False
-        rows = max(estimate_product(node))
+        rows = max(estimate_contraction(node))
     else:
         rows = estimate_nnz(Scan(node, View.identity(schema.shape), schema))
     per_slice = rows / schema.shape[0]

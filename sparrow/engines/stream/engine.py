@@ -15,19 +15,22 @@ from sparrow.engines.stream.reductions import scalars
 from sparrow.engines.stream.structural import accumulate
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import Block
-from sparrow.plan import Accumulate, Dense, DenseContraction, Map, MatMulDense, Node, Reduce, Root, Scan
+from sparrow.plan import Accumulate, Contraction, Dense, Map, Node, Reduce, Root, Scan, matrix_form
 from sparrow.relations.csr import csr_rows
 from sparrow.runtime import settings
 
 __all__ = ["Stream"]
 
 ARRAYS: dict[type[Any], Callable[..., Any]] = {
-    MatMulDense: lambda node, scan: matmul_dense(node.with_inputs([scan])),
+    Contraction: lambda node, scan: _contract(node.with_inputs([scan]), scan),
     Accumulate: accumulate,
-    DenseContraction: contract_dense,
     Map: lambda node, *scans: evaluate_dense(node.with_inputs(scans)),
 }
 """Functions that compute nodes with dense results, given the node and its scans of relations."""
+
+
+def _contract(node: Contraction, scan: Scan) -> Any:
+    return contract_dense(node, scan) if matrix_form(node) is None else matmul_dense(node)
 
 
 class Stream:
@@ -35,6 +38,7 @@ class Stream:
 
     name = "stream"
     reads_chunks = True
+    max_operands: int | None = None
     max_depth: int | None = None
 
     def check(self) -> None:
@@ -77,7 +81,7 @@ class Stream:
 
     def evaluate_dense(self, node: Node) -> Any:
         """Return the dense result of a node."""
-        if type(node) not in ARRAYS:
+        if type(node) not in ARRAYS or not node.is_dense:
             raise UnsupportedError(
                 str(self.unsupported_reason(node) or f"{type(node).__name__} has a sparse result, no dense one")
             )
@@ -86,8 +90,9 @@ class Stream:
     def describe(self, node: Root) -> str:
         """Return the strategy for a node, for ``explain``; empty if there is only one."""
         threads = settings.current().threads
-        if isinstance(node, MatMulDense):
-            scan = node.operands[0]
+        form = matrix_form(node) if isinstance(node, Contraction) else None
+        if form is not None:
+            scan = form.scan
             if scan.step is None and csr_rows(scan.relation, scan.view) is not None:
                 return f"rows of a persisted matrix, {threads} threads"
             order = tuple(range(scan.source.schema.ndim)) if scan.step is not None else product_order(scan)

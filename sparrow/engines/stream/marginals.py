@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.product.chain import ChainMatMulOp
 from sparrow.engines.stream.product.dense import matmul_dense
 from sparrow.engines.stream.tuning import tuning
-from sparrow.plan import Dense, MatMulDense, Product, Reduce, Scan
+from sparrow.plan import Contraction, Dense, Reduce, Scan, make_matmul
 from sparrow.runtime.once import Once
 
 __all__ = ["MarginalSums", "find_marginal_sums"]
@@ -37,13 +36,13 @@ class MarginalSums:
         Axes of the product that stay, at most one.
     """
 
-    def __init__(self, product: Product, scans: Sequence[Scan], kept: Sequence[int]) -> None:
+    def __init__(self, product: Contraction, scans: Sequence[Scan], kept: Sequence[int]) -> None:
         self.scans = tuple(scans)
         self.values = Once(partial(_sum_product, product, self.scans, tuple(kept)))
         """Returns the sums by coordinate, shape (1,) if no axis stays, or None if the product has to be formed."""
 
 
-def _sum_product(product: Product, scans: Sequence[Scan], kept: tuple[int, ...]) -> NDArray[Any] | None:
+def _sum_product(product: Contraction, scans: Sequence[Scan], kept: tuple[int, ...]) -> NDArray[Any] | None:
     """Return the sums of a product along axes, None unless they are finite."""
     dtype = product.schema.dtype
     with np.errstate(all="ignore"):
@@ -56,7 +55,7 @@ def _sum_product(product: Product, scans: Sequence[Scan], kept: tuple[int, ...])
     return out if out.dtype.kind in "iu" or bool(np.isfinite(out).all()) else None
 
 
-def _sum_operand(product: Product, scans: Sequence[Scan], which: int, weights: NDArray[Any] | None) -> NDArray[Any]:
+def _sum_operand(product: Contraction, scans: Sequence[Scan], which: int, weights: NDArray[Any] | None) -> NDArray[Any]:
     """Return the sums of an operand along an axis, with weights if given."""
     own = product.indices[which]
     summed = next(k for k, letter in enumerate(own) if (letter in product.output_indices) == (weights is None))
@@ -64,7 +63,7 @@ def _sum_operand(product: Product, scans: Sequence[Scan], which: int, weights: N
     if weights is None:
         weights = np.ones(scan.schema.shape[summed], product.schema.dtype)
     rows = scan if summed == 1 else scan.then(scan.view.permute((1, 0)))
-    found: NDArray[Any] = matmul_dense(MatMulDense(rows, Dense(weights)))
+    found: NDArray[Any] = matmul_dense(make_matmul(rows, Dense(weights)))
     return found
 
 
@@ -74,7 +73,7 @@ def find_marginal_sums(node: Reduce, scan: Scan) -> MarginalSums | None:
     if not isinstance(relation, PhysicalOperator) or node.name != "sum" or not scan.view.is_identity:
         return None
     product, parameters = relation.node, tuning()
-    if not isinstance(product, Product) or not product.semiring.plain or product.mask is not None:
+    if not isinstance(product, Contraction) or not product.semiring.plain or product.mask is not None:
         return None
     dtype = product.schema.dtype
     if not parameters.use_marginal_sums:
@@ -89,15 +88,17 @@ def find_marginal_sums(node: Reduce, scan: Scan) -> MarginalSums | None:
         or not _is_matrix_product(product)
     ):
         return None
-    factors = relation.scans if isinstance(relation, ChainMatMulOp) else relation.children
+    factors = relation.children
     nnz = sum(each.relation.stats(each.view.box()).rows for each in factors)
     longest = max(n for each in factors for n in each.schema.shape)
     fits = longest <= parameters.marginal_length_ratio * nnz + parameters.min_marginal_length
     return MarginalSums(product, factors, node.kept_axes) if fits else None
 
 
-def _is_matrix_product(product: Product) -> bool:
+def _is_matrix_product(product: Contraction) -> bool:
     """Return whether rows of one matrix meet columns of another, along one index."""
+    if len(product.operands) != 2 or len(product.tensors) != 2:
+        return False
     left, right = map(set, product.indices)
     lengths = [len(own) for own in (*product.indices, left, right, product.output_indices)]
     return lengths == [2] * 5 and set(product.output_indices) == left ^ right

@@ -17,23 +17,24 @@ from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
 from sparrow.engines.stream.elementwise.fusion import FusedKernel, fuse_maps
 from sparrow.engines.stream.elementwise.map import build_map
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.product.chain import lower_product
+from sparrow.engines.stream.product.chain import lower_contraction
 from sparrow.engines.stream.reductions import build_reductions, group_by_scan
 from sparrow.engines.stream.structural import ConcatOp, DiagonalOp, FillOp, ReshapeOp, SortOp, TriangleOp, ViewOp
 from sparrow.engines.stream.tuning import tuning
 from sparrow.errors import UnsupportedError
 from sparrow.plan import (
     Concat,
+    Contraction,
     Diagonal,
     Map,
     Node,
-    Product,
     Reduce,
     Reshape,
     Scan,
     Sort,
     Triangle,
     WithFill,
+    as_elementwise,
     nodes_below,
     optimize_plan,
 )
@@ -44,7 +45,7 @@ __all__ = ["BUILDERS", "lower"]
 
 BUILDERS: dict[type[Node], Callable[..., PhysicalOperator]] = {
     Concat: ConcatOp,
-    Product: lower_product,
+    Contraction: lower_contraction,
     Reshape: ReshapeOp,
     Triangle: TriangleOp,
     Diagonal: DiagonalOp,
@@ -95,7 +96,10 @@ def _children_of_single(scan: Scan) -> Sequence[Scan]:
     """
     if not scan.view.is_identity or not scan.view.size:
         return ()
-    children = scan.source.scans  # type: ignore[union-attr]
+    node: Any = scan.source
+    if isinstance(node, Contraction) and as_elementwise(node) is not None:
+        return ()
+    children: Sequence[Scan] = node.scans
     for below in children:
         if isinstance(below.source, Node) or not below.view.size:
             return ()

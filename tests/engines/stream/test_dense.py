@@ -18,7 +18,7 @@ from sparrow.core.indexing import View
 from sparrow.core.schema import Schema
 from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
 from sparrow.kernels.coo import Block
-from sparrow.plan import Dense, MatMulDense
+from sparrow.plan import Dense, make_matmul
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Relation
 from sparrow.runtime.settings import config
@@ -29,7 +29,7 @@ ALL = [*REAL, "float16", "complex64", "complex128"]
 
 
 def product(relation: Relation, x: Any, engine: str = "stream") -> Any:
-    return engines.evaluate_dense(MatMulDense(scan_of(relation), Dense(np.asarray(x))), engine)
+    return engines.evaluate_dense(make_matmul(scan_of(relation), Dense(np.asarray(x))), engine)
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
@@ -87,7 +87,7 @@ def test_sql_rejects_unsupported_dtypes() -> None:
     """The engine raises; ``engine="duckdb"`` falls back to the stream engine."""
 
     def product(relation: Relation, x: Any, engine: str) -> Any:
-        return engines.engine_for(engine).evaluate_dense(MatMulDense(scan_of(relation), Dense(np.asarray(x))))
+        return engines.engine_for(engine).evaluate_dense(make_matmul(scan_of(relation), Dense(np.asarray(x))))
 
     ints = memory(np.full((2, 4), 2**60))
     with pytest.raises(UnsupportedError, match="engine='stream'"):
@@ -99,7 +99,7 @@ def test_sql_rejects_unsupported_dtypes() -> None:
             product(memory(np.ones((2, 4), "float32")), np.ones(4, dtype), "duckdb")
     with pytest.raises(UnsupportedError, match=r"absent elements are 2\.0.*engine='stream'"):
         product(memory(np.ones((2, 4)), fill_value=2.0), np.ones(4), "duckdb")
-    filled = MatMulDense(scan_of(memory(np.ones((2, 4)), fill_value=2.0)), Dense(np.ones(4)))
+    filled = make_matmul(scan_of(memory(np.ones((2, 4)), fill_value=2.0)), Dense(np.ones(4)))
     assert engines.evaluate_dense(filled, "duckdb").tolist() == [4.0, 4.0]
     assert "engine      stream, fallback: a join multiplies stored elements only" in engines.explain(
         filled, engine="duckdb"
@@ -129,7 +129,7 @@ def test_nonzero_fill_counts(dtype: str) -> None:
         )
     np.testing.assert_allclose(
         engines.evaluate_dense(
-            MatMulDense(at(memory(dense, fill_value=fill), slice(3, 3)), Dense(numbers((8,), dtype)))
+            make_matmul(at(memory(dense, fill_value=fill), slice(3, 3)), Dense(numbers((8,), dtype)))
         ),
         np.zeros(0, dtype),
     )
@@ -168,24 +168,24 @@ def test_vectors(engine: str) -> None:
     X = np.arange(8.0).reshape(4, 2)
     np.testing.assert_array_equal(product(memory(dense), X, engine), dense @ X)
     np.testing.assert_array_equal(
-        engines.evaluate_dense(MatMulDense(Dense(X.T), scan_of(memory(dense))), engine), X.T @ dense
+        engines.evaluate_dense(make_matmul(Dense(X.T), scan_of(memory(dense))), engine), X.T @ dense
     )
 
 
 def test_mismatched_shapes_raise() -> None:
     scan = scan_of(memory(np.ones((3, 4)), dims=("src", "dst")))
     with pytest.raises(ShapeError, match=r"\(3, 4\) and \(5,\) do not fit: dimension 1 \('dst', size 4\) of the left"):
-        MatMulDense(scan, Dense(np.ones(5)))
+        make_matmul(scan, Dense(np.ones(5)))
     with pytest.raises(ShapeError, match=r"\(2, 4\) and \(3, 4\).*dimension 0 \('src', size 3\) of the right"):
-        MatMulDense(Dense(np.ones((2, 4))), scan)
+        make_matmul(Dense(np.ones((2, 4))), scan)
     with pytest.raises(ShapeError, match="no dimensions"):
-        MatMulDense(scan, Dense(np.array(2.0)))
+        make_matmul(scan, Dense(np.array(2.0)))
     with pytest.raises(UnsupportedError, match="one or two dimensions"):
-        MatMulDense(scan, Dense(np.ones((2, 4, 3))))
+        make_matmul(scan, Dense(np.ones((2, 4, 3))))
     with pytest.raises(UnsupportedError, match="one or two dimensions"):
-        MatMulDense(scan_of(memory(np.ones((2, 3, 4)))), Dense(np.ones(4)))
+        make_matmul(scan_of(memory(np.ones((2, 3, 4)))), Dense(np.ones(4)))
     with pytest.raises(UnsupportedError, match="one tensor and one dense"):
-        MatMulDense(scan, scan)
+        make_matmul(scan, scan)
     with pytest.raises(UnsupportedError, match="object"):
         Dense(np.array([None, "a"]))
     with pytest.raises(UnsupportedError, match="cast"):
@@ -198,7 +198,7 @@ def test_too_large_result_raises(engine: str) -> None:
     with pytest.raises(TooLargeError, match=rf"{2**43} bytes.*memory_limit"):
         product(relation, np.ones(4), engine)
     assert engines.evaluate_dense(
-        MatMulDense(at(relation, slice(2**39, 2**39 + 2)), Dense(np.ones(4))), engine
+        make_matmul(at(relation, slice(2**39, 2**39 + 2)), Dense(np.ones(4))), engine
     ).tolist() == [2, 0]
 
 
@@ -225,7 +225,7 @@ def test_infinities_across_chunks_do_not_warn(way: str, tmp_path: Path) -> None:
     relation = stored_relation(tmp_path / "A", dense)
     for x in (np.ones(20), np.ones((20, 2))):
         with sparrow.testing.strategy(way):
-            found = engines.evaluate_dense(MatMulDense(scan_of(relation), Dense(x)))
+            found = engines.evaluate_dense(make_matmul(scan_of(relation), Dense(x)))
         assert np.isnan(found).all()
 
 
@@ -257,7 +257,7 @@ def test_same_bits_with_any_thread_count(
             view = View.identity(graph.shape).then(key).permute(order)
             expected = graph[key].transpose(order)
             x = np.random.default_rng(2).standard_normal((expected.shape[1], *(() if columns is None else (columns,))))
-            contract = MatMulDense(scan_of(relation, view), Dense(x))
+            contract = make_matmul(scan_of(relation, view), Dense(x))
             results = []
             for threads in (1, 2, 3, 3):
                 with config(threads=threads):
@@ -279,7 +279,7 @@ def test_many_chunks_match_scipy() -> None:
         np.testing.assert_allclose(product(relation, x[:, 0], engine), matrix @ x[:, 0], rtol=1e-12)
     tall = scan_of(relation, View.identity(matrix.shape).permute((1, 0)))
     y = np.random.default_rng(1).random(3000)
-    np.testing.assert_allclose(engines.evaluate_dense(MatMulDense(tall, Dense(y))), matrix.T @ y, rtol=1e-12)
+    np.testing.assert_allclose(engines.evaluate_dense(make_matmul(tall, Dense(y))), matrix.T @ y, rtol=1e-12)
 
 
 def test_operand_memory_layouts() -> None:
@@ -299,7 +299,7 @@ def test_out_of_range_coordinates_are_skipped() -> None:
     for x in (np.ones(3), np.ones((3, 8))):
         assert product(relation, x).reshape(2, -1)[:, 0].tolist() == [1.0, 0.0]
         flipped = scan_of(relation, View.identity((2, 3)).permute((1, 0)))
-        assert engines.evaluate_dense(MatMulDense(flipped, Dense(x[:2]))).reshape(3, -1)[:, 0].tolist() == [
+        assert engines.evaluate_dense(make_matmul(flipped, Dense(x[:2]))).reshape(3, -1)[:, 0].tolist() == [
             0.0,
             1.0,
             0.0,
@@ -322,7 +322,7 @@ def test_numpy_matches_kernels_bit_for_bit(tmp_path: Path, dtype: str, view: tup
             found = []
             for way in ("numba", "numpy"):
                 with sparrow.testing.strategy(way):
-                    found.append(engines.evaluate_dense(MatMulDense(scan_of(relation, seen), Dense(x)), "stream"))
+                    found.append(engines.evaluate_dense(make_matmul(scan_of(relation, seen), Dense(x)), "stream"))
             assert np.asarray(found[0]).tobytes() == np.asarray(found[1]).tobytes()
             np.testing.assert_allclose(found[0], cells @ x, rtol=1e-3, atol=1e-3)
 

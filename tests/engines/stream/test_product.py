@@ -145,7 +145,7 @@ def test_user_semiring() -> None:
     found = sp.matmul(A, B, semiring=widest)
     pairs = np.where((a[:, :, None] != 0) & (b[None] != 0), np.minimum(a[:, :, None], b[None]), -99)
     np.testing.assert_array_equal(found.to_numpy(), pairs.max(axis=1))
-    assert "product ij,jk->ik widest" in found.explain()
+    assert "contraction ij,jk->ik widest" in found.explain()
     minus = sp.Semiring(np.add, lambda x, y: x - y, 0)
     differences = np.where((a[:, :, None] != 0) & (b[None] != 0), a[:, :, None] - b[None], 0).sum(axis=1)
     product = sp.matmul(A, B, semiring=minus)
@@ -419,7 +419,7 @@ def test_indexed_product_reads_needed_rows(tmp_path: Path) -> None:
 def test_explain_shows_product() -> None:
     A = sp.asarray(some((4, 4), 7))
     told = sp.matmul(A, A, semiring="min_plus", mask=A, complement=True).explain()
-    assert "product ij,jk->ik min_plus (d0: 4, d1: 4) float64" in told
+    assert "contraction ij,jk->ik min_plus (d0: 4, d1: 4) float64" in told
     assert "only where it has no element" in told
 
 

@@ -14,7 +14,7 @@ import sparrow as sp
 import sparrow.testing
 from sparrow import engines
 from sparrow.errors import TooLargeError
-from sparrow.plan import make_dense_contraction
+from sparrow.plan import make_dense_contraction, surviving_array_indices
 from sparrow.runtime import settings
 from tests.engines.helpers import at, memory, random_array, scan_of, stored_relation
 
@@ -36,7 +36,7 @@ def parts(subscripts: str, dtype: Any = np.float64) -> tuple[list[tuple[int, ...
 
 def node_of(subscripts: str, scan: Any, arrays: Any) -> Any:
     letters, out, _ = parts(subscripts)
-    node = make_dense_contraction(scan, letters[0], arrays, letters[1:], out)
+    node = make_dense_contraction([scan, *arrays], letters, out)
     assert node is not None
     return node
 
@@ -105,7 +105,7 @@ def test_expression_is_read_by_partition() -> None:
     np.testing.assert_allclose(found, np.einsum("ijk,jr,kr->ir", 3 * A.to_numpy(), B, C), rtol=1e-12)
     with sp.explained(analyze=True) as plans:
         sp.einsum("ijk,jr,kr->ir", A, B, C)
-    assert plans[-1].startswith("dense contraction ijk,jl,kl->il (d0: 30, d1: 2) float64")
+    assert plans[-1].startswith("contraction ijk,jl,kl->il plus_times (d0: 30, d1: 2) float64")
     assert plans[-1].count("dense (") == 3  # two arrays and the result
 
 
@@ -144,9 +144,9 @@ def test_dropped_axes_are_summed_first() -> None:
     found = sp.einsum("ij,jk->i", sp.asarray(A), B)
     wanted = np.einsum("ij,jk->i", A, B)
     assert (found.dtype, found.tolist()) == (wanted.dtype, wanted.tolist())
-    node = make_dense_contraction(scan_of(memory(A)), (0, 1), [B], [(1, 2)], (0,))
+    node = make_dense_contraction([scan_of(memory(A)), B], [(0, 1), (1, 2)], (0,))
     assert node is not None
-    assert (node.surviving_array_indices, node.arrays[0].array.shape) == (
+    assert (surviving_array_indices(node), node.operands[1].schema.shape) == (
         ((1,),),
         (2, 3),
     )  # when it runs, not when it is planned

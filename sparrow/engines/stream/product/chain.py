@@ -1,14 +1,12 @@
-"""Chains of products, reordered at run time by what is known of their operands.
+"""Contractions of several tensors, ordered at run time by what is known of them.
 
-``einsum`` builds a chain of binary products, ordered by numbers of elements. When it runs, the elements of its
-operands are counted along the axes that meet others, each step is computed into memory if its result is expected to
-fit, and the rest is ordered again by the size of that result.
+The elements of the operands are counted along the axes that meet others. The cheapest step is computed into memory if
+its result is expected to fit, and the rest is ordered again by the size of that result.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -24,14 +22,14 @@ from sparrow.engines.stream.product.matmul import CSRProductCursor, ProductCurso
 from sparrow.engines.stream.product.spgemm import SpGEMM
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.errors import TooLargeError
-from sparrow.plan import Product, Scan, make_product
+from sparrow.plan import Contraction, Scan, make_contraction
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, count_degrees, estimate_operand, is_countable
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import events, memory
 from sparrow.runtime.once import Once
 
-__all__ = ["ChainMatMulOp", "ChainStep", "chain_steps", "lower_product"]
+__all__ = ["ChainMatMulOp", "ChainStep", "chain_steps", "lower_contraction"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class _Term:
 class ChainStep:
     """A step that ran, with its estimates and the elements found, if counted."""
 
-    node: Product
+    node: Contraction
     products: float
     entries: float
     found: int | None
@@ -59,13 +57,13 @@ chain_steps: ContextVar[list[ChainStep] | None] = ContextVar("sparrow_chain_step
 """List that steps are appended to as they run; None if they are not recorded."""
 
 
-def lower_product(node: Product, *scans: Scan) -> PhysicalOperator:
-    """Lower a product of two scans, or a chain of products in the cheapest order.
+def lower_contraction(node: Contraction, *scans: Scan) -> PhysicalOperator:
+    """Lower a contraction of two scans, or of more in the cheapest order.
 
     Parameters
     ----------
     node
-        Plan node of the product.
+        Plan node of the contraction.
     scans
         Its operands, and its mask if there is one.
 
@@ -74,10 +72,7 @@ def lower_product(node: Product, *scans: Scan) -> PhysicalOperator:
     TooLargeError
         On reading, as for :func:`sparrow.engines.stream.product.matmul.lower_matmul`.
     """
-    terms = _unfold_chain(node, scans[:2])
-    if not terms:
-        return lower_matmul(node, *scans)
-    return ChainMatMulOp(node, scans, terms)
+    return lower_matmul(node, *scans) if len(node.operands) == 2 else ChainMatMulOp(node, scans)
 
 
 class ChainMatMulOp(PhysicalOperator, SumPushdown):
@@ -86,18 +81,17 @@ class ChainMatMulOp(PhysicalOperator, SumPushdown):
     Parameters
     ----------
     node
-        The last product of the chain as it was built.
+        Plan node of the contraction.
     scans
         Its operands and its mask.
-    terms
-        All operands of the chain, with the indices of each.
     """
 
-    def __init__(self, node: Product, scans: Sequence[Scan], terms: Sequence[tuple[tuple[int, ...], Scan]]) -> None:
-        super().__init__(node, [*(scan for _, scan in terms), *scans[2:]])
-        self._last_step = Once(functools.partial(_run_steps, node, terms, scans[2:]))
+    def __init__(self, node: Contraction, scans: Sequence[Scan]) -> None:
+        super().__init__(node, scans)
+        count = len(node.operands)
+        terms = list(zip(node.indices, scans[:count], strict=True))
+        self._last_step = Once(functools.partial(_run_steps, node, terms, scans[count:]))
         self._is_masked = node.mask is not None and not node.complement
-        self.scans, self.terms = tuple(scans), terms
 
     def partitions(self) -> list[int]:
         """Return bounds of partitions along the leading axis."""
@@ -121,54 +115,27 @@ class ChainMatMulOp(PhysicalOperator, SumPushdown):
         return self._last_step().sum_at_mask() if self._is_masked else None
 
 
-def _unfold_chain(node: Product, scans: Sequence[Scan]) -> list[tuple[tuple[int, ...], Scan]]:
-    """Return the operands of a chain with their indices; nothing if two or fewer."""
-    new_indices = itertools.count(1 + max((index for own in node.indices for index in own), default=0))
-    terms: list[tuple[tuple[int, ...], Scan]] = []
-
-    def unfold(indices: tuple[int, ...], scan: Scan) -> None:
-        relation: Any = scan.relation
-        inner = relation.token if isinstance(relation, PhysicalOperator) and scan.view.is_identity else None
-        if not isinstance(inner, Product) or not inner.reorderable or inner.mask is not None or not is_alike(inner):
-            terms.append((indices, scan))
-            return
-        names = dict(zip(inner.output_indices, indices, strict=True))
-        is_chain = isinstance(relation, ChainMatMulOp)
-        for own, below in relation.terms if is_chain else zip(inner.indices, relation.children, strict=True):
-            unfold(tuple(names.setdefault(index, next(new_indices)) for index in own), below)
-
-    def is_alike(inner: Product) -> bool:
-        return inner.semiring == node.semiring and inner.schema.dtype == node.schema.dtype
-
-    if node.reorderable:
-        for indices, scan in zip(node.indices, scans, strict=False):
-            unfold(indices, scan)
-    # With operands of several dtypes, intermediate dtypes would depend on the order.
-    has_one_dtype = all(scan.schema.dtype == node.schema.dtype for _, scan in terms)
-    return terms if has_one_dtype and len(terms) > 2 else []
-
-
-def _run_steps(node: Product, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> SpGEMM:
+def _run_steps(node: Contraction, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> SpGEMM:
     """Run all steps of a chain but the last, and return that."""
     rest = [_Term(indices, scan, _count_operand(indices, scan)) for indices, scan in terms]
     while len(rest) > 2:
         rest = _run_step(node, rest)
     one, other = rest
-    last = replace(node, left=one.scan, right=other.scan, indices=(one.indices, other.indices))
+    last = replace(node, operands=(one.scan, other.scan), indices=(one.indices, other.indices))
     _record_step(last, *one.known.times(other.known, last.output_indices), None)
     events.emit("product.chain_last_step")
     reservations = (*one.reservations, *other.reservations)
     return SpGEMM(last, one.scan, other.scan, *mask, profiled_as=node, reservations=reservations)
 
 
-def _run_step(node: Product, terms: list[_Term]) -> list[_Term]:
+def _run_step(node: Contraction, terms: list[_Term]) -> list[_Term]:
     """Run the cheapest step of a chain; return the other terms and its result."""
     semiring, last = node.semiring, node.output_indices
     step = optimal_path([term.known for term in terms], last, semiring)[0]
     one, other = (terms[k] for k in step)
     rest = [term for k, term in enumerate(terms) if k not in step]
     out = surviving_indices(one.indices, other.indices, [term.indices for term in rest], last, semiring)
-    node = make_product(one.scan, other.scan, (one.indices, other.indices), out, semiring)
+    node = make_contraction((one.scan, other.scan), (one.indices, other.indices), out, semiring)
     products, expected = one.known.times(other.known, out)
     relation: Any = lower_matmul(node, one.scan, other.scan)
     found, reservations = None, (*one.reservations, *other.reservations)
@@ -192,7 +159,7 @@ def _run_step(node: Product, terms: list[_Term]) -> list[_Term]:
     return [*rest[: step[0]], result, *rest[step[0] :]]  # where its first operand was
 
 
-def _record_step(node: Product, products: float, expected: Estimate, found: int | None) -> None:
+def _record_step(node: Contraction, products: float, expected: Estimate, found: int | None) -> None:
     """Append a step to the list of steps, if there is one."""
     steps = chain_steps.get()
     if steps is not None:

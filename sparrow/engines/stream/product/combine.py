@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow.engines.stream.product.indexing import CompositeIndex
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.plan import Product
+from sparrow.plan import Contraction
 
 __all__ = ["AddRows", "CSRPart", "concat_rows"]
 
@@ -48,7 +48,7 @@ class AddRows:
         Sum that is no stored element, in the dtype of accumulation.
     """
 
-    def __init__(self, node: Product, columns: Sequence[int], fill: Any) -> None:
+    def __init__(self, node: Contraction, columns: Sequence[int], fill: Any) -> None:
         sizes = dict(zip(node.output_indices, node.schema.shape, strict=True))
         self._add, self._fill = node.semiring.add, fill
         self._sizes = [sizes[index] for index in columns]

@@ -18,7 +18,7 @@ from sparrow.engines.stream.scan_reader import clip_to_view, split_runs
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import accumulator_dtype
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.plan import MatMulDense, Scan
+from sparrow.plan import Contraction, MatrixForm, Scan, matrix_form
 from sparrow.relations import csr
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk
@@ -82,7 +82,7 @@ class _Loader:
         return True
 
 
-def matmul_dense(contract: MatMulDense, accumulate: Accumulate | None = None) -> Any:
+def matmul_dense(node: Contraction, accumulate: Accumulate | None = None) -> Any:
     """Multiply a sparse tensor with a dense array, reading the tensor once.
 
     Where output coordinates are adjacent in the scan, threads sum chunks in parallel and only rows on chunk borders are
@@ -93,8 +93,8 @@ def matmul_dense(contract: MatMulDense, accumulate: Accumulate | None = None) ->
 
     Parameters
     ----------
-    contract
-        Plan node of the product.
+    node
+        Plan node that has a matrix form.
     accumulate
         Adds the product of the stored elements, less the fill, to zeros; by default kernels on threads.
 
@@ -105,9 +105,10 @@ def matmul_dense(contract: MatMulDense, accumulate: Accumulate | None = None) ->
     UnsupportedError
         If the fill is not 0, and it or the dense array is not finite.
     """
-    scan, operand = contract.operands
-    result = contract.schema.dtype
-    dtype = accumulator_dtype(result)
+    form = matrix_form(node)
+    assert form is not None
+    scan, operand = form.scan, form.array
+    dtype = accumulator_dtype(node.schema.dtype)
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     shape = (height, *operand.shape[1:])
     copied = 0 if operand.dtype == dtype else operand.size * dtype.itemsize
@@ -130,7 +131,7 @@ def matmul_dense(contract: MatMulDense, accumulate: Accumulate | None = None) ->
     if fill != 0:
         with np.errstate(all="ignore"):
             out += fill.astype(dtype) * x.sum(axis=0, dtype=dtype)
-    return _finish(out, contract)
+    return _finish(out, node.schema.dtype, form)
 
 
 def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
@@ -225,10 +226,9 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return values.astype(dtype)
 
 
-def _finish(out: NDArray[Any], contract: MatMulDense) -> Any:
+def _finish(out: NDArray[Any], dtype: np.dtype[Any], form: MatrixForm) -> Any:
     """Return sums in the dtype and shape of the result; a scalar if it has no axes."""
-    dtype = contract.schema.dtype
     out = out != 0 if dtype.kind == "b" else _cast(out, dtype)
-    if contract.operands[0].view.ndim == 1:
+    if form.scan.view.ndim == 1:
         out = out[0]
-    return out.T if contract.flipped else out
+    return out.T if form.transposed else out

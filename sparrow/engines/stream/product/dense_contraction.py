@@ -16,7 +16,7 @@ from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, flat_positions
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.plan import DenseContraction, Scan
+from sparrow.plan import Contraction, Dense, Scan, surviving_array_indices
 from sparrow.runtime import memory
 
 __all__ = ["contract_dense"]
@@ -39,7 +39,7 @@ class _Factor:
         return self.array.ndim > 1
 
 
-def contract_dense(node: DenseContraction, scan: Scan) -> Any:
+def contract_dense(node: Contraction, scan: Scan) -> Any:
     """Return the contraction of a scan with arrays, reading the scan once by chunk.
 
     Indices of the scan that the output has number its rows, those of arrays alone its columns. Where rows are adjacent
@@ -52,42 +52,45 @@ def contract_dense(node: DenseContraction, scan: Scan) -> Any:
         If the output, or the arrays in the dtype of the sums, exceed the memory limit.
     """
     dtype = accumulator_dtype(node.schema.dtype)
-    given = list(zip(node.arrays, node.array_indices, node.surviving_array_indices, strict=True))
+    pairs = list(zip(node.operands, node.indices, strict=True))
+    own_indices = next(own for each, own in pairs if isinstance(each, Scan))
+    operands = [(each, own) for each, own in pairs if isinstance(each, Dense)]
+    given = [(*pair, left) for pair, left in zip(operands, surviving_array_indices(node), strict=True)]
     dropped_axes = [[index not in indices for index in own] for _, own, indices in given]
     arrays = [
         (indices, _sum_axes(each.array, dropped, dtype))
         for (each, _, indices), dropped in zip(given, dropped_axes, strict=True)
     ]
-    sums = _contract(node, scan, arrays, dtype)
+    sums = _contract(node, scan, own_indices, arrays, dtype)
     if any(map(any, dropped_axes)) and dtype.kind == "f" and np.isinf(sums).any():
         arrays = [
             (indices, _sum_infinite(each.array, dropped, array))
             for (each, _, indices), dropped, (_, array) in zip(given, dropped_axes, arrays, strict=True)
         ]
-        sums[np.isnan(_contract(node, scan, arrays, dtype, infinite=True))] = np.nan
+        sums[np.isnan(_contract(node, scan, own_indices, arrays, dtype, infinite=True))] = np.nan
     with np.errstate(all="ignore"):
         found = sums != 0 if node.schema.dtype.kind == "b" else sums.astype(node.schema.dtype, copy=False)
     return found if found.ndim else found[()]
 
 
 def _contract(
-    node: DenseContraction, scan: Scan, arrays: list[tuple[tuple[int, ...], NDArray[Any]]], dtype: np.dtype[Any],
-    infinite: bool = False,
+    node: Contraction, scan: Scan, own: tuple[int, ...], arrays: list[tuple[tuple[int, ...], NDArray[Any]]],
+    dtype: np.dtype[Any], infinite: bool = False,
 ) -> NDArray[Any]:  # fmt: skip
     """Return the sums of elements, or of infinite ones only, times arrays."""
-    sizes = dict(zip(node.indices, scan.schema.shape, strict=True))
+    sizes = dict(zip(own, scan.schema.shape, strict=True))
     for indices, array in arrays:
         sizes |= zip(indices, array.shape, strict=True)
-    kept = [index for index in node.indices if index in node.output_indices]
-    extra = [index for index in sizes if index not in node.indices]
+    kept = [index for index in own if index in node.output_indices]
+    extra = [index for index in sizes if index not in own]
     height, width = (math.prod(sizes[index] for index in part) for part in (kept, extra))
-    factors = _factors(node.indices, arrays, sizes, extra)
+    factors = _factors(own, arrays, sizes, extra)
     n_values = height * width + sum(math.prod(each.shape) * (width if each.is_wide else 1) for each in factors)
     what = lambda: f"the dense result of shape {node.schema.shape} and type {dtype}, and its arrays"  # noqa: E731
     memory.check(n_values * dtype.itemsize, what, "multiply a part of the tensor")
     sums = np.zeros((height, width), dtype)
     if sums.size and scan.view.size:
-        _accumulate(scan, tuple(map(node.indices.index, kept)), factors, sums, infinite)
+        _accumulate(scan, tuple(map(own.index, kept)), factors, sums, infinite)
     with np.errstate(all="ignore"):
         found = sums.reshape([sizes[index] for index in (*kept, *extra)])
         dropped = tuple(len(kept) + k for k, index in enumerate(extra) if index not in node.output_indices)

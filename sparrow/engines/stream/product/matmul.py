@@ -12,12 +12,12 @@ from sparrow.engines.stream.capabilities import RowOutput, SumPushdown
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.spgemm import SpGEMM
 from sparrow.kernels.coo import Block
-from sparrow.plan import Product, Scan
+from sparrow.plan import Contraction, Scan
 
 __all__ = ["CSRProductCursor", "MaskedMatMulOp", "MatMulOp", "ProductCursor", "lower_matmul"]
 
 
-def lower_matmul(node: Product, *scans: Scan) -> PhysicalOperator:
+def lower_matmul(node: Contraction, *scans: Scan) -> PhysicalOperator:
     """Lower a product of two scans, under a mask if there is a third.
 
     Raises
@@ -55,7 +55,7 @@ class CSRProductCursor(ProductCursor, RowOutput):
 class MatMulOp(PhysicalOperator):
     """Elements of a product, or of one at the absent elements of a mask."""
 
-    def __init__(self, node: Product, scans: Sequence[Scan], work: SpGEMM) -> None:
+    def __init__(self, node: Contraction, scans: Sequence[Scan], work: SpGEMM) -> None:
         super().__init__(node, scans)
         self._work = work
 

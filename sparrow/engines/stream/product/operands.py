@@ -19,7 +19,7 @@ from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.product.indexing import is_factorized, isin_sorted
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, concat_blocks, filter_block
-from sparrow.plan import Product, Scan
+from sparrow.plan import Contraction, Scan
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
@@ -38,7 +38,7 @@ class IndexRoles:
     columns: tuple[int, ...]
 
 
-def _assign_roles(node: Product) -> IndexRoles:
+def _assign_roles(node: Contraction) -> IndexRoles:
     """Decide which operand provides the rows, and the roles of all indices."""
     left, right = map(set, node.indices)
 
@@ -158,7 +158,7 @@ class Operands:
         Scans of its operands and of its mask.
     """
 
-    def __init__(self, node: Product, left: Scan, right: Scan, mask: Scan | None = None) -> None:
+    def __init__(self, node: Contraction, left: Scan, right: Scan, mask: Scan | None = None) -> None:
         self.node, self.roles = node, _assign_roles(node)
         indices = node.indices
         if self.roles.swapped:
@@ -308,11 +308,11 @@ class MaskRows:
     """Column of each element."""
 
 
-def _accumulator(node: Product) -> np.dtype[Any]:
+def _accumulator(node: Contraction) -> np.dtype[Any]:
     """Return the dtype in which products are formed and accumulated."""
     semiring, dtype = node.semiring, node.schema.dtype
     if callable(semiring.add) or callable(semiring.multiply):  # functions receive operands in a common dtype
-        dtype = np.result_type(node.left.schema.dtype, node.right.schema.dtype, dtype)
+        dtype = np.result_type(*(scan.schema.dtype for scan in node.tensors), dtype)
         if semiring.add == "plus":
             return accumulator_dtype(dtype)
     elif semiring.add not in ("min", "max") or semiring.multiply not in ("times", "plus"):

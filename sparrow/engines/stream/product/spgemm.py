@@ -34,8 +34,8 @@ from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operands
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, canonicalize, concat_blocks
 from sparrow.kernels.elementwise import align
-from sparrow.plan import Node, Product, Scan
-from sparrow.plan.estimates import estimate_product
+from sparrow.plan import Contraction, Node, Scan
+from sparrow.plan.estimates import estimate_contraction
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -68,7 +68,7 @@ class SpGEMM:
 
     def __init__(
         self,
-        node: Product,
+        node: Contraction,
         left: Scan,
         right: Scan,
         mask: Scan | None = None,
@@ -260,7 +260,7 @@ class SpGEMM:
     @functools.cached_property
     def _nnz_estimate(self) -> float:
         """Estimate of the elements of the output, or of products if they are fewer."""
-        return min(estimate_product(self.node))
+        return min(estimate_contraction(self.node))
 
     def open_sources(self, first: int, last: int) -> tuple[ReadRange | None, ReadRange | None]:
         """Open cursors of the left operand and the mask; None if in memory or absent."""
@@ -427,5 +427,7 @@ def _partition_products() -> int:
 def _is_cheap(relation: Any) -> bool:
     """Return whether a relation is cheap to read twice: not computed by a product."""
     if isinstance(relation, PhysicalOperator):
-        return not isinstance(relation.token, Product) and all(_is_cheap(scan.relation) for scan in relation.children)
+        return not isinstance(relation.token, Contraction) and all(
+            _is_cheap(scan.relation) for scan in relation.children
+        )
     return bool(relation.has_exact_counts)
