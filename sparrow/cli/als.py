@@ -1,4 +1,4 @@
-"""Command ``als``: matrix factorization of a stored tensor, evaluated or saved."""
+"""Commands ``als`` and ``recommend``: factor a matrix, and serve the model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import typer
 from sparrow.cli.arguments import AsJson, StoredPath, finite, open_one, write_json, write_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sparrow.models import ALS
     from sparrow.tensor import Tensor
 
@@ -24,6 +26,7 @@ _GRID = {"regularization": (0.05, 0.2, 1.0), "unobserved_weight": (1e-4, 1e-3, 1
 def add_to(app: typer.Typer) -> None:
     """Add the command to the program."""
     app.command(short_help="Factors of a matrix by alternating least squares.")(als)
+    app.command(short_help="Recommendations of a saved ALS model.")(recommend)
 
 
 def als(
@@ -60,6 +63,10 @@ def als(
     save: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Train on all rows and write the factors as Parquet.")
     ] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Train on all rows and write the model, for recommend.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model at --out.")] = False,
     checkpoint: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Keep what is done here, and go on from it.")
     ] = None,
@@ -77,17 +84,24 @@ def als(
       sparrow als web.sparrow --min-links 10 --evaluate
       sparrow als web.sparrow --search --regularization 0.05,0.2,1 --evaluate
       sparrow als web.sparrow --factors 64 --save factors
+      sparrow als ratings.sparrow --out films.sparrow
+      sparrow recommend films.sparrow ada
     """
+    import pyarrow as pa
+
+    from sparrow.functions.labels import to_labelled_tensor
     from sparrow.kernels.jit import warmup
     from sparrow.models import ALS, evaluation
     from sparrow.models.parquet_files import check_absent
+    from sparrow.plan import AxisLabels
 
     warmup.warn_compiling()
     weights = {
         "regularization": _parse_numbers("--regularization", regularization),
         "unobserved_weight": _parse_numbers("--unobserved-weight", unobserved_weight),
     }
-    if checkpoint is not None and search and not evaluate and save is None:
+    is_kept = save is not None or out is not None
+    if checkpoint is not None and search and not evaluate and not is_kept:
         raise typer.BadParameter("--checkpoint is for one fit and --search makes many: add --evaluate or --save")
     for name, values in weights.items():
         if len(values) > 1 and not search:
@@ -96,9 +110,14 @@ def als(
             )
     if save is not None:
         check_absent(save, "choose another folder")
+    if out is not None and not overwrite:
+        check_absent(out, "choose another folder, or pass --overwrite")
     links, kept = open_one(path), None
     if min_links is not None:
         links, kept = evaluation.min_links(links, min_links)
+        if out is not None and links.labels(0) is None:  # the model knows nodes by their numbers in the graph
+            labels = AxisLabels.of(pa.array(kept))
+            links = to_labelled_tensor(links.__sparrow_scan__(), {0: labels, 1: labels})
     default = ALS().get_params()
     settings: dict[str, Any] = {
         "factors": factors,
@@ -118,18 +137,102 @@ def als(
     report["settings"] = settings
     if evaluate:
         report["evaluation"] = _evaluate(links, settings, seed, _checkpoint_path(checkpoint, "evaluation"), as_json)
-    if save is not None or not (evaluate or search):
+    if is_kept or not (evaluate or search):
         model = _fit(links, settings, _checkpoint_path(checkpoint, "all"))
         report["loss"] = [float(loss) for loss in model.loss_]
         if not as_json:
             halves = zip(report["loss"][::2], report["loss"][1::2], strict=True)
             write_table([(k, *pair) for k, pair in enumerate(halves, 1)], ("epoch", "loss, rows", "loss, items"))
         if save is not None:
-            model.save_factors(save, rows=kept, items=kept)
+            rows, items = (kept if links.labels(axis) is None else links.labels(axis) for axis in (0, 1))
+            model.save_factors(save, rows=rows, items=items)
             report["saved"] = save
             typer.echo(f"{save}: factors of {links.shape[0]:,} rows and {links.shape[1]:,} items", err=True)
+        if out is not None:
+            model.save(out, overwrite)
+            report["model"] = out
+            typer.echo(f"{out}: model of {links.shape[0]:,} rows and {links.shape[1]:,} items", err=True)
     if as_json:
         write_json(report)
+
+
+def recommend(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The folder that als --out wrote.")],
+    rows: Annotated[
+        list[str] | None, typer.Argument(metavar="[ROW]...", help="Rows, by label if they have labels, else position.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, metavar="K", help="Items for each row.")] = 10,
+    similar: Annotated[bool, typer.Option("--similar", help="ROWs are items: write the items most like them.")] = False,
+    include_rated: Annotated[
+        bool, typer.Option("--include-rated", help="Recommend items too that the row has rated.")
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write those of all rows to a Parquet file instead.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file at --out.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the best items of each row, or those most similar to items.
+
+    \b
+    Examples:
+      sparrow recommend films.sparrow ada bob -k 5
+      sparrow recommend films.sparrow --similar Alien
+      sparrow recommend films.sparrow --out best.parquet
+    """
+    from sparrow.models import ALS, load
+
+    found = load(model)
+    if not isinstance(found, ALS):
+        raise typer.BadParameter(f"{model} is a {type(found).__name__}: use sparrow predict {model} DATA")
+    has_labels = found.labels("item") is not None
+    if out is not None:
+        if rows or similar:
+            raise typer.BadParameter("--out writes the recommendations of all rows: leave out the rows and --similar")
+        labelled = has_labels or found.labels("row") is not None
+        found.recommend_all(out, k, exclude=not include_rated, overwrite=overwrite, labels=labelled)
+        if as_json:
+            write_json({"model": model, "saved": out})
+        return
+    if not rows:
+        raise typer.BadParameter("pass rows, or --out FILE for all rows")
+    given = _parse_ids(rows, found.labels("item" if similar else "row"), resolve=not has_labels)
+    ids, scores = (
+        found.similar(given, k, labels=has_labels)
+        if similar
+        else found.recommend(given, k, exclude=not include_rated, labels=has_labels)
+    )
+    lines = [
+        (row, rank, item, score)
+        for row, items, values in zip(rows, ids.tolist(), scores.tolist(), strict=True)
+        for rank, (item, score) in enumerate(zip(items, values, strict=True), 1)
+        if score > -math.inf
+    ]
+    headers = ("item", "rank", "similar", "cosine") if similar else ("row", "rank", "item", "score")
+    if as_json:
+        write_json([dict(zip(headers, line, strict=True)) for line in lines])
+    else:
+        write_table([(row, rank, item, f"{score:.6g}") for row, rank, item, score in lines], headers)
+
+
+def _parse_ids(words: list[str], labels: pa.Array | None, resolve: bool) -> list[Any]:
+    """Return rows or items as labels of their type, or as positions.
+
+    They are positions if there are no labels, or to ``resolve`` them.
+    """
+    import pyarrow as pa
+
+    from sparrow.core.labels import label_positions
+
+    try:
+        if labels is None:
+            return [int(word) for word in words]
+        wanted = pa.array(words).cast(labels.type)
+    except (ValueError, pa.ArrowException):
+        expected = "positions, as they have no labels" if labels is None else f"labels of type {labels.type}"
+        raise typer.BadParameter(f"rows and items must be {expected}, got {', '.join(map(repr, words))}") from None
+    found: list[Any] = wanted.to_pylist()
+    return label_positions(labels, wanted, "row or item").tolist() if resolve else found
 
 
 def _parse_numbers(option: str, text: str | None) -> list[float]:

@@ -26,7 +26,7 @@ __all__ = ["main", "program"]
 
 VERBS = (
     *("demo", "ingest", "export", "info", "show", "sql", "explain", "multiply", "graph", "pagerank"),
-    *("als", "train", "predict", "datasets"),
+    *("als", "recommend", "train", "predict", "datasets"),
     *("append", "resize", "files", "orders", "compact", "verify", "history", "restore", "vacuum"),
 )
 

@@ -131,6 +131,8 @@ def predict(
     from sparrow.tensor import Tensor
 
     found = load(model)
+    if not hasattr(found, "score"):
+        raise typer.BadParameter(f"{model} is a {type(found).__name__}: use sparrow recommend {model} ROW")
     given = open_any(data)
     X, y = (given, None) if isinstance(given, Tensor) else _load_rows(data, None, require_labels=False)
     if chances and not hasattr(found, "predict_proba"):

@@ -4,34 +4,48 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
-from sparrow.interop.conversion import from_object
-from sparrow.models.als_data import SparseRatings, check_matrix, load_rows
+from sparrow.models.als_data import SparseRatings, load_rows
+from sparrow.models.als_files import read_als, write_als
 from sparrow.models.als_solvers import SOLVERS, Backend, CPUBackend, Objective, Solver, half_step, solve_rows
 from sparrow.models.biases import Biases
+from sparrow.models.blas_threads import single_threaded_blas
 from sparrow.models.checkpoints import Checkpoints
 from sparrow.models.factor_table import DTYPES, FactorTable, Precision, TableStatistics
 from sparrow.models.parameters import Parameters
+from sparrow.models.ratings import as_ratings, check_matrix, is_fill_nan
 from sparrow.models.recommender import Recommender, align_items
-from sparrow.models.topk import Factors
+from sparrow.models.topk import Factors, Pattern, can_cache, to_pattern
 from sparrow.models.tuning import tuning
-from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.validation import check_choice, check_flag, check_integer, check_number
 from sparrow.tensor import Tensor
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
 __all__ = ["ALS"]
+
+
+@dataclass(slots=True)
+class _Derived:
+    """Arrays derived from factors and ratings, kept between calls, not pickled."""
+
+    gramian: NDArray[np.float64] | None = None
+    """H'H."""
+    directions: NDArray[np.float32] | None = None
+    """Normalized factors of items."""
+    rated: Pattern | None = None
+    """Items that each row has rated."""
+    has_read_rows: bool = False
+    """Whether some rows were read without keeping the pattern."""
 
 
 class ALS(Parameters, Recommender):
@@ -214,9 +228,10 @@ class ALS(Parameters, Recommender):
         Parameters
         ----------
         A
-            Ratings, shape (users, items): a 2-D tensor (stored, in memory or lazy), or what :func:`sparrow.asarray`
-            accepts. 0 is no rating, even of explicit ratings. It is read once if the ratings fit ``buffer``, else once
-            per half step.
+            Ratings, shape (users, items): a 2-D tensor (stored, in memory or lazy), what :func:`sparrow.asarray`
+            accepts, or a pandas frame with users in a named index, or of rows, items and values. 0 is no rating, unless
+            the fill value of explicit ratings is NaN: then 0 is a rating, as it is after subtracting a mean. It is read
+            once if the ratings fit ``buffer``, else once per half step.
         y
             Ignored; for scikit-learn pipelines.
 
@@ -234,7 +249,7 @@ class ALS(Parameters, Recommender):
         ShapeError
             If ``A`` is not a matrix.
         UnsupportedError
-            If it is complex, or its fill value is not 0.
+            If it is complex, its fill value is not 0, or NaN for explicit ratings, or it is another frame.
         ConvergenceError
             If the factors diverge.
         StorageError
@@ -256,9 +271,14 @@ class ALS(Parameters, Recommender):
 
         warmup.warn_compiling()
         objective, backend = self._check_params(), self._backend()
-        scan = _as_tensor(A).__sparrow_scan__()
+        scan = as_ratings(A).__sparrow_scan__()
         check_matrix(scan)
-        with _limit_blas_threads():
+        if is_fill_nan(scan.schema) and self.unobserved_weight != 0:
+            raise UnsupportedError(
+                "fill value of the ratings must be 0 unless unobserved_weight=0, got nan and "
+                f"unobserved_weight={self.unobserved_weight:g}: absent ratings weigh as 0, pass np.nan_to_num(A)"
+            )
+        with single_threaded_blas(with_scipy=True):
             users, items = self._create_tables(scan.schema.shape)
             table_bytes = 0 if self.memory_map is not None else users.raw.nbytes + items.raw.nbytes
             with memory.reserve(table_bytes, "factor tables") as reservation:
@@ -271,17 +291,24 @@ class ALS(Parameters, Recommender):
                 ratings = SparseRatings(scan, pinned.T.__sparrow_scan__(), users.shape[1], budget, buffers, digest)
                 reservation.resize(table_bytes + ratings.nbytes)
                 try:
-                    biases = Biases(ratings.rows, users, items) if self.biases else None
+                    biases = Biases.of_ratings(ratings.rows, ratings.cols, users, items) if self.biases else None
                     losses = self._run_epochs(ratings, users, items, objective, biases, backend)
                 finally:
                     ratings.close()
-        self._users, self._items = users, items
-        self._biases = biases
-        self._training = pinned
-        self._item_gramian: NDArray[np.float64] | None = None
+        self._set_fitted(users, items, biases, pinned, losses)
+        return self
+
+    def _set_fitted(
+        self, users: FactorTable, items: FactorTable, biases: Biases | None, training: Tensor, losses: list[float]
+    ) -> None:
+        self._users, self._items, self._biases, self._training = users, items, biases, training
+        self._derived = _Derived()
         self.loss_ = np.array(losses)
         self.n_features_in_ = items.shape[0]
-        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        fresh = {"_derived": _Derived()} if self.__sklearn_is_fitted__() else {}
+        return super().__getstate__() | fresh
 
     def _create_tables(self, shape: tuple[int, ...]) -> tuple[FactorTable, FactorTable]:
         names = ("user_factors.npy", "item_factors.npy")
@@ -404,6 +431,33 @@ class ALS(Parameters, Recommender):
     def _candidates(self) -> Factors:
         return self._factors()[1] if self._biases is None else self._biases.candidates()
 
+    def _directions(self) -> Factors:
+        """Return the normalized factors of items, kept for later calls if they are small."""
+        self._check_fitted()
+        if self._derived.directions is not None:
+            return self._derived.directions
+        found = super()._directions()
+        if can_cache(found.shape[0] * found.shape[1]):
+            self._derived.directions = found[:]
+            return self._derived.directions
+        return found
+
+    def _read_rated(self, rows: NDArray[np.int64]) -> Pattern:
+        """Return the items that rows have rated.
+
+        A small pattern is kept from the second call on: the first may be the only one.
+        """
+        if (
+            self._derived.rated is None
+            and self._derived.has_read_rows
+            and can_cache(self._training.nnz, self._users.shape[0])
+        ):
+            self._derived.rated = to_pattern(self._training)
+        if self._derived.rated is not None:
+            return self._derived.rated.take(rows)
+        self._derived.has_read_rows = True
+        return super()._read_rated(rows)
+
     @property
     def _similarity_columns(self) -> slice:  # type: ignore[override]
         return slice(None) if self._biases is None else slice(-2)
@@ -447,8 +501,8 @@ class ALS(Parameters, Recommender):
         Parameters
         ----------
         rows
-            Ratings of new users, shape (m, items): a tensor, or what :func:`sparrow.asarray` accepts. They are loaded
-            into memory. Items are aligned by label if both matrices have labels; unknown items are ignored.
+            Ratings of new users, shape (m, items), as in :meth:`fit`. They are loaded into memory. Items are aligned by
+            label if both matrices have labels; unknown items are ignored.
 
         Returns
         -------
@@ -461,7 +515,7 @@ class ALS(Parameters, Recommender):
         ShapeError
             If the number of columns differs from the fitted matrix.
         UnsupportedError
-            If the model is not fitted, or the rows are complex or their fill value is not 0.
+            If the model is not fitted, or the rows are complex or their fill value is neither 0 nor NaN.
         InvalidValueError
             If a value is not finite in float32.
         TooLargeError
@@ -477,27 +531,56 @@ class ALS(Parameters, Recommender):
         """
         self._check_fitted()
         objective = self._check_params()
-        given = _as_tensor(rows)
+        given = as_ratings(rows)
         scan = (align_items(given, self._training) if given.ndim == 2 else given).__sparrow_scan__()
         check_matrix(scan, self._items.shape[0])
-        with _limit_blas_threads():
-            if self._item_gramian is None:
-                self._item_gramian = self._items.statistics(lambda a, b: np.zeros(b - a), precise=True).gramian
+        with single_threaded_blas(with_scipy=True):
+            if self._derived.gramian is None:
+                self._derived.gramian = self._items.statistics(lambda a, b: np.zeros(b - a), precise=True).gramian
             side = load_rows(scan, self._items.shape[1])
             offsets = None if self._biases is None else self._biases.offsets(0)
-            result = solve_rows(side, self._items, self._item_gramian, objective, offsets)
+            result = solve_rows(side, self._items, self._derived.gramian, objective, offsets)
         return result if self._biases is None else self._biases.append_bias_columns(result)
 
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the model as a bundle of tensors, in one atomic step.
 
-def _as_tensor(obj: Any) -> Tensor:
-    return obj if isinstance(obj, Tensor) else Tensor(MemoryRelation(*from_object(obj)))
+        :func:`sparrow.models.load` opens it. It has the factors, the biases, the labels and which items each row has
+        rated, so that the training data is not needed to recommend.
 
+        Parameters
+        ----------
+        path
+            New folder.
+        overwrite
+            Replace an existing model.
 
-def _limit_blas_threads() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread: partitions run on threads of their own."""
-    import scipy.linalg.cython_blas
-    import scipy.linalg.cython_lapack  # noqa: F401 - only loaded libraries can be limited
-    from threadpoolctl import threadpool_limits
+        Raises
+        ------
+        ExistsError
+            If ``path`` exists and ``overwrite`` is False.
+        UnsupportedError
+            If the model is not fitted.
+        NotFoundError
+            If the training data is gone.
 
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
-    return limits
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 0, 1, 2], [0, 1, 1, 2]], [1.0] * 4, dims=["user", "film"])
+        >>> sp.models.ALS(factors=2, unobserved_weight=0.1).fit(A).save("films.sparrow")
+        >>> sp.open("films.sparrow")
+        <Bundle films.sparrow: user_factors, item_factors, history>
+        >>> sp.models.load("films.sparrow").recommend([1], k=1)[0]
+        array([[0]])
+        """
+        from sparrow.models.serialization import params_to_json
+
+        self._check_fitted()
+        metadata = {"class": "ALS", "parameters": params_to_json(self.get_params()), "loss": self.loss_.tolist()}
+        write_als(path, overwrite, (self._users, self._items), self._biases, self._training, metadata)
+
+    def _restore(self, bundle: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+        """Become the model that was saved."""
+        saved = read_als(bundle, metadata, self.memory_map)
+        self._set_fitted(*saved.tables, saved.biases, saved.history, metadata["loss"])

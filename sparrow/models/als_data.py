@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sparrow import engines
 from sparrow.engines import sorted_order
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError
 from sparrow.kernels.coo import Block
 from sparrow.models.tuning import tuning
 from sparrow.plan import Scan
@@ -28,7 +28,7 @@ from sparrow.runtime import progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting.spill import Segment, SpillFile
 
-__all__ = ["RowBlocks", "RowPartition", "SparseRatings", "block_columns", "check_matrix", "load_rows", "to_float32"]
+__all__ = ["RowBlocks", "RowPartition", "SparseRatings", "block_columns", "load_rows", "to_float32"]
 
 _NO_VALUES = np.empty(0, np.float32)
 Ratings = tuple[NDArray[Any], NDArray[np.float32]]
@@ -38,27 +38,6 @@ Ratings = tuple[NDArray[Any], NDArray[np.float32]]
 def block_columns(factors: int) -> int:
     """Return the number of rows of the fixed table that a block may refer to."""
     return max(tuning().als_block_bytes // (4 * factors), 64)
-
-
-def check_matrix(scan: Scan, columns: int | None = None) -> None:
-    """Raise an error unless a scan is a real matrix with fill 0.
-
-    Raises
-    ------
-    ShapeError
-        If it is not 2-D, or does not have ``columns`` columns.
-    UnsupportedError
-        If it is complex, or its fill value is not 0.
-    """
-    schema = scan.schema
-    if schema.ndim != 2:
-        raise ShapeError(f"ratings must be a matrix of users and items, got shape {schema.shape}")
-    if columns is not None and schema.shape[1] != columns:
-        raise ShapeError(f"rows must have {columns} columns, as the fitted matrix, got {schema.shape[1]}")
-    if schema.dtype.kind == "c":
-        raise UnsupportedError("ratings must be real, got a complex tensor: use its real part or magnitude")
-    if schema.fill_value != 0:
-        raise UnsupportedError(f"fill value of the ratings must be 0, got {schema.fill_value}: subtract it first")
 
 
 def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
@@ -358,8 +337,12 @@ class _RatingCollector:
             at = int(np.argmin(finite))
             position = tuple(int(column[at]) for column in block.coords)
             raise InvalidValueError(
-                f"ratings must be finite in float32, got {block.values[at]} at {position}: remove it, or scale the "
-                "values down"
+                f"ratings must be finite in float32, got {block.values[at]} at {position}: "
+                + (
+                    "if NaN is no rating, pass a tensor with fill_value=nan"
+                    if np.isnan(values[at])
+                    else "remove it, or scale the values down"
+                )
             )
         return values
 

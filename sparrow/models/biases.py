@@ -25,19 +25,33 @@ class Biases:
 
     Parameters
     ----------
-    side
-        Ratings by row.
-    users, items
-        Factor tables, shape (rows, d + 1).
+    tables
+        Factor tables of users and items, shape (rows, d + 1).
+    mean
+        Mean rating.
+    biases
+        Biases of users and items, shape (rows,).
+    rated
+        Whether each item has ratings.
     """
 
-    def __init__(self, side: RowBlocks, users: FactorTable, items: FactorTable) -> None:
-        self.mean = _mean(side)
-        self.tables = (users, items)
-        self.biases = (np.zeros(users.shape[0], np.float32), np.zeros(items.shape[0], np.float32))
+    def __init__(
+        self,
+        tables: tuple[FactorTable, FactorTable],
+        mean: float,
+        biases: tuple[NDArray[np.float32], NDArray[np.float32]],
+        rated: NDArray[np.bool_],
+    ) -> None:
+        self.tables, self.mean, self.biases, self.rated = tables, mean, biases, rated
+
+    @classmethod
+    def of_ratings(cls, by_row: RowBlocks, by_column: RowBlocks, users: FactorTable, items: FactorTable) -> Biases:
+        """Return biases of 0 for ratings."""
+        biases = np.zeros(users.shape[0], np.float32), np.zeros(items.shape[0], np.float32)
+        return cls((users, items), _mean(by_row), biases, np.diff(by_column.indptr) > 0)
 
     def initialize(self) -> None:
-        """Prepare initialized tables; biases are 0."""
+        """Prepare tables that contain factors only."""
         for table in self.tables:
             table.write_last_column(np.float32(1))
 
@@ -67,7 +81,7 @@ class Biases:
 
     def candidates(self) -> RatedItems:
         """Return the lazy factor table of items that may be recommended."""
-        return RatedItems(self.tables[1], self.biases[1], self.mean)
+        return RatedItems(self.tables[1], self.biases[1], self.mean, self.rated)
 
     def append_bias_columns(self, solved: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return solved rows, whose last column is the bias, as user factors."""
@@ -139,7 +153,11 @@ class RatedItems(BiasedItems):
     NaN scores never rank.
     """
 
+    def __init__(self, table: FactorTable, biases: NDArray[np.float32], mean: float, rated: NDArray[np.bool_]) -> None:
+        super().__init__(table, biases, mean)
+        self._rated = rated
+
     def __getitem__(self, rows: Any) -> NDArray[np.float32]:
         result = super().__getitem__(rows)
-        result[~result[:, :-2].any(axis=1) & (result[:, -1] == 0)] = np.nan
+        result[~self._rated[rows]] = np.nan
         return result

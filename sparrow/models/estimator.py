@@ -596,13 +596,17 @@ class Estimator(Parameters, ABC):
         >>> sp.open("line.sparrow")["coefficients"].shape
         (2,)
         """
-        from sparrow.models.serialization import params_to_json, write_model
+        from sparrow.models.serialization import labels_to_json, params_to_json, write_model
 
         self._check_fitted()
         params = params_to_json(self.get_params())
         metadata: dict[str, Any] = {"class": type(self).__name__, "parameters": params, "dim": self._feature_dim}
         if hasattr(self, "classes_"):
-            metadata["classes"] = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
+            weights = self._class_weight_values
+            metadata["classes"] = {
+                **labels_to_json(self.classes_),
+                "weights": None if weights is None else weights.tolist(),
+            }
         names = getattr(self, "feature_names_in_", None)
         write_model(path, overwrite, self._weights, self.coefficients(), names, metadata)
 

@@ -23,15 +23,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.errors import InvalidValueError, ShapeError
-from sparrow.functions.creation import asarray
-from sparrow.models.als_data import check_matrix
+from sparrow.errors import InvalidValueError, LabelError, ShapeError
+from sparrow.models.ratings import as_ratings, check_matrix
 from sparrow.models.recommender import Recommender
 from sparrow.models.splits import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
 from sparrow.models.topk import Pattern, to_pattern
+from sparrow.plan import positions_of_labels
 from sparrow.runtime import progress
 from sparrow.tensor import Tensor
 
@@ -139,14 +140,15 @@ class Model(Recommending, Protocol):
 
 
 def metrics(
-    ids: NDArray[np.int64], truth: Tensor, recall: Sequence[int] = (20, 50), ndcg: Sequence[int] = (100,)
+    ids: NDArray[Any], truth: Tensor, recall: Sequence[int] = (20, 50), ndcg: Sequence[int] = (100,)
 ) -> dict[str, float]:
     """Return mean Recall@K and NDCG@K of rankings.
 
     Parameters
     ----------
     ids
-        Item ids, shape (m, k), best first, without repeats in a row; -1 is no item.
+        Item ids or labels, shape (m, k), best first, without repeats in a row; -1 or None is no item. Labels are found
+        among those of ``truth``.
     truth
         Relevant items, shape (m, items), at least one per row.
     recall, ndcg
@@ -163,6 +165,8 @@ def metrics(
         If the numbers of rows differ, or k is less than a cutoff.
     InvalidValueError
         If a row has no relevant items, or there is no cutoff, or one is less than 1.
+    LabelError
+        If ids are labels, and the items of ``truth`` have none, or of another type.
 
     Examples
     --------
@@ -172,6 +176,8 @@ def metrics(
     >>> metrics(np.array([[5, 1, 4]]), truth, recall=[2, 3], ndcg=[3])
     {'recall@2': 0.5, 'recall@3': 0.6666666666666666, 'ndcg@3': 0.7039180890341347}
     """
+    truth = as_ratings(truth)
+    ids = _item_numbers(ids, truth)
     relevant = to_pattern(truth)
     degrees = relevant.degrees
     deepest = _max_k(recall, ndcg)
@@ -189,6 +195,20 @@ def metrics(
         gained = hits[:, :k] @ gains[:k]
         result[f"ndcg@{k}"] = float(np.mean(gained / highest[np.minimum(k, degrees) - 1]))
     return result
+
+
+def _item_numbers(ids: Any, truth: Tensor) -> NDArray[np.int64]:
+    """Return the positions of items, given by position or label; -1 if unknown."""
+    ids = np.asarray(ids)
+    if ids.dtype.kind in "iu":
+        return np.asarray(ids, np.int64)
+    labels = truth.labels(1) if truth.ndim == 2 else None
+    if labels is None:
+        raise LabelError("ids are labels, and the items of truth have none: pass positions, recommend(labels=False)")
+    wanted = pa.array(ids.reshape(-1).tolist())
+    if pa.types.is_null(wanted.type):
+        return np.full(ids.shape, -1)
+    return positions_of_labels(wanted, labels).reshape(ids.shape)
 
 
 def _max_k(recall: Sequence[int], ndcg: Sequence[int]) -> int:
@@ -306,7 +326,7 @@ def rmse(model: Recommender, test: Any) -> float:
     IndexingError
         If the model has fewer rows or items.
     ShapeError, UnsupportedError
-        If ``test`` is not a real matrix with fill 0.
+        If ``test`` is not a real matrix with fill 0 or NaN.
     TooLargeError
         If the ratings exceed the memory limit.
 
@@ -319,7 +339,7 @@ def rmse(model: Recommender, test: Any) -> float:
     >>> rmse(model, parts.test) < 0.1
     True
     """
-    scan = asarray(test).__sparrow_scan__()
+    scan = as_ratings(test).__sparrow_scan__()
     check_matrix(scan)
     block = engines.evaluate(scan)
     if not block.count:
@@ -363,7 +383,7 @@ class Popularity(Recommender):
         >>> Popularity().fit([[1, 1, 0], [0, 1, 0]]).item_factors.ravel()
         array([1., 2., 0.], dtype=float32)
         """
-        A = asarray(A)
+        A = as_ratings(A)
         self.item_factors = np.asarray(A.count(axis=0), dtype=np.float32)[:, None]
         self.user_factors = np.ones((A.shape[0], 1), np.float32)
         self._training = A

@@ -165,6 +165,18 @@ class FactorTable:
             with np.errstate(over="ignore"):
                 target[:] = rows
 
+    def assign(self, rows: NDArray[Any], columns: NDArray[Any], values: NDArray[Any]) -> None:
+        """Write single factors, rounded as in :meth:`write`."""
+        if self.dtype == "bfloat16":
+            from sparrow.kernels.jit.warmup import as_readonly
+            from sparrow.kernels.ml import factors as loops
+
+            words = np.empty(len(values), np.uint16)
+            loops.encode(as_readonly(np.ascontiguousarray(values, np.float32).view(np.uint32)), words)
+            self._array[rows, columns] = words
+        else:
+            self._array[rows, columns] = values
+
     def read_last_column(self) -> NDArray[np.float32]:
         """Return a copy of the last column."""
         words = np.ascontiguousarray(self._array[:, -1])

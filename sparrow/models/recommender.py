@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +12,25 @@ from numpy.typing import NDArray
 
 from sparrow import storage
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
-from sparrow.functions.creation import asarray
 from sparrow.models import parquet_files
-from sparrow.models.topk import ColumnSlice, Factors, Pattern, block_rows, iter_patterns, iter_top_k, to_pattern, top_k
+from sparrow.models.ratings import as_ratings
+from sparrow.models.topk import (
+    ColumnSlice,
+    Directions,
+    Factors,
+    Pattern,
+    block_rows,
+    iter_patterns,
+    iter_top_k,
+    load_pattern,
+    to_pattern,
+    top_k,
+    unit_vectors,
+)
 from sparrow.models.tuning import tuning
 from sparrow.plan import axis_labels, positions_of_labels, reindex_axis
 from sparrow.runtime import events, progress
+from sparrow.runtime.validation import check_choice
 
 if TYPE_CHECKING:
     import os
@@ -54,6 +67,35 @@ class Recommender:
         """Tensor whose labels name rows and items, or None."""
         return getattr(self, "_training", None)
 
+    def labels(self, side: Literal["row", "item"]) -> pa.Array | None:
+        """Return the labels of rows or items in the order of the factors, or None.
+
+        Parameters
+        ----------
+        side
+            "row" or "item".
+
+        Returns
+        -------
+        pyarrow.Array or None
+
+        Raises
+        ------
+        InvalidValueError
+            If ``side`` is neither.
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.from_coords([[0, 1], [0, 1]], 1, dims=["user", "film"], labels={"film": ["Alien", "Dune"]})
+        >>> model = sp.models.ALS(factors=2, epochs=1).fit(A)
+        >>> model.labels("item").to_pylist(), model.labels("row")
+        (['Alien', 'Dune'], None)
+        """
+        check_choice("side", side, ("row", "item"))
+        training = self._labels_from
+        return None if training is None else training.labels(0 if side == "row" else 1)
+
     def _factors(self) -> tuple[Factors, Factors]:
         """Return the factor tables of rows and items."""
         return self.user_factors, self.item_factors
@@ -64,6 +106,24 @@ class Recommender:
 
     _similarity_columns = slice(None)
     """Columns of the factors that define the similarity of items."""
+
+    def _directions(self) -> Factors:
+        """Return the normalized factors of items; rows of NaN are similar to none."""
+        return Directions(ColumnSlice(self._factors()[1], self._similarity_columns))
+
+    def _read_rated(self, rows: NDArray[np.int64]) -> Pattern:
+        """Return the items that rows of the training tensor have rated."""
+        return to_pattern(self._training[rows])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, the training tensor replaced by its pattern.
+
+        The data may be missing where the model is unpickled.
+        """
+        state = self.__dict__.copy()
+        if state.get("_training") is not None:
+            state["_training"] = load_pattern(self._training)
+        return state
 
     def recommend(
         self, rows: Any, k: int = 10, exclude: Any = True, labels: bool | None = None
@@ -128,14 +188,19 @@ class Recommender:
         """
         users, items = self._factors()
         history = _as_matrix(rows)
+        pattern: Pattern | None = None
         if history is not None:
-            history = align_items(history, self._labels_from)
+            history = align_items(history, self._labels_from).compute()  # read once for both uses
             factors = self.fold_in(history)
         else:
             at = _to_positions(rows, users.shape[0], "row", self._labels_from, labels)
-            factors, history = users[at], self._training[at]
-        excluded = _exclusion(exclude, history, (len(factors), items.shape[0]), self._labels_from)
-        ids, scores = top_k(factors, self._candidates(), k, None if excluded is None else to_pattern(excluded))
+            factors = users[at]
+        if history is None and exclude is True:
+            pattern = self._read_rated(at)
+        else:
+            excluded = _exclusion(exclude, history, (len(factors), items.shape[0]), self._labels_from)
+            pattern = None if excluded is None else to_pattern(excluded)
+        ids, scores = top_k(factors, self._candidates(), k, pattern)
         empty = ~factors.any(axis=1)
         ids[empty], scores[empty] = -1, -np.inf
         return _to_labels(ids, labels, _is_by_label(rows), self._labels_from), scores
@@ -281,14 +346,13 @@ class Recommender:
         array([[1],
                [2]])
         """
-        _, table = self._factors()
-        directions = ColumnSlice(table, self._similarity_columns)
+        directions = self._directions()
         given = np.asarray(items)
         if given.ndim == 2 and given.dtype.kind == "f":
-            ids, cosines = top_k(given[:, self._similarity_columns], directions, k, cosine=True)
+            ids, cosines = top_k(unit_vectors(given[:, self._similarity_columns]), directions, k)
         else:
-            at = _to_positions(items, table.shape[0], "item", self._labels_from, labels)
-            ids, cosines = top_k(directions[at], directions, k, Pattern(np.arange(len(at) + 1), at), cosine=True)
+            at = _to_positions(items, directions.shape[0], "item", self._labels_from, labels)
+            ids, cosines = top_k(directions[at], directions, k, Pattern(np.arange(len(at) + 1), at))
         return _to_labels(ids, labels, _is_by_label(items), self._labels_from), cosines
 
     def save_factors(
@@ -379,7 +443,7 @@ def _write_rankings(
 
 def _as_matrix(given: Any) -> Tensor | None:
     """Return a 2-D object as a tensor, None for anything else."""
-    return asarray(given) if getattr(given, "ndim", None) == 2 else None
+    return as_ratings(given) if getattr(given, "ndim", None) == 2 else None
 
 
 def align_items(history: Tensor, training: Tensor | None) -> Tensor:
@@ -456,7 +520,7 @@ def _to_positions(
     return at
 
 
-def _exclusion(exclude: Any, history: Tensor, shape: tuple[int, int], training: Tensor | None) -> Tensor | None:
+def _exclusion(exclude: Any, history: Tensor | None, shape: tuple[int, int], training: Tensor | None) -> Tensor | None:
     """Return the items to exclude, a tensor of the given shape, or None."""
     if exclude is False:
         return None

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.errors import CorruptionError, InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.functions.creation import asarray
 from sparrow.functions.creation import open as open_tensor
 from sparrow.models.sgd import Weights
@@ -18,20 +20,21 @@ from sparrow.optim import Optimizer
 from sparrow.optim.schedules import Schedule
 from sparrow.tensor import Tensor
 
-__all__ = ["SavedModel", "params_from_json", "params_to_json", "read_model", "write_model"]
+__all__ = [
+    "SavedModel", "labels_from_json", "labels_to_json", "open_model", "params_from_json", "params_to_json",
+    "read_weights", "write_model", "write_model_listing",
+]  # fmt: skip
 
 _MODEL = "model"
 
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """Content of a model bundle."""
+    """Tensors of a model that was trained by SGD."""
 
     rows: NDArray[Any]
     bias: NDArray[Any]
     feature_names: list[Any] | None
-    metadata: dict[str, Any]
-    """Class name, parameters and classes, as JSON."""
 
 
 def write_model(
@@ -49,11 +52,16 @@ def write_model(
         asarray(weights.rows, dims=(dim, "number"), labels=labels).save(folder / "weights")
         asarray(weights.bias, dims=("one", "output")).save(folder / "bias")
         coefficients.save(folder / "coefficients")
-        storage.write_bundle(folder, dict.fromkeys(("weights", "bias", "coefficients")), {_MODEL: metadata})
+        write_model_listing(folder, ("weights", "bias", "coefficients"), metadata)
 
 
-def read_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a model bundle.
+def write_model_listing(folder: Any, members: Iterable[str], metadata: Mapping[str, Any]) -> None:
+    """Write the listing of a staged bundle, which makes it a model."""
+    storage.write_bundle(folder, dict.fromkeys(members), {_MODEL: dict(metadata)})
+
+
+def open_model(path: str | os.PathLike[str]) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
+    """Open a model bundle: its tensors and its metadata.
 
     Raises
     ------
@@ -64,21 +72,33 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
     CorruptionError
         If it cannot be read.
     """
-    bundle = open_tensor(path)
+    if all(os.path.isfile(os.path.join(path, f"{side}_factors.parquet")) for side in ("user", "item")):
+        raise InvalidValueError(
+            f"{os.fspath(path)!r} has the factors of a model only, as save_factors writes them: save the model with "
+            "model.save(path)"
+        )
+    bundle: Any = open_tensor(path)
     metadata = storage.bundle_info(path)["extra"].get(_MODEL) if storage.is_bundle(path) else None
     if metadata is None:
         raise InvalidValueError(f"{os.fspath(path)!r} is not a model: it was not written by a model's save method")
-    try:
-        weights = bundle["weights"]
-        labels = weights.labels(0)
-        return SavedModel(
-            np.ascontiguousarray(weights.to_numpy()),
-            np.ascontiguousarray(bundle["bias"].to_numpy()),
-            None if labels is None else labels.to_pylist(),
-            metadata,
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptionError(f"the model at {os.fspath(path)!r} cannot be read: {error}") from error
+    return bundle, metadata
+
+
+def read_weights(bundle: Mapping[str, Tensor]) -> SavedModel:
+    """Read the tensors of a model that was written by :func:`write_model`.
+
+    Raises
+    ------
+    KeyError, TypeError, AttributeError
+        If something is missing.
+    """
+    weights = bundle["weights"]
+    labels = weights.labels(0)
+    return SavedModel(
+        np.ascontiguousarray(weights.to_numpy()),
+        np.ascontiguousarray(bundle["bias"].to_numpy()),
+        None if labels is None else labels.to_pylist(),
+    )
 
 
 def params_to_json(params: dict[str, Any]) -> dict[str, Any]:
@@ -92,17 +112,51 @@ def params_to_json(params: dict[str, Any]) -> dict[str, Any]:
         elif value is None or isinstance(value, bool | int | float | str):
             values[name] = value
         elif name == "class_weight":
-            values[name] = {"items": [[_to_python(key), float(weight)] for key, weight in value.items()]}
-        elif name not in ("validation", "checkpoint", "init"):
+            keys = [_label_to_json(key) for key in value]
+            values[name] = {"items": [[key, float(weight)] for key, weight in zip(keys, value.values(), strict=True)]}
+        elif name not in ("validation", "checkpoint", "init", "memory_map"):
             raise UnsupportedError(
                 f"{name} must be a number, a string or a schedule of sp.optim to save, got {value!r}"
             )
-    values.pop("checkpoint", None)
+    for name in ("checkpoint", "memory_map"):
+        values.pop(name, None)
     return values
 
 
-def _to_python(key: Any) -> Any:
-    return key.item() if isinstance(key, np.generic) else key
+def labels_to_json(labels: NDArray[Any]) -> dict[str, Any]:
+    """Return class labels as JSON.
+
+    Raises
+    ------
+    UnsupportedError
+        If a label is neither a number nor text, bytes or a date.
+    """
+    plain = labels.view(np.int64) if labels.dtype.kind in "mM" else labels
+    return {"dtype": labels.dtype.str, "values": [_label_to_json(label) for label in plain.tolist()]}
+
+
+def labels_from_json(saved: Mapping[str, Any]) -> NDArray[Any]:
+    """Return class labels from the JSON of :func:`labels_to_json`."""
+    dtype, values = np.dtype(saved["dtype"]), [_label_from_json(value) for value in saved["values"]]
+    return np.array(values, np.int64).view(dtype) if dtype.kind in "mM" else np.array(values, dtype)
+
+
+def _label_to_json(label: Any) -> Any:
+    label = label.item() if isinstance(label, np.generic) else label
+    if isinstance(label, bool | int | float | str):
+        return label
+    if isinstance(label, bytes):
+        return {"bytes": label.hex()}
+    if isinstance(label, date):
+        return {"datetime" if isinstance(label, datetime) else "date": label.isoformat()}
+    raise UnsupportedError(f"class labels must be numbers, text, bytes or dates to save, got {label!r}")
+
+
+def _label_from_json(saved: Any) -> Any:
+    if not isinstance(saved, dict):
+        return saved
+    ((kind, text),) = saved.items()
+    return {"bytes": bytes.fromhex, "date": date.fromisoformat, "datetime": datetime.fromisoformat}[kind](text)
 
 
 def _describe(value: Optimizer | Schedule) -> dict[str, Any]:
@@ -124,4 +178,6 @@ def _from_json(value: Any) -> Any:
 
     if isinstance(value, dict) and "optim" in value:
         return getattr(optim, value["optim"])(**params_from_json(value["fields"]))
-    return dict(value["items"]) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {_label_from_json(key): weight for key, weight in value["items"]}
+    return value

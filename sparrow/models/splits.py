@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import engines
@@ -14,7 +15,7 @@ from sparrow.core.schema import Schema
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.creation import asarray
 from sparrow.kernels.coo import Block
-from sparrow.models.als_data import check_matrix
+from sparrow.models.ratings import as_ratings, check_matrix
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime.validation import check_integer, check_seed
 from sparrow.tensor import Tensor
@@ -89,7 +90,7 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
     Parameters
     ----------
     A
-        Ratings, shape (rows, items), fill 0: a tensor, or what :func:`sparrow.asarray` accepts.
+        Ratings, shape (rows, items), fill 0 or NaN: a tensor, or what :func:`sparrow.asarray` accepts.
     seed
         Seed of the drawn rows and held-out ratings.
     test, validation
@@ -104,7 +105,7 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
     InvalidValueError
         If the fractions, or their sum, are not between 0 and 1, the seed is negative, or no drawn row has 4 ratings.
     ShapeError, UnsupportedError
-        If ``A`` is not a real matrix with fill 0.
+        If ``A`` is not a real matrix with fill 0 or NaN.
 
     Examples
     --------
@@ -115,7 +116,7 @@ def split(A: Any, seed: int = 0, test: float = 0.1, validation: float = 0.0) -> 
     >>> parts.train.shape, parts.test.history.nnz, parts.test.truth.nnz
     ((18, 5), 8, 2)
     """
-    A = asarray(A)
+    A = as_ratings(A)
     check_matrix(A.__sparrow_scan__())
     check_seed(seed)
     given: tuple[Any, ...] = test, validation
@@ -146,8 +147,8 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     Parameters
     ----------
     rows
-        Ratings, shape (m, items), fill 0: a tensor, or what :func:`sparrow.asarray` accepts. Rows with fewer than 4 are
-        dropped.
+        Ratings, shape (m, items), fill 0 or NaN: a tensor, or what :func:`sparrow.asarray` accepts. Rows with fewer
+        than 4 are dropped.
     seed
         Seed of the held-out ratings.
 
@@ -160,7 +161,7 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     InvalidValueError
         If no row has 4 ratings.
     ShapeError, UnsupportedError
-        If ``rows`` is not a real matrix with fill 0.
+        If ``rows`` is not a real matrix with fill 0 or NaN.
     TooLargeError
         If the ratings exceed the memory limit.
 
@@ -172,7 +173,7 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     >>> held_out.rows, held_out.history.nnz, held_out.truth.nnz
     (array([0]), 3, 1)
     """
-    rows = asarray(rows)
+    rows = as_ratings(rows)
     scan = rows.__sparrow_scan__()
     check_matrix(scan)
     block = engines.evaluate(scan)
@@ -189,12 +190,14 @@ def hold_out(rows: Any, seed: int | Sequence[int] = 0) -> HeldOut:
     renumbered = np.full(rows.shape[0], -1)
     renumbered[evaluated] = np.arange(len(evaluated))
     is_kept = n_held_out[row] > 0
+    labels = read_labels(scan)
+    kept_labels = {axis: found.take(pa.array(evaluated)) if axis == 0 else found for axis, found in labels.items()}
 
     def to_tensor(mask: NDArray[np.bool_]) -> Tensor:
         at = np.flatnonzero(mask)
         schema = Schema((len(evaluated), rows.shape[1]), rows.dims, rows.dtype, rows.fill_value)
         selected = Block((renumbered[row[at]], block.coords[1][at]), block.values[at])
-        return Tensor(MemoryHandle(MemoryRelation(schema, selected)))
+        return Tensor(MemoryHandle(MemoryRelation(schema, selected, kept_labels)))
 
     return HeldOut(evaluated, to_tensor(is_kept & ~is_hidden), to_tensor(is_hidden))
 
@@ -207,7 +210,7 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
     Parameters
     ----------
     A
-        Ratings, shape (rows, items), fill 0: a tensor, or what :func:`sparrow.asarray` accepts.
+        Ratings, shape (rows, items), fill 0 or NaN: a tensor, or what :func:`sparrow.asarray` accepts.
     share
         Fraction of the ratings to hold out.
     seed
@@ -222,7 +225,7 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
     InvalidValueError
         If ``share`` is not between 0 and 1, or leaves a part empty.
     ShapeError, UnsupportedError
-        If ``A`` is not a real matrix with fill 0.
+        If ``A`` is not a real matrix with fill 0 or NaN.
     TooLargeError
         If the ratings exceed the memory limit.
 
@@ -234,7 +237,7 @@ def hold_out_entries(A: Any, share: float = 0.1, seed: int = 0) -> HeldOutEntrie
     >>> parts.train.nnz, parts.test.nnz, np.array_equal((parts.train + parts.test).to_numpy(), A.to_numpy())
     (9, 3, True)
     """
-    A = asarray(A)
+    A = as_ratings(A)
     scan = A.__sparrow_scan__()
     check_matrix(scan)
     block = engines.evaluate(scan)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,15 @@ def check_classes(y: NDArray[Any]) -> None:
             )
     elif y.dtype.kind == "c":
         raise InvalidValueError("Unknown label type: y is complex")
+    elif y.dtype.kind == "V":
+        raise InvalidValueError(f"Unknown label type: classes must be numbers, text, bytes or dates, got {y.dtype}")
+    elif y.dtype.kind == "O":
+        kinds = (str, bytes, bool, int, float, np.generic, date)
+        for label in y:
+            if not isinstance(label, kinds):
+                raise InvalidValueError(
+                    f"Unknown label type: classes must be numbers, text, bytes or dates, got {label!r}"
+                )
 
 
 def check_feature_names(given: NDArray[Any], known: NDArray[Any]) -> None:

@@ -10,23 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
+from sparrow.core.schema import Schema
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError
-from sparrow.kernels.coo import row_pointers
-from sparrow.models.als_data import check_matrix
+from sparrow.kernels.coo import Block, row_pointers
+from sparrow.models.blas_threads import single_threaded_blas
+from sparrow.models.ratings import check_matrix
 from sparrow.models.tuning import tuning
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
+from sparrow.tensor import Tensor
+from sparrow.tensor.base import read_labels
 
-if TYPE_CHECKING:
-    from sparrow.tensor import Tensor
-
-__all__ = ["ColumnSlice", "Factors", "Pattern", "block_rows", "iter_patterns", "iter_top_k", "to_pattern", "top_k"]
+__all__ = [
+    "ColumnSlice", "Directions", "Factors", "Pattern", "block_rows", "can_cache", "iter_patterns", "iter_top_k",
+    "load_pattern", "pattern_schema", "to_pattern", "top_k", "unit_vectors",
+]  # fmt: skip
 
 
 class Factors(Protocol):
@@ -58,6 +63,21 @@ class ColumnSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class Directions:
+    """Factor table divided by the norm of each row; inner products are cosines."""
+
+    table: Factors
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and factors."""
+        return self.table.shape
+
+    def __getitem__(self, rows: Any) -> Any:
+        return unit_vectors(self.table[rows])
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
     """Sparsity pattern in CSR form, column indices ascending."""
 
@@ -76,6 +96,22 @@ class Pattern:
         first, last = self.indptr[start], self.indptr[stop]
         return Pattern(self.indptr[start : stop + 1] - first, self.indices[first:last])
 
+    def take(self, rows: NDArray[np.int64]) -> Pattern:
+        """Return the pattern of listed rows."""
+        starts, degrees = self.indptr[rows], self.indptr[rows + 1] - self.indptr[rows]
+        indptr = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(degrees, out=indptr[1:])
+        at = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], degrees)
+        return Pattern(indptr, self.indices[at])
+
+
+def can_cache(*counts: int) -> bool:
+    """Return whether a model may keep arrays between calls.
+
+    ``counts`` are their numbers of elements, of 8 bytes each.
+    """
+    return 8 * sum(counts) <= memory.share(tuning().recommend_cache_share)
+
 
 def to_pattern(tensor: Tensor) -> Pattern:
     """Return the sparsity pattern of a matrix, in memory.
@@ -83,7 +119,7 @@ def to_pattern(tensor: Tensor) -> Pattern:
     Raises
     ------
     ShapeError, UnsupportedError
-        If it is not a real matrix with fill 0.
+        If it is not a real matrix with fill 0 or NaN.
     TooLargeError
         If it exceeds the memory limit.
     """
@@ -93,13 +129,32 @@ def to_pattern(tensor: Tensor) -> Pattern:
     return _pattern(block.coords[0], block.coords[1], 0, tensor.shape[0])
 
 
+def load_pattern(ratings: Tensor) -> Tensor:
+    """Return the pattern of ratings in memory as a tensor, bool, with their labels.
+
+    Raises
+    ------
+    TooLargeError
+        If it exceeds the memory limit.
+    """
+    scan = ratings.__sparrow_scan__()
+    block = engines.evaluate(scan)
+    pattern = Block(block.coords, np.ones(block.count, bool))
+    return Tensor(MemoryRelation(pattern_schema(scan.schema), pattern, read_labels(scan)))
+
+
+def pattern_schema(schema: Schema) -> Schema:
+    """Return the schema of the pattern of a tensor."""
+    return Schema(schema.shape, schema.dims, np.dtype(bool), False)
+
+
 def iter_patterns(tensor: Tensor, size: int) -> Iterator[Pattern]:
     """Yield the sparsity pattern of a matrix, ``size`` rows at a time, in one read.
 
     Raises
     ------
     ShapeError, UnsupportedError
-        If it is not a real matrix with fill 0.
+        If it is not a real matrix with fill 0 or NaN.
     """
     scan = tensor.__sparrow_scan__()
     check_matrix(scan)
@@ -149,7 +204,7 @@ def _capacity(k: int) -> int:
 
 
 def iter_top_k(
-    rows: Factors, items: Factors, k: int, exclude: Iterable[Pattern] | None = None, cosine: bool = False
+    rows: Factors, items: Factors, k: int, exclude: Iterable[Pattern] | None = None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield the k best items of each row, :func:`block_rows` rows at a time.
 
@@ -165,8 +220,6 @@ def iter_top_k(
         Number of items per row.
     exclude
         Items to exclude, a pattern for each block of rows.
-    cosine
-        Score by cosine similarity instead of the inner product. Zero vectors rank nowhere and get no items.
 
     Yields
     ------
@@ -184,8 +237,6 @@ def iter_top_k(
     TooLargeError
         If there are more than 2^32 items.
     """
-    from threadpoolctl import threadpool_limits
-
     from sparrow.kernels.jit import warmup
     from sparrow.kernels.jit.warmup import as_readonly
     from sparrow.kernels.ml import topk
@@ -196,20 +247,19 @@ def iter_top_k(
     size = block_rows(k, count)
     k = min(int(k), count)
     room = _capacity(k)
-    prepare = _unit_vectors if cosine else _to_float32
-    step = tuning().topk_block_items
+    step = _block_items(min(size, height), items.shape[1])
 
     def rank_block(block: tuple[int, Pattern | None]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         start, excluded = block
         with np.errstate(all="ignore"):
-            left = prepare(rows[start : start + size])
+            left = _to_float32(rows[start : start + size])
             keys = np.empty((len(left), room), np.uint64)
             counts = np.zeros(len(left), np.int64)
             thresholds = np.full(len(left), -np.inf, np.float32)
             space = np.empty(len(left) * min(step, count), np.float32)
             cursors = None if excluded is None else excluded.indptr[:-1].copy()
             for first in range(0, count, step):
-                right = prepare(items[first : first + step])
+                right = _to_float32(items[first : first + step])
                 scores = space[: len(left) * len(right)].reshape(len(left), len(right))
                 np.matmul(left, right.T, out=scores)
                 events.emit("models.score_block", size=scores.size)
@@ -223,12 +273,12 @@ def iter_top_k(
 
     starts = range(0, height, size)
     blocks = ((start, None) for start in starts) if exclude is None else zip(starts, exclude, strict=True)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with single_threaded_blas():
         yield from ordered_map(rank_block, blocks, min(settings.current().threads, len(starts)))
 
 
 def top_k(
-    rows: Factors, items: Factors, k: int, exclude: Pattern | None = None, cosine: bool = False
+    rows: Factors, items: Factors, k: int, exclude: Pattern | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the k best items of all rows, shapes (m, k), as :func:`iter_top_k`.
 
@@ -257,7 +307,7 @@ def top_k(
     patterns = None
     if exclude is not None:
         patterns = (exclude.rows(start, min(start + size, height)) for start in range(0, height, size))
-    for number, (top, values) in enumerate(iter_top_k(rows, items, k, patterns, cosine)):
+    for number, (top, values) in enumerate(iter_top_k(rows, items, k, patterns)):
         block = np.s_[number * size : number * size + len(top), : top.shape[1]]
         ids[block], scores[block] = top, values
     return ids, scores
@@ -275,7 +325,19 @@ def _to_float32(factors: Any) -> NDArray[np.float32]:
     return np.ascontiguousarray(factors, dtype=np.float32)
 
 
-def _unit_vectors(factors: Any) -> NDArray[np.float32]:
+@np.errstate(all="ignore")
+def unit_vectors(factors: Any) -> NDArray[np.float32]:
     """Return vectors divided by their norm, NaN for zero vectors."""
-    wide = np.asarray(factors, dtype=np.float64)
-    return np.ascontiguousarray(wide / np.linalg.norm(wide, axis=1, keepdims=True), dtype=np.float32)
+    out = np.empty(np.shape(factors), np.float32)
+    step = tuning().topk_block_items
+    for first in range(0, len(out), step):
+        wide = np.asarray(factors[first : first + step], dtype=np.float64)
+        out[first : first + step] = wide / np.linalg.norm(wide, axis=1, keepdims=True)
+    return out
+
+
+def _block_items(rows: int, factors: int) -> int:
+    """Return the number of items scored at once: more for few rows."""
+    sizes = tuning()
+    by_scores = sizes.topk_block_items * sizes.topk_block_rows // max(rows, 1)
+    return max(sizes.topk_block_items, min(by_scores, sizes.topk_block_bytes // (4 * max(factors, 1))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparrow.runtime.tuning import Tunable, parameter
+from sparrow.runtime.tuning import Tunable, memory_share, parameter
 
 __all__ = ["ModelsTuning", "tuning"]
 
@@ -37,6 +37,10 @@ class ModelsTuning:
         1024, "items", "Items scored at once; with topk_block_rows, 2 MB of scores that stay in the cache."
     )
     topk_block_rows: int = parameter(512, "rows", "Rows ranked at once by a thread.")
+    topk_block_bytes: int = parameter(4 << 20, "bytes", "Factors of the items scored at once for few rows.")
+    recommend_cache_share: float = memory_share(
+        32, "Pattern of the ratings, or normalized item factors, that a model keeps for later recommendations."
+    )
     topk_candidates: int = parameter(1 << 21, "candidates", "Candidates of one thread, unless a row has more.")
     predict_pairs: int = parameter(1 << 16, "pairs", "Pairs of rows and items scored at once.")
     ranking_row_group_rows: int = parameter(1 << 20, "rows", "Row groups of Parquet files of recommendations.")

@@ -102,6 +102,109 @@ def test_checkpoint_resumes(cli: Any, web: Path, tmp_path: Path) -> None:
     assert first.json == second.json
 
 
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ratings with labels of users, films or both, and a model of each."""
+    folder = tmp_path_factory.mktemp("films")
+    dense = np.kron(np.eye(2), np.ones((3, 4)))
+    dense[0, 3] = dense[5, 7] = 0
+    names = {"user": [f"user {k}" for k in range(6)], "film": [f"film {k}" for k in range(8)]}
+    numbers = {"user": [7, 3, 5, 9, 1, 2], "film": list(range(100, 108))}
+    days = {"user": np.arange("2024-01-01", "2024-01-07", dtype="M8[D]")}
+    for name, labels in (("text", names), ("numbers", numbers), ("days", days), ("plain", {})):
+        sp.asarray(dense, dims=["user", "film"], labels=labels).save(folder / name)
+        model = sp.models.ALS(4, unobserved_weight=0.1, epochs=8).fit(sp.open(folder / name))
+        model.save(folder / f"{name}.model")
+    return folder
+
+
+def test_saved_factors_have_labels(cli: Any, films: Path, tmp_path: Path) -> None:
+    for name in ("text", "numbers", "days"):
+        assert cli("als", films / name, "--save", tmp_path / name, *SMALL).code == 0
+        for side, axis, column in (("user", 0, "row"), ("item", 1, "item")):
+            table = pq.read_table(tmp_path / name / f"{side}_factors.parquet")
+            labels = sp.open(films / name).labels(axis)
+            expected = list(range(sp.open(films / name).shape[axis])) if labels is None else labels.to_pylist()
+            assert table[column].to_pylist() == expected
+
+
+def test_model_is_saved_and_recommends(cli: Any, films: Path, tmp_path: Path) -> None:
+    words = ["als", films / "text", "--out", tmp_path / "model", "--unobserved-weight", 0.1, *SMALL]
+    assert cli(*words, "--json").json["model"] == str(tmp_path / "model")
+    again = cli(*words)
+    assert (again.code, again.out) == (1, "")
+    assert "--overwrite" in again.err
+    assert cli(*words, "--overwrite").code == 0
+    done = cli("recommend", tmp_path / "model", "user 0", "user 5", "-k", 1)
+    assert done.code == 0
+    assert done.out.splitlines()[2].split("  ")[:1] == ["user 0"]
+    found = cli("recommend", tmp_path / "model", "user 0", "user 5", "-k", 1, "--json").json
+    assert [(line["row"], line["rank"], line["item"]) for line in found] == [
+        ("user 0", 1, "film 3"), ("user 5", 1, "film 7")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "item", "best", "other"),
+    [
+        ("text", "user 0", "film 3", "film 3", {"film 0", "film 1", "film 2"}),
+        ("numbers", "7", "103", 103, {100, 101, 102}),
+        ("days", "2024-01-01", "3", 3, {0, 1, 2}),
+        ("plain", "0", "3", 3, {0, 1, 2}),
+    ],
+)
+def test_recommend_by_label(
+    cli: Any, films: Path, tmp_path: Path, name: str, row: str, item: str, best: Any, other: Any
+) -> None:
+    model = films / f"{name}.model"
+    found = cli("recommend", model, row, "-k", 1, "--json").json
+    assert [(line["row"], line["item"]) for line in found] == [(row, best)]
+    rated = cli("recommend", model, row, "-k", 4, "--include-rated", "--json").json
+    assert {line["item"] for line in rated} == {best, *other}
+    similar = cli("recommend", model, "--similar", item, "-k", 3, "--json").json
+    assert {line["similar"] for line in similar} == other
+    done = cli("recommend", model, "--out", tmp_path / "all.parquet", "-k", 1)
+    assert (done.code, done.out) == (0, "")
+    table = pq.read_table(tmp_path / "all.parquet")
+    assert str(table["row"][0].as_py()) == row
+    assert table["item"][0].as_py() == best
+
+
+def test_nodes_keep_their_numbers(cli: Any, web: Path, tmp_path: Path) -> None:
+    _, kept = evaluation.min_links(sp.open(web), 3)
+    words = ["--save", tmp_path / "factors", "--out", tmp_path / "model", "--unobserved-weight", 0.1, *SMALL]
+    assert cli("als", web, "--min-links", 3, *words).code == 0
+    assert pq.read_table(tmp_path / "factors" / "user_factors.parquet")["row"].to_pylist() == kept.tolist()
+    found = cli("recommend", tmp_path / "model", kept[0], "--json").json
+    assert {line["item"] for line in found} <= set(kept.tolist())
+    assert cli("recommend", tmp_path / "model", 0).code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "problem"),
+    [
+        (["{films}/text.model"], 2, "pass rows"),
+        (["{films}/text.model", "user 0", "--out", "x"], 2, "leave out the rows"),
+        (["{films}/text.model", "user 9"], 1, "unknown label 'user 9'"),
+        (["{films}/numbers.model", "ada"], 2, "labels of type int64"),
+        (["{films}/plain.model", "ada"], 2, "must be positions"),
+        (["{films}/plain.model", "99"], 1, "out of range"),
+        (["{films}/days.model", "2024-99-01"], 2, "labels of type date32"),
+        (["{films}/text"], 1, "is not a model"),
+        (["{films}/gone"], 1, "gone"),
+        (["{films}/line.model", "0"], 2, "use sparrow predict"),
+    ],
+)
+def test_recommend_errors(cli: Any, films: Path, words: list[str], code: int, problem: str) -> None:
+    sp.models.LinearRegression().fit(np.eye(2), [1.0, 2.0]).save(films / "line.model", overwrite=True)
+    done = cli("recommend", *(word.format(films=films) for word in words))
+    assert (done.code, done.out) == (code, "")
+    assert problem in " ".join(done.err.split())
+    predicted = cli("predict", films / "text.model", films / "text")
+    assert predicted.code == 2
+    assert "use sparrow recommend" in " ".join(predicted.err.split())
+
+
 @pytest.mark.parametrize(
     "words",
     [

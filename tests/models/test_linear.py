@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import date, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -478,6 +480,50 @@ def test_save_and_load(model: Any, tmp_path: Path) -> None:
     assert not [
         finding for name in sp.open(tmp_path / "model") for finding in sp.open(tmp_path / "model")[name].verify()
     ]
+
+
+CLASSES: list[Any] = [
+    np.array([b"no", b"yes", b"\xff"]),
+    np.array(["2024-01-01", "2024-01-02", "2025-06-30"], "M8[D]"),
+    np.array([1, 2, 10**15], "M8[ns]"),
+    np.array([1, 5, 9], "m8[s]"),
+    np.array(["a", "b", "c"]),
+    np.array(["a", "b", "c"], object),
+    np.array([b"a", b"b", b"c"], object),
+    np.array([date(2024, 1, 1), date(2024, 1, 2), date(2024, 5, 1)]),
+    np.array([datetime(2024, 1, 1, 5, 6, 7, 8), datetime(2024, 1, 2), datetime(2024, 5, 1)]),
+    np.array([1.0, 3.0, 1e300]),
+    np.array([0, 7, 2**64 - 1], np.uint64),
+]
+
+
+@pytest.mark.parametrize("classes", CLASSES, ids=lambda classes: f"{classes.dtype}-{type(classes[0]).__name__}")
+def test_classes_are_saved(classes: Any, tmp_path: Path) -> None:
+    X, y = data(60, 5, classes=3)
+    labels = classes[np.asarray(y, int)]
+    model = LogisticRegression(epochs=1, class_weight="balanced").fit(X, labels)
+    model.save(tmp_path / "model")
+    loaded = sp.models.load(tmp_path / "model")
+    assert loaded.classes_.dtype == model.classes_.dtype
+    np.testing.assert_array_equal(loaded.classes_, model.classes_)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.evaluate(X, labels) == model.evaluate(X, labels)
+    np.testing.assert_array_equal(loaded._class_weight_values, model._class_weight_values)
+
+
+def test_class_weights_of_odd_labels_are_saved(tmp_path: Path) -> None:
+    weights: Any = {b"no": 2.0, b"yes": 0.5}
+    model = LogisticRegression(epochs=1, class_weight=weights).fit(np.eye(4), np.array([b"no", b"yes"] * 2))
+    model.save(tmp_path / "model")
+    assert sp.models.load(tmp_path / "model").class_weight == weights
+
+
+@pytest.mark.parametrize("label", [(1, 2), 1j, Fraction(1, 2), None])
+def test_labels_that_are_no_classes(label: Any) -> None:
+    y = np.empty(4, object)
+    y[:] = [label, "b", "b", label]
+    with pytest.raises(InvalidValueError, match="Unknown label type"):
+        LogisticRegression(epochs=1).fit(np.eye(4), y)
 
 
 def test_load_errors(tmp_path: Path) -> None:

@@ -192,11 +192,13 @@ def _conjugate_gradient(xp: Any, apply: Callable[[Any], Any], x: Any, right: Any
     residual = right - apply(x)
     along = residual
     energy = (residual * residual).sum(axis=1)
-    enough = energy * 1e-13
+    smallest = np.finfo(np.float32).tiny  # quotients of smaller squared norms are meaningless
+    enough = xp.maximum(energy * 1e-13, smallest)
     for _ in range(steps):
-        done = (energy < enough) | (energy == 0)
         away = apply(along)
-        length = xp.where(done, 0, energy / (away * along).sum(axis=1))[:, None]
+        curvature = (away * along).sum(axis=1)
+        done = (energy < enough) | (curvature == 0)
+        length = xp.where(done, 0, energy / curvature)[:, None]
         x = x + xp.where(done[:, None], 0, length * along)
         residual = residual - xp.where(done[:, None], 0, length * away)
         left = (residual * residual).sum(axis=1)

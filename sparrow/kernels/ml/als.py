@@ -38,6 +38,8 @@ __all__ = ["conjugate_gradient", "eigenbasis", "normal_equations", "subspace"]
 
 _N, _L = np.uint8(ord("N")), np.uint8(ord("L"))
 _ZERO, _ONE = np.float32(0), np.float32(1)
+_SMALLEST = np.finfo(np.float32).tiny
+"""Smallest normal number; quotients of smaller squared norms are meaningless."""
 _YES, _NO = np.bool_(True), np.bool_(False)
 """Typed booleans: Numba compiles a function once more for each literal argument."""
 _FLOAT32_MAX_CONDITION = 1e4
@@ -143,6 +145,8 @@ def _advance(x, r, p, q, spectrum, weight, energy):  # type: ignore[no-untyped-d
         bent = q[j] + (spectrum[j] + weight) * p[j]
         q[j] = bent
         curvature += bent * p[j]
+    if curvature == _ZERO:  # it underflows before the squared norm of the residual does
+        return _ZERO, _ZERO
     length = energy / curvature
     left = _ZERO
     for j in range(len(x)):
@@ -213,9 +217,9 @@ def conjugate_gradient(  # type: ignore[no-untyped-def]
                 load(table, ratings, start + done, size, buffer)
                 _sweep(buffer, size, point, y, done, _YES, found, r)
             energy = _direct(point, r, p, spectrum, weight)
-            enough = energy * np.float32(1e-13)
+            enough = max(energy * np.float32(1e-13), _SMALLEST)
             for _ in range(steps):
-                if energy < enough or energy == _ZERO:  # false if both have overflowed
+                if energy < enough:  # false if both have overflowed
                     break
                 clear(q)
                 for done in range(0, n, room):
