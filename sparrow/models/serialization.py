@@ -81,6 +81,7 @@ def open_model(path: str | os.PathLike[str]) -> tuple[Mapping[str, Tensor], dict
     metadata = storage.bundle_info(path)["extra"].get(_MODEL) if storage.is_bundle(path) else None
     if metadata is None:
         raise InvalidValueError(f"{os.fspath(path)!r} is not a model: it was not written by a model's save method")
+    storage.check_members(path)
     return bundle, metadata
 
 

@@ -7,7 +7,15 @@ folder of tensors that belong together.
 
 from __future__ import annotations
 
-from sparrow.storage.bundle import bundle_info, check_member_names, is_bundle, is_tensor, open_bundle, write_bundle
+from sparrow.storage.bundle import (
+    bundle_info,
+    check_member_names,
+    check_members,
+    is_bundle,
+    is_tensor,
+    open_bundle,
+    write_bundle,
+)
 from sparrow.storage.creation import create, stage_folder
 from sparrow.storage.delta.external import delta_table
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
@@ -33,6 +41,7 @@ __all__ = [
     "Traffic",
     "bundle_info",
     "check_member_names",
+    "check_members",
     "count_traffic",
     "create",
     "delta_table",

@@ -10,10 +10,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sparrow.errors import CorruptionError, ExistsError, InvalidValueError, NotFoundError, UnsupportedError
+from sparrow.storage.delta.history import table_id
 from sparrow.storage.fs.credentials import use_storage_options
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["bundle_info", "check_member_names", "is_bundle", "is_tensor", "open_bundle", "write_bundle"]
+__all__ = [
+    "bundle_info",
+    "check_member_names",
+    "check_members",
+    "is_bundle",
+    "is_tensor",
+    "open_bundle",
+    "write_bundle",
+]
 
 LISTING = "bundle.json"
 _FORMAT_VERSION = 1
@@ -73,6 +82,7 @@ def write_bundle(
         "format_version": _FORMAT_VERSION,
         "members": {name: dict(info or {}) for name, info in members.items()},
         "extra": dict(extra or {}),
+        "tables": {name: table_id(os.path.join(folder, name)) for name in members},
     }
     listing[_CHECKSUM_KEY] = _checksum(listing)
     text = json.dumps(listing, ensure_ascii=False, indent=1)
@@ -98,15 +108,18 @@ def _read_listing(path: str | os.PathLike[str]) -> dict[str, Any]:
     get_filesystem(path).recover(os.fspath(path))
     try:
         listing = json.loads(get_filesystem(path).read(os.path.join(path, LISTING)))
+        is_listing = isinstance(listing, dict) and isinstance(listing.get("members"), dict)
+        intact = not is_listing or _CHECKSUM_KEY not in listing or listing[_CHECKSUM_KEY] == _checksum(listing)
     except NotFoundError:
         raise NotFoundError(f"no bundle at {os.fspath(path)!r}: it has no {LISTING}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} cannot be read: {error}") from None
-    if not isinstance(listing, dict) or not isinstance(listing.get("members"), dict):
+    if not is_listing:
         raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} lists no members")
-    if _CHECKSUM_KEY in listing and listing[_CHECKSUM_KEY] != _checksum(listing):
+    if not intact:
         raise CorruptionError(f"the {LISTING} of {os.fspath(path)!r} is damaged: its checksum does not match")
-    return listing
+    found: dict[str, Any] = listing
+    return found
 
 
 def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -134,6 +147,25 @@ def open_bundle(path: str | os.PathLike[str], storage_options: Mapping[str, str]
         if not _MEMBER.fullmatch(name) or get_filesystem(member).is_link(member):
             raise CorruptionError(f"the bundle {os.fspath(path)!r} lists {name!r}, which leads out of its folder")
     return members
+
+
+def check_members(path: str | os.PathLike[str]) -> None:
+    """Raise unless every member is the tensor that the bundle was written with.
+
+    Commits to a member are allowed, another tensor in its place is not.
+
+    Raises
+    ------
+    CorruptionError
+        If a member is another tensor. Bundles of earlier versions do not tell.
+    """
+    listing = _read_listing(path)
+    for name, expected in listing.get("tables", {}).items():
+        found = table_id(os.path.join(path, name))
+        if None not in (expected, found) and found != expected:
+            raise CorruptionError(
+                f"{name!r} of {os.fspath(path)!r} is not the tensor that was saved there: it was swapped or replaced"
+            )
 
 
 def bundle_info(path: str | os.PathLike[str]) -> dict[str, Any]:

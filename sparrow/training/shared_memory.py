@@ -7,19 +7,23 @@ the shard replays the journal.
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.errors import TooLargeError
+from sparrow.errors import SparrowError, StorageError, TooLargeError
 from sparrow.runtime import events, memory
 from sparrow.training.tuning import tuning
 
-__all__ = ["ParameterBlock", "ParameterLayout", "allocate", "journal_rows", "release"]
+__all__ = ["ParameterBlock", "ParameterLayout", "allocate", "journal_rows", "release", "translate_os_errors"]
 
 _SHM_FOLDER = "/dev/shm"
 
@@ -143,4 +147,27 @@ def allocate(nbytes: int, task: str) -> SharedMemory:
                 f"{task} requires {nbytes} bytes of shared memory, {_SHM_FOLDER} has {free} free: enlarge it (of a "
                 "container, with --shm-size), or use float32"
             )
-    return SharedMemory(create=True, size=nbytes)
+    with translate_os_errors(f"create shared memory for {task}"):
+        resource_tracker.ensure_running()  # it needs open files too, and would fail after the memory was created
+        return SharedMemory(create=True, size=nbytes)
+
+
+_WAYS_OUT = {
+    errno.EMFILE: "close files, or raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "close files of other processes",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
+    errno.ENOSPC: "free some space",
+}
+
+
+@contextmanager
+def translate_os_errors(task: str) -> Iterator[None]:
+    """Raise ``StorageError`` with a way out for an error of the operating system."""
+    try:
+        yield
+    except SparrowError:
+        raise
+    except OSError as error:
+        way = _WAYS_OUT.get(error.errno or 0)
+        problem = f"cannot {task}: {error.strerror or error}{f': {way}' if way else ''}"
+        raise StorageError(problem) from error

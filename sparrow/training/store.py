@@ -33,9 +33,16 @@ from sparrow.formats import RowSparse
 from sparrow.functions.creation import open as open_tensor
 from sparrow.runtime import settings
 from sparrow.runtime.validation import check_integer
-from sparrow.storage import check_member_names
+from sparrow.storage import check_member_names, check_members
 from sparrow.tensor.bundle import Bundle
-from sparrow.training.shared_memory import ParameterBlock, ParameterLayout, allocate, journal_rows, release
+from sparrow.training.shared_memory import (
+    ParameterBlock,
+    ParameterLayout,
+    allocate,
+    journal_rows,
+    release,
+    translate_os_errors,
+)
 from sparrow.training.workers import run_workers
 
 __all__ = ["Optimizer", "ParameterStore"]
@@ -99,15 +106,16 @@ class ParameterStore:
             raise UnsupportedError("optimizer of a store must be lazy, got lazy=False, which updates all rows per push")
         self._optimizer, self._shards = optimizer, shards
         self._layouts: dict[int | str, ParameterLayout] = {}
-        handle, self._path = tempfile.mkstemp(prefix="sparrow-store-", dir=settings.current().temp_directory)
-        os.close(handle)
+        with translate_os_errors("create a parameter store"):
+            file, self._path = tempfile.mkstemp(prefix="sparrow-store-", dir=settings.current().temp_directory)
         self._owner = os.getpid()
-        self._open()
+        self._attach(file)
 
-    def _open(self) -> None:
+    def _attach(self, file: int) -> None:
+        """Use an open file for locks."""
         self._lock = threading.RLock()
         self._blocks: dict[int | str, ParameterBlock] = {}
-        self._file = os.open(self._path, os.O_RDWR)
+        self._file = file
         self._finalizer = weakref.finalize(
             self, release, self._blocks, self._file, self._path, self._layouts, self._owner
         )
@@ -119,7 +127,8 @@ class ParameterStore:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._owner = 0  # only the process that created the store deletes it
-        self._open()
+        with translate_os_errors("open a parameter store"):
+            self._attach(os.open(self._path, os.O_RDWR))
 
     def __repr__(self) -> str:
         parameters = ", ".join(f"{key}: {layout.shape} {layout.dtype}" for key, layout in self._layouts.items())
@@ -161,6 +170,8 @@ class ParameterStore:
         ------
         ExistsError
             If the name exists.
+        StorageError
+            If the process has too many open files, or the system refuses the memory.
         InvalidValueError
             If strings and integers are mixed, or the name is not valid in a bundle.
         ShapeError
@@ -415,7 +426,8 @@ class ParameterStore:
         with self._lock:
             if key not in self._blocks:
                 layout = self._layouts[key]
-                self._blocks[key] = ParameterBlock(layout, SharedMemory(layout.name))
+                with translate_os_errors(f"open the shared memory of parameter {key!r}"):
+                    self._blocks[key] = ParameterBlock(layout, SharedMemory(layout.name))
             return self._blocks[key]
 
     def _check_key(self, key: int | str) -> None:
@@ -487,6 +499,8 @@ class ParameterStore:
             If it lacks a parameter, or a state of the optimizer.
         ShapeError
             If a shape differs.
+        CorruptionError
+            If a file is damaged, or a member was swapped.
         InvalidValueError
             If it is not a bundle.
 
@@ -506,6 +520,7 @@ class ParameterStore:
         bundle = open_tensor(path)
         if not isinstance(bundle, Bundle):
             raise InvalidValueError(f"{os.fspath(path)!r} is not a checkpoint written by ParameterStore.save")
+        check_members(path)
         result: dict[int | str, tuple[list[NDArray[Any]], int]] = {}
         for key, layout in self._layouts.items():
             names = [str(key), *(f"{key}.state{number}" for number in range(layout.states))]

@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
-from sparrow.errors import InvalidValueError, UnsupportedError, WorkerError
+from sparrow.errors import InvalidValueError, StorageError, UnsupportedError, WorkerError
+from sparrow.training.shared_memory import translate_os_errors
 
 __all__ = ["run_workers"]
 
@@ -33,6 +34,8 @@ def run_workers(work: Callable[..., T], workers: int, args: Sequence[Any]) -> li
     ------
     WorkerError
         If a process raises an error or dies; the others are terminated.
+    StorageError
+        If the system does not start a process.
     InvalidValueError
         If ``workers`` is less than 1.
     UnsupportedError
@@ -45,12 +48,18 @@ def run_workers(work: Callable[..., T], workers: int, args: Sequence[Any]) -> li
     pipes: list[Connection] = []
     try:
         for rank in range(workers):
-            ours, theirs = context.Pipe(duplex=False)
+            with translate_os_errors(f"start worker {rank} of {workers}"):
+                ours, theirs = context.Pipe(duplex=False)
             process = context.Process(
                 target=_run_worker, args=(theirs, work, rank, workers, tuple(args)), name=f"worker {rank}", daemon=True
             )
             try:
-                process.start()
+                with translate_os_errors(f"start worker {rank} of {workers}"):
+                    process.start()
+            except StorageError:
+                ours.close()
+                theirs.close()
+                raise
             except (AttributeError, TypeError, pickle.PicklingError) as error:
                 ours.close()
                 theirs.close()

@@ -428,3 +428,43 @@ def test_damaged_notes_key(tmp_path: Path) -> None:
         entry.write_bytes(text[:place] + bytes([text[place] ^ 4]) + text[place + 1 :])
         with pytest.raises(errors.CorruptionError, match=entry.name):
             sp.open(tmp_path / "a").history()
+
+
+def nest(kind: str, depth: int) -> str:
+    return "[" * depth + "]" * depth if kind == "list" else '{"x":' * depth + "1" + "}" * depth
+
+
+@pytest.mark.parametrize("kind", ["list", "object"])
+@pytest.mark.parametrize("depth", [400, 900, 20_000, 200_000])
+def test_deeply_nested_json_is_damage(tmp_path: Path, kind: str, depth: int) -> None:
+    text = nest(kind, depth)
+    model = sp.models.LogisticRegression().fit(np.eye(2), [0, 1])
+    model.save(tmp_path / "m")
+    listing = tmp_path / "m" / "bundle.json"
+    for damaged in (text, f'{{"seal": "", "members": {{"x": {text}}}}}'):
+        listing.write_text(damaged)
+        for read in (sp.open, sp.models.load):
+            with pytest.raises(errors.CorruptionError, match=r"bundle\.json"):
+                read(tmp_path / "m")
+    A = sp.asarray(np.eye(3)).save(tmp_path / "t")
+    A[0, 1] = 5
+    entry = tmp_path / "t" / "_delta_log" / f"{1:020d}.json"
+    sound = entry.read_text()
+    for place in ("whole", "line", "info", "statistics"):
+        damaged = {
+            "whole": text,
+            "line": sound + text,
+            "info": sound.replace('"commitInfo":{', f'"commitInfo":{{"deep":{text},'),
+            "statistics": sound.replace('"stats":"', '"stats":"' + text.replace('"', '\\"')),
+        }[place]
+        entry.write_text(damaged)
+        try:
+            assert sp.open(tmp_path / "t")[0, 1] == 5
+        except errors.CorruptionError as error:
+            assert "0001.json" in str(error)  # noqa: PT017 - either is right: what deltalake ignores is no damage
+        else:
+            assert place in ("line", "info")
+        if place != "info" or depth > 900:
+            with pytest.raises(errors.CorruptionError, match=r"0001\.json"):
+                A.history()
+            assert "0001.json" in str(A.verify()[0])

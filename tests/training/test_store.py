@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from multiprocessing.shared_memory import SharedMemory
@@ -15,6 +17,7 @@ import pytest
 
 import sparrow as sp
 from sparrow.errors import (
+    CorruptionError,
     ExistsError,
     IndexingError,
     InvalidValueError,
@@ -316,3 +319,58 @@ def test_two_workers_reach_accuracy_of_one(tmp_path: Path) -> None:
             accuracies.append(float(((X @ store.pull("w")[:, 0] > 0) == (y > 0)).mean()))
     assert accuracies[0] > 0.84
     assert accuracies[1] > accuracies[0] - 0.005
+
+
+def test_swapped_member_is_found(tmp_path: Path) -> None:
+    with ParameterStore(sp.optim.SGD(0.1, momentum=0.9)) as store:
+        store.init("w", np.ones((4, 2)))
+        store.push("w", np.ones((4, 2)))
+        store.save(tmp_path / "s")
+        store.load(tmp_path / "s")
+        (tmp_path / "s" / "w").rename(tmp_path / "s" / "moved")
+        (tmp_path / "s" / "w.state0").rename(tmp_path / "s" / "w")
+        (tmp_path / "s" / "moved").rename(tmp_path / "s" / "w.state0")
+        before = store.pull("w")
+        with pytest.raises(CorruptionError, match=r"'w' of .* is not the tensor that was saved there"):
+            store.load(tmp_path / "s")
+        np.testing.assert_array_equal(store.pull("w"), before)
+
+
+FEW_FILES = """
+import os, resource, sys
+import numpy as np
+import sparrow as sp
+from sparrow.training import ParameterStore
+
+before = set(os.listdir("/dev/shm"))
+for extra in range(8):
+    first = os.open(os.devnull, os.O_RDONLY)
+    os.close(first)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first + extra, limits[1]))
+    problem = store = None
+    try:
+        store = ParameterStore()
+        store.init("w", np.ones((3, 2)))
+    except sp.errors.StorageError as error:
+        problem = str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        if store is not None:
+            store.close()
+    assert problem is None or "limit of open files" in problem or "No usable temporary directory" in problem, problem
+    assert problem is not None or extra > 1
+assert set(os.listdir("/dev/shm")) <= before
+assert not [name for name in os.listdir(sys.argv[1]) if name.startswith("sparrow-store-")]
+"""
+
+
+def test_few_open_files(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", FEW_FILES, str(tmp_path)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr

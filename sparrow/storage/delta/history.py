@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from sparrow.errors import CorruptionError, NotFoundError
 from sparrow.storage.delta.checksums import CHECKSUM_KEY, STATE_KEY, commit_checksum
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -19,12 +21,14 @@ __all__ = [
     "LOG",
     "NOTES",
     "Commit",
+    "check_nesting",
     "damage_candidates",
     "entry_errors",
     "log_entry",
     "read_commit",
     "read_commits",
     "recorded_state",
+    "table_id",
 ]
 
 LOG = "_delta_log"
@@ -32,6 +36,10 @@ NOTES = "sparrow"
 """Key of sparrow's notes in the ``commitInfo`` of an entry."""
 _REQUIRED_KEYS = {"dataChange", "modificationTime", "partitionValues"}
 """Keys of an added file without which deltalake fails with an error that names no entry."""
+
+
+_MAX_DEPTH = 1000
+"""Depth of JSON that is passed to deltalake, whose parser overflows its stack beyond some 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,25 @@ def _parse_commit(path: str, version: int, text: bytes) -> Commit:
         )
 
 
+def table_id(path: str) -> str | None:
+    """Return the id of a table, new for each table created; None without entry 0.
+
+    Raises
+    ------
+    CorruptionError
+        If the entry cannot be read.
+    """
+    try:
+        text = get_filesystem(path).read(log_entry(path, 0))
+    except NotFoundError:
+        return None
+    with entry_errors(log_entry(path, 0)):
+        for line in text.splitlines():
+            if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
+                return str(action["metaData"]["id"])
+    return None
+
+
 def recorded_state(path: str, version: int) -> str | None:
     """Return the state in the notes of a commit, or None if it has none."""
     try:
@@ -121,12 +148,42 @@ def recorded_state(path: str, version: int) -> str | None:
         return str(notes[STATE_KEY]) if STATE_KEY in notes else None
 
 
+def check_nesting(path: str, version: int | None = None, first: int = 0) -> None:
+    """Raise ``CorruptionError`` for an entry nested so deep that deltalake crashes.
+
+    Parameters
+    ----------
+    path
+        Folder of the table.
+    version
+        Version that will be read, the newest by default.
+    first
+        First version whose entry will be read. Those before the last checkpoint are not.
+    """
+    files, folder = get_filesystem(path), os.path.join(path, LOG)
+    if files.is_remote:
+        return
+    last = f"{version:020d}.json" if version is not None else "~"
+    names = [name for name in files.names(folder) if f"{first:020d}" <= name <= last]
+    checkpoint = max((name for name in names if ".checkpoint." in name), default="")
+    for name in names:
+        if name.endswith(".json") and name > checkpoint:
+            entry = os.path.join(folder, name)
+            if files.size(entry) > 10 * _MAX_DEPTH:
+                data = np.frombuffer(files.read(entry), np.uint8)
+                opened, closed = ((data == ord(a)) | (data == ord(b)) for a, b in ("[{", "]}"))
+                if np.cumsum(opened.astype(np.int8) - closed.astype(np.int8), dtype=np.int64).max() > _MAX_DEPTH:
+                    raise CorruptionError(
+                        f"the entry {entry!r} of the log cannot be read: it is nested more than {_MAX_DEPTH} deep"
+                    )
+
+
 @contextmanager
 def entry_errors(name: str) -> Iterator[None]:
     """Raise ``CorruptionError`` naming an entry that cannot be parsed."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, OverflowError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, OverflowError, RecursionError) as error:
         problem = str(error) if isinstance(error, ValueError) else "it is truncated or changed"
         raise CorruptionError(f"the entry {name!r} of the log cannot be read: {problem}") from None
 

@@ -138,7 +138,7 @@ def read_label_file(folder: str, name: str, check: bool = True) -> tuple[pa.Arra
             table = file.read(use_threads=False)
         column = table.column(0)
         before = json.loads((table.schema.metadata or {}).get(_PREDECESSORS_KEY, b"[]"))
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, IndexError, RecursionError, pa.ArrowException) as error:
         raise CorruptionError(f"the label file {path!r} cannot be read: {error}") from None
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks(), before
 

@@ -27,12 +27,13 @@ from sparrow.storage.delta.history import (
     LOG,
     NOTES,
     Commit,
+    check_nesting,
     damage_candidates,
-    entry_errors,
     log_entry,
     read_commit,
     read_commits,
     recorded_state,
+    table_id,
 )
 from sparrow.storage.delta.labels import label_file_number
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -129,6 +130,7 @@ class Log:
         if get_filesystem(path).is_link(os.path.join(path, LOG)):
             raise CorruptionError(f"{os.path.join(path, LOG)!r} is a link, which may lead anywhere and is not followed")
         _check_not_forked()
+        check_nesting(path, version)
         try:
             with _reading_log(path, version):
                 if version is not None and version < 0:
@@ -209,15 +211,10 @@ class Log:
 
     def is_replaced(self) -> bool:
         """Return whether the folder now contains another table, or none."""
-        try:
-            text = get_filesystem(self.path).read(log_entry(self.path, 0))
-        except NotFoundError:
+        found = table_id(self.path)
+        if found is None:
             return not get_filesystem(self.path).is_folder(os.path.join(self.path, LOG))
-        with entry_errors(log_entry(self.path, 0)):
-            for line in text.splitlines():
-                if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
-                    return str(action["metaData"]["id"]) != self.identity
-        return False
+        return found != self.identity
 
     def has_bounds(self, ndim: int) -> bool:
         """Return whether the log stores bounds of that many dimensions.
@@ -379,6 +376,7 @@ class Log:
         """Load the commits of other processes."""
         _check_not_forked()
         self._active = self._shape = self._labels = None
+        check_nesting(self.path, first=self.version + 1)
         with _reading_log(self.path):
             self._table.update_incremental()
 

@@ -370,7 +370,7 @@ class Metadata:
                 data.get("extra", {}),
                 data.get("replaced"),
             )
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, UnsupportedError):
                 raise
             raise CorruptionError(f"the metadata of {where} cannot be read: {error}") from None

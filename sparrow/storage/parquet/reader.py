@@ -212,7 +212,7 @@ def _load_footer(path: str, ndim: int, fingerprint: Hashable) -> Footer:
         notes = metadata.metadata or {}
         first, last = tuple(json.loads(notes[FIRST_KEY])), tuple(json.loads(notes[LAST_KEY]))
         pieces = tuple((int(at), int(size), int(crc)) for at, size, crc in json.loads(notes.get(ROW_GROUPS_KEY, "[]")))
-    except (KeyError, AttributeError, TypeError, ValueError, IndexError):
+    except (KeyError, AttributeError, TypeError, ValueError, IndexError, RecursionError):
         raise CorruptionError(
             f"the data file {path!r} lacks statistics of its coordinates: sparrow did not write it"
         ) from None
