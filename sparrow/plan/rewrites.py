@@ -6,8 +6,9 @@ is arithmetic on shapes and iterates over a plan instead of recursing, whatever 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ from sparrow.plan.contraction import as_elementwise, make_contraction
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import estimate_operand
 from sparrow.plan.nodes import Concat, Contraction, Dense, Map, Node, Reduce, Scan, Sort, Triangle, WithFill
+from sparrow.plan.tuning import tuning
 from sparrow.relations.memory import MemoryRelation
 
 __all__ = [
@@ -264,9 +266,11 @@ def nodes_below(scans: Iterable[Scan]) -> list[Node]:
 def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     """Return scans with equal results, of plans that read and compute less.
 
-    A view is pushed into the operands of a node unless another scan needs the whole result. Transposes are always
-    pushed into element-wise nodes, and permute the output indices of contractions. A contraction of equal indices
-    becomes a reduced element-wise product, and a tensor that is multiplied element-wise with a contraction its mask.
+    A view is pushed into the operands of a node unless another scan needs the whole result. Several views that overlap
+    are pushed as one box that contains them, so that a plan never has more nodes than the scans of the original one.
+    Transposes are always pushed into element-wise nodes, and permute the output indices of contractions. A contraction
+    of equal indices becomes a reduced element-wise product, and a tensor that is multiplied element-wise with a
+    contraction its mask.
     """
     if not any(isinstance(scan.source, Node) for scan in scans):
         return list(scans)
@@ -286,18 +290,19 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
                 wanted[scan.source][scan.view] = None
 
     want(scans)
+    uses = _count_uses(below, scans)
     pushed: dict[tuple[Node, View], tuple[Node, View]] = {}
     for node in reversed(below):  # users come before operands
-        whole = any(view.is_identity for view in wanted[node])
-        for view in wanted[node]:
-            found = pushed[node, view] = _push_view(node, view, whole)
-            if isinstance(found[0], Concat):
-                found = pushed[node, view] = _flatten_concat(found[0]), found[1]
-            operands = found[0].scans
+        for view, found in _push_views(node, list(wanted[node]), uses[node], len(uses)).items():
+            now, rest = found
+            if isinstance(now, Concat):
+                now = _flatten_concat(now, uses)
+            operands = now.scans
             needed = [_without_empty_view(scan) for scan in operands]
             if any(a is not b for a, b in zip(needed, operands, strict=True)):
-                found = pushed[node, view] = found[0].with_inputs(needed), found[1]
-            want(found[0].scans)
+                now = now.with_inputs(needed)
+            pushed[node, view] = now, rest
+            want(now.scans)
     made: dict[tuple[Node, View], tuple[Node, View]] = {}
     known: dict[Hashable, Node] = {}
 
@@ -367,8 +372,7 @@ def _replace_nodes(
 
 def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
     """Return scans of plans in which ``A @ B * M`` is a contraction with mask ``M``."""
-    uses = Counter(scan.source for node in below for scan in node.scans if isinstance(scan.source, Node))
-    uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
+    uses = _count_uses(below, scans)
     now: dict[Node, Node] = {}
 
     def replace_source(scan: Scan) -> Scan:
@@ -406,6 +410,43 @@ def _without_empty_view(scan: Scan) -> Scan:
     return Scan(MemoryRelation(schema, empty), scan.view, scan.schema)
 
 
+def _count_uses(below: Iterable[Node], scans: Iterable[Scan]) -> Counter[Node]:
+    """Return the number of scans of each node in a plan."""
+    uses = Counter(scan.source for node in below for scan in node.scans if isinstance(scan.source, Node))
+    uses.update(scan.source for scan in scans if isinstance(scan.source, Node))
+    return uses
+
+
+def _push_views(node: Node, views: Sequence[View], uses: int, most: int) -> dict[View, tuple[Node, View]]:
+    """Push views into a node; return the new node and the remaining view of each.
+
+    Parameters
+    ----------
+    views
+        Distinct views.
+    uses
+        Number of scans of the node in the original plan: as many views that do not overlap are pushed one by one.
+    most
+        Number of views up to which small ones are.
+    """
+    whole = any(view.is_identity for view in views)
+    if whole or len(views) == 1 or not node.schema.shape:
+        return {view: _push_view(node, view, whole) for view in views}
+    boxes = [view.box().ranges for view in views]
+    hull = [
+        range(min(r[0] for r in ranges), max(r[-1] for r in ranges) + 1) for ranges in zip(*boxes, strict=True)
+    ]  # no view is empty
+    size, parts = math.prod(map(len, hull)), sum(math.prod(map(len, box)) for box in boxes)
+    if (parts <= size and len(views) <= uses) or (parts * tuning().small_views_ratio <= size and len(views) <= most):
+        return {view: _push_view(node, view, False) for view in views}
+    if [len(r) for r in hull] == list(node.schema.shape):
+        return {view: _push_view(node, view, True) for view in views}
+    base = push_index(node, tuple(slice(r.start, r.stop) for r in hull))
+    if base is None:
+        return {view: (node, view) for view in views}
+    return {view: _push_view(base, view.within(hull), True) for view in views}
+
+
 def _push_view(node: Node, view: View, whole: bool) -> tuple[Node, View]:
     """Push a view into a node; return the new node and the remaining view."""
     if view.is_identity or not view.size or not view.base_shape:
@@ -424,15 +465,20 @@ def _push_view(node: Node, view: View, whole: bool) -> tuple[Node, View]:
     return found, rest
 
 
-def _flatten_concat(join: Concat) -> Concat:
-    """Flatten nested concatenations along one axis."""
+def _flatten_concat(join: Concat, uses: Mapping[Node, int]) -> Concat:
+    """Flatten nested concatenations along one axis that no other scan reads."""
     operands: list[Scan] = []
     waiting = list(reversed(join.operands))
     while waiting:
         scan = waiting.pop()
         inner = scan.source
-        same = isinstance(inner, Concat) and inner.axis == join.axis and inner.schema.dtype == join.schema.dtype
-        if isinstance(inner, Concat) and same and scan.view.is_identity:
+        if (
+            isinstance(inner, Concat)
+            and inner.axis == join.axis
+            and inner.schema.dtype == join.schema.dtype
+            and scan.view.is_identity
+            and uses[inner] == 1
+        ):
             waiting.extend(reversed(inner.operands))
         else:
             operands.append(scan)

@@ -19,6 +19,9 @@ class PlanTuning:
         "slices",
         "Slices along the leading axis that aligning labels concatenates; more are taken by one list index.",
     )
+    small_views_ratio: int = parameter(
+        4, "ratio", "Size of a box per size of the views of a node in it from which on they are computed one by one."
+    )
     estimate_depth: int = parameter(6, "nodes", "Nodes that an estimate looks through; below, every element counts.")
     counted_axis_length: int = parameter(1 << 22, "coordinates", "Longest axis along which elements are counted.")
     counted_elements: int = parameter(1 << 24, "elements", "Most elements that are counted for an estimate.")

@@ -240,6 +240,28 @@ class View:
             return _expand_identity(self.base_shape, tuple(positions))
         return View(self.base_shape, self.fixed, _insert_new_axes(self.axes, positions), self.points)
 
+    def within(self, ranges: Sequence[range]) -> View:
+        """Return the view of the part of the base in a box that contains it.
+
+        Parameters
+        ----------
+        ranges
+            Range of step 1 of each dimension of the base.
+        """
+        starts = [r.start for r in ranges]
+        axes = [
+            replace(axis, start=axis.start - starts[axis.dim]) if isinstance(axis, RangeAxis) else axis
+            for axis in self.axes
+        ]
+        points = [
+            Points(
+                group.dims, tuple([c - starts[d] for d, c in zip(group.dims, group.coords, strict=True)]), group.shape
+            )
+            for group in self.points
+        ]
+        fixed = [(dim, coordinate - starts[dim]) for dim, coordinate in self.fixed]
+        return View(tuple(map(len, ranges)), tuple(fixed), tuple(axes), tuple(points))
+
     def box(self) -> Box:
         """Return the bounding box in base coordinates, with the coordinates of lists."""
         return self._box

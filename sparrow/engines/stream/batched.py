@@ -77,6 +77,8 @@ class BatchedOp(PhysicalOperator):
     ----------
     node
         The node.
+    lowered
+        The same node on relations.
     children
         Scans that it reads, of relations.
     lower
@@ -85,9 +87,9 @@ class BatchedOp(PhysicalOperator):
 
     is_small = False
 
-    def __init__(self, node: Node, children: Sequence[Scan], lower: Callable[[Node], Scan]) -> None:
+    def __init__(self, node: Node, lowered: Node, children: Sequence[Scan], lower: Callable[[Node], Scan]) -> None:
         super().__init__(node, children)
-        self._lower = lower
+        self._lowered, self._lower = lowered, lower
         self._slices: OrderedDict[int, tuple[Scan, Cursor]] = OrderedDict()
         self._partitions: dict[int, list[tuple[_BatchRef, int]]] = {}
         self._opening = threading.RLock()
@@ -100,7 +102,7 @@ class BatchedOp(PhysicalOperator):
         """Return the scan of a slice and a cursor over it; the last ones used stay open."""
         with self._opening:
             if index not in self._slices:
-                found = push_index(self.node, (index, *(slice(None) for _ in self.schema.shape[1:])))
+                found = push_index(self._lowered, (index, *(slice(None) for _ in self.schema.shape[1:])))
                 assert found is not None
                 scan = self._lower(found)
                 self._slices[index] = scan, open_cursor(scan, 0, scan.schema.shape[0])

@@ -75,6 +75,7 @@ class PhysicalOperator(CSRChunks):
         self._bounds: Sequence[int] | None = None
         self._nnz: int | None = None
         self._is_small: bool | None = None
+        self._input_stats: ScanStats | None = None
         self._lock = threading.Lock()  # a Once of a method of this object would be a reference cycle
         self._pins: list[weakref.ref[_Pin]] = []
         self._pinning = threading.Lock()
@@ -145,6 +146,7 @@ class PhysicalOperator(CSRChunks):
         """Return all elements if ``is_small``, else None."""
         if not self.is_small:
             return None
+        emit("stream.evaluate", operator=self)
         profile = active()
         return self.compute_small() if profile is None else self._record_profile(profile, "small", self.compute_small)
 
@@ -221,8 +223,10 @@ class PhysicalOperator(CSRChunks):
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return the statistics of the scans of all inputs."""
-        found = (scan.relation.stats(scan.view.box(), scan_order(scan)) for scan in self.children)
-        sums = functools.reduce(ScanStats.plus, found, ScanStats(0, 0, 0, 0, 0, 0, 0.0))
+        if self._input_stats is None:
+            found = (scan.relation.stats(scan.view.box(), scan_order(scan)) for scan in self.children)
+            self._input_stats = functools.reduce(ScanStats.plus, found, ScanStats(0, 0, 0, 0, 0, 0, 0.0))
+        sums = self._input_stats
         leading = box.ranges[0] if box.ranges else range(1)
         rows = self.max_rows(leading[0], leading[-1] + 1) if len(leading) else None
         return sums if rows is None else replace(sums, rows=rows, inside=float(rows))

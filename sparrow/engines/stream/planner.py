@@ -1,21 +1,21 @@
 """Lower a plan to physical operators, bottom-up and without recursion.
 
-:data:`BUILDERS` maps kinds of nodes to operators. Relations that several operators read are cached. Plans deeper than
-``max_pipeline_depth`` operators are materialized in between, so that no plan is too deep.
+:data:`BUILDERS` maps kinds of nodes to operators. Relations that several operators read are cached. Nodes that would
+still be computed again and again, and every ``max_pipeline_depth``-th of nested operators, are materialized.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from sparrow.core.indexing import View
-from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.batched import BatchedOp, has_large_slices
 from sparrow.engines.stream.cache import Cache, CachedRelation, cache_bytes
 from sparrow.engines.stream.elementwise.fusion import FusedKernel, fuse_maps
 from sparrow.engines.stream.elementwise.map import build_map
+from sparrow.engines.stream.materialize import materialize
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.chain import lower_contraction
 from sparrow.engines.stream.reductions import build_reductions, group_by_scan
@@ -56,15 +56,13 @@ BUILDERS: dict[type[Node], Callable[..., PhysicalOperator]] = {
 fuses several of them into one operator."""
 
 
-def lower(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
+def lower(scans: Sequence[Scan]) -> list[Scan]:
     """Lower plans to scans of relations whose elements are computed on read.
 
     Parameters
     ----------
     scans
-        Roots of the plans.
-    share
-        Whether chunks that several operators or roots read are cached.
+        Roots of the plans. Chunks that several operators or roots read are cached.
 
     Raises
     ------
@@ -78,15 +76,17 @@ def lower(scans: Sequence[Scan], share: bool = True) -> list[Scan]:
         children = _children_of_single(scan)
         if children:
             node = scan.source
-            return [Scan(_build_batched(node, children) or _build(node, children), scan.view, scan.schema)]
+            if has_large_slices(node, children):
+                return [Scan(BatchedOp(node, node, children, _lower_slice), scan.view, scan.schema)]
+            return [Scan(_build(node, children), scan.view, scan.schema)]
     if not any(isinstance(scan.source, Node) for scan in scans):
-        if not share or not scans:
-            return list(scans)
+        if not scans:
+            return []
         steps: list[Node] = []
     else:
         scans = optimize_plan(scans)
         steps = nodes_below(scans)
-    return _Lowering(steps, scans, share).scans
+    return _Lowering(steps, scans).scans
 
 
 def _children_of_single(scan: Scan) -> Sequence[Scan]:
@@ -103,6 +103,9 @@ def _children_of_single(scan: Scan) -> Sequence[Scan]:
     for below in children:
         if isinstance(below.source, Node) or not below.view.size:
             return ()
+    if type(node) is Concat:
+        stored = [below.source.token for below in children if below.is_stored]
+        return () if len(set(stored)) < len(stored) else children
     return children
 
 
@@ -119,11 +122,6 @@ def _build(node: Node, scans: Sequence[Scan]) -> PhysicalOperator:
     raise UnsupportedError(f"engine='stream' has no implementation of the step {type(node).__name__}")
 
 
-def _build_batched(node: Node, scans: Sequence[Scan]) -> BatchedOp | None:
-    """Return the slice-by-slice operator of a node, None unless slices are large."""
-    return BatchedOp(node, scans, _lower_slice) if has_large_slices(node, scans) else None
-
-
 def _lower_slice(node: Node) -> Scan:
     """Return the scan of all of a relation that has the elements of a node."""
     everything = View.identity(node.schema.shape)
@@ -134,7 +132,7 @@ def _lower_slice(node: Node) -> Scan:
 class _Lowering:
     """The relations of the nodes of a plan."""
 
-    def __init__(self, steps: list[Node], roots: Sequence[Scan], share: bool) -> None:
+    def __init__(self, steps: list[Node], roots: Sequence[Scan]) -> None:
         self._relations: dict[Hashable, Relation] = {}
         self._depth: dict[Hashable, int] = {}
         programs = fuse_maps(steps, roots)
@@ -142,21 +140,22 @@ class _Lowering:
         kernels = {node: FusedKernel(calls) for node, calls in programs.items()}
         group_of = {node: group for group in groups for node in group}
         fused_away = {call for calls in programs.values() for call in calls[:-1]}
-        inputs: list[Sequence[Scan]] = [kernel.scans for kernel in kernels.values()]
-        inputs += [group[0].scans for group in groups]
-        inputs += [step.scans for step in steps if not isinstance(step, Map | Reduce)]
-        inputs += [(scan,) for scan in roots]
-        uses = Counter(token for scans in inputs for token in {scan.source.token for scan in scans})
-        self._shared = {token for token, count in uses.items() if share and count > 1}
+        inputs: dict[Node, Sequence[Scan]] = {}
+        for step in steps:
+            if step not in fused_away and (not isinstance(step, Reduce) or group_of[step][0] is step):
+                inputs[step] = kernels[step].scans if isinstance(step, Map) else step.scans
+        self._uses = _count_uses(inputs, roots)
+        self._kept = _find_repeated(inputs, roots, self._uses)
         self._cache = Cache(cache_bytes())
         for step in steps:
-            if step in fused_away or step in self._relations:
+            if step in fused_away or step in self._depth:
                 continue
             below = kernels[step].scans if isinstance(step, Map) else step.scans
             scans = self._lower_scans(below)
-            batched = _build_batched(step, scans)
-            if batched is not None:
-                self._add(step, batched, below)
+            if has_large_slices(step, scans):
+                calls = programs[step] if isinstance(step, Map) else [step]
+                lowered = _replace_inputs(calls, below, scans)
+                self._add(step, BatchedOp(step, lowered, scans, _lower_slice), below)
             elif isinstance(step, Map):
                 self._add(step, build_map(kernels[step], scans), below)
             elif isinstance(step, Reduce):
@@ -171,10 +170,9 @@ class _Lowering:
     def _add(self, step: Node, operator: PhysicalOperator, below: Sequence[Scan]) -> None:
         depth = 1 + max((self._depth.get(scan.source.token, 0) for scan in below), default=0)
         relation: Relation = operator
-        if depth > tuning().max_pipeline_depth:
-            everything = Scan(operator, View.identity(operator.schema.shape), operator.schema)
-            relation, depth = MemoryRelation(operator.schema, scan_reader.read_block(everything)), 0
-        elif step in self._shared:
+        if depth > tuning().max_pipeline_depth or step in self._kept:
+            relation, depth = materialize(operator), 0
+        elif self._uses[step] > 1:
             relation = CachedRelation(operator, self._cache)
         self._relations[step], self._depth[step] = relation, depth
 
@@ -186,6 +184,62 @@ class _Lowering:
         source: Any = scan.source
         token = scan.source.token
         if token not in self._relations:
-            is_shared = token in self._shared and not isinstance(source, MemoryRelation)
+            is_shared = self._uses[token] > 1 and not isinstance(source, MemoryRelation)
             self._relations[token] = CachedRelation(source, self._cache) if is_shared else source
         return self._relations[token]
+
+
+def _replace_inputs(calls: Sequence[Node], inputs: Sequence[Scan], others: Sequence[Scan]) -> Node:
+    """Return the last of some nodes on other scans of equal schemas.
+
+    Parameters
+    ----------
+    calls
+        Nodes in topological order, each an operand of a later one.
+    inputs, others
+        The scans that they take, apart from each other, and those to take instead.
+    """
+    by_input = {(scan.source.token, scan.view): other for scan, other in zip(inputs, others, strict=True)}
+    now: dict[Node, Node] = {}
+    for call in calls:
+        scans = [
+            Scan(now[scan.source], scan.view, scan.schema)
+            if scan.source in now
+            else by_input[scan.source.token, scan.view]
+            for scan in call.scans
+        ]
+        now[call] = call.with_inputs(scans)
+    return now[calls[-1]]
+
+
+def _count_uses(inputs: Mapping[Node, Sequence[Scan]], roots: Sequence[Scan]) -> Counter[Hashable]:
+    """Count the reads of each source if nothing is shared, by token.
+
+    An operator that reads files through several views, other than one that joins them, reads them once: its views
+    overlap little, and files are cheap to read beside results.
+    """
+    uses: Counter[Hashable] = Counter(scan.source.token for scan in roots)
+    for node, scans in inputs.items():
+        computed = [scan.source.token for scan in scans if isinstance(scan.source, Node) or isinstance(node, Concat)]
+        uses.update(computed)
+        uses.update({scan.source.token for scan in scans}.difference(computed))
+    return uses
+
+
+def _find_repeated(
+    inputs: dict[Node, Sequence[Scan]], roots: Sequence[Scan], uses: Mapping[Hashable, int]
+) -> set[Node]:
+    """Return nodes to materialize, which would be computed again and again.
+
+    The cache of shared results forgets those that do not fit. A node would then be computed as often as the nodes that
+    read it together, and so on: a number that is exponential in the depth of a plan, unless some results are kept.
+    """
+    times: Counter[Hashable] = Counter(scan.source.token for scan in roots)
+    kept: set[Node] = set()
+    for node in reversed(inputs):  # users come before operands
+        if times[node] > max(uses[node], tuning().max_recomputations):
+            kept.add(node)
+            times[node] = 1
+        for scan in inputs[node]:
+            times[scan.source.token] += 1 if isinstance(node, Reduce) else times[node]  # groups are cached
+    return kept

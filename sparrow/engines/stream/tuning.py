@@ -36,6 +36,9 @@ class StreamTuning:
 
     # Plans
     max_pipeline_depth: int = parameter(24, "operators", "Nested operators; deeper plans are materialized in between.")
+    max_recomputations: int = parameter(
+        4, "computations", "Computations of a shared node without a cache; nodes that need more are materialized."
+    )
     max_fused_scans: int = parameter(2, "scans", "Inputs of a fused kernel: two are merged by a loop, more are sorted.")
     cache_parts: int = memory_share(8, "Chunks that several operators read, kept until all have read them.")
     cache_bytes: int | None = parameter(None, "bytes", "Fixed budget of shared chunks, for tests; None computes it.")

@@ -1,0 +1,111 @@
+"""Work grows with the distinct nodes of a plan, whatever connects them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import sparrow as sp
+from sparrow.plan import nodes_below, optimize_plan
+from sparrow.testing import observe, tune
+from tests.engines.helpers import random_array
+
+SIDE = 24
+ORDER = np.random.default_rng(0).permutation(SIDE)
+MASK = np.arange(SIDE) % 3 == 1
+
+STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "reversed": lambda np, a: a + a[::-1],
+    "reversed columns": lambda np, a: a + a[:, ::-1],
+    "turned": lambda np, a: a + a.T[::-1],
+    "shifted": lambda np, a: a + np.concatenate([a[1:], a[:1]]),
+    "rolled": lambda np, a: a + np.roll(a, 1, axis=0),
+    "listed": lambda np, a: a + a[ORDER],
+    "listed twice": lambda np, a: a[ORDER] + a[:, ORDER],
+    "masked": lambda np, a: a + np.concatenate([a[MASK], a[~MASK]]),
+    "halves": lambda np, a: np.concatenate([a[::2] + a[1::2], a[::2] - a[1::2]]),
+    "windows": lambda np, a: np.pad(a[1:-1, 1:-1] + a[:-2, :-2] - a[2:, 1:-1], 1),
+    "triangle": lambda np, a: a + np.tril(a),
+    "sorted": lambda np, a: a - np.sort(a, axis=1),
+    "reshaped": lambda np, a: a + np.reshape(np.reshape(a, (SIDE * SIDE,)), (SIDE, SIDE))[::-1],
+    "reachable": lambda np, a: np.minimum(a + a @ a, 1),
+    "gram": lambda np, a: np.minimum(a.T @ a + a, 1),
+    "squared": lambda np, a: np.minimum(a @ a, 1),
+    "product of its row": lambda np, a: np.minimum(a + a[3] * a, 9),
+    "divided": lambda np, a: a / np.maximum(a.sum(axis=1), 1)[:, None],
+    "where": lambda np, a: np.where(a > 1, a[::-1], a.T),
+    "stacked": lambda np, a: np.stack([a, a[::-1]]).max(axis=0),
+    "diagonal": lambda np, a: np.minimum(a + np.diagonal(a)[:, None] * a, 9),
+    "cast": lambda np, a: a.astype("float32") + a[ORDER].astype("float64"),
+}
+"""Steps of a loop that use an expression several times, for sparrow and NumPy."""
+
+
+def work(name: str, count: int, dense: NDArray[Any]) -> Counter[str]:
+    """Repeat a step; compare it with NumPy and return what its evaluation does."""
+    lazy: Any = sp.asarray(dense)
+    for _ in range(count):
+        lazy, dense = STEPS[name](np, lazy), STEPS[name](np, dense)
+    with observe("stream.evaluate", "stream.read", "relations.read") as seen:
+        found = lazy.compute()
+    np.testing.assert_array_equal(found.to_numpy(), dense)
+    done = Counter(event for event, _ in seen)
+    done["nodes"] = len(nodes_below(optimize_plan([lazy.__sparrow_scan__()])))
+    return done
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("way", ["small", "partitioned", "nothing cached"])
+def test_loops_cost_in_proportion_to_their_steps(name: str, way: str) -> None:
+    dense = random_array((SIDE, SIDE), seed=1, density=0.1)
+    partitions = {} if way == "small" else {"partition_rows": 64, "min_partition_rows": 1}
+    cache = {"cache_bytes": 1} if way == "nothing cached" else {}
+    with tune("stream", **partitions, **cache), tune("relations", chunk_elements=1 << 20 if way == "small" else 40):
+        few, more, many = (work(name, count, dense) for count in (4, 8, 12))
+    for event, times in many.items():
+        assert times - more[event] <= 2 * max(more[event] - few[event], 8), event
+    most = 80 if way == "small" else 400
+    assert many["stream.evaluate"] + many["stream.read"] <= 12 * most
+    assert many["nodes"] <= 12 * 12
+
+
+def test_shared_results_beyond_the_cache_spill() -> None:
+    dense = random_array((200, 200), seed=1, density=0.5)
+    lazy: Any = sp.asarray(dense)
+    for _ in range(9):
+        lazy, dense = np.maximum(lazy, lazy[::-1, ::-1] - 1), np.maximum(dense, dense[::-1, ::-1] - 1)
+    limits = {"partition_rows": 1000, "min_partition_rows": 1, "cache_bytes": 5000}
+    with tune("stream", **limits), observe("stream.materialize", "stream.read") as seen:
+        np.testing.assert_array_equal(lazy.to_numpy(), dense)
+    kept = [details for event, details in seen if event == "stream.materialize"]
+    assert len(kept) == 2  # every third level, each used twice by the next
+    assert all(details["is_spilled"] for details in kept)
+    assert len(seen) < 9 * 400
+
+
+def test_a_stored_tensor_joined_to_itself_is_read_once(tmp_path: Path) -> None:
+    A: Any = sp.random((3000, 50), nnz=6000, seed=1).save(tmp_path / "A")
+    for count in (100, 200):
+        rows = [A[7 * k] for k in range(count)]
+        found = sp.stack(rows)
+        assert "decoded in 1 chunks" in found.explain(analyze=True)
+        np.testing.assert_array_equal(found.to_numpy(), A.to_numpy()[: 7 * count : 7])
+
+
+def test_a_short_view_of_an_expression_computes_it_alone() -> None:
+    A: Any = sp.random((3000, 50), nnz=6000, seed=1)
+    E = (A * 2)[::-1] + 0 * A
+    rows = sp.stack([E[5], E[2900]])
+    with observe("stream.evaluate", "stream.read") as seen:
+        np.testing.assert_array_equal(rows.to_numpy(), E.to_numpy()[[5, 2900]])
+    widths = {details["operator"].schema.shape for _, details in seen}
+    assert (3000, 50) in widths  # of E alone
+    with observe("stream.evaluate", "stream.read") as seen:
+        rows.compute()
+    assert (3000, 50) not in {details["operator"].schema.shape for _, details in seen}
