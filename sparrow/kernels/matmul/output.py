@@ -23,16 +23,13 @@ from sparrow.kernels.matmul.simd import (
     store,
     take_flags,
 )
-from sparrow.kernels.matmul.symbolic import PREFETCH_FAR, SHIFTED
-from sparrow.kernels.matmul.workspace import BATCH_ROWS
+from sparrow.kernels.matmul.symbolic import PREFETCH_FAR
 
 __all__ = [
     "collect_groups",
     "collect_lines",
     "column_span",
-    "count_shifted_rows",
     "write_seeded",
-    "write_shifted_rows",
     "write_slots",
     "write_touched",
 ]
@@ -74,50 +71,12 @@ def write_touched(dense, at, stop, column, touched, seed, fill, out_columns, out
 
 
 @_inline
-def write_slots(slot_values, size, keys, behind, shift, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
-    """Write the slots of a gathered row, whose columns are keys plus a shift."""
+def write_slots(slot_values, size, keys, first, fill, out_columns, out, n):  # type: ignore[no-untyped-def]
+    """Write the slots of a gathered row, whose columns are keys from ``first`` on."""
     for j in range(size):
-        out_columns[n] = np.uint64(keys[behind + j]) + shift
+        out_columns[n] = keys[first + j]
         out[n] = slot_values[j]
         n += np.uint64(out[n] != fill)
-    return n
-
-
-@_inline
-def count_shifted_rows(row_kinds, row_sizes, row, most):  # type: ignore[no-untyped-def]
-    """Count the rows from ``row`` on that repeat it, shifted by a constant step."""
-    shift, run = np.uint64(row_sizes[row]), _ONE
-    while run < most and row_kinds[row + run] == SHIFTED:
-        if row_sizes[row + run] != shift + run * (np.uint64(row_sizes[row + _ONE]) - shift):
-            break
-        run += _ONE
-    return run
-
-
-@_inline
-def write_shifted_rows(  # type: ignore[no-untyped-def]
-    slot_values, size, run, keys, behind, shift, step, fill, out_pointers, row, out_columns, out, n
-):
-    """Write the slots of interleaved rows, each shifted by ``step``."""
-    all_stored: Any = True
-    for j in range(size):
-        for r in range(run):
-            all_stored &= slot_values[j * BATCH_ROWS + r] != fill
-    for r in range(run):
-        out_pointers[row + r] = n
-        offset = shift + r * step
-        if all_stored:
-            for j in range(_ZERO, size, LANES):
-                found = load(keys, behind + j, np.uint64(len(keys)) - behind - j)
-                store(out_columns, n + j, LANES, found + broadcast(np.uint32(offset)))
-            for j in range(size):
-                out[n + j] = slot_values[j * BATCH_ROWS + r]
-            n += size
-            continue
-        for j in range(size):
-            out_columns[n] = np.uint64(keys[behind + j]) + offset
-            out[n] = slot_values[j * BATCH_ROWS + r]
-            n += np.uint64(out[n] != fill)
     return n
 
 

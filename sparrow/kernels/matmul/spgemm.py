@@ -4,9 +4,7 @@ A row of the product is a sum of rows of the right matrix (Gustavson 1978). The 
 (:mod:`sparrow.kernels.matmul.symbolic`) chooses an accumulator per row:
 
 * rows whose products are in column order are copied;
-* rows of few, scattered products are gathered into one slot per distinct column, which stays in the L1 cache; rows that
-  repeat the previous one with shifted columns are accumulated together, one product of each at a time;
-* rows of few, clustered products use a window over their columns;
+* rows of few, scattered products are gathered into one slot per distinct column, which stays in the L1 cache;
 * other rows use a dense row with flags for touched groups of eight columns and for lines of 64 groups, so that no sort
   is needed. If the span of columns is not much larger than the number of products, flags are omitted and the span is
   scanned.
@@ -40,9 +38,7 @@ from sparrow.kernels.matmul.output import (
     collect_groups,
     collect_lines,
     column_span,
-    count_shifted_rows,
     write_seeded,
-    write_shifted_rows,
     write_slots,
     write_touched,
 )  # fmt: skip
@@ -55,12 +51,10 @@ from sparrow.kernels.matmul.symbolic import (
     PREFETCH_FAR,
     PREFETCH_NEAR,
     PREFETCH_OUTPUT,
-    SHIFTED,
     SLOT_IS_FIRST,
     SLOT_MASK,
-    WINDOW,
 )  # fmt: skip
-from sparrow.kernels.matmul.workspace import BATCH_MAX_COLUMNS, BATCH_ROWS, GROUPS_PER_LINE, MAX_FOUND_GROUPS
+from sparrow.kernels.matmul.workspace import GROUPS_PER_LINE, MAX_FOUND_GROUPS
 
 __all__ = ["OPERATIONS", "SpGEMMKernels", "get_kernels"]
 
@@ -255,7 +249,7 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
     def rows(  # type: ignore[no-untyped-def]
         add_address, multiply_address, lhs_indptr, lhs_indices, lhs_data, rhs_indptr, rhs_indices, rhs_data,
         mask_begins, mask_ends, mask_columns, product_offsets, row_kinds, row_sizes, slots, keys, has_unique_columns,
-        width, fill, seed, dense, touched, slot_values, window, group_flags, line_flags, line_words, found_lines,
+        width, fill, seed, dense, touched, slot_values, group_flags, line_flags, line_words, found_lines,
         found_groups, out_indptr, out_columns, out
     ):  # fmt: skip
         """Write the products of rows in CSR, columns ascending; return their number.
@@ -281,7 +275,7 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
             Number of columns.
         fill
             Sums equal to it are dropped.
-        seed, dense, touched, slot_values, window, group_flags, line_flags, line_words, found_lines, found_groups
+        seed, dense, touched, slot_values, group_flags, line_flags, line_words, found_lines, found_groups
             Accumulators: :meth:`sparrow.kernels.matmul.workspace.Workspace.dense`.
         out_indptr
             Receives the row pointers, int64 (m + 1,).
@@ -290,72 +284,21 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
             :data:`~sparrow.kernels.matmul.workspace.OUTPUT_SLACK`.
         """
         n: Any = _ZERO
-        slot = key = slots_of = keys_of = size_of = _ZERO
+        slot = key = _ZERO
         end = np.uint64(len(lhs_indices))
-        height, resume_at = np.uint64(len(row_kinds)), _ZERO
+        height = np.uint64(len(row_kinds))
         for i in range(height):
-            if i < resume_at:
-                continue
             out_indptr[i] = n
             kind = row_kinds[i]
             low, high = lhs_indptr[i], lhs_indptr[i + _ONE]
             if kind == EMPTY:
                 continue
-            if kind in (GATHERED, SHIFTED):
-                shift = np.uint64(row_sizes[i])
-                if kind == GATHERED:
-                    slots_of, keys_of, size_of, shift = slot, key, shift, _ZERO
-                    slot += product_offsets[i + _ONE] - product_offsets[i]
-                    key += size_of
-                elif size_of <= BATCH_MAX_COLUMNS and i + LANES <= height:
-                    run = count_shifted_rows(row_kinds, row_sizes, i, min(BATCH_ROWS, height - i))
-                    if run >= LANES:
-                        step = np.uint64(row_sizes[i + _ONE]) - shift
-                        at, across = slots_of, high - low
-                        for q in range(low, high):
-                            k = np.uint64(lhs_indices[q])
-                            begin, stop = rhs_indptr[k], rhs_indptr[k + _ONE]
-                            apart = step * (stop - begin)
-                            prefetch(lhs_indices, q + BATCH_ROWS * across)
-                            prefetch(rhs_indptr, k + BATCH_ROWS * step)
-                            for p in range(begin, stop):
-                                s = np.uint64(slots[at])
-                                at += _ONE
-                                to = (s & SLOT_MASK) * BATCH_ROWS
-                                if s & SLOT_IS_FIRST:
-                                    for r in range(run):
-                                        slot_values[to + r] = multiply(
-                                            multiply_address, lhs_data[q + r * across], rhs_data[p + r * apart]
-                                        )
-                                    continue
-                                for r in range(run):
-                                    value = multiply(
-                                        multiply_address, lhs_data[q + r * across], rhs_data[p + r * apart]
-                                    )
-                                    slot_values[to + r] = add(add_address, slot_values[to + r], value)
-                        n = write_shifted_rows(
-                            slot_values,
-                            size_of,
-                            run,
-                            keys,
-                            keys_of,
-                            shift,
-                            step,
-                            fill,
-                            out_indptr,
-                            i,
-                            out_columns,
-                            out,
-                            n,
-                        )
-                        resume_at = i + run
-                        continue
+            if kind == GATHERED:
                 prefetch(slots, slot + PREFETCH_OUTPUT + PREFETCH_OUTPUT)
                 prefetch(keys, key + PREFETCH_OUTPUT)
                 prefetch(out_columns, n + PREFETCH_OUTPUT)
                 for line in range(_ZERO, _WORDS_PER_CACHE_LINE + _WORDS_PER_CACHE_LINE, LANES):
                     prefetch(out, n + PREFETCH_OUTPUT + line)
-                at = slots_of
                 for q in range(low, high):
                     if q + PREFETCH_FAR + PREFETCH_FAR < end:
                         prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR + PREFETCH_FAR]))
@@ -366,12 +309,14 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     x = lhs_data[q]
                     k = np.uint64(lhs_indices[q])
                     for p in range(rhs_indptr[k], rhs_indptr[k + _ONE]):
-                        s = np.uint64(slots[at])
-                        at += _ONE
+                        s = np.uint64(slots[slot])
+                        slot += _ONE
                         value = multiply(multiply_address, x, rhs_data[p])
                         to = s & SLOT_MASK
                         slot_values[to] = value if s & SLOT_IS_FIRST else add(add_address, slot_values[to], value)
-                n = write_slots(slot_values, size_of, keys, keys_of, shift, fill, out_columns, out, n)
+                size = np.uint64(row_sizes[i])
+                n = write_slots(slot_values, size, keys, key, fill, out_columns, out, n)
+                key += size
                 continue
             if kind == ORDERED:
                 for q in range(low, high):
@@ -389,27 +334,12 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         out[n] = value
                         n += np.uint64(out[n] != fill)
                 continue
-            if seeded and kind == WINDOW:
-                prefetch(out_columns, n + PREFETCH_OUTPUT)
-                prefetch(out, n + PREFETCH_OUTPUT)
-                smallest = np.uint64(keys[key])
-                key += _ONE
-                for q in range(low, high):
-                    x = lhs_data[q]
-                    k = np.uint64(lhs_indices[q])
-                    for p in range(rhs_indptr[k], rhs_indptr[k + _ONE]):
-                        c = np.uint64(rhs_indices[p]) - smallest
-                        window[c] = add(add_address, window[c], multiply(multiply_address, x, rhs_data[p]))
-                n = write_dense(
-                    window, _ZERO, np.uint64(row_sizes[i]), smallest, touched, seed, fill, out_columns, out, n
-                )
-                continue
             n_products = product_offsets[i + _ONE] - product_offsets[i]
             smallest, largest = _ZERO, width - _ONE
-            is_window = seeded and largest < COLUMNS_PER_PRODUCT * n_products
-            if not is_window:
+            is_scanned = seeded and largest < COLUMNS_PER_PRODUCT * n_products
+            if not is_scanned:
                 smallest, largest = column_span(lhs_indices, low, high, rhs_indptr, rhs_indices, rhs_data)
-                is_window = seeded and largest - smallest < COLUMNS_PER_PRODUCT * n_products
+                is_scanned = seeded and largest - smallest < COLUMNS_PER_PRODUCT * n_products
             for q in range(low, high):
                 x = lhs_data[q]
                 k = np.uint64(lhs_indices[q])
@@ -419,7 +349,7 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
                     ahead = rhs_indptr[np.uint64(lhs_indices[q + PREFETCH_NEAR])]
                     prefetch(rhs_indices, ahead)
                     prefetch(rhs_data, ahead)
-                if is_window:
+                if is_scanned:
                     begin, count = rhs_indptr[k], rhs_indptr[k + _ONE] - rhs_indptr[k]
                     if has_unique_columns and count >= LANES:
                         c = np.uint64(rhs_indices[begin])
@@ -450,7 +380,7 @@ def _build_rows(add: Any, multiply: Any, seeded: bool) -> Any:
                         dense[c] = seed
                     else:
                         touched[c] = 0
-            if is_window:
+            if is_scanned:
                 at = (smallest >> _GROUP_BITS) << _GROUP_BITS
                 n = write_dense(dense, at, largest + _ONE, at, touched, seed, fill, out_columns, out, n)
                 continue

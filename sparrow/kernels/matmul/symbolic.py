@@ -2,8 +2,7 @@
 
 The phase does not depend on values, so it is compiled once rather than for every semiring and dtype.
 :func:`count_products` counts products per row. :func:`plan_rows` chooses the accumulator of each row
-(:mod:`sparrow.kernels.matmul.spgemm`) and sorts the columns of gathered rows. :func:`find_patterns` finds rows that
-repeat with shifted columns, as on grids, for which plans are reused.
+(:mod:`sparrow.kernels.matmul.spgemm`) and sorts the columns of gathered rows.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from sparrow.kernels.jit.compiler import njit, register_jitable
 from sparrow.kernels.matmul.intrinsics import BINARY_SEARCH_RATIO, lower_bound, prefetch
-from sparrow.kernels.matmul.simd import LANES, broadcast, less_than, load, not_equal_bits, popcount, store
+from sparrow.kernels.matmul.simd import LANES, broadcast, less_than, load, store
 
 __all__ = [
     "COLUMNS_PER_PRODUCT",
@@ -23,17 +22,13 @@ __all__ = [
     "GATHERED",
     "MAX_GATHERED",
     "MAX_GATHERED_CLUSTERED",
-    "MAX_PATTERNS",
     "ORDERED",
     "PREFETCH_FAR",
     "PREFETCH_NEAR",
     "PREFETCH_OUTPUT",
-    "SHIFTED",
     "SLOT_IS_FIRST",
     "SLOT_MASK",
-    "WINDOW",
     "count_products",
-    "find_patterns",
     "plan_rows",
 ]  # fmt: skip
 
@@ -41,9 +36,8 @@ MAX_GATHERED = 256
 """Maximal number of products in a gathered row."""
 MAX_GATHERED_CLUSTERED = 16
 """The same for clustered columns, for which a dense row is fast."""
-EMPTY, ORDERED, GATHERED, SHIFTED, WINDOW, DENSE = (np.uint8(kind) for kind in range(6))
-"""Row kinds: no products; products in column order; gathered into slots; the previous gathered row with shifted
-columns; accumulated in a window of columns; accumulated in a dense row.
+EMPTY, ORDERED, GATHERED, DENSE = (np.uint8(kind) for kind in range(4))
+"""Row kinds: no products; products in column order; gathered into slots; accumulated in a dense row.
 """
 COLUMNS_PER_PRODUCT = np.uint64(2)
 """Columns per product up to which a span of columns is scanned instead of flagged."""
@@ -53,15 +47,11 @@ PREFETCH_FAR, PREFETCH_NEAR = np.uint64(16), np.uint64(6)
 """Left elements between a prefetch and its use: of row pointers and short rows; of long rows."""
 PREFETCH_OUTPUT = np.uint64(128)
 """Output elements between a prefetch and its use."""
-MAX_PATTERNS = np.uint64(32)
-"""Maximal number of recent row patterns and plans to compare: a 3-D grid has 27."""
 
-_ZERO, _ONE, _TWO = np.uint64(0), np.uint64(1), np.uint64(2)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 _NO_KEY, _MAX_COLUMN = np.uint64(2**64 - 1), np.uint64(2**32 - 1)
 _CACHED_SPAN = np.uint64(1 << 16)
 """Columns of a dense row that stay in the cache."""
-_MAX_SHIFT = np.uint64(2**16 - 1)
-"""Columns by which a row may be shifted against its plan (uint16)."""
 _COLUMNS_PER_CACHE_LINE = np.uint64(16)
 """Columns that share a cache line."""
 _MAX_RANKED_SCALAR, _MAX_RANKED = 8, 32
@@ -73,7 +63,7 @@ _POSITION_BITS, _POSITION_MASK = np.uint64(8), np.uint64(MAX_GATHERED - 1)
 
 
 @njit(cache=True, nogil=True)
-def count_products(lhs_indptr, lhs_indices, rhs_indptr, lhs_patterns, rhs_patterns, out):  # type: ignore[no-untyped-def]
+def count_products(lhs_indptr, lhs_indices, rhs_indptr, out):  # type: ignore[no-untyped-def]
     """Write the number of products before each row of the left matrix, and in total.
 
     Parameters
@@ -82,133 +72,24 @@ def count_products(lhs_indptr, lhs_indices, rhs_indptr, lhs_patterns, rhs_patter
         Left matrix in CSR: uint64 (m + 1,), rows of the right matrix uint32 (n,).
     rhs_indptr
         Right matrix, uint64 (k + 1,).
-    lhs_patterns, rhs_patterns
-        Patterns of left and right rows, uint32 (m,) and (k,), or empty: see :func:`find_patterns`.
     out
         Receives the counts, int64 (m + 1,), except for the first element.
     """
-    before = n_products = resume_at = _ZERO
-    end, height = np.uint64(len(lhs_indices)), np.uint64(len(lhs_indptr) - 1)
-    for i in range(height):
-        if i >= resume_at:
-            n_products = _ZERO
-            for q in range(lhs_indptr[i], lhs_indptr[i + _ONE]):
-                if q + PREFETCH_FAR < end:
-                    prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR]))
-                k = np.uint64(lhs_indices[q])
-                n_products += rhs_indptr[k + _ONE] - rhs_indptr[k]
-            if len(lhs_patterns) > 0:
-                resume_at = (
-                    i + _ONE + _count_alike(lhs_indptr, lhs_indices, lhs_patterns, rhs_patterns, i, height - i - _ONE)
-                )
-        before += n_products
-        out[i + _ONE] = before
-
-
-@njit(cache=True, nogil=True)
-def find_patterns(indptr, indices, first, last, recent, out):  # type: ignore[no-untyped-def]
-    """Write the pattern of each row: the row that it repeats, shifted.
-
-    A row repeats another if its columns are shifted by the distance of the rows. A pattern is the number of its first
-    row; a row that repeats no other is its own pattern. A row is compared with the previous row, and with one row of
-    each recent pattern, starting with the pattern that followed last time.
-
-    Parameters
-    ----------
-    indptr, indices
-        Matrix in CSR: uint64 (k + 1,), uint32 (n,).
-    first, last
-        Range of rows, [first, last), uint64.
-    recent
-        Number of recent patterns to compare, uint64, at most MAX_PATTERNS.
-    out
-        Receives the patterns of the range, uint32 (k,).
-    """
-    known = np.empty(MAX_PATTERNS, np.uint64)
-    size = at = written = _ZERO
-    for k in range(first, last):
-        if k > first and _is_shifted(indptr, indices, k - _ONE, k):
-            out[k] = out[k - _ONE]
-            continue
-        found: Any = False
-        for _ in range(size):
-            at = at + _ONE if at + _ONE < size else _ZERO
-            found = _is_shifted(indptr, indices, known[at], k)
-            if found:
-                break
-        if not found:
-            at = written % MAX_PATTERNS
-            known[at] = k
-            written += _ONE
-            size = min(written, recent)
-        out[k] = known[at]
-
-
-@register_jitable
-def _is_shifted(indptr: Any, indices: Any, one: Any, other: Any) -> bool:
-    """Return whether a row repeats another, shifted by the distance of the rows."""
-    before, begin, stop, end = indptr[one], indptr[other], indptr[other + _ONE], np.uint64(len(indices))
-    if indptr[one + _ONE] - before != stop - begin:
-        return False
-    further = broadcast(np.uint32(other - one))
-    while begin < stop:
-        differ = not_equal_bits(load(indices, begin, end - begin), load(indices, before, end - before) + further)
-        if stop - begin < LANES:
-            differ &= np.uint8((_ONE << (stop - begin)) - _ONE)
-        if differ != 0:
-            return False
-        begin += LANES
-        before += LANES
-    return True
-
-
-@njit(cache=True, nogil=True)
-def _count_alike(lhs_indptr, lhs_indices, lhs_patterns, rhs_patterns, row, limit):  # type: ignore[no-untyped-def]
-    """Count the next rows that repeat a row shifted by one, right rows included."""
-    found = _run_length(lhs_patterns, row, limit)
-    for q in range(lhs_indptr[row], lhs_indptr[row + _ONE]):
-        if found == _ZERO:
-            break
-        found = _run_length(rhs_patterns, np.uint64(lhs_indices[q]), found)
-    return found
-
-
-@register_jitable
-def _run_length(numbers: Any, at: Any, limit: Any) -> Any:
-    """Count the next at most ``limit`` numbers equal to the one at ``at``."""
-    found, wanted = _ZERO, broadcast(numbers[at])
-    while found < limit:
-        differ = np.int64(not_equal_bits(load(numbers, at + _ONE + found, limit - found), wanted))
-        if differ:
-            found += popcount((differ - 1) & ~differ)
-            break
-        found += LANES
-    return min(found, limit)
-
-
-@njit(cache=True, nogil=True)
-def _find_plan(lhs_indices, rhs_patterns, plans, size, after, low, count, n_products):  # type: ignore[no-untyped-def]
-    """Return a plan for the same patterns of right rows, or ``size`` if none exists."""
-    at = after
-    for _ in range(size):
-        at = at if at < size else _ZERO
-        if plans[at, 1] == count and plans[at, 2] == n_products:
-            like = plans[at, 0]
-            step = np.uint64(lhs_indices[low]) - np.uint64(lhs_indices[like])
-            is_same: Any = True
-            for q in range(count):
-                k, other = np.uint64(lhs_indices[low + q]), np.uint64(lhs_indices[like + q])
-                is_same &= (k - other == step) & (rhs_patterns[k] == rhs_patterns[other])
-            if is_same:
-                return at
-        at += _ONE
-    return size
+    n_products = _ZERO
+    end = np.uint64(len(lhs_indices))
+    for i in range(np.uint64(len(lhs_indptr) - 1)):
+        for q in range(lhs_indptr[i], lhs_indptr[i + _ONE]):
+            if q + PREFETCH_FAR < end:
+                prefetch(rhs_indptr, np.uint64(lhs_indices[q + PREFETCH_FAR]))
+            k = np.uint64(lhs_indices[q])
+            n_products += rhs_indptr[k + _ONE] - rhs_indptr[k]
+        out[i + _ONE] = n_products
 
 
 @njit(cache=True, nogil=True)
 def plan_rows(  # type: ignore[no-untyped-def]
-    lhs_indptr, lhs_indices, lhs_patterns, rhs_indptr, rhs_indices, rhs_patterns, mask_begins, mask_ends, mask_columns,
-    product_offsets, has_unique_columns, seeded, max_gathered, order, counts, plans, row_kinds, row_sizes, slots, keys
+    lhs_indptr, lhs_indices, rhs_indptr, rhs_indices, mask_begins, mask_ends, mask_columns, product_offsets,
+    has_unique_columns, max_gathered, order, counts, row_kinds, row_sizes, slots, keys
 ):  # fmt: skip
     """Choose the accumulator of each row; return whether one needs a dense row.
 
@@ -218,34 +99,25 @@ def plan_rows(  # type: ignore[no-untyped-def]
     ----------
     lhs_indptr, lhs_indices, rhs_indptr, rhs_indices, mask_begins, mask_ends, mask_columns, has_unique_columns
         As for a kernel ``rows`` of :func:`sparrow.kernels.matmul.spgemm.get_kernels`.
-    lhs_patterns, rhs_patterns
-        Patterns of left and right rows, uint32 (m,) and (k,), from :func:`find_patterns`. Empty if few right rows
-        repeat the previous row.
     product_offsets
         Products before each row, uint64 (m + 1,).
-    seeded
-        Whether dense rows are filled with an identity of the addition.
     max_gathered
         Maximal number of products in a gathered row, at most MAX_GATHERED.
-    order, counts, plans
+    order, counts
         Buffers of a :class:`~sparrow.kernels.matmul.workspace.Workspace`.
     row_kinds
         Receives the row kinds, uint8 (m,).
     row_sizes
-        Receives the number of columns of gathered rows, span of window rows and shift of shifted rows, uint16 (m,).
+        Receives the number of columns of gathered rows, uint16 (m,).
     slots
         Receives the slot of each product of gathered rows, uint16; MAX_GATHERED for products at mask elements.
     keys
-        Receives the columns of gathered rows, row by row, and the first column of window rows, uint32.
+        Receives the columns of gathered rows, row by row, uint32.
     """
     end = np.uint64(len(lhs_indices))
-    n = written = like = count = shift = _ZERO
-    after = n_plans = _ZERO
-    has_patterns, needs_dense = len(rhs_patterns) > 0, False
-    height, resume_at = np.uint64(len(row_kinds)), _ZERO
-    for i in range(height):
-        if i < resume_at:
-            continue
+    n = written = _ZERO
+    needs_dense = False
+    for i in range(np.uint64(len(row_kinds))):
         n_products = product_offsets[i + _ONE] - product_offsets[i]
         low, high = lhs_indptr[i], lhs_indptr[i + _ONE]
         m = stop = _ZERO
@@ -262,52 +134,6 @@ def plan_rows(  # type: ignore[no-untyped-def]
             row_kinds[i] = DENSE
             needs_dense = True
             continue
-        if high - low == count and m == stop:
-            step = np.uint64(lhs_indices[low]) - np.uint64(lhs_indices[like])
-            is_same: Any = step <= _ONE and shift + step <= _MAX_SHIFT
-            for q in range(count):
-                k = np.uint64(lhs_indices[low + q])
-                is_same &= k - np.uint64(lhs_indices[like + q]) == step
-                if is_same and step == _ONE:  # implies a previous row
-                    is_same = rhs_patterns[k] == rhs_patterns[k - _ONE]
-            if is_same:
-                row_kinds[i] = SHIFTED
-                shift += step
-                row_sizes[i] = shift
-                like = low
-                if step == _ONE and len(mask_begins) == 0 and len(lhs_patterns) > 0:
-                    more = _count_alike(
-                        lhs_indptr,
-                        lhs_indices,
-                        lhs_patterns,
-                        rhs_patterns,
-                        i,
-                        min(height - i - _ONE, _MAX_SHIFT - shift),
-                    )
-                    for j in range(_ONE, more + _ONE):
-                        row_kinds[i + j] = SHIFTED
-                        row_sizes[i + j] = shift + j
-                    shift += more
-                    like += more * count
-                    resume_at = i + more + _ONE
-                continue
-        if has_patterns and m == stop:
-            p = _find_plan(
-                lhs_indices, rhs_patterns, plans, min(n_plans, MAX_PATTERNS), after, low, high - low, n_products
-            )
-            if p < min(n_plans, MAX_PATTERNS):
-                step = np.uint64(lhs_indices[low]) - np.uint64(lhs_indices[plans[p, 0]])
-                begin, behind, size = plans[p, 3], plans[p, 4], plans[p, 5]
-                for e in range(n_products):
-                    slots[n + e] = slots[begin + e]
-                for e in range(size):
-                    keys[written + e] = np.uint64(keys[behind + e]) + step
-                row_kinds[i], row_sizes[i] = GATHERED, size
-                n += n_products
-                written += size
-                like, count, shift = low, high - low, _ZERO
-                after = p + _ONE
-                continue
         first_column, last_column, past = _MAX_COLUMN, _ZERO, _ZERO
         for q in range(low, high):
             if q + PREFETCH_FAR + PREFETCH_FAR < end:
@@ -331,17 +157,7 @@ def plan_rows(  # type: ignore[no-untyped-def]
             row_kinds[i] = DENSE
             needs_dense = True
             continue
-        if seeded and not has_patterns and m == stop and last_column - first_column < COLUMNS_PER_PRODUCT * n_products:
-            row_kinds[i] = WINDOW
-            keys[written] = first_column
-            written += _ONE
-            row_sizes[i] = last_column - first_column + _ONE
-            continue
-        if (
-            n_products > np.uint64(MAX_GATHERED_CLUSTERED)
-            and last_column - first_column < _CACHED_SPAN
-            and not has_patterns
-        ):
+        if n_products > np.uint64(MAX_GATHERED_CLUSTERED) and last_column - first_column < _CACHED_SPAN:
             row_kinds[i] = DENSE
             needs_dense = True
             continue
@@ -376,13 +192,6 @@ def plan_rows(  # type: ignore[no-untyped-def]
                 found += new
                 keys[written + found - _ONE] = c
                 slots[n + (order[side, e] & _POSITION_MASK)] = (found - _ONE) | (new * SLOT_IS_FIRST)
-            if has_patterns:
-                like, count, shift = low, high - low, _ZERO
-                p = n_plans % MAX_PATTERNS
-                plans[p, 0], plans[p, 1], plans[p, 2] = low, count, n_products
-                plans[p, 3], plans[p, 4], plans[p, 5] = n, written, found
-                n_plans += _ONE
-                after = p + _ONE
         else:
             slot = np.uint64(MAX_GATHERED)
             for e in range(size):
@@ -401,7 +210,6 @@ def plan_rows(  # type: ignore[no-untyped-def]
                     slots[n + (order[side, e] & _POSITION_MASK)] = slot | SLOT_IS_FIRST
                 else:
                     slots[n + (order[side, e] & _POSITION_MASK)] = slot
-            count = _ZERO
         n += size
         written += found
         row_sizes[i] = found

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.kernels.matmul.simd import FLAGS, LANES
-from sparrow.kernels.matmul.symbolic import COLUMNS_PER_PRODUCT, MAX_GATHERED, MAX_PATTERNS
+from sparrow.kernels.matmul.simd import FLAGS
+from sparrow.kernels.matmul.symbolic import MAX_GATHERED
 from sparrow.kernels.matmul.tuning import tuning
 
 __all__ = [
-    "BATCH_MAX_COLUMNS",
-    "BATCH_ROWS",
     "GROUPS_PER_LINE",
     "MAX_FOUND_GROUPS",
     "OUTPUT_SLACK",
@@ -27,8 +25,6 @@ _COLUMNS_PER_LINE, GROUPS_PER_LINE = 512, np.uint64(64)
 """Columns, and groups of eight columns, that share a line flag."""
 MAX_FOUND_GROUPS = 1024
 """Touched groups collected before they are written out."""
-BATCH_ROWS, BATCH_MAX_COLUMNS = np.uint64(32), np.uint64(64)
-"""Maximal number of shifted rows accumulated together, and of their columns."""
 _UNTRACKED = np.empty(0, np.uint8)
 """Touched flags of a seeded dense row, which needs none."""
 
@@ -57,11 +53,9 @@ class Workspace:
         self.line_words = self.line_flags.view(np.uint64)
         self.found_lines = np.empty(n_lines + int(FLAGS), np.uint32)
         self.found_groups = np.empty(MAX_FOUND_GROUPS + int(GROUPS_PER_LINE + FLAGS), np.uint32)
-        self.slot_values = np.empty(max(MAX_GATHERED + 1, int(BATCH_ROWS * BATCH_MAX_COLUMNS)), dtype)
-        self.window = np.full(int(COLUMNS_PER_PRODUCT) * MAX_GATHERED + int(LANES), self.seed)
+        self.slot_values = np.empty(MAX_GATHERED + 1, dtype)
         self.order = np.empty((3, MAX_GATHERED), np.uint64)
         self.counts = np.zeros(257, np.uint32)
-        self.plans = np.empty((int(MAX_PATTERNS), 6), np.uint64)
         self._plan: tuple[NDArray[Any], ...] = ()
         self._width = width
         self._row: NDArray[Any] | None = None
@@ -79,9 +73,9 @@ class Workspace:
     def dense(self, needed: bool) -> tuple[Any, ...]:
         """Return the accumulator arguments of the kernel ``rows``."""
         touched = self.state if needed and not self._is_seeded else _UNTRACKED
-        row = self.row if needed else self.window[:0]
+        row = self.row if needed else self.slot_values[:0]
         flags = self.group_flags, self.line_flags, self.line_words, self.found_lines, self.found_groups
-        return self.seed, row, touched, self.slot_values, self.window, *flags
+        return self.seed, row, touched, self.slot_values, *flags
 
     @property
     def row(self) -> NDArray[Any]:
@@ -101,7 +95,7 @@ class Workspace:
     def weights(self) -> NDArray[Any]:
         """Weight of each column, 0."""
         if self._weights is None:
-            self._weights = np.zeros(max(self._width, 1), self.window.dtype)
+            self._weights = np.zeros(max(self._width, 1), self.slot_values.dtype)
         return self._weights
 
 

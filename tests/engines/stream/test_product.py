@@ -954,12 +954,7 @@ def test_dense_rows_share_memory() -> None:
 def test_cut_bounds_by_products() -> None:
     rows = np.arange(100, dtype=np.int64)
     some_rows = operands.LhsRows(
-        (rows,),
-        np.arange(101, dtype=np.intp),
-        np.zeros(100, np.uint32),
-        np.ones(100),
-        np.arange(0, 1010, 10),
-        np.empty(0, np.uint32),
+        (rows,), np.arange(101, dtype=np.intp), np.zeros(100, np.uint32), np.ones(100), np.arange(0, 1010, 10)
     )
     assert some_rows.cut_bounds(100, 200) == [20, 40, 60, 80]
     assert some_rows.cut_bounds(100, 50) == list(range(5, 100, 5))

@@ -63,8 +63,6 @@ class ProductKernels:
             threads = max(min(threads, memory.share(tuning().dense_rows_share) // max(nbytes, 1)), 1)
         for _ in range(threads):
             self._workspaces.put(None)
-        if self.multiply == self._multiply_unmasked and not numpy_fallback.use_numpy(len(rhs.csr[1])):
-            rhs.patterns()
 
     @property
     def multiply(self) -> Callable[[LhsRows, MaskRows | None, int, int], tuple[Block, Any]]:
@@ -195,9 +193,8 @@ class ProductKernels:
         with self._workspace() as space:
             plan = space.plan(count, min(n_products, count * int(max_gathered)))
             needs_dense = plan_rows(
-                lhs_indptr, lhs_indices, rows.patterns[first:last], rhs_indptr, rhs_indices, self._rhs.patterns(),
-                *bounds, offsets, unique, self._seed is not None, max_gathered,
-                space.order, space.counts, space.plans, *plan,
+                lhs_indptr, lhs_indices, rhs_indptr, rhs_indices, *bounds, offsets, unique, max_gathered,
+                space.order, space.counts, *plan,
             )  # fmt: skip
             events.emit(
                 "product.plan_rows", row_kinds=plan[0], slots=len(plan[2]), products=n_products, needs_dense=needs_dense

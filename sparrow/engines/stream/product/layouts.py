@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-import threading
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.cursors import open_cursor
-from sparrow.engines.stream.product import row_patterns
 from sparrow.engines.stream.product.indexing import CompositeIndex, isin_sorted
 from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operand, Operands
 from sparrow.engines.stream.product.tuning import tuning
@@ -20,8 +19,9 @@ from sparrow.kernels.coo import Block, CSRBlock, RowIndex, filter_block, row_poi
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
 from sparrow.kernels.runs import group_starts
-from sparrow.runtime import events, memory
+from sparrow.runtime import events, memory, settings
 from sparrow.runtime.once import Once
+from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = ["CSROperand"]
 
@@ -61,7 +61,7 @@ class CSROperand:
         span: tuple[int, int] | None = None,
         indptr: NDArray[np.int64] | None = None,
     ) -> None:
-        self._operands, self._reservation = operands, reservation
+        self._operands = operands
         roles, rhs = operands.roles, operands.rhs
         heads = None if span is not None or indptr is not None else _known_rows(block, rhs, roles.shared)
         shared = [*heads.coords] if heads is not None else rhs.columns(block, roles.shared)
@@ -94,25 +94,13 @@ class CSROperand:
             as_readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
             as_readonly(operands.cast_values(block.values)),
         )
-        self._patterns = row_patterns.NO_PATTERNS
-        self._has_patterns = False
-        self._lock = threading.Lock()
         self.to_csc = Once(functools.partial(_to_csc, self.csr, self.column_index.size, reservation))
         """Returns column pointers, row numbers and values by column, converted on first use."""
 
     @functools.cached_property
     def max_gathered(self) -> np.uint64:
         """Products of a row that are gathered into slots at most."""
-        return np.uint64(row_patterns.gather_limit(self.csr[1].view(np.int32), self.patterns()))
-
-    def patterns(self) -> NDArray[np.uint32]:
-        """Return the pattern of each row; empty if few rows repeat the one before."""
-        with self._lock:
-            if not self._has_patterns:
-                self._patterns = as_readonly(row_patterns.find_patterns(*self.csr[:2]))
-                self._reservation.grow(self._patterns.nbytes)
-                self._has_patterns = True
-        return self._patterns
+        return np.uint64(_gather_limit(self.csr[1].view(np.int32)))
 
     def _shift(self, columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return shared coordinates, counted from the start of the span."""
@@ -160,20 +148,9 @@ class CSROperand:
         """
         rhs_rows = self.row_index.encode(self._shift(shared), len(values))
         rhs_rows = as_readonly(rhs_rows.astype(np.int32, copy=False))
-        patterns = self._find_lhs_patterns(indptr, rhs_rows)
         if product_offsets is None:
-            product_offsets = row_patterns.count_products(indptr, rhs_rows, self._indptr, patterns, self._patterns)
-        return LhsRows(coords, indptr, rhs_rows, self._operands.cast_values(values), product_offsets, patterns)
-
-    def _find_lhs_patterns(self, indptr: NDArray[np.int64], rhs_rows: NDArray[np.int32]) -> NDArray[np.uint32]:
-        """Return the patterns of rows of ``lhs``; empty if those of ``rhs`` are unknown."""
-        if numpy_fallback.use_numpy(len(rhs_rows)) or not len(self.patterns()):
-            return row_patterns.NO_PATTERNS
-        columns, patterns = self.csr[1], self._patterns[: len(indptr) - 1]
-        is_same = len(rhs_rows) == len(columns) and rhs_rows.ctypes.data == columns.ctypes.data
-        if is_same and np.array_equal(indptr, self._indptr[: len(indptr)]):
-            return patterns
-        return as_readonly(row_patterns.compute_patterns(indptr.view(np.uint64), rhs_rows.view(np.uint32)))
+            product_offsets = _count_products(indptr, rhs_rows, self._indptr)
+        return LhsRows(coords, indptr, rhs_rows, self._operands.cast_values(values), product_offsets)
 
     def mask_rows(self, rows: LhsRows, block: Block, start: int, stop: int) -> MaskRows:
         """Return the elements of a mask by output row.
@@ -242,6 +219,49 @@ class CSROperand:
     def _max_columns(self) -> int:
         """Number of columns of the output, stored or not."""
         return math.prod(self._operands.rhs.sizes[index] for index in self._operands.roles.columns)
+
+
+def _count_products(lhs_indptr: NDArray[Any], rhs_rows: NDArray[Any], rhs_indptr: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of products before each left row, and in all."""
+    if numpy_fallback.use_numpy(len(rhs_rows)):
+        return numpy_fallback.count_products(lhs_indptr, rhs_rows, rhs_indptr)
+    from sparrow.kernels.matmul import symbolic
+
+    offsets = np.empty(len(lhs_indptr), np.int64)
+    offsets[0] = 0
+    begins, rhs_indptr = (as_readonly(each.view(np.uint64)) for each in (lhs_indptr, rhs_indptr))
+    rows_u32 = as_readonly(rhs_rows.view(np.uint32))
+    batch = tuning().count_batch_elements
+    bounds = np.searchsorted(lhs_indptr, np.arange(batch, len(rhs_rows), batch))
+    spans = list(itertools.pairwise(np.unique([0, *bounds, len(lhs_indptr) - 1]).tolist()))
+
+    def count(span: tuple[int, int]) -> tuple[int, int]:
+        bounds = slice(span[0], span[1] + 1)
+        symbolic.count_products(begins[bounds], rows_u32, rhs_indptr, offsets[bounds])
+        return span
+
+    for first, last in ordered_map(count, spans, settings.current().threads):
+        offsets[first + 1 : last + 1] += offsets[first]
+    return offsets
+
+
+def _gather_limit(indices: NDArray[Any]) -> int:
+    """Return the number of products of a row that are gathered into slots at most."""
+    from sparrow.kernels.matmul.symbolic import MAX_GATHERED, MAX_GATHERED_CLUSTERED
+
+    limit = tuning().gather_limit
+    if limit is not None:
+        return limit
+    return MAX_GATHERED_CLUSTERED if _is_clustered(indices) else MAX_GATHERED
+
+
+def _is_clustered(indices: NDArray[Any]) -> bool:
+    """Return whether most elements, in row order, are close to the one before."""
+    current = tuning()
+    starts = range(0, len(indices), max(len(indices) // 16, 1))
+    samples = [indices[start : start + current.clustered_sample] for start in starts]
+    steps = np.concatenate([np.diff(sample) for sample in samples]) if len(indices) else indices
+    return bool(2 * np.count_nonzero((steps >= 0) & (steps < current.clustered_columns)) > len(steps))
 
 
 def _to_csc(

@@ -239,15 +239,11 @@ class LhsRows:
     values: NDArray[Any]
     product_offsets: NDArray[np.int64]
     """Products before each row, shape (m + 1,)."""
-    patterns: NDArray[np.uint32]
-    """Pattern of each row, shape (m,), or empty: :func:`sparrow.kernels.matmul.symbolic.find_patterns`."""
 
     @property
     def nbytes(self) -> int:
         """Bytes beside the values."""
-        return sum(
-            array.nbytes for array in (*self.coords, self.indptr, self.rhs_rows, self.product_offsets, self.patterns)
-        )
+        return sum(array.nbytes for array in (*self.coords, self.indptr, self.rhs_rows, self.product_offsets))
 
     def between(self, start: int, stop: int) -> LhsRows:
         """Return the rows whose leading coordinate is in [start, stop)."""
@@ -260,9 +256,7 @@ class LhsRows:
         """Return the rows [first, last) by position."""
         coords = tuple(column[first:last] for column in self.coords)
         own = slice(first, last + 1)
-        return LhsRows(
-            coords, self.indptr[own], self.rhs_rows, self.values, self.product_offsets[own], self.patterns[first:last]
-        )
+        return LhsRows(coords, self.indptr[own], self.rhs_rows, self.values, self.product_offsets[own])
 
     def leading_bounds(self, size: int) -> tuple[int, int]:
         """Return the bounds of the leading coordinates of the rows."""

@@ -76,13 +76,6 @@ class ProductTuning:
     clustered_sample: int = parameter(
         1 << 12, "elements", "Consecutive elements of a sample, of 16, that tell whether columns are clustered."
     )
-    pattern_min_elements: int = parameter(
-        1 << 14, "elements", "Smaller operands gain less from row patterns than finding them costs."
-    )
-    pattern_sample_rows: int = parameter(
-        64, "rows", "Consecutive rows of a sample, of 16, that tell whether rows repeat."
-    )
-    pattern_batch_rows: int = parameter(1 << 17, "rows", "Rows whose patterns a thread finds at a time.")
     count_batch_elements: int = parameter(
         1 << 19, "elements", "Left elements whose products a thread counts at a time."
     )
@@ -172,7 +165,6 @@ tuning = Tunable(
         "external_sum": {"strategy": "external_sum"},
         "masked_dot": {"masked_method": "dot"},
         "masked_gustavson": {"masked_method": "gustavson"},
-        "row_patterns": {"pattern_min_elements": 0},
         "streamed_lhs": {"lhs_share": 1e9},
         "numpy": {
             "dense_numpy_max_products": 1 << 62,
