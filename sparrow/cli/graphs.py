@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
+_MIN_NODES_TO_NOTE = 1000
+"""Size of a graph whose lone nodes are noted."""
+
 Out: TypeAlias = Annotated[
     str | None, typer.Option(metavar="DST", help="Store the result, a tensor of one dimension, instead.")
 ]
 Head: TypeAlias = Annotated[int, typer.Option(min=0, metavar="N", help="Rows to write, 0 for all.")]
+Undirected: TypeAlias = Annotated[
+    bool, typer.Option("--undirected", help="Follow links both ways; of a link and its reverse the shorter counts.")
+]
 MaxIter: TypeAlias = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of iterations.")]
 Tolerance: TypeAlias = Annotated[
     float, typer.Option(min=0, callback=finite, help="Stop when an iteration changes the sum by less.")
@@ -42,8 +48,8 @@ def add_to(app: typer.Typer) -> None:
     def graph() -> None:
         """Run algorithms on a stored graph: a square matrix, a link per entry.
 
-        A line for each node, those with the largest numbers first, of bfs and paths for each that a way leads to;
-        --out stores all of them.
+        A line for each node, those with the largest numbers first; of bfs and paths for each that a way leads to, the
+        nearest first. --out stores all of them.
 
         \b
         Examples:
@@ -62,6 +68,7 @@ def add_to(app: typer.Typer) -> None:
         ("kcore", kcore, "Core number of each node."),
         ("communities", communities, "Communities by label propagation, and their sizes."),
         ("hits", hits, "Authority or hub score of each node."),
+        ("pagerank", pagerank, "PageRank of each node, as sparrow pagerank."),
     ):
         verbs.command(name, short_help=short)(command)
     app.add_typer(verbs)
@@ -90,13 +97,13 @@ def degrees(
 def bfs(
     path: StoredPath,
     source: Source,
-    undirected: Annotated[bool, typer.Option("--undirected", help="Ignore the direction of links.")] = False,
+    undirected: Undirected = False,
     max_depth: Annotated[int | None, typer.Option(min=0, metavar="N", help="Stop after N links.")] = None,
     out: Out = None,
     head: Head = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Count the links from a node to every node it reaches, the farthest first.
+    """Count the links from a node to every node it reaches, the nearest first.
 
     \b
     Example:
@@ -109,8 +116,15 @@ def bfs(
     _write(found, "links", out, head, as_json, reached=True)
 
 
-def paths(path: StoredPath, source: Source, out: Out = None, head: Head = 10, as_json: AsJson = False) -> None:
-    """Measure the shortest paths from a node to every node it reaches.
+def paths(
+    path: StoredPath,
+    source: Source,
+    undirected: Undirected = False,
+    out: Out = None,
+    head: Head = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the paths from a node to every node it reaches, the nearest first.
 
     \b
     Example:
@@ -119,7 +133,8 @@ def paths(path: StoredPath, source: Source, out: Out = None, head: Head = 10, as
     from sparrow import graph
 
     links = open_one(path)
-    _write(graph.shortest_paths(links, _nodes(links, [source])), "length", out, head, as_json, reached=True)
+    found = graph.shortest_paths(links, _nodes(links, [source]), directed=not undirected)
+    _write(found, "length", out, head, as_json, reached=True)
 
 
 def components(
@@ -276,7 +291,7 @@ def _save(found: Tensor, out: str, as_json: bool) -> None:
 
 
 def _write(found: Tensor, name: str, out: str | None, head: int, as_json: bool, reached: bool = False) -> None:
-    """Store a result per node, or write its largest values."""
+    """Store a result per node, or write the largest values, or nearest nodes."""
     import numpy as np
 
     if out is not None:
@@ -284,7 +299,7 @@ def _write(found: Tensor, name: str, out: str | None, head: int, as_json: bool, 
         return
     values = found.to_numpy()
     at = np.flatnonzero(values != found.fill_value) if reached else np.arange(len(values))
-    order = ~values[at] if values.dtype.kind in "biu" else -values[at]
+    order = values[at] if reached else ~values[at] if values.dtype.kind in "biu" else -values[at]
     first = at[np.argsort(order, kind="stable")[: head or None]]
     rows = list(zip(_names(found, first), values[first].tolist(), strict=True))
     _write_rows(rows, (found.dims[0], name), as_json)
@@ -306,6 +321,10 @@ def _write_groups(found: Tensor, name: str, out: str | None, head: int, as_json:
     _write_rows(rows, (name, "nodes", "first"), as_json)
     if not as_json and len(rows) < len(numbers):
         typer.echo(f"the largest {len(rows):,} of {len(numbers):,}; --head 0 writes all", err=True)
+    alone, total = int((sizes == 1).sum()), int(sizes.sum())
+    if not as_json and found.labels(0) is None and total < 2 * alone and total > _MIN_NODES_TO_NOTE:
+        way = "if ids have gaps, sparrow ingest edges --relabel numbers those that occur"
+        typer.echo(f"{alone:,} of {total:,} nodes stand alone: {way}", err=True)
 
 
 def _names(found: Tensor, at: Any) -> list[Any]:

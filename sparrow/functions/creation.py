@@ -25,6 +25,7 @@ from sparrow.errors import (
 from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import from_coordinates, from_object, from_table
+from sparrow.plan import normalize_axis
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -103,6 +104,8 @@ def open(  # noqa: A001 - the public name is sp.open
             if version is not None:
                 raise InvalidValueError(f"{path} is a bundle: open one of its tensors at a version")
             return Bundle._from_folder(str(path), storage.open_bundle(path))
+        if isinstance(version, bool):
+            raise InvalidValueError(f"version must be a number or a time, got {version!r}")
         if version is None or isinstance(version, SupportsIndex):
             return Tensor(storage.open(path, None if version is None else operator.index(version)))
         return Tensor(storage.open(path, _version_at(path, version)))
@@ -145,7 +148,7 @@ def from_coords(
     duplicates: str = "error",
     fill_value: Any = 0,
     *,
-    labels: Mapping[str, Any] | None = None,
+    labels: Mapping[Any, Any] | None = None,
 ) -> Tensor:
     """Create a tensor in memory from coordinates and values.
 
@@ -164,7 +167,7 @@ def from_coords(
     fill_value
         Value of absent elements.
     labels
-        Labels by dimension name: one distinct label per position.
+        Labels by dimension, its name or number: one distinct label per position.
 
     Returns
     -------
@@ -190,35 +193,41 @@ def from_coords(
     >>> stars.sel(user="bob")
     np.float64(3.0)
     """
-    schema, block = from_coordinates(coords, values, _infer_shape(shape, dims, labels), dims, duplicates, fill_value)
+    given_shape = _infer_shape(shape, coords, dims, labels)
+    schema, block = from_coordinates(coords, values, given_shape, dims, duplicates, fill_value)
     return tensor_from_block(schema, block, _check_labels(schema, labels))
 
 
-def _infer_shape(shape: Any, dims: Sequence[str] | None, labels: Mapping[str, Any] | None) -> Any:
-    """Return the shape, by default the numbers of labels."""
-    if (
-        shape is not None
-        or not isinstance(labels, Mapping)
-        or not labels
-        or dims is None
-        or any(dim not in labels for dim in dims)
-    ):
+def _infer_shape(shape: Any, coords: Any, dims: Sequence[str] | None, labels: Any) -> Any:
+    """Return the shape, by default the numbers of labels if all dimensions have some."""
+    if shape is not None or not isinstance(labels, Mapping) or not labels:
         return shape
-    return tuple(len(labels[dim]) for dim in dims)
+    ndim = len(dims) if dims is not None else len(coords) if hasattr(coords, "__len__") else 0
+    known: dict[int, Any] = {}
+    for dim, given in labels.items():
+        if isinstance(dim, str):
+            known |= {list(dims).index(dim): given} if dims is not None and dim in dims else {}
+        elif isinstance(dim, SupportsIndex) and -ndim <= operator.index(dim) < ndim:
+            known[operator.index(dim) % ndim] = given
+    return tuple(len(known[axis]) for axis in range(ndim)) if len(known) == ndim else None
 
 
-def _check_labels(schema: Schema, labels: Mapping[str, Any] | None) -> dict[int, pa.Array]:
+def _check_labels(schema: Schema, labels: Mapping[Any, Any] | None) -> dict[int, pa.Array]:
     """Return labels by dimension number."""
     if labels is not None and not isinstance(labels, Mapping):
-        raise InvalidValueError(f"labels must be a dictionary of labels by dimension name, got {labels!r}")
+        raise InvalidValueError(f"labels must be a dictionary of labels by dimension, got {labels!r}")
     checked: dict[int, pa.Array] = {}
     out: dict[int, pa.Array] = {}
     for dim, given in (labels or {}).items():
-        if dim not in schema.dims:
+        is_number = isinstance(dim, SupportsIndex) and not isinstance(dim, bool)
+        if not is_number and dim not in schema.dims:
             raise LabelError(f"labels: no dimension {dim!r}: dimensions are {', '.join(map(repr, schema.dims))}")
-        axis = schema.dims.index(dim)
-        found = checked.setdefault(id(given), check_labels(given, dim))  # dimensions may share a vocabulary
-        out[axis] = check_labels(found, dim, schema.shape[axis])
+        axis = normalize_axis(operator.index(dim), schema.ndim) if is_number else schema.dims.index(dim)
+        if axis in out:
+            raise LabelError(f"labels: dimension {schema.dims[axis]!r} is given by name and by number")
+        name = schema.dims[axis]
+        found = checked.setdefault(id(given), check_labels(given, name))  # dimensions may share a vocabulary
+        out[axis] = check_labels(found, name, schema.shape[axis])
     return out
 
 
@@ -233,7 +242,7 @@ def asarray(
     dtype: DTypeLike | None = None,
     device: str | None = None,
     copy: bool | None = None,
-    labels: Mapping[str, Any] | None = None,
+    labels: Mapping[Any, Any] | None = None,
 ) -> Tensor:
     """Convert an array, sparse array or table to a tensor in memory.
 
@@ -241,10 +250,11 @@ def asarray(
     ----------
     obj
         A tensor (returned as it is); a NumPy array or nested list; a SciPy sparse array or matrix (duplicates are
-        summed); an array of pydata/sparse; one of xarray, with its names and labels; a dense or sparse array of PyTorch
-        or CuPy; the path of a .npz file of SciPy or pydata/sparse; an object with ``__binsparse_descriptor__``; a
-        container of :mod:`sparrow.formats`, whose storage type is kept; or a table: a Polars lazy frame or any object
-        with ``__arrow_c_stream__``, read as a stream.
+        summed); an array of pydata/sparse; a graph of networkx or igraph, as its adjacency matrix, with the attribute
+        ``weight`` of edges and the names of nodes; an array of xarray, with its names and labels; a dense or sparse
+        array of PyTorch or CuPy; the path of a .npz file of SciPy or pydata/sparse; an object with
+        ``__binsparse_descriptor__``; a container of :mod:`sparrow.formats`, whose storage type is kept; or a table: a
+        Polars lazy frame or any object with ``__arrow_c_stream__``, read as a stream.
     coords
         For a table: columns of the coordinates; by default all but the value column.
     value

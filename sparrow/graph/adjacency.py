@@ -77,7 +77,8 @@ class Adjacency:
     weighted
         Whether to keep the values.
     undirected
-        Add the reverse of each edge, merge duplicates and drop self-loops.
+        Add the reverse of each edge, merge duplicates and drop self-loops. With weights, the lighter of an edge and its
+        reverse remains, and self-loops; edges of weight NaN are dropped.
 
     Raises
     ------
@@ -106,7 +107,7 @@ class Adjacency:
         self._reservation = memory.Reservation("adjacency lists in memory", "")
         bound = _edge_bound(A)
         if fits_in_memory(A, weighted, undirected, bound):
-            self._csr = self._collect_undirected(bound) if undirected else self._collect(bound)
+            self._csr = (self._collect_undirected if undirected else self._collect)(bound)
             self._indptr = self._csr[0]
             self._reservation.resize(sum(array.nbytes for array in self._csr))
         else:
@@ -114,7 +115,8 @@ class Adjacency:
             self._spills = (SpillFile(), SpillFile())[: 1 + weighted]
             try:
                 scan = A.__sparrow_scan__()
-                self._indptr = self._spill(_undirected_blocks(scan) if undirected else engines.iter_sorted_blocks(scan))
+                blocks = _undirected_blocks(scan, weighted) if undirected else engines.iter_sorted_blocks(scan)
+                self._indptr = self._spill(blocks)
             except BaseException:
                 self.__exit__(None, None, None)
                 raise
@@ -238,16 +240,19 @@ class Adjacency:
         return np.cumsum(indptr, out=indptr)
 
     def _collect(self, bound: int) -> CSRArrays:
-        from sparrow.kernels.rows import indptr_from_sorted
-
         scan = self._tensor.__sparrow_scan__()
         persisted = csr_rows(scan.relation, scan.view) if scan.step is None else None
         if persisted is not None:  # nothing is copied
             weights = persisted.values.astype(np.float64, copy=False) if self._weighted else _NO_WEIGHTS
             return persisted.indptr - persisted.indptr[0], persisted.indices.astype(np.int32, copy=False), weights
+        return self._collect_blocks(engines.iter_sorted_blocks(scan), bound)
+
+    def _collect_blocks(self, blocks: Iterator[Block], bound: int) -> CSRArrays:
+        from sparrow.kernels.rows import indptr_from_sorted
+
         counts, at = np.zeros(self.size + 1, np.int64), 0
         cols, weights = np.empty(bound, np.int32), np.empty(bound) if self._weighted else _NO_WEIGHTS
-        for block in engines.iter_sorted_blocks(scan):
+        for block in blocks:
             if not block.count:
                 continue
             rows = block.coords[0]
@@ -264,6 +269,8 @@ class Adjacency:
     def _collect_undirected(self, bound: int) -> CSRArrays:
         from sparrow.kernels.graph import traversal
 
+        if self._weighted:
+            return self._collect_blocks(_undirected_blocks(self._tensor.__sparrow_scan__(), True), 2 * bound)
         pointers, heads, _ = self._collect(bound)
         indptr, cols = as_readonly(pointers), as_readonly(heads)
         reverse_indptr, reverse_cols = np.zeros(self.size + 2, np.int64), np.empty_like(cols)
@@ -277,7 +284,7 @@ class Adjacency:
 def fits_in_memory(A: Tensor, weighted: bool = False, undirected: bool = False, bound: int | None = None) -> bool:
     """Return whether adjacency lists of at most ``bound`` edges stay in memory."""
     # The lists of an undirected graph exist twice while they are built.
-    edge_bytes = 16 if undirected else 12 if weighted else 4
+    edge_bytes = (24 if weighted else 16) if undirected else 12 if weighted else 4
     n_edges = _edge_bound(A) if bound is None else bound
     return edge_bytes * n_edges + 8 * A.shape[0] <= memory.limit() // tuning().adjacency_share
 
@@ -320,18 +327,29 @@ def to_neighbor_lists(block: Block) -> NeighborLists:
     return NeighborLists(rows[starts].astype(np.int32), starts, ends, np.ascontiguousarray(cols, np.int32), _NO_WEIGHTS)
 
 
-def _undirected_blocks(scan: Scan) -> Iterator[Block]:
-    """Yield the edges and their reverses, sorted, each once, without self-loops."""
+def _undirected_blocks(scan: Scan, weighted: bool) -> Iterator[Block]:
+    """Yield the edges and their reverses, sorted, each once.
+
+    Of the weights of an edge and its reverse the smaller remains. Without weights, self-loops are dropped.
+    """
     from sparrow.sorting.sorter import Sorter
 
     def both_directions(block: Block) -> Any:
-        rows, cols = (column[block.coords[0] != block.coords[1]] for column in block.coords)
-        return sorter.prepare(Rows((np.concatenate([rows, cols]), np.concatenate([cols, rows])), None))
+        weights = None
+        if weighted:
+            weights = block.values.astype(np.float64, copy=False)
+            kept = ~np.isnan(weights)
+            weights = np.tile(weights[kept], 2)
+        else:
+            kept = block.coords[0] != block.coords[1]
+        rows, cols = (column[kept] for column in block.coords)
+        return sorter.prepare(Rows((np.concatenate([rows, cols]), np.concatenate([cols, rows])), weights))
 
-    sorter = Sorter(2, np.dtype(np.bool_), weighted=False, duplicates="first")
+    dtype, rule, fill = (np.float64, "min", np.nan) if weighted else (np.bool_, "first", np.False_)
+    sorter = Sorter(2, np.dtype(dtype), weighted=weighted, duplicates=rule)  # type: ignore[arg-type]
     try:
         sorter.consume(ordered_map(both_directions, engines.iter_blocks(scan), settings.current().threads))
-        yield from sorter.blocks([np.dtype(np.int32)] * 2, np.False_)
+        yield from sorter.blocks([np.dtype(np.int32)] * 2, fill)
     finally:
         sorter.close()
 

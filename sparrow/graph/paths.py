@@ -70,15 +70,17 @@ def bfs(A: Tensor, source: Any, *, directed: bool = True, max_depth: int | None 
 
 
 @shared
-def shortest_paths(A: Tensor, source: Any) -> Tensor:
+def shortest_paths(A: Tensor, source: Any, *, directed: bool = True) -> Tensor:
     """Return the length of the shortest path from the nearest source to each node.
 
     Parameters
     ----------
     A
         Adjacency matrix, shape (n, n); values are edge lengths. Negative lengths are allowed unless a cycle is
-        negative, and edges of length NaN are ignored. For an undirected graph pass ``symmetrize(A)``.
+        negative, and edges of length NaN are ignored.
     %(source)s
+    directed
+        False to follow edges in both directions; of an edge and its reverse the shorter counts.
 
     Returns
     -------
@@ -89,7 +91,7 @@ def shortest_paths(A: Tensor, source: Any) -> Tensor:
     ------
     %(node_errors)s
     InvalidValueError
-        If the graph has a negative cycle.
+        If the graph has a negative cycle, which a negative edge of an undirected graph is.
     UnsupportedError
         If values are complex.
     %(memory_error)s
@@ -101,8 +103,8 @@ def shortest_paths(A: Tensor, source: Any) -> Tensor:
     >>> sp.graph.shortest_paths(A, 0).to_numpy()
     array([0. , 1. , 3.5, inf])
     """
-    A = check_graph(A)
-    with reserve_per_node(A, 24, "shortest paths"), Adjacency(A, weighted=True) as adjacency:
+    A, undirected = check_graph(A), not check_flag("directed", directed)
+    with reserve_per_node(A, 24, "shortest paths"), Adjacency(A, weighted=True, undirected=undirected) as adjacency:
         at = node_positions(A, source)
         if adjacency.csr is not None and bool((adjacency.csr[2] >= 0).all()):
             return per_node(A, _delta_stepping(adjacency, at, None), np.inf)

@@ -166,6 +166,8 @@ def hits(A: Tensor, *, tol: float = 1e-8, max_iter: int = 1000) -> tuple[Tensor,
     weights = edge_weights(A)
     if A.dtype.kind in "if" and A.size and (smallest := weights.min()) < 0:
         raise InvalidValueError(f"hits: edge weights must not be negative, got {smallest}: use their magnitude")
+    if A.dtype.kind == "f" and A.size and 0 < (largest := float(weights.max())) < np.inf:
+        weights = weights / largest if not 1e-100 < largest < 1e100 else weights  # scores do not depend on the scale
     operator = Operator(weights, persist=True)
     with reserve_per_node(A, 24, "hits"), progress.bar("hits", None, "rounds") as advance:
         hubs: NDArray[np.float64] = np.full(n, 1 / max(n, 1))

@@ -69,7 +69,8 @@ def symmetrize(A: Tensor, combine: Literal["max", "min", "sum"] = "max") -> Tens
     %(graph)s
     combine
         How to combine the weights of an edge and its reverse. "max" and "sum" keep the weight of an edge without a
-        reverse; "sum" doubles self-loops. "min" drops an edge without a reverse.
+        reverse; "sum" doubles self-loops. "min" drops an edge without a reverse. For undirected distances use
+        ``shortest_paths(A, source, directed=False)``.
 
     Returns
     -------

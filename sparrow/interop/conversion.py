@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,7 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.binsparse import from_binsparse
+from sparrow.interop.graph_objects import from_graph, is_graph
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_pydata, from_torch
 from sparrow.interop.labelled_objects import drop_unnamed_index, is_xarray, name_index, xarray_dims, xarray_labels
 from sparrow.interop.tuning import tuning
@@ -161,6 +163,12 @@ def from_object(
         return replace(schema, dims=normalize_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
         return from_table(obj, coords, value, shape, dims, duplicates or "error", rest=True)
+    if is_graph(obj):
+        edges = from_graph(obj)
+        shape = edges.size, edges.size
+        schema, block = from_coordinates((edges.rows, edges.columns), edges.weights, shape, dims, "sum")
+        axes = [] if edges.labels is None else [axis for axis in (0, 1) if schema.dims[axis] not in labelled]
+        return schema, block, dict.fromkeys(axes, edges.labels)
     if is_xarray(obj):
         names = xarray_dims(obj)
         schema, block = _from_array(obj.data, names if dims is None else dims)
@@ -185,6 +193,8 @@ def _from_array(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
         found = from_binsparse(obj)
         return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
     check_unmasked(obj)
+    if not _is_array_like(obj):
+        raise UnsupportedError(f"expected a NumPy or SciPy array, a tensor or an Arrow table, got {type(obj).__name__}")
     try:
         dense = np.asarray(obj)
     except ValueError:
@@ -198,6 +208,19 @@ def _from_array(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     stored = ~is_fill(dense, zero)
     at, values = (stored.nonzero(), dense[stored]) if dense.ndim else ((), dense.reshape(1))
     return from_coordinates(at, values, dense.shape, dims, "error")
+
+
+def _is_array_like(obj: Any) -> bool:
+    """Return whether an object is made for NumPy, rather than merely iterable."""
+    if isinstance(obj, np.ndarray | np.generic | Number | Sequence) or hasattr(obj, "__array__"):
+        return True
+    if hasattr(obj, "__array_interface__") or hasattr(obj, "__array_struct__"):
+        return True
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
 
 
 def is_foreign_sparse(obj: Any) -> bool:

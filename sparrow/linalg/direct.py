@@ -27,6 +27,8 @@ __all__ = [
     "to_scipy_csc", "translated_errors",
 ]  # fmt: skip
 
+_RENAMED = {"tol": "rtol", "restrt": "restart", "maxiter": "iter_lim", "iter_lim": "maxiter"}
+"""Options of SciPy's functions by their names in older versions or in similar functions."""
 _ITERATIVE_HINT = "use sp.linalg.cg, gmres or lsqr, which leave the matrix on disk"
 
 
@@ -66,9 +68,12 @@ def to_scipy_csc(A: Any, function: str, remedy: str = _ITERATIVE_HINT) -> Any:
 
 def check_options(name: str, options: dict[str, Any]) -> None:
     """Raise ``TypeError`` if SciPy's function of that name lacks an option."""
-    unknown = options.keys() - inspect.signature(getattr(linalg, name)).parameters.keys()
+    known = inspect.signature(getattr(linalg, name)).parameters.keys()
+    unknown = sorted(options.keys() - known)
     if unknown:
-        raise TypeError(f"{name}() got an unexpected keyword argument {', '.join(map(repr, sorted(unknown)))}")
+        renamed = [(old, _RENAMED[old]) for old in unknown if _RENAMED.get(old) in known]
+        hint = "".join(f": {old} is called {new} now" for old, new in renamed[:1])
+        raise TypeError(f"{name}() got an unexpected keyword argument {', '.join(map(repr, unknown))}{hint}")
 
 
 @contextlib.contextmanager

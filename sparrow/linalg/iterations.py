@@ -19,6 +19,9 @@ from sparrow.tensor import Tensor
 
 __all__ = ["pagerank", "power_iteration", "sum_weights"]
 
+_SMALLEST_SUM = 1e-290
+"""Sum of weights whose inverse, times a rank, is far from overflow."""
+
 
 def pagerank(
     A: Tensor | Operator,
@@ -94,13 +97,20 @@ def pagerank(
         jump = _distribution(personalization, graph, "personalization")
         dangling_jump = jump if dangling is None else _distribution(dangling, graph, "dangling")
         out_weights = operator.matvec(np.ones(n))
-        if not np.isfinite(out_weights).all() or (out_weights < 0).any():
-            at = int(np.argmin(np.isfinite(out_weights) & (out_weights >= 0)))
+        wrong = ~(out_weights >= 0)  # NaN, too
+        if np.isinf(out_weights).any() and not np.isfinite(operator.tensor.max()):
+            wrong |= np.isinf(out_weights)
+        if wrong.any():
+            at = int(np.argmax(wrong))
             raise InvalidValueError(
                 f"pagerank: edge weights must be finite and not negative, got a sum of {out_weights[at]} at node {at}"
             )
         if graph.dtype.kind not in "bu" and (smallest := operator.tensor.min()) < 0:
             raise InvalidValueError(f"pagerank: edge weights must be finite and not negative, got {smallest}")
+        positive = out_weights[out_weights > 0]
+        if len(positive) and not (positive.min() > _SMALLEST_SUM and np.isfinite(positive).all()):
+            operator = Operator(_scale_rows(operator.tensor), persist=True)
+            out_weights = operator.matvec(np.ones(n))
         factors = np.divide(damping, out_weights, out=np.zeros(n), where=out_weights > 0)
         ranks = np.array(np.broadcast_to(jump, n))
         dangling_rank, scaled = float(ranks[out_weights == 0].sum()), ranks * factors
@@ -116,6 +126,17 @@ def pagerank(
                     ranks /= ranks.sum()
                     return ranks
     raise ConvergenceError(f"pagerank did not reach tol={tol} in {max_iter} rounds: increase max_iter or tol")
+
+
+def _scale_rows(A: Tensor) -> Tensor:
+    """Return a matrix of weights with the largest of each row scaled to 1.
+
+    Sums of rows neither overflow nor are so small that their inverse does.
+    """
+    largest = np.asarray(A.max(axis=1).to_numpy(), np.float64)
+    largest[largest == 0] = 1
+    scaled: Tensor = A / largest[:, None]
+    return scaled
 
 
 def power_iteration(

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import LinearOperator
 from sparrow.core.array_validation import check_scipy_array
 from sparrow.core.schema import check_array
 from sparrow.engines import explain
-from sparrow.errors import ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import ConvergenceError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions.labels import align_to_axis
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
@@ -71,6 +71,10 @@ shared = SharedText(
         If A is not square, or the shape of a vector or matrix does not match.
     LabelError
         If one has labels that A lacks.
+    InvalidValueError
+        If b or x0 is not finite, or A is not symmetric where it must be.
+    ConvergenceError
+        If a product with A is not finite.
     """,
     vector_errors="""
     ShapeError
@@ -463,6 +467,8 @@ class Operator(_LabelledOperator):
         """Value of all stored elements of the persisted tensor, if they are equal."""
         self.on_product: Callable[[int], None] = _ignore
         """Called after each product with its number of vectors, for progress bars."""
+        self._requires_finite = ""
+        """Name of the solver that ends when a product is not finite, or ""."""
 
     @contextmanager
     def report_products(self, advance: Callable[[int], None]) -> Iterator[None]:
@@ -492,6 +498,35 @@ class Operator(_LabelledOperator):
             yield
         finally:
             self.on_product = before
+
+    @contextmanager
+    def require_finite(self, solver: str) -> Iterator[None]:
+        """Raise ``ConvergenceError`` for products of finite vectors that are not finite.
+
+        Parameters
+        ----------
+        solver
+            Name for the error.
+
+        Yields
+        ------
+        None
+
+        Examples
+        --------
+        >>> import sparrow as sp
+        >>> A = sp.linalg.aslinearoperator(sp.asarray([[1.0, float("nan")]]))
+        >>> with A.require_finite("cg"):
+        ...     A @ [1, 1]
+        Traceback (most recent call last):
+            ...
+        sparrow.errors.ConvergenceError: cg: a product with A is not finite: A has NaN or infinity, or it overflows
+        """
+        before, self._requires_finite = self._requires_finite, solver
+        try:
+            yield
+        finally:
+            self._requires_finite = before
 
     telling = report_products
     """Former name of :meth:`report_products`."""
@@ -575,6 +610,10 @@ class Operator(_LabelledOperator):
         y = self._constant_product(given, transposed)
         if y is None:
             y = (tensor.T if transposed else tensor) @ given
+        if self._requires_finite and not np.isfinite(y).all() and np.isfinite(given).all():
+            raise ConvergenceError(
+                f"{self._requires_finite}: a product with A is not finite: A has NaN or infinity, or it overflows"
+            )
         self._calls += 1 if x.ndim == 1 else x.shape[1]
         self.on_product(1 if x.ndim == 1 else x.shape[1])
         return y.astype(dtype, copy=False)

@@ -39,6 +39,8 @@ _NUMBER_OPTIONS = ("btol", "conlim", "damp", "shift", "tol")
 """Numeric options that SciPy does not validate with a clear error."""
 _SPACE_FUNCTIONS = ("eigsh", "expm_multiply", "lobpcg")
 """Functions of a matrix that maps a space to itself: both axes share their labels."""
+_SYMMETRIC_FUNCTIONS = ("eigsh", "lobpcg", "minres")
+"""Functions that give wrong results of a matrix that is not symmetric, without an error."""
 _BLOCK_ARGUMENTS = {"lobpcg": "X", "expm_multiply": "B"}
 """Functions of several vectors at once, and the argument that holds them."""
 
@@ -79,12 +81,16 @@ def _call_scipy(
         check_square(operator, name)
     if name in _SPACE_FUNCTIONS:
         check_same_labels(unwrap_tensor(operator), name)
+    has_side = name not in ("eigsh", "svds") and name not in _BLOCK_ARGUMENTS
     args = _check_args(name, operator, args, options)
     options = {option: _check_option(name, operator, option, value, options) for option, value in options.items()}
+    if name in _SYMMETRIC_FUNCTIONS:
+        _check_symmetric(name, operator if matrix is None else matrix)
     with (
         progress.bar(name, None, "products") as advance,
         translated_errors(name, options),
         operator.report_products(advance) if isinstance(operator, Operator) else nullcontext(),
+        operator.require_finite(name) if isinstance(operator, Operator) and has_side else nullcontext(),
     ):
         return solve(operator if matrix is None else matrix, *args, **options, **internal)
 
@@ -96,6 +102,8 @@ def _check_args(name: str, A: Any, args: tuple[Any, ...], options: dict[str, Any
     argument = _BLOCK_ARGUMENTS.get(name, "b")
     axis = find_labelled_axis(unwrap_tensor(A)) if name in _SPACE_FUNCTIONS else 0
     side = align_vectors(args[0], argument, A, axis, name, several=name in _BLOCK_ARGUMENTS)
+    if argument == "b":
+        _check_finite(name, "b", side)
     if name == "lobpcg" and (side.ndim == 1 or not side.shape[1]):
         raise ShapeError(f"lobpcg: X must have one guess per column, got shape {side.shape}: pass x[:, None] for one")
     if name == "lsmr":  # SciPy adds products to it in place
@@ -120,7 +128,40 @@ def _check_count(name: str, A: Any, k: Any, options: dict[str, Any]) -> int:
 def _initial_vector(name: str, A: Any, option: str, vector: Any, axis: int) -> Any:
     """Return an initial vector as an aligned 1-D array of floats."""
     result = align_vectors(vector, option, A, axis, name, several=False).reshape(-1)
-    return result if result.dtype.kind in "fc" else result.astype(np.float64)
+    result = result if result.dtype.kind in "fc" else result.astype(np.float64)
+    if option == "x0":
+        _check_finite(name, option, result)
+    return result
+
+
+def _check_finite(name: str, argument: str, vector: Any) -> None:
+    """Raise ``InvalidValueError`` if a vector is not finite.
+
+    No solution is then, however many rounds look for it.
+    """
+    values = vector.data if is_foreign_sparse(vector) else vector.reshape(-1)
+    finite = np.isfinite(values)
+    if not finite.all():
+        at = int(np.argmin(finite))
+        where = "" if is_foreign_sparse(vector) else f" at {at}"
+        raise InvalidValueError(f"{name}: {argument} must be finite, got {values[at]}{where}")
+
+
+def _check_symmetric(name: str, A: Any) -> None:
+    """Raise ``InvalidValueError`` if a product with the transpose differs."""
+    if not A.shape[0] or (isinstance(A, scipy_linalg.LinearOperator) and not isinstance(A, Operator)):
+        return
+    x = np.random.default_rng(0).standard_normal(A.shape[0])
+    with np.errstate(all="ignore"):
+        product, transposed = A @ x, A.conj().T @ x if not isinstance(A, Operator) else A.rmatvec(x)
+        gap = np.linalg.norm(product - transposed)
+        scale = max(np.linalg.norm(product), np.linalg.norm(transposed))
+    precision = np.finfo(A.dtype if np.dtype(A.dtype).kind in "fc" else np.float64).eps
+    if gap > math.sqrt(precision) * scale:
+        raise InvalidValueError(
+            f"{name}: A must be symmetric (Hermitian), and is not: pass (A + A.T) / 2, or use sp.linalg.svds, gmres or "
+            "lsqr"
+        )
 
 
 def _check_option(name: str, A: Any, option: str, value: Any, options: dict[str, Any]) -> Any:
@@ -313,6 +354,10 @@ def lsqr(A: Any, b: Any, **options: Any) -> tuple[Any, ...]:
     Raises
     ------
     %(vector_errors)s
+    InvalidValueError
+        If b or x0 is not finite.
+    ConvergenceError
+        If a product with A is not finite.
 
     Examples
     --------
@@ -344,6 +389,10 @@ def lsmr(A: Any, b: Any, **options: Any) -> tuple[Any, ...]:
     Raises
     ------
     %(vector_errors)s
+    InvalidValueError
+        If b or x0 is not finite.
+    ConvergenceError
+        If a product with A is not finite.
 
     Examples
     --------
@@ -378,7 +427,7 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     ------
     %(space_errors)s
     InvalidValueError
-        If k is out of range.
+        If k is out of range, or A is not symmetric.
     SingularError
         If ``sigma`` is an eigenvalue.
     TooLargeError
@@ -442,7 +491,7 @@ def svds(A: Any, k: int = 6, **options: Any) -> Any:
     ------
     %(vector_errors)s
     InvalidValueError
-        If k is out of range.
+        If k is out of range, or the solver is "propack" for ``which="SM"``, of which PROPACK finds false zeros.
 
     Examples
     --------
@@ -451,6 +500,10 @@ def svds(A: Any, k: int = 6, **options: Any) -> Any:
     >>> sp.linalg.svds(A, 1)[1].round(6)
     array([4.])
     """
+    if str(options.get("solver")).lower() == "propack" and options.get("which") == "SM":
+        raise InvalidValueError(
+            "svds: solver must be 'arpack' or 'lobpcg' for which='SM', got 'propack', which finds false zeros"
+        )
     try:
         return _call_scipy("svds", A, (k,), options, square=False)
     except ConvergenceError:
@@ -537,7 +590,7 @@ def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
     ------
     %(space_errors)s
     InvalidValueError
-        If only one of ``start`` and ``stop`` is given, or ``num`` or ``endpoint`` without them.
+        If only one of ``start`` and ``stop`` is given, ``num`` or ``endpoint`` without them, or ``stop`` is less.
 
     Examples
     --------
@@ -547,6 +600,11 @@ def expm_multiply(A: Any, B: Any, **options: Any) -> Any:
     """
     operator = _as_operator(check_matrix(A, "expm_multiply"))
     check_square(operator, "expm_multiply")
+    if options.get("start") is not None and options.get("stop") is not None and options["stop"] < options["start"]:
+        raise InvalidValueError(
+            f"expm_multiply: stop must be at least start, got start={options['start']!r} and stop={options['stop']!r}: "
+            "pass -A with positive times"
+        )
     times = {name: options[name] for name in ("start", "stop", "num", "endpoint") if options.get(name) is not None}
     if times and not {"start", "stop"} <= times.keys():
         given = ", ".join(f"{name}={value!r}" for name, value in times.items())

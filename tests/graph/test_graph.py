@@ -12,6 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse.csgraph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,42 @@ def test_shortest_paths_of_any_length(seed: int, least: int, spread: int) -> Non
             graph.shortest_paths(A, 0)
         return
     np.testing.assert_allclose(graph.shortest_paths(A, 0).to_numpy(), array_of(expected, n, np.inf))
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 2**32), spilled=st.booleans(), dtype=st.sampled_from(["float64", "float32", "int64"]))
+def test_undirected_shortest_paths(seed: int, spilled: bool, dtype: str) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 25))
+    lengths = (rng.integers(1, 20, (n, n)) * (rng.random((n, n)) < 0.15)).astype(dtype)
+    sources = rng.choice(n, int(rng.integers(1, 3)))
+    A = sp.asarray(lengths)
+    with out_of_core() if spilled else nullcontext():
+        found = graph.shortest_paths(A, sources, directed=False).to_numpy()
+    expected = scipy.sparse.csgraph.dijkstra(scipy.sparse.csr_array(lengths), directed=False, indices=sources)
+    np.testing.assert_array_equal(found, expected.min(axis=0))
+    both = nx.Graph()
+    both.add_nodes_from(range(n))
+    for i, j in np.argwhere(lengths).tolist():
+        length = min(lengths[i, j], both.get_edge_data(i, j, {"weight": np.inf})["weight"])
+        both.add_edge(i, j, weight=length)
+    known = nx.multi_source_dijkstra_path_length(both, set(sources.tolist()))
+    np.testing.assert_array_equal(found, array_of(known, n, np.inf))
+
+
+def test_undirected_paths_of_odd_lengths() -> None:
+    one_way = sp.asarray([[0, 1, 0], [5, 0, 0], [0, 2, 0]])
+    assert graph.shortest_paths(one_way, 0, directed=False).to_numpy().tolist() == [0, 1, 3]
+    A = sp.from_coords([[0, 1, 2, 2], [1, 0, 1, 3]], [np.nan, 4.0, 0.0, np.nan], shape=(4, 4), fill_value=np.inf)
+    for context in (nullcontext(), out_of_core()):
+        with context:
+            assert graph.shortest_paths(A, 0, directed=False).to_numpy().tolist() == [0, 4, 4, np.inf]
+            for coords in ([[1], [2]], [[2], [2]]):
+                negative = sp.from_coords(coords, [-1.0], shape=(4, 4))
+                with pytest.raises(errors.InvalidValueError, match="negative cycle"):
+                    graph.shortest_paths(negative, 2, directed=False)
+    with pytest.raises(errors.InvalidValueError, match="directed"):
+        graph.shortest_paths(A, 0, directed="no")  # type: ignore[arg-type]
 
 
 def check_against_networkx(a: Any, A: sp.Tensor) -> None:

@@ -30,9 +30,10 @@ def labelled_web(web: Path) -> Path:
     [
         (["degrees"], [["src", "degree"], ["0", 2], ["1", 1]]),
         (["degrees", "--direction", "in", "--weighted"], [["src", "degree"], ["0", 6], ["1", 2]]),
-        (["bfs", "3", "--max-depth", "1"], [["src", "links"], ["0", 1], ["3", 0]]),
-        (["bfs", "1", "--undirected"], [["src", "links"], ["3", 2], ["0", 1]]),
-        (["paths", "3"], [["src", "length"], ["1", 7], ["2", 6]]),
+        (["bfs", "3", "--max-depth", "1"], [["src", "links"], ["3", 0], ["0", 1]]),
+        (["bfs", "1", "--undirected"], [["src", "links"], ["1", 0], ["0", 1]]),
+        (["paths", "3"], [["src", "length"], ["3", 0], ["0", 5]]),
+        (["paths", "1", "--undirected"], [["src", "length"], ["1", 0], ["2", 1]]),
         (["components"], [["component", "nodes", "first"], ["0", 4, 0], ["1", 1, 4]]),
         (["components", "--connection", "strong"], [["component", "nodes", "first"], ["0", 3, 0], ["1", 1, 3]]),
         (["triangles"], [["src", "triangles"], ["0", 1], ["1", 1]]),
@@ -40,7 +41,7 @@ def labelled_web(web: Path) -> Path:
         (["kcore"], [["src", "kcore"], ["0", 2], ["1", 2]]),
     ],
 )
-def test_verbs_write_largest_values(cli: Any, web: Path, words: list[str], table: list[Any]) -> None:
+def test_verbs_write_first_values(cli: Any, web: Path, words: list[str], table: list[Any]) -> None:
     verb, *options = words
     done = cli("graph", verb, web, *options, "--head", 2)
     assert done.code == 0, done.err
@@ -49,13 +50,25 @@ def test_verbs_write_largest_values(cli: Any, web: Path, words: list[str], table
 
 
 def test_labels(cli: Any, labelled_web: Path) -> None:
-    assert cli("graph", "bfs", labelled_web, "dan", "--json", "--head", 1).json == [{"src": "bob", "links": 2}]
+    assert cli("graph", "bfs", labelled_web, "dan", "--json", "--head", 0).json[-2:] == [
+        {"src": "bob", "links": 2},
+        {"src": "eve", "links": 2},
+    ]
     assert cli("graph", "communities", labelled_web, "--json", "--head", 1).json[0]["first"] == "ann"
     assert cli("pagerank", labelled_web, "--personalization", "tom", "--json", "--head", 1).json == [
         {"src": "tom", "rank": 1.0}
     ]
     assert cli("graph", "hits", labelled_web, "--json", "--head", 1).json[0]["src"] == "ann"
     assert cli("graph", "hits", labelled_web, "--hubs", "--json", "--head", 1).json[0]["src"] == "dan"
+
+
+def test_ids_with_gaps_are_noted(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "edges.txt").write_text("5 70000\n70000 131\n131 5\n")
+    for relabel, noted in (((), True), (("--relabel",), False)):
+        path = tmp_path / f"web{len(relabel)}"
+        assert cli("ingest", "edges", tmp_path / "edges.txt", path, *relabel).code == 0
+        done = cli("graph", "components", path, "--head", 1)
+        assert ("69,998 of 70,001 nodes stand alone" in done.err, "--relabel" in done.err) == (noted, noted)
 
 
 def test_typed_edges_error_hints(cli: Any, tmp_path: Path) -> None:
@@ -73,8 +86,8 @@ def test_typed_edges_error_hints(cli: Any, tmp_path: Path) -> None:
 def test_column_labels_name_nodes(cli: Any, web: Path, tmp_path: Path) -> None:
     tensor: Any = sp.open(web)
     tensor.save(tmp_path / "web.sparrow").set_labels("dst", ["ann", "bob", "eve", "dan", "tom"])
-    result = cli("graph", "bfs", tmp_path / "web.sparrow", "dan", "--json", "--head", 1)
-    assert result.json == [{"src": "bob", "links": 2}]
+    result = cli("graph", "bfs", tmp_path / "web.sparrow", "dan", "--json", "--head", 2)
+    assert result.json == [{"src": "dan", "links": 0}, {"src": "ann", "links": 1}]
 
 
 def test_results_are_stored(cli: Any, web: Path, tmp_path: Path) -> None:
@@ -129,7 +142,7 @@ def test_errors_name_options(cli: Any, web: Path, tmp_path: Path) -> None:
         assert (done.code, "choose another name, or remove it first" in done.err) == (1, True)
 
 
-@pytest.mark.parametrize("verb", [["pagerank"], ["graph", "hits"]])
+@pytest.mark.parametrize("verb", [["pagerank"], ["graph", "pagerank"], ["graph", "hits"]])
 def test_convergence_error_names_options(cli: Any, web: Path, verb: list[str]) -> None:
     done = cli(*verb, web, "--tol", "1e-15", "--max-iter", 2)
     assert (done.code, "did not reach --tol 1e-15 in 2 rounds: increase --max-iter" in done.err) == (1, True), done.err

@@ -687,3 +687,120 @@ def test_on_product_is_restored() -> None:
     with operator.telling(counted.append):  # the former name
         operator @ np.ones((3, 2))
     assert counted == [1, 2]
+
+
+# -- wrong input ends at once ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cg", "gmres", "minres", "bicgstab", "lsqr", "lsmr"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_solvers_refuse_nan(name: str, value: float) -> None:
+    solve: Any = getattr(sp.linalg, name)
+    dense = matrix(8) @ matrix(8).T + np.eye(8)
+    A = sp.linalg.aslinearoperator(sp.asarray((dense + dense.T) / 2))
+    b = np.ones(8)
+    b[5] = value
+    for side in (b, sp.asarray(b), b[:, None]):
+        with pytest.raises(errors.InvalidValueError, match=rf"{name}: b must be finite, got {value} at 5"):
+            solve(A, side)
+    with pytest.raises(errors.InvalidValueError, match=f"{name}: x0 must be finite"):
+        solve(A, np.ones(8), x0=b)
+    assert A.products == 0 or name == "minres"  # which checks the symmetry first
+    dense[3, 3] = value
+    broken = sp.linalg.aslinearoperator(sp.asarray(dense))
+    with pytest.raises(errors.ConvergenceError, match="a product with A is not finite"):
+        solve(broken, np.ones(8))
+    assert broken.products <= 3
+
+
+@pytest.mark.parametrize("name", ["eigsh", "lobpcg", "minres"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "int64"])
+def test_asymmetric_matrices_are_refused(name: str, dtype: str) -> None:
+    if (name, dtype) == ("minres", "complex128"):
+        pytest.skip("SciPy's minres is for real matrices")
+    rng = np.random.default_rng(0)
+    dense = rng.integers(-9, 9, (12, 12)).astype(dtype)
+    if dtype == "complex128":
+        dense += 1j * rng.integers(-9, 9, (12, 12))
+    symmetric = dense + dense.conj().T + 40 * np.eye(12, dtype=dtype)
+    second: Any = {"eigsh": 2, "lobpcg": rng.standard_normal((12, 2)), "minres": np.ones(12)}[name]
+    solve: Any = getattr(sp.linalg, name)
+    rounding = symmetric * (1 + 1e-15 * rng.random((12, 12))) if dtype == "float64" else symmetric
+    A: Any
+    for A in (sp.asarray(symmetric), sp.asarray(rounding), sp.linalg.aslinearoperator(sp.asarray(symmetric))):
+        solve(A, second, **({"maxiter": 200} if name != "eigsh" else {}))
+    wrong: list[Any] = [sp.asarray(dense), scipy.sparse.csr_array(dense), dense]
+    wrong.append(sp.linalg.aslinearoperator(sp.asarray(dense)))
+    for A in wrong:
+        with pytest.raises(errors.InvalidValueError, match=f"{name}: A must be symmetric"):
+            solve(A, second)
+
+
+def test_asymmetric_matrix_is_refused_with_sigma() -> None:
+    with pytest.raises(errors.InvalidValueError, match="eigsh: A must be symmetric"):
+        sp.linalg.eigsh(sp.asarray(np.triu(np.ones((6, 6)))), 2, sigma=0.3)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, -1), (1, 0.5), (-1, -2)])
+def test_expm_multiply_refuses_falling_times(start: float, stop: float) -> None:
+    A = sp.asarray([[0.0, 1.0], [-1.0, 0.0]])
+    with pytest.raises(errors.InvalidValueError, match=r"stop must be at least start.*pass -A"):
+        sp.linalg.expm_multiply(A, [1.0, 2.0], start=start, stop=stop, num=2)
+    found = sp.linalg.expm_multiply(-A, [1.0, 2.0], start=-start, stop=-stop, num=2)
+    expected = [scipy.linalg.expm(t * A.to_numpy()) @ [1.0, 2.0] for t in (start, stop)]
+    np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore:Exited")
+@pytest.mark.parametrize("solver", ["arpack", "lobpcg"])
+def test_smallest_singular_values(solver: str) -> None:
+    B = scipy.sparse.random_array((30, 18), density=0.3, rng=np.random.default_rng(3))
+    expected = np.linalg.svd(B.toarray())[1][-3:][::-1]
+    found = np.sort(sp.linalg.svds(sp.asarray(B), 3, which="SM", solver=solver, rng=0)[1])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    with pytest.raises(errors.InvalidValueError, match="'arpack' or 'lobpcg' for which='SM'"):
+        sp.linalg.svds(sp.asarray(B), 3, which="SM", solver="propack")
+    largest = sp.linalg.svds(sp.asarray(B), 3, solver="propack")[1]
+    np.testing.assert_allclose(np.sort(largest), np.linalg.svd(B.toarray())[1][:3][::-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("cg", "tol", "rtol"), ("gmres", "tol", "rtol"), ("minres", "tol", "rtol"), ("gmres", "restrt", "restart"),
+     ("lsqr", "maxiter", "iter_lim"), ("lsmr", "iter_lim", "maxiter")],
+)  # fmt: skip
+def test_renamed_options(name: str, old: str, new: str) -> None:
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{old}': {old} is called {new} now"):
+        getattr(sp.linalg, name)(SMALL, np.ones(8), **{old: 1})
+
+
+# -- PageRank of extreme weights -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exponent", [-1074, -1060, -900, 0, 900, 1019])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_pagerank_of_extreme_weights(exponent: int, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    dense = (rng.integers(1, 16, (12, 12)) * (rng.random((12, 12)) < 0.4)).astype(np.float64)
+    expected = sp.linalg.pagerank(sp.asarray(dense), tol=1e-12)
+    if dtype == "float32":
+        exponent //= 9
+    with np.errstate(all="ignore"):
+        scaled = np.ldexp(dense, exponent).astype(dtype)
+    np.testing.assert_allclose(sp.linalg.pagerank(sp.asarray(scaled), tol=1e-12), expected, rtol=1e-9)
+    rows = np.ldexp(dense, rng.choice([-1074, -900, 0, 900], (12, 1)).astype(int))
+    np.testing.assert_allclose(sp.linalg.pagerank(sp.asarray(rows), tol=1e-12), expected, rtol=1e-9)
+    hubs, authorities = sp.graph.hits(sp.asarray(dense))
+    for found, known in zip(sp.graph.hits(sp.asarray(scaled)), (hubs, authorities), strict=True):
+        np.testing.assert_allclose(found.to_numpy(), known.to_numpy(), rtol=1e-5)
+
+
+def test_pagerank_of_huge_sums(tmp_path: Path) -> None:
+    A = sp.from_coords([[0, 0, 1, 2], [1, 2, 0, 0]], [1e308, 1e308, 5e-324, 1.0], shape=(3, 3))
+    expected = sp.linalg.pagerank(sp.from_coords([[0, 0, 1, 2], [1, 2, 0, 0]], 1.0, shape=(3, 3)))
+    np.testing.assert_allclose(sp.linalg.pagerank(A), expected)
+    np.testing.assert_allclose(sp.linalg.pagerank(A.save(tmp_path / "a")), expected)
+    np.testing.assert_allclose(sp.linalg.pagerank(sp.linalg.aslinearoperator(A)), expected)
+    for weight in (np.inf, np.nan, -1.0):
+        with pytest.raises(errors.InvalidValueError, match="edge weights must be finite and not negative"):
+            sp.linalg.pagerank(sp.from_coords([[0, 1], [1, 0]], [1e308, weight]))
