@@ -30,7 +30,7 @@ from sparrow.storage.delta.commit_plan import (
     plan_growth,
     plan_restore,
 )
-from sparrow.storage.delta.history import Commit
+from sparrow.storage.delta.history import Commit, entry_versions, read_commits
 from sparrow.storage.delta.log import Log, LostRace, is_forked
 from sparrow.storage.delta.rewrite_plan import WriteSet, prepare
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
@@ -340,6 +340,8 @@ class StoredHandle:
                         plan = None
                     snapshot = latest
                 if plan is None:
+                    if task.operation != "restore":
+                        snapshot.check_own()
                     plan = task.plan(snapshot)
                 if plan.is_empty:
                     break
@@ -406,12 +408,19 @@ class StoredHandle:
         -------
         list of dict
             With ``version``, ``timestamp`` (UTC), ``operation``, ``nonce``, ``nnz`` and ``shape`` after the commit,
-            ``files_added`` and ``files_removed``.
+            ``files_added`` and ``files_removed``. A version whose entry is missing between others has the operation
+            ``"missing from the log"``, and None for the rest.
         """
         out: list[dict[str, Any]] = []
-        for commit in self._log.commits():
-            if commit.version > self._snapshot.version:
-                break
+        first = min(entry_versions(self.path), default=0)
+        versions = range(first, self._snapshot.version + 1)
+        for version, commit in zip(versions, read_commits(self.path, versions), strict=True):
+            if commit is None:
+                blank = dict.fromkeys(
+                    ("timestamp", "operation", "nonce", "nnz", "shape", "files_added", "files_removed")
+                )
+                out.append({"version": version, **blank, "operation": "missing from the log"})
+                continue
             notes: Mapping[str, Any] = commit.notes or {}
             out.append(
                 {

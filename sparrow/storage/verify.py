@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from sparrow.relations.protocol import scan
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.file_table import FileTable
-from sparrow.storage.delta.history import log_entry, read_commit
+from sparrow.storage.delta.history import entry_versions, log_entry, missing_entries, read_commit
 from sparrow.storage.delta.labels import label_hash, read_label_file
 from sparrow.storage.delta.snapshot import Snapshot, order_folder
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -105,10 +104,14 @@ def _verify_log(snapshot: Snapshot, folder: str) -> list[Finding]:
     The state they add up to was checked when it was opened.
     """
     out: list[Finding] = []
-    for version in itertools.count() if folder != snapshot.path else range(snapshot.version + 1):
+    newest = snapshot.version if folder == snapshot.path else max(entry_versions(folder), default=-1)
+    for gap in missing_entries(folder, newest):
+        name = log_entry(folder, gap[0])[len(snapshot.path) + 1 :]
+        what = f"entries of versions {gap[0]} to {gap[-1]} are" if len(gap) > 1 else f"entry of version {gap[0]} is"
+        out.append(Finding(name, f"the {what} missing from the log"))
+    for version in range(newest + 1):
         try:
-            if read_commit(folder, version) is None:
-                break
+            read_commit(folder, version)
         except CorruptionError as error:
             out.append(Finding(f"{log_entry(folder, version)[len(snapshot.path) + 1 :]}", str(error)))
     return out
@@ -176,7 +179,9 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
         problem(f"it has {nbytes} bytes, the log says {int(table.nbytes[at])}")
     named = DATA_FILE.fullmatch(table.names[at])
     if named is None:
-        problem("the name does not follow the pattern of sparrow: another tool added the file")
+        low, high = tuple(table.low[at].tolist()), tuple(table.high[at].tolist())
+        bounds = f", with coordinates from {low} to {high}" if table.rows[at] >= 0 else ", without statistics"
+        problem(f"the name does not follow the pattern of sparrow: another tool added the file{bounds}")
     elif (changed := _hash_mismatch(path, named["sha"])) is not None:
         problem(changed)
     evict_footer(path)
@@ -187,8 +192,8 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
         report.is_complete = False
         return report
     rows = 0
-    low: list[int] = []
-    high: list[int] = []
+    lowest: list[int] = []
+    highest: list[int] = []
     schema = snapshot.schema
     for group in range(len(found.rows)):
         try:
@@ -206,16 +211,16 @@ def _verify_file(snapshot: Snapshot, table: FileTable, at: int) -> _Report:
                 report.first = tuple(int(column[0]) for column in keys)
             report.last = tuple(int(column[-1]) for column in keys)
             bottom, top = [int(c.min()) for c in block.coords], [int(c.max()) for c in block.coords]
-            low = list(map(min, low, bottom)) if low else bottom
-            high = list(map(max, high, top)) if high else top
+            lowest = list(map(min, lowest, bottom)) if lowest else bottom
+            highest = list(map(max, highest, top)) if highest else top
         report.content = (report.content + _content_sum(block)) % 2**64
     if not report.is_complete:
         return report
     if rows != table.rows[at]:
         problem(f"it has {rows} rows, the log says {int(table.rows[at])}")
-    if rows and (low != table.low[at].tolist() or high != table.high[at].tolist()):
+    if rows and (lowest != table.low[at].tolist() or highest != table.high[at].tolist()):
         problem(
-            f"coordinates go from {tuple(low)} to {tuple(high)}, the log says from "
+            f"coordinates go from {tuple(lowest)} to {tuple(highest)}, the log says from "
             f"{tuple(table.low[at].tolist())} to {tuple(table.high[at].tolist())}"
         )
     if report.first is not None and report.last is not None:

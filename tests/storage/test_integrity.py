@@ -468,3 +468,68 @@ def test_deeply_nested_json_is_damage(tmp_path: Path, kind: str, depth: int) -> 
             with pytest.raises(errors.CorruptionError, match=r"0001\.json"):
                 A.history()
             assert "0001.json" in str(A.verify()[0])
+
+
+# -- gaps in the log -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a tensor of 25 versions, with a checkpoint."""
+    where = tmp_path_factory.mktemp("long") / "t"
+    handle = storage.save(where, SCHEMA, [ENTRIES])
+    for k in range(24):
+        handle.commit(Edit("put", upsert=entries([(k, k)], [k + 1])))
+    assert list((where / "_delta_log").glob("*.checkpoint.parquet"))
+    return where
+
+
+@pytest.mark.parametrize("lost", [[5], [0], [0, 1, 2], [3, 4, 9], [18], [22], [24]])
+def test_gaps_in_the_log_are_told(long_log: Path, tmp_path: Path, lost: list[int]) -> None:
+    path = tmp_path / "t"
+    shutil.copytree(long_log, path)
+    versions = [commit["version"] for commit in sp.open(path).history()]
+    assert versions == list(range(24, -1, -1))
+    for version in lost:
+        entry(path, version).unlink()
+    if lost == [24]:  # nothing tells of the newest entry
+        assert sp.open(path).version == 23
+        return
+    if lost == [22]:  # after the checkpoint
+        with pytest.raises(errors.CorruptionError, match=rf"{22:020d}.json' of the log is missing.* version 21"):
+            sp.open(path)
+        assert sp.open(path, version=21).version == 21
+        return
+    A = sp.open(path)
+    history = {commit["version"]: commit["operation"] for commit in A.history()}
+    first = next(version for version in range(25) if version not in lost)
+    assert list(history) == [version for version in range(24, -1, -1) if version >= first]
+    missing = [version for version, operation in history.items() if operation == "missing from the log"]
+    assert missing == [version for version in reversed(lost) if version > first]
+    found = A.verify()
+    assert {finding.file for finding in found} <= {f"_delta_log/{version:020d}.json" for version in lost}
+    assert all("missing from the log" in finding.problem for finding in found)
+    assert len(found) == len([version for version in lost if version - 1 not in lost])
+    if missing:
+        with pytest.raises(errors.CorruptionError, match="of the log is missing"):
+            A.vacuum("7 days")  # it cannot know which files the lost version has
+        with pytest.raises(errors.CorruptionError, match="of the log is missing"):
+            sp.open(path, version="1999-01-01")
+        with pytest.raises(errors.CorruptionError, match=f"{missing[-1]:020d}.json"):
+            sp.open(path, version=missing[0] + 1 if missing[0] < 18 else missing[0])
+    A[1, 1] = 7
+    assert sp.open(path)[1, 1] == 7
+
+
+def test_gap_in_the_log_of_an_order(path: Path) -> None:
+    A = sp.open(path)
+    A[0, 0] = 3
+    A.add_order((1, 0))
+    folder = path / "_orders" / "1-0"
+    assert not [finding for finding in sp.open(path).verify() if "missing from the log" in finding.problem]
+    names = sorted(file.name for file in (folder / "_delta_log").glob("*.json"))
+    if len(names) < 2:
+        (folder / "_delta_log" / names[0]).rename(folder / "_delta_log" / f"{1:020d}.json")
+    else:
+        (folder / "_delta_log" / names[0]).unlink()
+    assert any(finding.file.startswith("_orders") for finding in sp.open(path).verify())

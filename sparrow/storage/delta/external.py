@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sparrow.errors import CorruptionError, SparrowError
+from sparrow.errors import CorruptionError, SparrowError, UnsupportedError
 from sparrow.storage.delta.log import Log
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.paths import absolute_path
@@ -29,11 +29,14 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
     ------
     NotFoundError
         If there is no table, or no such version.
+    UnsupportedError
+        If it uses features of Delta Lake that deltalake or Polars does not support.
     CorruptionError
         If its log cannot be read or names files outside the folder, or a file is a link, missing or damaged when the
         block reads it.
     """
     import polars as pl
+    from deltalake.exceptions import DeltaError
 
     where = absolute_path(path)
     found = Log.open(where, version)
@@ -43,6 +46,9 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
         yield pl.scan_delta(where, version=found.version, storage_options=get_filesystem(where).delta_options())
     except SparrowError:
         raise
+    except DeltaError as error:
+        reason = " ".join(str(error).split())
+        raise UnsupportedError(f"the Delta table {where!r} cannot be read by Polars: {reason}") from None
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise CorruptionError(_find_damage(where, files) or f"{where!r} cannot be read: {error}") from None
 

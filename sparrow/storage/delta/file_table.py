@@ -60,10 +60,30 @@ class FileTable:
         self.names = [active.paths[at] for at in ranked.tolist()]
         self.nbytes, self.rows = active.nbytes[ranked], active.rows[ranked]
         self.low, self.high = active.low[ranked], active.high[ranked]
+        self._is_own = all(DATA_FILE.fullmatch(name) for name in self.names)
+        self._outside: tuple[Sequence[int], int | None] | None = None
+        """Shape, and a file with coordinates outside of it."""
         self._footers: WeakValueDictionary[int, Footer] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def find_foreign(self, shape: Sequence[int], places: NDArray[Any]) -> int | None:
+        """Return a file that no scan accepts, None if there is none.
+
+        Parameters
+        ----------
+        shape
+            Shape of the tensor: a file with coordinates outside is not accepted, wherever it is.
+        places
+            Numbers of the files that are scanned, which sparrow must have written.
+        """
+        if self._outside is None or self._outside[0] != shape:
+            outside = ((self.low < 0) | (self.high >= np.array(shape, np.int64))).any(axis=1) & (self.rows != 0)
+            self._outside = shape, int(np.argmax(outside)) if outside.any() else None
+        if self._outside[1] is not None or self._is_own:
+            return self._outside[1]
+        return next((at for at in places.tolist() if not DATA_FILE.fullmatch(self.names[at])), None)
 
     def path(self, at: int) -> str:
         """Return the full path of a file."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +25,12 @@ __all__ = [
     "check_nesting",
     "damage_candidates",
     "entry_errors",
+    "entry_versions",
+    "last_checkpoint",
+    "last_version_without",
     "log_entry",
+    "missing_entries",
+    "missing_entry_error",
     "read_commit",
     "read_commits",
     "recorded_state",
@@ -38,6 +44,7 @@ _REQUIRED_KEYS = {"dataChange", "modificationTime", "partitionValues"}
 """Keys of an added file without which deltalake fails with an error that names no entry."""
 
 
+_ENTRY = re.compile(r"[0-9]{20}\.json")
 _MAX_DEPTH = 1000
 """Depth of JSON that is passed to deltalake, whose parser overflows its stack beyond some 10,000."""
 
@@ -59,6 +66,58 @@ class Commit:
 def log_entry(path: str, version: int) -> str:
     """Return the file of a commit."""
     return os.path.join(path, LOG, f"{version:020d}.json")
+
+
+def entry_versions(path: str) -> list[int]:
+    """Return the versions whose entries exist, ascending."""
+    names = get_filesystem(path).names(os.path.join(path, LOG))
+    return [int(name[:20]) for name in names if _ENTRY.fullmatch(name)]
+
+
+def last_checkpoint(path: str, version: int) -> int:
+    """Return the last version up to one that has a checkpoint, -1 if none has."""
+    names = get_filesystem(path).names(os.path.join(path, LOG))
+    found = [int(name[:20]) for name in names if ".checkpoint." in name and name[:20].isdecimal()]
+    return max((each for each in found if each <= version), default=-1)
+
+
+def missing_entries(path: str, version: int) -> list[range]:
+    """Return the ranges of versions up to one whose entries are missing, ascending."""
+    out: list[range] = []
+    following = 0
+    for found in [*(each for each in entry_versions(path) if each <= version), version + 1]:
+        if found > following:
+            out.append(range(following, found))
+        following = found + 1
+    return out
+
+
+def missing_entry_error(path: str, version: int) -> CorruptionError:
+    """Return the error about a version whose entry is missing."""
+    way = f", or open version {version - 1} or an earlier one" if version else ""
+    return CorruptionError(f"the entry {log_entry(path, version)!r} of the log is missing: restore the file{way}")
+
+
+def last_version_without(path: str, version: int, foreign: set[str], is_foreign: Callable[[str], bool]) -> int | None:
+    """Return the last version that has no foreign file, None if there is none.
+
+    Parameters
+    ----------
+    path, version
+        Folder of the table, and the version to begin with.
+    foreign
+        Foreign files of that version.
+    is_foreign
+        Whether a file is foreign, by its name.
+    """
+    left = set(foreign)
+    for at, commit in zip(range(version, -1, -1), read_commits(path, range(version, -1, -1)), strict=True):
+        if not left:
+            return at
+        if commit is None:
+            return None
+        left = left.difference(commit.added).union(filter(is_foreign, commit.removed))
+    return None
 
 
 def read_commit(path: str, version: int) -> Commit | None:

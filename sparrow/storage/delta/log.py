@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError
+from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError, UnsupportedError
 from sparrow.relations.arrow import as_numpy
 from sparrow.runtime.events import emit
 from sparrow.storage.delta.checksums import CHECKSUM_KEY, PARENT_STATE_KEY, STATE_KEY, commit_checksum, version_checksum
@@ -29,7 +29,11 @@ from sparrow.storage.delta.history import (
     Commit,
     check_nesting,
     damage_candidates,
+    entry_versions,
+    last_checkpoint,
     log_entry,
+    missing_entries,
+    missing_entry_error,
     read_commit,
     read_commits,
     recorded_state,
@@ -39,6 +43,7 @@ from sparrow.storage.delta.labels import label_file_number
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.local import DISK_FULL_ERRNOS, write_error
 from sparrow.storage.parquet.layout import METADATA_KEY
+from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.parquet.writer import DataFile
 from sparrow.storage.tuning import tuning
 
@@ -311,21 +316,30 @@ class Log:
         table = self._add_table()
         count = table.num_rows
         low, high = np.zeros((count, len(dims)), np.int64), np.zeros((count, len(dims)), np.int64)
-        if count:
-            try:
-                for name, bounds in (("min", low), ("max", high)):
-                    if dims:
-                        columns = table[name].combine_chunks()
-                        for dim, label in enumerate(dims):
-                            bounds[:, dim] = _to_int64(columns.field(label))
-                rows, sizes = _to_int64(table["num_records"]), _to_int64(table["size_bytes"])
-            except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
-                raise CorruptionError(
-                    f"the log of {self.path!r} lacks the bounds of a file ({error}): another tool wrote to it"
-                ) from None
-        else:
-            rows = sizes = np.zeros(0, np.int64)
         paths = table["path"].to_pylist()
+        own = np.array([DATA_FILE.fullmatch(path) is not None for path in paths], bool)
+
+        def numbers(column: pa.ChunkedArray) -> NDArray[np.int64]:
+            """Return a column; -1 for what other tools leave out, which no scan accepts."""
+            array = column.combine_chunks()
+            missing = as_numpy(array.is_null())
+            if (missing & own).any():
+                raise ValueError(f"{np.count_nonzero(missing)} of {count} values are missing")
+            return as_numpy(array.cast(pa.int64()).fill_null(-1))
+
+        try:
+            rows, sizes = numbers(table["num_records"]), numbers(table["size_bytes"])
+            for name, bounds in (("min", low), ("max", high)):
+                if dims and (own.any() or name in table.column_names):
+                    columns = table[name].combine_chunks()
+                    for dim, label in enumerate(dims):
+                        bounds[:, dim] = numbers(pa.chunked_array([columns.field(label)]))
+                elif dims:
+                    bounds[:] = -1
+        except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
+            raise CorruptionError(
+                f"the log of {self.path!r} lacks the bounds of a file ({error}): another tool wrote to it"
+            ) from None
         outside = next((path for path in paths if "/" in path or "\\" in path or path in {"", ".", ".."}), None)
         if outside is not None:
             raise self._outside(outside)
@@ -477,20 +491,35 @@ class Log:
         return any(c.notes is not None and c.notes.get("nonce") == nonce for c in self.commits(before + 1))
 
     def commits(self, start: int = 0) -> list[Commit]:
-        """Return the commits from version ``start`` to the newest, oldest first."""
+        """Return the commits from version ``start`` to the newest, oldest first.
+
+        Raises
+        ------
+        CorruptionError
+            If an entry is missing, or cannot be read.
+        """
         out: list[Commit] = []
         for found in read_commits(self.path, range(start, self.version + 1)):
             if found is None:
-                return out
+                raise missing_entry_error(self.path, start + len(out))
             out.append(found)
         while (found := read_commit(self.path, start + len(out))) is not None:
             out.append(found)
         return out
 
     def iter_commits_backward(self, version: int) -> Iterator[Commit]:
-        """Yield the commits from a version back, newest first, as far as the log goes."""
-        for found in read_commits(self.path, range(version, -1, -1)):
+        """Yield the commits from a version back, newest first, as far as the log goes.
+
+        Raises
+        ------
+        CorruptionError
+            If an entry is missing between others, or cannot be read.
+        """
+        versions = range(version, -1, -1)
+        for at, found in zip(versions, read_commits(self.path, versions), strict=True):
             if found is None:
+                if any(earlier < at for earlier in entry_versions(self.path)):
+                    raise missing_entry_error(self.path, at)
                 return
             yield found
 
@@ -531,21 +560,24 @@ def _reading_log(path: str, version: int | None = None) -> Iterator[None]:
     except BaseException as error:  # the PanicException of deltalake is not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        last = 0
-        while read_commit(path, last) is not None:
-            last += 1
+        entries = entry_versions(path)
+        newest = max(entries, default=0) if version is None else version
+        commits = [read_commit(path, each) for each in entries if each <= newest]  # raises for a damaged one
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        damaged = damage_candidates(path, last - 1 if version is None else min(version, last - 1))
+        if "Unsupported" in first_line and any(commit is not None and commit.notes is None for commit in commits):
+            reason = first_line.rpartition("Unsupported: ")[2]
+            raise UnsupportedError(
+                f"the Delta table {path!r} needs what deltalake does not support: {reason}. Rewrite it "
+                "without that, with the tool that wrote it"
+            ) from None
+        first = last_checkpoint(path, newest) + 1
+        for gap in missing_entries(path, newest):
+            if gap[-1] >= first and newest <= max(entries, default=-1):
+                raise missing_entry_error(path, max(gap[0], first)) from None
+        damaged = damage_candidates(path, min(newest, max(entries, default=-1)))
         raise CorruptionError(
             f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {damaged}: {first_line}"
         ) from None
-
-
-def _to_int64(column: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return a column as int64; raise ``ValueError`` for missing values."""
-    if column.null_count:
-        raise ValueError(f"{column.null_count} of {len(column)} values are missing")
-    return as_numpy(column.cast(pa.int64()))
 
 
 def _checksum_of(files: ActiveFiles, columns: pa.Schema, metadata: str, shape: Sequence[int]) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema
@@ -18,12 +20,13 @@ from sparrow.relations.protocol import ArrowSource, Chunk, ParquetSource, ScanSt
 from sparrow.runtime.events import emit
 from sparrow.storage.delta.append_runs import DecodedRuns, MergedChunk, Part, merge_parts, plan_chunks
 from sparrow.storage.delta.file_table import FileTable, concat_runs, content_digest, read_tables, select_row_groups
+from sparrow.storage.delta.history import last_version_without
 from sparrow.storage.delta.labels import LABELS, Vocabulary, is_partial, read_labels, resolve_label_files
 from sparrow.storage.delta.log import ActiveFiles, Log
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.protocols import ByteRange
 from sparrow.storage.parquet.layout import Metadata, stored_columns
-from sparrow.storage.parquet.reader import read_row_group
+from sparrow.storage.parquet.reader import DATA_FILE, read_row_group
 from sparrow.storage.tuning import tuning
 
 __all__ = ["FileRecord", "Snapshot", "order_folder"]
@@ -356,10 +359,56 @@ class Snapshot:
             return self.chunks(box, order), []
         return first, runs
 
+    def check_own(self) -> None:
+        """Raise ``CorruptionError`` if another tool wrote a file of this version."""
+        for table in self.tables:
+            self._check_own(table, np.arange(len(table)))
+
+    def _check_own(self, table: FileTable, places: NDArray[Any]) -> None:
+        at = table.find_foreign(self.schema.shape, places)
+        if at is not None:
+            raise self._foreign_file_error(table, at)
+
+    def _foreign_file_error(self, table: FileTable, at: int) -> CorruptionError:
+        """Return the error about a file that another tool wrote, with the ways out."""
+        name, path = table.names[at], self.path
+        low, high = table.low[at].tolist(), table.high[at].tolist()
+        problem = f"sparrow did not write the file {name!r} of version {self._version}"
+        if table.rows[at] >= 0 and not all(
+            0 <= a <= b < n for a, b, n in zip(low, high, self.schema.shape, strict=True)
+        ):
+            problem += f", whose coordinates from {tuple(low)} to {tuple(high)} leave the shape {self.schema.shape}"
+        foreign = {each for table in self.tables for each in table.names if DATA_FILE.fullmatch(each) is None}
+        try:
+            last = last_version_without(path, self._version, foreign, lambda each: DATA_FILE.fullmatch(each) is None)
+        except StorageError:
+            last = None
+        ways = [] if last is None else [f"sp.open({path!r}).restore({last}) returns to the last version of sparrow"]
+        value = stored_columns(self.schema, table.coordinate_dtypes)[-1]
+        if min(low, default=0) >= 0 and value.is_plain and self.schema.has_zero_fill:
+            lost = ", without labels" if self.metadata.labels else ""
+            dims = list(self.schema.dims)
+            ways.append(f"sp.open({path!r}, coords={dims}, value='value').save(NEW) makes a tensor of all rows{lost}")
+        way = f": {'; '.join(ways)}" if ways else ""
+        return CorruptionError(f"{path!r} cannot be read, {problem}{way}")
+
+    def _select_files(self, table: FileTable, box: Box) -> list[int]:
+        """Return the numbers of the files that may hold elements of a box.
+
+        Raises
+        ------
+        CorruptionError
+            If another tool wrote one of them, or wrote coordinates outside the shape to any.
+        """
+        places = table.select_files(box)
+        self._check_own(table, places)
+        found: list[int] = places.tolist()
+        return found
+
     def _groups(self, table: FileTable, box: Box) -> list[Chunk]:
         """Return the row groups of some files that may hold elements of a box."""
         out: list[Chunk] = []
-        places, run = table.select_files(box).tolist(), table in self.tables[1:]
+        places, run = self._select_files(table, box), table in self.tables[1:]
         table.prefetch_footers(places)
         progress = ScanProgress() if get_filesystem(self.path).is_remote else None
         for at in places:
@@ -374,7 +423,7 @@ class Snapshot:
 
     def iter_parts(self, table: FileTable, box: Box) -> Iterator[Part]:
         """Yield the row groups of some files that may hold elements of a box."""
-        places = table.select_files(box).tolist()
+        places = self._select_files(table, box)
         table.prefetch_footers(places)
         for at in places:
             found = table.footer(at)
@@ -427,7 +476,10 @@ class Snapshot:
 
     def stats(self, box: Box, order: tuple[int, ...] | None = None) -> ScanStats:
         """Return the statistics of a scan of the box."""
-        first, *others = (table.stats(box) for table in self._tables(order))
+        tables = self._tables(order)
+        for table in tables:
+            self._check_own(table, table.select_files(box))
+        first, *others = (table.stats(box) for table in tables)
         return first.plus(others[0]) if others else first
 
     def source(self, box: Box, order: tuple[int, ...] | None = None) -> ParquetSource | ArrowSource:
@@ -442,7 +494,7 @@ class Snapshot:
             return ArrowSource(ChunkDataset(self, box, order))
         paths: list[str] = []
         for table in tables:
-            places = table.select_files(box).tolist()
+            places = self._select_files(table, box)
             table.check_row_groups(places)  # SQL engines do not verify checksums
             paths += map(table.path, places)
         return ParquetSource(tuple(paths), stored_columns(self.schema, tables[0].coordinate_dtypes))
@@ -454,6 +506,7 @@ class Snapshot:
         """
         tables = self._tables(order)
         for table in tables:
+            self._check_own(table, np.arange(len(table)))
             table.prefetch_footers(range(len(table)))
         return [
             FileRecord(table.path(at), int(table.rows[at]), int(table.nbytes[at]), found.first, found.last)
