@@ -11,6 +11,7 @@ from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.labels import can_align
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import align_columns, match_axes
 
 __all__ = [
     "asum", "axpy", "copy", "dot", "dotc", "gather", "gather_zero", "iamax", "iamin", "nrm2", "rot", "scal", "scatter",
@@ -440,18 +441,21 @@ def scatter(x: Any, indices: Any, y: Any) -> Any:
     >>> sp.blas.scatter([7, 8], [3, 0], sp.asarray([1, 2, 0, 4])).to_numpy()
     array([8, 2, 0, 7])
     """
+    values, indices = align_columns([as_vector(x, "x"), indices], ["scatter: x", "scatter: indices"])
     at = _positions(indices, as_vector(y, "y"))
-    values = as_vector(x, "x")
     if values.shape != at.shape:
         raise ShapeError(f"x must have one element per index, {at.size}, got {values.shape[0]}")
     result = copy(y)
     if len(at):
-        result[at] = values.to_numpy() if isinstance(values, Tensor) else values
+        is_matched = isinstance(result, Tensor) or not isinstance(values, Tensor)
+        result[at] = values if is_matched else values.to_numpy()
     return result
 
 
 def _positions(indices: Any, y: Any) -> Any:
     """Return indices, or those of the true elements of a mask, as an integer array."""
+    if isinstance(indices, Tensor) and indices.dtype == bool:
+        indices = match_axes(indices, y, {0: 0}, "indices", "mask", "y")
     result = np.atleast_1d(check_array(indices, "indices"))
     if result.ndim > 1:
         raise ShapeError(f"indices must be 1-D, got shape {result.shape}")

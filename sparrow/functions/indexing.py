@@ -9,10 +9,12 @@ from numpy.typing import ArrayLike
 
 from sparrow.core.schema import check_array
 from sparrow.errors import ShapeError
+from sparrow.functions.labels import to_labelled_tensor
 from sparrow.functions.manipulation import reshape
 from sparrow.functions.views import as_tensor, broadcast_to
-from sparrow.plan import normalize_axis
+from sparrow.plan import axis_labels, normalize_axis
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 
 __all__ = ["take", "take_along_axis"]
 
@@ -89,6 +91,9 @@ def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str =
     """
     tensor = as_tensor(x)
     at = normalize_axis(axis, tensor.ndim, tensor.dims)
+    others = {k: k for k in range(tensor.ndim) if k != at}
+    if isinstance(indices, Tensor) and indices.ndim == tensor.ndim:
+        indices = match_axes(indices, tensor, others, "indices", "values")
     positions = check_array(indices, "indices")
     around = tuple(1 if k == at else n for k, n in enumerate(tensor.shape))
     if positions.ndim != tensor.ndim:
@@ -99,10 +104,14 @@ def take_along_axis(x: Tensor, /, indices: ArrayLike | Tensor, axis: int | str =
         raise ShapeError(
             f"indices of shape {positions.shape} do not broadcast to {tensor.shape} beside axis {at}"
         ) from None
+    labels = axis_labels(tensor.__sparrow_scan__())
+    kept = {k: labels[k] for k in others if k in labels and shape[k] == tensor.shape[k]}
+    dims = tensor.dims
     if any(shape[k] != n for k, n in enumerate(tensor.shape) if k != at):
         stretched = (n if k == at else shape[k] for k, n in enumerate(tensor.shape))
         tensor = broadcast_to(tensor, tuple(stretched))
     grid: list[Any] = list(np.ix_(*(range(n) for n in shape)))
     grid[at] = np.broadcast_to(positions, shape)
     found: Tensor = tensor.vindex[tuple(np.broadcast_arrays(*grid))]
-    return found
+    found = found.rename(dict(zip(found.dims, dims, strict=True)))
+    return to_labelled_tensor(found.__sparrow_scan__(), kept) if kept else found

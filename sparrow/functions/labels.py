@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from sparrow.errors import InvalidValueError, LabelError
-from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.views import as_tensor
-from sparrow.kernels.coo import concat_blocks
-from sparrow.plan import Cast, Join, Labels, Scan, align_by_name, axis_labels, fit_to_target, make_map
+from sparrow.plan import Cast, Join, Labels, Scan, align_by_name, axis_labels, make_map, match_scan
 from sparrow.runtime.settings import JOINS
 from sparrow.tensor import Tensor
 
@@ -89,7 +86,7 @@ def align_to_axis(given: Any, A: Any, axis: int, name: str = "", what: str = "")
         0 for its rows, 1 for its columns.
     name, what
         Names of the argument and of the function, for errors. Without them labels that the matrix lacks are dropped, as
-        in ``A @ x``.
+        in ``A @ x``, and some must be in common.
 
     Raises
     ------
@@ -99,19 +96,9 @@ def align_to_axis(given: Any, A: Any, axis: int, name: str = "", what: str = "")
     if not (is_labelled(given, 0) and is_labelled(A, axis)):
         return given
     scan, wanted = given.__sparrow_scan__(), axis_labels(A.__sparrow_scan__())[axis]
-    names = axis_labels(scan)
-    if wanted.equals(names[0]):
-        return given
-    schema = replace(scan.schema, shape=(wanted.length, *scan.schema.shape[1:]))
-    target = tensor_from_block(schema, concat_blocks([], schema.ndim, schema.dtype), {0: wanted.array()})
-    aligned, more = fit_to_target(scan, target.__sparrow_scan__())
-    if more and what:
-        raise LabelError(
-            f"{what}: {name} has the label {more[0][0].as_py()!r}, which is missing from the "
-            f"{('rows', 'columns')[axis]} of A, {A.dims[axis]!r}: drop it with sel(), or pass an array to match by "
-            "position"
-        )
-    return to_labelled_tensor(aligned.then(aligned.view.then((slice(wanted.length),))), {**names, 0: wanted})
+    target = {0: (f"the {('rows', 'columns')[axis]} of A, {A.dims[axis]!r}", wanted)}
+    found = match_scan(scan, target, f"{what}: {name}" if what else "the vector", "vector" if what else "mask")
+    return given if found is scan else to_labelled_tensor(found, {**axis_labels(scan), 0: wanted})
 
 
 def is_labelled(given: Any, axis: int) -> bool:

@@ -19,6 +19,7 @@ from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText, document_as
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 from sparrow.tensor.products import contract
 
 __all__ = [
@@ -407,7 +408,7 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None 
         return repeat(reshape(tensor, -1), repeats, 0)
     axis = normalize_axis(axis, tensor.ndim, tensor.dims)
     size = tensor.shape[axis]
-    counts = check_array(repeats, "repeats")
+    counts = check_array(match_axes(repeats, tensor, {0: axis}, "repeats", "values"), "repeats")
     if counts.size and (counts.dtype.kind not in "iu" or (counts < 0).any()):
         raise InvalidValueError(f"repeats must be non-negative integers, got {repeats}")
     if counts.shape not in ((), (1,), (size,)):

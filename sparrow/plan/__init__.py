@@ -12,6 +12,7 @@ from sparrow.plan.alignment import (
     positions_of_labels,
     reindex_axis,
 )
+from sparrow.plan.axis_matching import MatchRule, axes_of, match_mask, match_scan, match_values
 from sparrow.plan.contraction import (
     MatrixForm,
     as_elementwise,
@@ -74,6 +75,7 @@ __all__ = [
     "Join",
     "Labels",
     "Map",
+    "MatchRule",
     "MatrixForm",
     "Node",
     "Output",
@@ -93,6 +95,7 @@ __all__ = [
     "apply_function",
     "as_elementwise",
     "as_semiring",
+    "axes_of",
     "axis_by_name",
     "axis_labels",
     "concat_offsets",
@@ -116,6 +119,9 @@ __all__ = [
     "make_triangle",
     "make_with_fill",
     "match_dims",
+    "match_mask",
+    "match_scan",
+    "match_values",
     "matrix_form",
     "nodes_below",
     "normalize_axis",

@@ -34,6 +34,7 @@ __all__ = [
     "align_contraction",
     "align_mask",
     "align_operands",
+    "check_unique_labels",
     "fit_to_target",
     "match_dims",
     "positions_of_labels",
@@ -162,7 +163,13 @@ def align_contraction(operands: Sequence[Any], indices: Sequence[Sequence[int]])
                 f"labels of dimension {dim!r} differ between operands, and another has no labels: label it, or take "
                 "the others at equal labels with sel()"
             )
-        positions = _join_labels(list(found.values()), _effective_join("inner"), dim)[1]
+        common, positions = _join_labels(list(found.values()), _effective_join("inner"), dim)
+        if not len(common) and all(names.length for names in found.values()):
+            others = " and ".join(f"{operands[k].schema.dims[axis]!r}" for k, axis in found)
+            raise LabelError(
+                f"contracted dimensions {others} have no label in common: relabel one with set_labels(), or pass an "
+                "array to match by position"
+            )
         for (k, axis), own in zip(found, positions, strict=True):
             out[k] = reindex_axis(out[k], axis, own)
     return out
@@ -224,7 +231,7 @@ def fit_to_target(scan: Scan, target: Scan) -> tuple[Scan, dict[int, pa.Array]]:
             raise _inexact_error(dim, old, next(names for names in own if not names.equals(theirs[axes[0]])).array())
         old, *new = unify_label_types([old, *(names.array() for names in own)], f"dimension {dim!r}")
         for labels in (old, *new):
-            _check_unique(labels, dim)
+            check_unique_labels(labels, dim)
         found = pc.unique(pa.concat_arrays(new))
         unknown = found.filter(first_positions(found, old).is_null())
         for axis, labels in zip(axes, new, strict=True):
@@ -334,7 +341,7 @@ def _join_labels(found: Sequence[AxisLabels], join: str, dim: str) -> tuple[pa.A
     if join == "exact":
         other = next(array for array in arrays[1:] if not array.equals(arrays[0]))
         raise _inexact_error(dim, arrays[0], other)
-    ascending = [_check_unique(array, dim) for array in arrays]
+    ascending = [check_unique_labels(array, dim) for array in arrays]
     whole = arrays[0]
     if join == "outer" and len(arrays) == 2 and all(ascending):
         return _union_of_sorted(*arrays)
@@ -384,7 +391,7 @@ def _inexact_error(dim: str, first: pa.Array, second: pa.Array) -> LabelError:
     return LabelError(f"labels of dimension {dim!r} differ, and join='exact': {said}; use sp.align, or another join")
 
 
-def _check_unique(labels: pa.Array, dim: str) -> bool:
+def check_unique_labels(labels: pa.Array, dim: str) -> bool:
     """Return whether labels ascend; raise ``LabelError`` if some are null or repeat."""
     import pyarrow.compute as pc
 

@@ -15,17 +15,16 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from sparrow import engines
-from sparrow.core.indexing import Mask, RangeAxis, View
+from sparrow.core.indexing import RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.core.storage_types import infer_view
-from sparrow.errors import IndexingError, LabelError, ShapeError
+from sparrow.errors import LabelError, ShapeError
 from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.plan import Node, Scan, axis_by_name, axis_labels, normalize_axis
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.relations.protocol import Handle, Relation
 
-__all__ = ["Base", "as_scan", "read_labels", "resolve_masks"]
+__all__ = ["Base", "as_scan", "read_labels"]
 
 
 class Base:
@@ -181,33 +180,6 @@ def as_scan(obj: Any) -> Scan:
         return obj.__sparrow_scan__()
     relation = MemoryRelation(*from_object(obj))
     return Scan(relation, View.identity(relation.schema.shape), relation.schema)
-
-
-_PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
-"""Types of the parts of most indices, which need no resolving."""
-
-
-def resolve_masks(key: Any) -> Any:
-    """Replace the sparse masks of an index by positions. Does I/O."""
-    parts = key if isinstance(key, tuple) else (key,)
-    if not any(type(part) not in _PLAIN and (isinstance(part, Base) or is_foreign_sparse(part)) for part in parts):
-        return key
-    out: list[Any] = []
-    for part in parts:
-        if not isinstance(part, Base) and not is_foreign_sparse(part):
-            out.append(part)
-            continue
-        scan = as_scan(part)
-        if scan.schema.dtype.kind in "iu":
-            out.append(np.asarray(part))
-            continue
-        if scan.schema.dtype != bool:
-            raise IndexingError(f"a tensor index must be boolean or integer, got {scan.schema.dtype}")
-        if scan.schema.fill_value or not scan.schema.ndim:
-            out.append(np.asarray(part))
-        else:
-            out.append(Mask(scan.schema.shape, engines.evaluate(scan).coords))
-    return tuple(out)
 
 
 def _refit(view: View, names: tuple[str, ...], shape: tuple[int, ...]) -> View:

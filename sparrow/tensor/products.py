@@ -32,6 +32,7 @@ from sparrow.plan import (
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime.validation import check_flag, check_unmasked
 from sparrow.tensor.base import Base, as_scan
+from sparrow.tensor.matching import match_axes
 
 __all__ = ["LinearOperatorMethods", "as_dense_contraction", "as_explicit_scan", "contract", "matmul"]
 
@@ -153,7 +154,7 @@ class LinearOperatorMethods(Base):
         >>> sp.asarray([[0, 2], [3, 0], [0, 0]]).matvec([10, 1])
         array([ 2, 30,  0])
         """
-        return self._multiply(check_array(x, "x"), self)
+        return self._multiply(self._vector(x, 1), self)
 
     def rmatvec(self, x: ArrayLike) -> NDArray[Any]:
         """Return the product of the conjugate transpose and a vector: ``A.conj().T @ x``.
@@ -180,9 +181,10 @@ class LinearOperatorMethods(Base):
         array([30,  2])
         """
         tensor: Any = self
+        vector = self._vector(x, 0)
         if self.dtype.kind == "c":  # conj(A^T conj(x)) reads the matrix as it is stored
-            return self._multiply(np.conj(check_array(x, "x")), tensor.T).conj()
-        return self._multiply(check_array(x, "x"), tensor.T)
+            return self._multiply(np.conj(vector), tensor.T).conj()
+        return self._multiply(vector, tensor.T)
 
     def rmatmat(self, X: ArrayLike) -> NDArray[Any]:
         """Return the product of the conjugate transpose and a matrix: ``A.conj().T @ X``.
@@ -209,6 +211,10 @@ class LinearOperatorMethods(Base):
                [2, 0]])
         """
         return self.rmatvec(X)
+
+    def _vector(self, x: Any, axis: int) -> NDArray[Any]:
+        """Return a vector as an array, a tensor in the order of the labels of an axis."""
+        return check_array(match_axes(x, self, {0: axis} if self.ndim == 2 else {}, "x", "mask"), "x")
 
     def _multiply(self, x: NDArray[Any], matrix: Any) -> NDArray[Any]:
         if self.ndim != 2:

@@ -32,8 +32,9 @@ from sparrow.runtime.validation import check_flag, check_integer
 from sparrow.tensor import display
 from sparrow.tensor import spy as spy_plot
 from sparrow.tensor.array_methods import ArrayMethods
-from sparrow.tensor.base import read_labels, resolve_masks
+from sparrow.tensor.base import read_labels
 from sparrow.tensor.exports import ExportMethods
+from sparrow.tensor.matching import resolve_key
 from sparrow.tensor.products import LinearOperatorMethods
 from sparrow.tensor.storage import StorageMethods
 
@@ -400,7 +401,7 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         return Tensor(self._handle if live and self._handle is not None else self._base, view, stype)
 
     def _index(self, key: Any, mode: Mode) -> Any:
-        key = resolve_masks(key)
+        key = resolve_key(key, self, mode)
         view = self._view.then(key, mode, self.dims)
         if view.ndim == 0 and not _has_ellipsis(key):
             return engines.evaluate_element(self._base, view)

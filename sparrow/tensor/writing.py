@@ -26,7 +26,8 @@ from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Handle
 from sparrow.tensor import editor
 from sparrow.tensor.assignment import align_value, assignment_edit, put_edit
-from sparrow.tensor.base import Base, resolve_masks
+from sparrow.tensor.base import Base
+from sparrow.tensor.matching import align_elements, resolve_key
 
 __all__ = ["WriteMethods"]
 
@@ -44,7 +45,7 @@ class WriteMethods(Base):
         Every file that holds one of the elements is rewritten.
         """
         handle = self._writable()
-        key = resolve_masks(key)
+        key = resolve_key(key, self)
         view = self._view.then(key, "paired", self.dims)
         editor.commit(handle, assignment_edit(handle.current.schema, view, align_value(handle.current, view, value)))
 
@@ -83,6 +84,7 @@ class WriteMethods(Base):
                [0, 0, 7]])
         """
         handle = self._writable()
+        coords, values = align_elements(coords, values)
         editor.commit(handle, put_edit(self._base.schema, self._view, coords, values, self.dims))
 
     def edit(self) -> editor.Editor:
@@ -112,7 +114,7 @@ class WriteMethods(Base):
         array([[1, 7, 1],
                [0, 8, 9]])
         """
-        return editor.Editor(self._writable(), self._view, self._schema, resolve_masks)
+        return editor.Editor(self._writable(), self._view, self._schema, partial(resolve_key, target=self))
 
     def append(self, other: Any, duplicates: str = "error", value: str | None = None, **reading: Any) -> None:
         """Append stored elements in one atomic commit, by label or position.

@@ -50,7 +50,7 @@ def _apply_basic(items: Key, parts: ViewParts) -> ViewParts:
                 start = axis.start + axis.step * item.positions.start
                 axes.append(range_axis(axis.dim, start, axis.step * item.positions.step, n))
             elif isinstance(axis, ListAxis):
-                at = np.arange(axis.length)[_as_slice(item.positions)]
+                at = np.arange(item.positions.start, item.positions.stop, item.positions.step)
                 points[axis.group] = _index_group(points[axis.group], axis.position, at)
                 axes.append(replace(axis, length=n))
             else:
@@ -78,7 +78,39 @@ def _apply_arrays(items: Key, mode: Mode, parts: ViewParts) -> ViewParts:
         return parts
     consumed = [axis_of[number] for number, item in items.arrays if isinstance(item, Array)]
     first = items.first_advanced() if mode == "paired" and items.is_contiguous() else 0
-    return _index_together(consumed, [item for _, item in items.arrays], first, parts)
+    arrays = [item for _, item in items.arrays]
+    if len(consumed) == len(arrays) > 1 and (crossed := _crossed_arrays(arrays)) is not None:
+        return _index_crossed(consumed, crossed, first, parts)
+    return _index_together(consumed, arrays, first, parts)
+
+
+def _crossed_arrays(arrays: Sequence[Array | Flag]) -> list[Array] | None:
+    """Return arrays of an outer product, such as those of ``np.ix_``, as vectors.
+
+    None unless the first varies along the first axis only, the second along the second and so on.
+    """
+    count, out = len(arrays), []
+    if max(item.values.ndim for item in arrays) != count:
+        return None
+    for k, item in enumerate(arrays):
+        shape = (1,) * (count - item.values.ndim) + item.values.shape
+        if any(n != 1 for axis, n in enumerate(shape) if axis != k) or isinstance(item, Flag):
+            return None
+        out.append(replace(item, values=item.values.reshape(-1)))
+    return out
+
+
+def _index_crossed(consumed: Sequence[int], arrays: Sequence[Array], first: int, parts: ViewParts) -> ViewParts:
+    """Index each of several axes by an array; they come together at ``first``.
+
+    Unlike lists that pair up, each axis keeps its name and labels.
+    """
+    for axis, array in sorted(zip(consumed, arrays, strict=True), key=lambda pair: -pair[0]):
+        parts = _index_together([axis], [array], axis, parts)
+    fixed, axes, points = parts
+    rest = [axis for k, axis in enumerate(axes) if k not in consumed]
+    rest[first:first] = [axes[k] for k in consumed]
+    return fixed, tuple(rest), points
 
 
 def _index_together(consumed: Sequence[int], arrays: Sequence[Array | Flag], first: int, parts: ViewParts) -> ViewParts:
@@ -178,9 +210,3 @@ def _squeeze_groups(
             axis = ListAxis(renumber[axis.group], axis.position - shift, axis.length)
         out.append(axis)
     return tuple(sorted(fixed.items())), tuple(out), tuple(groups)
-
-
-def _as_slice(positions: range) -> slice:
-    """Return the slice equivalent to a range."""
-    stop: int | None = positions.start + positions.step * len(positions)
-    return slice(positions.start, None if stop is not None and stop < 0 else stop, positions.step)

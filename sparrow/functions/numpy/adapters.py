@@ -29,6 +29,7 @@ from sparrow.functions.sorting import argsort, sort
 from sparrow.functions.views import as_tensor, moveaxis
 from sparrow.plan import Axis, normalize_axis
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_condition
 from sparrow.tensor.ufuncs import write_out
 
 __all__ = [
@@ -268,6 +269,7 @@ def diagflat(v: Any, k: int = 0) -> Tensor:
 
 def extract(condition: Any, arr: Any) -> Any:
     """Implement ``np.extract``."""
+    condition = match_condition(condition, arr, "extract: the condition")
     return compress(reshape(condition, -1) if isinstance(condition, Tensor) else np.ravel(condition), arr)
 
 

@@ -115,6 +115,7 @@ from sparrow.functions.numpy.functions import (
     vsplit,
     vstack,
 )
+from sparrow.functions.numpy.operands import DENSE_OPERANDS, check_unlabelled
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.reductions import cumulative_prod, cumulative_sum
 from sparrow.functions.sets import unique_all, unique_counts, unique_inverse, unique_values
@@ -178,13 +179,17 @@ class Adapted:
 def _dense(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return NumPy's function applied to dense arrays: its result is dense by nature."""
     signature = inspect.signature(function)
+    match = DENSE_OPERANDS.get(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         out = bound.arguments.pop("out", None)
-        for name, one in bound.arguments.items():
-            if isinstance(one, Tensor):
-                bound.arguments[name] = np.asarray(one)
+        if match is not None:
+            bound.arguments.update(match(**bound.arguments))
+        tensors = {name: one for name, one in bound.arguments.items() if isinstance(one, Tensor)}
+        if match is None and len(tensors) > 1:
+            check_unlabelled(f"np.{function.__name__}", tensors)
+        bound.arguments.update({name: np.asarray(one) for name, one in tensors.items()})
         return write_out(out, function(*bound.args, **bound.kwargs), f"np.{function.__name__}")
 
     return call

@@ -25,6 +25,7 @@ from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, mo
 from sparrow.plan import normalize_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import align_columns, match_axes
 
 __all__ = [
     "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",
@@ -157,6 +158,9 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
     at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
     memory.check(17 * lines.shape[at], f"a list of {lines.shape[at]} positions", "concatenate views of the rest")
+    if isinstance(obj, Tensor):  # of which NumPy would call this function again
+        obj = match_axes(obj, lines, {0: at}, "delete: obj", "mask") if obj.dtype == bool else obj
+        obj = obj.to_numpy()
     view: Tensor = lines[(*(slice(None),) * at, np.delete(np.arange(lines.shape[at]), obj), ...)]
     return view
 
@@ -284,7 +288,7 @@ class Interp:
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """Return a piecewise linear function of the elements, lazily."""
-    given, values = np.asarray(xp), np.asarray(fp)
+    given, values = map(np.asarray, align_columns([xp, fp], ["interp: xp", "interp: fp"]))
     if given.ndim != 1 or given.shape != values.shape or not len(given):
         raise ShapeError(
             f"np.interp: xp and fp must be non-empty vectors of one length, got shapes {given.shape} and {values.shape}"
@@ -352,6 +356,12 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
         number = tensor.size / max(math.prod(np.shape(mean)), 1)
         return (mean, np.full(np.shape(mean), number, mean.dtype)[()]) if returned else mean
     shares = weights if isinstance(weights, Tensor) else np.asarray(weights)
+    if shares.ndim == tensor.ndim:
+        shares = match_axes(shares, tensor, {k: k for k in range(tensor.ndim)}, "average: weights", "values")
+    elif axis is not None and shares.ndim == np.size(axis):
+        given = axis if isinstance(axis, tuple) else (axis,)
+        axes = {k: normalize_axis(one, tensor.ndim) for k, one in enumerate(given)}
+        shares = match_axes(shares, tensor, axes, "average: weights", "values")
     if shares.shape != tensor.shape:
         if axis is None:
             raise UnsupportedError(
@@ -398,9 +408,10 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     mask = condition if isinstance(condition, Tensor) else np.asarray(condition)
     if mask.ndim != 1:
         raise ShapeError(f"compress: the condition must be a vector, got shape {mask.shape}")
-    positions = nonzero(mask)[0] if isinstance(mask, Tensor) else np.flatnonzero(mask)
     at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
+    mask = match_axes(mask, lines, {0: at}, "compress: the condition", "mask")
+    positions = nonzero(mask)[0] if isinstance(mask, Tensor) else np.flatnonzero(mask)
     return lines[(*(slice(None),) * at, positions, ...)]
 
 

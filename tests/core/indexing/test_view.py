@@ -163,6 +163,25 @@ def test_orthogonal_is_outer_product(data: st.DataObject, shape: tuple[int, ...]
 
 
 @given(st.data(), st.lists(st.integers(1, 4), min_size=2, max_size=4).map(tuple))
+def test_crossed_arrays_equal_numpy_and_keep_axes(data: st.DataObject, shape: tuple[int, ...]) -> None:
+    base = np.arange(int(np.prod(shape))).reshape(shape)
+    view, expected = View.identity(shape), base
+    if data.draw(st.booleans(), label="of lists"):
+        lists = [data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3)) for n in shape]
+        view, expected = view.then(tuple(lists), "orthogonal"), base[np.ix_(*lists)]
+    crossed = sorted(data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True, min_size=2), label="axes"))
+    arrays = np.ix_(*(data.draw(st.lists(st.integers(0, expected.shape[axis] - 1), max_size=3)) for axis in crossed))
+    if data.draw(st.booleans(), label="without leading axes"):
+        arrays = (*arrays[:-1], arrays[-1].reshape(-1))
+    key: list[Any] = [data.draw(st.sampled_from([slice(None), slice(None, None, -1), 0])) for _ in shape]
+    for axis, array in zip(crossed, arrays, strict=True):
+        key[axis] = array
+    found = view.then(tuple(key))
+    assert np.array_equal(materialize(found, base), expected[tuple(key)])
+    assert None not in found.sources  # each axis keeps its name and labels
+
+
+@given(st.data(), st.lists(st.integers(1, 4), min_size=2, max_size=4).map(tuple))
 def test_pointwise_indexes_come_first(data: st.DataObject, shape: tuple[int, ...]) -> None:
     base = np.arange(int(np.prod(shape))).reshape(shape)
     lists = [data.draw(st.lists(st.integers(0, n - 1), min_size=2, max_size=2)) for n in (shape[0], shape[-1])]

@@ -1,0 +1,78 @@
+"""Operands of NumPy's dense functions, matched by label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sparrow.errors import LabelError
+from sparrow.plan import axis_labels
+from sparrow.tensor import Tensor
+from sparrow.tensor.matching import align_columns, match_axes
+
+__all__ = ["DENSE_OPERANDS", "check_unlabelled"]
+
+
+def _covariance(**given: Any) -> dict[str, Any]:
+    """Match the observations of variables, and weights, with those of the first."""
+    name = "m" if "m" in given else "x"
+    first, is_rows = given[name], given.get("rowvar", True)
+
+    def observations(of: Any) -> int:
+        return int(bool(is_rows)) if np.ndim(of) == 2 else 0
+
+    return {
+        key: match_axes(one, first, {observations(one): observations(first)}, f"{key} of a covariance", "values")
+        for key, one in given.items()
+        if key in ("y", "fweights", "aweights") and np.ndim(one)
+    }
+
+
+def _cross(**given: Any) -> dict[str, Any]:
+    first, second = [name for name in ("a", "b", "x1", "x2") if name in given]
+    pair = align_columns([given[first], given[second]], [f"cross: {first}", f"cross: {second}"])
+    return dict(zip((first, second), pair, strict=True))
+
+
+def _solve(a: Any, b: Any, **_: Any) -> dict[str, Any]:
+    """Match right-hand sides with the rows of matrices."""
+    rows = np.ndim(a) - 2
+    if np.ndim(b) == 1:
+        axes = {0: rows}
+    else:
+        shift = np.ndim(b) - np.ndim(a)
+        axes = {axis: axis - shift for axis in range(np.ndim(b) - 1) if axis >= shift}
+    return {"b": match_axes(b, a, axes, "solve: b", "vector" if rows == 0 else "values", "a")}
+
+
+def _least_squares(a: Any, b: Any, **_: Any) -> dict[str, Any]:
+    return {"b": match_axes(b, a, {0: 0}, "lstsq: b", "vector", "a")}
+
+
+def _tensor_solve(a: Any, b: Any, axes: Any = None) -> dict[str, Any]:
+    kept = [k for k in range(np.ndim(a)) if axes is None or k not in [axis % np.ndim(a) for axis in axes]]
+    matched = dict(zip(range(np.ndim(b)), kept, strict=False))
+    return {"b": match_axes(b, a, matched, "tensorsolve: b", "values", "a")}
+
+
+DENSE_OPERANDS: Mapping[Any, Callable[..., dict[str, Any]]] = {
+    np.corrcoef: _covariance,
+    np.cov: _covariance,
+    np.cross: _cross,
+    np.linalg.cross: _cross,
+    np.linalg.lstsq: _least_squares,
+    np.linalg.solve: _solve,
+    np.linalg.tensorsolve: _tensor_solve,
+}
+"""Functions of several arrays, with what matches their operands and returns those that change."""
+
+
+def check_unlabelled(function: str, tensors: Mapping[str, Tensor]) -> None:
+    """Raise ``LabelError`` if two operands that meet by position have labels."""
+    labelled = [name for name, tensor in tensors.items() if axis_labels(tensor.__sparrow_scan__())]
+    if len(labelled) > 1:
+        raise LabelError(
+            f"{function}: {' and '.join(labelled)} have labels, which NumPy ignores: pass arrays to go by position"
+        )

@@ -1,0 +1,159 @@
+"""Matching of tensors to the axes of another: masks, values per row, vectors.
+
+Operands of functions and products join their labels (:mod:`sparrow.plan.alignment`). Here the axes of one tensor are
+fixed, because the other selects, weighs, masks or teaches them, and it is brought to their labels, or an error names
+both. Axes without labels, on either side, go by position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from sparrow.core.label_types import unify_label_types
+from sparrow.core.labels import first_positions
+from sparrow.core.schema import is_custom_name
+from sparrow.errors import LabelError
+from sparrow.plan.alignment import check_unique_labels, match_dims, reindex_axis
+from sparrow.plan.labels import AxisLabels
+from sparrow.plan.nodes import Scan, axis_labels
+from sparrow.runtime import settings
+
+__all__ = ["MatchRule", "Target", "axes_of", "match_mask", "match_scan", "match_values"]
+
+MatchRule: TypeAlias = Literal["pattern", "mask", "vector", "values"]
+"""Rule for labels that only one side has.
+
+"pattern": those that the pattern lacks are absent, its others are ignored. "mask": the same, but some must be in
+common. "vector": those that the vector lacks are absent, others raise. "values": both must have the same labels, in any
+order.
+"""
+
+Target: TypeAlias = Mapping[int, tuple[str, AxisLabels]]
+"""Labels to match, with the name of what they belong to, by axis of the tensor to be matched."""
+
+
+def axes_of(scan: Scan, axes: Mapping[int, int], name: str = "") -> Target:
+    """Return labelled axes of a scan as a target.
+
+    Parameters
+    ----------
+    scan
+        The scan.
+    axes
+        Axis of the scan by axis of the tensor to be matched.
+    name
+        Name of the scan for errors.
+    """
+    labels, dims = axis_labels(scan), scan.schema.dims
+    whose = name or f"the tensor of shape {scan.schema.shape}"
+    return {k: (f"dimension {dims[axis]!r} of {whose}", labels[axis]) for k, axis in axes.items() if axis in labels}
+
+
+def match_scan(scan: Scan, target: Target, what: str, rule: MatchRule) -> Scan:
+    """Return a scan whose labelled axes are taken at the labels of a target.
+
+    Parameters
+    ----------
+    scan
+        Scan to match. Equal labels, or none, leave it as it is.
+    target
+        Labels of the axes.
+    what
+        Name of the scan for errors.
+    rule
+        Rule for labels that only one side has.
+
+    Raises
+    ------
+    LabelError
+        If label types do not compare, labels repeat or must be exact, or the rule does not allow the difference.
+    """
+    own = axis_labels(scan)
+    for axis, (whose, wanted) in target.items():
+        labels = own.get(axis)
+        if labels is None or labels.equals(wanted):
+            continue
+        mine, theirs = unify_label_types([labels.array(), wanted.array()], f"{what} and {whose}")
+        check_unique_labels(mine, scan.schema.dims[axis])
+        positions = first_positions(theirs, mine).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        _check_match(mine, theirs, positions, what, whose, rule)
+        scan = reindex_axis(scan, axis, positions)
+    return scan
+
+
+def _check_match(mine: pa.Array, theirs: pa.Array, positions: Any, what: str, whose: str, rule: MatchRule) -> None:
+    """Raise ``LabelError`` if a rule does not allow the difference of labels."""
+    missing = np.flatnonzero(positions < 0)
+    extra = np.setdiff1d(np.arange(len(mine)), positions)
+    exact = settings.current().join == "exact"
+    if exact and not (len(missing) or len(extra)):
+        raise LabelError(f"{what} and {whose} have labels in different orders, and join='exact': use another join")
+    if len(extra) and (exact or rule in ("vector", "values")):
+        raise LabelError(
+            f"{what} has the label {mine[int(extra[0])].as_py()!r}, which is missing from {whose}: drop it with sel(), "
+            "or pass an array to match by position"
+        )
+    if len(missing) and (exact or rule == "values"):
+        raise LabelError(
+            f"{what} has no label {theirs[int(missing[0])].as_py()!r}, which {whose} has: select the labels that both "
+            "have with sel(), or pass an array to match by position"
+        )
+    if rule != "pattern" and len(mine) and len(missing) and len(missing) == len(positions):
+        raise LabelError(
+            f"{what} and {whose} have no label in common: relabel one with set_labels(), or pass an array to match by "
+            "position"
+        )
+
+
+def match_values(scans: Sequence[Scan], names: Sequence[str]) -> list[Scan]:
+    """Return scans that broadcast together, matched to the labels of the first.
+
+    Raises
+    ------
+    LabelError
+        If both have labels along an axis and they are not the same, in any order.
+    """
+    out: list[Scan] = []
+    known: dict[int, tuple[str, AxisLabels]] = {}  # by axis counted from the end, negative
+    for scan, what in zip(scans, names, strict=True):
+        ndim = scan.schema.ndim
+        sizes = scan.schema.shape
+        target = {
+            axis + ndim: found
+            for axis, found in known.items()
+            if axis + ndim >= 0 and (found[1].length == sizes[axis] or 1 not in (found[1].length, sizes[axis]))
+        }
+        scan = match_scan(scan, target, what, "values")
+        for axis, labels in axis_labels(scan).items():
+            known.setdefault(axis - ndim, (f"dimension {scan.schema.dims[axis]!r} of {what}", labels))
+        out.append(scan)
+    return out
+
+
+def match_mask(mask: Scan, target: Scan, first: int = 0, what: str = "the mask") -> Scan:
+    """Match a mask with consecutive axes of a scan, by name and label.
+
+    Parameters
+    ----------
+    mask
+        Boolean or sparse pattern.
+    target
+        Scan that it selects from.
+    first
+        Axis of the target that the first axis of the mask belongs to.
+    what
+        Name of the mask for errors.
+
+    Raises
+    ------
+    LabelError
+        If names agree in part, the mask is the transpose of the target, or labels do not match.
+    """
+    ndim = mask.schema.ndim
+    if ndim == target.schema.ndim > 1 and any(map(is_custom_name, mask.schema.dims)):
+        mask = match_dims([target, mask])[1]
+    return match_scan(mask, axes_of(target, {axis: first + axis for axis in range(ndim)}), what, "mask")
