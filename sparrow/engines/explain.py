@@ -149,9 +149,11 @@ class PlanTree:
         It is optimized first.
     engine
         Unsupported nodes fall back to the stream engine.
+    reason
+        Why the engine was chosen; empty if it was given.
     """
 
-    def __init__(self, root: Root, engine: Engine) -> None:
+    def __init__(self, root: Root, engine: Engine, reason: str = "") -> None:
         self._engine = engine
         self.scans: list[Scan] = optimize_for(engine, [root] if isinstance(root, Scan) else scans_of(root))
         """The scans of the root, or itself, optimized."""
@@ -171,6 +173,8 @@ class PlanTree:
         self._tokens: list[Hashable] = []
         self.entries = self._render()
         """The nodes, each before its operands."""
+        if reason:
+            self.entries[0].details.insert(1, ("choice", reason))
 
     def plan(
         self, profile: Profile | None = None, executed: dict[Any, Any] | None = None, summary: Sequence[str] = ()

@@ -75,8 +75,7 @@ ENGINES = ("auto", *sorted(_engines))
 def engine_for(name: str) -> Engine:
     """Return an engine by name; "auto" is the one of the settings.
 
-    Every node was measured slower as a join or a group-by in SQL than as row groups decoded straight into kernels
-    (``docs/decisions/006``).
+    Where they have "auto" too, it is the stream engine; :func:`sparrow.engines.choice.choose` compares engines.
 
     Raises
     ------

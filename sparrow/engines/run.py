@@ -8,10 +8,12 @@ from typing import Any
 
 from sparrow.core.indexing import View
 from sparrow.core.schema import check_array_ndim
+from sparrow.engines.choice import PersistedProduct, choose
 from sparrow.engines.explain import Plan, PlanTree
 from sparrow.engines.fallback import lower_with_fallback
 from sparrow.engines.protocol import Engine
-from sparrow.engines.registry import STREAM, engine_for
+from sparrow.engines.registry import STREAM
+from sparrow.engines.repeats import RepeatedProducts
 from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.cursors import open_cursors
@@ -30,7 +32,7 @@ __all__ = [
 
 
 def _lower(engine: Engine, scans: Sequence[Scan]) -> Sequence[Scan]:
-    return scans if engine is STREAM else lower_with_fallback(engine, scans)
+    return scans if engine is STREAM or type(engine) is PersistedProduct else lower_with_fallback(engine, scans)
 
 
 def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
@@ -50,22 +52,24 @@ def evaluate(scan: Scan, engine: str = "auto", own: bool = True) -> Block:
     InvalidValueError, UnsupportedError
         If there is no such engine.
     """
-    run = engine_for(engine)
+    choice = choose(scan, engine)
+    run = choice.engine
     if run is STREAM and not is_tracing():
         return STREAM.evaluate(scan, own)
-    with trace(scan, run) as tracer:
+    with trace(scan, run, choice.reason) as tracer:
         return tracer.block(run.evaluate(*_lower(run, tracer.scans)))
 
 
 def count_nnz(scan: Scan, engine: str = "auto") -> int:
     """Return the number of stored elements of a scan, cached for expressions."""
-    run = engine_for(engine)
+    choice = choose(scan, engine)
+    run = choice.engine
     node = scan.step if scan.view.is_identity else None
     known: int | None = None
     if scan.view.is_identity:
         known = scan.relation.nnz if node is None else node.known_nnz
     if known is None or engine != "auto":
-        with trace(scan, run) as tracer:
+        with trace(scan, run, choice.reason) as tracer:
             known = tracer.value(run.count_nnz(*_lower(run, tracer.scans)))
         if node is not None:
             node.set_nnz(known)
@@ -74,18 +78,20 @@ def count_nnz(scan: Scan, engine: str = "auto") -> int:
 
 def evaluate_element(source: Relation | Node, view: View, engine: str = "auto") -> Any:
     """Return the only element of a view without axes, as a NumPy scalar."""
-    run, scan = engine_for(engine), Scan(source, view, source.schema.with_view(view))
-    if run is not STREAM:
+    scan = Scan(source, view, source.schema.with_view(view))
+    choice = choose(scan, engine)
+    if choice.engine is not STREAM:
         block = evaluate(scan, engine)
         return block.values[0] if block.count else scan.schema.fill_value
-    with trace(scan, run) as tracer:
+    with trace(scan, STREAM, choice.reason) as tracer:
         return tracer.value(STREAM.evaluate_element(*tracer.scans))
 
 
 def iter_sorted_blocks(scan: Scan, engine: str = "auto") -> Iterator[Block]:
     """Yield the elements of a scan in canonical blocks, in the order of its axes."""
-    run = engine_for(engine)
-    with trace(scan, run) as tracer:
+    choice = choose(scan, engine)
+    run = choice.engine
+    with trace(scan, run, choice.reason) as tracer:
         for block in run.iter_blocks(*_lower(run, tracer.scans)):
             yield tracer.block(block)
 
@@ -98,7 +104,7 @@ def iter_blocks(scan: Scan, axes: Sequence[int] | None = None) -> Iterator[Block
     axes
         Axes whose coordinates are needed, all by default; those of others are undefined.
     """
-    with trace(scan, STREAM) as tracer:
+    with trace(scan, STREAM, choose(scan).reason if is_tracing() else "") as tracer:
         for block in STREAM.iter_unsorted(tracer.scans[0], axes):
             yield tracer.block(block)
 
@@ -130,18 +136,26 @@ def open_partitions(scans: Sequence[Scan], start: int, stop: int) -> tuple[list[
 
 def reduce_all(nodes: Sequence[Reduce], engine: str = "auto") -> list[Any]:
     """Return reductions of one scan over all axes, computed in one pass."""
-    run = engine_for(engine)
+    choice = choose(nodes[0], engine)
+    run = choice.engine
     if any(run.unsupported_reason(node) for node in nodes):
         run = STREAM
-    with trace(nodes[0], run) as tracer:
+    with trace(nodes[0], run, choice.reason) as tracer:
         operands = _lower(run, tracer.scans)
         lowered = [node.with_inputs(operands) for node in nodes]
         tracer.executes(lowered[0])
         return tracer.values(run.reduce_all(lowered))
 
 
-def evaluate_dense(node: Node, engine: str = "auto") -> Any:
+def evaluate_dense(node: Node, engine: str = "auto", repeats: RepeatedProducts | None = None) -> Any:
     """Return the result of a dense node: an array, or a scalar for ndim 0.
+
+    Parameters
+    ----------
+    engine
+        Name of the engine.
+    repeats
+        What counts the products of the matrix of a product; by default all of the process since it was opened.
 
     Raises
     ------
@@ -151,13 +165,17 @@ def evaluate_dense(node: Node, engine: str = "auto") -> Any:
         If there is no such engine, or none supports the node.
     """
     check_array_ndim(node.schema.ndim, "make a tensor of the array with sp.asarray")
-    run = engine_for(engine)
+    choice = choose(node, engine, repeats)
+    run = choice.engine
     if run.unsupported_reason(node) is not None:
         run = STREAM
-    with trace(node, run) as tracer:
+    with trace(node, run, choice.reason) as tracer:
         lowered = node.with_inputs(_lower(run, tracer.scans))
         tracer.executes(lowered)
-        return tracer.value(run.evaluate_dense(lowered))
+        result = tracer.value(run.evaluate_dense(lowered))
+    if choice.product is not None:
+        choice.product.note()
+    return result
 
 
 def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
@@ -168,12 +186,14 @@ def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     TooLargeError
         If the elements of a scan exceed the memory limit.
     """
-    run = engine_for(engine)
-    if run is not STREAM:
+    choices = [choose(scan, engine) for scan in scans]
+    if any(choice.engine is not STREAM for choice in choices):
         return [evaluate(scan, engine) for scan in scans]
     found = []
     with contextlib.ExitStack() as stack:
-        tracers = [stack.enter_context(trace(scan, run)) for scan in scans]
+        tracers = [
+            stack.enter_context(trace(scan, STREAM, choice.reason)) for scan, choice in zip(scans, choices, strict=True)
+        ]
         lowered = lower([scan for tracer in tracers for scan in tracer.scans])
         # All results stay reserved until the last one is computed.
         rooms = [stack.enter_context(scan_reader.reserve_for(scan)) for scan in lowered]
@@ -184,7 +204,7 @@ def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     return found
 
 
-def explain(root: Root, analyze: bool = False, engine: str = "auto") -> Plan:
+def explain(root: Root, analyze: bool = False, engine: str = "auto", repeats: RepeatedProducts | None = None) -> Plan:
     """Return the plan of a root: each node with its engine, followed by its operands.
 
     Reads the log and footers of files, no data, unless ``analyze`` evaluates the plan; the result is discarded.
@@ -194,21 +214,25 @@ def explain(root: Root, analyze: bool = False, engine: str = "auto") -> Plan:
     analyze
         Evaluate the plan and count elements, bytes and time.
     engine
-        Engine to use; nodes that it does not support say why and which engine runs them.
+        Engine to use; nodes that it does not support say why and which engine runs them. "auto" says which engine was
+        chosen and why.
+    repeats
+        What counts the products of the matrix of a product; by default all of the process since it was opened.
 
     Raises
     ------
     InvalidValueError, UnsupportedError
         If there is no such engine.
     """
+    choice = choose(root, engine, repeats)
     if not analyze or isinstance(root, Dense):
-        return PlanTree(root, engine_for(engine)).plan()
+        return PlanTree(root, choice.engine, choice.reason).plan()
     with explained(analyze=True) as plans:
         if isinstance(root, Node) and root.is_dense:
-            evaluate_dense(root, engine)
+            evaluate_dense(root, engine, repeats)
         else:
             scan = root if isinstance(root, Scan) else Scan(root, View.identity(root.schema.shape), root.schema)
-            if engine_for(engine) is STREAM:
+            if choice.engine is STREAM:
                 for _ in iter_blocks(scan):
                     pass
             else:

@@ -115,9 +115,9 @@ class NullTracer:
 class Tracer(NullTracer):
     """Trace of one evaluation, whose plan is appended to a list when it ends."""
 
-    def __init__(self, plans: _Plans, root: Root, engine: Engine) -> None:
+    def __init__(self, plans: _Plans, root: Root, engine: Engine, reason: str = "") -> None:
         super().__init__(root)
-        self._plans, self._engine = plans, engine
+        self._plans, self._engine, self._reason = plans, engine, reason
         self._count: int | None = None
         self._result = ""
         self._profile = Profile()
@@ -128,7 +128,7 @@ class Tracer(NullTracer):
     def __enter__(self) -> Self:
         if self._plans.analyze:  # planning reads footers, which count too
             self._fetched = self._stack.enter_context(count_traffic())
-        self._tree = PlanTree(self._root, self._engine)
+        self._tree = PlanTree(self._root, self._engine, self._reason)
         self._scans = super().scans
         if self._plans.analyze and self._engine.reads_chunks:
             self._stack.enter_context(profiling(self._profile))
@@ -224,10 +224,16 @@ def is_tracing() -> bool:
     return _plans.get() is not None
 
 
-def trace(root: Root, engine: Engine) -> NullTracer:
-    """Return a context manager that traces an evaluation if plans are collected."""
+def trace(root: Root, engine: Engine, reason: str = "") -> NullTracer:
+    """Return a context manager that traces an evaluation if plans are collected.
+
+    Parameters
+    ----------
+    reason
+        Why the engine was chosen; empty if it was given.
+    """
     plans = _plans.get()
-    return NullTracer(root) if plans is None else Tracer(plans, root, engine)
+    return NullTracer(root) if plans is None else Tracer(plans, root, engine, reason)
 
 
 class _CountingRelation:

@@ -10,22 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from sparrow import engines
 from sparrow.core.array_validation import check_scipy_array
 from sparrow.core.schema import check_array
-from sparrow.engines import explain
+from sparrow.engines.repeats import RepeatedProducts, persisted_budget
 from sparrow.errors import ConvergenceError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions.labels import align_to_axis
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.linalg.tuning import tuning
-from sparrow.plan import Dense, make_matmul
-from sparrow.plan.estimates import max_nnz
-from sparrow.relations import csr
-from sparrow.runtime import memory, settings
+from sparrow.plan import Contraction, Dense, make_matmul
+from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText
 from sparrow.runtime.progress import format_quantity
-from sparrow.runtime.thread_pool import ordered_map
 from sparrow.tensor import Tensor
 
 __all__ = [
@@ -199,9 +195,9 @@ def unwrap_tensor(A: Any) -> Any:
 def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
     """Return a matrix as a ``scipy.sparse.linalg.LinearOperator``.
 
-    Each product reads the tensor once, as ``A @ x`` does. From the second product on, the tensor is persisted in memory
-    (:meth:`sparrow.Tensor.persist`) if it takes at most a quarter of the memory limit; :meth:`Operator.explain` shows
-    the choice.
+    Products are those of ``A @ x``, to the bit. The first one reads the tensor; the second one persists its rows in
+    memory if they take at most a quarter of the memory limit, and an expression is computed once. ``A.T`` has rows of
+    its own. :meth:`Operator.explain` shows the choice.
 
     The operator pins the tensor as it is now; later writes do not affect it. Vectors that are labelled tensors are
     aligned, as in ``A @ x``. Composite operators built by SciPy work by position.
@@ -211,7 +207,7 @@ def aslinearoperator(A: Any, persist: bool | None = None) -> Operator:
     A
         2-D tensor, or what :func:`sparrow.asarray` accepts.
     persist
-        True to persist it before the first product if it fits; False never to.
+        True to persist its rows before the first product if they fit; False never to.
 
     Returns
     -------
@@ -457,14 +453,14 @@ class Operator(_LabelledOperator):
         memory.check(8 * (height + width), f"vectors of a matrix of shape {tensor.shape}", remedy)
         scan = tensor.__sparrow_scan__()
         self._tensor = Tensor(scan.source, scan.view, tensor.stype)  # pins the current version
-        self._persist = persist
-        self._persisted: Tensor | None = None
-        self._reservation: memory.Reservation | None = None
-        self._status = "read from disk" if scan.is_stored else "recomputed"
-        self._status += " for each product"
+        self._repeats = RepeatedProducts(after=1 if persist is None else 0 if persist else None)
+        self._computed: Tensor | None = None
+        self._reservation = memory.Reservation("a tensor computed for products", "")
+        self._refusal = ""
+        """Why an expression is computed for each product."""
         self._calls = 0
-        self._constant: Any = None
-        """Value of all stored elements of the persisted tensor, if they are equal."""
+        self._persisted_after: int | None = None
+        """Number of vectors multiplied before rows were persisted."""
         self.on_product: Callable[[int], None] = _ignore
         """Called after each product with its number of vectors, for progress bars."""
         self._requires_finite = ""
@@ -538,8 +534,11 @@ class Operator(_LabelledOperator):
 
     @property
     def tensor(self) -> Tensor:
-        """Tensor that products read: the pinned version, persisted where it fits."""
-        return self._tensor if self._persisted is None else self._persisted
+        """Tensor that products read: the pinned version.
+
+        An expression that fits in memory is computed.
+        """
+        return self._tensor if self._computed is None else self._computed
 
     def explain(self) -> str:
         """Return the plan of the next product and the location of the tensor.
@@ -554,12 +553,21 @@ class Operator(_LabelledOperator):
         >>> A = sp.linalg.aslinearoperator(sp.eye(3))
         >>> y = A @ [1, 2, 3], A @ [1, 2, 3]
         >>> print(A.explain().splitlines()[-1])
-        operator      2 products; persisted after 1, 48 bytes
+        operator      2 products; persisted after 1, 32 bytes
         """
-        tensor = self.tensor
-        x = np.broadcast_to(self.dtype.type(0), (tensor.shape[1],))
-        plan = explain(make_matmul(tensor.__sparrow_scan__(), Dense(x)))
-        return f"{plan}\noperator      {format_quantity(self._calls, 'products')}; {self._status}"
+        x = np.broadcast_to(self.dtype.type(0), (self.shape[1],))
+        plan = engines.explain(self._node(x, transposed=False), repeats=self._repeats)
+        return f"{plan}\noperator      {format_quantity(self._calls, 'products')}; {self._status()}"
+
+    def _status(self) -> str:
+        """Return the location of the tensor."""
+        if self._persisted_after is not None and self._repeats.is_persisted:
+            nbytes = self._repeats.nbytes + self._reservation.nbytes
+            return f"persisted after {self._persisted_after}, {format_quantity(nbytes, 'bytes')}"
+        scan = self._tensor.__sparrow_scan__()
+        where = "recomputed" if scan.step is not None else "read from disk" if scan.is_stored else "read from memory"
+        refusal = self._refusal or self._repeats.refusal
+        return f"{where} for each product{f': {refusal}' if refusal else ''}"
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         return self._product(x.reshape(-1), transposed=False)
@@ -600,83 +608,45 @@ class Operator(_LabelledOperator):
         return self._product(np.asarray(x), transposed=True)
 
     def _product(self, x: NDArray[Any], transposed: bool) -> NDArray[Any]:
-        if self._calls >= (0 if self._persist else 1):
-            self._try_persist()
-        tensor: Any = self.tensor
         if not np.result_type(x.dtype, np.float64).isbuiltin:
             raise UnsupportedError(f"dtype {x.dtype} is not numeric")
+        if self._repeats.after is not None and self._calls >= self._repeats.after:
+            self._try_compute()
         dtype = np.result_type(self.dtype, x.dtype)
         given = np.ascontiguousarray(x, dtype=dtype)
-        y = self._constant_product(given, transposed)
-        if y is None:
-            y = (tensor.T if transposed else tensor) @ given
+        y = engines.evaluate_dense(self._node(given, transposed), repeats=self._repeats)
+        if self._persisted_after is None and self._repeats.is_persisted:
+            self._persisted_after = self._calls
         if self._requires_finite and not np.isfinite(y).all() and np.isfinite(given).all():
             raise ConvergenceError(
                 f"{self._requires_finite}: a product with A is not finite: A has NaN or infinity, or it overflows"
             )
         self._calls += 1 if x.ndim == 1 else x.shape[1]
         self.on_product(1 if x.ndim == 1 else x.shape[1])
-        return y.astype(dtype, copy=False)
+        product: NDArray[Any] = y.astype(dtype, copy=False)
+        return product
 
-    def _constant_product(self, x: NDArray[Any], transposed: bool) -> NDArray[Any] | None:
-        """Return the product with a vector if all stored values are equal, else None.
+    def _node(self, x: NDArray[Any], transposed: bool) -> Contraction:
+        """Return the plan node of a product."""
+        scan = self.tensor.__sparrow_scan__()
+        return make_matmul(scan.transpose() if transposed else scan, Dense(x))
 
-        The values need not be read.
-        """
-        if self._persisted is None or self._constant is None or x.ndim > 1:
-            return None
-        from sparrow.kernels.matmul.matvec import csr_ones_matvec
-
-        scan = (self._persisted.T if transposed else self._persisted).__sparrow_scan__()
-        rows = csr.csr_rows(scan.relation, scan.view)
-        if rows is None:
-            return None
-        y = np.empty(scan.schema.shape[0], x.dtype)
-        with np.errstate(all="ignore"):
-            scaled = as_readonly(x if self._constant == 1 else x * x.dtype.type(self._constant))
-        threads = settings.current().threads
-        partitions = rows.partitions(threads)
-
-        def sum_rows(bounds: tuple[int, int]) -> None:
-            part = rows.between(*bounds)
-            csr_ones_matvec(as_readonly(part.indptr), as_readonly(part.indices), scaled, y[slice(*bounds)])
-
-        for _ in ordered_map(sum_rows, partitions, min(threads, len(partitions))):
-            pass
-        return y
-
-    def _try_persist(self) -> None:
-        """Persist the tensor if it fits; later calls do nothing."""
-        if self._reservation is not None or self._persist is False:
-            return
-        self._reservation = memory.Reservation("a tensor persisted for products", "")
-        scan = self._tensor.__sparrow_scan__()
-        reason = self._status.partition(":")[0]
-        bound = max_nnz(scan)
-        width = scan.schema.element_bytes() - scan.schema.dtype.itemsize + self.dtype.itemsize
-        budget = memory.limit() // tuning().operator_share
-        if bound is not None and bound * width > budget:
-            self._status = f"{reason}: {_bytes(bound * width)} exceed a quarter of the memory limit, {_bytes(budget)}"
+    def _try_compute(self) -> None:
+        """Compute an expression if it fits; later calls do nothing."""
+        if self._computed is not None or self._refusal or self._tensor.__sparrow_scan__().step is None:
             return
         try:
-            persisted = self._tensor.astype(self.dtype).persist()
+            computed = self._tensor.astype(self.dtype).compute()
         except TooLargeError:
-            self._status = f"{reason}: it exceeds the free memory"
+            self._refusal = "it exceeds the free memory"
             return
-        if persisted.nbytes > budget:
-            size = _bytes(persisted.nbytes)
-            self._status = f"{reason}: {size} exceed a quarter of the memory limit, {_bytes(budget)}"
+        budget = persisted_budget()
+        if computed.nbytes > budget:
+            sizes = (format_quantity(n, "bytes") for n in (computed.nbytes, budget))
+            self._refusal = "{} exceed a quarter of the memory limit, {}".format(*sizes)
             return
-        self._reservation.resize(persisted.nbytes)
-        self._persisted = persisted
-        block = persisted.__sparrow_scan__().relation.block  # type: ignore[attr-defined]
-        if block.count and persisted.fill_value == 0 and (block.values == block.values[0]).all():
-            self._constant = block.values[0]
-        self._status = f"persisted after {self._calls}, {_bytes(persisted.nbytes)}"
-
-
-def _bytes(n: int) -> str:
-    return format_quantity(n, "bytes")
+        self._reservation.resize(computed.nbytes)
+        self._computed, self._repeats = computed, RepeatedProducts(after=0)
 
 
 def _ignore(n: int) -> None:

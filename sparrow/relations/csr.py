@@ -34,7 +34,7 @@ class CSRRows:
     """Rows of a matrix in CSR form, by either dimension.
 
     ``indptr`` (shape (m + 1,), int64) holds row pointers, ``indices`` (shape (nnz,), int32 if possible) the ascending
-    columns of each row, and ``values`` (shape (nnz,)) the values.
+    columns of each row, and ``values`` (shape (nnz,)) the values; shape () if all are equal, for products only.
     """
 
     indptr: NDArray[np.int64]
@@ -119,26 +119,38 @@ def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> 
     """Write the product of rows and ``x`` to ``out``.
 
     ``x`` and ``out`` have shapes (k,) and (m,), or (k, c) and (m, c), and one dtype. Partitions of rows run on threads.
-    One thread sums each row in a fixed order, so the bits do not depend on the number of threads.
+    One thread sums each row from left to right, so the bits do not depend on the number of threads.
     """
     from sparrow.kernels.matmul import matvec
 
-    multiply: Any = matvec.csr_matvec if x.ndim == 1 else matvec.csr_matvecs
     base, count = rows.indptr[0], len(rows.indices)
     threads = settings.current().threads
     partitions = rows.partitions(threads)
+    is_constant = rows.values.ndim == 0
+    skips_values = is_constant and x.ndim == 1
+    with np.errstate(all="ignore"):
+        constant = _less_fill(rows.values, fill, out.dtype) if is_constant else None
+        factor = as_readonly(x * constant if skips_values and constant != 1 else x)
 
     def multiply_partition(bounds: tuple[int, int]) -> int:
         start, stop = bounds
         low, high = int(rows.indptr[start] - base), int(rows.indptr[stop] - base)
+        indptr, indices = as_readonly(rows.indptr[start : stop + 1]), as_readonly(rows.indices[low:high])
+        if skips_values:
+            matvec.csr_ones_matvec(indptr, indices, factor, out[start:stop])
+            return high - low
         with np.errstate(all="ignore"):
-            values = rows.values[low:high].astype(out.dtype, copy=False)
-            if fill != 0:
-                values = values - fill.astype(out.dtype)
-        indptr, indices = rows.indptr[start : stop + 1], rows.indices[low:high]
-        multiply(*map(as_readonly, (indptr, indices, values)), x, out[start:stop])
+            own = np.full(high - low, constant) if is_constant else _less_fill(rows.values[low:high], fill, out.dtype)
+        multiply: Any = matvec.csr_matvec if x.ndim == 1 else matvec.csr_matvecs
+        multiply(indptr, indices, as_readonly(own), factor, out[start:stop])
         return high - low
 
     with progress.bar("multiplying", count, "elements") as advance:
         for done in ordered_map(multiply_partition, partitions, min(threads, len(partitions))):
             advance(done)
+
+
+def _less_fill(values: NDArray[Any], fill: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return values in the dtype of the sums, less the fill."""
+    values = values.astype(dtype, copy=False)
+    return values if fill == 0 else values - fill.astype(dtype)

@@ -1,8 +1,8 @@
 """Memory budget: reservations against the memory limit of the process.
 
 Code that materializes a result reserves memory for it and releases the reservation when the result reaches the caller,
-whose arrays do not count. Buffers of flexible size take a share of the available memory. :func:`too_large` words the
-error.
+whose arrays do not count. Buffers of flexible size take a share of the available memory. Caches reserve what they keep
+and are evicted before a reservation is refused. :func:`too_large` words the error.
 
 Available memory depends on what else runs. Whatever decides the order of a float sum, and hence its bits, must depend
 on :func:`limit` alone, except for the choice between algorithms that may round differently anyway.
@@ -26,7 +26,8 @@ from sparrow.runtime.progress import format_quantity
 from sparrow.runtime.tuning import tuning
 
 __all__ = [
-    "Reservation", "available", "check", "isolate", "limit", "reserve", "share", "too_large", "trim", "working_bytes",
+    "Reservation", "add_cache", "available", "check", "isolate", "limit", "reserve", "share", "too_large", "trim",
+    "working_bytes",
 ]  # fmt: skip
 
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
@@ -91,8 +92,29 @@ def check(nbytes: int, what: str | Callable[[], str], remedy: str = "take a smal
     TooLargeError
         If ``nbytes`` exceeds the available memory; see :func:`too_large`.
     """
-    if nbytes > available():
+    missing = nbytes - available()
+    if missing > 0 and not _evict(missing):
         raise too_large(what() if callable(what) else what, nbytes, remedy)
+
+
+def add_cache(evict: Callable[[int], bool]) -> None:
+    """Register a cache that gives way to reservations.
+
+    Parameters
+    ----------
+    evict
+        Releases at least ``nbytes``, its argument, of what the cache reserved, or nothing if it has less; returns
+        whether it did. Any thread calls it, possibly while that holds locks: it must not reserve memory.
+    """
+    _caches.append(evict)
+
+
+_caches: list[Callable[[int], bool]] = []
+
+
+def _evict(nbytes: int) -> bool:
+    """Evict ``nbytes`` of cached memory; return whether a cache had them."""
+    return any(evict(nbytes) for evict in _caches)
 
 
 def reserve(nbytes: int, what: str, remedy: str = "take a smaller view") -> Reservation:
@@ -172,6 +194,9 @@ class Reservation:
             If they are not available; the reservation is unchanged.
         """
         maximum = limit()
+        missing = self._ledger.reserved_bytes() + nbytes - maximum
+        if missing > 0:
+            _evict(missing)
         with self._ledger.lock:
             if self._ledger.reserved_bytes() + nbytes <= maximum:
                 self._ledger.reserved += nbytes

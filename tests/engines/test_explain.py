@@ -74,6 +74,7 @@ def test_matmul(tall: Relation) -> None:
     assert without_sizes(text) == (
         "contraction ij,j->i plus_times (d0: 10) float64\n"
         "  engine      stream: sum runs of equal rows, 2 threads\n"
+        "  choice      stream: product 1 of this matrix, repeated ones persist its rows\n"
         "  expected    500 products, 10 elements\n"
         "  scan (src: 10, dst: 50) float64, of (src: 400, dst: 50) float64 stored, version 0\n"
         "    engine      stream\n"
@@ -86,7 +87,7 @@ def test_matmul(tall: Relation) -> None:
     )
     flipped = engines.explain(make_matmul(Dense(np.ones((3, 6))), scan_of(memory(random_array((6, 7))))))
     assert flipped.splitlines()[1].endswith("add entry by entry in scan order, decoded on 2 threads")
-    assert flipped.splitlines()[3] == "  dense (d0: 3, d1: 6) float64, in memory"
+    assert flipped.splitlines()[4] == "  dense (d0: 3, d1: 6) float64, in memory"
 
 
 def test_analyze_counts_reads(tall: Relation) -> None:
@@ -144,7 +145,10 @@ def test_fallback_has_a_reason(tall: Relation) -> None:
     ]
     streamed = engines.explain((A + A).sum(axis=0, where="stored").__sparrow_scan__())
     assert streamed.startswith(
-        "reduce sum over src of stored elements (dst: 50) float64\n  engine      stream\n  map add"
+        "reduce sum over src of stored elements (dst: 50) float64\n"
+        "  engine      stream\n"
+        "  choice      stream: other engines take longer for this node\n"
+        "  map add"
     )
 
 

@@ -10,8 +10,8 @@ bounds.
   (shape (2,) or (2, k)) for the caller to add in chunk order: no two threads write one element, and no sum depends
   on the number of threads.
 * ``coo_*`` take elements in any order and scatter-add them to ``y``; one thread at a time.
-* ``csr_*`` take complete rows in CSR. The order of additions within a row does not depend on other rows, so rows may be
-  distributed over threads freely.
+* ``csr_*`` take complete rows in CSR. Rows may be distributed over threads freely: each is summed from left to right,
+  as a run is, so a row that lies in one chunk has the bits of ``sorted_coo_*``.
 
 Every kernel exists for one vector (``matvec``) and for k columns, row-major (``matvecs``, eight columns at a time by
 :mod:`sparrow.kernels.matmul.simd`). Absent elements are never multiplied, so NaN and infinity in ``x`` reach only rows
@@ -42,7 +42,7 @@ __all__ = [
 
 _PREFETCH = 64
 """Elements between a prefetch and its use."""
-_ZERO, _ONE, _TWO, _THREE, _FOUR, _PREFETCH_U = (np.uint64(k) for k in (0, 1, 2, 3, 4, _PREFETCH))
+_ZERO, _ONE, _PREFETCH_U = (np.uint64(k) for k in (0, 1, _PREFETCH))
 
 
 @njit(cache=True, nogil=True)
@@ -168,7 +168,7 @@ def coo_matvecs(rows, cols, values, row0, col0, x, y):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def csr_matvec(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
-    """Multiply rows in four partial sums: ``y[i] = sum(values[k] * x[indices[k]])``.
+    """Multiply rows: ``y[i] = sum(values[k] * x[indices[k]])``.
 
     Parameters
     ----------
@@ -180,26 +180,17 @@ def csr_matvec(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
         Shapes (k,) and (m,); ``y`` is overwritten.
     """
     base, zero = indptr[0], y.dtype.type(0)
-    ahead = np.uint64(max(len(indices) - _PREFETCH - 3, 0))
+    ahead = np.uint64(max(len(indices) - _PREFETCH, 0))
     for i in range(len(y)):
         # Unsigned positions skip the test for negative indices.
         k, stop = np.uint64(indptr[i] - base), np.uint64(indptr[i + 1] - base)
-        a0 = a1 = a2 = a3 = zero
-        while k + _FOUR <= stop:
+        total = zero
+        while k < stop:
             if k < ahead:
                 prefetch(x, np.int64(indices[k + _PREFETCH_U]))
-                prefetch(x, np.int64(indices[k + _PREFETCH_U + _ONE]))
-                prefetch(x, np.int64(indices[k + _PREFETCH_U + _TWO]))
-                prefetch(x, np.int64(indices[k + _PREFETCH_U + _THREE]))
-            a0 += values[k] * x[np.uint64(indices[k])]
-            a1 += values[k + _ONE] * x[np.uint64(indices[k + _ONE])]
-            a2 += values[k + _TWO] * x[np.uint64(indices[k + _TWO])]
-            a3 += values[k + _THREE] * x[np.uint64(indices[k + _THREE])]
-            k += _FOUR
-        while k < stop:
-            a0 += values[k] * x[np.uint64(indices[k])]
+            total += values[k] * x[np.uint64(indices[k])]
             k += _ONE
-        y[i] = (a0 + a1) + (a2 + a3)
+        y[i] = total
 
 
 @njit(cache=True, nogil=True)
@@ -208,17 +199,11 @@ def csr_ones_matvec(indptr, indices, x, y):  # type: ignore[no-untyped-def]
     base, zero = indptr[0], y.dtype.type(0)
     for i in range(len(y)):
         k, stop = np.uint64(indptr[i] - base), np.uint64(indptr[i + 1] - base)
-        a0 = a1 = a2 = a3 = zero
-        while k + _FOUR <= stop:
-            a0 += x[np.uint64(indices[k])]
-            a1 += x[np.uint64(indices[k + _ONE])]
-            a2 += x[np.uint64(indices[k + _TWO])]
-            a3 += x[np.uint64(indices[k + _THREE])]
-            k += _FOUR
+        total = zero
         while k < stop:
-            a0 += x[np.uint64(indices[k])]
+            total += x[np.uint64(indices[k])]
             k += _ONE
-        y[i] = (a0 + a1) + (a2 + a3)
+        y[i] = total
 
 
 @njit(cache=True, nogil=True)

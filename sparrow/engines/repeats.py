@@ -1,0 +1,399 @@
+"""Matrices that are multiplied by arrays again and again: their rows, persisted.
+
+The stream engine decodes a stored matrix for each product. Where a process multiplies the same version of a matrix
+several times, its rows are kept as CSR, within a share of the memory limit, until another operation needs the memory.
+
+The bits stay the same: the stream engine sums a row from left to right within a chunk, then adds the sums of chunks in
+order, and so do persisted rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparrow.core.indexing import View
+from sparrow.engines.sort_orders import groups_output, product_order
+from sparrow.engines.stream.scan_reader import map_blocks, split_runs
+from sparrow.engines.tuning import tuning
+from sparrow.errors import TooLargeError
+from sparrow.kernels.coo import Block, row_pointers, sort_to_csr
+from sparrow.plan import Scan
+from sparrow.relations import csr
+from sparrow.relations.csr import CSRRows
+from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Chunk, Relation
+from sparrow.runtime import memory
+from sparrow.runtime.events import emit
+from sparrow.runtime.progress import format_quantity
+
+__all__ = [
+    "PersistedRows", "RepeatedProduct", "RepeatedProducts", "find_refusal", "persisted_budget", "repeats_of",
+    "rows_bytes",
+]  # fmt: skip
+
+_KERNELS = "sparrow.kernels.matmul.matvec"
+
+_MAX_SCANS = 64
+"""Views and dtypes of one matrix whose products are counted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PersistedRows:
+    """Rows of a matrix in CSR form, in the dtype of the sums and less the fill.
+
+    A row that several chunks hold is several rows here, whose sums are added.
+    """
+
+    rows: CSRRows
+    parts: NDArray[np.int64]
+    """Ascending numbers in ``rows`` of those that continue the row before them."""
+    targets: NDArray[np.int64]
+    """For each of ``parts`` the row that it belongs to."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        rows = self.rows
+        arrays = (rows.indptr, rows.indices, rows.values, self.parts, self.targets)
+        return sum(array.nbytes for array in arrays)
+
+    def accumulate(self, scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
+        """Write the product with ``x``, of shape (k,) or (k, c), to ``out``."""
+        if not len(self.parts):
+            _multiply(self.rows, x, out)
+            return
+        sums = np.empty((len(self.rows.indptr) - 1, *out.shape[1:]), out.dtype)
+        _multiply(self.rows, x, sums)
+        is_first = np.ones(len(sums), np.bool_)
+        is_first[self.parts] = False
+        with np.errstate(all="ignore"):
+            out[...] = sums[is_first]
+            np.add.at(out, self.targets, sums[self.parts])
+
+
+def _multiply(rows: CSRRows, x: NDArray[Any], out: NDArray[Any]) -> None:
+    """Write the product of rows and ``x``, by NumPy if there are few elements."""
+    limits = tuning()
+    limit = limits.numpy_products if _KERNELS in sys.modules else limits.numpy_products_without_kernels
+    if len(rows.indices) * out[:1].size > limit:
+        csr.accumulate(rows, 0, x, out)
+        return
+    out[...] = 0
+    at = np.repeat(np.arange(len(out)), np.diff(rows.indptr))
+    values = rows.values if x.ndim == 1 or rows.values.ndim == 0 else rows.values[:, None]
+    with np.errstate(all="ignore"):
+        np.add.at(out, at, values * x[rows.indices])
+
+
+def persist_rows(scan: Scan, dtype: np.dtype[Any], room: memory.Reservation) -> PersistedRows:
+    """Return the rows of a matrix that a scan of a relation shows.
+
+    Parameters
+    ----------
+    dtype
+        Dtype of the sums.
+    room
+        Reservation that accounts for them.
+
+    Raises
+    ------
+    TooLargeError
+        If they exceed the available memory.
+    """
+    schema, relation = scan.schema, scan.relation
+    fill, none = schema.fill_value, np.zeros(0, np.int64)
+    known = csr.csr_rows(relation, scan.view)
+    if known is not None:
+        values = _finish_values(known.values, fill, dtype, room)
+        return PersistedRows(CSRRows(known.indptr - known.indptr[0], known.indices, values), none, none)
+    order = product_order(scan)
+    chunks, runs = split_runs(relation, scan.view.box(), order)
+    if isinstance(relation, MemoryRelation) and scan.view.is_identity:
+        (rows, columns), values = relation.block.coords, relation.block.values
+        ends, sorted_count = np.cumsum([chunk.rows for chunk in chunks], dtype=np.int64), len(rows)
+    else:
+        parts = list(_read_parts(scan, order, chunks, room))
+        ends = np.cumsum([part.count for part in parts], dtype=np.int64)
+        sorted_count = int(ends[-1]) if len(ends) else 0
+        parts += _read_parts(scan, order, runs, room)
+        nbytes = room.nbytes
+        room.grow(nbytes)
+        rows, columns = (
+            np.concatenate([np.zeros(0, kind), *(part.coords[axis] for part in parts)])
+            for axis, kind in enumerate(schema.coordinate_dtypes)
+        )
+        values = np.concatenate([np.zeros(0, schema.dtype), *(part.values for part in parts)])
+        del parts
+        room.resize(nbytes)
+    values = _finish_values(values, fill, dtype, room)
+    # Elements of append runs are added to their rows one by one, after the sums of the chunks.
+    starts = np.append(ends[ends < sorted_count], np.arange(sorted_count, len(rows)))
+    is_grouped = groups_output(scan.view, order)
+    return _to_rows(rows, columns, values, starts if is_grouped else none, schema.shape, room)
+
+
+def _read_parts(
+    scan: Scan, order: tuple[int, ...], chunks: Sequence[Chunk], room: memory.Reservation
+) -> Iterator[Block]:
+    """Yield the elements of chunks, with memory reserved."""
+    for block in map_blocks(scan, lambda block: block, order, chunks, doing="persisting"):
+        room.grow(block.nbytes)
+        yield block
+
+
+def _finish_values(values: NDArray[Any], fill: Any, dtype: np.dtype[Any], room: memory.Reservation) -> NDArray[Any]:
+    """Return values in the dtype of the sums, less the fill.
+
+    One of them, of shape (), if all are equal.
+    """
+    if values.size and dtype.kind in "if" and (values == values[0]).all():
+        values = np.asarray(values[0])
+    if values.dtype == dtype and fill == 0:
+        return values
+    room.grow(values.size * dtype.itemsize)
+    with np.errstate(all="ignore"):
+        values = values.astype(dtype)
+        return values if fill == 0 else np.asarray(values - fill.astype(dtype))
+
+
+def _to_rows(
+    rows: NDArray[Any],
+    columns: NDArray[Any],
+    values: NDArray[Any],
+    starts: NDArray[np.int64],
+    shape: tuple[int, ...],
+    room: memory.Reservation,
+) -> PersistedRows:
+    """Return elements in the order of a scan as rows, each continued at ``starts``."""
+    if bool((rows[1:] >= rows[:-1]).all()):
+        indptr = row_pointers(rows, shape[0])
+    else:
+        room.grow(rows.nbytes + columns.nbytes + values.nbytes)
+        marks = np.zeros(len(rows) if len(starts) else 0, np.int8)
+        marks[starts] = 1
+        if len(starts):
+            starts = np.flatnonzero(_sort(rows, columns, marks, shape)[2])
+        indptr, columns, values = _sort(rows, columns, values, shape)
+    targets = np.searchsorted(indptr, starts, "right") - 1
+    continues = indptr[targets] < starts
+    starts, targets = starts[continues], targets[continues]
+    parts = targets + 1 + np.arange(len(starts))
+    return PersistedRows(CSRRows(np.insert(indptr, targets + 1, starts), columns, values), parts, targets)
+
+
+def _sort(
+    rows: NDArray[Any], columns: NDArray[Any], values: NDArray[Any], shape: tuple[int, ...]
+) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+    """Return row pointers, columns and values; elements of a row stay in order."""
+    if values.ndim == 0:
+        indptr, columns, _ = _sort(rows, columns, np.zeros(len(rows), np.int8), shape)
+        return indptr, columns, values
+    if len(rows) <= tuning().numpy_products_without_kernels:
+        at = np.argsort(rows, kind="stable")
+        return row_pointers(rows, shape[0]), columns[at], values[at]
+    return sort_to_csr(Block((rows, columns), values), shape)
+
+
+class RepeatedProduct:
+    """Products of one view of a matrix with arrays, summed in one dtype."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Products so far."""
+        self.rows: PersistedRows | None = None
+        self.refusal = ""
+        """Why rows are not persisted; empty if they may be."""
+        self.used = 0
+        """Time of the last product, in products of the process."""
+        self._reservation = memory.Reservation("rows persisted for products", "")
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of persisted rows, without arrays of a tensor in memory."""
+        return self._reservation.nbytes
+
+    def note(self) -> None:
+        """Count a product."""
+        self.count += 1
+        self.used = next(_clock)
+
+    def persist(self, scan: Scan, dtype: np.dtype[Any]) -> PersistedRows | None:
+        """Return the persisted rows, read at first; None if they do not fit.
+
+        None as well while another thread reads them.
+        """
+        if self.rows is None and self._lock.acquire(blocking=False):
+            try:
+                self._read(scan, dtype)
+            finally:
+                self._lock.release()
+        return self.rows
+
+    def _read(self, scan: Scan, dtype: np.dtype[Any]) -> None:
+        self.refusal = find_refusal(scan, dtype)
+        if self.refusal:
+            return
+        room = memory.Reservation("rows persisted for products", "")
+        try:
+            rows = persist_rows(scan, dtype, room)
+        except TooLargeError:
+            self.refusal = f"{format_quantity(rows_bytes(scan, dtype), 'bytes')} exceed the free memory"
+            return
+        finally:
+            room.release()
+        emit("engines.persist_rows", nnz=len(rows.rows.indices), nbytes=rows.nbytes)
+        self._reservation.resize(_own_bytes(rows, scan.relation))
+        self.rows = rows
+        _cache.add(self)
+
+    def release(self) -> int:
+        """Forget the rows; return the bytes released."""
+        nbytes = self._reservation.nbytes
+        self.rows, self.count = None, 0
+        self._reservation.release()
+        return nbytes
+
+
+def _own_bytes(rows: PersistedRows, relation: Relation) -> int:
+    """Return the bytes of rows without arrays that a relation in memory owns."""
+    shared: list[NDArray[Any]] = []
+    if isinstance(relation, MemoryRelation):
+        own = (*relation.block.coords, relation.block.values)
+        both = rows.rows.indices, rows.rows.values
+        shared = [array for array in both if any(np.may_share_memory(array, other) for other in own)]
+    return rows.nbytes - sum(array.nbytes for array in shared)
+
+
+def find_refusal(scan: Scan, dtype: np.dtype[Any]) -> str:
+    """Return why the rows of a scan are not persisted; empty if they may be.
+
+    Reads footers, no data.
+    """
+    nbytes, budget = rows_bytes(scan, dtype), persisted_budget()
+    if nbytes > budget:
+        sizes = format_quantity(nbytes, "bytes"), format_quantity(budget, "bytes")
+        return f"{sizes[0]} exceed a quarter of the memory limit, {sizes[1]}"
+    if 2 * nbytes > memory.available() + _cache.nbytes:  # sorting takes a copy
+        return f"{format_quantity(nbytes, 'bytes')} exceed the free memory"
+    return ""
+
+
+def rows_bytes(scan: Scan, dtype: np.dtype[Any]) -> int:
+    """Return an upper bound on the bytes of the rows of a scan of a relation."""
+    elements = scan.relation.stats(scan.view.box(), product_order(scan)).rows * max(scan.view.repeats, 1)
+    return int(elements * (scan.schema.coordinate_dtype(1).itemsize + dtype.itemsize) + 8 * (scan.schema.shape[0] + 1))
+
+
+def persisted_budget() -> int:
+    """Return the bytes that all persisted rows may take."""
+    return memory.limit() // tuning().persisted_share
+
+
+class RepeatedProducts:
+    """Products of one matrix with arrays, by view and dtype of the sums.
+
+    Parameters
+    ----------
+    after
+        Products of a view before its rows are persisted; None if they never are.
+    """
+
+    def __init__(self, after: int | None = 1) -> None:
+        self.after = after
+        self._products: dict[tuple[View, np.dtype[Any]], RepeatedProduct] = {}
+
+    def find(self, view: View, dtype: np.dtype[Any]) -> RepeatedProduct:
+        """Return the products of a view with sums of a dtype."""
+        found = self._products.get((view, dtype))
+        if found is None:
+            if len(self._products) >= _MAX_SCANS:
+                self._products.pop(next(iter(self._products)), None)
+            found = self._products.setdefault((view, dtype), RepeatedProduct())
+        return found
+
+    def is_due(self, product: RepeatedProduct) -> bool:
+        """Return whether rows are persisted for the next product, if they fit."""
+        return self.after is not None and product.count >= self.after
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of persisted rows."""
+        return sum(product.nbytes for product in list(self._products.values()))
+
+    @property
+    def is_persisted(self) -> bool:
+        """Whether rows of a view are persisted."""
+        return any(product.rows is not None for product in list(self._products.values()))
+
+    @property
+    def refusal(self) -> str:
+        """Why rows of a view are not persisted; empty if they may be."""
+        return next((product.refusal for product in list(self._products.values()) if product.refusal), "")
+
+
+class _Cache:
+    """All persisted rows of the process; the least recently used are evicted first."""
+
+    def __init__(self) -> None:
+        self._products: weakref.WeakSet[RepeatedProduct] = weakref.WeakSet()
+        self._lock = threading.RLock()  # garbage collection may end a reservation while it is held
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all persisted rows."""
+        with self._lock:
+            return sum(product.nbytes for product in self._products)
+
+    def add(self, product: RepeatedProduct) -> None:
+        """Add rows, and evict others that exceed the budget."""
+        with self._lock:
+            self._products.add(product)
+            self._release(self.nbytes - persisted_budget(), [each for each in self._products if each is not product])
+
+    def evict(self, nbytes: int) -> bool:
+        """Release at least ``nbytes``, or nothing; return whether it did."""
+        with self._lock:
+            if self.nbytes < nbytes:
+                return False
+            self._release(nbytes, list(self._products))
+        return True
+
+    def _release(self, nbytes: int, products: list[RepeatedProduct]) -> None:
+        for product in sorted(products, key=lambda each: each.used):
+            if nbytes <= 0:
+                return
+            nbytes -= product.release()
+            self._products.discard(product)
+
+
+_clock = itertools.count(1)
+_cache = _Cache()
+memory.add_cache(_cache.evict)
+
+_by_source: weakref.WeakKeyDictionary[Relation, RepeatedProducts] = weakref.WeakKeyDictionary()
+_by_token: weakref.WeakValueDictionary[Any, RepeatedProducts] = weakref.WeakValueDictionary()
+"""Products of stored tensors: two snapshots of one version share them."""
+
+
+def repeats_of(relation: Relation) -> RepeatedProducts:
+    """Return the products of a relation with arrays.
+
+    They are forgotten when it is garbage-collected.
+    """
+    found = _by_source.get(relation)
+    if found is None:
+        found = RepeatedProducts()
+        if relation.version is not None:
+            found = _by_token.setdefault(relation.token, found)
+        found = _by_source.setdefault(relation, found)
+    return found
