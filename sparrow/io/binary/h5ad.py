@@ -17,6 +17,7 @@ from sparrow.errors import IngestError, UnsupportedError
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.binary import hdf5
+from sparrow.io.tabular.writers import check_no_nul
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.runtime.progress import bar
@@ -189,6 +190,9 @@ class H5adWriter(Writer):
             raise UnsupportedError(f"h5ad needs a real matrix, got {tensor.dtype} of shape {tensor.shape}: use parquet")
         if tensor.fill_value != 0:
             raise UnsupportedError(f"h5ad needs fill 0, the tensor has {tensor.fill_value}: use npz")
+        for axis, labels in enumerate(map(tensor.labels, range(2))):
+            if labels is not None:
+                check_no_nul(labels, tensor.dims[axis], "h5ad", "write parquet")
         height, width = tensor.shape
         wide = np.dtype(np.int32 if max(width, tensor.nnz) < 2**31 else np.int64)
         with (

@@ -11,11 +11,12 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparrow.core.label_types import is_string_type
 from sparrow.errors import UnsupportedError
 from sparrow.io.base.registry import Format, Option, Writer
 from sparrow.runtime.progress import bar
 
-__all__ = ["FORMATS", "ArrowWriter", "ParquetWriter", "TableWriter", "TsvWriter"]
+__all__ = ["FORMATS", "ArrowWriter", "ParquetWriter", "TableWriter", "TsvWriter", "check_no_nul"]
 
 
 @dataclass
@@ -28,7 +29,7 @@ class TableWriter(Writer):
     writes_labels: ClassVar[bool] = True
     delimiter: ClassVar[str] = ","
     quoting: ClassVar[str] = "needed"
-    title: ClassVar[str] = "a table"
+    title: ClassVar[str] = "comma-separated text"
     comment: ClassVar[str] = ""
     """Prefix of the header line."""
 
@@ -45,8 +46,12 @@ class TableWriter(Writer):
     def check(self) -> None:
         """Raise ``UnsupportedError`` for a tensor that the format cannot hold."""
         pattern, what = self.forbidden_labels
-        for axis, found in self.written_labels.items() if pattern else ():
-            if pa.types.is_integer(found.type):
+        for axis, found in self.written_labels.items():
+            if self.text:
+                check_no_nul(
+                    found, self.tensor.dims[axis], self.title, "write coordinates with labels=False, or parquet"
+                )
+            if not pattern or pa.types.is_integer(found.type):
                 continue
             texts = found.cast(pa.string())
             at = pc.index(pc.match_substring_regex(texts, pattern), True).as_py()
@@ -97,6 +102,17 @@ class TableWriter(Writer):
                 rows += batch.num_rows
                 advance(batch.num_rows)
         return rows
+
+
+def check_no_nul(labels: pa.Array, dim: str, title: str, remedy: str) -> None:
+    """Raise ``UnsupportedError`` for a text with a NUL, which ends texts elsewhere."""
+    if not is_string_type(labels.type):
+        return
+    at = pc.index(pc.match_substring(labels.cast(pa.large_string()), "\0"), True).as_py()
+    if at >= 0:
+        raise UnsupportedError(
+            f"label {labels[at].as_py()!r} of {dim!r} cannot be written to {title}, whose texts hold no NUL: {remedy}"
+        )
 
 
 @dataclass
