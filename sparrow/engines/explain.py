@@ -17,7 +17,7 @@ from sparrow.core.schema import Schema
 from sparrow.engines.duckdb.predicate import view_predicates
 from sparrow.engines.fallback import optimize_for, unsupported_nodes
 from sparrow.engines.profile import Profile
-from sparrow.engines.protocol import Engine
+from sparrow.engines.protocol import CostEstimator, Engine
 from sparrow.engines.sort_orders import product_order, scan_order
 from sparrow.engines.tuning import tuning
 from sparrow.plan import Contraction, Dense, Node, Root, Scan, matrix_form, nodes_below, scans_of
@@ -244,6 +244,10 @@ class PlanTree:
         runs = "stream" if reason else engine
         details = [("engine", f"{runs}, fallback: {reason}" if reason else f"{runs}{': ' * bool(strategy)}{strategy}")]
         details += node.params(CostModel().below())
+        costs = (
+            self._engine.costs(node) if runs == self._engine.name and isinstance(self._engine, CostEstimator) else ""
+        )
+        details += [("costs", costs)] if costs else []
         order = None
         form = matrix_form(node) if isinstance(node, Contraction) else None
         if form is not None:
@@ -304,8 +308,12 @@ def _format_actual(actual: dict[str, Any]) -> str:
     elif actual["partitions"]:
         parts.append(f"{actual['partitions']} partition{plural}")
     parts.append(f"{1000 * actual['seconds']:.1f} ms")
-    if actual["spilled_bytes"]:
+    if actual["flops"] or actual["elements_read"]:
+        parts.append(f"{actual['flops']} products, {format_quantity(actual['held_bytes'], 'bytes')} held")
+    if actual["flops"] or actual["spilled_bytes"]:
         parts.append(f"{format_quantity(actual['spilled_bytes'], 'bytes')} spilled")
+    if actual["elements_read"]:
+        parts.append(f"{actual['elements_read']} elements read")
     if actual["strategy"]:
         parts.append(actual["strategy"])
     return ", ".join(parts)

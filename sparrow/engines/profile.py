@@ -45,6 +45,12 @@ class OperatorProfile:
         Partitions or chunks produced.
     spilled_bytes
         Bytes written to spill files.
+    flops
+        Multiplications of a contraction.
+    held_bytes
+        Bytes of the operands of a contraction that were held in memory, at most.
+    elements_read
+        Elements of the operands of a contraction that were read, from their source or from spill files.
     bytes_read
         Bytes decoded from files or read from memory, of scans.
     strategy
@@ -55,6 +61,9 @@ class OperatorProfile:
         "_lock",
         "bytes_produced",
         "bytes_read",
+        "elements_read",
+        "flops",
+        "held_bytes",
         "partitions",
         "rows",
         "seconds",
@@ -64,6 +73,7 @@ class OperatorProfile:
 
     def __init__(self) -> None:
         self.rows = self.bytes_produced = self.partitions = self.spilled_bytes = self.bytes_read = 0
+        self.flops = self.held_bytes = self.elements_read = 0
         self.seconds = 0.0
         self.strategy: str | None = None
         self._lock = threading.Lock()
@@ -77,6 +87,7 @@ class OperatorProfile:
         partitions: int = 0,
         spilled_bytes: int = 0,
         bytes_read: int = 0,
+        flops: int = 0,
         strategy: str | None = None,
     ) -> None:
         """Add to the counters; replace ``strategy`` if one is given."""
@@ -87,8 +98,14 @@ class OperatorProfile:
             self.partitions += partitions
             self.spilled_bytes += spilled_bytes
             self.bytes_read += bytes_read
+            self.flops += flops
             if strategy is not None:
                 self.strategy = strategy
+
+    def record_state(self, *, held_bytes: int, spilled_bytes: int, elements_read: int) -> None:
+        """Set counters that the operator keeps itself."""
+        with self._lock:
+            self.held_bytes, self.spilled_bytes, self.elements_read = held_bytes, spilled_bytes, elements_read
 
     def measure(self) -> _Timer:
         """Return a context manager that adds the exclusive time of its block.
@@ -117,6 +134,9 @@ class OperatorProfile:
             "partitions": self.partitions,
             "bytes_read": self.bytes_read,
             "spilled_bytes": self.spilled_bytes,
+            "flops": self.flops,
+            "held_bytes": self.held_bytes,
+            "elements_read": self.elements_read,
             "strategy": self.strategy,
         }
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from sparrow.kernels.coo import Block
 from sparrow.plan import Node, Reduce, Root, Scan
 
-__all__ = ["DeviceEngine", "Engine", "EngineName", "device_of"]
+__all__ = ["CostEstimator", "DeviceEngine", "Engine", "EngineName", "device_of"]
 
 EngineName: TypeAlias = str
 """Name of a registered engine, or "auto"."""
@@ -79,6 +79,14 @@ class Engine(Protocol):
 
     def describe(self, root: Root) -> str:
         """Return the physical strategy for a node; empty if there is only one."""
+
+
+@runtime_checkable
+class CostEstimator(Protocol):
+    """An engine that estimates what its physical plans cost."""
+
+    def costs(self, root: Root) -> str:
+        """Return the estimated costs of a node, for plans; empty if they are unknown."""
 
 
 @runtime_checkable

@@ -73,9 +73,10 @@ def test_matmul(tall: Relation) -> None:
         text = engines.explain(make_matmul(at(Unreadable(tall), slice(0, 10)), Dense(np.ones(50))))
     assert without_sizes(text) == (
         "contraction ij,j->i plus_times (d0: 10) float64\n"
-        "  engine      stream: sum runs of equal rows, 2 threads\n"
+        "  engine      stream: whole of row_blocks x array, add, runs, array; 2 threads\n"
         "  choice      stream: product 1 of this matrix, repeated ones persist its rows\n"
         "  expected    500 products, 10 elements\n"
+        "  costs       480 bytes held, SIZE spilled, 500 elements read\n"
         "  scan (src: 10, dst: 50) float64, of (src: 400, dst: 50) float64 stored, version 0\n"
         "    engine      stream\n"
         "    predicate   src <= 9\n"
@@ -86,8 +87,8 @@ def test_matmul(tall: Relation) -> None:
         "  dense (d0: 50) float64, in memory"
     )
     flipped = engines.explain(make_matmul(Dense(np.ones((3, 6))), scan_of(memory(random_array((6, 7))))))
-    assert flipped.splitlines()[1].endswith("add entry by entry in scan order, decoded on 2 threads")
-    assert flipped.splitlines()[4] == "  dense (d0: 3, d1: 6) float64, in memory"
+    assert flipped.splitlines()[1].endswith("whole of row_blocks x array, add, scatter, array; 2 threads")
+    assert flipped.splitlines()[5] == "  dense (d0: 3, d1: 6) float64, in memory"
 
 
 def test_analyze_counts_reads(tall: Relation) -> None:

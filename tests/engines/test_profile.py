@@ -34,6 +34,9 @@ def test_record_adds_from_several_threads() -> None:
         "partitions": 4000,
         "bytes_read": 12000,
         "spilled_bytes": 8000,
+        "flops": 0,
+        "held_bytes": 0,
+        "elements_read": 0,
         "strategy": "row_sections",
     }
 

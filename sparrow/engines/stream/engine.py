@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sparrow.engines.sort_orders import groups_output, product_order
+from sparrow.engines.profile import active
+from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.elementwise.map import evaluate_dense
 from sparrow.engines.stream.planner import BUILDERS, lower
 from sparrow.engines.stream.product.dense import matmul_dense
 from sparrow.engines.stream.product.dense_contraction import contract_dense
+from sparrow.engines.stream.product.physical import estimate_node_costs, plan_node
 from sparrow.engines.stream.reductions import scalars
 from sparrow.engines.stream.structural import accumulate
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.plan import Accumulate, Contraction, Dense, Map, Node, Reduce, Root, Scan, matrix_form
-from sparrow.relations.csr import csr_rows
+from sparrow.plan.estimates import estimate_contraction
 from sparrow.runtime import settings
 
 __all__ = ["Stream"]
@@ -30,7 +32,18 @@ ARRAYS: dict[type[Any], Callable[..., Any]] = {
 
 
 def _contract(node: Contraction, scan: Scan) -> Any:
-    return contract_dense(node, scan) if matrix_form(node) is None else matmul_dense(node)
+    """Return a contraction of a scan and arrays, profiled if a profile is active."""
+    profile = active()
+    if profile is None:
+        return contract_dense(node, scan) if matrix_form(node) is None else matmul_dense(node)
+    counters = profile.operator(node)
+    with counters.measure():
+        found = contract_dense(node, scan) if matrix_form(node) is None else matmul_dense(node)
+    arrays = sum(each.array.nbytes for each in node.operands if isinstance(each, Dense))
+    read = scan.relation.stats(scan.view.box(), scan_order(scan)).rows
+    counters.record(rows=found.size, bytes=found.nbytes, flops=round(estimate_contraction(node)[0]))
+    counters.record_state(held_bytes=arrays + found.nbytes, spilled_bytes=0, elements_read=read)
+    return found
 
 
 class Stream:
@@ -89,14 +102,12 @@ class Stream:
 
     def describe(self, node: Root) -> str:
         """Return the strategy for a node, for ``explain``; empty if there is only one."""
-        threads = settings.current().threads
-        form = matrix_form(node) if isinstance(node, Contraction) else None
-        if form is not None:
-            scan = form.scan
-            if scan.step is None and csr_rows(scan.relation, scan.view) is not None:
-                return f"rows of a persisted matrix, {threads} threads"
-            order = tuple(range(scan.source.schema.ndim)) if scan.step is not None else product_order(scan)
-            if groups_output(scan.view, order):
-                return f"sum runs of equal rows, {threads} threads"
-            return f"add entry by entry in scan order, decoded on {threads} threads"
-        return ""
+        if not isinstance(node, Contraction):
+            return ""
+        plan = plan_node(node)
+        return "" if plan is None else f"{plan}; {settings.current().threads} threads"
+
+    def costs(self, node: Root) -> str:
+        """Return the estimated costs of a node; empty if they are unknown."""
+        costs = estimate_node_costs(node) if isinstance(node, Contraction) else None
+        return "" if costs is None else str(costs)

@@ -23,7 +23,7 @@ from sparrow.core.indexing import Box
 from sparrow.engines.registry import names
 from sparrow.engines.stream import lower, scan_reader
 from sparrow.engines.stream.block_buffer import BlockBuffer
-from sparrow.engines.stream.product import operands
+from sparrow.engines.stream.product import layouts
 from sparrow.errors import (
     InvalidValueError,
     ShapeError,
@@ -300,10 +300,10 @@ def test_same_bits_with_any_thread_count(tmp_path: Path) -> None:
             one = (A @ A).compute().to_arrow()
         with sp.config(threads=3):
             several = (A @ A).compute().to_arrow()
-    with sparrow.testing.tune("product", partition_products=10**9, lhs_share=1e9):
-        with sparrow.testing.observe("product.strategy") as strategies:
+    with sparrow.testing.tune("product", partition_products=10**9, lhs_layout="row_blocks"):
+        with sparrow.testing.observe("product.tiling") as tilings:
             streamed = (saved @ A).compute().to_arrow()
-        assert {details["strategy"] for _, details in strategies} == {"streamed_lhs"}
+        assert [(details["tiling"], details["is_lhs_held"]) for _, details in tilings] == [("whole", False)]
     assert one.equals(several)
     assert one.equals(streamed)
 
@@ -590,7 +590,7 @@ def test_masked_dot_has_the_bits_of_gustavson(tmp_path: Path, dtype: str, place:
     assert any(details["dots"] for _, details in masked)
     few = np.flatnonzero(m[4])
     np.testing.assert_allclose(found[0][4, few], (a @ b)[4, few])
-    for way in ("masked_gustavson", "masked_dot"):
+    for way in ("masked_rows", "masked_dot"):
         for mine, product in zip(found, products, strict=True):
             np.testing.assert_allclose(mine, (a @ b) * (m != 0), rtol=1e-12, atol=1e-12)
             with sparrow.testing.strategy(way), sparrow.testing.observe("product.masked") as masked:
@@ -885,7 +885,7 @@ def test_blocks_are_placed_in_order(order: tuple[int, ...], room: int) -> None:
 
 @pytest.mark.parametrize("fits", [True, False])
 def test_stats_estimate_nnz_of_streamed_left_operand(fits: bool, tmp_path: Path) -> None:
-    with sparrow.testing.tune("product", partition_products=100, **({} if fits else {"lhs_share": 1e9})):
+    with sparrow.testing.tune("product", partition_products=100, **({} if fits else {"lhs_layout": "row_blocks"})):
         check_stats(fits, tmp_path)
 
 
@@ -895,9 +895,9 @@ def check_stats(fits: bool, tmp_path: Path) -> None:
     (scan,) = lower([(A @ B).__sparrow_scan__()])
     relation: Any = scan.relation
     bounds = [Box((range(first, last), range(40))) for first, last in [(0, 2_000), (500, 1_000)]]
-    with sparrow.testing.observe("product.strategy") as strategies:
+    with sparrow.testing.observe("product.tiling") as tilings:
         whole, part = (relation.stats(box).rows for box in bounds)
-    assert [details["strategy"] for _, details in strategies] == ["in_memory" if fits else "streamed_lhs"]
+    assert [(details["tiling"], details["is_lhs_held"]) for _, details in tilings] == [("whole", fits)]
     count = (A @ B).compute().nnz
     assert count / 2 < whole < 4 * count
     assert whole / 5 < part < whole / 3
@@ -953,8 +953,12 @@ def test_dense_rows_share_memory() -> None:
 
 def test_cut_bounds_by_products() -> None:
     rows = np.arange(100, dtype=np.int64)
-    some_rows = operands.LhsRows(
-        (rows,), np.arange(101, dtype=np.intp), np.zeros(100, np.uint32), np.ones(100), np.arange(0, 1010, 10)
+    some_rows = layouts.LhsRows(
+        (rows,),
+        np.arange(101, dtype=np.intp),
+        np.zeros(100, np.uint32),
+        np.ones(100),
+        np.arange(0, 1010, 10),
     )
     assert some_rows.cut_bounds(100, 200) == [20, 40, 60, 80]
     assert some_rows.cut_bounds(100, 50) == list(range(5, 100, 5))

@@ -18,8 +18,8 @@ import scipy.sparse
 
 import sparrow as sp
 import sparrow.testing
-from sparrow.engines.stream.product import tiling
-from sparrow.engines.stream.product.matmul import ProductCursor
+from sparrow.engines.stream.product import spill
+from sparrow.engines.stream.product.product import ProductCursor
 from sparrow.errors import StorageError
 from sparrow.kernels.coo import Block
 from sparrow.testing import observe, tune
@@ -179,7 +179,7 @@ def test_split_at_rows_stops_at_long_row() -> None:
             read.append(leading)
             yield Block((np.full(10, leading, np.int32),), np.ones(10))
 
-    *found, last = tiling.split_at_rows(blocks(), 20, 60)
+    *found, last = spill.split_at_rows(blocks(), 20, 60)
     assert all(block.count <= 60 for block in found)
     assert last.count > 60
     assert len(read) <= 11
@@ -268,7 +268,7 @@ def test_interrupt_closes_spill_files(tmp_path: Path, on_disk: list[int]) -> Non
 
 def test_full_disk_raises_with_folder(tmp_path: Path, on_disk: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     _, (A, B, _) = matrices(tmp_path, 17)
-    left, write = [20], os.pwrite
+    left, write = [5], os.pwrite
 
     def fill_disk(*args: Any) -> int:
         left[0] -= 1

@@ -20,7 +20,7 @@ from sparrow.engines.stream.elementwise.broadcast import Lookup, check_repeats, 
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.operator import PhysicalOperator, RangeRef
 from sparrow.engines.stream.partitioning import partition_bounds
-from sparrow.engines.stream.product.matmul import MaskedMatMulOp
+from sparrow.engines.stream.product.product import MaskedMatMulOp
 from sparrow.kernels.coo import Block, filter_block, write_dense
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.plan import Dense, Map, Scan, apply_function

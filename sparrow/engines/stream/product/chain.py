@@ -18,8 +18,7 @@ from sparrow.core.indexing import View
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.capabilities import Cursor, SumPushdown
 from sparrow.engines.stream.operator import PhysicalOperator
-from sparrow.engines.stream.product.matmul import CSRProductCursor, ProductCursor, lower_matmul
-from sparrow.engines.stream.product.spgemm import SpGEMM
+from sparrow.engines.stream.product.product import CSRProductCursor, Product, ProductCursor, lower_matmul
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.errors import TooLargeError
 from sparrow.plan import Contraction, Scan, make_contraction
@@ -70,7 +69,7 @@ def lower_contraction(node: Contraction, *scans: Scan) -> PhysicalOperator:
     Raises
     ------
     TooLargeError
-        On reading, as for :func:`sparrow.engines.stream.product.matmul.lower_matmul`.
+        On reading, as for :func:`sparrow.engines.stream.product.product.lower_matmul`.
     """
     return lower_matmul(node, *scans) if len(node.operands) == 2 else ChainMatMulOp(node, scans)
 
@@ -115,7 +114,7 @@ class ChainMatMulOp(PhysicalOperator, SumPushdown):
         return self._last_step().sum_at_mask() if self._is_masked else None
 
 
-def _run_steps(node: Contraction, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> SpGEMM:
+def _run_steps(node: Contraction, terms: Sequence[tuple[tuple[int, ...], Scan]], mask: Sequence[Scan]) -> Product:
     """Run all steps of a chain but the last, and return that."""
     rest = [_Term(indices, scan, _count_operand(indices, scan)) for indices, scan in terms]
     while len(rest) > 2:
@@ -125,7 +124,7 @@ def _run_steps(node: Contraction, terms: Sequence[tuple[tuple[int, ...], Scan]],
     _record_step(last, *one.known.times(other.known, last.output_indices), None)
     events.emit("product.chain_last_step")
     reservations = (*one.reservations, *other.reservations)
-    return SpGEMM(last, one.scan, other.scan, *mask, profiled_as=node, reservations=reservations)
+    return Product(last, (one.scan, other.scan, *mask), profiled_as=node, reservations=reservations)
 
 
 def _run_step(node: Contraction, terms: list[_Term]) -> list[_Term]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream.product.layouts import CSROperand
-from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operands
+from sparrow.engines.stream.product.layouts import CSROperand, LhsRows, MaskRows
+from sparrow.engines.stream.product.operands import Operands
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex
 from sparrow.kernels.jit.warmup import as_readonly
@@ -109,7 +109,7 @@ class ProductKernels:
         """Return whether dot products are estimated to be faster."""
         from sparrow.kernels.matmul.masked import estimate_dot_steps
 
-        method, step = tuning().masked_method, tuning().dot_step_products
+        method, step = tuning().kernel, tuning().dot_step_products
         prefers = bool(step * estimate_dot_steps(lhs_indptr, self._rhs.to_csc()[0], *bounds) < n_products)
         prefers = prefers if method is None else method == "dot"
         events.emit("product.masked", dots=prefers)

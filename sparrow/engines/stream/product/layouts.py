@@ -1,10 +1,11 @@
-"""CSR layout of the right operand, and matching rows of the left and the mask."""
+"""Layouts of operands in memory: CSR, and rows of the left one and the mask."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.cursors import open_cursor
+from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.product.indexing import CompositeIndex, isin_sorted
-from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operand, Operands
+from sparrow.engines.stream.product.operands import Operand, Operands
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex, filter_block, row_pointers
 from sparrow.kernels.jit.warmup import as_readonly
@@ -23,7 +25,87 @@ from sparrow.runtime import events, memory, settings
 from sparrow.runtime.once import Once
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["CSROperand"]
+__all__ = ["CSROperand", "LhsRows", "MaskRows"]
+
+
+@dataclass(frozen=True, slots=True)
+class LhsRows:
+    """Rows of ``lhs`` in CSR, with column indices translated to rows of ``rhs``."""
+
+    coords: tuple[NDArray[Any], ...]
+    """Coordinates of each row along the row indices, shape (m,) each."""
+    indptr: NDArray[np.int64]
+    rhs_rows: NDArray[Any]
+    """Row of ``rhs`` that each element multiplies, shape (n,)."""
+    values: NDArray[Any]
+    product_offsets: NDArray[np.int64]
+    """Products before each row, shape (m + 1,)."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes beside the values."""
+        return sum(array.nbytes for array in (*self.coords, self.indptr, self.rhs_rows, self.product_offsets))
+
+    @property
+    def flops(self) -> int:
+        """Number of products of all rows."""
+        return int(self.product_offsets[-1] - self.product_offsets[0]) if len(self.product_offsets) else 0
+
+    def between(self, start: int, stop: int) -> LhsRows:
+        """Return the rows whose leading coordinate is in [start, stop)."""
+        if not self.coords:
+            return self
+        at = range_slice(self.coords[0], start, stop)
+        return self.slice_rows(at.start, at.stop)
+
+    def slice_rows(self, first: int, last: int) -> LhsRows:
+        """Return the rows [first, last) by position."""
+        coords = tuple(column[first:last] for column in self.coords)
+        own = slice(first, last + 1)
+        return LhsRows(coords, self.indptr[own], self.rhs_rows, self.values, self.product_offsets[own])
+
+    def leading_bounds(self, size: int) -> tuple[int, int]:
+        """Return the bounds of the leading coordinates of the rows."""
+        if not self.coords:
+            return 0, size
+        leading = self.coords[0]
+        return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
+
+    def cut_bounds(self, stop: int, size: int) -> list[int]:
+        """Return leading coordinates that cut the rows into ``size`` products each."""
+        if len(self.product_offsets) <= 1 or not self.coords:
+            return []
+        leading = self.coords[0]
+        at = self._rows_at(size)
+        found = np.unique(leading[at[at < len(leading)]])
+        return [int(bound) for bound in found if leading[0] < bound < stop]
+
+    def row_spans(self, size: int) -> list[tuple[int, int]]:
+        """Return spans of rows by position with about ``size`` products each."""
+        count = len(self.indptr) - 1
+        if count <= 0 or self.product_offsets[-1] == self.product_offsets[0]:
+            return []
+        bounds = np.unique([0, *np.minimum(self._rows_at(size), count), count])
+        return list(itertools.pairwise(bounds.tolist()))
+
+    def _rows_at(self, size: int) -> NDArray[np.intp]:
+        """Return the rows before which there are multiples of ``size`` products."""
+        targets = np.arange(size, int(self.product_offsets[-1] - self.product_offsets[0]), size)
+        found: NDArray[np.intp] = np.searchsorted(self.product_offsets, self.product_offsets[0] + targets)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRows:
+    """Stored elements of a mask by output row."""
+
+    block: Block
+    """The elements, sorted by row and column."""
+    begins: NDArray[np.uint64]
+    """Position of the first element of each row, shape (m,)."""
+    ends: NDArray[np.uint64]
+    columns: NDArray[np.uint32]
+    """Column of each element."""
 
 
 class CSROperand:

@@ -1,8 +1,7 @@
-"""Operands of a product: roles of their indices, and reading them."""
+"""Operands of a product: the roles of their indices, and how they are read."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +14,17 @@ from sparrow.core.indexing import RangeAxis
 from sparrow.core.schema import is_fill
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.partitioning import range_slice
-from sparrow.engines.stream.product.indexing import is_factorized, isin_sorted
+from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.product.indexing import is_factorized, isin_sorted, unique_sorted
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, concat_blocks, filter_block
 from sparrow.plan import Contraction, Scan
+from sparrow.plan.estimates import estimate_nnz
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
 
-__all__ = ["LhsRows", "MaskRows", "Operand", "Operands"]
+__all__ = ["Operand", "Operands", "is_cheap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,8 @@ class Operand:
     @property
     def nnz_estimate(self) -> int:
         """Estimate of the stored elements that are read."""
+        if self.scan.step is not None:
+            return round(estimate_nnz(self.scan))
         return self.scan.relation.stats(self.scan.view.box(), sorted_order(self.scan)).rows
 
     def element_bytes(self, dtype: np.dtype[Any]) -> int:
@@ -172,6 +174,32 @@ class Operands:
         self.dtype = _accumulator(node)
         """Dtype in which products are accumulated."""
 
+    @property
+    def is_masked(self) -> bool:
+        """Whether only positions at stored elements of a mask are computed."""
+        return self.mask is not None and not self.node.complement
+
+    @property
+    def can_output_csr(self) -> bool:
+        """Whether rows in CSR are the elements of the output, in its order and dtype."""
+        schema = self.node.schema
+        is_exact = self.dtype == schema.dtype and schema.fill_value == schema.fill_value
+        return is_exact and self.is_in_order and bool(self.roles.rows) and tuning().output in (None, "csr")
+
+    def find_mask_rows(self) -> NDArray[Any] | None:
+        """Return the leading coordinates of the mask, or None if they are not few."""
+        mask, current, schema = self.mask, tuning(), self.node.schema
+        if mask is None or self.node.complement or not self.roles.rows or not is_cheap(mask.scan.relation):
+            return None
+        n_mask, dtype = mask.nnz_estimate, schema.coordinate_dtype(0)
+        if current.mask_rows_ratio * n_mask > self.lhs.nnz_estimate:
+            return None
+        if n_mask * dtype.itemsize > memory.share(current.lhs_share):
+            return None
+        found = list(scan_reader.map_blocks(mask.scan, lambda block: unique_sorted(block.coords[0]), axes=(0,)))
+        wanted = unique_sorted(np.concatenate(found)) if found else np.empty(0, dtype)
+        return wanted if 2 * len(wanted) <= schema.shape[0] else None  # a filter for most rows does not pay
+
     def reserve_rhs(self) -> memory.Reservation:
         """Return an empty memory reservation for ``rhs`` in CSR."""
         which, shape = "left" if self.roles.swapped else "right", self.rhs.scan.schema.shape
@@ -227,79 +255,12 @@ class Operands:
         return block, weights
 
 
-@dataclass(frozen=True, slots=True)
-class LhsRows:
-    """Rows of ``lhs`` in CSR, with column indices translated to rows of ``rhs``."""
-
-    coords: tuple[NDArray[Any], ...]
-    """Coordinates of each row along the row indices, shape (m,) each."""
-    indptr: NDArray[np.int64]
-    rhs_rows: NDArray[Any]
-    """Row of ``rhs`` that each element multiplies, shape (n,)."""
-    values: NDArray[Any]
-    product_offsets: NDArray[np.int64]
-    """Products before each row, shape (m + 1,)."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes beside the values."""
-        return sum(array.nbytes for array in (*self.coords, self.indptr, self.rhs_rows, self.product_offsets))
-
-    def between(self, start: int, stop: int) -> LhsRows:
-        """Return the rows whose leading coordinate is in [start, stop)."""
-        if not self.coords:
-            return self
-        at = range_slice(self.coords[0], start, stop)
-        return self.slice_rows(at.start, at.stop)
-
-    def slice_rows(self, first: int, last: int) -> LhsRows:
-        """Return the rows [first, last) by position."""
-        coords = tuple(column[first:last] for column in self.coords)
-        own = slice(first, last + 1)
-        return LhsRows(coords, self.indptr[own], self.rhs_rows, self.values, self.product_offsets[own])
-
-    def leading_bounds(self, size: int) -> tuple[int, int]:
-        """Return the bounds of the leading coordinates of the rows."""
-        if not self.coords:
-            return 0, size
-        leading = self.coords[0]
-        return (int(leading[0]), int(leading[-1]) + 1) if len(leading) else (0, 0)
-
-    def cut_bounds(self, stop: int, size: int) -> list[int]:
-        """Return leading coordinates that cut the rows into ``size`` products each."""
-        if len(self.product_offsets) <= 1 or not self.coords:
-            return []
-        leading = self.coords[0]
-        at = self._rows_at(size)
-        found = np.unique(leading[at[at < len(leading)]])
-        return [int(bound) for bound in found if leading[0] < bound < stop]
-
-    def row_spans(self, size: int) -> list[tuple[int, int]]:
-        """Return spans of rows by position with about ``size`` products each."""
-        count = len(self.indptr) - 1
-        if count <= 0 or self.product_offsets[-1] == self.product_offsets[0]:
-            return []
-        bounds = np.unique([0, *np.minimum(self._rows_at(size), count), count])
-        return list(itertools.pairwise(bounds.tolist()))
-
-    def _rows_at(self, size: int) -> NDArray[np.intp]:
-        """Return the rows before which there are multiples of ``size`` products."""
-        targets = np.arange(size, int(self.product_offsets[-1] - self.product_offsets[0]), size)
-        found: NDArray[np.intp] = np.searchsorted(self.product_offsets, self.product_offsets[0] + targets)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class MaskRows:
-    """Stored elements of a mask by output row."""
-
-    block: Block
-    """The elements, sorted by row and column."""
-    begins: NDArray[np.uint64]
-    """Position of the first element of each row, shape (m,)."""
-    ends: NDArray[np.uint64]
-    columns: NDArray[np.uint32]
-    """Column of each element."""
+def is_cheap(relation: Any) -> bool:
+    """Return whether a relation is cheap to read twice: not computed by a product."""
+    if isinstance(relation, PhysicalOperator):
+        is_product = isinstance(relation.token, Contraction)
+        return not is_product and all(is_cheap(scan.relation) for scan in relation.children)
+    return bool(relation.has_exact_counts)
 
 
 def _accumulator(node: Contraction) -> np.dtype[Any]:

@@ -1,4 +1,4 @@
-"""Products with a spilled right operand, part by part: k-panels or column strips.
+"""K-panels and column strips: products computed part by part before a read.
 
 Both operands are read once and spill: the right one in parts that fit in memory, the left one in tiles of whole rows.
 Each part is multiplied with all tiles; the results spill row by row and are combined when they are read.
@@ -10,9 +10,10 @@ all strips: for any semiring, with the bits of a product in memory. So strips ar
 
 from __future__ import annotations
 
-import math
+import contextlib
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,19 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.engines.stream.partitioning import range_slice
-from sparrow.engines.stream.product import tiling
+from sparrow.engines.stream.product import spill
 from sparrow.engines.stream.product.combine import AddRows, CSRPart, concat_rows
 from sparrow.engines.stream.product.kernels import ProductKernels
-from sparrow.engines.stream.product.layouts import CSROperand
-from sparrow.engines.stream.product.operands import LhsRows, MaskRows, Operands
-from sparrow.engines.stream.product.tiling import LhsTile
+from sparrow.engines.stream.product.layouts import CSROperand, LhsRows, MaskRows
+from sparrow.engines.stream.product.operands import Operands
+from sparrow.engines.stream.product.physical import can_add_partial_sums, part_bytes
+from sparrow.engines.stream.product.spill import LhsTile, SpilledOperands
+from sparrow.engines.stream.product.tiling import SpilledTiling
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, concat_blocks
 from sparrow.runtime import events, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Segment, SpilledBlocks, SpillFile
 
-__all__ = ["ColumnStrips", "KPanels", "SpilledParts", "plan_parts"]
+__all__ = ["ColumnStrips", "KPanels", "SpilledParts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,10 @@ class _PartResult:
     counts: Segment
     elements: tuple[tuple[Segment, ...], ...]
     total: int
+    flops: int
 
 
-class SpilledParts(ABC):
+class SpilledParts(SpilledTiling):
     """Elements of a product that was computed part by part, in a spill file.
 
     Parameters
@@ -59,16 +63,16 @@ class SpilledParts(ABC):
         Spill file of the result, closed with this object.
     """
 
-    strategy: str
-
     def __init__(self, operands: Operands, parts: list[SpilledBlocks], tiles: list[LhsTile], spool: SpillFile) -> None:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
         self._spool, self._tiles = spool, tiles
+        self.elements_read = sum(sum(part.counts()) for part in parts)
         weakref.finalize(self, spool.close)
         events.emit("product.spill_file", spool=spool)
         self._results: list[list[_PartResult]] = [[] for _ in tiles]
         self._multiply(parts)
         self._bounds, self._before = self._cut_output()
+        self.spilled_bytes = spool.nbytes + (tiles[0].spool.nbytes if tiles else 0)
 
     @abstractmethod
     def _combine(self, parts: list[CSRPart]) -> CSRPart:
@@ -77,11 +81,6 @@ class SpilledParts(ABC):
     @abstractmethod
     def _span(self, number: int) -> tuple[int, int] | None:
         """Return the shared coordinates [start, stop) of a part, None for all."""
-
-    @property
-    def spilled_bytes(self) -> int:
-        """Bytes written to spill files."""
-        return self._spool.nbytes + (self._tiles[0].spool.nbytes if self._tiles else 0)
 
     def partitions(self) -> list[int]:
         """Return bounds along the leading axis between which a batch of elements lies."""
@@ -109,7 +108,7 @@ class SpilledParts(ABC):
 
     def _multiply(self, parts: list[SpilledBlocks]) -> None:
         """Multiply each part with all tiles."""
-        events.emit("product.parts", parts=len(parts), strategy=self.strategy)
+        events.emit("product.parts", parts=len(parts), tiling=self.name)
         threads = settings.current().threads
         shares = [[tile.count(k) for tile in self._tiles] for k in range(len(parts))]
         with progress.bar("multiplying part by part", sum(map(sum, shares)), "elements") as advance:
@@ -130,13 +129,16 @@ class SpilledParts(ABC):
                     lengths = np.zeros(tile.rows[0].count, np.int32)
                     at_rows = slice(None) if numbers is None else numbers[rows.indptr[:-1]]
                     lengths[at_rows], found, total = self._spill_product(rows, rhs.read_mask_rows(rows), kernels)
-                    return _PartResult(self._spool.append(lengths), found, total)
+                    return _PartResult(self._spool.append(lengths), found, total, rows.flops)
 
                 wanted = [at for at, count in enumerate(counts) if count]
                 for at, result in zip(wanted, ordered_map(multiply, wanted, threads), strict=True):
+                    self.flops += result.flops
                     if result.total:
                         self._results[at].append(result)
                     advance(counts[at])
+                self.held_bytes = max(self.held_bytes, room.nbytes)
+                self.elements_read += sum(counts)
                 del rhs, kernels, multiply
                 room.release()
                 memory.trim()
@@ -147,7 +149,7 @@ class SpilledParts(ABC):
         """Multiply rows and spill the result; return row lengths, elements, number."""
         lengths = np.zeros(len(rows.indptr) - 1, np.int32)
         elements, total = [], 0
-        for first, last in rows.row_spans(tiling.batch_elements(tuning().part_output_divisor)):
+        for first, last in rows.row_spans(spill.batch_elements(tuning().part_output_divisor)):
             indptr, columns, values = kernels.to_csr_part(rows, mask, first, last)
             lengths[first:last] = np.diff(indptr)
             if len(values):
@@ -157,7 +159,7 @@ class SpilledParts(ABC):
 
     def _cut_output(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return bounds of batches along the leading axis, and the elements before each."""
-        size = tiling.batch_elements(tuning().part_output_divisor)
+        size = spill.batch_elements(tuning().part_output_divisor)
         bounds, before, done = [0], [0], 0
         for tile, results in zip(self._tiles, self._results, strict=True):
             total = sum(result.total for result in results)
@@ -228,7 +230,7 @@ class KPanels(SpilledParts):
         First shared coordinate of every panel but the first.
     """
 
-    strategy = "k_panels"
+    name = "k_panels"
 
     def __init__(
         self,
@@ -243,6 +245,18 @@ class KPanels(SpilledParts):
         self._add_rows = AddRows(operands.node, operands.roles.columns, operands.dropped_value)
         super().__init__(operands, parts, tiles, spool)
 
+    @classmethod
+    def build(cls, operands: Operands, spilled: SpilledOperands) -> KPanels | None:
+        """Multiply panel by panel; None if a row is too long, or nothing is shared."""
+        lhs, rhs = spilled.blocks()
+        if lhs is None or rhs is None or not operands.roles.shared:
+            return None
+        if not can_add_partial_sums(operands.node.semiring):
+            return None
+        parts, bounds = spill.cut_panels(operands, rhs)
+        with _result_file() as result:
+            return cls(operands, parts, spill.cut_tiles(operands, lhs, result, bounds), result, bounds)
+
     def _combine(self, parts: list[CSRPart]) -> CSRPart:
         return self._add_rows(parts)
 
@@ -253,7 +267,20 @@ class KPanels(SpilledParts):
 class ColumnStrips(SpilledParts):
     """Elements of a product computed strip by strip; strips' rows are concatenated."""
 
-    strategy = "column_strips"
+    name = "column_strips"
+
+    @classmethod
+    def build(cls, operands: Operands, spilled: SpilledOperands) -> ColumnStrips | None:
+        """Multiply strip by strip; None if there are too many, or a column is too long."""
+        lhs, rhs = spilled.blocks()
+        number = -(-operands.rhs.nnz_estimate * operands.rhs_element_bytes // part_bytes())
+        if lhs is None or not operands.roles.columns or number > tuning().max_strips:
+            return None
+        parts = spill.cut_strips(operands, rhs, lhs.spool)
+        if parts is None:
+            return None
+        with _result_file() as result:
+            return cls(operands, parts, spill.cut_tiles(operands, lhs, result, None), result)
 
     def _combine(self, parts: list[CSRPart]) -> CSRPart:
         return concat_rows(parts)
@@ -262,44 +289,13 @@ class ColumnStrips(SpilledParts):
         return None
 
 
-def plan_parts(operands: Operands, lhs: SpilledBlocks, rhs: SpilledBlocks | None, can_add: bool) -> SpilledParts | None:
-    """Compute a product part by part; return None if its operands cannot be cut.
-
-    They cannot if there are neither shared nor column indices to cut along, or if a few rows or columns hold nearly
-    everything.
-
-    Parameters
-    ----------
-    operands
-        Operands of the product.
-    lhs, rhs
-        The spilled operands; ``rhs`` is None if a row of it is too long.
-    can_add
-        Whether partial sums of panels can be added.
-    """
-    roles, current = operands.roles, tuning()
-    nnz = operands.rhs.nnz_estimate
-    number = -(-nnz * operands.rhs_element_bytes // tiling.part_bytes())
-    rows = min(nnz, math.prod(operands.rhs.sizes[index] for index in roles.shared))
-    has_long_rows = nnz >= current.strip_row_elements * number * rows
-    if current.strategy in ("k_panels", "column_strips"):
-        has_long_rows = current.strategy == "column_strips"
-    bounds = None
-    parts: list[SpilledBlocks] | None = None
-    if rhs is not None and roles.shared and can_add and not (roles.columns and has_long_rows):
-        parts, bounds = tiling.cut_panels(operands, rhs)
-    elif roles.columns and number <= current.max_strips:
-        parts = tiling.cut_strips(operands, rhs, lhs.spool)
-    if parts is None:
-        return None
+@contextlib.contextmanager
+def _result_file() -> Iterator[SpillFile]:
+    """Yield a spill file for a result, closed if it is not computed."""
     memory.trim()
     result = SpillFile()
     try:
-        tiles = tiling.cut_tiles(operands, lhs, result, bounds)
-        memory.trim()
-        if bounds is not None:
-            return KPanels(operands, parts, tiles, result, bounds)
-        return ColumnStrips(operands, parts, tiles, result)
+        yield result
     except BaseException:
         result.close()
         raise

@@ -22,10 +22,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.engines.stream.capabilities import ReadRange
 from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.product.kernels import ProductKernels
-from sparrow.engines.stream.product.layouts import CSROperand
-from sparrow.engines.stream.product.operands import LhsRows, Operands
+from sparrow.engines.stream.product.layouts import CSROperand, LhsRows
+from sparrow.engines.stream.product.operands import Operands
+from sparrow.engines.stream.product.spill import SpilledOperands
+from sparrow.engines.stream.product.tiling import RowTiling
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block
 from sparrow.kernels.jit.warmup import as_readonly
@@ -33,7 +36,7 @@ from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.runtime import events, memory, settings
 from sparrow.sorting import Segment, SpilledBlocks
 
-__all__ = ["RowSections", "plan_row_sections"]
+__all__ = ["RowSections"]
 
 T = TypeVar("T")
 
@@ -54,7 +57,7 @@ class _Partition:
     products: int
 
 
-class RowSections:
+class RowSections(RowTiling):
     """Rows of a product, computed with the right rows of one section in memory.
 
     Parameters
@@ -75,7 +78,8 @@ class RowSections:
         Right elements that a section multiplies at most.
     """
 
-    strategy = "row_sections"
+    name = "row_sections"
+    has_small_partitions = True
 
     def __init__(
         self,
@@ -99,6 +103,8 @@ class RowSections:
         self._section, self._users, self._rest = -1, 0, 0
         """Section in memory, threads that use it, and partitions of it that are not computed yet."""
         self._loaded: tuple[CSROperand, ProductKernels] | None = None
+        self.spilled_bytes = lhs.spool.nbytes
+        self.elements_read = sum(lhs.counts()) + (0 if rhs is lhs else sum(rhs.counts()))
         self._room = operands.reserve_rhs()
         dtypes = [segment.dtype for segment in rhs.parts[0]]
         self._has_one_shared = len(operands.roles.shared) == 1
@@ -107,10 +113,16 @@ class RowSections:
         self._buffers = [np.empty(max_elements + self._largest, dtype) for dtype in dtypes[self._has_one_shared :]]
         events.emit("product.row_sections", sections=len(needs), partitions=len(partitions))
 
-    @property
-    def spilled_bytes(self) -> int:
-        """Bytes written to spill files."""
-        return self._lhs.spool.nbytes
+    @classmethod
+    def build(cls, operands: Operands, spilled: SpilledOperands) -> RowSections | None:
+        """Cut the left operand into sections; return None if that reads too much."""
+        lhs, rhs = spilled.blocks()
+        if lhs is None or rhs is None:
+            return None
+        found = _plan_row_sections(operands, lhs, rhs)
+        if found is not None:
+            spilled.take()
+        return found
 
     def partitions(self) -> list[int]:
         """Return bounds along the leading axis between which a partition lies."""
@@ -122,8 +134,12 @@ class RowSections:
         first, last = self._find(start, stop)
         return int(self._before[last] - self._before[first])
 
-    def map_partitions(
-        self, start: int, stop: int, function: Callable[[CSROperand, ProductKernels, LhsRows], T]
+    def map_rows(
+        self,
+        start: int,
+        stop: int,
+        read_lhs: ReadRange | None,
+        function: Callable[[CSROperand, ProductKernels, LhsRows], T],
     ) -> list[T]:
         """Return the results of a function for rows [start, stop), by partition."""
         return [self._apply(self._partitions[at], start, stop, function) for at in range(*self._find(start, stop))]
@@ -205,25 +221,19 @@ class RowSections:
             coords = [np.empty(0, rhs.parts[0][0].dtype), *coords]
         block = Block(tuple(coords), values)
         self._room.grow(block.nbytes)
+        self.held_bytes = max(self.held_bytes, block.nbytes)
+        self.elements_read += count
         operand = CSROperand(self._operands, block, self._room, indptr=indptr if self._has_one_shared else None)
         self._loaded = operand, ProductKernels(self._operands, operand, has_dense_rows=True)
         self._section, self._rest = section, self._counts[section]
 
 
-def plan_row_sections(operands: Operands, lhs: SpilledBlocks, rhs: SpilledBlocks) -> RowSections | None:
-    """Plan a product by row sections; return None if that reads too much.
-
-    Parameters
-    ----------
-    operands
-        Operands of the product.
-    lhs, rhs
-        The spilled operands; their spill file is closed with the result.
-    """
+def _plan_row_sections(operands: Operands, lhs: SpilledBlocks, rhs: SpilledBlocks) -> RowSections | None:
+    """Plan a product by row sections; return None if that reads too much."""
     from sparrow.kernels.matmul.row_sections import find_section_end
 
     current, shared = tuning(), operands.roles.shared
-    if not shared or not lhs.parts or not rhs.parts or current.strategy not in (None, "row_sections"):
+    if not shared or not lhs.parts or not rhs.parts:
         return None
     size = operands.rhs.sizes[shared[0]]
     max_elements = _section_elements(operands, rhs, size)

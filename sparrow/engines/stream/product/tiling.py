@@ -1,299 +1,262 @@
-"""Tiling of operands that do not fit in memory: panels, strips and left tiles.
+"""Tilings of products: the order in which parts of the operands are multiplied.
 
-The right operand is cut along the shared index into k-panels, or across it into column strips. The left operand
-spills in tiles of whole rows, which are multiplied with one part of the right operand after the other.
+A tiling computes rows of the output when they are read, or it has computed everything into a spill file before. The
+products of a row are added in the order of the shared indices. All tilings but k-panels, which add partial sums, give
+the same bits.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.product.indexing import isin_sorted
-from sparrow.engines.stream.product.operands import Operand, Operands
+from sparrow.engines.stream.capabilities import ReadRange
+from sparrow.engines.stream.cursors import open_cursor
+from sparrow.engines.stream.partitioning import partition_bounds, range_slice
+from sparrow.engines.stream.product.indexing import unique_sorted
+from sparrow.engines.stream.product.kernels import ProductKernels
+from sparrow.engines.stream.product.layouts import CSROperand, LhsRows
+from sparrow.engines.stream.product.operands import Operands, is_cheap
+from sparrow.engines.stream.product.physical import PhysicalPlan
 from sparrow.engines.stream.product.tuning import tuning
-from sparrow.kernels.coo import Block, concat_blocks, filter_block, row_pointers
-from sparrow.kernels.runs import group_starts
-from sparrow.runtime import events, memory, progress, settings
+from sparrow.kernels.coo import Block
+from sparrow.plan.estimates import estimate_contraction
+from sparrow.runtime import memory, settings
 from sparrow.runtime.thread_pool import ordered_map
-from sparrow.sorting import Segment, SpilledBlocks, SpillFile
 
-__all__ = [
-    "LhsTile", "batch_elements", "concat_nonempty", "cut_panels", "cut_strips", "cut_tiles", "part_bytes",
-    "read_sorted", "spill",
-]  # fmt: skip
+__all__ = ["InMemoryTiling", "RowTiling", "SpilledTiling", "Tiling", "partition_products"]
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class LhsTile:
-    """Whole rows of ``lhs`` in a spill file.
+class Tiling(ABC):
+    """Parts of a product, and the partitions of its output that follow from them."""
 
-    Attributes
+    name: str
+    """Name of the tiling in :data:`sparrow.engines.stream.product.physical.SCHEDULES`."""
+    held_bytes: int = 0
+    """Bytes of operands held in memory, at most."""
+    spilled_bytes: int = 0
+    """Bytes written to spill files."""
+    elements_read: int = 0
+    """Elements of operands read from their source or from spill files so far."""
+    flops: int = 0
+    """Multiplications before the output is read."""
+
+    @abstractmethod
+    def partitions(self) -> list[int]:
+        """Return bounds of partitions along the leading axis of the output."""
+
+    @abstractmethod
+    def max_rows(self, start: int, stop: int) -> int:
+        """Return an upper bound on the elements of rows [start, stop); may do I/O.
+
+        It is an estimate where the left operand is read partition by partition.
+        """
+
+
+class RowTiling(Tiling):
+    """A tiling that computes rows of the output when they are read."""
+
+    has_small_partitions: ClassVar[bool] = False
+    """Whether partitions are never larger than a thread multiplies at a time."""
+
+    @property
+    def is_lhs_held(self) -> bool:
+        """Whether all rows of the left operand are in memory."""
+        return False
+
+    @property
+    def own_mask(self) -> Block | None:
+        """The elements of the left operand, if they are those of the mask."""
+        return None
+
+    def open(self, first: int, last: int) -> ReadRange | None:
+        """Open a cursor over rows [first, last) of the left operand, if it is streamed."""
+        return None
+
+    @abstractmethod
+    def map_rows(
+        self,
+        start: int,
+        stop: int,
+        read_lhs: ReadRange | None,
+        function: Callable[[CSROperand, ProductKernels, LhsRows], T],
+    ) -> list[T]:
+        """Return the results of a function for rows [start, stop) and their operand."""
+
+
+class SpilledTiling(Tiling):
+    """A tiling whose output is computed before the first read, into a spill file."""
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements with leading coordinates in [start, stop)."""
+
+
+class InMemoryTiling(RowTiling):
+    """The right operand in memory, or those of its rows that the left one matches.
+
+    Parameters
     ----------
-    spool
-        The spill file of the elements.
+    operands
+        Operands of the product.
+    rhs
+        The right operand.
     rows
-        Coordinates of each row along the row indices, in the spill file of the output.
-    shares
-        Elements multiplied with each panel: row number, coordinates and value of each, None if there are none. For
-        strips one share without row numbers, for all of them.
-    low, high
-        First and last leading coordinate.
-    """
-
-    spool: SpillFile
-    rows: tuple[Segment, ...]
-    shares: tuple[tuple[Segment, ...] | None, ...]
-    low: int
-    high: int
-
-    def count(self, part: int) -> int:
-        """Return the number of elements multiplied with a part."""
-        share = self._share(part)
-        return 0 if share is None else share[-1].count
-
-    def read(self, part: int) -> tuple[NDArray[np.int32] | None, Block]:
-        """Return the row numbers (None for all) and elements multiplied with a part."""
-        share = self._share(part)
-        assert share is not None
-        *coords, values = (self.spool.read(segment, 0, segment.count) for segment in share)
-        return (None if len(self.shares) == 1 else coords.pop(0)), Block(tuple(coords), values)
-
-    def _share(self, part: int) -> tuple[Segment, ...] | None:
-        return self.shares[min(part, len(self.shares) - 1)]
-
-
-def batch_elements(divisor: int) -> int:
-    """Return the elements processed at a time: memory limit / ``divisor``, bounded."""
-    current = tuning()
-    return min(max(memory.limit() // divisor, current.min_batch_elements), current.max_batch_elements)
-
-
-def part_bytes() -> int:
-    """Return the bytes of a panel or strip, which depend on the limit alone."""
-    current = tuning()
-    return max(int(memory.working_bytes() / current.part_share), current.min_part_bytes)
-
-
-def read_sorted(operand: Operand) -> Iterator[Block]:
-    """Yield the elements of an operand, sorted."""
-    with progress.bar("reading an operand", operand.nnz_estimate, "elements") as advance:
-        for block in scan_reader.iter_sorted_blocks(operand.scan):
-            advance(block.count)
-            found = operand.take_diagonals(block)
-            if found.count:
-                yield found
-
-
-def spill(
-    operands: Operands, spool: SpillFile, wanted_rows: NDArray[Any] | None
-) -> tuple[SpilledBlocks | None, SpilledBlocks | None]:
-    """Spill both operands in blocks of whole rows.
-
-    Parameters
-    ----------
-    operands
-        Operands of the product.
-    spool
-        The spill file.
+        The left operand; None to read it by partition.
     wanted_rows
-        Leading coordinates of ``lhs`` to spill, None for all.
-
-    Returns
-    -------
-    lhs, rhs
-        None for an operand of which a row is too long.
+        Leading coordinates of the left operand to multiply, None for all.
+    own_mask
+        Elements of the left operand, if they are those of the mask, in its order.
+    name
+        "whole" or "row_subset".
+    held_bytes
+        Bytes of both.
     """
-    events.emit("product.spill")
-    events.emit("product.spill_file", spool=spool)
-    current, lhs, rhs = tuning(), operands.lhs, operands.rhs
-    room = max(part_bytes() // operands.rhs_element_bytes, 1)
-    same = wanted_rows is None and lhs.same_as(rhs)
-    size = batch_elements(current.lhs_tile_divisor)
-    size = min(size, room) if same else size
-    max_row = max(int(memory.working_bytes() / (current.lhs_row_share * lhs.element_bytes(operands.dtype))), 2 * size)
-    blocks = read_sorted(lhs)
-    if wanted_rows is not None:
-        blocks = (filter_block(block, isin_sorted(block.coords[0], wanted_rows)) for block in blocks)
-        blocks = (block for block in blocks if block.count)
-    spilled = _spill_rows(blocks, spool, size, max_row)
-    memory.trim()
-    if spilled is None or same:
-        return spilled, spilled
-    other = _spill_rows(read_sorted(rhs), spool, min(room, size), current.max_part_ratio * room)
-    memory.trim()
-    return spilled, other
 
+    def __init__(
+        self,
+        operands: Operands,
+        rhs: CSROperand,
+        rows: LhsRows | None,
+        wanted_rows: NDArray[Any] | None,
+        own_mask: Block | None,
+        name: str,
+        held_bytes: int,
+    ) -> None:
+        self._operands, self._rhs, self._rows, self._wanted_rows = operands, rhs, rows, wanted_rows
+        self._own_mask, self.name, self.held_bytes = own_mask, name, held_bytes
+        self.elements_read = len(rhs.csr[1]) + (0 if rows is None else len(rows.rhs_rows))
+        try_dots = rows is not None and _may_use_dots(operands, rhs, rows)
+        self._kernels = ProductKernels(operands, rhs, try_dots=try_dots)
 
-def _spill_rows(blocks: Iterator[Block], spool: SpillFile, size: int, max_row: float) -> SpilledBlocks | None:
-    """Spill blocks of whole rows; None if a row has more than ``max_row``."""
-    out = SpilledBlocks(spool)
-    for block in split_at_rows(blocks, size, max_row):
-        if block.count > max_row:
+    @classmethod
+    def build(cls, operands: Operands, plan: PhysicalPlan, wanted_rows: NDArray[Any] | None) -> InMemoryTiling | None:
+        """Read the operands; return None if a row subset would hold too much."""
+        roles, lhs, rhs, mask = operands.roles, operands.lhs, operands.rhs, operands.mask
+        schedule, same, room = plan.schedule, lhs.same_as(rhs), operands.reserve_rhs()
+        left = right = None
+        name = "whole"
+        if not same and (schedule.lhs_layout == "csr" or not roles.rows):
+            left = lhs.read(room, wanted_rows)
+        if left is not None and _matches_few_rows(operands, left):
+            max_bytes = int(memory.working_bytes() / tuning().rhs_share) if plan.is_rhs_large else None
+            right = rhs.read_rows(room, unique_sorted(lhs.columns(left, roles.shared)[0]), max_bytes)
+            name = "whole" if right is None else "row_subset"
+        if right is None and schedule.tiling == "row_subset" and plan.is_rhs_large:
+            room.release()
             return None
-        out.append(block)
-    return out
+        right = rhs.read(room) if right is None else right
+        operand = CSROperand(operands, right, room)
+        left = right if same else left
+        rows = None if left is None else operand.lhs_rows(left, wanted_rows)
+        room.grow(0 if rows is None else rows.nbytes)
+        is_mask = mask is not None and wanted_rows is None and mask.same_as(lhs)
+        return cls(operands, operand, rows, wanted_rows, left if is_mask else None, name, room.nbytes)
+
+    @property
+    def is_lhs_held(self) -> bool:
+        """Whether all rows of the left operand are in memory."""
+        return self._rows is not None
+
+    @property
+    def own_mask(self) -> Block | None:
+        """The elements of the left operand, if they are those of the mask."""
+        return self._own_mask
+
+    def partitions(self) -> list[int]:
+        """Return bounds of partitions along the leading axis of the output."""
+        size = self._operands.node.schema.shape[0]
+        if not size:
+            return [0]
+        if self._rows is not None:
+            return [0, *self._rows.cut_bounds(size, partition_products()), size]
+        lhs = self._operands.lhs.scan
+        bounds = partition_bounds([lhs], size)
+        bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
+        read = open_cursor(lhs, 0, size).read
+
+        def refine(span: tuple[int, int]) -> list[int]:
+            rows = self._read_rows(*span, read)
+            return [*rows.cut_bounds(span[1], partition_products()), span[1]]
+
+        refined = ordered_map(refine, itertools.pairwise(bounds), settings.current().threads)
+        return [0, *itertools.chain.from_iterable(refined)]
+
+    def max_rows(self, start: int, stop: int) -> int:
+        """Return an upper bound on the elements of rows [start, stop); may do I/O."""
+        schema = self._operands.node.schema
+        if self._rows is None:
+            share = (stop - start) / schema.shape[0] if schema.ndim else 1
+            return max(partition_products(), int(self._nnz_estimate * share))
+        offsets, coords = self._rows.product_offsets, self._rows.coords
+        at = range_slice(coords[0], start, stop) if coords else slice(0, len(offsets) - 1)
+        return int(offsets[at.stop] - offsets[at.start]) if len(offsets) else 0
+
+    @cached_property
+    def _nnz_estimate(self) -> float:
+        """Estimate of the elements of the output, or of products if they are fewer."""
+        return min(estimate_contraction(self._operands.node))
+
+    def open(self, first: int, last: int) -> ReadRange | None:
+        """Open a cursor over rows [first, last) of the left operand, if it is streamed."""
+        return None if self._rows is not None else open_cursor(self._operands.lhs.scan, first, last).read
+
+    def map_rows(
+        self,
+        start: int,
+        stop: int,
+        read_lhs: ReadRange | None,
+        function: Callable[[CSROperand, ProductKernels, LhsRows], T],
+    ) -> list[T]:
+        """Return the result of a function for rows [start, stop)."""
+        return [function(self._rhs, self._kernels, self._read_rows(start, stop, read_lhs))]
+
+    def _read_rows(self, start: int, stop: int, read_lhs: ReadRange | None) -> LhsRows:
+        """Return the left rows with leading coordinates in [start, stop), held or read."""
+        if read_lhs is None:
+            assert self._rows is not None
+            return self._rows.between(start, stop)
+        block = self._operands.lhs.take_diagonals(read_lhs(start, stop))
+        self.elements_read += block.count  # approximate: threads may lose a count
+        return self._rhs.lhs_rows(block, self._wanted_rows)
 
 
-def cut_panels(operands: Operands, rhs: SpilledBlocks) -> tuple[list[SpilledBlocks], NDArray[Any]]:
-    """Return ``rhs`` in panels of whole rows, and the bounds between them."""
-    size = max(part_bytes() // operands.rhs_element_bytes, 1)
-    out: list[SpilledBlocks] = []
-    count = 0
-    for at, more in enumerate(rhs.counts()):
-        if not out or count + more > size + size // 8:
-            out.append(SpilledBlocks(rhs.spool))
-            count = 0
-        out[-1].append_from(rhs, at)
-        count += more
-    return out, np.array([panel.low[0] for panel in out[1:]], np.int64)
+def partition_products() -> int:
+    """Return the products of a partition, which depend on the memory limit alone."""
+    current = tuning()
+    if settings.current().has_ample_memory:
+        return current.partition_products
+    fits = memory.working_bytes() // (current.product_bytes * current.partition_threads)
+    return min(current.partition_products // 2, max(fits, current.min_partition_products))
 
 
-def cut_strips(operands: Operands, source: SpilledBlocks | None, spool: SpillFile) -> list[SpilledBlocks] | None:
-    """Write ``rhs`` in column strips; return None if a few columns hold too much.
-
-    Parameters
-    ----------
-    operands
-        Operands of the product.
-    source
-        The spilled operand; None to read it.
-    spool
-        Spill file of the strips.
-    """
-    rhs, columns, current = operands.rhs, operands.roles.columns, tuning()
-    if source is None:
-        source = SpilledBlocks(spool)
-        for block in read_sorted(rhs):
-            source.append(block)
-    spilled = source
-    counts, room, element_bytes = spilled.counts(), part_bytes(), operands.rhs_element_bytes
-    number = -(-sum(counts) * element_bytes // room)
-    rng = np.random.default_rng(0)
-
-    def sample(at: int) -> NDArray[Any]:
-        size = -(-counts[at] // current.strip_sample_ratio)
-        return _column_keys(rhs, columns, spilled.read(at).take(rng.integers(0, counts[at], size)))
-
-    keys = np.sort(np.concatenate([sample(at) for at in range(len(counts))] or [np.empty(0, np.int64)]))
-    bounds = np.unique(keys[[len(keys) * k // number for k in range(1, number)]])
-    out = [SpilledBlocks(spool) for _ in range(len(bounds) + 1)]
-
-    def split(at: int) -> list[tuple[int, Block]]:
-        block = spilled.read(at)
-        return _split_by_bounds(block, _column_keys(rhs, columns, block), bounds)
-
-    for parts in ordered_map(split, range(len(counts)), settings.current().threads):
-        for strip, block in parts:
-            out[strip].append(block)
-    out = [strip for strip in out if strip.parts]
-    fits = all(sum(strip.counts()) * element_bytes <= current.max_part_ratio * room for strip in out)
-    return out if fits else None
+def _matches_few_rows(operands: Operands, left: Block) -> bool:
+    """Return whether only the matching rows of the right operand are read."""
+    current = tuning()
+    if len(operands.roles.shared) != 1 or current.tiling == "whole":
+        return False
+    return current.tiling == "row_subset" or left.count <= operands.rhs.nnz_estimate // current.row_subset_ratio
 
 
-def cut_tiles(
-    operands: Operands, source: SpilledBlocks, result: SpillFile, bounds: NDArray[Any] | None
-) -> list[LhsTile]:
-    """Return spilled ``lhs`` as tiles.
-
-    Parameters
-    ----------
-    operands
-        Operands of the product.
-    source
-        The spilled operand.
-    result
-        Spill file of the output, which row coordinates are written to.
-    bounds
-        Bounds of panels; None if all elements are multiplied with each part.
-    """
-    from sparrow.kernels.rows import repeat_rows
-
-    lhs, roles = operands.lhs, operands.roles
-
-    def write_tile(at: int) -> LhsTile:
-        block = source.read(at)
-        rows = lhs.columns(block, roles.rows)
-        starts = group_starts(rows, block.count)
-        shares: list[tuple[Segment, ...] | None] = [source.parts[at]]
-        if bounds is not None and len(bounds):
-            numbers = np.empty(block.count, np.int32)
-            repeat_rows(np.arange(len(starts), dtype=np.int32), np.append(starts, block.count), numbers)
-            (key,) = lhs.columns(block, roles.shared[:1])
-            shares = [None] * (len(bounds) + 1)
-            for number, share in _split_by_bounds(Block((numbers, *block.coords), block.values), key, bounds):
-                shares[number] = tuple(map(source.spool.append, (*share.coords, share.values)))
-        row_coords = tuple(result.append(column[starts]) for column in rows)
-        return LhsTile(source.spool, row_coords, tuple(shares), source.low[at], source.high[at])
-
-    return list(ordered_map(write_tile, range(len(source.parts)), settings.current().threads))
-
-
-def split_at_rows(blocks: Iterator[Block], size: int, max_row: float) -> Iterator[Block]:
-    """Yield sorted elements in blocks of about ``size`` that end with a row.
-
-    A row longer than ``max_row`` ends the iteration: the last block is longer then, and no more is read.
-    """
-    rest: list[Block] = []
-    count = 0
-    for block in blocks:
-        leading, start = block.coords[0], 0
-        while start + size - count < block.count:
-            if count < size:
-                row = leading[start + size - count]
-                stop = int(np.searchsorted(leading, row))
-                if stop <= start:
-                    stop = int(np.searchsorted(leading, row, "right"))
-            else:
-                stop = int(np.searchsorted(leading, rest[-1].coords[0][-1], "right"))
-            if stop == block.count:
-                break  # the last row may continue
-            if start < stop:
-                rest.append(block.take(slice(start, stop)))
-            yield concat_nonempty(rest)
-            rest, count, start = [], 0, stop
-        rest.append(block.take(slice(start, None)))
-        count += rest[-1].count
-        if count > max_row + size:  # earlier rows in it have fewer than ``size`` elements
-            break
-    if rest:
-        yield concat_nonempty(rest)
-
-
-def concat_nonempty(blocks: Sequence[Block]) -> Block:
-    """Concatenate at least one block."""
-    return concat_blocks(blocks, len(blocks[0].coords), blocks[0].values.dtype)
-
-
-def _split_by_bounds(block: Block, keys: NDArray[Any], bounds: NDArray[Any]) -> list[tuple[int, Block]]:
-    """Return the elements of each part between bounds that has some."""
-    from sparrow.kernels.rows import counting_sort
-
-    if not len(bounds):
-        return [(0, block)]
-    part = np.searchsorted(bounds.astype(keys.dtype, copy=False), keys, "right")
-    begins = row_pointers(part, len(bounds) + 1)
-    scatter: Callable[[NDArray[Any]], NDArray[Any]] = lambda column: counting_sort(part, begins, column)  # noqa: E731
-    values = block.values
-    values = scatter(values) if values.itemsize <= 8 else values.take(scatter(np.arange(block.count)))
-    grouped = Block(tuple(map(scatter, block.coords)), values)
-    spans = enumerate(itertools.pairwise(begins.tolist()))
-    return [(number, grouped.take(slice(*span))) for number, span in spans if span[0] < span[1]]
-
-
-def _column_keys(rhs: Operand, columns: tuple[int, ...], block: Block) -> NDArray[Any]:
-    """Return a composite key of column coordinates, as far as 63 bits hold them."""
-    first, *others = rhs.columns(block, columns)
-    key, size = first, rhs.sizes[columns[0]]
-    for index, column in zip(columns[1:], others, strict=True):
-        size *= rhs.sizes[index]
-        if size >= 2**63:
-            break
-        key = key.astype(np.int64) * rhs.sizes[index] + column
-    return key
+def _may_use_dots(operands: Operands, rhs: CSROperand, rows: LhsRows) -> bool:
+    """Return whether dot products may be faster at the mask."""
+    lhs, roles, mask, current = operands.lhs, operands.roles, operands.mask, tuning()
+    if mask is None or operands.node.complement or not rhs.has_unique_columns or not rhs.row_index.is_plain:
+        return False
+    if len(set(lhs.indices)) != len(roles.rows) + len(roles.shared) or current.kernel == "masked":
+        return False
+    if current.kernel == "dot":
+        return True
+    if sum(array.nbytes for array in rhs.csr) > memory.share(current.lhs_share):
+        return False
+    n_products, nnz = int(rows.product_offsets[-1]), len(rhs.csr[1])
+    n_mask = mask.nnz_estimate if is_cheap(mask.scan.relation) else n_products
+    conversion = current.csc_element_products * (nnz + rhs.column_index.size)
+    return conversion + current.dot_step_products * n_mask < n_products

@@ -16,14 +16,23 @@ class ProductTuning:
     Shares of "working memory" are parts of :func:`sparrow.runtime.memory.working_bytes`, others of what is free.
     """
 
-    strategy: str | None = parameter(
+    tiling: str | None = parameter(
         None,
         "name",
-        'Tiling to prefer: "in_memory", "row_sections", "k_panels", "column_strips" or "external_sum". Where a product '
-        "does not admit it, the next one in this order that does is taken. None decides by size.",
+        'Tiling to prefer: "whole", "row_subset", "row_sections", "column_strips" or "k_panels". Where operands do not '
+        "admit it, the next one that they do is taken. None decides by cost.",
     )
-    masked_method: str | None = parameter(
-        None, "name", 'Kernel of products at a mask: "gustavson" or "dot". None decides by cost.'
+    lhs_layout: str | None = parameter(
+        None, "name", 'Left operand where the right one is held: "csr" or "row_blocks". None decides by size.'
+    )
+    combine: str | None = parameter(
+        None, "name", 'Combination of the preferred tiling: "add" or "external_sort" of k-panels. None takes any.'
+    )
+    kernel: str | None = parameter(
+        None, "name", 'Kernel of products at a mask: "masked" or "dot". None decides by cost.'
+    )
+    output: str | None = parameter(
+        None, "name", '"blocks" where rows in "csr" or a "scalar" sum would do. None takes the cheapest.'
     )
 
     # Partitions of the output
@@ -158,14 +167,16 @@ tuning = Tunable(
     "product",
     ProductTuning(),
     strategies={
-        "in_memory": {"strategy": "in_memory"},
-        "row_sections": {"strategy": "row_sections", "section_max_reads": 1e6},
-        "k_panels": {"strategy": "k_panels"},
-        "column_strips": {"strategy": "column_strips"},
-        "external_sum": {"strategy": "external_sum"},
-        "masked_dot": {"masked_method": "dot"},
-        "masked_gustavson": {"masked_method": "gustavson"},
-        "streamed_lhs": {"lhs_share": 1e9},
+        "in_memory": {"tiling": "whole", "lhs_layout": "csr"},
+        "streamed_lhs": {"tiling": "whole", "lhs_layout": "row_blocks"},
+        "row_subset": {"tiling": "row_subset"},
+        "row_sections": {"tiling": "row_sections", "section_max_reads": 1e6},
+        "column_strips": {"tiling": "column_strips"},
+        "k_panels": {"tiling": "k_panels", "combine": "add"},
+        "external_sum": {"tiling": "k_panels", "combine": "external_sort"},
+        "masked_rows": {"kernel": "masked"},
+        "masked_dot": {"kernel": "dot"},
+        "block_output": {"output": "blocks"},
         "numpy": {
             "dense_numpy_max_products": 1 << 62,
             "dense_numpy_total_products": 1 << 62,

@@ -1,4 +1,4 @@
-"""External sum: products of operands that do not fit and have no rows to tile.
+"""K-panels added by an external sort: for operands whose rows do not tile.
 
 Both operands are read once, in the order of the shared index: a panel of the right one that fits in memory, and the
 left elements that match it, in batches. Partial sums of a batch go to an external sort, which adds equal coordinates
@@ -20,10 +20,10 @@ from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.product.kernels import ProductKernels
 from sparrow.engines.stream.product.layouts import CSROperand
 from sparrow.engines.stream.product.operands import Operand, Operands
-from sparrow.engines.stream.product.tiling import concat_nonempty
+from sparrow.engines.stream.product.spill import SpilledOperands, concat_nonempty
+from sparrow.engines.stream.product.tiling import SpilledTiling
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, Duplicates, concat_blocks, sort_block
-from sparrow.plan import Semiring
 from sparrow.runtime import events, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.sorting import Rows, SpilledBlocks, SpillFile
@@ -31,15 +31,10 @@ from sparrow.sorting import Rows, SpilledBlocks, SpillFile
 if TYPE_CHECKING:
     from sparrow.sorting.sorter import Sorter
 
-__all__ = ["ExternalAccumulate", "can_accumulate"]
+__all__ = ["ExternalSum"]
 
 _DUPLICATES: dict[Any, Duplicates] = {"plus": "sum", "min": "min", "max": "max", "or": "max", "any": "first"}
 """Rule by which the sorter combines partial sums of one coordinate."""
-
-
-def can_accumulate(semiring: Semiring) -> bool:
-    """Return whether partial sums can be added by the external sort."""
-    return semiring.add in _DUPLICATES
 
 
 def _panel_elements() -> int:
@@ -49,7 +44,7 @@ def _panel_elements() -> int:
     return max(size, current.min_panel_elements)
 
 
-class ExternalAccumulate:
+class ExternalSum(SpilledTiling):
     """Elements of a product, computed panel by panel and added by an external sort.
 
     Parameters
@@ -60,7 +55,7 @@ class ExternalAccumulate:
         Leading coordinates of the left operand to multiply, None for all.
     """
 
-    strategy = "external_sum"
+    name = "external_sum"
 
     def __init__(self, operands: Operands, wanted_rows: NDArray[Any] | None = None) -> None:
         from sparrow.sorting.sorter import Sorter  # imports Numba
@@ -72,17 +67,21 @@ class ExternalAccumulate:
         duplicates = _DUPLICATES[operands.node.semiring.add]
         sorter = Sorter(max(self._schema.ndim, 1), operands.dtype, weighted=True, duplicates=duplicates)
         try:
-            sorter.consume(_partial_sums(operands, sorter, wanted_rows))
+            flops: list[int] = []
+            sorter.consume(_partial_sums(operands, sorter, wanted_rows, flops))
+            self.flops = sum(flops)
             memory.trim()
             self._write(sorter)
+            self.elements_read = operands.lhs.nnz_estimate + operands.rhs.nnz_estimate
+            self.spilled_bytes = self._result.spool.nbytes
         finally:
             sorter.close()
             memory.trim()
 
-    @property
-    def spilled_bytes(self) -> int:
-        """Bytes of the result in the spill file."""
-        return self._result.spool.nbytes
+    @classmethod
+    def build(cls, operands: Operands, spilled: SpilledOperands) -> ExternalSum:
+        """Multiply panel by panel, reading both operands in the shared order."""
+        return cls(operands, spilled.wanted_rows)
 
     def partitions(self) -> list[int]:
         """Return bounds along the leading axis between which about a block lies."""
@@ -122,8 +121,13 @@ class ExternalAccumulate:
                 advance(block.count)
 
 
-def _partial_sums(operands: Operands, sorter: Sorter, wanted_rows: NDArray[Any] | None) -> Iterator[Any]:
-    """Yield the products of panels and matching batches, prepared for the sorter."""
+def _partial_sums(
+    operands: Operands, sorter: Sorter, wanted_rows: NDArray[Any] | None, flops: list[int]
+) -> Iterator[Any]:
+    """Yield the products of panels and matching batches, prepared for the sorter.
+
+    The number of products of each batch is appended to ``flops``.
+    """
     current, threads = tuning(), settings.current().threads
     lhs, rhs, roles = operands.lhs, operands.rhs, operands.roles
     source = Operand(lhs.scan, lhs.indices, (*roles.shared, *roles.rows))
@@ -153,6 +157,7 @@ def _partial_sums(operands: Operands, sorter: Sorter, wanted_rows: NDArray[Any] 
                         if source.indices != lhs.indices:
                             block = sort_block(Block(tuple(block.coords[axis] for axis in axes), block.values), shape)
                         rows = operand.lhs_rows(block, wanted_rows)
+                        flops.append(rows.flops)
                         mask = operand.read_mask_rows(rows)
                         parts = [multiply(rows, mask, *span)[0] for span in rows.row_spans(max_products)]
                         return [sorter.prepare(Rows(p.coords or (_zeros(p.count),), p.values)) for p in parts]
