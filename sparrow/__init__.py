@@ -143,6 +143,7 @@ from sparrow.functions.manipulation import (
     diagonal,
     kron,
     nonzero,
+    pad,
     repeat,
     reshape,
     roll,
@@ -187,6 +188,7 @@ from sparrow.functions.views import (
     moveaxis,
     permute_dims,
     squeeze,
+    transpose,
     unstack,
 )
 from sparrow.plan import Semiring
@@ -218,12 +220,12 @@ __all__ = [
     "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not",
     "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum",
     "models", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
-    "ones_like", "open", "optim", "permute_dims", "pi", "positive", "pow", "prod", "random", "real", "reciprocal",
-    "remainder", "repeat", "reshape", "result_type", "roll", "round", "sddmm", "searchsorted", "show_versions", "sign",
-    "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum",
-    "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "training", "tril", "triu", "trunc", "uint8",
-    "uint16", "uint32", "uint64", "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "unstack",
-    "var", "vecdot", "where", "zeros", "zeros_like",
+    "ones_like", "open", "optim", "pad", "permute_dims", "pi", "positive", "pow", "prod", "random", "real",
+    "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll", "round", "sddmm", "searchsorted",
+    "show_versions", "sign", "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt", "square", "squeeze", "stack",
+    "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "training", "transpose",
+    "tril", "triu", "trunc", "uint8", "uint16", "uint32", "uint64", "unique", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 __getattr__, _, _ = lazy_loader.attach(

@@ -13,6 +13,7 @@ from sparrow import engines, plan
 from sparrow.core.schema import as_integer, as_integers, check_array
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.contraction import einsum
+from sparrow.functions.generation import full
 from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis, shared
 from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
@@ -23,8 +24,8 @@ from sparrow.tensor.matching import match_axes
 from sparrow.tensor.products import contract
 
 __all__ = [
-    "concat", "diagonal", "kron", "nonzero", "repeat", "reshape", "roll", "split", "stack", "tile", "tril", "triu",
-    "unique",
+    "concat", "diagonal", "kron", "nonzero", "pad", "repeat", "reshape", "roll", "split", "stack", "tile", "tril",
+    "triu", "unique",
 ]  # fmt: skip
 
 
@@ -419,6 +420,71 @@ def repeat(tensor: Tensor, repeats: int | Sequence[int], axis: int | str | None 
     memory.check(8 * total, f"the positions of {total} slices", "broadcast along a new axis instead")
     view: Tensor = tensor[(*(slice(None),) * axis, np.repeat(np.arange(size), counts.astype(np.int64)), ...)]
     return view
+
+
+def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **others: Any) -> Tensor:
+    """Pad a tensor with a value, or with its own elements, lazily.
+
+    A value other than the fill value is stored.
+
+    Parameters
+    ----------
+    array
+        Tensor of any number of dimensions.
+    pad_width
+        Elements before and after each axis: pairs by axis, one pair, or one number for all.
+    mode
+        ``"constant"``, ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``, as in :func:`numpy.pad`.
+    constant_values
+        Values before and after each axis, as ``pad_width``; 0 by default.
+    **others
+        Further arguments of :func:`numpy.pad`, which are not supported.
+
+    Returns
+    -------
+    Tensor
+        Padded axes have no labels.
+
+    Raises
+    ------
+    InvalidValueError
+        If a width is negative.
+    UnsupportedError
+        If the mode or an argument is not supported.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.pad(sp.asarray([[1, 2]]), ((0, 1), (2, 0))).to_numpy()
+    array([[0, 0, 1, 2],
+           [0, 0, 0, 0]])
+    """
+    given = tensor = as_tensor(array)
+    widths = np.broadcast_to(np.asarray(pad_width), (tensor.ndim, 2)).tolist()
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
+        raise UnsupportedError(f"np.pad(mode={mode!r}) is not supported on sparse tensors")
+    for name in others:
+        raise UnsupportedError(f"np.pad({name}=) is not supported on sparse tensors")
+    values = np.broadcast_to(np.asarray(constant_values), (tensor.ndim, 2)).tolist()
+    for axis, (width, value) in enumerate(zip(widths, values, strict=True)):
+        before, after = as_integers(width, "pad_width")
+        if before < 0 or after < 0:
+            raise InvalidValueError(f"pad_width must not be negative, got {pad_width!r}")
+        if mode == "constant":
+            sizes = [(*tensor.shape[:axis], n, *tensor.shape[axis + 1 :]) for n in (before, after)]
+            edges = [
+                full(size, v, tensor.dtype).refill(tensor.fill_value) for size, v in zip(sizes, value, strict=True)
+            ]
+            edges = [edge.rename(**dict(zip(edge.dims, tensor.dims, strict=True))) for edge in edges]
+            parts = [part for part in (edges[0], tensor, edges[1]) if part is tensor or part.shape[axis]]
+            tensor = concat(parts, axis) if len(parts) > 1 else tensor
+        elif before or after:
+            try:
+                positions = np.pad(np.arange(tensor.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
+            except ValueError as error:
+                raise ShapeError(f"np.pad of shape {tensor.shape}: {error}") from None
+            tensor = tensor[(*(slice(None),) * axis, positions, ...)]
+    return tensor.astype(tensor.dtype, copy=True) if tensor is given else tensor
 
 
 @document_as(Tensor.nonzero, tensor="Tensor of at least one dimension.")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import as_integer
 from sparrow.errors import InvalidValueError
+from sparrow.functions.generation import full
 from sparrow.functions.manipulation import concat
 from sparrow.functions.views import as_tensor, flip, moveaxis
 from sparrow.plan import Cast, axis_labels, make_map, make_sort, normalize_axis
@@ -109,9 +110,7 @@ def argsort(tensor: Tensor, axis: int | str = -1, descending: bool = False, stab
     return np.flip(dense.shape[axis] - 1 - flipped, axis)
 
 
-def diff(
-    tensor: Tensor, axis: int | str = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
-) -> Tensor:
+def diff(tensor: Tensor, axis: int | str = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
     """Return the differences of neighboring elements along an axis, lazily.
 
     For booleans the result is whether they differ.
@@ -125,7 +124,7 @@ def diff(
     n
         Number of times that differences are taken; 0 returns the tensor itself.
     prepend, append
-        Elements to concatenate before and after the tensor first, of the same fill value.
+        Elements to concatenate before and after the tensor first, of the same fill value; or a number for all.
 
     Returns
     -------
@@ -151,7 +150,8 @@ def diff(
         raise InvalidValueError(f"n must not be negative, got {n}")
     if not times:
         return tensor
-    parts = [part for part in (prepend, tensor, append) if part is not None]
+    parts = [part if np.ndim(part) else _fill_slice(tensor, axis, part) for part in (prepend, tensor, append)
+             if part is not None]  # fmt: skip
     found: Any = concat(parts, axis) if len(parts) > 1 else tensor
     before = (slice(None),) * axis
     for _ in range(min(times, found.shape[axis])):
@@ -161,6 +161,13 @@ def diff(
         )
         found = later != earlier if found.dtype == bool else later - earlier
     return as_tensor(found)
+
+
+def _fill_slice(tensor: Tensor, axis: int, value: Any) -> Tensor:
+    """Return a slice of a tensor along an axis, of one value."""
+    sizes = (*tensor.shape[:axis], 1, *tensor.shape[axis + 1 :])
+    made = full(sizes, value).refill(tensor.fill_value)
+    return made.rename(**dict(zip(made.dims, tensor.dims, strict=True)))
 
 
 def _drop_labels(tensor: Tensor, axis: int) -> Tensor:

@@ -17,7 +17,7 @@ from sparrow.tensor import Tensor
 
 __all__ = [
     "as_tensor", "as_tensors", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "expand_dims", "flip",
-    "matrix_transpose", "moveaxis", "permute_dims", "shared", "squeeze", "swapaxes", "unstack",
+    "matrix_transpose", "moveaxis", "permute_dims", "shared", "squeeze", "swapaxes", "transpose", "unstack",
 ]  # fmt: skip
 
 
@@ -168,6 +168,35 @@ def permute_dims(tensor: Tensor, axes: Sequence[int | str]) -> Tensor:
     tensor = as_tensor(tensor)
     order = [axes] if isinstance(axes, str) or not np.iterable(axes) else list(axes)
     return tensor.transpose(order) if tensor.ndim or order else tensor
+
+
+@shared
+def transpose(tensor: Tensor, axes: Sequence[int | str] | None = None) -> Tensor:
+    """Return a view with the axes reversed, or in another order: ``np.transpose``.
+
+    Parameters
+    ----------
+    %(tensor)s
+    axes
+        Axes of the tensor in the order of the result, by number or name; reversed by default.
+
+    Returns
+    -------
+    Tensor
+
+    Raises
+    ------
+    ShapeError
+        If ``axes`` does not name each axis once.
+
+    Examples
+    --------
+    >>> import sparrow as sp
+    >>> sp.transpose(sp.zeros((2, 3, 4))).shape
+    (4, 3, 2)
+    """
+    tensor = as_tensor(tensor)
+    return tensor.transpose() if axes is None else tensor.transpose(axes)
 
 
 def swapaxes(tensor: Tensor, axis1: int, axis2: int) -> Tensor:

@@ -52,6 +52,7 @@ __all__ = [
     "from_object",
     "from_table",
     "is_foreign_sparse",
+    "is_pydata",
 ]
 
 Converted: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
@@ -224,14 +225,19 @@ def _is_array_like(obj: Any) -> bool:
 
 
 def is_foreign_sparse(obj: Any) -> bool:
-    """Return whether an object is a sparse array or matrix of SciPy or CuPy."""
-    return hasattr(type(obj), "tocoo") and hasattr(type(obj), "nnz")
+    """Return whether an object is a sparse array of SciPy, CuPy or pydata/sparse."""
+    return hasattr(type(obj), "nnz") and (hasattr(type(obj), "tocoo") or is_pydata(obj))
+
+
+def is_pydata(obj: Any) -> bool:
+    """Return whether an object is an array of pydata/sparse."""
+    return type(obj).__module__.startswith("sparse.")
 
 
 def dense_of_sparse(obj: Any) -> np.ndarray[Any, Any]:
     """Return a foreign sparse array as a dense one, after checking its indices."""
     check_scipy_array(obj)
-    dense: np.ndarray[Any, Any] = obj.toarray()
+    dense: np.ndarray[Any, Any] = obj.todense() if is_pydata(obj) else obj.toarray()
     return dense
 
 
@@ -244,7 +250,7 @@ def _to_known(obj: Any) -> Any:
         return from_torch(obj)
     if library in ("cupy", "cupyx"):
         return from_cupy(obj)
-    if library == "sparse" and hasattr(obj, "fill_value"):
+    if is_pydata(obj):
         return from_pydata(obj)
     return obj
 

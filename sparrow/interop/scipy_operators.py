@@ -1,4 +1,4 @@
-"""Operators of SciPy's sparse arrays with a tensor on the right, kept sparse.
+"""Operators of SciPy and pydata/sparse with a tensor on the right, kept sparse.
 
 ``S @ A`` converts an unknown operand to an array, and defers to the operand's class only if NumPy cannot: it returns an
 object array of one element then. So these operators get such an array; any other caller gets the dense one.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.errors import UnsupportedError
 
-__all__ = ["is_called_by_operator", "reject_matrix_star", "wrap_operand"]
+__all__ = ["decline_compiled_call", "is_called_by_operator", "reject_matrix_star", "wrap_operand"]
 
+_NUMBA_FRAMES = 16
+"""Frames between pydata/sparse and Numba's question for a type, at most."""
 _OPERATORS = {"_matmul_dispatch", "_multiply_2d_with_broadcasting", "multiply", "_divide", "_comparison"}
 
 
@@ -32,6 +34,18 @@ def wrap_operand(operand: Any) -> NDArray[Any]:
     found = np.empty((), object)
     found[()] = operand
     return found
+
+
+def decline_compiled_call(caller: FrameType | None) -> NoReturn:
+    """Raise ``NotImplementedError`` within a product of pydata/sparse.
+
+    Raise ``AttributeError`` elsewhere.
+    """
+    for _ in range(_NUMBA_FRAMES):
+        if caller is not None and str(caller.f_globals.get("__name__", "")).startswith("sparse."):
+            raise NotImplementedError("pydata/sparse cannot multiply a tensor: use the operator @, or sp.matmul")
+        caller = None if caller is None else caller.f_back
+    raise AttributeError("tensors have no type of Numba")
 
 
 def reject_matrix_star(operand: Any) -> None:

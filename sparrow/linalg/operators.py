@@ -17,7 +17,7 @@ from sparrow.engines.repeats import RepeatedProducts, persisted_budget
 from sparrow.errors import ConvergenceError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.functions.labels import align_to_axis
 from sparrow.functions.views import as_tensor
-from sparrow.interop.conversion import is_foreign_sparse
+from sparrow.interop.conversion import is_foreign_sparse, is_pydata
 from sparrow.plan import Contraction, Dense, make_matmul
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText
@@ -132,6 +132,8 @@ def check_matrix(A: Any, function: str) -> Any:
         If its dtype is not numeric.
     """
     A = A if hasattr(A, "shape") else check_array(A, "A")
+    if is_pydata(A):
+        A = as_tensor(A)
     if is_foreign_sparse(A):
         check_scipy_array(A)
     if A.dtype is not None and np.dtype(A.dtype).kind not in "biufc":
@@ -170,6 +172,8 @@ def align_vectors(given: Any, name: str, A: Any, axis: int, function: str, sever
     ShapeError
         If their length is not that of the axis, or there are several where one is required.
     """
+    if is_pydata(given):
+        given = as_tensor(given)
     if is_foreign_sparse(given):
         check_scipy_array(given)
         result = given
@@ -417,7 +421,7 @@ class _TransposedOperator(_LabelledOperator):
 
 def _is_scipy_operand(x: Any) -> bool:
     """Return whether SciPy handles or rejects a factor by itself."""
-    if is_foreign_sparse(x):
+    if is_foreign_sparse(x) and not is_pydata(x):
         check_scipy_array(x)
         return True
     return isinstance(x, LinearOperator) or np.isscalar(_reject_text(x))

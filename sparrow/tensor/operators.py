@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -12,7 +13,7 @@ from sparrow import engines
 from sparrow.core.schema import as_integer, check_dtype
 from sparrow.errors import IndexingError, InvalidValueError, SingularError, SparrowError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.interop.scipy_operators import reject_matrix_star
+from sparrow.interop.scipy_operators import decline_compiled_call, reject_matrix_star
 from sparrow.plan import Cast, Clip, Round, make_map
 from sparrow.tensor.arithmetic import Arithmetic
 from sparrow.tensor.base import as_scan
@@ -41,6 +42,18 @@ class Operators(Reductions, Arithmetic):
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return np.matmul(self._convert_foreign(other), self)
+
+    @property
+    def _numba_type_(self) -> NoReturn:
+        """Raise: Numba asks for this type of arguments.
+
+        ``S @ A`` of pydata/sparse passes a tensor to a compiled function, and yields to the tensor's own product if
+        that is not implemented.
+        """
+        decline_compiled_call(sys._getframe(1))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return apply_ufunc(self, ufunc, method, inputs, kwargs)

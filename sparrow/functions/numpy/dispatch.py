@@ -26,6 +26,7 @@ from sparrow.functions.manipulation import (
     diagonal,
     kron,
     nonzero,
+    pad,
     repeat,
     reshape,
     roll,
@@ -105,7 +106,6 @@ from sparrow.functions.numpy.functions import (
     nan_to_num,
     on_unique_values,
     outer,
-    pad,
     percentile,
     ptp,
     quantile,
@@ -129,6 +129,7 @@ from sparrow.functions.views import (
     moveaxis,
     squeeze,
     swapaxes,
+    transpose,
     unstack,
 )
 from sparrow.tensor import Tensor
@@ -326,7 +327,7 @@ _TABLE: dict[Any, Any] = {
     np.tensordot: tensordot,
     np.tile: Adapted(tile),
     np.trace: Adapted(trace),
-    np.transpose: lambda a, axes=None: a.transpose() if axes is None else a.transpose(axes),
+    np.transpose: transpose,
     np.tril: Adapted(tril),
     np.triu: Adapted(triu),
     np.union1d: Adapted(on_unique_values(np.union1d)),

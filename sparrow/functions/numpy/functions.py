@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.schema import as_integer, as_integers
+from sparrow.core.schema import as_integer
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.generation import full, full_like
@@ -31,7 +31,7 @@ __all__ = [
     "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",
     "average", "bincount", "block", "column_stack", "compress", "delete", "diag", "digitize", "dsplit", "dstack",
     "fliplr", "flipud", "histogram", "hsplit", "hstack", "interp", "isclose", "like", "median", "nan_to_num",
-    "on_unique_values", "outer", "pad", "percentile", "ptp", "quantile", "rot90", "select", "unique", "vsplit",
+    "on_unique_values", "outer", "percentile", "ptp", "quantile", "rot90", "select", "unique", "vsplit",
     "vstack",
 ]  # fmt: skip
 
@@ -413,39 +413,6 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     mask = match_axes(mask, lines, {0: at}, "compress: the condition", "mask")
     positions = nonzero(mask)[0] if isinstance(mask, Tensor) else np.flatnonzero(mask)
     return lines[(*(slice(None),) * at, positions, ...)]
-
-
-def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, **others: Any) -> Tensor:
-    """Pad a tensor with a value, or with its own elements.
-
-    A value other than the fill value is stored.
-    """
-    given = tensor = as_tensor(array)
-    widths = np.broadcast_to(np.asarray(pad_width), (tensor.ndim, 2)).tolist()
-    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
-        raise UnsupportedError(f"np.pad(mode={mode!r}) is not supported on sparse tensors")
-    for name in others:
-        raise UnsupportedError(f"np.pad({name}=) is not supported on sparse tensors")
-    values = np.broadcast_to(np.asarray(constant_values), (tensor.ndim, 2)).tolist()
-    for axis, (width, value) in enumerate(zip(widths, values, strict=True)):
-        before, after = as_integers(width, "pad_width")
-        if before < 0 or after < 0:
-            raise InvalidValueError(f"pad_width must not be negative, got {pad_width!r}")
-        if mode == "constant":
-            sizes = [(*tensor.shape[:axis], n, *tensor.shape[axis + 1 :]) for n in (before, after)]
-            edges = [
-                full(size, v, tensor.dtype).refill(tensor.fill_value) for size, v in zip(sizes, value, strict=True)
-            ]
-            edges = [edge.rename(**dict(zip(edge.dims, tensor.dims, strict=True))) for edge in edges]
-            parts = [part for part in (edges[0], tensor, edges[1]) if part is tensor or part.shape[axis]]
-            tensor = concat(parts, axis) if len(parts) > 1 else tensor
-        elif before or after:
-            try:
-                positions = np.pad(np.arange(tensor.shape[axis]), (before, after), mode)  # type: ignore[call-overload]
-            except ValueError as error:
-                raise ShapeError(f"np.pad of shape {tensor.shape}: {error}") from None
-            tensor = tensor[(*(slice(None),) * axis, positions, ...)]
-    return tensor.astype(tensor.dtype, copy=True) if tensor is given else tensor
 
 
 def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:

@@ -321,10 +321,11 @@ class Log:
 
         def numbers(column: pa.ChunkedArray) -> NDArray[np.int64]:
             """Return a column; -1 for what other tools leave out, which no scan accepts."""
+            if not column.null_count:
+                return as_numpy(column.cast(pa.int64()))
             array = column.combine_chunks()
-            missing = as_numpy(array.is_null())
-            if (missing & own).any():
-                raise ValueError(f"{np.count_nonzero(missing)} of {count} values are missing")
+            if (as_numpy(array.is_null()) & own).any():
+                raise ValueError(f"{array.null_count} of {count} values are missing")
             return as_numpy(array.cast(pa.int64()).fill_null(-1))
 
         try:

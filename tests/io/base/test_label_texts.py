@@ -26,7 +26,7 @@ def read(name: str, path: Path) -> Any:
     if name == "h5ad":
         return sp.ingest.h5ad(path, dst, overwrite=True)
     coords = ["u", "i"]
-    texts = {"text": coords} if name in ("csv", "tsv") else {}
+    texts: dict[str, Any] = {"text": coords} if name in ("csv", "tsv") else {}
     return sp.ingest.columns(path, dst, coords=coords, value="value", overwrite=True, **texts)
 
 
