@@ -26,7 +26,7 @@ from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = [
-    "find_duplicate_label", "first_positions", "label_position", "label_positions", "label_range",
+    "find_duplicate_label", "find_labels", "first_positions", "label_position", "label_positions", "label_range",
 ]  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def label_positions(labels: pa.Array | None, wanted: Any, dim: str) -> NDArray[n
         raise _no_labels(dim)
     unordered = isinstance(wanted, AbstractSet)
     values: Any = wanted if isinstance(wanted, Sized) and not unordered else list(wanted)
-    found = _find_values(labels, values)
+    found = find_labels(labels, values)
     if found.null_count:
         missing = np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))
         limit = tuning().reported_labels
@@ -173,7 +173,7 @@ def _to_python(label: Any) -> Any:
     return label.item() if is_number else label
 
 
-def _find_values(labels: pa.Array, values: Any) -> pa.Array:
+def find_labels(labels: pa.Array, values: Any) -> pa.Array:
     """Return the coordinates of values, null for missing labels; types may be mixed."""
     as_array = to_label_array(values)
     if as_array is not None and (found := _find(labels, as_array)) is not None:

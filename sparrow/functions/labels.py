@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparrow.core.label_types import unify_label_types
 from sparrow.errors import InvalidValueError, LabelError
 from sparrow.functions.views import as_tensor
-from sparrow.plan import Cast, Join, Labels, Scan, align_by_name, axis_labels, make_map, match_scan
+from sparrow.plan import AxisLabels, Cast, Join, Labels, Scan, align_by_name, axis_labels, make_map, match_scan
 from sparrow.runtime.settings import JOINS
 from sparrow.tensor import Tensor
 
@@ -111,10 +112,19 @@ def can_align(one: Any, other: Any, axis: int = 0, and_axis: int = 0) -> bool:
     return one.shape[axis] == other.shape[and_axis] or (is_labelled(one, axis) and is_labelled(other, and_axis))
 
 
-def check_same_labels(A: Any, what: str) -> None:
+def check_same_labels(A: Any, what: str, may_be_disjoint: bool = False) -> None:
     """Check that rows and columns of a matrix have the same labels.
 
     Nothing is checked unless both have some.
+
+    Parameters
+    ----------
+    A
+        Matrix.
+    what
+        Name of the matrix or function for errors.
+    may_be_disjoint
+        Allow labels of different things, equations and unknowns, of which none are equal.
 
     Raises
     ------
@@ -124,8 +134,19 @@ def check_same_labels(A: Any, what: str) -> None:
     if not (is_labelled(A, 0) and is_labelled(A, 1)):
         return
     names = axis_labels(A.__sparrow_scan__())
-    if not names[0].equals(names[1]):
+    if not names[0].equals(names[1]) and not (may_be_disjoint and _are_disjoint(names[0], names[1])):
         raise LabelError(f"{what}: rows and columns must have the same labels, but {describe_label_mismatch(A)}")
+
+
+def _are_disjoint(one: AxisLabels, other: AxisLabels) -> bool:
+    """Return whether two axes have no label in common."""
+    import pyarrow.compute as pc
+
+    try:
+        mine, theirs = unify_label_types([one.array(), other.array()], "rows and columns")
+    except LabelError:  # of types that are never equal
+        return True
+    return not pc.any(pc.is_in(mine, value_set=theirs), min_count=0).as_py()
 
 
 def describe_label_mismatch(A: Any) -> str:

@@ -66,7 +66,7 @@ shared = SharedText(
     ShapeError
         If A is not square, or the shape of a vector or matrix does not match.
     LabelError
-        If one has labels that A lacks.
+        If one has labels that A lacks, or rows and columns of A have labels in common, and not all in one order.
     InvalidValueError
         If b or x0 is not finite, or A is not symmetric where it must be.
     ConvergenceError

@@ -77,10 +77,9 @@ def _call_scipy(
     solve: Callable[..., Any] = getattr(scipy_linalg, name)
     check_options(name, options)
     operator = _as_operator(check_matrix(A, name))
-    if square:
+    if square:  # such solvers multiply products: what belongs to rows is multiplied with columns
         check_square(operator, name)
-    if name in _SPACE_FUNCTIONS:
-        check_same_labels(unwrap_tensor(operator), name)
+        check_same_labels(unwrap_tensor(operator), name, name not in _SPACE_FUNCTIONS)
     has_side = name not in ("eigsh", "svds") and name not in _BLOCK_ARGUMENTS
     args = _check_args(name, operator, args, options)
     options = {option: _check_option(name, operator, option, value, options) for option, value in options.items()}

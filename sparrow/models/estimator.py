@@ -178,7 +178,7 @@ class Estimator(Parameters, ABC):
         warmup.warn_compiling()
         self._check_params()
         rows = self._load_training(X, y, sample_weight)
-        validation_rows = self._load_validation(rows.matrix.shape[1])
+        validation_rows = self._load_validation(rows.matrix)
         rows.shuffle = bool(self.shuffle)
         if _is_share(self.validation):
             check_validation_share(rows.height, self.seed, self.validation)
@@ -255,26 +255,28 @@ class Estimator(Parameters, ABC):
             raise ShapeError(f"0 sample(s) (shape={features.shape}) while a minimum of 1 is required: X has no rows")
         if is_started:
             self._check_width(features)
-        labels = to_label_array(y, height)
+        labels = to_label_array(y, height, features.X)
         if labels.dtype.kind == "O" and not self._is_classifier():
             labels = to_numbers(labels)
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
             at = int(np.flatnonzero(~np.isfinite(labels))[0])
             raise InvalidValueError(f"Input y contains NaN or infinity: row {at} has the label {labels[at]}")
-        weights, dtype = to_sample_weights(sample_weight, height), np.dtype(self.dtype)
+        weights, dtype = to_sample_weights(sample_weight, height, features.X), np.dtype(self.dtype)
         return ExampleStream(features, labels, weights, dtype, int(self.batch_size), seed=int(self.seed))
 
-    def _load_validation(self, width: int) -> ExampleStream | None:
-        """Return separate validation rows, or None."""
+    def _load_validation(self, training: FeatureMatrix) -> ExampleStream | None:
+        """Return separate validation rows with the features of the training, or None."""
         if self.validation is None or _is_share(self.validation):
             return None
         X, y = resolve_inputs(*(self.validation if isinstance(self.validation, tuple) else (self.validation, None)))
         if y is None:
             raise InvalidValueError("validation must have labels: pass (X, y), or a bundle with both")
         features = to_feature_matrix(X)
+        width = training.shape[1]
         if features.shape[1] > width:
             raise ShapeError(f"validation must have at most {width} columns, as X, got {features.shape[1]}")
-        return ExampleStream(features, to_label_array(y, features.shape[0]), None, np.dtype(self.dtype))
+        self._check_names(features, training.names)
+        return ExampleStream(features, to_label_array(y, features.shape[0], features.X), None, np.dtype(self.dtype))
 
     def _initialize(self, rows: ExampleStream, classes: Any) -> Trainer:
         """Create the weights, set the features and classes, and return the trainer."""
@@ -475,11 +477,14 @@ class Estimator(Parameters, ABC):
         width, expected, name = features.shape[1], self.n_features_in_, type(self).__name__
         if width > expected or (features.dense and width != expected):
             raise ShapeError(f"X has {width} features, but {name} is expecting {expected} features as input")
-        known = getattr(self, "feature_names_in_", None)
+        self._check_names(features, getattr(self, "feature_names_in_", None))
+
+    def _check_names(self, features: FeatureMatrix, known: NDArray[Any] | None) -> None:
+        """Raise ``InvalidValueError`` if both have feature names, and they differ."""
         if features.names is not None and known is not None:
             check_feature_names(features.names, known[: len(features.names)] if not features.dense else known)
         elif features.dense and (features.names is None) != (known is None):
-            warn_feature_names(known is not None, name)
+            warn_feature_names(known is not None, type(self).__name__)
 
     def _load_features(self, X: Any) -> ExampleStream:
         """Return the rows of an input for prediction."""

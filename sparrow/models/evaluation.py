@@ -20,21 +20,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import engines
+from sparrow.core.label_types import to_label_array
 from sparrow.errors import InvalidValueError, LabelError, ShapeError
 from sparrow.models.ratings import as_ratings, check_matrix
-from sparrow.models.recommender import Recommender
+from sparrow.models.recommender import Recommender, orient
 from sparrow.models.splits import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
 from sparrow.models.topk import Pattern, to_pattern
-from sparrow.plan import positions_of_labels
+from sparrow.plan import Scan, axis_labels, positions_of_labels
 from sparrow.runtime import progress
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 
 __all__ = [
     "HeldOut",
@@ -205,7 +207,9 @@ def _item_numbers(ids: Any, truth: Tensor) -> NDArray[np.int64]:
     labels = truth.labels(1) if truth.ndim == 2 else None
     if labels is None:
         raise LabelError("ids are labels, and the items of truth have none: pass positions, recommend(labels=False)")
-    wanted = pa.array(ids.reshape(-1).tolist())
+    wanted = to_label_array(ids.reshape(-1).tolist())
+    if wanted is None:
+        raise LabelError("ids must be labels of one type, got several types")
     if pa.types.is_null(wanted.type):
         return np.full(ids.shape, -1)
     return positions_of_labels(wanted, labels).reshape(ids.shape)
@@ -273,13 +277,27 @@ def evaluate(
     {'recall@20': 0.06, 'recall@50': 0.19, 'ndcg@100': 0.17}
     """
     ids, _ = model.recommend(held_out.history, _max_k(recall, ndcg))
-    result = metrics(ids, held_out.truth, recall, ndcg)
+    truth = match_axes(held_out.truth, held_out.history, {0: 0}, "the truth", "values", "the history")
+    result = metrics(_ids_of_truth(ids, model, held_out), truth, recall, ndcg)
     training = getattr(model, "_training", None)
     if baseline and training is not None and not isinstance(model, Popularity):
         popular = evaluate(Popularity().fit(training), held_out, recall, ndcg)
         lines = [f"{name} {value:.3f} (popularity alone {popular[name]:.3f})" for name, value in result.items()]
         progress.write_note(", ".join(lines) + beaten(result, popular))
     return result
+
+
+def _ids_of_truth(ids: NDArray[Any], model: Recommending, held_out: HeldOut) -> NDArray[Any]:
+    """Return the positions of recommended items among those of the truth, by label.
+
+    -1 is an item that the truth does not have.
+    """
+    items = model.labels("item") if isinstance(model, Recommender) else held_out.history.labels(1)
+    truth = held_out.truth.labels(1)
+    if ids.dtype.kind not in "iu" or items is None or truth is None or items.equals(truth):
+        return ids
+    at = np.append(positions_of_labels(items, truth), -1)  # the last one is that of id -1
+    return at[ids]
 
 
 def beaten(found: Mapping[str, float], popular: Mapping[str, float]) -> str:
@@ -325,6 +343,8 @@ def rmse(model: Recommender, test: Any) -> float:
     ------
     IndexingError
         If the model has fewer rows or items.
+    LabelError
+        If both have labels, and a rating is at one that the model does not know.
     ShapeError, UnsupportedError
         If ``test`` is not a real matrix with fill 0 or NaN.
     TooLargeError
@@ -339,13 +359,36 @@ def rmse(model: Recommender, test: Any) -> float:
     >>> rmse(model, parts.test) < 0.1
     True
     """
-    scan = as_ratings(test).__sparrow_scan__()
+    ratings = as_ratings(test)
+    ratings = orient(ratings, model._labels_from) if isinstance(model, Recommender) else ratings
+    scan = ratings.__sparrow_scan__()
     check_matrix(scan)
     block = engines.evaluate(scan)
     if not block.count:
         return float("nan")
-    errors = model.predict(*block.coords).astype(np.float64) - block.values
+    rows, items = (_positions_in_model(model, scan, axis, block.coords[axis]) for axis in (0, 1))
+    errors = model.predict(rows, items).astype(np.float64) - block.values
     return float(np.sqrt(np.mean(errors**2)))
+
+
+def _positions_in_model(model: Recommender, scan: Scan, axis: int, coords: NDArray[Any]) -> NDArray[Any]:
+    """Return coordinates of ratings as numbers of rows or items of a model, by label.
+
+    Raises
+    ------
+    LabelError
+        If the model has no such label.
+    """
+    side: Literal["row", "item"] = "item" if axis else "row"
+    own = axis_labels(scan).get(axis)
+    known = model.labels(side) if isinstance(model, Recommender) else None
+    if own is None or known is None or own.array().equals(known):
+        return coords
+    positions = positions_of_labels(own.array(), known)[coords]
+    if (positions < 0).any():
+        unknown = own.array()[int(coords[int(positions.argmin())])].as_py()
+        raise LabelError(f"unknown label {unknown!r}: no {side} of the training tensor has it, drop it with sel()")
+    return positions
 
 
 class Popularity(Recommender):

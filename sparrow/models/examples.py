@@ -20,6 +20,7 @@ from sparrow.kernels.jit import warmup
 from sparrow.models.tuning import tuning
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
+from sparrow.tensor.matching import match_axes
 from sparrow.training.batches import Batches
 from sparrow.training.inputs import load_column, unpack_bundle
 
@@ -120,8 +121,10 @@ def _to_dense_array(X: Any) -> NDArray[Any]:
     return array
 
 
-def to_label_array(y: Any, height: int) -> NDArray[Any]:
+def to_label_array(y: Any, height: int, X: Any = None) -> NDArray[Any]:
     """Return labels as an array, shape (height,), memory-mapped if they are large.
+
+    A tensor is matched with the rows of the tensor ``X`` by label.
 
     Raises
     ------
@@ -131,6 +134,7 @@ def to_label_array(y: Any, height: int) -> NDArray[Any]:
     if isinstance(y, Tensor):
         if y.ndim != 1:
             raise ShapeError(f"y has shape {y.shape}, expected ({height},): one label per row")
+        y = match_axes(y, X, {0: 0}, "y", "values", "X")
         if y.shape[0] != height:
             raise _length_error(y.shape[0], height)
         return load_column(y)
@@ -159,8 +163,10 @@ def _warn_column_vector() -> None:
     warnings.warn("A column-vector y was passed when a 1d array was expected: pass y.ravel()", kind, stacklevel=4)
 
 
-def to_sample_weights(sample_weight: Any, height: int) -> NDArray[np.float64] | None:
+def to_sample_weights(sample_weight: Any, height: int, X: Any = None) -> NDArray[np.float64] | None:
     """Return row weights as an array, or None.
+
+    A tensor is matched with the rows of the tensor ``X`` by label.
 
     Raises
     ------
@@ -171,7 +177,10 @@ def to_sample_weights(sample_weight: Any, height: int) -> NDArray[np.float64] | 
     """
     if sample_weight is None:
         return None
-    weights = load_column(sample_weight) if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
+    if isinstance(sample_weight, Tensor) and sample_weight.ndim == 1:
+        weights = load_column(match_axes(sample_weight, X, {0: 0}, "sample_weight", "values", "X"))
+    else:
+        weights = np.asarray(sample_weight)
     weights = weights.astype(np.float64, copy=False)
     if weights.ndim == 0:
         weights = np.full(height, float(weights))

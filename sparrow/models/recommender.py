@@ -11,6 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
+from sparrow.core.labels import find_labels
+from sparrow.core.schema import is_custom_name
 from sparrow.errors import IndexingError, InvalidValueError, LabelError, ShapeError
 from sparrow.models import parquet_files
 from sparrow.models.ratings import as_ratings
@@ -28,16 +30,16 @@ from sparrow.models.topk import (
     unit_vectors,
 )
 from sparrow.models.tuning import tuning
-from sparrow.plan import axis_labels, positions_of_labels, reindex_axis
 from sparrow.runtime import events, progress
 from sparrow.runtime.validation import check_choice
+from sparrow.tensor.matching import align_columns, match_axes
 
 if TYPE_CHECKING:
     import os
 
     from sparrow.tensor import Tensor
 
-__all__ = ["Recommender", "align_items"]
+__all__ = ["Recommender", "align_items", "orient"]
 
 
 class Recommender:
@@ -198,7 +200,9 @@ class Recommender:
         if history is None and exclude is True:
             pattern = self._read_rated(at)
         else:
-            excluded = _exclusion(exclude, history, (len(factors), items.shape[0]), self._labels_from)
+            training = self._labels_from
+            targets = history if history is not None or training is None else training[at]
+            excluded = _exclusion(exclude, targets, (len(factors), items.shape[0]), training)
             pattern = None if excluded is None else to_pattern(excluded)
         ids, scores = top_k(factors, self._candidates(), k, pattern)
         empty = ~factors.any(axis=1)
@@ -241,7 +245,8 @@ class Recommender:
         array([5., 4.], dtype=float32)
         """
         users, table = self._factors()
-        given = [[one] if isinstance(one, str | bytes) or np.ndim(one) == 0 else one for one in (rows, items)]
+        pair = align_columns([rows, items], ["rows", "items"])
+        given = [[one] if isinstance(one, str | bytes) or np.ndim(one) == 0 else one for one in pair]
         left = _to_positions(given[0], users.shape[0], "row", self._labels_from, labels)
         right = _to_positions(given[1], table.shape[0], "item", self._labels_from, labels)
         if len(left) != len(right) and 1 not in (len(left), len(right)):
@@ -446,18 +451,22 @@ def _as_matrix(given: Any) -> Tensor | None:
     return as_ratings(given) if getattr(given, "ndim", None) == 2 else None
 
 
-def align_items(history: Tensor, training: Tensor | None) -> Tensor:
+def align_items(history: Tensor, training: Tensor | None, what: str = "the histories") -> Tensor:
     """Return histories with the items of the training tensor, aligned by label.
 
-    Unknown items have no factors and are dropped.
+    Dimensions are matched by name. Unknown items have no factors and are dropped.
     """
-    known = None if training is None else axis_labels(training.__sparrow_scan__()).get(1)
-    scan = history.__sparrow_scan__()
-    own = axis_labels(scan).get(1)
-    if known is None or own is None or own.equals(known):
-        return history
-    scan = reindex_axis(scan, 1, positions_of_labels(known.array(), own.array()))
-    return type(history)(scan.source, scan.view)
+    history = orient(history, training)
+    aligned: Tensor = match_axes(history, training, {1: 1}, what, "pattern", "the training tensor")
+    return aligned
+
+
+def orient(ratings: Tensor, training: Tensor | None) -> Tensor:
+    """Return ratings with the dimensions of the training tensor, matched by name."""
+    dims = ratings.dims
+    if training is None or dims == training.dims or set(dims) != set(training.dims):
+        return ratings
+    return ratings.transpose(training.dims) if all(map(is_custom_name, dims)) else ratings
 
 
 def _is_by_label(given: Any) -> bool:
@@ -495,12 +504,13 @@ def _to_positions(
     LabelError
         If a label is unknown.
     """
+    numbers = np.asarray(numbers) if hasattr(numbers, "__sparrow_scan__") else numbers
     if isinstance(numbers, str | bytes):
         raise IndexingError(f"{kind}s must be a list, got {numbers!r}: pass [{numbers!r}]")
     if training is not None and (labels or _is_by_label(numbers)) and len(numbers):
         names = training.labels(0 if kind == "row" else 1)
         if names is not None and (_is_by_label(numbers) or pa.types.is_integer(names.type)):
-            places = positions_of_labels(numbers if isinstance(numbers, pa.Array) else pa.array(list(numbers)), names)
+            places = find_labels(names, numbers).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
             if places.min() < 0:
                 raise LabelError(
                     f"unknown label {numbers[int(places.argmin())]!r}: no {kind} of the training tensor has it"
@@ -520,16 +530,20 @@ def _to_positions(
     return at
 
 
-def _exclusion(exclude: Any, history: Tensor | None, shape: tuple[int, int], training: Tensor | None) -> Tensor | None:
-    """Return the items to exclude, a tensor of the given shape, or None."""
+def _exclusion(exclude: Any, targets: Tensor | None, shape: tuple[int, int], training: Tensor | None) -> Tensor | None:
+    """Return the items to exclude, a tensor of the given shape, or None.
+
+    Its rows are matched with the rows to recommend for, ``targets``, its items with those of the training tensor.
+    """
     if exclude is False:
         return None
-    mask = history if exclude is True else _as_matrix(exclude)
+    mask = targets if exclude is True else _as_matrix(exclude)
     if mask is None:
         raise InvalidValueError(
             f"exclude must be True, False or a matrix of items to exclude, got {type(exclude).__name__}"
         )
-    mask = align_items(mask, training)
+    mask = align_items(mask, training, "exclude")
+    mask = match_axes(mask, targets, {0: 0}, "exclude", "pattern", "the rows to recommend for")
     if mask.shape != shape:
         raise ShapeError(f"exclude has shape {mask.shape}, expected {shape}")
     return mask

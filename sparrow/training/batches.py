@@ -154,7 +154,7 @@ class Batches:
         self._data = to_named_inputs(X)
         first = next(iter(self._data))
         height = len(self._data[first])
-        self._label = to_named_labels(y, height, first)
+        self._label = to_named_labels(y, first, self._data[first])
         self._start, self._stop = (height * k // self.num_parts for k in (self.part_index, self.part_index + 1))
         self._columns: dict[str, NDArray[Any]] = {}
         self._read_ahead: tuple[Window, WindowRows] | None = None

@@ -20,6 +20,7 @@ from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage import Snapshot
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
+from sparrow.tensor.matching import match_axes
 from sparrow.training.batch import CSRRows, WindowRows, concat_rows, permute_rows
 from sparrow.training.shuffling import Window
 from sparrow.training.tuning import tuning
@@ -56,6 +57,8 @@ def to_named_inputs(X: Any) -> dict[str, Tensor]:
         raise InvalidValueError("inputs must not be empty: pass at least one matrix, as in {'X': X}")
     matrices = {name: _to_matrix(name, matrix) for name, matrix in given.items()}
     first = next(iter(matrices))
+    for name, matrix in matrices.items():
+        matrices[name] = match_axes(matrix, matrices[first], {0: 0}, f"input {name!r}", "values", f"input {first!r}")
     for name, tensor in matrices.items():
         if len(tensor) != len(matrices[first]):
             raise ShapeError(f"inputs must have equal numbers of rows, got {len(tensor)} for {name!r} and "
@@ -81,8 +84,10 @@ def _is_sparse(dtype: Any) -> bool:
     return hasattr(dtype, "subtype") and hasattr(dtype, "fill_value")
 
 
-def to_named_labels(y: Any, height: int, of: str) -> dict[str, Labels]:
-    """Return labels by name for ``height`` rows of input ``of``; a single one is "y".
+def to_named_labels(y: Any, of: str, X: Tensor) -> dict[str, Labels]:
+    """Return labels by name for the rows of input ``of``; a single one is "y".
+
+    Tensors are matched with the rows of the input by label.
 
     Raises
     ------
@@ -90,7 +95,12 @@ def to_named_labels(y: Any, height: int, of: str) -> dict[str, Labels]:
         If the number of labels differs from the number of rows.
     """
     given = y if isinstance(y, Mapping) else {} if y is None else {"y": y}
-    arrays = {name: _to_labels(labels) for name, labels in given.items() if labels is not None}
+    height = len(X)
+    arrays = {
+        name: match_axes(_to_labels(labels), X, {0: 0}, f"labels {name!r}", "values", f"input {of!r}")
+        for name, labels in given.items()
+        if labels is not None
+    }
     for name, labels in arrays.items():
         if not labels.ndim or labels.shape[0] != height:
             raise ShapeError(

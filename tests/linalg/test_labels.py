@@ -170,6 +170,25 @@ def test_space_functions_require_equal_labels(solve: Any) -> None:
         solve(R)
 
 
+@pytest.mark.parametrize("name", ["cg", "gmres", "minres", "bicgstab"])
+def test_solvers_require_one_order_of_common_labels(name: str) -> None:
+    solve = getattr(sp.linalg, name)
+    right = make_labelled([1.0, 2.0, 3.0], ["a", "b", "c"])
+    with pytest.raises(
+        errors.LabelError, match=r"rows and columns must have the same labels.* differ in order: A\.sel"
+    ):
+        solve(R, right)
+    x = solve(R.sel({"i": R.labels("j")}), right, rtol=1e-12)[0]
+    np.testing.assert_allclose(x, sp.linalg.spsolve(R, right), rtol=1e-6)  # which factorizes rows of any order
+    equations = make_labelled(CELLS, ["p", "q", "r", "s"], NODES)
+    np.testing.assert_allclose(solve(equations, B, rtol=1e-12)[0], np.linalg.solve(CELLS, B), rtol=1e-6)
+    numbered = make_labelled(CELLS, [1, 2, 3, 4], NODES)  # type: ignore[list-item]
+    np.testing.assert_allclose(solve(numbered, B, rtol=1e-12)[0], np.linalg.solve(CELLS, B), rtol=1e-6)
+    partly = make_labelled(CELLS, ["a", "q", "r", "s"], NODES)
+    with pytest.raises(errors.LabelError, match="only 'j' has 'b'"):
+        solve(partly, B)
+
+
 def test_label_order_hint() -> None:
     values = np.linalg.eigvalsh([[10, 1, 0], [1, 9, 0], [0, 0, 1]])
     np.testing.assert_allclose(sp.linalg.eigsh(R.sel({"i": R.labels("j")}), 1)[0], values[-1:])
