@@ -132,7 +132,8 @@ def _run(
     options = options_of(known.reader)
     files = source[0] if isinstance(source, list) and len(source) == 1 else source
     started = time.perf_counter()
-    known.reader(files, target, **given(context, options, words)).ingest()
+    reader = known.reader(files, target, **given(context, options, words))
+    reader.ingest(report=True)
     seconds = time.perf_counter() - started
     stored = open_all(target)
     if as_json:
@@ -147,7 +148,7 @@ def _run(
             }
             for path, tensor in stored.items()
         ]
-        write_json({"path": target, "seconds": seconds, "tensors": members})
+        write_json({"path": target, "seconds": seconds, "tensors": members, "report": dict(reader.report.counts)})
         return
     for path, tensor in stored.items():
         sizes = format_shape(tensor.dims, tensor.shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -26,6 +27,7 @@ from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import from_coordinates, from_object, from_table
 from sparrow.plan import normalize_axis
+from sparrow.runtime import progress
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -245,6 +247,7 @@ def asarray(
     device: str | None = None,
     copy: bool | None = None,
     labels: Mapping[Any, Any] | None = None,
+    fill_value: Any = None,
 ) -> Tensor:
     """Convert an array, sparse array or table to a tensor in memory.
 
@@ -277,6 +280,10 @@ def asarray(
     labels
         See :func:`from_coords`. Columns of strings and dates already have theirs; set those of a tensor with
         :meth:`Tensor.set_labels`.
+    fill_value
+        Value of absent elements: that of ``obj`` by default, 0 if it has none. Elements of a sparse array or table
+        that equal it are not stored, and a note says how many: with ``fill_value=inf`` the zeros that SciPy stores
+        are kept.
 
     Returns
     -------
@@ -306,6 +313,8 @@ def asarray(
     if isinstance(obj, Tensor):
         if labels is not None:
             raise InvalidValueError("asarray: labels= cannot be passed with a tensor: use A.set_labels(dim, labels)")
+        if fill_value is not None:
+            raise InvalidValueError("asarray: fill_value= cannot be passed with a tensor: use A.refill(value)")
         found: Tensor = obj if kind is None else obj.astype(kind)
         if copy is False and found is not obj:
             raise SharingError(f"copy=False: a cast from {obj.dtype} to {kind} requires a copy")
@@ -319,9 +328,17 @@ def asarray(
             raise NumberRangeError(f"dtype={kind}: {error}") from None
         except (TypeError, ValueError) as error:
             raise UnsupportedError(f"cannot convert {obj!r} to {kind}: {error}") from None
-    schema, block, found_labels = from_object(obj, coords, value, shape, dims, duplicates, labels or ())
+    schema, block, found_labels = from_object(
+        obj, coords, value, shape, dims, duplicates, labels or (), fill_value, _note_fill
+    )
     tensor = tensor_from_block(schema, block, {**found_labels, **_check_labels(schema, labels)})
     return tensor if kind is None else tensor.astype(kind).compute()
+
+
+def _note_fill(count: int, way: str = ": pass another fill_value= to keep zeros") -> None:
+    """Note that elements of a sparse array or table are not stored."""
+    subject, verb = ("1 element equals", "is") if count == 1 else (f"{count:,} elements equal", "are")
+    progress.write_note(f"{subject} the fill value and {verb} not stored{way}")
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
@@ -412,4 +429,6 @@ def from_relation(
     >>> sp.from_relation(rel, coords=["j"], value="v").to_numpy()
     array([3, 6])
     """
-    return tensor_from_block(*from_table(rel, coords, value, shape, dims, duplicates))
+    return tensor_from_block(
+        *from_table(rel, coords, value, shape, dims, duplicates, on_fill=partial(_note_fill, way=""))
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from numbers import Number
 from typing import Any, TypeAlias
@@ -57,6 +57,9 @@ __all__ = [
 
 Converted: TypeAlias = tuple[Schema, Block, dict[int, pa.Array]]
 """Schema, canonical elements, and the labels of labelled dimensions."""
+
+CountFill: TypeAlias = Callable[[int], object]
+"""Receives the number of elements that equal the fill value and are not stored."""
 
 
 def from_coordinates(
@@ -149,10 +152,20 @@ def from_object(
     dims: Sequence[str] | None = None,
     duplicates: str | None = None,
     labelled: Collection[str] = (),
+    fill_value: Any = None,
+    on_fill: CountFill | None = None,
 ) -> Converted:
     """Return schema, canonical elements and labels for :func:`sparrow.asarray`.
 
-    Labels of the dimensions ``labelled`` are not converted.
+    Parameters
+    ----------
+    obj, coords, value, shape, dims, duplicates, fill_value
+        See :func:`sparrow.asarray`.
+    labelled
+        Dimensions whose labels are not converted.
+    on_fill
+        Receives the number of elements of a sparse array or table that equal the fill value, if there are any: they
+        are not stored.
     """
     is_table = hasattr(obj, "__arrow_c_stream__") or hasattr(obj, "collect_batches")
     options = {"coords": coords, "value": value, "shape": shape, "duplicates": duplicates}
@@ -160,39 +173,43 @@ def from_object(
         if given is not None:
             raise InvalidValueError(f"{name}= applies to tables only, got {type(obj).__name__}")
     if hasattr(obj, "__sparrow_entries__"):
+        if fill_value is not None:
+            raise InvalidValueError(f"fill_value= cannot be passed with {type(obj).__name__}: use A.refill(value)")
         schema, block = obj.__sparrow_entries__()
         return replace(schema, dims=normalize_dims(dims)), block, {}
     if is_table and not hasattr(obj, "__binsparse_descriptor__") and not hasattr(obj, "coords"):
-        return from_table(obj, coords, value, shape, dims, duplicates or "error", rest=True)
+        fill = 0 if fill_value is None else fill_value
+        rule = duplicates or "error"
+        return from_table(obj, coords, value, shape, dims, rule, rest=True, fill_value=fill, on_fill=on_fill)
     if is_graph(obj):
         edges = from_graph(obj)
-        shape = edges.size, edges.size
-        schema, block = from_coordinates((edges.rows, edges.columns), edges.weights, shape, dims, "sum")
+        found = Coordinates((edges.rows, edges.columns), edges.weights, (edges.size, edges.size), duplicates="sum")
+        schema, block = _from_array(found, dims, fill_value, on_fill)
         axes = [] if edges.labels is None else [axis for axis in (0, 1) if schema.dims[axis] not in labelled]
         return schema, block, dict.fromkeys(axes, edges.labels)
     if is_xarray(obj):
         names = xarray_dims(obj)
-        schema, block = _from_array(obj.data, names if dims is None else dims)
+        schema, block = _from_array(obj.data, names if dims is None else dims, fill_value, on_fill)
         axes = [axis for axis, name in enumerate(schema.dims) if name not in labelled]
         return schema, block, xarray_labels(obj, axes)
-    return *_from_array(obj, dims), {}
+    return *_from_array(obj, dims, fill_value, on_fill), {}
 
 
-def _from_array(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
+def _from_array(
+    obj: Any, dims: Sequence[str] | None, fill_value: Any = None, on_fill: CountFill | None = None
+) -> tuple[Schema, Block]:
     """Return schema and canonical elements of an array, dense or sparse."""
-    found = _to_known(obj)
-    if isinstance(found, Coordinates):
-        return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
-    obj = found
-    if is_foreign_sparse(obj):
-        check_scipy_array(obj)
-        coo = obj.tocoo()
-        return from_coordinates(coo.coords, coo.data, coo.shape, dims, "sum")
-    if hasattr(obj, "coords") and hasattr(obj, "data") and hasattr(obj, "fill_value"):
-        return from_coordinates(obj.coords, obj.data, obj.shape, dims, "error", obj.fill_value)
-    if hasattr(obj, "__binsparse_descriptor__"):
-        found = from_binsparse(obj)
-        return from_coordinates(found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value)
+    obj = _to_known(obj)
+    if (found := _as_coordinates(obj)) is not None:
+        if fill_value is not None:
+            found = found._replace(fill_value=fill_value)
+        schema, block = from_coordinates(
+            found.coords, found.values, found.shape, dims, found.duplicates, found.fill_value
+        )
+        # Blocks and diagonals hold zeros of their own.
+        if on_fill is not None and getattr(obj, "format", None) not in ("bsr", "dia"):
+            _count_fill(np.asarray(found.values), schema.fill_value, on_fill)
+        return schema, block
     check_unmasked(obj)
     if not _is_array_like(obj):
         raise UnsupportedError(f"expected a NumPy or SciPy array, a tensor or an Arrow table, got {type(obj).__name__}")
@@ -205,10 +222,29 @@ def _from_array(obj: Any, dims: Sequence[str] | None) -> tuple[Schema, Block]:
     if dense.dtype == object:
         raise UnsupportedError(f"expected a NumPy or SciPy array, a tensor or an Arrow table, got {type(obj).__name__}")
     check_dtype(dense.dtype)
-    zero = np.zeros((), dense.dtype)[()]
-    stored = ~is_fill(dense, zero)
+    fill = check_fill(0 if fill_value is None else fill_value, dense.dtype)
+    stored = ~is_fill(dense, fill)
     at, values = (stored.nonzero(), dense[stored]) if dense.ndim else ((), dense.reshape(1))
-    return from_coordinates(at, values, dense.shape, dims, "error")
+    return from_coordinates(at, values, dense.shape, dims, "error", fill)
+
+
+def _as_coordinates(obj: Any) -> Coordinates | None:
+    """Return the elements of a sparse array of another library; None for others."""
+    if isinstance(obj, Coordinates):
+        return obj
+    if is_foreign_sparse(obj):
+        check_scipy_array(obj)
+        coo = obj.tocoo()
+        return Coordinates(coo.coords, coo.data, coo.shape, duplicates="sum")
+    if hasattr(obj, "coords") and hasattr(obj, "data") and hasattr(obj, "fill_value"):
+        return Coordinates(obj.coords, obj.data, obj.shape, obj.fill_value)
+    return from_binsparse(obj) if hasattr(obj, "__binsparse_descriptor__") else None
+
+
+def _count_fill(values: np.ndarray[Any, Any], fill_value: Any, on_fill: CountFill) -> None:
+    """Report the number of values that equal the fill value, if there are any."""
+    if count := int(np.count_nonzero(is_fill(values, fill_value))):
+        on_fill(count)
 
 
 def _is_array_like(obj: Any) -> bool:
@@ -264,6 +300,8 @@ def from_table(
     duplicates: str,
     labelled: Collection[str] = (),
     rest: bool = False,
+    fill_value: Any = 0,
+    on_fill: CountFill | None = None,
 ) -> Converted:
     """Return schema, canonical elements and labels of a table without nulls.
 
@@ -279,6 +317,8 @@ def from_table(
         Columns of integers that are labels too.
     rest
         Whether the only numeric column beside ``coords`` holds the values, whatever its name.
+    fill_value, on_fill
+        See :func:`from_object`.
 
     Raises
     ------
@@ -325,10 +365,15 @@ def from_table(
             whole.real, whole.imag = values, _values(table, imaginary)
             values = whole
     try:
-        return *from_coordinates(columns, values, shape, picked if dims is None else dims, duplicates), labels
+        schema, block = from_coordinates(
+            columns, values, shape, picked if dims is None else dims, duplicates, fill_value
+        )
     except DuplicateError as error:
         names_of = [labels[dim].to_pylist() if dim in labels else None for dim in range(len(picked))]
         raise error.by_label(names_of) from None
+    if on_fill is not None:
+        _count_fill(values, schema.fill_value, on_fill)
+    return schema, block, labels
 
 
 def from_appended_table(
@@ -337,6 +382,7 @@ def from_appended_table(
     kinds: Mapping[int, pa.DataType],
     duplicates: str = "error",
     value: str | None = None,
+    on_fill: CountFill | None = None,
 ) -> Converted:
     """Return schema, elements and labels of a table to append, matched by name.
 
@@ -352,6 +398,8 @@ def from_appended_table(
         Rule for elements given more than once.
     value
         Column of the values; by default the one named value, or the remaining one.
+    on_fill
+        See :func:`from_object`.
 
     Raises
     ------
@@ -376,7 +424,7 @@ def from_appended_table(
                 f"append: column {name!r} holds {table[name].type}, but dimension {target.dims[dim]!r} has no labels: "
                 "add them with set_labels(), or map the column to integers"
             )
-    return from_table(table, picked, value, sizes, target.dims, duplicates, labelled)
+    return from_table(table, picked, value, sizes, target.dims, duplicates, labelled, on_fill=on_fill)
 
 
 def columns_to_append(names: Sequence[str], target: Schema, value: str | None) -> list[str]:

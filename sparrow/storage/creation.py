@@ -119,6 +119,7 @@ def create(
     extra: Mapping[str, Any] | None = None,
     order: Sequence[int] = (),
     built_from: str | None = None,
+    report: Mapping[str, int] | None = None,
 ) -> None:
     """Commit version 0 of a tensor whose files are in the folder already.
 
@@ -145,6 +146,8 @@ def create(
         JSON values kept with the tensor.
     order, built_from
         Of a derived order: the order, and the digest of the base files.
+    report
+        Counts of an ingest, for the history.
 
     Raises
     ------
@@ -183,6 +186,8 @@ def create(
         "nnz": sum(file.rows for file in files),
         "shape": list(schema.shape),
     }
+    if report is not None:
+        notes["report"] = dict(report)
     if replaced is not None:
         _replace(final, columns, files, notes, names)
         return

@@ -408,8 +408,8 @@ class StoredHandle:
         -------
         list of dict
             With ``version``, ``timestamp`` (UTC), ``operation``, ``nonce``, ``nnz`` and ``shape`` after the commit,
-            ``files_added`` and ``files_removed``. A version whose entry is missing between others has the operation
-            ``"missing from the log"``, and None for the rest.
+            ``files_added`` and ``files_removed``; and the ``report`` of an ingest. A version whose entry is missing
+            between others has the operation ``"missing from the log"``, and None for the rest.
         """
         out: list[dict[str, Any]] = []
         first = min(entry_versions(self.path), default=0)
@@ -432,6 +432,7 @@ class StoredHandle:
                     "shape": tuple(notes["shape"]) if "shape" in notes else None,
                     "files_added": len(commit.added),
                     "files_removed": len(commit.removed),
+                    **({"report": notes["report"]} if "report" in notes else {}),
                 }
             )
         return out[::-1]
@@ -561,6 +562,7 @@ def save(
     orders: Iterable[Sequence[int]] = (),
     operation: str = "save",
     extra: Mapping[str, Any] | None = None,
+    report: Mapping[str, int] | None = None,
     sizes: Sizes | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> StoredHandle:
@@ -584,6 +586,8 @@ def save(
         Derived sort orders to build.
     operation, extra
         Operation in the history, and JSON values kept with the tensor.
+    report
+        Counts of an ingest, for the history.
     sizes
         Target sizes of files and row groups.
     storage_options
@@ -604,7 +608,7 @@ def save(
             for block in blocks:
                 writer.write(block)
             files = writer.finish()
-        create(folder, schema, files, labels=labels, profile=profile, operation=operation, extra=extra)
+        create(folder, schema, files, labels=labels, profile=profile, operation=operation, extra=extra, report=report)
         for order in orders:
             build_order(Snapshot(Log.open(os.fspath(folder))), order, sizes or Sizes())
     return open(path, sizes=sizes)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparrow import engines, storage
+from sparrow.core.casting import cast_appended
 from sparrow.core.indexing import Box, View
 from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import InvalidValueError, PerformanceWarning, ShapeError, UnsupportedError
@@ -282,8 +283,7 @@ def _batch_edits(base: Schema, view: View, blocks: Iterator[Block], existing: Du
 def _batch_edit(base: Schema, view: View, blocks: list[Block], existing: Duplicates) -> Edit:
     block = concat_blocks(blocks, view.ndim, base.dtype)
     coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
-    with np.errstate(all="ignore"):
-        values = block.values.astype(base.dtype)
+    values = cast_appended(block.values, base.dtype)
     return Edit("append", upsert=canonicalize(Block(coords, values), base.shape, base.fill_value), existing=existing)
 
 

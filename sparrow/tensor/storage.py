@@ -119,8 +119,9 @@ class StorageMethods(LabelMethods):
         -------
         list of dict
             For each its ``version``, ``timestamp`` (UTC), ``operation`` and ``nonce``, the resulting ``nnz`` and
-            ``shape``, and ``files_added`` and ``files_removed``. A version whose entry is missing between others has
-            the operation ``"missing from the log"``, and None for the rest.
+            ``shape``, and ``files_added`` and ``files_removed``. An ingest has a ``report`` too: how many elements it
+            read, stored, merged and dropped, by name. A version whose entry is missing between others has the operation
+            ``"missing from the log"``, and None for the rest.
 
         Raises
         ------

@@ -24,6 +24,7 @@ from sparrow.kernels.coo import Duplicates, check_duplicates
 from sparrow.plan import Scan, axis_labels, fit_to_target
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Handle
+from sparrow.runtime import progress
 from sparrow.tensor import editor
 from sparrow.tensor.assignment import align_value, assignment_edit, put_edit
 from sparrow.tensor.base import Base
@@ -217,11 +218,13 @@ class WriteMethods(Base):
         is_table = hasattr(other, "__arrow_c_stream__") or hasattr(other, "collect_batches")
         if is_table and not hasattr(other, "__sparrow_entries__"):
             try:
-                relation = MemoryRelation(*from_appended_table(other, self._schema, kinds, duplicates, value))
+                relation = MemoryRelation(
+                    *from_appended_table(other, self._schema, kinds, duplicates, value, _note_appended_fill)
+                )
             except IndexingError as error:
                 raise IndexingError(f"append: {error}; resize() makes room") from None
         else:
-            relation = MemoryRelation(*from_object(other))
+            relation = MemoryRelation(*from_object(other, on_fill=_note_appended_fill))
         return Scan(relation, View.identity(relation.schema.shape), relation.schema)
 
     def resize(self, *shape: int | Sequence[int]) -> None:
@@ -267,6 +270,11 @@ class WriteMethods(Base):
                 "copies, and an opened version never changes; write to the tensor it came from, or compute() first"
             )
         return self._handle
+
+
+def _note_appended_fill(count: int) -> None:
+    rows = "1 row equals" if count == 1 else f"{count:,} rows equal"
+    progress.write_note(f"append: {rows} the fill value and changed nothing: put() writes it")
 
 
 def _latest_labels(handle: Handle) -> list[Any]:

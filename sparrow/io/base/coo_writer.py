@@ -20,8 +20,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import is_fill
+from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import StorageError
+from sparrow.io.base.report import Report
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, Duplicates
 from sparrow.runtime import memory, settings
@@ -35,16 +36,12 @@ if TYPE_CHECKING:
     from sparrow.sorting.sorter import Sorter
 
 __all__ = [
-    "MAX_STORED_INTEGER",
     "DistinctIds",
     "LabelEncoder",
     "SpillQueue",
     "WrittenFiles",
-    "cast_checked",
     "check_disk_space",
     "check_label_memory",
-    "find_unrepresentable",
-    "misfit_message",
     "write_coo",
 ]
 
@@ -129,47 +126,6 @@ def check_label_memory(count: int, nbytes: int) -> None:
         raise memory.too_large(f"{count} distinct labels", nbytes, "map the ids to integers beforehand", room)
 
 
-MAX_STORED_INTEGER = 2**63 - 1
-"""Largest integer in files, which store uint64 as int64."""
-
-
-def cast_checked(given: NDArray[Any], dtype: np.dtype[Any]) -> tuple[NDArray[Any], int | None]:
-    """Return values in a dtype, and the position of the first that does not fit."""
-    if given.dtype == dtype:
-        beyond = dtype == np.uint64 and given > MAX_STORED_INTEGER
-        return given, int(np.argmax(beyond)) if np.any(beyond) else None
-    with np.errstate(all="ignore"):
-        values = given.astype(dtype)
-    unfit = find_unrepresentable(given, values)
-    return values, int(np.argmax(unfit)) if unfit.any() else None
-
-
-def find_unrepresentable(given: NDArray[Any], values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return the mask of values that a cast changed, rounding to floats aside."""
-    dtype = values.dtype
-    with np.errstate(all="ignore"):
-        if dtype.kind in "fc":
-            return np.asarray(np.isinf(values) & np.isfinite(given))
-        if dtype.kind == "b":
-            return np.asarray((given != 0) & (given != 1))
-        unfit = values != given
-        if given.dtype.kind == "f":
-            # The largest integers round up to floats beyond their range.
-            unfit |= (given >= 2.0 ** (np.iinfo(dtype).bits - (dtype.kind == "i"))) | (given != np.floor(given))
-        elif given.dtype.kind in "iu":
-            unfit |= (values < 0) != (given < 0)
-        if dtype == np.uint64:
-            unfit |= values > MAX_STORED_INTEGER
-    return np.asarray(unfit)
-
-
-def misfit_message(value: Any, dtype: np.dtype[Any]) -> str:
-    """Return the error message for a value that :func:`cast_checked` found."""
-    if dtype == np.uint64 and value > MAX_STORED_INTEGER and value != np.inf:
-        return "exceeds 2^63 - 1, the largest stored integer: pass dtype='float64'"
-    return f"does not fit {dtype}"
-
-
 class SpillQueue:
     """First-in, first-out queue of rows, in memory and then on disk."""
 
@@ -225,6 +181,7 @@ def write_coo(
     duplicates: Duplicates,
     fill_value: Any,
     profile: str,
+    report: Report,
     ids: Sequence[DistinctIds | None] | None = None,
     describe: Callable[[tuple[int, ...]], str] = str,
     mean: bool = False,
@@ -239,6 +196,8 @@ def write_coo(
         Items of the input, and the function that turns one into rows, on several threads.
     dims, dtype, weighted, duplicates, fill_value, profile
         The tensor; see :class:`sparrow.sorting.Sorter` for ``weighted``.
+    report
+        Receives how many rows were read, stored, merged and dropped.
     ids
         For each dimension to relabel, the collector that ``rows_of`` adds its ids to.
     describe
@@ -256,14 +215,18 @@ def write_coo(
     """
     get_filesystem(folder).make_folder(os.fspath(folder))
     ndim = len(dims)
+    fill_value = Schema((), (), dtype, fill_value).fill_value
+    report.fill = fill_value
     collectors = [None] * ndim if ids is None else list(ids)
     summed = np.dtype(np.complex128) if mean else dtype
     from sparrow.sorting.sorter import Sorter
 
     sorter = Sorter(ndim, summed, weighted=weighted, duplicates=duplicates, describe=describe)
 
+    counter = _RowCounter(report)
+
     def prepare(item: T) -> Run | Rows:
-        return sorter.prepare(rows_of(item))
+        return sorter.prepare(counter.add(rows_of(item)))
 
     pieces = cast("Generator[Run | Rows]", ordered_map(prepare, items, settings.current().threads))
 
@@ -274,23 +237,57 @@ def write_coo(
         if sorter.consume(pieces, pause=not any(collectors) and not mean):
             files = _write_sorted(folder, writer, sorter, pieces, dtype, fill_value)
             if files is not None:
+                counter.finish(files)
                 return WrittenFiles(files, sorter.maxima, (None,) * ndim)
         numbered = [None if each is None else each.finish() for each in collectors]
         largest = [top if known is None else len(known) for top, known in zip(sorter.maxima, numbered, strict=True)]
         dtypes = [np.dtype(np.int32 if top < 2**31 else np.int64) for top in largest]
-        parts = sorter.parts(dtypes, fill_value, numbered)
+        parts = sorter.parts(dtypes, None, numbered)
         if mean:
-            parts = [_means(part, dtype, fill_value) for part in parts]
+            parts = [_means(part, dtype) for part in parts]
+        parts = [counter.drop_fill(part, fill_value) for part in parts]
         with bar("writing", sorter.count, "elements") as advance:
-            return WrittenFiles(_write_parts(parts, writer, advance), sorter.maxima, tuple(numbered))
+            files = _write_parts(parts, writer, advance)
+        counter.finish(files)
+        return WrittenFiles(files, sorter.maxima, tuple(numbered))
 
 
-def _means(part: Iterator[Block], dtype: np.dtype[Any], fill_value: Any) -> Iterator[Block]:
+class _RowCounter:
+    """Count of rows on their way from an input to files."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._rows = self._fill = 0
+        self._lock = threading.Lock()
+
+    def add(self, rows: Rows) -> Rows:
+        """Count rows of the input."""
+        with self._lock:
+            self._rows += rows.size
+        return rows
+
+    def drop_fill(self, part: Iterator[Block], fill_value: Any) -> Iterator[Block]:
+        """Yield the elements that differ from the fill value, and count the others."""
+        for block in part:
+            absent = is_fill(block.values, fill_value)
+            if dropped := int(np.count_nonzero(absent)):
+                with self._lock:
+                    self._fill += dropped
+                block = block.take(~absent)
+            if block.count:
+                yield block
+
+    def finish(self, files: Sequence[Any]) -> None:
+        """Report the rows that were read, stored, merged and dropped."""
+        stored = sum(file.rows for file in files)
+        merged = self._rows - stored - self._fill
+        self._report.add(read=self._rows, stored=stored, merged=merged, fill=self._fill)
+
+
+def _means(part: Iterator[Block], dtype: np.dtype[Any]) -> Iterator[Block]:
     """Yield elements whose values are sums and counts with their means."""
     for block in part:
-        values = (block.values.real / block.values.imag).astype(dtype)
-        kept = ~is_fill(values, fill_value)
-        yield Block(tuple(column[kept] for column in block.coords), values[kept])
+        yield Block(block.coords, (block.values.real / block.values.imag).astype(dtype))
 
 
 def _write_parts(

@@ -46,6 +46,7 @@ from numpy.typing import DTypeLike
 from sparrow.core.schema import check_dtype
 from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
 from sparrow.io.base.magic import load_signatures_with, register_signatures
+from sparrow.io.base.report import Report
 from sparrow.io.base.sample import Detector, Stage
 from sparrow.io.base.source import SourceLike
 from sparrow.io.tuning import tuning
@@ -61,10 +62,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "COMPRESSION_SUFFIXES", "ENTRY_POINT_GROUP", "DType", "DeclaredOption", "Duplicates", "Format", "Option", "Reader",
-    "Writer", "compressing", "description_of", "formats", "options_of", "parse_dtype", "parse_id_kinds", "parse_names",
-    "parse_number", "parse_shape", "parse_value_names", "register", "shared", "shared_help", "signature_of",
-    "unregister",
+    "COMPRESSION_SUFFIXES", "ENTRY_POINT_GROUP", "DType", "DeclaredOption", "Duplicates", "FillValue", "Format",
+    "Option", "Reader", "Writer", "compressing", "description_of", "formats", "options_of", "parse_dtype",
+    "parse_id_kinds", "parse_names", "parse_number", "parse_shape", "parse_value_names", "register", "shared",
+    "shared_help", "signature_of", "unregister",
 ]  # fmt: skip
 
 _MODULES = (
@@ -114,6 +115,11 @@ _TEXTS = {
     "profile": """
         profile
             Storage profile, ``"fast"`` to read or ``"small"`` on disk.
+        """,
+    "fill_value": """
+        fill_value
+            Value of the elements that are not stored. Elements equal to it are dropped, and counted in the report; pass
+            another one to keep zeros.
         """,
     "duplicate_error": """
         DuplicateError
@@ -260,23 +266,41 @@ class Reader(_Options, ABC):
     """Whether ``src`` may name more than one file."""
     examples: ClassVar[str] = ""
     """Command lines, for ``--help``."""
+    unit: ClassVar[str] = "elements"
+    """Plural noun for what the report counts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.report = Report(self.unit)
         if self.overwrite and self.if_exists == "open":
             raise InvalidValueError("overwrite=True and if_exists='open' exclude each other: pass one of them")
         self.overwrite = self.overwrite or self.if_exists == "replace"
 
-    def ingest(self) -> str:
-        """Store the source at ``dst``, subject to ``if_exists``, and return ``dst``."""
+    def ingest(self, report: bool = False) -> str:
+        """Store the source at ``dst``, subject to ``if_exists``, and return ``dst``.
+
+        The report goes to standard error if something was lost, and in any case with ``report``.
+        """
         there = is_bundle(self.dst) or is_tensor(self.dst)
         if there and self.if_exists == "open":
             return os.fspath(self.dst)
         try:
             with pin_file_versions():
-                return self.read()
+                path = self.read()
+            self.report.publish(self.source_name, always=report)
+            return path
         except ExistsError as error:
             raise ExistsError(f"{error}, or if_exists='open' to open it") if there else error from None
+
+    @property
+    def source_name(self) -> str:
+        """Name of the source in messages."""
+        if isinstance(self.src, str | os.PathLike):
+            return os.fspath(self.src)
+        if isinstance(self.src, list | tuple) and self.src:
+            more = f" and {len(self.src) - 1} more" if len(self.src) > 1 else ""
+            return f"{os.fspath(self.src[0])}{more}"
+        return type(self.src).__name__
 
     @abstractmethod
     def read(self) -> str:
@@ -509,6 +533,11 @@ def parse_dtype(text: str) -> np.dtype[Any]:
 
 Duplicates: TypeAlias = Annotated[DuplicateRule, Option(shared_help("duplicates"))]
 """Type of the option ``duplicates``."""
+
+FillValue: TypeAlias = Annotated[
+    Any, Option("Value of the elements that are not stored.", metavar="NUMBER", parse=parse_number)
+]
+"""Type of the option ``fill_value``."""
 
 DType: TypeAlias = Annotated[DTypeLike | None, Option("Type of the values, such as float32.", parse=parse_dtype)]
 """Type of the option ``dtype``."""

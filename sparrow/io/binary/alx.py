@@ -142,6 +142,7 @@ class Alx(Reader):
                     written.files,
                     profile=self.profile,
                     operation="ingest alx",
+                    report=self.report.counts,
                     extra={"sources": sources},
                 )
             storage.write_bundle(folder, dict.fromkeys(members), {"format": "alx"})
@@ -237,6 +238,7 @@ class _ShardReader:
                 duplicates=self.options.duplicates,
                 fill_value=0,
                 profile=self.options.profile,
+                report=self.options.report,
             )
 
     def compare(self, paths: Sequence[str]) -> None:

@@ -121,6 +121,7 @@ class Binsparse(Reader):
                 profile=self.profile,
                 operation="ingest binsparse",
                 name=name,
+                report=self.report,
                 fill_value=(tensor.dtype if dtype is None else dtype).type(fill),
             )
 

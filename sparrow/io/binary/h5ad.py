@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, parse_names, shared
+from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.binary import hdf5
 from sparrow.io.tabular.writers import check_no_nul
@@ -46,6 +46,7 @@ class H5ad(Reader):
     %(duplicates)s
     dtype
         Type of the values; that of the file by default.
+    %(fill_value)s
     %(storing)s
 
     Returns
@@ -85,6 +86,7 @@ class H5ad(Reader):
     dims: Annotated[Sequence[str] | None, Option("Names. [default: obs,var]", metavar="A,B", parse=parse_names)] = None
     duplicates: Duplicates = "sum"
     dtype: DType = None
+    fill_value: FillValue = 0
 
     accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest h5ad pbmc3k.h5ad pbmc.sparrow --matrix raw/X"
@@ -103,7 +105,7 @@ class H5ad(Reader):
                     f": pass matrix={there[0]!r}, of {', '.join(there)}" if there else ": this is not a file of AnnData"
                 )
                 raise IngestError(f"there is no matrix {self.matrix!r}{hint}", name)
-            matrix = _open_matrix(found, name)
+            matrix = _open_matrix(found, name, self.fill_value)
             sides = _name_groups(path)
             usual = ("obs", "var") if sides[0] != sides[1] else (sides[0], sides[0] + "2")
             if not sides[1]:
@@ -124,6 +126,8 @@ class H5ad(Reader):
                 profile=self.profile,
                 operation="ingest h5ad",
                 name=name,
+                report=self.report,
+                fill_value=self.fill_value,
             )
 
 
@@ -136,10 +140,10 @@ def _name_groups(path: str) -> tuple[str, str]:
     return "obs", "raw/var" if path.startswith("raw/") else "var"
 
 
-def _open_matrix(found: Any, name: str) -> hdf5.StoredMatrix:
+def _open_matrix(found: Any, name: str, fill_value: Any) -> hdf5.StoredMatrix:
     """Return the matrix in a group or dataset."""
     if not hasattr(found, "keys"):
-        return hdf5.read_dense(found, name)
+        return hdf5.read_dense(found, name, fill_value)
     attributes = dict(found.attrs)
     kind = _text(attributes.get("encoding-type", attributes.get("h5sparse_format", "")))
     shape: Any = attributes.get("shape", attributes.get("h5sparse_shape"))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.array_validation import as_canonical, as_index, check_indices, check_pointers
 from sparrow.core.labels import find_duplicate_label
-from sparrow.core.schema import Schema, check_dtype
+from sparrow.core.schema import Schema, check_dtype, is_fill
 from sparrow.errors import (
     IndexingError,
     IngestError,
@@ -26,9 +26,11 @@ from sparrow.errors import (
     SparrowError,
     UnsupportedError,
 )
-from sparrow.io.base.coo_writer import cast_checked, check_label_memory, misfit_message, write_coo
+from sparrow.io.base.coo_writer import check_label_memory, write_coo
 from sparrow.io.base.magic import reject_compressed
+from sparrow.io.base.report import Report
 from sparrow.io.base.source import open_sources
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Duplicates
 from sparrow.runtime.progress import bar
@@ -284,8 +286,8 @@ def _naming_file(name: str) -> Iterator[None]:
         raise IngestError(str(error), name) from None
 
 
-def read_dense(array: Any, name: str) -> StoredMatrix:
-    """Return a dense matrix."""
+def read_dense(array: Any, name: str, fill_value: Any) -> StoredMatrix:
+    """Return the elements of a dense matrix that differ from the fill value."""
     if array.ndim != 2:
         raise IngestError(f"{array.name!r} must have 2 dimensions, got {array.ndim}", name)
     size = check_unpacked_size(array, name)
@@ -298,7 +300,7 @@ def read_dense(array: Any, name: str) -> StoredMatrix:
         for first in range(0, height, step):
             for left in range(0, width, wide):
                 values = array[first : first + step, left : left + wide]
-                rows, cols = np.nonzero(values)
+                rows, cols = np.nonzero(~is_fill(values, fill_value))
                 yield rows + first, cols + left, values[rows, cols]
 
     return StoredMatrix(tuple(array.shape), _dtype(array, name), size, chunks())
@@ -391,6 +393,7 @@ def store_matrix(
     profile: str,
     operation: str,
     name: str,
+    report: Report,
     fill_value: Any = 0,
 ) -> str:
     """Store a matrix, and return its folder."""
@@ -398,14 +401,14 @@ def store_matrix(
     if matrix.dtype.kind == "c" and kind.kind != "c":
         raise InvalidValueError(f"dtype={kind} cannot hold complex values: omit dtype, or pass complex64")
 
+    cast = ValueCast(kind, dtype is not None, report)
+
     def rows_of(piece: tuple[NDArray[Any], ...]) -> Rows:
         *coords, given = piece
-        values, unfit = cast_checked(as_canonical(given), kind)
+        values, unfit = cast(as_canonical(given))
         if unfit is not None:
             element = tuple(int(column[unfit]) for column in coords)
-            raise IngestError(
-                f"the value at {element} {misfit_message(given[unfit], kind)}", name, token=str(given[unfit])
-            )
+            raise IngestError(f"the value at {element} {cast.problem(given[unfit])}", name, token=str(given[unfit]))
         return Rows(tuple(coords), values)
 
     with storage.stage_folder(dst, overwrite) as folder, bar("reading the matrix", matrix.nbytes) as advance:
@@ -425,6 +428,7 @@ def store_matrix(
             duplicates=duplicates,
             fill_value=fill_value,
             profile=profile,
+            report=report,
         )
         storage.create(
             folder,
@@ -433,6 +437,7 @@ def store_matrix(
             labels=labels,
             profile=profile,
             operation=operation,
+            report=report.counts,
             extra={"sources": [name]},
         )
     return os.fspath(dst)

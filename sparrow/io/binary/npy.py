@@ -16,11 +16,12 @@ from sparrow import engines, storage
 from sparrow.core.array_validation import as_canonical
 from sparrow.core.schema import Schema, check_dims, check_dtype, is_fill
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, StorageError, UnsupportedError
-from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
+from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.magic import reject_compressed
-from sparrow.io.base.registry import DType, Format, Option, Reader, Writer, parse_names, parse_number, shared
+from sparrow.io.base.registry import DType, FillValue, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import open_sources
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block
 from sparrow.runtime.progress import bar
@@ -44,8 +45,7 @@ class Npy(Reader):
     %(dst)s
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
-    fill_value
-        Value of the elements that are not stored.
+    %(fill_value)s
     dtype
         Type of the values; that of the array by default.
     %(storing)s
@@ -77,9 +77,7 @@ class Npy(Reader):
     dims: Annotated[
         Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=parse_names)
     ] = None
-    fill_value: Annotated[
-        Any, Option("Value of the elements that are not stored.", metavar="NUMBER", parse=parse_number)
-    ] = 0
+    fill_value: FillValue = 0
     dtype: DType = None
 
     accepts_many: ClassVar[bool] = False
@@ -97,16 +95,18 @@ class Npy(Reader):
             raise InvalidValueError(f"dtype={dtype} cannot hold complex values: omit dtype, or pass complex64")
         schema = Schema(head.shape, check_dims(self.dims, len(head.shape)), dtype, self.fill_value)
 
+        cast = ValueCast(dtype, self.dtype is not None, self.report)
+
         def rows_of(block: tuple[int, NDArray[Any]]) -> Rows:
             start, values = block
             at = np.flatnonzero(~is_fill(values, schema.fill_value))
-            found, unfit = cast_checked(values[at], dtype)
+            found, unfit = cast(values[at])
             coords: tuple[NDArray[Any], ...] = tuple(np.empty(0, np.int64) for _ in head.shape)
             if len(at) and head.shape:
                 coords = np.unravel_index(at + start, head.shape, "F" if head.fortran else "C")
             if unfit is not None:
                 element, value = tuple(int(column[unfit]) for column in coords), values[at][unfit]
-                raise IngestError(f"the value at {element} {misfit_message(value, dtype)}", name, token=str(value))
+                raise IngestError(f"the value at {element} {cast.problem(value)}", name, token=str(value))
             return Rows(tuple(column.astype(np.int64) for column in coords), found)
 
         if not head.shape:
@@ -135,6 +135,7 @@ class Npy(Reader):
                 duplicates="error",
                 fill_value=schema.fill_value,
                 profile=self.profile,
+                report=self.report,
             )
             storage.create(
                 folder,
@@ -142,6 +143,7 @@ class Npy(Reader):
                 written.files,
                 profile=self.profile,
                 operation="ingest npy",
+                report=self.report.counts,
                 extra={"sources": [name]},
             )
         return os.fspath(self.dst)

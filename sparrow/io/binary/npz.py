@@ -6,10 +6,14 @@ import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sparrow import storage
-from sparrow.core.schema import Schema
+from sparrow.core.casting import cast_checked
+from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import (
     IndexingError,
     IngestError,
@@ -20,8 +24,8 @@ from sparrow.errors import (
     UnsupportedError,
 )
 from sparrow.interop.conversion import from_object
-from sparrow.io.base.coo_writer import cast_checked
-from sparrow.io.base.registry import Format, Option, Reader, Writer, parse_names, shared
+from sparrow.interop.interchange import Coordinates, from_npz
+from sparrow.io.base.registry import FillValue, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.kernels.coo import Block
 from sparrow.runtime import settings
@@ -47,6 +51,7 @@ class Npz(Reader):
     %(dst)s
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
+    %(fill_value)s
     %(storing)s
 
     Returns
@@ -78,6 +83,7 @@ class Npz(Reader):
     dims: Annotated[
         Sequence[str] | None, Option("Names. [default: d0,d1,...]", metavar="A,B,...", parse=parse_names)
     ] = None
+    fill_value: FillValue = None
 
     accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest npz matrix.npz matrix.sparrow --dims row,col"
@@ -91,7 +97,9 @@ class Npz(Reader):
         if not name.endswith(".npz"):
             raise InvalidValueError(f"{name!r} must end in .npz: sparrow ingest --list shows all formats")
         with files.local_copy(name) as near:
-            schema, block = _read_array(near, name, self.dims)
+            schema, block, given = _read_array(near, name, self.dims, self.fill_value)
+        zeros = int(np.count_nonzero(is_fill(given, schema.fill_value)))
+        self.report.add(read=len(given), stored=block.count, fill=zeros, merged=len(given) - block.count - zeros)
         storage.save(
             self.dst,
             schema,
@@ -99,13 +107,19 @@ class Npz(Reader):
             profile=self.profile,
             overwrite=self.overwrite,
             operation="ingest npz",
+            report=self.report.counts,
             extra={"sources": [os.fspath(self.src)]},
         )
         return os.fspath(self.dst)
 
 
-def _read_array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schema, Block]:
-    """Return the array of a local copy of a file; nothing in it is trusted."""
+def _read_array(
+    near: str, name: str, dims: Sequence[str] | None, fill_value: Any
+) -> tuple[Schema, Block, NDArray[Any]]:
+    """Return the array of a local copy of a file, and the values as stored in it.
+
+    Nothing in the file is trusted.
+    """
     limit = settings.current().memory_limit
     try:
         with zipfile.ZipFile(near) as archive:
@@ -118,14 +132,17 @@ def _read_array(near: str, name: str, dims: Sequence[str] | None) -> tuple[Schem
             )
         if arrays and not _SPARSE & {*arrays}:
             raise InvalidValueError(f"it holds {', '.join(map(repr, arrays))}: {_suggest_code(name, arrays)}")
-        schema, block = from_object(near, dims=dims)[:2]
+        found = from_npz(near)
+        schema, block = from_object(found, dims=dims, fill_value=fill_value)[:2]
         unfit = cast_checked(block.values, schema.dtype)[1]
         if unfit is not None:
             element = tuple(int(column[unfit]) for column in block.coords)
             way = f"sp.asarray(scipy.sparse.load_npz({name!r}).astype('float64')).save(DST)"
             raise IngestError(f"the value at {element} exceeds 2^63 - 1, the largest stored integer: {way}", name,
                               token=str(block.values[unfit]))  # fmt: skip
-        return schema, block
+        if not isinstance(found, Coordinates):  # dia and bsr store more than their elements
+            found = found if found.format in ("csr", "csc", "coo") else found.tocoo()
+        return schema, block, np.asarray(found.values if isinstance(found, Coordinates) else found.data)
     except (FileNotFoundError, IsADirectoryError, PermissionError, TooLargeError, ShapeError):
         raise
     except Exception as error:

@@ -121,6 +121,7 @@ class Tenx(Reader):
                 profile=self.profile,
                 operation="ingest tenx",
                 name=name,
+                report=self.report,
             )
 
     def _folder(self, folder: str) -> str:
@@ -140,7 +141,9 @@ class Tenx(Reader):
         barcodes = _find_beside(beside, "barcodes.tsv")
         column = None if "peaks.bed" in os.path.basename(features) else int(self.features == "name")
         self._names = {0: (features, _names(features, column)), 1: (barcodes, _names(barcodes, 0))}
-        return _Counts(self, matrix).read()
+        counts = _Counts(self, matrix)
+        counts.report = self.report
+        return counts.read()
 
     def labels_of(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
         """Return the names of features and barcodes, checked against the shape."""

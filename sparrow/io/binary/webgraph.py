@@ -122,7 +122,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
                 source.name,
             )
         with closing(read_blocks(source)) as text:
-            lines = HeaderReader(text)
+            lines = HeaderReader(text, self.report)
             head = lines.peek()
             if head is None:
                 raise IngestError("the file is empty: the first line must be the number of nodes", source.name)
@@ -172,6 +172,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
                 duplicates=self.duplicates,
                 fill_value=0,
                 profile=self.profile,
+                report=self.report,
             )
             check()
             storage.create(
@@ -180,6 +181,7 @@ sparrow ingest webgraph cnr-2000.graph-txt.gz web.sparrow"""
                 written.files,
                 profile=self.profile,
                 operation="ingest webgraph",
+                report=self.report.counts,
                 extra={"sources": [source.name]},
             )
 

@@ -16,13 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparrow.core.casting import is_rounded_integer, misfit_message
 from sparrow.errors import IngestError
+from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, TextBlock, max_line_bytes, read_blocks
 from sparrow.io.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 
-__all__ = ["CsvOptions", "CsvReader", "LateTextError", "MalformedTextError", "ParsedRows", "TextTableReader"]
+__all__ = [
+    "CsvOptions",
+    "CsvReader",
+    "LateTextError",
+    "MalformedTextError",
+    "ParsedRows",
+    "TextTableReader",
+    "may_be_rounded",
+]
 
 _SEPARATOR = b"\x1f"
 """Separator that replaces those of several characters, and runs of blanks."""
@@ -59,7 +69,7 @@ class CsvOptions:
         return self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == " ") and not self.quotes
 
 
-def _normalize(block: TextBlock, options: CsvOptions) -> TextBlock:
+def _normalize(block: TextBlock, options: CsvOptions, report: Report) -> TextBlock:
     """Return a block in UTF-8, comments blanked out, with one-character separators."""
     text = bytes(block.data)
     if options.encoding is not None:
@@ -69,7 +79,8 @@ def _normalize(block: TextBlock, options: CsvOptions) -> TextBlock:
             line = block.line_at(error.start)
             raise IngestError(f"the text is not {options.encoding}", block.source.name, line) from None
     if options.comment is not None:
-        text = re.sub(b"(?m)^[ \\t]*" + re.escape(options.comment.encode()) + b"[^\\n]*", b"", text)
+        text, comments = re.subn(b"(?m)^[ \\t]*" + re.escape(options.comment.encode()) + b"[^\\n]*", b"", text)
+        report.add(comments=comments)
     if options.needs_separator:
         if (at := text.find(_SEPARATOR)) >= 0:
             line = block.first_line + text.count(b"\n", 0, at)
@@ -104,12 +115,19 @@ class TextTableReader(ABC):
         Types of the columns so far; updated.
     advance
         Receives the number of bytes read.
+    report
+        Receives the number of comment lines, and of integers rounded to floats.
     """
 
     def __init__(
-        self, source: Source, options: CsvOptions, types: dict[str, pa.DataType], advance: Callable[[int], None]
+        self,
+        source: Source,
+        options: CsvOptions,
+        types: dict[str, pa.DataType],
+        advance: Callable[[int], None],
+        report: Report,
     ) -> None:
-        self.source, self.options, self.types, self.advance = source, options, types, advance
+        self.source, self.options, self.types, self.advance, self.report = source, options, types, advance, report
 
     def batches(self) -> Generator[ParsedRows]:
         """Yield the rows of the source."""
@@ -209,7 +227,7 @@ class CsvReader(TextTableReader):
 
     Parameters
     ----------
-    source, options, types, advance
+    source, options, types, advance, report
         See :class:`TextTableReader`.
     choose
         Receives the names of the columns, and returns the options with those to read.
@@ -221,9 +239,10 @@ class CsvReader(TextTableReader):
         options: CsvOptions,
         types: dict[str, pa.DataType],
         advance: Callable[[int], None],
+        report: Report,
         choose: Callable[[list[str]], CsvOptions],
     ) -> None:
-        super().__init__(source, options, types, advance)
+        super().__init__(source, options, types, advance, report)
         self._choose = choose
 
     def blocks(self) -> Generator[TextBlock]:
@@ -232,7 +251,7 @@ class CsvReader(TextTableReader):
         is_plain = options.encoding is None and options.comment is None and not options.needs_separator
         with closing(read_blocks(self.source)) as text:
             for block in text:
-                yield block if is_plain else _normalize(block, options)
+                yield block if is_plain else _normalize(block, options, self.report)
 
     def check_empty(self) -> None:
         """Raise ``IngestError`` if the header line is missing."""
@@ -300,9 +319,23 @@ class CsvReader(TextTableReader):
                     self._line(block, row),
                     token,
                 )
+        for field in table.schema:
+            self._check_rounded(block, field.name, table.column(field.name))
         rows = table.combine_chunks().to_batches()
         data = rows[0] if rows else pa.RecordBatch.from_pylist([], schema=table.schema)
         return ParsedRows(data, lambda row: self._line(block, row))
+
+    def _check_rounded(self, block: TextBlock, name: str, column: pa.ChunkedArray) -> None:
+        """Count integers that a float type rounds; raise unless it was declared."""
+        if name in self.options.coords or not may_be_rounded(column):
+            return
+        texts = self._read(block, {**self._fixed, name: pa.string()}).column(name).to_pylist()
+        found = [row for row, text in enumerate(texts) if text is not None and is_rounded_integer(text)]
+        if found and name not in self.options.floats:
+            problem = misfit_message(int(texts[found[0]]), np.dtype(np.float64)).removeprefix("is ")
+            line = self._line(block, found[0])
+            raise IngestError(f"column {name!r} holds {problem}", block.source.name, line, texts[found[0]].strip())
+        self.report.add(rounded=len(found))
 
     def _read(self, block: TextBlock, types: dict[str, pa.DataType]) -> pa.Table:
         """Return the columns of a block; empty fields are nulls unless quoted."""
@@ -400,6 +433,18 @@ class CsvReader(TextTableReader):
         return (
             f"; if lines {problem}: sed '1s/{way}/' {shlex.quote(block.source.name)} | sparrow ingest columns - DST ..."
         )
+
+
+_EXACT = 2.0**53
+"""Magnitude from which a float may be a rounded integer."""
+
+
+def may_be_rounded(column: pa.Array | pa.ChunkedArray) -> bool:
+    """Return whether a column of floats parsed from text may hold rounded integers."""
+    if not pa.types.is_floating(column.type):
+        return False
+    beyond = pc.greater_equal(pc.abs(column), _EXACT)
+    return bool(pc.any(pc.and_(beyond, pc.is_finite(column))).as_py())
 
 
 class MalformedTextError(IngestError):

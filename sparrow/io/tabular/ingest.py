@@ -19,7 +19,9 @@ from sparrow import storage
 from sparrow.core.label_types import is_string_type
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
-from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, cast_checked, write_coo
+from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, write_coo
+from sparrow.io.base.report import Report
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tabular.delimited import LateTextError
 from sparrow.io.tabular.readers import ReadSpec, TableBatch
 from sparrow.kernels.coo import Duplicates
@@ -54,6 +56,7 @@ class TableOptions(Protocol):
     relabelled: tuple[bool, ...]
     fixed_labels: list[pa.Array | None]
     """Labels that the coordinates of a dimension must be among."""
+    report: Report
     wide_columns: set[str]
     """Columns of integers beyond coordinates, read as texts."""
 
@@ -206,6 +209,7 @@ class TableIngest:
             labels={dim: labels for dim, labels in enumerate(self._labels) if labels is not None},
             profile=self.options.profile,
             operation="ingest columns",
+            report=self.options.report.counts,
             extra={"sources": [self.name], "coords": list(self.options.coords), "value": value},
         )
 
@@ -247,6 +251,9 @@ class TableIngest:
             return batch
         valid = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
         kept = np.flatnonzero(valid)
+        if self.options.members is None or list(names) == list(self.options.coords):
+            dropped = len(valid) - len(kept)
+            self.options.report.add(read=dropped, skipped=dropped)
         return batch._replace(
             data=batch.data.filter(pa.array(valid)), kept=kept if batch.kept is None else batch.kept[kept]
         )
@@ -350,8 +357,9 @@ class TableIngest:
             weighted=bool(self.options.value_columns),
             duplicates=rule,
             mean=self.options.mean,
-            fill_value=Schema((), (), dtype, self.options.fill_value).fill_value,
+            fill_value=self.options.fill_value,
             profile=self.options.profile,
+            report=self.options.report,
             ids=known,
             describe=self._describe,
         )
@@ -508,10 +516,14 @@ class TableIngest:
             return np.zeros(0, dtype)
         if given.dtype.kind not in "biuf":
             raise IngestError(f"values must be numbers, column {name!r} holds {array.type}", batch.source)
-        values, unfit = cast_checked(given, dtype)
+        cast = ValueCast(dtype, self.options.given_dtype is not None, self.options.report)
+        values, unfit = cast(given)
         if unfit is not None:
             mask = pa.array(np.arange(len(given)) == unfit)
-            raise self._error_at(batch, name, array, mask, f"out of range for {dtype}: pass dtype='float64'")
+            problem = f"out of range for {dtype}: pass dtype='float64'"
+            if dtype.kind == "f" and given.dtype.kind in "iu":
+                problem = cast.problem(given[unfit]).removeprefix("is ")
+            raise self._error_at(batch, name, array, mask, problem)
         return values + 1j if self.options.mean else values
 
     def _error_at(self, batch: TableBatch, name: str, array: pa.Array, where: pa.Array, problem: str) -> IngestError:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -17,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sparrow.core.casting import misfit_message
 from sparrow.errors import IngestError
+from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, TextBlock
-from sparrow.io.tabular.delimited import CsvOptions, LateTextError, ParsedRows, TextTableReader
+from sparrow.io.tabular.delimited import CsvOptions, LateTextError, ParsedRows, TextTableReader, may_be_rounded
 from sparrow.io.tuning import tuning
 
 __all__ = ["JsonLinesReader"]
@@ -30,7 +33,7 @@ class JsonLinesReader(TextTableReader):
 
     Parameters
     ----------
-    source, options, types, advance
+    source, options, types, advance, report
         See :class:`~sparrow.io.tabular.delimited.TextTableReader`.
     choose
         Chooses the columns to read from the members of the first line, instead of those of the options.
@@ -42,9 +45,10 @@ class JsonLinesReader(TextTableReader):
         options: CsvOptions,
         types: dict[str, pa.DataType],
         advance: Callable[[int], None],
+        report: Report,
         choose: Callable[[list[str]], list[str]] | None = None,
     ) -> None:
-        super().__init__(source, options, types, advance)
+        super().__init__(source, options, types, advance, report)
         self._choose = choose
         types |= dict.fromkeys(options.floats, pa.float64()) | dict.fromkeys(options.integers, pa.int64())
         types |= dict.fromkeys(options.texts, pa.string())
@@ -54,7 +58,8 @@ class JsonLinesReader(TextTableReader):
         if self._choose is not None:
             self.options = replace(self.options, columns=self._choose(list(_first_object(first))))
         self._paths = _member_paths(first, self.options)
-        for field in self.parse(first).data.schema:
+        found = _read(first, self.options, self.types, self._paths, Report())  # it is parsed again, and counted then
+        for field in found.data.schema:
             if not pa.types.is_null(field.type):
                 self.types.setdefault(field.name, pa.string() if pa.types.is_temporal(field.type) else field.type)
         return self._advancing(chain([first], rest))
@@ -66,7 +71,7 @@ class JsonLinesReader(TextTableReader):
 
     def parse(self, block: TextBlock) -> ParsedRows:
         """Return the rows of a block, with nulls for missing members."""
-        return _read(block, self.options, self.types, self._paths)
+        return _read(block, self.options, self.types, self._paths, self.report)
 
 
 def _member_paths(block: TextBlock, options: CsvOptions) -> dict[str, list[str]]:
@@ -121,40 +126,74 @@ def _get_member(table: pa.Table, path: list[str]) -> pa.Array | None:
 
 
 def _read(
-    block: TextBlock, options: CsvOptions, types: dict[str, pa.DataType], paths: dict[str, list[str]]
+    block: TextBlock,
+    options: CsvOptions,
+    types: dict[str, pa.DataType],
+    paths: dict[str, list[str]],
+    report: Report,
 ) -> ParsedRows:
-    from pyarrow import json as arrow_json
-
     block.check_utf8()
     data: Any = block.data
     lines = bytes(memoryview(data)).split(b"\n")
     starts = [line.lstrip()[:1] for line in lines]
     numbers = np.flatnonzero([bool(start) for start in starts])
-    known = _schema(paths, types)
-    unknown = "ignore" if all(name in types for name in options.columns) else "infer"
     if not len(numbers):
         plain = pa.schema([pa.field(name, types[name]) for name in options.columns if name in types])
         return ParsedRows(pa.RecordBatch.from_pylist([], plain), lambda row: block.first_line)
+    columns = None
     # Lines such as null crash pyarrow, and deep ones overflow its stack.
-    if not {b"", b"{"}.issuperset(starts) or _is_deep(block.data, len(numbers)):
-        return _read_slowly(block, lines, options, types, paths)
-    try:
-        table = arrow_json.read_json(
-            pa.BufferReader(pa.py_buffer(data)),
-            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=arrow_json.ParseOptions(explicit_schema=known, unexpected_field_behavior=unknown),
-        )
-        if table.num_rows != len(numbers):
-            raise pa.ArrowInvalid("an object is not in a line of its own")
-    except (pa.ArrowException, UnicodeDecodeError):
-        return _read_slowly(block, lines, options, types, paths)
-    columns = []
-    for name in options.columns:
-        found = _get_member(table, paths[name])
-        columns.append(pa.nulls(table.num_rows, types.get(name, pa.null())) if found is None else found)
+    if {b"", b"{"}.issuperset(starts) and not _is_deep(block.data, len(numbers)):
+        columns = _parse_columns(data, len(numbers), options.columns, types, paths)
+    if columns is None:
+        return _read_slowly(block, lines, options, types, paths, report)
     return ParsedRows(
         pa.RecordBatch.from_arrays(columns, options.columns), lambda row: block.first_line + int(numbers[row])
     )
+
+
+def _parse_columns(
+    data: Any, count: int, names: list[str], types: dict[str, pa.DataType], paths: dict[str, list[str]]
+) -> list[pa.Array] | None:
+    """Return the columns of a text; None if pyarrow cannot parse it without loss.
+
+    Types that do not fit are inferred anew, and cast where that loses nothing.
+    """
+    from pyarrow import json as arrow_json
+
+    known = _schema(paths, types)
+    texts = _schema(paths, {name: kind for name, kind in types.items() if pa.types.is_string(kind)})
+    for schema in (known, texts):
+        unknown = "infer" if schema is texts or any(name not in types for name in names) else "ignore"
+        with contextlib.suppress(pa.ArrowException, UnicodeDecodeError):
+            table = arrow_json.read_json(
+                pa.BufferReader(pa.py_buffer(data)),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
+            )
+            if table.num_rows != count:
+                return None  # an object is not in a line of its own
+            found = [_get_member(table, paths[name]) for name in names]
+            columns = [
+                pa.nulls(count, types.get(name, pa.null())) if column is None else column
+                for name, column in zip(names, found, strict=True)
+            ]
+            if any(map(may_be_rounded, columns)):
+                return None
+            return [
+                column if name not in types or pa.types.is_null(column.type) else _cast_number(column, types[name])
+                for name, column in zip(names, columns, strict=True)
+            ]
+    return None
+
+
+def _cast_number(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return a column as numbers of a type; raise ``ArrowException`` if they change."""
+    if column.type == kind:
+        return column
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    if not is_number or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise pa.ArrowInvalid(f"{column.type} is not {kind}")
+    return column.cast(kind)
 
 
 def _is_deep(data: NDArray[np.uint8], count: int) -> bool:
@@ -172,60 +211,133 @@ def _read_slowly(
     options: CsvOptions,
     types: dict[str, pa.DataType],
     paths: dict[str, list[str]],
+    report: Report,
 ) -> ParsedRows:
     """Parse lines one by one that pyarrow rejects, or raise for the first bad one."""
     name = block.source.name
     numbers: list[int] = []
     columns: dict[str, list[Any]] = {column: [] for column in options.columns}
+    wrong: IngestError | None = None
     for number, line in enumerate(lines, block.first_line):
         if not line.strip():
             continue
-        token = line.decode(errors="backslashreplace").strip()[:80]
+        token = line[:500].decode(errors="backslashreplace").strip()[:80]
         try:
             found = json.loads(line)
-        except (ValueError, RecursionError) as wrong:
-            raise IngestError(
-                f"this is not JSON{_by_lines(token, name) or f': {wrong}'}", name, number, token
-            ) from None
+        except (ValueError, RecursionError) as error:
+            wrong = IngestError(f"this is not JSON{_by_lines(token, name) or f': {error}'}", name, number, token)
+            break
         if not isinstance(found, dict):
             way = _by_lines("[", name) if isinstance(found, list) else ""
-            raise IngestError(f"a line must be an object of names and values{way}", name, number, token)
+            wrong = IngestError(f"a line must be an object of names and values{way}", name, number, token)
+            break
         numbers.append(number)
         for column, values in columns.items():
             value: Any = found
             for part in paths[column]:
                 value = value.get(part) if isinstance(value, dict) else None
-            kind = types.get(column)
-            if isinstance(value, int | float) and not isinstance(value, bool) and kind == pa.string():
-                value = json.dumps(value)
-            if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-                raise IngestError(
-                    f"the text of {column!r} is not Unicode: it holds half a surrogate pair", name, number, token
-                )
-            try:
-                if isinstance(value, dict | list):
-                    raise TypeError
-                pa.scalar(value, kind)
-            except (pa.ArrowException, TypeError, OverflowError, ValueError):
-                problem = f"column {column!r} must be {kind or 'of one type'}, as in the lines above"
-                text = str(value)[:80]
-                if column in options.coords and isinstance(value, str):
-                    problem += f": pass text=[{column!r}]"
-                    raise LateTextError(column, problem, name, number, text) from None
-                raise IngestError(problem, name, number, text) from None
             values.append(value)
-    try:
-        arrays = [pa.array(values, types.get(column)) for column, values in columns.items()]
-    except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
-        for column in options.coords:
-            texts = [isinstance(value, str) for value in columns[column]]
-            if any(texts) and column not in types:
-                at = texts.index(True)
-                problem = f"column {column!r} mixes texts and numbers: pass text=[{column!r}]"
-                raise LateTextError(column, problem, name, numbers[at], str(columns[column][at])[:80]) from None
-        problem = f"a column mixes types: {' '.join(str(error).split())[:200]}"
-        raise IngestError(problem, name, block.first_line) from error
-    return ParsedRows(pa.RecordBatch.from_arrays(arrays, options.columns), lambda row: numbers[row])
+    converted = [_Column(column, values, types.get(column), options) for column, values in columns.items()]
+    if faults := [each for each in converted if each.row is not None]:
+        first = min(faults, key=lambda each: each.row or 0)
+        raise first.error(name, numbers)
+    if wrong is not None:
+        raise wrong
+    report.add(rounded=sum(each.rounded for each in converted))
+    return ParsedRows(
+        pa.RecordBatch.from_arrays([each.array for each in converted], options.columns),
+        lambda row: numbers[row],
+    )
+
+
+class _Column:
+    """Members of JSON objects as a column of one type, converted without loss.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    values
+        Python objects.
+    kind
+        Type of the column, None to infer it.
+    options
+        Columns that are coordinates, and those of a declared type.
+    """
+
+    def __init__(self, name: str, values: list[Any], kind: pa.DataType | None, options: CsvOptions) -> None:
+        self.name, self._values = name, values
+        self._is_coordinate, self._declared = name in options.coords, name in options.floats
+        self.rounded = 0
+        """Integers that were rounded to floats."""
+        self.row: int | None = None
+        """Row of the first value that does not fit."""
+        self._kind = _infer_type(values) if kind is None else kind
+        self.array = pa.nulls(0)
+        try:
+            self.array = pa.array([*map(self._convert, values)], self._kind)
+        except (TypeError, OverflowError, ValueError):
+            self.row = next(row for row, value in enumerate(values) if not self._fits(value))
+
+    def _fits(self, value: Any) -> bool:
+        try:
+            pa.scalar(self._convert(value), self._kind)
+        except (TypeError, OverflowError, ValueError):
+            return False
+        return True
+
+    def _convert(self, value: Any) -> Any:
+        """Return a value as one of the type; raise if it is not exactly that."""
+        kind = self._kind
+        if value is None:
+            return None
+        if isinstance(value, dict | list | bool | str):
+            if isinstance(value, dict | list) or kind != (pa.bool_() if isinstance(value, bool) else pa.string()):
+                raise TypeError
+            return value
+        if pa.types.is_string(kind):
+            return json.dumps(value)
+        if pa.types.is_integer(kind):
+            whole = int(value)  # NaN and infinity raise
+            if whole != value:  # which pyarrow would cut
+                raise ValueError
+            return whole
+        if kind == pa.bool_():
+            raise TypeError
+        number = float(value)
+        if isinstance(value, int) and int(number) != value:
+            if not self._declared:
+                raise ValueError
+            self.rounded += 1
+        return number
+
+    def error(self, file: str, lines: Sequence[int]) -> IngestError:
+        """Return the error about the first value that does not fit."""
+        assert self.row is not None
+        value, line = self._values[self.row], lines[self.row]
+        token = str(value)[:80]
+        if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+            problem = f"the text of {self.name!r} is not Unicode: it holds half a surrogate pair"
+            return IngestError(problem, file, line, ascii(token))
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        problem = f"column {self.name!r} must be {self._kind}, as in the lines above"
+        if self._is_coordinate and isinstance(value, str):
+            return LateTextError(self.name, f"{problem}: pass text=[{self.name!r}]", file, line, token)
+        if not self._is_coordinate and is_number and pa.types.is_floating(self._kind):
+            problem = f"column {self.name!r} is {misfit_message(value, np.dtype(np.float64)).removeprefix('is ')}"
+        elif not self._is_coordinate and is_number and pa.types.is_integer(self._kind):
+            problem += ": pass dtype='float64' if later values have decimals"
+        return IngestError(problem, file, line, token)
+
+
+def _infer_type(values: list[Any]) -> pa.DataType:
+    """Return the type of a column by its first value; numbers are floats if one is."""
+    kinds = [type(value) for value in values if value is not None]
+    if not kinds:
+        return pa.null()
+    if kinds[0] in (str, bool):
+        return pa.string() if kinds[0] is str else pa.bool_()
+    return pa.float64() if float in kinds else pa.int64()
 
 
 def _by_lines(line: str, name: str) -> str:

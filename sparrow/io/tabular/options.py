@@ -19,17 +19,18 @@ from sparrow.errors import DuplicateError, IngestError, InvalidValueError, Shape
 from sparrow.io.base.coo_writer import check_disk_space
 from sparrow.io.base.registry import (
     DType,
+    FillValue,
     Format,
     Option,
     Reader,
     parse_id_kinds,
     parse_names,
-    parse_number,
     parse_shape,
     parse_value_names,
     shared,
     shared_help,
 )
+from sparrow.io.base.report import Report
 from sparrow.io.base.sample import Sample, Stage, is_number
 from sparrow.io.base.source import check_encoding, open_sources
 from sparrow.io.tabular.delimited import CsvOptions, LateTextError
@@ -77,8 +78,7 @@ class Columns(Reader):
     duplicates
         Rule for elements given more than once: ``"error"``, ``"sum"`` (without values: their count), ``"last"``,
         ``"first"``, ``"min"``, ``"max"``, ``"mean"`` or ``"count"``, the number of rows whatever their values.
-    fill_value
-        Value of the elements that are not stored; rows with it are dropped.
+    %(fill_value)s
     dtype
         Type of the values; by default that of the column, float64 for decimals, int64 without values.
     header
@@ -168,9 +168,7 @@ class Columns(Reader):
         Literal["error", "sum", "last", "first", "min", "max", "mean", "count"],
         Option(shared_help("duplicates")),
     ] = "error"
-    fill_value: Annotated[
-        Any, Option("Value of the elements that are not stored.", metavar="NUMBER", parse=parse_number)
-    ] = 0
+    fill_value: FillValue = 0
     dtype: DType = None
     header: Annotated[bool, Option("CSV: the first line has names.")] = True
     delimiter: Annotated[str | None, Option("CSV: separator of columns. [default: tab or comma]")] = None
@@ -201,6 +199,7 @@ class Columns(Reader):
         Option("Format of the files. [default: detected from the content]"),
     ] = None
 
+    unit: ClassVar[str] = "rows"
     examples: ClassVar[str] = """\
 sparrow ingest columns ratings.csv ratings.sparrow \\
     --coords userId,movieId --value rating --relabel"""
@@ -326,6 +325,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
             form,
             self.format,
             complex_columns=("value", IMAGINARY_COLUMN) if self.value == "value" and values else None,
+            report=self.report,
         )
 
     def is_bounded(self, dim: int) -> bool:
@@ -335,6 +335,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
     def read(self) -> str:
         """Store the table and return its folder."""
         while True:
+            self.report = Report(self.unit)
             try:
                 return self._read()
             except WideIdsError as error:

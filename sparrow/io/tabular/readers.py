@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.array_validation import check_arrow
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, UnsupportedError
+from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, open_sources, total_size
 from sparrow.io.tabular.delimited import CsvOptions, CsvReader, LateTextError, MalformedTextError
 from sparrow.io.tuning import tuning
@@ -51,6 +52,8 @@ class ReadSpec:
     """Chooses the columns to read from all of them, instead of ``columns``."""
     complex_columns: tuple[str, str] | None = None
     """Columns of real and imaginary parts; the second is optional."""
+    report: Report = field(default_factory=Report, compare=False)
+    """Counts of what readers pass over or round."""
 
     def restrict_to(self, names: Sequence[str], file: str | None, within: Sequence[str] = ()) -> ReadSpec:
         """Return the spec restricted to existing columns, or members ``within`` them.
@@ -280,7 +283,7 @@ def _csv(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance:
         return found
 
     try:
-        with closing(CsvReader(source, spec.csv, types, advance, choose).batches()) as found:
+        with closing(CsvReader(source, spec.csv, types, advance, spec.report, choose).batches()) as found:
             for each in found:
                 yield TableBatch(each.data, source.name, row, each.line_of)
                 row += each.data.num_rows
@@ -301,7 +304,7 @@ def _json(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance
         def choose(own: Sequence[str]) -> list[str]:
             return [*spec.columns, *(name for name in own if name == halves[1])]
 
-    with closing(JsonLinesReader(source, spec.csv, types, advance, choose).batches()) as found:
+    with closing(JsonLinesReader(source, spec.csv, types, advance, spec.report, choose).batches()) as found:
         for each in found:
             yield TableBatch(each.data, source.name, row, each.line_of)
             row += each.data.num_rows

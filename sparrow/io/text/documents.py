@@ -162,6 +162,7 @@ class Text(Reader):
                 duplicates="sum",
                 fill_value=0,
                 profile=self.profile,
+                report=self.report,
             )
             labels = {1: terms}
             if not by_line and called is not None:
@@ -173,6 +174,7 @@ class Text(Reader):
                 labels=labels,
                 profile=self.profile,
                 operation="ingest text",
+                report=self.report.counts,
                 extra={"sources": [source.name for source in sources[:1000]]},
             )
         return os.fspath(self.dst)

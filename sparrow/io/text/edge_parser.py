@@ -15,28 +15,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from sparrow.core.casting import is_rounded_integer
 from sparrow.errors import IngestError
-from sparrow.io.base.coo_writer import cast_checked, misfit_message
 from sparrow.io.base.magic import NTRIPLES_COMMAND, quote_file, split_words
+from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, TextBlock, read_blocks
-from sparrow.io.text.number_lines import find_line
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 
-__all__ = ["EdgeParser", "ParsedEdges", "reject_non_edges"]
+__all__ = ["EdgeBlock", "EdgeParser", "ParsedEdges", "reject_non_edges", "split_edge"]
 
 _NODES = re.compile(rb"(?m)^[#%][^\n]*\bNodes:[ \t]*(\d{1,18})\b")
+_EDGES = re.compile(rb"(?m)^[#%][^\n]*\bEdges:[ \t]*(\d{1,18})\b")
 _SHAPE = re.compile(rb"(?m)^# shape: (\d{1,19}) (\d{1,19})[ \t\r]*$")
 _KONECT = re.compile(rb"%[ \t]*(sym|bip)\b[^\n]*\n(?:%[ \t]*\d+[ \t]+(\d{1,18})[ \t]+(\d{1,18})[ \t\r]*\n)?")
 """Header of KONECT on undirected edges or two kinds of vertices, and the number of each kind."""
 _SNAP = re.compile(rb"(?im)\A(?:#[^\n]*\n|[ \t\r]*\n)*?#[ \t]*undirected graph\b")
 """Header of SNAP on undirected edges, which are in the file once."""
+_MARKED = re.compile(rb"(?m)^[ \t]*([#%][^\s][^\n]*)$")
+"""Line that begins with a mark and no blank: a comment above the first edge, or an edge."""
 _OF_TABLES = ": sparrow ingest columns reads tables with other columns"
-_ESCAPES = ((b" ", b"\x1c"), (b",", b"\x1d"), (b"\t", b"\x1e"), (b"#", b"\x1f"))
-"""Control characters that stand for separators within ids."""
+_BLANKS = " \t\r\v\f"
+_MAX_ODD_LINES = 3
+"""Lines of other ids that are named, where all others hold integers."""
 
 
 _ARROW = re.compile("<?[-=]+>|--|[\u2192\u2194]")
@@ -75,16 +78,40 @@ _GRAPHS = (
 class ParsedEdges(NamedTuple):
     """Edges of a block: ids, or the bounds of their texts."""
 
-    block: TextBlock
+    block: EdgeBlock
     src: NDArray[np.int64]
     dst: NDArray[np.int64]
     src_end: NDArray[np.int64]
     dst_end: NDArray[np.int64]
     values: NDArray[Any] | None
     weighted: int
-    columns: int
     status: int
     at: int
+    facts: list[int]
+    """Counts of comments and others, by the constants of the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeBlock(TextBlock):
+    """Lines of an edge list, and where the comments above its first edge end."""
+
+    header_end: int = 0
+
+
+class OddId(NamedTuple):
+    """Id that is no integer, among integers."""
+
+    file: str
+    line: int
+    token: str
+
+
+class ExtraColumns(NamedTuple):
+    """First line with more than three columns: place in the input, and text."""
+
+    source: int
+    line: int
+    text: str
 
 
 @dataclass
@@ -98,50 +125,73 @@ class EdgeParser:
     """Type of the values, if given."""
     header: bool
     delimiter: str | None
+    comment: str | None
+    """Prefix of comment lines, empty if there are none; None for ``#`` and ``%`` above the first edge."""
     of_vertices: bool
     """Whether ids refer to a file of vertices."""
+    report: Report
     as_text: bool = False
     """Whether ids are names."""
     weighted: int = -1
     """1 with weights, 0 without, -1 before the first edge."""
     nodes: int = 0
     """Number of vertices declared in a comment."""
+    edges: int | None = None
+    """Number of edges declared in the comments of all files."""
     shape: tuple[int, int] | None = None
     """Shape declared in a comment."""
     undirected: str | None = None
     """Header that declares undirected edges."""
     bipartite: tuple[int, int] | None = None
     """Numbers of vertices of two kinds declared in a header; 0 if unknown."""
+    odd: list[OddId] = field(default_factory=list)
+    """The few ids that are no integers, among those of the first block."""
     count: int = 0
     """Number of edges so far."""
-    ignored_columns: bool = False
-    """Whether there are columns after the third."""
+    extra: int = 0
+    """Number of lines with columns after the third."""
+    _joined: int = 0
+    _first_extra: ExtraColumns | None = None
     _counting: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._separator = np.frombuffer((self.delimiter or "").encode(), np.uint8)
+        self._prefix = np.frombuffer((self.comment or "").encode(), np.uint8)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the values."""
         return self.given if self.given is not None else np.dtype(np.float64 if self.weighted == 1 else np.int64)
 
-    def blocks(self) -> Generator[TextBlock]:
-        """Yield the blocks of all sources, with header lines blanked out."""
-        from sparrow.kernels.parse.edge_lines import first_data_line
+    @property
+    def _value_cast(self) -> ValueCast:
+        return ValueCast(self.dtype, self.given is not None, self.report)
 
-        skip = False
+    def blocks(self) -> Generator[EdgeBlock]:
+        """Yield the blocks of all sources, with header lines blanked out."""
+        in_header = skip = False
+        declared: list[int | None] = []
         with closing(read_blocks(self.sources)) as text:
-            for block in text:
-                if block.first_line == 1:
-                    self._read_header(bytes(block.data[: tuning().detection_bytes]))
-                block = self._escape_separators(block)
-                skip = self.header and (skip or block.first_line == 1)
+            for each in text:
+                if each.first_line == 1:
+                    declared.append(self._read_header(bytes(each.data[: tuning().detection_bytes])))
+                    in_header, skip = True, self.header
+                size = len(each.data) if in_header else 0
+                block = EdgeBlock(each.source, each.data, each.first_line, each.lines, each.advance, size)
+                if in_header:
+                    first, end = self._data_line(block)
+                    header_end = self._find_header_end(block, first if end else size)
+                    block, in_header = replace(block, header_end=header_end), header_end == size
                 if skip:
-                    first, end = first_data_line(block.data)
+                    first, end = self._data_line(block)
                     if end:
                         block, skip = _blank_out(block, first, end), False
                 yield block
+        if declared and None not in declared:
+            self.edges = sum(count for count in declared if count is not None)
 
-    def _read_header(self, text: bytes) -> None:
-        """Take what the comments at the start of a file declare."""
+    def _read_header(self, text: bytes) -> int | None:
+        """Take facts from the comments above a file; return the number of edges."""
         if found := _NODES.search(text):
             self.nodes = max(self.nodes, int(found[1]))
         if (found := _SHAPE.search(text)) and max(map(int, found.groups())) < 2**63:
@@ -154,49 +204,81 @@ class EdgeParser:
                 self.bipartite = int(found[2] or 0), int(found[3] or 0)
         elif _SNAP.match(text):
             self.undirected = "# Undirected graph"
+        edges = _EDGES.search(text)
+        return None if edges is None else int(edges[1])
 
-    def _escape_separators(self, block: TextBlock) -> TextBlock:
-        """Return a block with commas between columns, and other separators escaped."""
-        parted = self.delimiter
-        if parted is None:
-            return block
-        text = bytes(block.data)
-        for _, escape in _ESCAPES:
-            if (at := text.find(escape)) >= 0:
-                raise IngestError("the text holds a control character", block.source.name, block.line_at(at))
-        text = b"\n".join(line if line.lstrip()[:1] in (b"#", b"%") else _join_with_commas(line, parted.encode())
-                          for line in text.split(b"\n"))  # fmt: skip
-        return replace(block, data=np.frombuffer(bytearray(text), np.uint8))
+    def _find_header_end(self, block: EdgeBlock, stop: int) -> int:
+        """Return the end of the comments above the first edge.
 
-    def probe(self, text: Iterator[TextBlock]) -> tuple[list[TextBlock], ParsedEdges | None]:
+        Ids may begin with a mark, too.
+        """
+        if self.comment is not None or self.ids == "int":
+            return stop
+        if not (marked := [*_MARKED.finditer(bytes(block.data[:stop]))]):
+            return stop
+        limit = tuning().detection_lines
+        lines = block.text(stop, stop + tuning().detection_bytes).split("\n", limit)[:limit]
+        below = [row for line in lines if (row := self.split(line))]
+        if self.ids == "auto" and below and all(token.isdigit() for row in below for token in row[:2]):
+            return stop
+        for found in marked:
+            row = self.split(found[1].decode(errors="backslashreplace"))
+            if len(row) not in ({len(below[0])} if below else {2, 3}):
+                continue
+            encoded = re.match(rb"%[0-9A-Fa-f]{2}", found[1]) is not None
+            stated = self.delimiter is not None and self.ids == "str"
+            mark = found[1][:1].decode()
+            if encoded or stated or any(token[:1] == mark != token for row in below for token in row[:2]):
+                return found.start()
+        return stop
+
+    def _data_line(self, block: EdgeBlock, number: int = 0) -> tuple[int, int]:
+        """Return the bounds of a line of data; the end is 0 if there are fewer."""
+        from sparrow.kernels.parse.edge_lines import data_line
+
+        start, end = data_line(block.data, number, self._prefix, self._prefix_size, block.header_end)
+        return start, end
+
+    @property
+    def _prefix_size(self) -> int:
+        from sparrow.kernels.parse.edge_lines import ANY_MARK
+
+        return ANY_MARK if self.comment is None else len(self._prefix)
+
+    def find_line(self, block: EdgeBlock, edge: int) -> tuple[int, str]:
+        """Return number and text of the line of an edge of a block."""
+        start, end = self._data_line(block, edge)
+        return block.line_at(start), block.text(start, end).strip()
+
+    def split(self, line: str) -> list[str]:
+        """Return the columns of a line, without a comment behind them."""
+        return split_edge(line, self.delimiter, self.comment)
+
+    def probe(self, text: Iterator[EdgeBlock]) -> tuple[list[EdgeBlock], ParsedEdges | None]:
         """Take blocks up to the first edge, which decides on ids and weights."""
         from sparrow.kernels.parse import edge_lines as kernels
 
         self.as_text = self.ids == "str"
-        blocks: list[TextBlock] = []
+        blocks: list[EdgeBlock] = []
         for block in text:
             blocks.append(block)
-            first, end = kernels.first_data_line(block.data)
+            first, end = self._data_line(block)
             if not end:
                 continue
-            reject_non_edges(
-                block.text(0, tuning().detection_bytes).rpartition("\n")[0] or block.text(0, end), block.source.name
-            )
+            sample = block.text(0, tuning().detection_bytes).rpartition("\n")[0] or block.text(0, end)
+            reject_non_edges(sample, block.source.name, self.delimiter, self.comment)
             parsed = self._parse(block)
-            if parsed.status == kernels.PADDED:
-                self.as_text = True
-                parsed = self._parse(block)
-            if parsed.status == kernels.BAD_ID and self.ids == "auto":
-                below = self._parse(_blank_out(block, first, end))
-                if parsed.at < end and below.status == kernels.GOOD and len(below.src):
-                    line = block.text(first, end - 1).strip()
+            if self.ids == "auto" and parsed.status in (kernels.PADDED, kernels.BAD_ID):
+                odd = self._find_odd_ids(block, parsed)
+                if parsed.status == kernels.BAD_ID and len(odd) == 1 and parsed.at < end:
                     raise IngestError(
                         "the first line is not an edge of integer ids, the others are: "
                         "pass header=True to skip it, or ids='str' if ids are names",
                         block.source.name,
                         block.line_at(first),
-                        line,
+                        block.text(first, end - 1).strip(),
                     )
+                self.odd = odd
                 self.as_text = True
                 parsed = self._parse(block)
             if not len(parsed.src):
@@ -205,7 +287,21 @@ class EdgeParser:
             return blocks, parsed
         return blocks, None
 
-    def parse(self, block: TextBlock) -> ParsedEdges:
+    def _find_odd_ids(self, block: EdgeBlock, parsed: ParsedEdges) -> list[OddId]:
+        """Return the ids that are no integers in a block of integers, if few."""
+        from sparrow.kernels.parse import edge_lines as kernels
+
+        odd: list[OddId] = []
+        while parsed.status in (kernels.PADDED, kernels.BAD_ID):
+            if len(odd) == _MAX_ODD_LINES:
+                return []
+            start, end = self._data_line(block, len(parsed.src))
+            odd.append(OddId(block.source.name, block.line_at(parsed.at), self._token(block, parsed.at)))
+            block = _blank_out(block, start, end)
+            parsed = self._parse(block)
+        return odd if parsed.status == kernels.GOOD and len(parsed.src) >= len(odd) else []
+
+    def parse(self, block: EdgeBlock) -> ParsedEdges:
         """Parse a block, with values in the dtype; raise for the first bad line."""
         from sparrow.kernels.parse import edge_lines as kernels
 
@@ -215,24 +311,35 @@ class EdgeParser:
         parsed = parsed._replace(values=self._cast(parsed))
         if parsed.status != kernels.GOOD:
             raise self._error(parsed)
+        facts = parsed.facts
+        if not self._value_cast.accepts_rounded(facts[kernels.INEXACT_WEIGHTS]):
+            line, text = self.find_line(block, facts[kernels.INEXACT_AT])
+            token = self.split(text)[2]
+            raise IngestError(f"the weight {self._value_cast.problem(0)}", block.source.name, line, token)
+        self.report.add(comments=facts[kernels.COMMENTS], rewritten=facts[kernels.REWRITTEN])
         with self._counting:
             self.count += len(parsed.src)
-        if parsed.columns > kernels.FOURTH:
-            self.ignored_columns = True
+            self.extra += facts[kernels.EXTRA]
+            self._joined += facts[kernels.JOINED]
+            if facts[kernels.EXTRA]:
+                place = (self.sources.index(block.source), *self.find_line(block, facts[kernels.EXTRA_AT]))
+                if self._first_extra is None or place < self._first_extra:
+                    self._first_extra = ExtraColumns(*place)
         return parsed
 
-    def names(self, labels: pa.Array, rank: NDArray[np.int32]) -> tuple[pa.Array, NDArray[np.int32]]:
-        """Return the names, unescaped and sorted, and the rank of each code."""
-        if self.delimiter is None:
-            return labels, rank
-        for plain, escape in _ESCAPES:
-            labels = pc.replace_substring(labels, escape.decode(), plain.decode())
-        order = pc.array_sort_indices(labels)
-        places = np.empty(len(labels), np.int32)
-        places[order.to_numpy()] = np.arange(len(labels), dtype=np.int32)
-        return labels.take(order), places[rank]
+    def check_columns(self) -> None:
+        """Raise ``IngestError`` if few lines have more columns than the others."""
+        if self._first_extra is None or not self._joined or 2 * self.extra > self.count:
+            return
+        source, line, text = self._first_extra
+        raise IngestError(
+            f"{self.extra:,} of {self.count:,} lines have more than three columns, perhaps two lines run together",
+            self.sources[source].name,
+            line,
+            text[:200],
+        )
 
-    def _parse(self, block: TextBlock) -> ParsedEdges:
+    def _parse(self, block: EdgeBlock) -> ParsedEdges:
         from sparrow.kernels.parse import edge_lines as kernels
 
         n = block.lines
@@ -245,39 +352,50 @@ class EdgeParser:
         weights = np.empty(0 if is_integer else maybe)
         integers = np.empty(maybe if is_integer else 0, np.int64)
         hard = np.empty(0 if is_integer else 2 * maybe, np.int64)
-        count, weighted, columns, hards, status, at = kernels.parse_edges(
-            block.data, self.as_text, padded, is_integer, expected, src, dst, src_end, dst_end, weights, integers, hard
-        )
+        counts = np.zeros(kernels.FACTS, np.int64)
+        count, weighted, hards, status, at = kernels.parse_edges(
+            block.data, self.as_text, padded, is_integer, expected, self._separator, self._prefix, self._prefix_size,
+            block.header_end, src, dst, src_end, dst_end, weights, integers, hard, counts,
+        )  # fmt: skip
+        facts = counts.tolist()
         for i, start in hard[: 2 * hards].reshape(-1, 2).tolist():
-            weights[i] = float(block.token_at(start))
+            token = self._token(block, start)
+            weights[i] = float(token)
+            if is_rounded_integer(token):
+                facts[kernels.INEXACT_AT] = min(i, facts[kernels.INEXACT_AT]) if facts[kernels.INEXACT_WEIGHTS] else i
+                facts[kernels.INEXACT_WEIGHTS] += 1
         values = (integers if is_integer else weights)[:count] if weighted == 1 else None
         return ParsedEdges(
-            block, src[:count], dst[:count], src_end[:count], dst_end[:count], values, weighted, columns, status, at
+            block, src[:count], dst[:count], src_end[:count], dst_end[:count], values, weighted, status, at, facts
         )
+
+    def _token(self, block: EdgeBlock, at: int) -> str:
+        """Return the column that begins at a position."""
+        return (self.split(block.text(at, at + 1000).split("\n", 1)[0]) or [""])[0]
 
     def _cast(self, parsed: ParsedEdges) -> NDArray[Any] | None:
         if parsed.values is None:
             return None
-        values, unfit = cast_checked(parsed.values, self.dtype)
+        values, unfit = self._value_cast(parsed.values)
         if unfit is not None:
-            line, text = find_line(parsed.block, unfit)
-            token = split_words(text, ",")[2]
-            problem = f"the weight {misfit_message(parsed.values[unfit], self.dtype)}"
-            raise IngestError(problem, parsed.block.source.name, line, token)
+            line, text = self.find_line(parsed.block, unfit)
+            problem = f"the weight {self._value_cast.problem(parsed.values[unfit])}"
+            raise IngestError(problem, parsed.block.source.name, line, self.split(text)[2])
         return values
 
     def _error(self, parsed: ParsedEdges) -> IngestError:
         from sparrow.kernels.parse import edge_lines as kernels
 
         block, code, at = parsed.block, parsed.status, parsed.at
-        token: str | None = block.token_at(at)
+        token: str | None = self._token(block, at)
         is_integer = self.given is not None and self.given.kind in "iu"
-        first, end = kernels.first_data_line(block.data)
+        first, end = self._data_line(block)
         line = block.line_text(at)
         headed = self.header or block.first_line > 1 or not first <= at < end
         named = "" if headed else ": pass header=True if the first line is not an edge"
+        marked = "" if token is None or token[:1] not in ("#", "%") else f", or comment={token[0]!r} to pass over it"
         problem = {
-            kernels.BAD_ID: "the id must be an integer: pass ids='str' to take ids as names"
+            kernels.BAD_ID: f"the id must be an integer: pass ids='str' to take ids as names{marked}"
             if not self.of_vertices
             else "the id must be an integer, as in vertices=",
             kernels.PADDED: "the id begins with a zero: pass ids='str' to take ids as names, or ids='int' as numbers",
@@ -286,7 +404,7 @@ class EdgeParser:
             kernels.ONE_COLUMN: f"an edge needs two ids{named}",
             kernels.BAD_WEIGHT: "the weight must be an integer: omit dtype= to read float64"
             if is_integer
-            else f"the weight must be a number{_OF_TABLES if len(split_words(line, ',')) > 3 else named}",
+            else f"the weight must be a number{_OF_TABLES if len(self.split(line)) > 3 else named}",
             kernels.LARGE_WEIGHT: "the weight does not fit int64: omit dtype= to read float64",
             kernels.MIXED: "the line has a weight, unlike those above: give all lines one, or none"
             if parsed.weighted == 0
@@ -307,16 +425,26 @@ class EdgeParser:
         return IngestError(problem, block.source.name, block.line_at(at), token)
 
 
-def _join_with_commas(line: bytes, delimiter: bytes) -> bytes:
-    """Return a line with commas between columns, its other separators escaped."""
-    ends = line.endswith(b"\r")
-    fields = [field.strip() for field in line.removesuffix(b"\r").split(delimiter)] if line.strip() else [b""]
-    for plain, escape in _ESCAPES:
-        fields = [field.replace(plain, escape) for field in fields]
-    return b",".join(fields) + b"\r" * ends
+def split_edge(line: str, delimiter: str | None = None, comment: str | None = None) -> list[str]:
+    """Return the columns of a line of an edge list, without a comment behind them.
+
+    Examples
+    --------
+    >>> split_edge("C# F# 3 # a note"), split_edge("New York; Rome; 2", ";")
+    (['C#', 'F#', '3'], ['New York', 'Rome', '2'])
+    """
+    if delimiter is not None and delimiter != " ":
+        return [column.strip(_BLANKS) for column in line.split(delimiter)] if line.strip(_BLANKS) else []
+    words = split_words(line, "," if delimiter is None else "")
+    mark = "#" if comment is None else comment
+    if delimiter is None and len(mark) == 1:
+        for at, word in enumerate(words):
+            if word[0] == mark and (at > 1 or len(word) == 1):
+                return words[:at]
+    return words
 
 
-def _blank_out(block: TextBlock, start: int, end: int) -> TextBlock:
+def _blank_out(block: EdgeBlock, start: int, end: int) -> EdgeBlock:
     """Return a block with the line that ends before ``end`` blanked out."""
     data = block.data.copy()
     data[start : end - 1] = 32
@@ -326,7 +454,7 @@ def _blank_out(block: TextBlock, start: int, end: int) -> TextBlock:
 # -- text that is not an edge list -------------------------------------------------------------------
 
 
-def reject_non_edges(text: str, name: str) -> None:
+def reject_non_edges(text: str, name: str, delimiter: str | None = None, comment: str | None = None) -> None:
     """Raise ``IngestError`` for text that is not an edge list, with a way to read it.
 
     Parameters
@@ -335,6 +463,8 @@ def reject_non_edges(text: str, name: str) -> None:
         First lines, whole.
     name
         Name of the file.
+    delimiter, comment
+        Options of the parser.
     """
     lines = [
         line.strip() for line in text.split("\n", tuning().detection_lines)[: tuning().detection_lines] if line.strip()
@@ -345,8 +475,9 @@ def reject_non_edges(text: str, name: str) -> None:
     suffixes = Path(name).suffixes
     if lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
         raise IngestError(f"this is a Matrix Market file, whose ids count from 1: sparrow ingest mtx {file} DST", name)
-    data = [line.split("#", 1)[0] for line in lines if line[0] not in "#%"]
-    rows = [split_words(line, ",") for line in data]
+    marks = ("#", "%") if comment is None else (comment,) if comment else ()
+    data = [line for line in lines if not line.startswith(marks)]
+    rows = [row for line in data if (row := split_edge(line, delimiter, comment))]
     if not rows or not rows[0]:
         return
     for kind, pattern, way in _GRAPHS:
@@ -363,7 +494,7 @@ def reject_non_edges(text: str, name: str) -> None:
         elif lines[0][0] == "[":
             way = f"jq -c '.[]' {file} | sparrow ingest columns - DST --format json --coords A,B"
         raise IngestError(f"this is {kind}, not an edge list: {way}", name, token=lines[0][:80])
-    if all(token[0] == token[-1] == '"' and len(token) > 2 for row in rows for token in row[:2]):
+    if all(token[:1] == token[-1:] == '"' and len(token) > 2 for row in rows for token in row[:2]):
         raise IngestError(
             "these are quoted names, not an edge list; sparrow ingest columns reads them if they hold blanks or "
             f"commas, else: tr -d '\"' < {file} | sparrow ingest edges - DST",
@@ -400,7 +531,9 @@ def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], file: st
     begins = len(rows[0]) == 1 and rows[0][0].isdigit()
     metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
     extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis  # columns after the weight
-    if len(counts) == 1 or extras or any(row[2:3] and row[2][0] == "{" for row in rows):
+    lengths = [len(row) for row in rows]
+    usual = max(map(lengths.count, counts))
+    if len(counts) == 1 or extras or 4 * usual >= 3 * len(rows) or any(row[2:3] and row[2][:1] == "{" for row in rows):
         return
     are_numbers = all(token.isdigit() for row in rows for token in row)
     tabs = {line.count("\t") for line in lines}

@@ -27,12 +27,11 @@ from sparrow.core.schema import Schema, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
 from sparrow.io.base.magic import split_words
-from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, parse_shape, shared
+from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, parse_shape, shared
 from sparrow.io.base.sample import Sample, Stage, is_number
-from sparrow.io.base.source import SourceLike, TextBlock, open_sources, total_size
+from sparrow.io.base.source import SourceLike, open_sources, total_size
 from sparrow.io.tabular.writers import TableWriter
-from sparrow.io.text.edge_parser import EdgeParser, ParsedEdges, reject_non_edges
-from sparrow.io.text.number_lines import find_line
+from sparrow.io.text.edge_parser import EdgeBlock, EdgeParser, ParsedEdges, reject_non_edges
 from sparrow.io.text.vocabulary import read_vertex_names
 from sparrow.io.tuning import tuning
 from sparrow.runtime import progress, settings
@@ -47,6 +46,8 @@ _DIMS = ("src", "dst")
 
 _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
 """Seconds since 1970."""
+_MIN_STEPS = 4
+"""Steps from edge to edge that show whether weights ascend, as seconds since a beginning do."""
 
 
 @shared
@@ -54,9 +55,9 @@ _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
 class Edges(Reader):
     r"""Store an edge list as a square tensor ``src, dst`` with fill 0.
 
-    Lines hold two ids, separated by tabs, blanks or a comma in any mix, then an optional weight. Comments (``#``,
-    ``%``), blank lines, a third column ``{}`` and columns after the third are ignored. Without weights each edge counts
-    1. Edges of weight 0 are not stored.
+    Lines hold two ids, separated by tabs, blanks or a comma in any mix, then an optional weight. Blank lines, comments,
+    a third column ``{}`` and columns after the third are ignored. Without weights each edge counts 1. Integers may be
+    written as ``7.0``.
 
     Parameters
     ----------
@@ -85,7 +86,13 @@ class Edges(Reader):
     header
         Skip the first line of each file that is not a comment.
     delimiter
-        The only separator of columns: a tab, a semicolon, or several characters. Ids may then hold blanks and commas.
+        The only separator of columns: a tab, a semicolon, or several characters. Ids may then hold blanks and commas. A
+        blank is any run of blanks and tabs.
+    comment
+        Prefix of lines to pass over, such as ``"#"``; ``""`` if there are none. By default lines that begin with ``#``
+        or ``%``: all of them above the first edge, and below those with a blank behind the mark. Names such as
+        ``%%C3%%85land`` and ``#tag`` are ids.
+    %(fill_value)s
     shape
         Sizes (m, n) that bound the ids; by default they follow from the ids. A line ``# Nodes: N`` of SNAP makes them
         at least N, ``# shape: M N`` of exported files M and N. For KONECT files of two kinds of vertices (``% bip``) a
@@ -136,8 +143,13 @@ class Edges(Reader):
     dtype: DType = None
     header: Annotated[bool, Option("Skip a first line of column names.")] = False
     delimiter: Annotated[str | None, Option("Separator of columns. [default: blanks, tabs or a comma]")] = None
+    comment: Annotated[
+        str | None, Option("Prefix of lines to pass over. [default: # and % above the first edge]", metavar="TEXT")
+    ] = None
+    fill_value: FillValue = 0
     shape: Annotated[Sequence[int] | None, Option("Sizes that bound the ids.", metavar="M,N", parse=parse_shape)] = None
 
+    unit: ClassVar[str] = "edges"
     examples: ClassVar[str] = """\
 sparrow ingest edges wiki-Vote.txt.gz votes.sparrow
 sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
@@ -149,6 +161,8 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             self.delimiter = self.delimiter.replace("\\t", "\t")
             if not self.delimiter.isascii() or not self.delimiter or set(self.delimiter) & set("\r\n#%"):
                 raise InvalidValueError(f"delimiter must be ASCII without line ends, # or %, got {self.delimiter!r}")
+        if self.comment is not None and (self.comment != self.comment.strip() or "\n" in self.comment):
+            raise InvalidValueError(f"comment must be a prefix such as '#', or '', got {self.comment!r}")
         if self.shape is not None:
             self.shape = check_shape(self.shape)
             if len(self.shape) != 2 or self.vertices is not None or self.ids == "str" or self.relabel:
@@ -168,7 +182,16 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         named = None if self.vertices is None else open_sources(self.vertices)
         with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             labels = None if named is None else read_vertex_names(named)
-            lines = EdgeParser(sources, self.ids, self.given, self.header, self.delimiter, labels is not None)
+            lines = EdgeParser(
+                sources,
+                self.ids,
+                self.given,
+                self.header,
+                self.delimiter,
+                self.comment,
+                labels is not None,
+                self.report,
+            )
             ingest = _Ingest(folder, self, lines, labels, stack)
             try:
                 ingest.run()
@@ -178,30 +201,43 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
             warnings.warn(f"{', '.join(source.name for source in sources)}: there are no edges", stacklevel=2)
         if lines.undirected and self.directed:
             way = "pass directed=False to store both directions"
-            progress.write_note(
+            self.report.note(
                 f"{sources[0].name}: edges are undirected ({lines.undirected}) and stored in one direction: {way}"
             )
         if lines.bipartite is not None and self.shape is None:
             m, n = (size + 1 if size else letter for size, letter in zip(lines.bipartite, "mn", strict=True))
             way = f"shape=({m}, {n}) separates their sizes, sp.ingest.columns their labels"
-            progress.write_note(
+            self.report.note(
                 f"{sources[0].name}: two kinds of vertices (% bip) share the ids of a square matrix: {way}"
             )
         if ingest.sizes is not None:
             hint = f"the first line, {ingest.sizes}, looks like sizes and a number of edges"
-            progress.write_note(f"{sources[0].name}: {hint}, but is stored as an edge: pass header=True to skip it")
-        if lines.ignored_columns:
-            progress.write_note(f"{sources[0].name}: columns after the third (timestamps?) are ignored")
+            self.report.note(f"{sources[0].name}: {hint}, but is stored as an edge: pass header=True to skip it")
+        if lines.extra:
+            self.report.note(f"{sources[0].name}: columns after the third (timestamps?) are ignored")
+        self._compare_header(lines, ingest.size, sources[0].name)
         return os.fspath(self.dst)
+
+    def _compare_header(self, lines: EdgeParser, size: int, name: str) -> None:
+        """Note how a header on nodes and edges differs from what was read and stored."""
+        stored = self.report.counts["stored"]
+        if lines.edges is not None and (lines.edges != lines.count or (self.directed and lines.edges != stored)):
+            self.report.note(f"the header declares {lines.edges:,} edges; {self.report.line(self.source_name)}")
+        if lines.nodes and size > lines.nodes:
+            way = "pass relabel=True to number them without gaps"
+            self.report.note(f"{name}: the header declares {lines.nodes:,} nodes, ids go up to {size - 1:,}: {way}")
 
 
 def _are_times(values: NDArray[Any] | None) -> bool:
-    """Return whether weights look like timestamps: integers of 2000 to 2100."""
-    if values is None or not len(values):
+    """Return whether weights look like timestamps: of this century, or ascending."""
+    if values is None or not len(values) or not (values == np.floor(values)).all():
         return False
     low, high = float(values.min()), float(values.max())
-    within = any(_YEAR_2000 * unit <= low and high < _YEAR_2100 * unit for unit in (1, 1000))
-    return within and bool((values == np.floor(values)).all())
+    if any(_YEAR_2000 * unit <= low and high < _YEAR_2100 * unit for unit in (1, 10**3, 10**6, 10**9)):
+        return True
+    steps = np.diff(values)
+    ascends = bool((steps >= 0).all()) and 4 * int(np.count_nonzero(steps)) >= len(steps)
+    return low >= 0 and len(steps) >= _MIN_STEPS and ascends
 
 
 @dataclass
@@ -212,6 +248,8 @@ class _Ingest:
     labels: pa.Array | None
     """The names of the vertices where they were given."""
     stack: ExitStack
+    size: int = 0
+    """Size of the tensor."""
     sizes: str | None = None
     """The first edge, if it may be a header of sizes."""
     _times: bool = False
@@ -230,7 +268,7 @@ class _Ingest:
             self._times = given.duplicates == "sum" and given.given is None and _are_times(probed.values)
             self._check_space(probed)
 
-        def count_blocks() -> Iterator[TextBlock]:
+        def count_blocks() -> Iterator[EdgeBlock]:
             for block in chain(start, text):
                 yield block
                 advance(block.advance)
@@ -245,17 +283,23 @@ class _Ingest:
         else:
             written = self._write(count_blocks(), self._rows_of(None))
             labels = self.labels
+        self.lines.check_columns()
+        if self.lines.as_text or self.options.relabel:
+            self.options.report.add(labels=0 if labels is None else len(labels))
         if probed is not None and not self.lines.as_text and len(self.lines.sources) == 1:
             first = [probed.src[0], probed.dst[0], *(() if probed.values is None else probed.values[:1])]
             if first[-1] == self.lines.count - 1 > 1:
                 self.sizes = " ".join(str(int(each)) for each in first)
+        shape = self._shape(labels)
+        self.size = max(shape)
         storage.create(
             self.folder,
-            Schema(self._shape(labels), _DIMS, self.lines.dtype, 0),
+            Schema(shape, _DIMS, self.lines.dtype, self.options.fill_value),
             written.files,
             labels={} if labels is None else {0: labels, 1: labels},
             profile=self.options.profile,
             operation="ingest edges",
+            report=self.options.report.counts,
             extra={
                 "sources": [source.name for source in self.lines.sources],
                 "directed": self.options.directed,
@@ -293,8 +337,9 @@ class _Ingest:
             dtype=self.lines.dtype,
             weighted=self.lines.weighted == 1,
             duplicates="error" if self._times else self.options.duplicates,
-            fill_value=0,
+            fill_value=self.options.fill_value,
             profile=self.options.profile,
+            report=self.options.report,
             ids=ids,
             describe=self._describe,
         )
@@ -332,7 +377,7 @@ class _Ingest:
         shape = self.options.shape
         gaps = None if self.labels is None or not self.labels.null_count else np.asarray(self.labels.is_null())
 
-        def rows_of(block: TextBlock) -> Rows:
+        def rows_of(block: EdgeBlock) -> Rows:
             parsed = self.lines.parse(block)
             src, dst = parsed.src, parsed.dst
             if len(src):
@@ -341,7 +386,7 @@ class _Ingest:
                     raise self._id_error(parsed, (src >= limit) | (dst >= limit), limit)
                 if shape is not None and (outside := (src >= shape[0]) | (dst >= shape[1])).any():
                     i = int(np.argmax(outside))
-                    at, _ = find_line(parsed.block, i)
+                    at, _ = self.lines.find_line(parsed.block, i)
                     token = str(src[i] if src[i] >= shape[0] else dst[i])
                     raise IngestError(f"the id exceeds shape={tuple(shape)}", parsed.block.source.name, at, token)
                 if gaps is not None and (absent := gaps[src] | gaps[dst]).any():
@@ -357,7 +402,7 @@ class _Ingest:
     def _id_error(self, parsed: ParsedEdges, wrong: NDArray[np.bool_], limit: int) -> IngestError:
         """Return the error about the first edge in a mask, whose id is unknown."""
         i = int(np.argmax(wrong))
-        line, _ = find_line(parsed.block, i)
+        line, _ = self.lines.find_line(parsed.block, i)
         ends = int(parsed.src[i]), int(parsed.dst[i])
         beyond = [end for end in ends if end >= limit]
         if beyond and self.labels is None:
@@ -374,19 +419,22 @@ class _Ingest:
         rows = Rows((src, dst), values)
         if self.options.self_loops == "drop":
             proper = src != dst
-            if not proper.all():
+            if loops := len(src) - int(np.count_nonzero(proper)):
                 rows = rows.take(proper)
+                self.options.report.add(read=loops, loops=loops)
         if not self.options.directed:
             src, dst = rows.coords
             kept = np.ones(2 * len(src), bool)
             np.not_equal(src, dst, out=kept[1::2])
             mirrored = tuple(np.stack(pair, axis=1).reshape(-1)[kept] for pair in ((src, dst), (dst, src)))
+            more = len(mirrored[0]) - len(src)
+            self.options.report.add(read=-more, mirrored=more)
             rows = Rows(mirrored, None if rows.values is None else np.repeat(rows.values, 2)[kept])
         return rows
 
     # ids that are names ---------------------------------------------------------------------------
 
-    def _write_named(self, text: Iterable[TextBlock]) -> tuple[WrittenFiles, pa.Array]:
+    def _write_named(self, text: Iterable[EdgeBlock]) -> tuple[WrittenFiles, pa.Array]:
         names = LabelEncoder()
         queue = self.stack.enter_context(closing(SpillQueue()))
         parsed = cast("Generator[ParsedEdges]", ordered_map(self.lines.parse, text, settings.current().threads))
@@ -396,13 +444,20 @@ class _Ingest:
                 src = names.codes_of(data, each.src, each.src_end)
                 dst = names.codes_of(data, each.dst, each.dst_end)
                 queue.add(Rows((src.astype(np.int32), dst.astype(np.int32)), each.values))
-        self.labels, rank = self.lines.names(*names.finish())
+        self.labels, rank = names.finish()
         if self.options.shape is not None:
             problem = f"shape needs integer ids, got {self.labels[0].as_py()!r}"
             raise InvalidValueError(problem)
         if self.options.ids == "auto":
+            way = "pass ids='str' or 'int' to decide"
             name = self.lines.sources[0].name
-            progress.write_note(f"{name}: the ids are names, which become labels: pass ids='str' or 'int' to decide")
+            for file, line, token in self.lines.odd:
+                number = f", or pass ids='int' to read it as {int(token)}" if token.isdecimal() else ""
+                self.options.report.note(
+                    f"{file}, line {line}: the id {token!r} is not written as an integer, unlike the others, so that "
+                    f"all ids are names: correct the line if it is wrong{number}"
+                )
+            self.options.report.note(f"{name}: the ids are names, which become labels: {way}")
 
         def rows_of(rows: Rows) -> Rows:
             return self._transform(rank[rows.coords[0]], rank[rows.coords[1]], rows.values)

@@ -19,13 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparrow import storage
+from sparrow.core.casting import is_rounded_integer
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import IngestError, UnsupportedError
-from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
+from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, Format, Reader, Writer, shared
+from sparrow.io.base.report import Report
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock, open_sources, read_blocks, total_size
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.libsvm import feature_tokens, label_texts
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
@@ -87,8 +90,8 @@ class Libffm(Reader):
         sources = open_sources(self.src)
         names = [source.name for source in sources]
         with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(sources)) as text:
-            samples = _Samples(np.dtype(np.float64) if self.dtype is None else check_dtype(self.dtype))
-            about: dict[str, Any] = {"profile": self.profile, "operation": "ingest libffm", "extra": {"sources": names}}
+            dtype = check_dtype("float64" if self.dtype is None else self.dtype)
+            samples = _Samples(ValueCast(dtype, self.dtype is not None, self.report))
             with bar("reading libffm text", total_size(sources)) as advance:
 
                 def items() -> Iterator[tuple[TextBlock, int]]:
@@ -106,7 +109,12 @@ class Libffm(Reader):
                     duplicates=self.duplicates,
                     fill_value=0,
                     profile=self.profile,
+                    report=self.report,
                 )
+            about: dict[str, Any] = {
+                "profile": self.profile, "operation": "ingest libffm", "extra": {"sources": names},
+                "report": self.report.counts,
+            }  # fmt: skip
             shape = (samples.count, *(top + 1 for top in samples.largest))
             storage.create(folder / "X", Schema(shape, _DIMS, samples.dtype, 0), written.files, **about)
             labels = write_coo(
@@ -119,6 +127,7 @@ class Libffm(Reader):
                 duplicates="error",
                 fill_value=0,
                 profile=self.profile,
+                report=Report(),
             )
             y = Schema((samples.count,), ("row",), np.dtype(np.float64), 0)
             storage.create(folder / "y", y, labels.files, **about)
@@ -129,8 +138,8 @@ class Libffm(Reader):
 class _Samples:
     """Samples of a text, parsed block by block on several threads."""
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
+    def __init__(self, cast: ValueCast) -> None:
+        self.dtype, self._cast = cast.dtype, cast
         self.count = 0
         self.largest = (-1, -1)
         self.labels: dict[int, Rows] = {}
@@ -138,10 +147,11 @@ class _Samples:
 
     def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, int]]:
         """Yield blocks, each with the number of samples before it."""
+        from sparrow.kernels.parse.libffm import count_samples
+
         for block in text:
             yield block, self.count
-            lines = bytes(block.data).split(b"\n")
-            self.count += sum(line[:1] not in (b"", b"#") for line in map(bytes.lstrip, lines))
+            self.count += int(count_samples(block.data))
 
     def rows(self, item: tuple[TextBlock, int]) -> Rows:
         """Return the features of a block."""
@@ -151,7 +161,9 @@ class _Samples:
         max_count = int(np.count_nonzero(block.data == 58)) // 2 + 1
         labels, rows, values = np.empty(block.lines), np.empty(max_count, np.int64), np.empty(max_count)
         pairs, hard = np.empty((max_count, 2), np.int64), np.empty(2 * (max_count + block.lines), np.int64)
-        lines, count, hards, status, at = kernels.parse_fields(block.data, labels, rows, pairs, values, hard)
+        facts = np.zeros(3, np.int64)
+        lines, count, hards, status, at = kernels.parse_fields(block.data, labels, rows, pairs, values, hard, facts)
+        comments, rounded, first_rounded = facts.tolist()
         if status != kernels.GOOD:
             problem = {
                 kernels.BAD_LABEL: "the label must be a number",
@@ -163,14 +175,19 @@ class _Samples:
             }[status]
             raise IngestError(problem, block.source.name, block.line_at(at), split_words(block.text(at, at + 1000))[0])
         for k, start in hard[: 2 * hards].reshape(-1, 2).tolist():
-            number = float(split_words(block.text(start, start + 1000))[0])
+            token = split_words(block.text(start, start + 1000))[0]
             if k < 0:
-                labels[-1 - k] = number
-            else:
-                values[k] = number
-        found, unfit = cast_checked(values[:count], self.dtype)
+                labels[-1 - k] = float(token)
+                continue
+            values[k] = float(token)
+            if is_rounded_integer(token):
+                first_rounded, rounded = min(k, first_rounded) if rounded else k, rounded + 1
+        self._cast.report.add(comments=comments)
+        if not self._cast.accepts_rounded(rounded):
+            raise _feature_error(block, first_rounded, f"the value {self._cast.problem(0)}")
+        found, unfit = self._cast(values[:count])
         if unfit is not None:
-            raise _feature_error(block, unfit, f"the value {misfit_message(values[unfit], self.dtype)}")
+            raise _feature_error(block, unfit, f"the value {self._cast.problem(values[unfit])}")
         field, col = pairs[:count].T.copy()
         largest = (int(field.max(initial=-1)), int(col.max(initial=-1)))
         if max(largest) >= MAX_DIMENSION_SIZE:

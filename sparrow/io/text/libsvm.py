@@ -28,12 +28,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sparrow import storage
+from sparrow.core.casting import MAX_STORED_INTEGER, find_unrepresentable
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
-from sparrow.io.base.coo_writer import MAX_STORED_INTEGER, cast_checked, find_unrepresentable, misfit_message
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, shared
 from sparrow.io.base.sample import Sample, Stage, is_number
 from sparrow.io.base.source import Source, TextBlock, open_sources, read_blocks, total_size
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.runtime import memory, progress, settings
@@ -75,7 +76,7 @@ class Libsvm(Reader):
     n_features
         Number of columns; by default it follows from the largest index.
     dtype
-        Type of the values of ``X``.
+        Type of the values of ``X``. Integers that it rounds are counted in the report.
     %(duplicates)s
     %(storing)s
 
@@ -128,6 +129,11 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
             raise self._no_width()
         self.base = None if self.index_base == "auto" else self.index_base
         self.kind = check_dtype("float64" if self.dtype is None else self.dtype)
+
+    @property
+    def cast(self) -> ValueCast:
+        """Cast of the values."""
+        return ValueCast(self.kind, True, self.report)
 
     def _no_width(self) -> InvalidValueError:
         return InvalidValueError(f"n_features must be an integer from 0 to 2^63 - 1, got {self.n_features!r}")
@@ -266,22 +272,28 @@ def _parse_blocks(sources: list[Source], options: Libsvm) -> Generator[_ParsedBl
 
 def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> _ParsedBlock:
     """Sort, reduce and cast the elements of a block; raise for a bad token."""
-    values, unfit = _cast(parsed, options.kind, block)
+    values, unfit = _cast(parsed, options.cast, block)
+    options.report.add(comments=parsed.comments, rounded=parsed.rounded_labels)
     indices = parsed.indices.astype(np.int32) if parsed.largest < 2**31 else parsed.indices
     elements = Block((parsed.rows[:unfit], indices[:unfit]), values[:unfit])
     if not parsed.sorted:
         shape = (len(parsed.at), min(parsed.largest, MAX_DIMENSION_SIZE - 1) + 1)
         try:
-            elements = canonicalize(elements, shape, 0, options.duplicates)
+            elements = canonicalize(elements, shape, 0, options.duplicates, keep_fill=True)
         except DuplicateError:
             problem = "the index is repeated in its row: pass duplicates='sum', 'last', 'first', 'min' or 'max'"
             raise _error_at(block, parsed, _first_repeat(elements), problem) from None
-    elif parsed.zeros or options.kind != np.float64:
+    merged, zeros = len(parsed.values[:unfit]) - elements.count, 0
+    if merged or parsed.zeros or options.kind != np.float64:
         kept = elements.values != 0
-        if not kept.all():
+        zeros = len(kept) - int(np.count_nonzero(kept))
+        if zeros:
             elements = elements.take(kept)
+    options.report.add(read=elements.count + merged + zeros, stored=elements.count, merged=merged, fill=zeros)
     if unfit is not None:
-        raise _error_at(block, parsed, unfit, f"the value {misfit_message(parsed.values[unfit], options.kind)}")
+        raise _error_at(block, parsed, unfit, f"the value {options.cast.problem(parsed.values[unfit])}")
+    if parsed.rounded and options.kind.kind in "fc":
+        options.report.add(rounded=parsed.rounded)
     if parsed.fault is not None:
         code, start, stop = parsed.fault
         problem = _describe_fault(code, parsed, options)
@@ -333,9 +345,10 @@ def _first_repeat(elements: Block) -> int:
     return int(order[1:][again].min())
 
 
-def _cast(parsed: Parsed, dtype: np.dtype[Any], block: TextBlock) -> tuple[NDArray[Any], int | None]:
-    """Return the values in a dtype, and the first element that it cannot hold."""
-    values, unfit = cast_checked(parsed.values, dtype)
+def _cast(parsed: Parsed, cast: ValueCast, block: TextBlock) -> tuple[NDArray[Any], int | None]:
+    """Return the values in the dtype, and the first element that it cannot hold."""
+    dtype = cast.dtype
+    values, unfit = cast(parsed.values)
     if dtype.kind not in "iu" or not len(parsed.exact):
         return values, unfit
     # Integers that a float does not hold are parsed again from the text.
@@ -492,6 +505,7 @@ class _Ingest:
             files,
             profile=self._options.profile,
             operation="ingest libsvm",
+            report=self._options.report.counts,
             **more,
         )
 

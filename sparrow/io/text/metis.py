@@ -6,6 +6,7 @@ G. Karypis, manual of METIS 5.1, section "Graph file".
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,11 +20,13 @@ from numpy.typing import NDArray
 from sparrow import storage
 from sparrow.core.schema import Schema, check_dtype
 from sparrow.errors import IngestError
-from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
+from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.magic import split_words
-from sparrow.io.base.registry import DType, Duplicates, Format, Reader, shared
+from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Reader, shared
+from sparrow.io.base.report import Report
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.number_lines import HeaderLine, HeaderReader, parse_neighbor_lists
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
@@ -32,6 +35,8 @@ __all__ = ["FORMATS", "Metis"]
 
 _DIMS = ("src", "dst")
 _COMMENT = "%"
+_LIST = re.compile(rb"(?m)^(?!%)[^\n]*\S[^\n]*$")
+"""Line that is neither blank nor a comment."""
 
 
 @shared
@@ -49,6 +54,7 @@ class Metis(Reader):
     %(duplicates)s
     dtype
         Type of the values; int64 by default.
+    %(fill_value)s
     %(storing)s
 
     Returns
@@ -78,6 +84,7 @@ class Metis(Reader):
     _: KW_ONLY
     duplicates: Duplicates = "error"
     dtype: DType = None
+    fill_value: FillValue = 0
 
     accepts_many: ClassVar[bool] = False
     examples: ClassVar[str] = "sparrow ingest metis karate.graph karate.sparrow"
@@ -88,16 +95,13 @@ class Metis(Reader):
         name = source.name
         dtype = np.dtype(np.int64) if self.dtype is None else check_dtype(self.dtype)
         with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(source)) as text:
-            lines = HeaderReader(text)
-            line = lines.peek()
-            while line is not None and (not line.text or line.text[0] == _COMMENT):
-                lines.skip()
-                line = lines.peek()
+            lines = HeaderReader(text, self.report)
+            line = lines.peek_data(_COMMENT.encode())
             if line is None:
                 raise IngestError("the file is empty: the first line must give the numbers of vertices and edges", name)
             head = _read_header(line, name)
             lines.skip()
-            lists = _Lists(head, dtype)
+            lists = _Lists(head, ValueCast(dtype, self.dtype is not None, self.report))
             graph = folder / "graph" if head.first else folder
             with bar("reading lists", source.size) as advance:
 
@@ -114,12 +118,16 @@ class Metis(Reader):
                     dtype=dtype,
                     weighted=head.weighted,
                     duplicates=self.duplicates,
-                    fill_value=0,
+                    fill_value=self.fill_value,
                     profile=self.profile,
+                    report=self.report,
                 )
             lists.check(name)
-            about: dict[str, Any] = {"profile": self.profile, "operation": "ingest metis", "extra": {"sources": [name]}}
-            storage.create(graph, Schema((head.vertices,) * 2, _DIMS, dtype, 0), written.files, **about)
+            about: dict[str, Any] = {
+                "profile": self.profile, "operation": "ingest metis", "extra": {"sources": [name]},
+                "report": self.report.counts,
+            }  # fmt: skip
+            storage.create(graph, Schema((head.vertices,) * 2, _DIMS, dtype, self.fill_value), written.files, **about)
             if head.first:
                 self._vertices(folder / "vertices", head, lists, about)
                 storage.write_bundle(folder, {"graph": None, "vertices": None}, {"sources": [name]})
@@ -137,6 +145,7 @@ class Metis(Reader):
             duplicates="error",
             fill_value=0,
             profile=self.profile,
+            report=Report(),
         )
         storage.create(folder, Schema((head.vertices, head.first), dims, np.dtype(np.int64), 0), written.files, **about)
 
@@ -168,8 +177,8 @@ def _read_header(line: HeaderLine, name: str) -> _Head:
 class _Lists:
     """Neighbor lists of a file, counted."""
 
-    def __init__(self, head: _Head, dtype: np.dtype[Any]) -> None:
-        self.head, self._dtype = head, dtype
+    def __init__(self, head: _Head, cast: ValueCast) -> None:
+        self.head, self._cast = head, cast
         self.heads: list[tuple[int, NDArray[np.int64]]] = []
         self._lists = self._found = 0
         self._lock = threading.Lock()
@@ -181,6 +190,7 @@ class _Lists:
             starts = np.flatnonzero(block.data == 10)[:-1] + 1
             comments = int((block.data[starts] == ord(_COMMENT)).sum()) + int(block.data[0] == ord(_COMMENT))
             self._lists += block.lines - comments
+            self._cast.report.add(comments=comments)
 
     def rows(self, item: tuple[TextBlock, int]) -> Rows:
         """Return the elements of a block."""
@@ -196,9 +206,9 @@ class _Lists:
             raise IngestError(problem, block.source.name, line, str(found.numbers[at]))
         values = None
         if found.weights is not None:
-            values, unfit = cast_checked(found.weights, self._dtype)
+            values, unfit = self._cast(found.weights)
             if unfit is not None:
-                problem = f"the weight {misfit_message(found.weights[unfit], self._dtype)}"
+                problem = f"the weight {self._cast.problem(found.weights[unfit])}"
                 line, token = _line_of(block, int(found.lines[unfit])), str(found.weights[unfit])
                 raise IngestError(problem, block.source.name, line, token)
         with self._lock:
@@ -211,14 +221,15 @@ class _Lists:
         """Return a block without the blank lines after the last vertex."""
         if before + block.lines <= self.head.vertices:
             return block
-        stop, lists = 0, before
-        for number, line in enumerate(bytes(block.data).split(b"\n")[:-1], block.first_line):
-            if lists == self.head.vertices and line.strip() and line[:1] != _COMMENT.encode():
-                problem = f"expected {self.head.vertices} lines, one per vertex, got more"
-                raise IngestError(problem, block.source.name, number, line.decode(errors="backslashreplace")[:80])
-            if lists < self.head.vertices:
-                stop += len(line) + 1
-                lists += line[:1] != _COMMENT.encode()
+        starts = np.concatenate([[0], np.flatnonzero(block.data == 10)[:-1] + 1])
+        lists = before + np.cumsum(block.data[starts] != ord(_COMMENT))
+        behind = starts[lists > self.head.vertices]
+        stop = int(behind[0]) if len(behind) else len(block.data)
+        data: Any = block.data
+        if (found := _LIST.search(data, stop)) is not None:
+            problem = f"expected {self.head.vertices} lines, one per vertex, got more"
+            line = found[0].decode(errors="backslashreplace")[:80]
+            raise IngestError(problem, block.source.name, block.line_at(found.start()), line)
         return replace(block, data=block.data[:stop])
 
     def check(self, name: str) -> None:

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow.core.schema import check_dims, check_dtype
+from sparrow.core.schema import check_dims, check_dtype, is_fill
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import Format, Option, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.number_lines import (
     ElementParser,
     HeaderReader,
@@ -45,7 +46,7 @@ class MatrixMarket(NumberLinesReader):
 
     Both layouts (``coordinate``, ``array``), all fields (``real``, ``integer``, ``unsigned-integer``, ``complex``,
     ``pattern``, whose elements are 1) and all symmetries (``general``, ``symmetric``, ``skew-symmetric``,
-    ``Hermitian``) are read: elements that the file omits for symmetry are stored as well. Zeros are not stored.
+    ``Hermitian``) are read: elements that the file omits for symmetry are stored as well.
 
     Parameters
     ----------
@@ -54,6 +55,7 @@ class MatrixMarket(NumberLinesReader):
     %(duplicates)s
     dtype
         Type of the values; by default float64, complex128, int64 or uint64 by the field, and int64 for patterns.
+    %(fill_value)s
     dims
         Names of the dimensions, ``row, col`` by default.
     %(storing)s
@@ -105,7 +107,8 @@ class MatrixMarket(NumberLinesReader):
             )
         if matrix.layout.values == 1 and dtype.kind in "fc":  # integers beyond int64 are read as floats
             matrix = replace(matrix, layout=replace(matrix.layout, dtype=np.dtype(np.float64)))
-        return _Entries(matrix, dtype, name), dims, {"symmetry": matrix.symmetry}
+        cast = ValueCast(dtype, self.dtype is not None, self.report)
+        return _Entries(matrix, cast, self.fill_value, name), dims, {"symmetry": matrix.symmetry}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +163,9 @@ def _read_header(lines: HeaderReader, name: str) -> _Matrix:
 class _Entries(ElementParser):
     """Parser of the elements of a file, mirrored where the file omits them."""
 
-    def __init__(self, matrix: _Matrix, dtype: np.dtype[Any], name: str) -> None:
-        super().__init__(matrix.layout, dtype, name)
-        self._matrix = matrix
+    def __init__(self, matrix: _Matrix, cast: ValueCast, fill_value: Any, name: str) -> None:
+        super().__init__(matrix.layout, cast, name)
+        self._matrix, self._fill = matrix, fill_value
 
     def add(self, count: int) -> None:
         """Count elements; raise if there are too many."""
@@ -171,31 +174,32 @@ class _Entries(ElementParser):
             raise IngestError(f"expected {expected} elements by the line of sizes, got more", self.name)
 
     def items(self, text: Iterator[TextBlock]) -> Iterator[tuple[TextBlock, Any]]:
-        """Yield blocks; those of arrays parsed, with the position of their first value."""
+        """Yield blocks; those of arrays parsed, with the number of values before them."""
         for block in text:
             if self.layout.coords:
                 yield block, None
                 continue
-            first, values = self.found, parse_lines(block, self.layout).values
-            assert values is not None
-            self.add(len(values))
-            yield block, (first, values)
+            first, parsed = self.found, parse_lines(block, self.layout)
+            assert parsed.values is not None
+            self.add(len(parsed.values))
+            yield block, (first, parsed)
 
     def rows(self, item: tuple[TextBlock, Any]) -> Rows:
         """Return the elements of a block."""
         block, numbered = item
         if numbered is None:
             parsed = parse_lines(block, self.layout)
-            (row, col), values = parsed.coords, parsed.values
+            row, col = parsed.coords
             self.add(len(row))
             check_coords(block, parsed, self.layout.base, self._matrix.shape)
-            if values is not None:
-                values = cast_lines(block, self.layout, values, self.dtype)
+            values = cast_lines(block, self.layout, parsed, self.cast)
         else:
-            first, values = numbered
-            kept = np.flatnonzero(values)  # arrays are often mostly zeros
+            first, parsed = numbered
+            values = cast_lines(block, self.layout, parsed, self.cast)
+            assert values is not None
+            kept = np.flatnonzero(~is_fill(values, self._fill))  # arrays are often mostly zeros
             row, col = self._positions(first + kept)
-            values = cast_lines(block, self.layout, values, self.dtype)[kept]
+            values = values[kept]
         return self._mirror(row, col, values)
 
     def _positions(self, number: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -213,6 +217,8 @@ class _Entries(ElementParser):
         if symmetry == "general":
             return Rows((row, col), values)
         away = row != col
+        mirrored = int(np.count_nonzero(away))
+        self.cast.report.add(read=-mirrored, mirrored=mirrored)
         if values is not None:
             other = values[away]
             if symmetry == "skew-symmetric" and other.dtype.kind == "i" and (other == np.iinfo(other.dtype).min).any():

@@ -17,13 +17,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow import storage
+from sparrow.core.casting import is_rounded_integer
 from sparrow.core.schema import Schema
 from sparrow.errors import IngestError, UnsupportedError
-from sparrow.io.base.coo_writer import cast_checked, misfit_message, write_coo
+from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.magic import split_words
-from sparrow.io.base.registry import DType, Duplicates, Reader, Writer
+from sparrow.io.base.registry import DType, Duplicates, FillValue, Reader, Writer
+from sparrow.io.base.report import Report
 from sparrow.io.base.sample import Sample
 from sparrow.io.base.source import TextBlock, open_source, read_blocks
+from sparrow.io.base.value_cast import ValueCast
+from sparrow.io.tuning import tuning
 from sparrow.relations.arrow import as_arrow, as_numpy
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
@@ -33,6 +37,10 @@ __all__ = [
     "NumberLinesWriter", "cast_lines", "check_coords", "counted_lists_in", "find_line", "parse_lines",
     "parse_neighbor_lists",
 ]  # fmt: skip
+
+
+_LINE_BYTES = 1 << 12
+"""Bytes in which the end of a line is looked for at first."""
 
 
 class HeaderLine(NamedTuple):
@@ -62,13 +70,23 @@ class HeaderLine(NamedTuple):
 
 
 class HeaderReader:
-    """Blocks of text whose first lines are taken one by one."""
+    """Blocks of text whose first lines are taken one by one.
 
-    def __init__(self, blocks: Iterator[TextBlock]) -> None:
-        self._blocks = blocks
+    Parameters
+    ----------
+    blocks
+        The text.
+    report
+        Receives the number of comment lines that are skipped.
+    """
+
+    def __init__(self, blocks: Iterator[TextBlock], report: Report) -> None:
+        self._blocks, self._report = blocks, report
         self._block: TextBlock | None = None
         self._at = 0
         self._number = 0
+        self.comments = b""
+        """Start of the text that :meth:`peek_data` skipped."""
 
     def peek(self) -> HeaderLine | None:
         """Return the next line without taking it; None at the end."""
@@ -77,20 +95,35 @@ class HeaderReader:
             if self._block is None:
                 return None
             self._number = self._block.first_line
-        rest = self._block.data[self._at :]
-        length = int(np.argmax(rest == 10))
-        return HeaderLine(self._number, self._block.text(self._at, self._at + length).strip())
+        return HeaderLine(self._number, self._block.text(self._at, self._line_end()).strip(" \t\r\v\f"))
+
+    def _line_end(self) -> int:
+        """Return the position of the end of the next line."""
+        assert self._block is not None
+        data: Any = self._block.data
+        size = _LINE_BYTES
+        while not (found := data[self._at : self._at + size] == 10).any():
+            size *= 2
+        return self._at + int(np.argmax(found))
 
     def skip(self) -> None:
         """Take the line that :meth:`peek` returned."""
-        assert self._block is not None
-        self._at += int(np.argmax(self._block.data[self._at :] == 10)) + 1
+        self._at = self._line_end() + 1
         self._number += 1
 
-    def peek_data(self) -> HeaderLine | None:
-        """Return the next line that is neither blank nor a comment; skip those before."""
-        while (line := self.peek()) is not None and (not line.text or line.text[0] in "%#"):
-            self.skip()
+    def peek_data(self, marks: bytes = b"%#") -> HeaderLine | None:
+        """Return the next line of data; skip blank lines and comments before it."""
+        blank = rb"[ \t\r\v\f]*"
+        comment = blank + b"[" + re.escape(marks) + b"]"
+        while (line := self.peek()) is not None and (not line.text or line.text[0].encode() in marks):
+            assert self._block is not None
+            data: Any = self._block.data
+            found = re.compile(b"(?:(?:" + comment + rb"[^\n]*|" + blank + rb")\n)*").match(data, self._at)
+            assert found is not None
+            text = found[0]
+            self.comments += text[: max(tuning().detection_bytes - len(self.comments), 0)]
+            self._report.add(comments=len(re.findall(b"(?m)^" + comment, text)))
+            self._at, self._number = self._at + len(text), self._number + text.count(b"\n")
         return line
 
     def rest(self) -> Generator[TextBlock]:
@@ -129,6 +162,12 @@ class ParsedLines(NamedTuple):
     """Shape (n,)."""
     extents: NDArray[np.int64]
     """Shape (k, 2): the smallest and the largest coordinate in the text."""
+    comments: int
+    """Number of comment lines."""
+    rounded: int
+    """Number of values that are integers which a float rounds."""
+    first_rounded: int
+    """Line of the first of these, counted from 0 among those of data."""
 
 
 def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
@@ -147,9 +186,11 @@ def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
     floats, integers = np.empty((0 if is_integer else n, v)), np.empty((n if is_integer else 0, v), np.int64)
     hard = np.empty(2 * n * v, np.int64)
     extents = np.empty((layout.coords, 2), np.int64)
+    facts = np.zeros(3, np.int64)
     count, hards, status, at = kernels.parse_numbers(
-        block.data, is_integer, layout.base, extents, coords, floats, integers, hard
+        block.data, is_integer, layout.base, extents, coords, floats, integers, hard, facts
     )
+    comments, rounded, first = facts.tolist()
     if status == kernels.BAD_VALUE and not is_integer and _FORTRAN.search(bytes(block.data)):
         return parse_lines(replace(block, data=_plain_exponents(block)), layout)
     if status != kernels.GOOD:
@@ -162,10 +203,12 @@ def parse_lines(block: TextBlock, layout: LineLayout) -> ParsedLines:
             raise IngestError("the value is negative, but the field is unsigned", block.source.name, number, text)
     numbers: NDArray[Any] = integers.view(np.uint64) if layout.dtype.kind == "u" else integers if is_integer else floats
     for k, start in read.tolist():
-        numbers[divmod(k, v)] = _read(block, layout, start)
-    if not v:
-        return ParsedLines(coords[:, :count], None, extents)
-    return ParsedLines(coords[:, :count], numbers[:count].reshape(-1).view(layout.dtype), extents)
+        token = split_words(block.text(start, start + 1000))[0]
+        numbers[divmod(k, v)] = _read(block, layout, start, token)
+        if not is_integer and is_rounded_integer(token):
+            first, rounded = min(k // v, first) if rounded else k // v, rounded + 1
+    values = numbers[:count].reshape(-1).view(layout.dtype) if v else None
+    return ParsedLines(coords[:, :count], values, extents, comments, rounded, first)
 
 
 _FORTRAN = re.compile(rb"(?<=[0-9.])[dD](?=[+-]?[0-9])")
@@ -176,8 +219,7 @@ def _plain_exponents(block: TextBlock) -> NDArray[np.uint8]:
     return np.frombuffer(bytearray(_FORTRAN.sub(b"e", bytes(block.data))), np.uint8)
 
 
-def _read(block: TextBlock, layout: LineLayout, start: int) -> Any:
-    token = split_words(block.text(start, start + 1000))[0]
+def _read(block: TextBlock, layout: LineLayout, start: int, token: str) -> Any:
     if layout.dtype.kind not in "iu":
         return float(token)
     number = int(token)
@@ -208,20 +250,28 @@ def _error(block: TextBlock, layout: LineLayout, status: int, at: int) -> Ingest
     return IngestError(problem, block.source.name, block.line_at(at), token)
 
 
-def cast_lines(block: TextBlock, layout: LineLayout, values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the values of the lines of a block in a dtype.
+def cast_lines(block: TextBlock, layout: LineLayout, parsed: ParsedLines, cast: ValueCast) -> NDArray[Any] | None:
+    """Return the values of the lines of a block, cast; None if they have none.
 
     Raises
     ------
     IngestError
         If a value does not fit: with file, line and token.
     """
-    cast, unfit = cast_checked(values, dtype)
+    cast.report.add(comments=parsed.comments)
+    if parsed.values is None:
+        return None
+    found, unfit = cast(parsed.values)
+    problem = "" if unfit is None else cast.problem(parsed.values[unfit])
+    if parsed.rounded and cast.dtype.kind in "iu":
+        unfit = parsed.first_rounded
+        problem = "is beyond 2^53, up to which files of reals hold integers: declare the field integer, if it is"
+    elif unfit is None and not cast.accepts_rounded(parsed.rounded):
+        unfit, problem = parsed.first_rounded, cast.problem(0)
     if unfit is not None:
         number, text = find_line(block, unfit)
-        problem = f"the value {misfit_message(values[unfit], dtype)}"
-        raise IngestError(problem, block.source.name, number, split_words(text)[layout.coords])
-    return cast
+        raise IngestError(f"the value {problem}", block.source.name, number, split_words(text)[layout.coords])
+    return found
 
 
 def find_line(block: TextBlock, element: int) -> tuple[int, str]:
@@ -304,14 +354,15 @@ class ElementParser(ABC):
     ----------
     layout
         Columns of a line.
-    dtype
-        Type of the stored values.
+    cast
+        Cast of the values to the stored type.
     name
         Name of the file.
     """
 
-    def __init__(self, layout: LineLayout, dtype: np.dtype[Any], name: str) -> None:
-        self.layout, self.dtype, self.name = layout, dtype, name
+    def __init__(self, layout: LineLayout, cast: ValueCast, name: str) -> None:
+        self.layout, self.cast, self.name = layout, cast, name
+        self.dtype = cast.dtype
         self.found = 0
         self._lock = threading.Lock()
 
@@ -341,6 +392,7 @@ class NumberLinesReader(Reader):
     _: KW_ONLY
     duplicates: Duplicates = "sum"
     dtype: DType = None
+    fill_value: FillValue = 0
 
     accepts_many: ClassVar[bool] = False
     format: ClassVar[str]
@@ -358,7 +410,7 @@ class NumberLinesReader(Reader):
         source = open_source(self.src)
         name = source.name
         with storage.stage_folder(self.dst, self.overwrite) as folder, closing(read_blocks(source)) as text:
-            lines = HeaderReader(text)
+            lines = HeaderReader(text, self.report)
             parser, dims, extra = self.begin(lines, name)
             with bar("reading elements", source.size) as advance:
 
@@ -375,8 +427,9 @@ class NumberLinesReader(Reader):
                     dtype=parser.dtype,
                     weighted=parser.layout.values > 0,
                     duplicates=self.duplicates,
-                    fill_value=0,
+                    fill_value=self.fill_value,
                     profile=self.profile,
+                    report=self.report,
                     describe=lambda element: (
                         f"{tuple(k + parser.layout.base for k in element)}, counted from {parser.layout.base}"
                     ),
@@ -384,11 +437,12 @@ class NumberLinesReader(Reader):
             shape = parser.shape(written.maxima)
             storage.create(
                 folder,
-                Schema(shape, dims, parser.dtype, 0),
+                Schema(shape, dims, parser.dtype, self.fill_value),
                 written.files,
                 labels=self.labels(shape),
                 profile=self.profile,
                 operation=f"ingest {self.format}",
+                report=self.report.counts,
                 extra={"sources": [name], **extra},
             )
         return os.fspath(self.dst)

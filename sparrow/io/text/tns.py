@@ -18,8 +18,10 @@ from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import Format, Option, parse_names, parse_shape, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import TextBlock
+from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.number_lines import (
     ElementParser,
+    HeaderLine,
     HeaderReader,
     LineLayout,
     NumberLinesReader,
@@ -40,7 +42,7 @@ class Tns(NumberLinesReader):
 
     Lines hold a coordinate per dimension, then the value, separated by blanks. Lines that begin with ``#`` and blank
     lines are ignored. Sizes may come first: the number of dimensions and a line of sizes, or ``sptensor``, these and
-    the number of elements. Without them the size of a dimension is its largest coordinate. Zeros are not stored.
+    the number of elements. Without them the size of a dimension is its largest coordinate.
 
     Parameters
     ----------
@@ -49,6 +51,7 @@ class Tns(NumberLinesReader):
     %(duplicates)s
     dtype
         Type of the values; float64 by default, int64 without values.
+    %(fill_value)s
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
     shape
@@ -105,7 +108,7 @@ class Tns(NumberLinesReader):
         return _Entries(self, head, name), check_dims(self.dims, head.ndim), {"index_base": self.index_base}
 
 
-_SIZES = re.compile(r"# sizes:((?: \d+)+)$")
+_SIZES = re.compile(rb"(?m)^[ \t]*# sizes:((?: \d+)+)[ \t\r]*$")
 """Comment with the shape, in exported files."""
 
 
@@ -119,10 +122,10 @@ class _Head(NamedTuple):
 
 def _read_header(lines: HeaderReader, name: str, values: bool) -> _Head:
     declared: tuple[int, ...] | None = None
-    while (line := lines.peek()) is not None and (not line.text or line.text[0] in "%#"):
-        if (found := _SIZES.match(line.text)) is not None:
-            declared = line._replace(text=found[1]).sizes(len(split_words(found[1])), "sizes", name)
-        lines.skip()
+    line = lines.peek_data()
+    for found in _SIZES.finditer(lines.comments):
+        number, text = lines.comments.count(b"\n", 0, found.start()) + 1, found[1].decode()
+        declared = HeaderLine(number, text).sizes(len(split_words(text)), "sizes", name)
     if line is None and declared is not None:
         return _Head(len(declared), declared, None)
     if line is None:
@@ -168,7 +171,8 @@ class _Entries(ElementParser):
         is_integer = not options.values or (given is not None and given.kind in "iu")
         read = np.dtype("f8" if not is_integer else "u8" if given is not None and given.kind == "u" else "i8")
         layout = LineLayout(head.ndim, int(options.values), read, options.index_base)
-        super().__init__(layout, read if given is None else given, name)
+        cast = ValueCast(read if given is None else given, given is not None, options.report)
+        super().__init__(layout, cast, name)
         self._expected = head.num_elements
         self._shape: list[int | None] = list(head.shape or (None,) * head.ndim)
         if options.shape is not None:
@@ -181,13 +185,10 @@ class _Entries(ElementParser):
         """Return the elements of a block."""
         block, _ = item
         parsed = parse_lines(block, self.layout)
-        values = parsed.values
         hint = ": pass index_base=0 if they count from 0" if self.layout.base else ""
         check_coords(block, parsed, self.layout.base, self._shape, hint)
         self.add(parsed.coords.shape[1])
-        if values is not None:
-            values = cast_lines(block, self.layout, values, self.dtype)
-        return Rows(tuple(parsed.coords), values)
+        return Rows(tuple(parsed.coords), cast_lines(block, self.layout, parsed, self.cast))
 
     def shape(self, maxima: Sequence[int]) -> tuple[int, ...]:
         """Return the shape; raise if elements are missing or too many."""

@@ -151,6 +151,7 @@ sparrow ingest triples train.txt graph.sparrow --entities entity2id.txt"""
                     labels=labels,
                     profile=self.profile,
                     operation="ingest triples",
+                    report=self.report.counts,
                     extra={"sources": [sources[name].name]},
                 )
             if not alone:
@@ -358,6 +359,7 @@ class _TripleReader:
             duplicates=self.options.duplicates,
             fill_value=0,
             profile=self.options.profile,
+            report=self.options.report,
             describe=self._describe,
         )
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sparrow.kernels.parse.numbers import (
     BAD,
     HARD,
+    INEXACT,
     OK,
     OVERFLOW,
     address,
@@ -19,9 +20,20 @@ from sparrow.kernels.parse.numbers import (
     next_line,
     scan_float,
     scan_integer,
+    scan_value,
 )
 
-__all__ = ["BAD_INTEGER", "BAD_LABEL", "BAD_VALUE", "GOOD", "LARGE", "NEGATIVE", "NO_COLON", "parse_fields"]
+__all__ = [
+    "BAD_INTEGER",
+    "BAD_LABEL",
+    "BAD_VALUE",
+    "GOOD",
+    "LARGE",
+    "NEGATIVE",
+    "NO_COLON",
+    "count_samples",
+    "parse_fields",
+]
 
 GOOD: Final = 0
 BAD_LABEL: Final = 1
@@ -38,6 +50,19 @@ LARGE: Final = 6
 
 
 @kernel
+def count_samples(data: NDArray[np.uint8]) -> Any:
+    """Return the number of lines that are neither blank nor a comment."""
+    text = address(data)
+    count = at = 0
+    while at < len(data):
+        while is_blank(byte_at(text, at)):
+            at += 1
+        count += byte_at(text, at) != 10 and byte_at(text, at) != 35
+        at = next_line(text, at)
+    return count
+
+
+@kernel
 def parse_fields(
     data: NDArray[np.uint8],
     labels: NDArray[np.float64],
@@ -45,6 +70,7 @@ def parse_fields(
     pairs: NDArray[np.int64],
     values: NDArray[np.float64],
     hard: NDArray[np.int64],
+    facts: NDArray[np.int64],
 ) -> Any:
     r"""Parse complete lines.
 
@@ -59,6 +85,9 @@ def parse_fields(
     hard
         Receives pairs (feature, position) of values for the interpreter to parse, shape (2 * (lines + m),); label k has
         number -1 - k in place of a feature.
+    facts
+        Receives the number of comment lines, the number of integers rounded to floats, and the first feature with one;
+        shape (3,), zeros before.
 
     Returns
     -------
@@ -71,6 +100,7 @@ def parse_fields(
         while is_blank(byte_at(text, at)):
             at += 1
         if byte_at(text, at) == 10 or byte_at(text, at) == 35:
+            facts[0] += byte_at(text, at) == 35
             at = next_line(text, at)
             continue
         begin = at
@@ -100,10 +130,13 @@ def parse_fields(
                 pairs[count, k] = whole
                 at += 1
             start = at
-            number, at, status = scan_float(text, at)
+            number, at, status = scan_value(text, at)
             if status == BAD or not (is_blank(byte_at(text, at)) or byte_at(text, at) == 10):
                 return lines, count, hards, NO_COLON if byte_at(text, at) == 58 else BAD_VALUE, begin
-            if status != OK:
+            if status == INEXACT:
+                facts[2] = count if facts[1] == 0 else facts[2]
+                facts[1] += 1
+            elif status != OK:
                 hard[2 * hards], hard[2 * hards + 1] = count, start
                 hards += 1
             values[count] = number

@@ -11,8 +11,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.core.casting import is_rounded_integer
 from sparrow.kernels.parse.numbers import (
+    BAD,
     HARD,
+    INEXACT,
     OK,
     OVERFLOW,
     address,
@@ -20,8 +23,8 @@ from sparrow.kernels.parse.numbers import (
     is_blank,
     kernel,
     next_line,
-    scan_float,
     scan_integer,
+    scan_value,
 )
 
 __all__ = ["Fault", "Parsed", "parse"]
@@ -76,8 +79,8 @@ class Parsed:
     """Largest index, -1 if there are no elements."""
     sorted: bool
     """Whether indices ascend strictly within each row."""
-    zeros: bool
-    """Whether a value is 0."""
+    zeros: int
+    """Number of values that are 0."""
     several: bool
     """Whether a row has several labels."""
     qid: bool
@@ -86,6 +89,12 @@ class Parsed:
     """First row without a label, or -1."""
     at_limit: int
     """Position of the first index equal to the limit, or -1."""
+    comments: int
+    """Number of lines that are only a comment."""
+    rounded: int
+    """Number of values that are integers which float64 rounds, unless ``integers``."""
+    rounded_labels: int
+    """Number of labels that are integers which float64 rounds."""
     fault: Fault | None
     """First invalid token; it follows all elements here, and its row may be included."""
 
@@ -123,7 +132,10 @@ def _parse(
     smallest = np.int64(2**63 - 1)
     largest = np.int64(-1)
     ordered = True
-    zeros = False
+    zeros = 0
+    comments = 0
+    rounded = 0
+    rounded_labels = 0
     several = False
     any_qid = False
     unlabelled = -1
@@ -139,6 +151,7 @@ def _parse(
             p += 1
             continue
         if byte_at(source, p) == 35:
+            comments += 1
             p = next_line(source, p)
             continue
         token = p
@@ -149,8 +162,9 @@ def _parse(
         unsure = False
         first_end = p
         while True:
-            value, p, status = scan_float(source, p)
-            if status in (OK, HARD):
+            value, p, status = scan_value(source, p)
+            if status != BAD:
+                rounded_labels += status == INEXACT
                 if position == 0:
                     labels[row] = value
                     unsure = status == HARD
@@ -238,8 +252,8 @@ def _parse(
                 if at_limit < 0:
                     at_limit = token
             start = p + 1
-            value, p, status = scan_float(source, start)
-            if status not in (OK, HARD) or not _ends(byte_at(source, p)):
+            value, p, status = scan_value(source, start)
+            if status == BAD or not _ends(byte_at(source, p)):
                 code = BAD_VALUE
                 break
             if status == HARD or (integers and not abs(value) < 9007199254740992.0):
@@ -247,7 +261,9 @@ def _parse(
                 hard[hards, 1] = start
                 hard[hards, 2] = p
                 hards += 1
-            zeros |= value == 0.0
+            elif status == INEXACT:
+                rounded += 1
+            zeros += value == 0.0
             ordered &= index > previous
             previous = index
             smallest = min(smallest, index)
@@ -277,6 +293,9 @@ def _parse(
     info[12] = code
     info[13] = token
     info[14] = stop
+    info[15] = comments
+    info[16] = rounded
+    info[17] = rounded_labels
 
 
 def parse(data: NDArray[np.uint8], lines: int, least: int, limit: int, integers: bool = False) -> Parsed:
@@ -300,19 +319,26 @@ def parse(data: NDArray[np.uint8], lines: int, least: int, limit: int, integers:
     label_ends, label_text = np.empty(lines + 1, np.int32), np.empty(n, np.uint8)
     rows, indices, values = np.empty(most, np.int32), np.empty(most, np.int64), np.empty(most, np.float64)
     hard = np.empty((most + lines if integers else n // 20 + 1, 3), np.int32)
-    info = np.zeros(15, np.int64)
+    info = np.zeros(18, np.int64)
     _parse(data, least, limit, integers, at, labels, label_ends, label_text, qids, rows, indices, values, hard, info)
-    r, e, t, h, smallest, largest, ordered, zeros, several, qid, unlabelled, at_limit, code, start, stop = info.tolist()
+    r, e, t, h, smallest, largest, ordered, zeros, several, qid, unlabelled, at_limit, code, start, stop = info[
+        :15
+    ].tolist()
+    comments, rounded, rounded_labels = info[15:].tolist()
     exact: list[tuple[int, int, int]] = []
     for k, first, last in hard[:h].tolist():
+        token = bytes(data[first:last])
         if k < 0:
-            labels[-1 - k] = float(bytes(data[first:last]))
+            labels[-1 - k] = float(token)
+            rounded_labels += is_rounded_integer(token)
         elif integers:
             exact.append((k, first, last))
         else:
-            values[k] = float(bytes(data[first:last]))
+            values[k] = float(token)
+            rounded += is_rounded_integer(token)
     return Parsed(
         at[:r], labels[:r], label_ends[: r + 1], label_text[:t], qids[:r], rows[:e], indices[:e], values[:e],
-        exact, smallest, largest, bool(ordered), bool(zeros), bool(several), bool(qid), unlabelled, at_limit,
+        exact, smallest, largest, bool(ordered), zeros, bool(several), bool(qid), unlabelled, at_limit,
+        comments, rounded, rounded_labels,
         Fault(code, start, stop) if code else None,
     )  # fmt: skip

@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.parse.numbers import (
     BAD,
+    INEXACT,
     OK,
     address,
     byte_at,
     is_blank,
     kernel,
     next_line,
-    scan_float,
     scan_integer,
+    scan_value,
 )
 
 __all__ = ["BAD_COORDINATE", "BAD_VALUE", "GOOD", "LARGE", "TOO_FEW", "TOO_MANY", "parse_numbers"]
@@ -56,6 +57,7 @@ def parse_numbers(
     floats: NDArray[np.float64],
     integers: NDArray[np.int64],
     hard: NDArray[np.int64],
+    facts: NDArray[np.int64],
 ) -> Any:
     r"""Parse complete lines.
 
@@ -75,6 +77,9 @@ def parse_numbers(
         Shape (m, v); ``as_integers`` selects the array that receives the values; the other may have no rows.
     hard
         Receives pairs (number of the value, position) of values for the interpreter to parse, shape (2 * m * v,).
+    facts
+        Receives the number of comment lines, the number of integers rounded to floats, and the line of the first of
+        these, counted from 0 among the lines of data; shape (3,), zeros before.
 
     Returns
     -------
@@ -91,6 +96,7 @@ def parse_numbers(
             at += 1
         byte = byte_at(text, at)
         if _over(byte):
+            facts[0] += byte != 10
             at = next_line(text, at)
             continue
         for j in range(k):
@@ -112,11 +118,14 @@ def parse_numbers(
             if as_integers:
                 integers[count, j], at, status = scan_integer(text, start)
             else:
-                floats[count, j], at, status = scan_float(text, start)
+                floats[count, j], at, status = scan_value(text, start)
             byte = byte_at(text, at)
             if status == BAD or not _ends(byte):
                 return count, hards, TOO_FEW if _over(byte_at(text, start)) else BAD_VALUE, start
-            if status != OK:
+            if status == INEXACT:
+                facts[2] = count if facts[1] == 0 else facts[2]
+                facts[1] += 1
+            elif status != OK:
                 hard[2 * hards] = count * v + j
                 hard[2 * hards + 1] = start
                 hards += 1

@@ -12,8 +12,8 @@ from sparrow.kernels.jit.compiler import NumbaTypeError, intrinsic, ir, make_arr
 from sparrow.kernels.matmul.intrinsics import count_trailing_zeros
 
 __all__ = [
-    "BAD", "HARD", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "leading_zeros", "next_line",
-    "scan_float", "scan_integer",
+    "BAD", "HARD", "INEXACT", "OK", "OVERFLOW", "address", "byte_at", "is_blank", "kernel", "leading_zeros",
+    "next_line", "scan_float", "scan_integer", "scan_value",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,6 +26,8 @@ OVERFLOW: Final = 2
 """An integer exceeds int64."""
 HARD: Final = 3
 """A float is valid, but only ``float`` can round it."""
+INEXACT: Final = 4
+"""A float is valid, but was written as an integer that float64 does not hold."""
 
 
 def kernel(function: F) -> F:
@@ -358,3 +360,26 @@ def scan_float(text: Any, at: Any) -> Any:
     if cut and _double_bits(w + np.uint64(1), exponent) != bits:
         status = HARD
     return _as_double(bits | sign), at, status
+
+
+@kernel
+def scan_value(text: Any, at: Any) -> Any:
+    """Scan a float as :func:`scan_float` does, and tell integers that it rounds.
+
+    Returns
+    -------
+    value, end, status
+        As of :func:`scan_float`; ``INEXACT`` for such integers, ``HARD`` too for those of 20 digits and more.
+    """
+    value, end, status = scan_float(text, at)
+    if status != OK or not abs(value) >= 9007199254740992.0:
+        return value, end, status
+    first = at + (byte_at(text, at) == 45 or byte_at(text, at) == 43)
+    digits, last = _more_digits(text, first, np.uint64(0))
+    if last != end or last == first:  # a decimal point, an exponent or infinity
+        return value, end, status
+    while byte_at(text, first) == 48:
+        first += 1
+    if last - first > 19:
+        return value, end, HARD
+    return value, end, OK if np.uint64(abs(value)) == digits else INEXACT

@@ -150,11 +150,11 @@ def texts(draw: st.DrawFn) -> tuple[bytes, list[tuple[Any, ...]], bool]:
     lines = [
         draw(st.sampled_from(["", "# a comment", "% sym unweighted", "   "])) for _ in range(draw(st.integers(0, 3)))
     ]
+    extra = draw(st.sampled_from(["", " 1234567", ",x,y"]))
     for a, b, w in rows:
         line = draw(st.sampled_from(["", " ", "\t"])) + f"{a}{draw(gaps)}{b}"
         if weighted:
-            line += draw(gaps) + repr(w)
-            line += draw(st.sampled_from(["", "", " 1234567", ",x,y"]))
+            line += draw(gaps) + repr(w) + extra
         else:
             line += draw(st.sampled_from(["", "", " ", " {}", "\t{}\t99", " # said who"]))
         lines.append(line)
@@ -485,7 +485,7 @@ def test_bad_vertices(with_vertices: Any, vertices: str | bytes, text: str, mess
     ("text", "options", "line", "token", "message"),
     [
         ("0 1\n2 x\n", {"ids": "int"}, 2, "x", "must be an integer: pass ids='str'"),
-        ("0 1\n2 3.0\n", {"ids": "int"}, 2, "3.0", "must be an integer"),
+        ("0 1\n2 3.5\n", {"ids": "int"}, 2, "3.5", "must be an integer"),
         ("from to\n0 1\n1 2\n", {}, 1, "from to", "pass header=True to skip it, or ids='str'"),
         ("# c\n\nfrom,to,w\n0,1,2\n", {}, 3, "from,to,w", "pass header=True"),
         ("0 1\n-2 3\n", {}, 2, "-2", "negative: pass ids='str'"),
@@ -745,12 +745,11 @@ def test_single_delimiter(tmp_path: Path, delimiter: str, told: str) -> None:
     with pytest.raises(IngestError) as caught:
         sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter=delimiter)
     assert caught.value.line == 2
-    (tmp_path / "e.txt").write_text(f"1{delimiter}2\n3{delimiter}\x1c\n")
-    with pytest.raises(IngestError, match="control character") as caught:
-        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter=delimiter)
-    assert caught.value.line == 2
+    (tmp_path / "e.txt").write_text(f"\x1c{delimiter}2\n3{delimiter}\x1c\n")
+    B = sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter=delimiter)
+    assert B.labels("src").to_pylist() == ["\x1c", "2", "3"]
     with pytest.raises(InvalidValueError, match="without line ends"):
-        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "B.sparrow", delimiter="\n")
+        sp.ingest.edges(tmp_path / "e.txt", tmp_path / "C.sparrow", delimiter="\n")
 
 
 def test_sizes(tmp_path: Path) -> None:
@@ -798,3 +797,154 @@ def test_timestamps_are_not_summed(ingest: Any, unit: int) -> None:
     assert ingest(f"{once}1 2 {second}\n", duplicates="last") == {(1, 2): second, (2, 1): second}
     assert ingest(f"{once}1 2 {second}\n", dtype="float64") == {(1, 2): first + second, (2, 1): second}
     assert ingest(f"1 2 {first}\n1 2 0.5\n") == {(1, 2): first + 0.5}
+
+
+# -- comments and odd lines -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "want"),
+    [
+        ("%C3%85land\tBede\nBede\tx\n", {"ids": "str", "delimiter": "\t"}, {("%C3%85land", "Bede"), ("Bede", "x")}),
+        ("# links\n\n%C3%85 Bede\nBede %20\n", {}, {("%C3%85", "Bede"), ("Bede", "%20")}),
+        ("#one\n#two\na b\nb c\n", {}, {("a", "b"), ("b", "c")}),
+        ("#src #dst\na b\nb c\n", {}, {("a", "b"), ("b", "c")}),
+        ("#a b\nb #a\nc d\n", {}, {("#a", "b"), ("b", "#a"), ("c", "d")}),
+        ("a b\n#tag b\n# not this\n%\nc %d\n", {}, {("a", "b"), ("#tag", "b"), ("c", "%d")}),
+        ("1 2\n# 3 4\n%\t5 6\n#\n2 3\n", {}, {(1, 2), (2, 3)}),
+        ("#1 2\n3 4\n", {}, {(3, 4)}),
+        ("#1 2\n3 4\n", {"ids": "str"}, {("3", "4")}),
+        ("# a\n# b\n", {"comment": ""}, {("#", "a"), ("#", "b")}),
+        ("#a b\n#c d\n", {"comment": ""}, {("#a", "b"), ("#c", "d")}),
+        ("a b\n#c d\n%e f\n", {"comment": "#"}, {("a", "b"), ("%e", "f")}),
+        ("1 2\n#no\n2 3\n", {"comment": "#"}, {(1, 2), (2, 3)}),
+        ("// x\n1 2\n//3 4\n", {"comment": "//"}, {(1, 2)}),
+        ("C# F#\nF# C\n", {}, {("C#", "F#"), ("F#", "C")}),
+        ("a#b x\nc d\n", {"ids": "str"}, {("a#b", "x"), ("c", "d")}),
+        ("u;#tag\n#tag;v w\n", {"delimiter": ";"}, {("u", "#tag"), ("#tag", "v w")}),
+    ],
+)
+def test_comments_and_marked_ids(ingest: Any, text: str, options: Any, want: set[Any]) -> None:
+    assert {*ingest(text, **options)} == want
+    if text[:2] != "#a" or "comment" in options:  # which the lines below decide
+        with tune("io", block_bytes=8):
+            assert {*ingest(text, **options)} == want
+
+
+def test_comment_that_may_be_an_id_asks(ingest: Any) -> None:
+    with pytest.raises(IngestError, match=r"pass ids='str' to take ids as names, or comment='#' to pass over it"):
+        ingest("1 2\n#no 3\n2 3\n", ids="int")
+    with pytest.raises(InvalidValueError, match="comment must be a prefix such as '#'"):
+        ingest("1 2\n", comment=" #")
+
+
+MARKS = st.sampled_from(["", "#", "%", "%C3%85"])
+
+
+@given(
+    st.lists(st.tuples(MARKS, st.sampled_from("abc"), MARKS, st.sampled_from("xyz")), min_size=1),
+    st.sampled_from(["\t", ";", "::"]),
+    st.sampled_from([9, 1 << 22]),
+)
+def test_delimited_names_may_begin_with_marks(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str, str]], delimiter: str, block: int
+) -> None:
+    folder = tmp_path_factory.mktemp("marks")
+    names = [(a + b, c + d) for a, b, c, d in rows]
+    (folder / "e.txt").write_text("# comment\n" + "".join(f"{a}{delimiter}{b}\n" for a, b in names))
+    with tune("io", block_bytes=block):
+        edges(folder / "e.txt", folder / "e.sparrow", ids="str", delimiter=delimiter)
+    found, seen = cells(folder / "e.sparrow"), labels(folder / "e.sparrow")
+    assert {(seen[i], seen[j]) for i, j in found} == {*names}
+
+
+@pytest.mark.parametrize(
+    ("line", "token", "told"),
+    [
+        ("03 7 1", "03", "or pass ids='int' to read it as 3"),
+        ("121_0  4 1", "121_0", "correct the line"),
+        ("4 x 1", "x", ""),
+    ],
+)
+def test_odd_id_is_noted(
+    ingest: Any, line: str, token: str, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = "".join(f"{k} {k + 1} 2.5\n" for k in range(9)) + line + "\n0 1 2.5\n"
+    ingest(text)
+    err = capsys.readouterr().err
+    assert f"line 10: the id {token!r} is not written as an integer, unlike the others" in err
+    assert told in err
+    assert labels(tmp_path / "edges.sparrow") is not None
+    ingest(text, ids="str")
+    assert not capsys.readouterr().err
+
+
+def test_many_names_are_no_odd_ids(ingest: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ingest("1 2\n" + "a b\n" * 9)
+    assert "unlike the others" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 1 2.5\n1 7 4 1\n",
+        "0 1 2.5\n" * 9 + "1 7 4 2 3 4\n",
+        "a b 1\n" * 5 + "a b 1 c d 2\n",
+        "0 1 2 9\n" + "0 1 2\n" * 3,
+    ],
+)
+def test_joined_lines_are_refused(ingest: Any, text: str) -> None:
+    with pytest.raises(IngestError, match="have more than three columns, perhaps two lines run together") as caught:
+        ingest(text)
+    rows = text.splitlines()
+    line = next(k for k, row in enumerate(rows, 1) if len(row.split()) > 3)
+    assert (caught.value.line, caught.value.token) == (line, rows[line - 1])
+
+
+def test_ids_written_as_floats(ingest: Any) -> None:
+    assert ingest("1.0,2.0\n2.0,30.\n2,1.00\n") == {(1, 2): 1, (2, 30): 1, (2, 1): 1}
+    assert ingest("1.0 2 0.5\n", ids="int") == {(1, 2): 0.5}
+    assert ingest("1.0 2.5\n") == {("1.0", "2.5"): 1}
+
+
+@pytest.mark.parametrize("unit", [1, 10**3, 10**6, 10**9])
+def test_units_of_timestamps(ingest: Any, unit: int) -> None:
+    first = 1_700_000_000 * unit
+    assert ingest(f"1 2 {first}\n2 1 {first}\n", dtype="int64") == {(1, 2): first, (2, 1): first}
+    with pytest.raises(DuplicateError, match="looks like timestamps"):
+        ingest(f"1 2 {first}\n1 2 {first}\n")
+
+
+def test_relative_timestamps_are_not_summed(ingest: Any) -> None:
+    times = [0, 2165, 2177, 2178, 2178, 2473, 3000]
+    once = "".join(f"{k} {k + 1} {t}\n" for k, t in enumerate(times))
+    assert len(ingest(once)) == 6
+    with pytest.raises(DuplicateError, match="looks like timestamps"):
+        ingest(once + "0 1 4000\n")
+    assert ingest(once + "0 1 4000\n", dtype="float64")[0, 1] == 4000
+    for weights in ([1, 1, 1, 2, 2, 2, 2, 2, 2], [5, 1, 2, 3, 4, 5, 6], [0.5, 1, 2, 3, 4, 5, 6]):
+        text = "".join(f"0 1 {w}\n" for w in weights)
+        assert ingest(text) == {(0, 1): sum(weights)}
+
+
+@pytest.mark.parametrize("delimiter", [None, "\t", "::", ";", " "])
+def test_lines_are_not_split_in_python(tmp_path: Path, delimiter: str | None) -> None:
+    """Any delimiter, comments and blank lines go to the kernel as they are."""
+    sign = delimiter or ","
+    rows = [f"{k}{sign}{k % 7}{sign}{k / 2}" for k in range(30_000)]
+    noise = ["", "# a comment", "%", "\t"] * 500
+    (tmp_path / "e.txt").write_text("\n".join(noise + rows[:10] + noise + rows[10:]))
+    calls: list[str] = []
+
+    def trace(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and "edge" in frame.f_code.co_filename:
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(trace)
+    try:
+        with settings.config(threads=1):
+            edges(tmp_path / "e.txt", tmp_path / "e.sparrow", delimiter=delimiter, dtype="float64")
+    finally:
+        sys.setprofile(None)
+    assert read_stored(tmp_path / "e.sparrow").nnz == 29_999
+    assert len(calls) < 10_000  # the lines of a sample
