@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -287,3 +291,33 @@ def test_cancelling_sums_and_nan() -> None:
         np.testing.assert_array_equal(found.coords[1][first], kept)
         np.testing.assert_array_equal(found.data[first], [np.nan, np.inf, -1.0])
         np.testing.assert_array_equal(found.coords[1][~first], columns)
+
+
+_COMPILED = """
+import sparrow as sp, sparrow.testing
+from sparrow.kernels.jit.compiler import event
+
+class Compilations(event.Listener):
+    names, depth = [], 0
+    def on_start(self, what):
+        self.depth += 1
+    def on_end(self, what):
+        self.depth -= 1
+        if not self.depth:
+            self.names.append(what.data["dispatcher"].py_func.__name__)
+
+event.register("numba:compile", Compilations())
+A = sp.random((50, 50), density=0.2, seed=1).compute()
+with sparrow.testing.strategy("numba"):
+    (A @ A).compute()
+    Compilations.names.clear()
+    sp.matmul(A, A, semiring="min_plus").compute()
+print(*Compilations.names)
+"""
+
+
+def test_new_semiring_compiles_one_kernel(tmp_path: Path) -> None:
+    """Kernels of masks and dot products, and the symbolic phase, are compiled apart."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", _COMPILED], env=environment, capture_output=True, text=True)
+    assert (run.stdout.split(), run.stderr) == (["rows"], "")
