@@ -23,9 +23,14 @@ __all__ = ["Reductions"]
 Mask: TypeAlias = "Where | ArrayLike | Base"
 """The elements that a reduction includes: "all", the "stored" ones, or those where a mask is True."""
 
-_MASK_IDENTITIES = {"sum": 0, "prod": 1, "any": False, "all": True, "mean": 0}
+_MASK_IDENTITIES = {
+    "sum": 0, "prod": 1, "any": False, "all": True, "mean": 0, "nansum": 0, "nanprod": 1, "nanmean": np.nan,
+    "nanvar": np.nan, "nanstd": np.nan,
+}  # fmt: skip
+"""Values that do not change a reduction, which replace excluded elements."""
 _COMBINE_INITIAL = {
-    "sum": np.add, "prod": np.multiply, "any": np.logical_or, "all": np.logical_and,
+    "sum": np.add, "prod": np.multiply, "any": np.logical_or, "all": np.logical_and, "nansum": np.add,
+    "nanprod": np.multiply,
     "min": np.minimum, "max": np.maximum, "nanmin": np.fmin, "nanmax": np.fmax,
 }  # fmt: skip
 _EXTREMES = ("min", "max", "nanmin", "nanmax")
@@ -56,8 +61,8 @@ _shared = SharedText(
     """,
     where="""
     where
-        "all" elements or the "stored" ones; for sum, prod, mean, min, max, any, all and count also a boolean mask that
-        broadcasts to the shape. A mask of min or max requires ``initial``.
+        "all" elements or the "stored" ones, or a boolean mask that broadcasts to the shape. A mask of a minimum or
+        maximum requires ``initial``.
     """,
     stored="""
     where
@@ -156,7 +161,7 @@ _shared = SharedText(
     %(axis)s
     %(ddof)s
     %(keepdims)s
-    %(stored)s
+    %(where)s
     %(out)s
 
     %(result)s
@@ -199,13 +204,24 @@ _shared = SharedText(
 
     %(position_result)s
     """,
+    nanmean_like="""
+    Parameters
+    ----------
+    %(axis)s
+    %(dtype)s
+    %(keepdims)s
+    %(where)s
+
+    %(typed_result)s
+    """,
     nansum_like="""
     Parameters
     ----------
     %(axis)s
     %(dtype)s
     %(keepdims)s
-    %(stored)s
+    %(initial)s
+    %(where)s
 
     %(typed_result)s
     """,
@@ -215,7 +231,7 @@ _shared = SharedText(
     %(axis)s
     %(ddof)s
     %(keepdims)s
-    %(stored)s
+    %(where)s
 
     %(result)s
     """,
@@ -224,7 +240,8 @@ _shared = SharedText(
     ----------
     %(axis)s
     %(keepdims)s
-    %(stored)s
+    %(initial)s
+    %(where)s
 
     %(extreme_result)s
     """,
@@ -378,7 +395,7 @@ class Reductions(Base):
         ddof: float = 0,
         correction: float | None = None,
         keepdims: bool = False,
-        where: Where = "all",
+        where: Mask = "all",
         out: Any = None,
     ) -> Self | Any:
         """Return the variance: the mean squared distance from the mean.
@@ -406,7 +423,7 @@ class Reductions(Base):
         ddof: float = 0,
         correction: float | None = None,
         keepdims: bool = False,
-        where: Where = "all",
+        where: Mask = "all",
         out: Any = None,
     ) -> Self | Any:
         """Return the standard deviation, the square root of the variance.
@@ -576,7 +593,13 @@ class Reductions(Base):
     # -- ignoring NaN ---------------------------------------------------------------------------
 
     def nansum(
-        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Mask = "all",
     ) -> Self | Any:
         """Return the sum of the elements, ignoring NaN.
 
@@ -591,10 +614,16 @@ class Reductions(Base):
         >>> A.nansum(), A.nansum(axis=0).to_numpy()
         (np.float64(4.0), array([4., 0.]))
         """
-        return self._reduce("nansum", axis, keepdims, where, dtype=dtype)
+        return self._reduce("nansum", axis, keepdims, where, initial=initial, dtype=dtype)
 
     def nanprod(
-        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+        self,
+        axis: Axis = None,
+        dtype: DTypeLike | None = None,
+        *,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Mask = "all",
     ) -> Self | Any:
         """Return the product of the elements, ignoring NaN.
 
@@ -609,16 +638,16 @@ class Reductions(Base):
         >>> A.nanprod(), A.nanprod(where="stored")
         (np.float64(0.0), np.float64(3.0))
         """
-        return self._reduce("nanprod", axis, keepdims, where, dtype=dtype)
+        return self._reduce("nanprod", axis, keepdims, where, initial=initial, dtype=dtype)
 
     def nanmean(
-        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Where = "all"
+        self, axis: Axis = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Mask = "all"
     ) -> Self | Any:
         """Return the mean of the elements, ignoring NaN.
 
         The mean of no elements is NaN, without a warning.
 
-        %(nansum_like)s
+        %(nanmean_like)s
 
         Examples
         --------
@@ -637,7 +666,7 @@ class Reductions(Base):
         ddof: float = 0,
         correction: float | None = None,
         keepdims: bool = False,
-        where: Where = "all",
+        where: Mask = "all",
     ) -> Self | Any:
         """Return the variance of the elements, ignoring NaN.
 
@@ -662,7 +691,7 @@ class Reductions(Base):
         ddof: float = 0,
         correction: float | None = None,
         keepdims: bool = False,
-        where: Where = "all",
+        where: Mask = "all",
     ) -> Self | Any:
         """Return the standard deviation of the elements, ignoring NaN.
 
@@ -679,7 +708,9 @@ class Reductions(Base):
         """
         return self._reduce("nanstd", axis, keepdims, where, dtype=dtype, ddof=ddof or None, correction=correction)
 
-    def nanmin(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def nanmin(
+        self, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Mask = "all"
+    ) -> Self | Any:
         """Return the smallest element, ignoring NaN; NaN if all are.
 
         Under ``where="stored"`` a group without stored elements gives the fill value.
@@ -693,9 +724,11 @@ class Reductions(Base):
         >>> A.nanmin(axis=0).to_numpy(), A.nanmin(where="stored")
         (array([1., 0.]), np.float64(1.0))
         """
-        return self._reduce("nanmin", axis, keepdims, where)
+        return self._reduce("nanmin", axis, keepdims, where, initial=initial)
 
-    def nanmax(self, axis: Axis = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
+    def nanmax(
+        self, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Mask = "all"
+    ) -> Self | Any:
         """Return the largest element, ignoring NaN; NaN if all are.
 
         Under ``where="stored"`` a group without stored elements gives the fill value.
@@ -709,7 +742,7 @@ class Reductions(Base):
         >>> A.nanmax(), A.nanmax(axis=1).to_numpy()
         (np.float64(3.0), array([1., 3.]))
         """
-        return self._reduce("nanmax", axis, keepdims, where)
+        return self._reduce("nanmax", axis, keepdims, where, initial=initial)
 
     def nanargmin(self, axis: int | str | None = None, *, keepdims: bool = False, where: Where = "all") -> Self | Any:
         """Return the first position of the smallest element, ignoring NaN.
@@ -818,14 +851,16 @@ def _reduce_masked(
     """
     if isinstance(where, str):
         return _reduce_from_initial(tensor, name, axis, keepdims, where, initial, options)
-    if name in ("min", "max") and initial is None:
+    if name in _EXTREMES and initial is None:
         raise InvalidValueError(f"{name}: a mask for where= requires initial=, the result of an empty selection")
-    if name not in ("count", *_MASK_IDENTITIES) and initial is None:
+    if name not in ("count", "var", "std", *_MASK_IDENTITIES) and initial is None:
         raise UnsupportedError(
-            f"{name}: where= must be 'all' or 'stored', got a mask: sum, prod, mean, min, max, any, all and count "
-            "accept one"
+            f"{name}: where= must be 'all' or 'stored', got a mask, which sums, products, means, variances, extremes, "
+            "any, all and count accept"
         )
     mask = _as_mask(tensor, where)
+    if name in ("var", "std"):
+        return _masked_variance(tensor, name, axis, keepdims, mask, options)
     if name in _MASK_IDENTITIES:
         identity: Any = _MASK_IDENTITIES[name]
     else:
@@ -837,6 +872,23 @@ def _reduce_masked(
     total = selected.sum(axis, np.float32 if dtype == np.float16 else dtype, keepdims=keepdims)
     with np.errstate(all="ignore"):
         return (total / type(tensor)(mask.source, mask.view).sum(axis, keepdims=keepdims)).astype(dtype)
+
+
+def _masked_variance(tensor: Any, name: str, axis: Any, keepdims: bool, mask: Scan, options: dict[str, Any]) -> Any:
+    """Return the variance or standard deviation of the elements where a mask is True.
+
+    Excluded elements become NaN, which is ignored; NaN among the others must not be.
+    """
+    scan = tensor.__sparrow_scan__()
+    selected = tensor._from_node(make_map(np.where, [mask, scan, np.nan]))
+    found = selected._reduce(f"nan{name}", axis, keepdims, "all", **options)
+    if tensor.dtype.kind not in "fc":
+        return found
+    broken = tensor._from_node(make_map(np.logical_and, [mask, as_scan(np.isnan(tensor))]))
+    spoiled = broken._reduce("any", axis, keepdims, "all")
+    if not isinstance(found, Base):
+        return found.dtype.type(np.nan) if spoiled else found
+    return tensor._from_node(make_map(np.where, [as_scan(spoiled), found.dtype.type(np.nan), as_scan(found)]))
 
 
 def _as_mask(tensor: Base, where: Any) -> Scan:

@@ -197,7 +197,7 @@ def test_load_errors(tmp_path: Path) -> None:
     assert not (tmp_path / "model").exists()
     model.save(tmp_path / "model")
     sp.zeros((30, 4)).save(tmp_path / "model" / "user_factors", overwrite=True)
-    with pytest.raises(CorruptionError, match="do not fit"):
+    with pytest.raises(CorruptionError, match=r"do not fit|swapped or replaced"):
         sp.models.load(tmp_path / "model")
 
 

@@ -43,10 +43,15 @@ __all__ = [
 _UNSET = object()
 
 
-def array_equal(a1: Any, a2: Any) -> bool:
-    """Return whether shapes and elements are equal."""
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    """Return whether shapes and elements are equal, NaN too if ``equal_nan``."""
     one, other = as_tensor(a1), as_tensor(a2)
-    return one.shape == other.shape and bool((one == other).all())
+    if one.shape != other.shape:
+        return False
+    equal = one == other
+    if equal_nan and one.dtype.kind in "fc" and other.dtype.kind in "fc":
+        equal = np.logical_or(equal, np.logical_and(np.isnan(one), np.isnan(other)))
+    return bool(equal.all())
 
 
 def may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:

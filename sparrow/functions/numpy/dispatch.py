@@ -102,13 +102,10 @@ from sparrow.functions.numpy.functions import (
     hstack,
     interp,
     isclose,
-    median,
     nan_to_num,
     on_unique_values,
     outer,
-    percentile,
     ptp,
-    quantile,
     rot90,
     select,
     unique,
@@ -116,6 +113,14 @@ from sparrow.functions.numpy.functions import (
     vstack,
 )
 from sparrow.functions.numpy.operands import DENSE_OPERANDS, check_unlabelled
+from sparrow.functions.numpy.quantiles import (
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    percentile,
+    quantile,
+)
 from sparrow.functions.products import matmul, matrix_power, vecdot
 from sparrow.functions.reductions import cumulative_prod, cumulative_sum
 from sparrow.functions.sets import unique_all, unique_counts, unique_inverse, unique_values
@@ -285,7 +290,10 @@ _TABLE: dict[Any, Any] = {
     np.nancumsum: Adapted(ignoring_nan(Tensor.cumsum, 0)),
     np.nanmax: Adapted(Tensor.nanmax),
     np.nanmean: Adapted(Tensor.nanmean),
+    np.nanmedian: Adapted(nanmedian),
     np.nanmin: Adapted(Tensor.nanmin),
+    np.nanpercentile: Adapted(nanpercentile),
+    np.nanquantile: Adapted(nanquantile),
     np.nanprod: Adapted(Tensor.nanprod),
     np.nanstd: Adapted(Tensor.nanstd),
     np.nansum: Adapted(Tensor.nansum),

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from sparrow.core.schema import as_integer
 from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
+from sparrow.functions.elementwise import logical_not
 from sparrow.functions.generation import full, full_like
+from sparrow.functions.labels import align
 from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, split
 from sparrow.functions.searching import where
 from sparrow.functions.sets import unique_counts
-from sparrow.functions.sorting import sort
-from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, moveaxis, swapaxes
+from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, swapaxes
 from sparrow.plan import normalize_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
@@ -30,8 +31,8 @@ from sparrow.tensor.matching import align_columns, match_axes
 __all__ = [
     "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",
     "average", "bincount", "block", "column_stack", "compress", "delete", "diag", "digitize", "dsplit", "dstack",
-    "fliplr", "flipud", "histogram", "hsplit", "hstack", "interp", "isclose", "like", "median", "nan_to_num",
-    "on_unique_values", "outer", "percentile", "ptp", "quantile", "rot90", "select", "unique", "vsplit",
+    "fliplr", "flipud", "histogram", "hsplit", "hstack", "interp", "isclose", "like", "nan_to_num",
+    "on_unique_values", "outer", "ptp", "rot90", "select", "unique", "vsplit",
     "vstack",
 ]  # fmt: skip
 
@@ -152,11 +153,19 @@ def _prepend_axes(tensor: Tensor, ndim: int) -> Tensor:
     return view
 
 
-def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
+def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     """Return slices of an axis, or elements, without some, lazily."""
-    tensor = as_tensor(arr)
+    if not isinstance(arr, Tensor):
+        return np.delete(arr, obj.to_numpy(), axis)
+    tensor = arr
     at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
+    if isinstance(obj, Tensor) and obj.dtype == bool:
+        if obj.shape != lines.shape[at : at + 1]:
+            raise ShapeError(f"delete: a mask must have shape {lines.shape[at : at + 1]}, got {obj.shape}")
+        kept: Tensor = lines[(*(slice(None),) * at, logical_not(obj), ...)]
+        return kept
+    obj = obj.to_numpy() if isinstance(obj, Tensor) else obj
     memory.check(17 * lines.shape[at], f"a list of {lines.shape[at]} positions", "concatenate views of the rest")
     if isinstance(obj, Tensor):  # of which NumPy would call this function again
         obj = match_axes(obj, lines, {0: at}, "delete: obj", "mask") if obj.dtype == bool else obj
@@ -415,41 +424,6 @@ def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     return lines[(*(slice(None),) * at, positions, ...)]
 
 
-def quantile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
-    """Return quantiles of lines along axes with linear interpolation, lazily."""
-    shares = _numbers(q, "q")
-    if not ((shares >= 0) & (shares <= 1)).all():
-        raise InvalidValueError(f"q must be between 0 and 1 (percentiles: 0 and 100), got {q!r}")
-    if method != "linear":
-        raise UnsupportedError(f"np.quantile(method={method!r}) is not supported on sparse tensors, only 'linear'")
-    lines, kept_shape = _sorted_lines(as_tensor(a), axis)
-    kind = np.asarray(q).dtype
-    if type(q) not in (int, float) and kind.kind == "f":
-        lines = lines.astype(np.result_type(lines.dtype, kind))
-    found = [_interpolate(lines, share * (lines.shape[-1] - 1)) for share in shares.reshape(-1).tolist()]
-    if keepdims:
-        found = [np.reshape(one, kept_shape) for one in found]
-    if not shares.ndim:
-        return found[0]
-    stacked = concat([expand_dims(as_tensor(one), 0) for one in found])
-    return reshape(stacked, (*shares.shape, *stacked.shape[1:]))
-
-
-def percentile(a: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Any:
-    """Return :func:`quantile` of percentages."""
-    return quantile(a, q / 100 if type(q) in (int, float) else np.true_divide(q, 100), axis, method, keepdims)
-
-
-def median(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the median of lines along axes, lazily."""
-    tensor = as_tensor(a)
-    lines, kept_shape = _sorted_lines(tensor.astype(np.float64) if tensor.dtype == bool else tensor, axis)
-    size = lines.shape[-1]
-    middle = lines[..., size // 2].astype(np.promote_types(lines.dtype, np.float32))  # sums may overflow float16
-    found = _propagate_nan(lines, middle if size % 2 else (lines[..., size // 2 - 1] + middle) / 2)
-    return np.reshape(found, kept_shape) if keepdims else found
-
-
 def _numbers(given: Any, name: str) -> NDArray[np.float64]:
     try:
         return np.asarray(given, dtype=np.float64)
@@ -464,44 +438,24 @@ def _number(given: Any, name: str) -> float:
     return float(found)
 
 
-def _sorted_lines(tensor: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """Return sorted lines, and the shape of the result with ``keepdims``."""
-    if tensor.dtype.kind in "bc":
-        raise UnsupportedError(f"quantiles require a real dtype, got {tensor.dtype}")
-    given = range(tensor.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
-    reduced = [normalize_axis(one, tensor.ndim) for one in given]
-    left = tensor.ndim - len(reduced)
-    moved = moveaxis(tensor, reduced, range(left, tensor.ndim))
-    lines = reshape(moved, (*moved.shape[:left], math.prod(tensor.shape[one] for one in reduced)))
-    if not lines.shape[-1]:
-        raise ShapeError(f"quantiles require elements along axis {axis}, got shape {tensor.shape}")
-    wide = lines if lines.dtype.kind == "f" else lines.astype(np.float64)
-    return sort(wide), tuple(1 if k in reduced else n for k, n in enumerate(tensor.shape))
-
-
-def _interpolate(lines: Tensor, position: float) -> Any:
-    """Interpolate sorted lines at a position; NaN where a line has one."""
-    low = math.floor(position)
-    share = position - low
-    one, other = lines[..., low], lines[..., min(low + 1, lines.shape[-1] - 1)]
-    step = other - one  # inf - inf is NaN, as in NumPy
-    return _propagate_nan(lines, one + step * share if share < 0.5 else other - step * (1 - share))
-
-
-def _propagate_nan(lines: Tensor, found: Any) -> Any:
-    """Return values of sorted lines, NaN where a line has one."""
-    last = lines[..., -1]
-    values = where(np.isnan(last), last, found).astype(lines.dtype)
-    return values if values.ndim else values.to_numpy()[()]
-
-
 def histogram(
-    a: Any, bins: Any = 10, range: tuple[float, float] | None = None, density: bool | None = None
+    a: Any,
+    bins: Any = 10,
+    range: tuple[float, float] | None = None,
+    density: bool | None = None,
+    weights: Any = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the number of elements in each bin, and the bin edges."""
+    """Return the number or weight of the elements in each bin, and the bin edges."""
     tensor = as_tensor(a)
     if isinstance(bins, str):
         raise UnsupportedError(f"np.histogram(bins={bins!r}) is not supported: pass a number or edges")
+    bins = bins.to_numpy() if isinstance(bins, Tensor) else bins
+    if not isinstance(a, Tensor):
+        own = weights.to_numpy() if isinstance(weights, Tensor) else weights
+        return np.histogram(np.asarray(a), bins, range, density, own)
+    if weights is not None:
+        values, shares = _weigh_values(tensor, weights, "histogram")
+        return np.histogram(values, bins, range, density, shares)
     values, numbers = unique_counts(tensor)
     counts, edges = np.histogram(values, bins, range, weights=numbers)
     if density:
@@ -509,18 +463,40 @@ def histogram(
     return counts.astype(np.int64), edges
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> NDArray[np.int64]:
-    """Return the number of occurrences of 0, 1, 2, ... in a vector."""
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> NDArray[Any]:
+    """Return the number, or weight, of occurrences of 0, 1, 2, ... in a vector."""
     tensor = as_tensor(x)
-    if weights is not None:
-        raise UnsupportedError("np.bincount(weights=) is not supported on sparse tensors")
     if tensor.ndim != 1:
         raise ShapeError(f"bincount: x must be a vector, got shape {tensor.shape}")
-    values, numbers = unique_counts(tensor)
     if tensor.dtype.kind not in "iub":
         raise UnsupportedError(f"bincount: x must be integers, got {tensor.dtype}")
-    if len(values) and int(values[0]) < 0:
-        raise InvalidValueError(f"bincount: x must not be negative, got {int(values[0])}")
-    counts = np.zeros(max(minlength, int(values[-1]) + 1 if len(values) else 0), np.int64)
+    values, numbers = unique_counts(tensor) if weights is None else _weigh_values(tensor, weights, "bincount")
+    if len(values) and (smallest := int(values.min())) < 0:
+        raise InvalidValueError(f"bincount: x must not be negative, got {smallest}")
+    size = max(minlength, int(values.max()) + 1 if len(values) else 0)
+    if weights is not None:
+        return np.bincount(values.astype(np.int64), numbers, size)
+    counts = np.zeros(size, np.int64)
     counts[values.astype(np.int64)] = numbers
     return counts
+
+
+def _weigh_values(tensor: Tensor, weights: Any, function: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the values of elements with their weights.
+
+    The last one is the fill value, with the weight of all absent elements together.
+    """
+    shares: Any = weights if isinstance(weights, Tensor) else np.asarray(weights)
+    if shares.shape != tensor.shape:
+        raise ShapeError(f"{function}: weights must have shape {tensor.shape}, got {shares.shape}")
+    if isinstance(shares, Tensor):
+        tensor, shares = align(tensor, shares, join="exact")
+    stored = tensor.to_format("coo")
+    at = tuple(stored.coords)
+    own = shares.vindex[at].to_numpy() if isinstance(shares, Tensor) else shares[at]
+    if len(own) == tensor.size:
+        return stored.data, own
+    fill = tensor.fill_value
+    is_absent = tensor == fill if fill == fill else np.isnan(tensor)
+    rest = np.sum(shares, where=is_absent) if isinstance(shares, Tensor) else as_tensor(shares).sum(where=is_absent)
+    return np.append(stored.data, fill), np.append(own, np.asarray(rest, own.dtype))

@@ -94,7 +94,6 @@ def test_unsupported_arguments_raise() -> None:
     A: Any = sp.asarray(np.eye(3))
     refused: list[tuple[Any, str]] = [
         (lambda: np.unique(A, axis=0), r"np\.unique\(axis=\)"),
-        (lambda: np.var(A, where=A > 0), "got a mask"),
         (lambda: np.add(A, 1, where=A > 0), r"np\.add\(where=\) requires out="),
         (lambda: A.sum(0, out=[1]), "out= must be an array or a tensor, got list"),
         (lambda: A.clip(0, out="x"), "out= must be an array or a tensor, got str"),
@@ -103,9 +102,7 @@ def test_unsupported_arguments_raise() -> None:
         (lambda: np.argsort(A, order="x"), r"np\.argsort\(order=\)"),
         (lambda: np.pad(A, 1, end_values=3, mode="edge"), r"np\.pad\(end_values=\)"),
         (lambda: np.pad(A, 1, "mean"), r"np\.pad\(mode='mean'\)"),
-        (lambda: np.quantile(A, 0.5, method="lower"), "method='lower'"),
         (lambda: np.histogram(A, "auto"), "bins='auto'"),
-        (lambda: np.bincount(A[0], weights=[1, 2, 3]), r"np\.bincount\(weights=\)"),
         (lambda: np.bincount(A[0]), "integers"),
         (lambda: np.meshgrid(A[0], A[0], sparse=True), r"np\.meshgrid\(sparse=True\)"),
         (lambda: np.nan_to_num(A, copy=False), r"np\.nan_to_num\(copy=False\)"),
