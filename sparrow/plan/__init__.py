@@ -26,7 +26,7 @@ from sparrow.plan.contraction import (
     surviving_array_indices,
 )
 from sparrow.plan.elementwise import apply_function, freeze_array, make_map
-from sparrow.plan.functions import Cast, Clip, Output, Round, function_name
+from sparrow.plan.functions import Cast, Clip, GroupQuotient, Output, Round, function_name
 from sparrow.plan.labels import AxisLabels, Labels
 from sparrow.plan.nodes import (
     Accumulate,
@@ -72,6 +72,7 @@ __all__ = [
     "Contraction",
     "Dense",
     "Diagonal",
+    "GroupQuotient",
     "Join",
     "Labels",
     "Map",

@@ -7,7 +7,9 @@ the product is 0, also against NaN and infinity, and the stored elements of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 from mmap import mmap
 from typing import Any
 
@@ -20,14 +22,19 @@ from sparrow.core.storage_types import COMPRESSED, infer_function, resolve_stype
 from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.plan.alignment import align_operands
-from sparrow.plan.functions import Cast
-from sparrow.plan.nodes import Dense, Map, Scan
+from sparrow.plan.functions import Cast, GroupQuotient
+from sparrow.plan.nodes import Dense, Map, Node, Reduce, Scan
+from sparrow.plan.reductions import make_reduce
 from sparrow.plan.tuning import tuning
 from sparrow.relations.memory import MemoryRelation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
 
 __all__ = ["apply_function", "freeze_array", "make_map"]
+
+_NAN_AT_FILL = (np.true_divide, np.floor_divide, np.remainder, np.fmod)
+"""Functions that make NaN of two zeros, so that absent elements would become stored ones."""
 
 _INNER_JOINED = (np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod)
 """Products and quotients: labels that one operand lacks are dropped."""
@@ -78,6 +85,10 @@ def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
             except InvalidValueError:
                 if 0 not in shape:  # no element has the fill
                     raise
+    if function in _NAN_AT_FILL and fill != fill and len(scans) == 2 and scans[1].view.repeats > 1:
+        found = _keep_quotient_sparse(function, *scans)
+        if found is not None:
+            return make_map(*found).with_labels(names)
     dims = _dims([operand.schema for operand in operands if isinstance(operand, Scan)], shape)
     stype = "dense" if dense else _stype(function, types, shapes, shape, bool(fill == 0))
     if any(required):
@@ -86,6 +97,66 @@ def make_map(function: Callable[..., Any], operands: Sequence[Any]) -> Map:
         arguments = [Dense(freeze_array(a.array)) if isinstance(a, Dense) else a for a in arguments]
     schema = Schema(shape, dims, dtype, fill, stype, is_array=dense)
     return Map(function, tuple(arguments), required, schema).with_labels(names)
+
+
+def _keep_quotient_sparse(
+    function: Callable[..., Any], dividend: Scan, divisor: Scan
+) -> tuple[Callable[..., Any], list[Scan]] | None:
+    """Return a function of fill 0 and its operands for a broadcast quotient.
+
+    A divisor that stores all its elements has any fill. One that reduces the dividend is 0 by which it divides only
+    where there is nothing to divide: 0 / 0 is 0 there. None for any other divisor.
+    """
+    if not dividend.schema.has_zero_fill or not divisor.schema.has_zero_fill:
+        return None
+    relation = divisor.source
+    if isinstance(relation, MemoryRelation) and relation.nnz == math.prod(relation.schema.shape):
+        schema = replace(relation.schema, fill_value=relation.schema.dtype.type(1))
+        full = Scan(MemoryRelation(schema, relation.block), divisor.view, schema.with_view(divisor.view))
+        return function, [dividend, full]
+    reduced = _find_reduction(divisor, _sources(dividend))
+    if reduced is None:
+        return None
+    kept = [axis for axis in reduced.axes if axis is not None]
+    axes = tuple(axis for axis in range(reduced.operand.schema.ndim) if axis not in kept)
+    counts = make_reduce(reduced.operand, "count", axes, len(reduced.axes) > len(kept), "stored")
+    return GroupQuotient(function), [
+        dividend,
+        divisor,
+        Scan(counts, divisor.view, counts.schema.with_view(divisor.view)),
+    ]
+
+
+def _find_reduction(scan: Scan, sources: set[Hashable]) -> Reduce | None:
+    """Return a reduction of some sources that a scan shows, or is a function of."""
+    for node in _elementwise_below(scan):
+        if isinstance(node, Reduce) and not sources.isdisjoint(_sources(node.operand)):
+            return node
+    return None
+
+
+def _sources(scan: Scan) -> set[Hashable]:
+    """Return the tokens of what a scan is an element-wise function of."""
+    found: set[Hashable] = {scan.source.token}
+    for node in _elementwise_below(scan):
+        if isinstance(node, Map):
+            found.update(below.source.token for below in node.scans)
+    return found
+
+
+def _elementwise_below(scan: Scan) -> Iterator[Relation | Node]:
+    """Yield the source of a scan, and those of element-wise functions below."""
+    waiting = [scan.source]
+    for _ in range(_MAX_ELEMENTWISE_BELOW):
+        if not waiting:
+            return
+        node = waiting.pop(0)
+        yield node
+        if isinstance(node, Map):
+            waiting.extend(below.source for below in node.scans if below.view.is_identity)
+
+
+_MAX_ELEMENTWISE_BELOW = 16
 
 
 def _multiply_now(function: Callable[..., Any], arguments: Sequence[Any], dtype: np.dtype[Any]) -> Scan | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cast", "Clip", "Output", "Round", "function_name"]
+__all__ = ["Cast", "Clip", "GroupQuotient", "Output", "Round", "function_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,21 @@ class Output:
         return self.function(*values)[self.number]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupQuotient:
+    """Division by a reduction: 0 is 0 where the reduction had no elements.
+
+    Takes the dividend, the divisor and the number of elements that were reduced.
+    """
+
+    function: Callable[..., Any]
+
+    def __call__(self, dividend: Any, divisor: Any, count: Any) -> NDArray[Any]:
+        """Divide, or take a remainder."""
+        found = np.asarray(self.function(dividend, divisor))
+        return np.where((count == 0) & (dividend == 0), found.dtype.type(0), found)
+
+
 _MAX_DECIMALS = 1000
 """Powers of 10 are infinite far below; NumPy computes them in a loop over the decimals."""
 
@@ -76,6 +91,8 @@ def function_name(function: Callable[..., Any]) -> str:
         return f"clip to {function.low} .. {function.high}"
     if isinstance(function, Output):
         return f"{function.function.__name__}, result {function.number}"
+    if isinstance(function, GroupQuotient):
+        return f"{function_name(function.function)} by groups"
     if isinstance(function, Round):
         return f"round to {function.decimals} decimals"
     name = getattr(function, "__name__", "")

@@ -45,6 +45,14 @@ class StreamTuning:
 
     # Element-wise maps
     lookup_parts: int = memory_share(8, "Broadcast operand that is looked up instead of repeated.")
+    lookup_ratio: int = parameter(
+        4, "ratio", "Positions per element up to which a broadcast operand is looked up in an array of ranks."
+    )
+    min_lookup_positions: int = parameter(1 << 14, "positions", "Arrays of ranks of this length are always used.")
+    dense_repeat_ratio: int = parameter(
+        2, "ratio", "Positions per repeated element up to which a function is evaluated at all positions."
+    )
+    silent_repeat_bytes: int = parameter(100_000_000, "bytes", "Repeated elements of this size raise no warning.")
     max_repeated_elements: int = parameter(
         1 << 31, "elements", "Repeated elements that a broadcast may produce whatever the memory limit."
     )

@@ -330,9 +330,9 @@ def test_many_elements_per_group_use_lanes() -> None:
 
 
 def test_long_work_shows_progress() -> None:
-    A = sp.asarray(random_array((5, 6)))
-    with observe("progress.start") as bars:
-        (A + A.T[:1, :1]).compute()
+    A = sp.asarray(random_array((40, 40)))
+    with observe("progress.start") as bars, tune("relations", chunk_elements=50), strategy("partitioned"):
+        (A + A[::-1]).compute()
         A.sum(axis=0).compute()
         A.sum(axis=1).compute()
         (A * 2).count(axis=None)

@@ -1,90 +1,229 @@
-"""Broadcast inputs of maps: lookup tables, outer products, size limits."""
+"""Broadcast inputs of maps: kept in memory, looked up or repeated."""
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import NewAxis
+from sparrow.core.indexing import NewAxis, View
+from sparrow.core.schema import Schema, is_fill
 from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.elementwise.fusion import FusedKernel
+from sparrow.engines.stream.partitioning import range_slice
 from sparrow.engines.stream.tuning import tuning
-from sparrow.kernels.coo import Block, flat_positions
-from sparrow.plan import Map, Scan, function_name
+from sparrow.errors import PerformanceWarning
+from sparrow.kernels.coo import Block, canonicalize, flat_positions
+from sparrow.kernels.elementwise import align
+from sparrow.plan import GroupQuotient, Map, Scan, function_name
+from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
-from sparrow.runtime.once import Once
+from sparrow.runtime.events import emit
 from sparrow.runtime.progress import format_quantity
 
-__all__ = ["Lookup", "check_repeats", "find_outer_split", "split_outer"]
+__all__ = [
+    "BroadcastTable",
+    "check_repeated",
+    "check_repeats",
+    "find_lookups",
+    "find_outer_split",
+    "fits_in_memory",
+    "keep_repeated",
+    "split_outer",
+    "without_repeats",
+]
 
 _NAN_AT_FILL = (np.true_divide, np.floor_divide, np.remainder, np.fmod)
 """Functions that make NaN of two zeros, so that absent elements become stored ones."""
 
 
-class Lookup:
-    """Sorted table of the elements that broadcasting repeats.
+def without_repeats(scan: Scan) -> Scan:
+    """Return a scan without its new axes."""
+    return scan.then(scan.view.then(tuple(0 if isinstance(axis, NewAxis) else slice(None) for axis in scan.view.axes)))
+
+
+def keep_repeated(scan: Scan) -> Scan:
+    """Return a scan with new axes of the same elements in memory, each once."""
+    core = without_repeats(scan)
+    kept = [k for k, axis in enumerate(scan.view.axes) if not isinstance(axis, NewAxis)]
+    return _broadcast(MemoryRelation(core.schema, scan_reader.read_block(core, own=False)), kept, scan.schema.shape)
+
+
+def _broadcast(relation: MemoryRelation, kept: Sequence[int], shape: tuple[int, ...]) -> Scan:
+    """Return the scan of a relation that is repeated along all axes but some."""
+    new = [k for k in range(len(shape)) if k not in kept]
+    view = View.identity(relation.schema.shape).insert_axes(new).broadcast_to(shape)
+    return Scan(relation, view, relation.schema.with_view(view))
+
+
+def fits_in_memory(scan: Scan) -> bool:
+    """Return whether what broadcasting repeats fits in memory once.
+
+    Reads footers, no data.
+    """
+    view, parameters = scan.view, tuning()
+    if not view.size or view.size // view.repeats >= 2**63:
+        return False
+    return count_rows_to_read(scan) * parameters.element_bytes <= memory.limit() // parameters.lookup_parts
+
+
+def find_lookups(scans: Sequence[Scan]) -> list[int]:
+    """Return the inputs that are repeated along the same axes, of one set of axes."""
+    patterns: dict[tuple[bool, ...], list[int]] = {}
+    for number, scan in enumerate(scans):
+        if scan.view.repeats > 1:
+            pattern = tuple(isinstance(axis, NewAxis) for axis in scan.view.axes)
+            patterns.setdefault(pattern, []).append(number)
+    return max(patterns.values(), key=len, default=[])
+
+
+class BroadcastTable:
+    """Elements of inputs that broadcasting repeats, kept in memory.
+
+    The inputs are repeated along the same axes. Where the other inputs have no elements, the function of most of these
+    is often the fill of the result, as 0 divided by them is: only the remainder is repeated.
 
     Parameters
     ----------
-    scan
-        Scan with new axes.
-    start, stop
-        Rows [start, stop) that are looked up.
+    kernel
+        Element-wise functions.
+    scans
+        Inputs of the kernel.
+    numbers
+        The inputs in the table.
     """
 
-    def __init__(self, scan: Scan, start: int, stop: int) -> None:
-        axes = scan.view.axes
-        self._axes = [k for k, axis in enumerate(axes) if not isinstance(axis, NewAxis)]
-        key = tuple(0 if isinstance(axis, NewAxis) else slice(None) for axis in axes)
-        self._start = 0 if isinstance(axes[0], NewAxis) else start
-        view = scan.view.then(key if isinstance(axes[0], NewAxis) else (slice(start, stop), *key[1:]))
-        self._scan = scan.then(view)
-        self._table = Once(partial(_sorted_table, self._scan))
+    def __init__(self, kernel: FusedKernel, scans: Sequence[Scan], numbers: Sequence[int]) -> None:
+        axes, schema = scans[numbers[0]].view.axes, kernel.node.schema
+        self.numbers, self._schema = tuple(numbers), schema
+        self._kept = tuple(k for k, axis in enumerate(axes) if not isinstance(axis, NewAxis))
+        self._shape = tuple(schema.shape[k] for k in self._kept)
+        self._size = math.prod(self._shape)
+        blocks = [scan_reader.read_block(without_repeats(scans[number]), own=False) for number in numbers]
+        self._fills = [scans[number].schema.fill_value for number in numbers]
+        self._is_needed = any(kernel.required[number] for number in numbers)
+        needs = [kernel.required[number] for number in numbers]
+        self._coords, self._columns = align(blocks, self._fills, self._shape, needs)
+        self._keys = flat_positions(self._coords, self._shape, len(self._columns[0]))
+        self._ranks: NDArray[np.int32] | None = None
+        if len(self._keys) < self._size <= tuning().lookup_ratio * max(len(self._keys), tuning().min_lookup_positions):
+            self._ranks = np.full(self._size, -1, np.int32)
+            self._ranks[self._keys] = np.arange(len(self._keys), dtype=np.int32)
+        self.remainder = self._find_remainder(kernel, scans)
+        """Elements to repeat, with their values in the result if all inputs are in the table."""
+        emit("stream.broadcast", kept=len(self._keys), repeated=self.remainder.count)
 
-    @staticmethod
-    def fits(scan: Scan) -> bool:
-        """Return whether broadcasting repeats a scan that fits in memory once.
+    def _find_remainder(self, kernel: FusedKernel, scans: Sequence[Scan]) -> Block:
+        count, others = len(self._keys), [k for k in range(len(scans)) if k not in self.numbers]
+        values = np.zeros(count, self._schema.dtype)
+        if any(kernel.required[k] for k in others):
+            return Block(tuple(column[:0] for column in self._coords), values[:0])
+        if kernel.is_dense:  # arrays among the arguments differ from repeat to repeat
+            return Block(self._coords, values)
+        columns: list[Any] = [np.full(count, scan.schema.fill_value, scan.schema.dtype) for scan in scans]
+        for number, column in zip(self.numbers, self._columns, strict=True):
+            columns[number] = column
+        with np.errstate(all="ignore"):
+            values = kernel((), columns)
+        return Block(self._coords, values).take(~is_fill(values, self._schema.fill_value))
 
-        Reads footers, no data.
+    @property
+    def repeats(self) -> int:
+        """Number of times that each element is repeated."""
+        return self._schema.size // self._size
+
+    def remainder_scan(self) -> Scan:
+        """Return the scan of all that is repeated."""
+        schema = Schema(self._shape, (), self._schema.dtype, self._schema.fill_value)
+        return _broadcast(MemoryRelation(schema, self.remainder), self._kept, self._schema.shape)
+
+    def find(self, coords: Sequence[NDArray[Any]], count: int) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+        """Return table positions of n coordinates, and a mask of those found.
+
+        None if all are.
         """
-        view, parameters = scan.view, tuning()
-        if view.repeats <= 1 or not view.size or view.size // view.repeats >= 2**63:
+        wanted = flat_positions([coords[k] for k in self._kept], self._shape, count)
+        if len(self._keys) == self._size:
+            return wanted, None
+        if self._ranks is not None:
+            at: NDArray[Any] = self._ranks[wanted]
+            found = at >= 0
+        elif not len(self._keys):
+            return np.zeros(count, np.int64), np.zeros(count, bool)
+        else:
+            at = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+            found = self._keys[at] == wanted
+        return at, None if found.all() else found
+
+    def values(self, at: NDArray[Any], found: NDArray[np.bool_] | None) -> list[NDArray[Any]]:
+        """Return the values of each input at positions that were found, else its fill."""
+        if not len(self._keys):
+            return [
+                np.full(len(at), fill, column.dtype) for fill, column in zip(self._fills, self._columns, strict=True)
+            ]
+        columns = [column[at] for column in self._columns]
+        if found is None:
+            return columns
+        return [np.where(found, column, fill) for column, fill in zip(columns, self._fills, strict=True)]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the result has no elements at positions that are not in the table."""
+        return self._is_needed
+
+    def repeat(self, start: int, stop: int) -> Block:
+        """Return the remainder in rows [start, stop) of the result."""
+        block, shape = self.remainder, (stop - start, *self._schema.shape[1:])
+        if self._kept[:1] == (0,):
+            block = block.take(range_slice(block.coords[0], start, stop))
+        new = [k for k in range(len(shape)) if k not in self._kept]
+        times = math.prod(shape[k] for k in new)
+        leads = new[:1] == [0]
+        spread = np.unravel_index(np.arange(times), [shape[k] for k in new])
+        coords: list[NDArray[Any]] = [np.zeros(0, np.int32)] * len(shape)
+        for k, column in zip(self._kept, block.coords, strict=True):
+            coords[k] = np.tile(column, times) if leads else np.repeat(column, times)
+        for k, column in zip(new, spread, strict=True):
+            column = column.astype(self._schema.coordinate_dtype(k), copy=False)
+            column = column + column.dtype.type(start) if k == 0 and start else column
+            coords[k] = np.repeat(column, block.count) if leads else np.tile(column, block.count)
+        values = np.tile(block.values, times) if leads else np.repeat(block.values, times)
+        out = Block(tuple(coords), values)
+        if new == list(range(len(new))) or new == list(range(len(self._kept), len(shape))):
+            return out
+        return canonicalize(out, self._schema.shape, None, keep_fill=True)
+
+    def is_dense(self, start: int, stop: int) -> bool:
+        """Return whether half or more of all positions of some rows are repeated."""
+        if self._is_needed or self.remainder.count * tuning().dense_repeat_ratio < self._size:
             return False
-        return count_rows_to_read(scan) * parameters.element_bytes <= memory.limit() // parameters.lookup_parts
+        rows = math.prod(self._schema.shape[1:]) * (stop - start)
+        return rows <= tuning().dense_repeat_ratio * tuning().partition_rows
 
-    def at(self, block: Block) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Return the values at the coordinates of a block, and whether they are stored.
-
-        Absent elements have the fill value.
-        """
-        keys, values = self._table()
-        columns = [block.coords[k] for k in self._axes]
-        if self._start:
-            columns[0] = columns[0] - columns[0].dtype.type(self._start)
-        wanted = flat_positions(columns, self._scan.schema.shape, block.count)
-        if not len(keys):
-            return np.full(block.count, self._scan.schema.fill_value), np.zeros(block.count, bool)
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        present = keys[place] == wanted
-        return np.where(present, values[place], self._scan.schema.fill_value), present
+    def spread(self, start: int, stop: int) -> list[NDArray[Any]]:
+        """Return the values of each input at all positions of rows [start, stop)."""
+        shape = (stop - start, *self._schema.shape[1:])
+        out = []
+        for column, fill in zip(self._columns, self._fills, strict=True):
+            core = np.full(self._size, fill, column.dtype)
+            core[self._keys] = column
+            core = core.reshape([n if k in self._kept else 1 for k, n in enumerate(self._schema.shape)])
+            core = core[start:stop] if self._kept[:1] == (0,) else core
+            out.append(np.broadcast_to(core, shape).reshape(-1))
+        return out
 
 
-def _sorted_table(scan: Scan) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the flat positions and values of a scan."""
-    block = scan_reader.read_block(scan)
-    return flat_positions(block.coords, scan.schema.shape, block.count), block.values
-
-
-def find_outer_split(scans: Sequence[Scan], required: Sequence[bool]) -> tuple[int, int] | None:
+def find_outer_split(scans: Sequence[Scan]) -> tuple[int, int] | None:
     """Return the input with the leading axes of an outer product, and their number.
 
-    An outer product is one of inputs that share no axis, as in ``v[:, None] * w``. None for other maps.
+    An outer product is one of inputs that share no axis, as in ``v[:, None] * w``. None for other inputs.
     """
-    if len(scans) != 2 or not all(required) or min(scan.view.repeats for scan in scans) <= 1:
+    if len(scans) != 2 or min(scan.view.repeats for scan in scans) <= 1:
         return None
     own = [[not isinstance(axis, NewAxis) for axis in scan.view.axes] for scan in scans]
     first = 0 if own[0][0] else 1
@@ -94,16 +233,13 @@ def find_outer_split(scans: Sequence[Scan], required: Sequence[bool]) -> tuple[i
     return (first, split) if is_outer else None
 
 
-def split_outer(scans: Sequence[Scan], first: int, split: int) -> tuple[Scan, Scan]:
+def split_outer(scans: Sequence[Scan], first: int) -> tuple[Scan, Scan]:
     """Return both scans without broadcast axes, that of the leading axes first."""
-    trailing = (0,) * (scans[0].schema.ndim - split)
-    rows = scans[first].then(scans[first].view.then((slice(None),) * split + trailing))
-    others = scans[1 - first].then(scans[1 - first].view.then((0,) * split + (slice(None),) * len(trailing)))
-    return rows, others
+    return without_repeats(scans[first]), without_repeats(scans[1 - first])
 
 
 def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) -> None:
-    """Raise if broadcasting produces billions of elements beyond the memory limit.
+    """Raise if inputs that do not fit in memory are repeated too often.
 
     Outer products are known to; other products drop an unknown number of the repeated elements.
 
@@ -121,23 +257,50 @@ def check_repeats(node: Map, scans: Sequence[Scan], required: Sequence[bool]) ->
     TooLargeError
         If broadcasting produces more elements than the memory limit and tuning permit.
     """
-    size = node.schema.size
-    split = find_outer_split(scans, required)
-    if split is not None:
-        rows, others = split_outer(scans, *split)
-        count = min(count_rows_to_read(rows) * count_rows_to_read(others), size)
-        _check_count(node, count, "an outer product")
+    if all(required) and find_outer_split(scans) is not None:
+        rows, others = split_outer(scans, 0)
+        check_repeated(node, count_rows_to_read(rows) * count_rows_to_read(others), "an outer product", warns=False)
     elif not any(required):
         for scan in scans:
             if scan.view.repeats > 1:
                 count = count_rows_to_read(scan)
-                _check_count(node, min(count * scan.view.repeats, size), f"a broadcast of {count} elements")
+                check_repeated(node, count * scan.view.repeats, f"a broadcast of {count} elements")
 
 
-def _check_count(node: Map, count: int, what: str) -> None:
-    nbytes = count * node.schema.element_bytes()
-    if count > tuning().max_repeated_elements and nbytes > memory.limit():
-        of = f"{function_name(node.function)} of shape {node.schema.shape}"
-        message = f"{of}, {what} with up to {format_quantity(count, 'elements')},"
-        ones = ", give a divisor 1 instead of 0 (np.where(d == 0, 1, d))" if node.function in _NAN_AT_FILL else ""
+def check_repeated(node: Map, count: int, what: str, warns: bool = True) -> None:
+    """Raise if broadcasting produces too many elements, warn if it produces many.
+
+    Parameters
+    ----------
+    node
+        Last function of a fused kernel.
+    count
+        Upper bound of their number.
+    what
+        Description for the error.
+    warns
+        Whether many elements are likely to be a surprise.
+
+    Raises
+    ------
+    TooLargeError
+        If they are more than the memory limit and tuning permit.
+    """
+    count = min(count, node.schema.size)
+    nbytes, limits = count * node.schema.element_bytes(), tuning()
+    if nbytes <= limits.silent_repeat_bytes:
+        return
+    function = node.function.function if isinstance(node.function, GroupQuotient) else node.function
+    message = f"{function_name(function)} of shape {node.schema.shape}, {what} with up to "
+    message += f"{format_quantity(count, 'elements')},"
+    ones = ", give a divisor 1 instead of 0 (np.where(d == 0, 1, d))" if function in _NAN_AT_FILL else ""
+    if count > limits.max_repeated_elements and nbytes > memory.limit():
         raise memory.too_large(message, nbytes, f"take a part of it{ones}")
+    if not warns:
+        return
+    warnings.warn(
+        f"{message} stores {format_quantity(nbytes, 'bytes')}: broadcasting stores an element wherever the result is "
+        f"not its fill value {node.schema.fill_value}; take a part of it{ones}",
+        PerformanceWarning,
+        stacklevel=2,
+    )

@@ -1,7 +1,8 @@
 """Fusion of element-wise functions into kernels over a few aligned scans.
 
-An element-wise function whose operands are element-wise functions is fused with them if the whole reads at most two
-different scans: these are aligned once, and no intermediate result is materialized. A result that another kernel also
+An element-wise function whose operands are element-wise functions is fused with them if the whole merges at most two
+different scans: these are aligned once, and no intermediate result is materialized. Scans that broadcasting repeats
+along the same axes are looked up together and count as one. A result that another kernel also
 reads stays a node of its own.
 
 Intermediate values get the form that they would have as stored elements: a product is 0 where an operand of fill 0 is
@@ -10,14 +11,14 @@ absent, and values equal to the fill become the fill, -0.0 included.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import View
+from sparrow.core.indexing import NewAxis, View
 from sparrow.engines.stream.tuning import tuning
 from sparrow.plan import Dense, Map, Node, Scan, apply_function, function_name
 
@@ -175,7 +176,7 @@ def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Ma
     for scan in roots:
         if isinstance(scan.source, Node):
             users[scan.source].append(None)
-    bottom: dict[Map, frozenset[Hashable]] = {}  # the inputs of a kernel that ends here
+    bottom: dict[Map, frozenset[tuple[Hashable, View]]] = {}  # the inputs of a kernel that ends here
     fuses: dict[Map, set[Node]] = {}
     for step in steps:
         if not isinstance(step, Map):
@@ -186,7 +187,9 @@ def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Ma
             bottom[scan.source] if isinstance(scan.source, Map) and scan.source in inner else {_identity(scan)}
             for scan in step.scans
         ))  # fmt: skip
-        fuses[step] = {one for one in inner if len(several) <= tuning().max_fused_scans or len(bottom[one]) == 1}
+        fuses[step] = {
+            one for one in inner if _count_merged(several) <= tuning().max_fused_scans or len(bottom[one]) == 1
+        }
         bottom[step] = frozenset().union(*(
             bottom[scan.source] if isinstance(scan.source, Map) and scan.source in fuses[step] else {_identity(scan)}
             for scan in step.scans
@@ -202,6 +205,13 @@ def fuse_maps(steps: Sequence[Node], roots: Sequence[Scan]) -> dict[Map, list[Ma
         if isinstance(step, Map):
             programs.setdefault(end[step], []).append(step)
     return programs
+
+
+def _count_merged(scans: Iterable[tuple[Hashable, View]]) -> int:
+    """Return the number of scans to merge; repeated ones are looked up together."""
+    views = [view for _, view in scans]
+    repeated = {tuple(isinstance(axis, NewAxis) for axis in view.axes) for view in views if view.repeats > 1}
+    return sum(view.repeats <= 1 for view in views) + len(repeated)
 
 
 def _is_fusible(scan: Scan) -> bool:

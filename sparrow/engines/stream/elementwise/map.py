@@ -11,12 +11,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import Box, RangeAxis
+from sparrow.core.indexing import Box, RangeAxis, View
+from sparrow.core.schema import is_fill
 from sparrow.engines.sort_orders import count_rows_to_read, sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.capabilities import Cursor, SumPushdown
 from sparrow.engines.stream.cursors import open_cursor, open_cursors
-from sparrow.engines.stream.elementwise.broadcast import Lookup, check_repeats, find_outer_split, split_outer
+from sparrow.engines.stream.elementwise.broadcast import (
+    BroadcastTable,
+    check_repeated,
+    check_repeats,
+    find_lookups,
+    find_outer_split,
+    fits_in_memory,
+    keep_repeated,
+    split_outer,
+    without_repeats,
+)
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.operator import PhysicalOperator, RangeRef
 from sparrow.engines.stream.partitioning import partition_bounds
@@ -24,6 +35,7 @@ from sparrow.engines.stream.product.product import MaskedMatMulOp
 from sparrow.kernels.coo import Block, filter_block, write_dense
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.plan import Dense, Map, Scan, apply_function
+from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk, ScanStats
 from sparrow.runtime import memory
 from sparrow.runtime.once import Once
@@ -44,16 +56,13 @@ def build_map(kernel: FusedKernel, scans: list[Scan]) -> PhysicalOperator:
     masked = _find_masked_product(scans, kernel.required)
     if masked is not None:
         return MapMasked(kernel, scans, masked)
-    if len(scans) == 1:
-        return MapPerChunk(kernel, scans)
-    if len(scans) == 2:
-        split = find_outer_split(scans, kernel.required)
-        if split is not None:
-            return MapOuter(kernel, scans, *split)
-        walked = [k for k, scan in enumerate(scans) if kernel.required[k] and scan.view.repeats <= 1]
-        if len(walked) == 1 and scans[1 - walked[0]].view.repeats > 1:
-            return MapBroadcast(kernel, scans, walked[0])
-    return MapAligned(kernel, scans)
+    split = find_outer_split(scans)
+    if split is not None:
+        return MapOuter(kernel, scans, split[0])
+    looked_up = find_lookups(scans)
+    if looked_up:
+        return MapBroadcast(kernel, scans, looked_up)
+    return MapPerChunk(kernel, scans) if len(scans) == 1 else MapAligned(kernel, scans)
 
 
 # -- aligned inputs ------------------------------------------------------------------------------------
@@ -194,71 +203,187 @@ class MapPerChunk(MapAligned):
         return apply(self.kernel, block.coords, [block.values], self.schema.fill_value)
 
 
-# -- a broadcast operand that is looked up -------------------------------------------------------------
+# -- broadcast inputs that are looked up -----------------------------------------------------------------
 
 
 class MapBroadcast(MapAligned):
-    """Product with a broadcast operand that is looked up instead of repeated.
+    """Element-wise function of broadcast inputs that are looked up.
+
+    They are kept in memory; see :class:`~sparrow.engines.stream.elementwise.broadcast.BroadcastTable`.
 
     Parameters
     ----------
     kernel
-        Element-wise functions of two inputs.
+        Element-wise functions.
     scans
         The inputs.
-    walked
-        Index of the input that is read element by element.
+    looked_up
+        Indices of the inputs that are repeated along the same axes.
     """
 
-    def __init__(self, kernel: FusedKernel, scans: Sequence[Scan], walked: int) -> None:
+    def __init__(self, kernel: FusedKernel, scans: Sequence[Scan], looked_up: Sequence[int]) -> None:
         super().__init__(kernel, scans)
-        self._walked = walked
+        self.walked = [k for k in range(len(scans)) if k not in looked_up]
+        """Indices of the other inputs."""
+        self._looked_up = looked_up
+        self._fits: bool | None = None
+        self.table = Once(partial(BroadcastTable, kernel, scans, looked_up))
+        self._walked_scans = Once(partial(_keep_repeated, [scans[k] for k in self.walked]))
 
     @property
-    def _is_lookup(self) -> bool:
-        return Lookup.fits(self.children[1 - self._walked])
+    def fits(self) -> bool:
+        """Whether the inputs that are repeated fit in memory. Reads footers."""
+        if self._fits is None:
+            self._fits = all(fits_in_memory(self.children[k]) for k in self._looked_up)
+        return self._fits
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all of it is one partition of small inputs, evaluated at once."""
+        if self._is_small is None:
+            small = [without_repeats(self.children[k]) for k in self._looked_up]
+            small += [self.children[k] for k in self.walked]
+            self._is_small = self.schema.size > 0 and all(map(scan_reader.is_small, small)) and len(self.bounds) <= 2
+        return self._is_small
+
+    def compute_small(self) -> Block:
+        """Return all elements."""
+        size = self.schema.shape[0]
+        return self.open(0, size).read(0, size)
 
     def strategy(self) -> str | None:
-        """Return "lookup" if the broadcast operand fits in memory."""
-        return "lookup" if self._is_lookup else None
+        """Return "lookup" if the broadcast inputs fit in memory."""
+        return "lookup" if self.fits else None
 
     def partitions(self) -> list[int]:
-        """Return the bounds of partitions."""
-        if not self._is_lookup:
+        """Return the bounds of partitions. Reads the broadcast inputs.
+
+        Raises
+        ------
+        TooLargeError
+            If broadcasting would produce more elements than the memory limit and tuning permit.
+        """
+        if not self.fits:
             return super().partitions()
-        check_repeats(self.kernel.node, self.children, self.kernel.required)
-        return partition_bounds([self.children[self._walked]], self.schema.shape[0])
+        table = self.table()
+        scans = self._walked_scans()
+        if table.remainder.count:
+            scans = [*scans, table.remainder_scan()]
+        for scan in scans:
+            if scan.view.repeats > 1 and not table.is_needed:
+                count = count_rows_to_read(scan)
+                check_repeated(self.kernel.node, count * scan.view.repeats, f"a broadcast of {count} elements")
+        size = self.schema.shape[0]
+        return partition_bounds(scans, size) if scans else [0, size]
 
     def open(self, start: int, stop: int) -> Cursor:
-        """Open a cursor that looks up the broadcast operand, or aligns a large one."""
-        if not self._is_lookup:
+        """Open a cursor over the inputs that are read element by element."""
+        if not self.fits:
             return super().open(start, stop)
-        lookup = Lookup(self.children[1 - self._walked], start, stop)
-        return _LookupCursor(self, self._walked, open_cursor(self.children[self._walked], start, stop), lookup)
+        return _LookupCursor(self, open_cursors(self._walked_scans(), start, stop))
+
+    def evaluate_at(self, coords: tuple[NDArray[Any], ...], walked: Sequence[NDArray[Any]], count: int) -> NDArray[Any]:
+        """Return the function at n coordinates, given the inputs not looked up."""
+        table = self.table()
+        at, found = table.find(coords, count)
+        values = self._call(coords, walked, table.values(at, found))
+        if found is not None and table.is_needed:
+            return np.where(found, values, values.dtype.type(self.schema.fill_value))
+        return values
+
+    def _call(
+        self, coords: tuple[NDArray[Any], ...], walked: Sequence[NDArray[Any]], looked_up: Sequence[NDArray[Any]]
+    ) -> NDArray[Any]:
+        """Return the function, given the values of both kinds of inputs."""
+        columns = dict(zip((*self.walked, *self._looked_up), (*walked, *looked_up), strict=True))
+        return self.kernel(coords, [columns[k] for k in range(len(columns))])
+
+    def look_up(self, block: Block) -> Block:
+        """Return the output at the elements of the only other input."""
+        table = self.table()
+        at, found = table.find(block.coords, block.count)
+        if found is not None and table.is_needed:
+            block, at, found = filter_block(block, found), at[found], None
+        values = table.values(at, found)
+        return apply(
+            lambda coords, columns: self._call(coords, columns, values),
+            block.coords,
+            [block.values],
+            self.schema.fill_value,
+        )
+
+    def merge(self, blocks: Sequence[Block], start: int, stop: int) -> Block:
+        """Return rows [start, stop) of the output, given the other inputs."""
+        repeated = self.table().repeat(start, stop)
+        schema, required = self.schema, self.kernel.required
+        if not blocks and self.kernel.is_dense:
+            return apply(
+                lambda coords, _: self.evaluate_at(coords, [], repeated.count), repeated.coords, [], schema.fill_value
+            )
+        if not blocks:
+            return repeated
+        flags = Block(repeated.coords, np.ones(repeated.count, bool))
+        fills = [*(self.children[k].schema.fill_value for k in self.walked), np.bool_(False)]
+        needs = [*(required[k] for k in self.walked), False]
+        with_flags = [*blocks, flags] if repeated.count else [*blocks]
+        return combine(
+            lambda coords, columns: self.evaluate_at(coords, columns[: len(blocks)], len(columns[0])), with_flags,
+            fills[: len(with_flags)], schema.shape, needs[: len(with_flags)], schema.fill_value,
+        )  # fmt: skip
+
+    def evaluate_everywhere(self, blocks: Sequence[Block], start: int, stop: int) -> Block:
+        """Return the output in rows [start, stop), evaluated at all positions."""
+        schema = self.schema
+        shape = (stop - start, *schema.shape[1:])
+        columns = []
+        for number, block in zip(self.walked, blocks, strict=True):
+            own = self.children[number].schema
+            cells = np.full(shape, own.fill_value, own.dtype)
+            write_dense(
+                cells, Block((block.coords[0] - block.coords[0].dtype.type(start), *block.coords[1:]), block.values)
+            )
+            columns.append(cells.reshape(-1))
+        kinds = schema.coordinate_dtypes
+        sizes = zip(shape, (start, *(0 for _ in shape[1:])), kinds, strict=True)
+        grid = np.meshgrid(*(np.arange(low, low + n, dtype=kind) for n, low, kind in sizes), indexing="ij", copy=False)
+        coords = tuple(column.reshape(-1) for column in grid)
+        with np.errstate(all="ignore"):
+            values = self._call(coords, columns, self.table().spread(start, stop))
+        absent = is_fill(values, schema.fill_value)
+        block = Block(coords, values)
+        return filter_block(block, ~absent) if absent.any() else block
+
+
+def _keep_repeated(scans: Sequence[Scan]) -> list[Scan]:
+    """Return scans; those that are repeated are in memory if they fit."""
+    return [keep_repeated(scan) if scan.view.repeats > 1 and fits_in_memory(scan) else scan for scan in scans]
 
 
 class _LookupCursor:
-    __slots__ = ("_cursor", "_lookup", "_operator", "_walked")
+    __slots__ = ("_cursors", "_operator")
 
-    def __init__(self, operator: MapBroadcast, walked: int, cursor: Cursor, lookup: Lookup) -> None:
-        self._operator, self._walked, self._cursor, self._lookup = operator, walked, cursor, lookup
+    def __init__(self, operator: MapBroadcast, cursors: Sequence[Cursor]) -> None:
+        self._operator, self._cursors = operator, cursors
 
     def read(self, start: int, stop: int) -> Block:
         """Return the elements of rows [start, stop)."""
-        kernel, walked = self._operator.kernel, self._walked
-        block = self._cursor.read(start, stop)
-        values, present = self._lookup.at(block)
-        if kernel.required[1 - walked] and not present.all():
-            block, values = filter_block(block, present), values[present]
-        columns = [block.values, values] if walked == 0 else [values, block.values]
-        return apply(kernel, block.coords, columns, self._operator.schema.fill_value)
+        operator, table = self._operator, self._operator.table()
+        blocks = [cursor.read(start, stop) for cursor in self._cursors]
+        if table.is_dense(start, stop):
+            return operator.evaluate_everywhere(blocks, start, stop)
+        if len(blocks) == 1 and not table.remainder.count:
+            return operator.look_up(blocks[0])
+        return operator.merge(blocks, start, stop)
 
 
 # -- outer products ------------------------------------------------------------------------------------
 
 
-class MapOuter(MapAligned):
-    """Product of inputs that share no axis: all pairs of their elements.
+class MapOuter(MapBroadcast):
+    """Function of inputs that share no axis, of all pairs of their elements.
+
+    It is one of these if nothing but pairs has elements: the function of an element and the fill of the other input is
+    the fill of the result.
 
     Parameters
     ----------
@@ -268,46 +393,69 @@ class MapOuter(MapAligned):
         The inputs.
     first
         Index of the input with the leading axes.
-    split
-        Number of its axes.
     """
 
-    def __init__(self, kernel: FusedKernel, scans: Sequence[Scan], first: int, split: int) -> None:
-        super().__init__(kernel, scans)
+    def __init__(self, kernel: FusedKernel, scans: Sequence[Scan], first: int) -> None:
+        super().__init__(kernel, scans, [1 - first])
         self._first = first
-        self._rows, self._others = split_outer(scans, first, split)
-        self._other_block = Once(partial(scan_reader.read_block, self._others))
+        self._rows, self._others = split_outer(scans, first)
+        self._other_block = Once(partial(scan_reader.read_block, self._others, own=False))
+        self._row_table = Once(partial(BroadcastTable, kernel, scans, [first]))
+        self._leading = Once(partial(_keep_leading, scans[first], self._rows))
+        self._is_pairs: bool | None = None
 
     @property
     def _is_outer(self) -> bool:
-        return Lookup.fits(self.children[1 - self._first])
+        if self._is_pairs is None:
+            if all(self.kernel.required):
+                self._is_pairs = self.fits
+            else:
+                self._is_pairs = (
+                    all(map(fits_in_memory, self.children))
+                    and not self.table().remainder.count
+                    and not self._row_table().remainder.count
+                )
+        return self._is_pairs
 
     def strategy(self) -> str | None:
-        """Return "outer" if one input fits in memory."""
-        return "outer" if self._is_outer else None
+        """Return "outer" for pairs of elements."""
+        return "outer" if self._is_outer else super().strategy()
 
     def partitions(self) -> list[int]:
-        """Return the bounds of partitions."""
+        """Return the bounds of partitions. Reads the inputs that fit in memory.
+
+        Raises
+        ------
+        TooLargeError
+            If there are more pairs than the memory limit and tuning permit.
+        """
         if not self._is_outer:
             return super().partitions()
-        check_repeats(self.kernel.node, self.children, self.kernel.required)
-        leading = self.children[self._first]
-        growth = count_rows_to_read(self._others) / leading.view.repeats
-        return partition_bounds([leading], leading.schema.shape[0], growth=max(growth, 1 / leading.view.repeats))
+        rows, count = self._leading(), self._other_block().count
+        check_repeated(self.kernel.node, count_rows_to_read(rows) * count, "an outer product", warns=False)
+        return partition_bounds([rows], rows.schema.shape[0], growth=max(count, 1))
 
     def open(self, start: int, stop: int) -> Cursor:
-        """Open a cursor over the outer product, or over aligned inputs if large."""
+        """Open a cursor over pairs of elements, or over the leading input."""
         if not self._is_outer:
             return super().open(start, stop)
-        return _OuterCursor(self, open_cursor(self._rows, start, stop))
+        return _OuterCursor(self, open_cursor(self._leading(), start, stop))
 
     def cross(self, rows: Block) -> Block:
-        """Return the product of some elements of the leading input with all of the other."""
+        """Return the function of some elements of the leading input and all of the other."""
         others = self._other_block()
         coords = [np.repeat(column, others.count) for column in rows.coords]
         coords += [np.tile(column, rows.count) for column in others.coords]
         columns = [np.repeat(rows.values, others.count), np.tile(others.values, rows.count)]
         return apply(self.kernel, tuple(coords), columns[:: -1 if self._first else 1], self.schema.fill_value)
+
+
+def _keep_leading(scan: Scan, rows: Scan) -> Scan:
+    """Return the leading input of an outer product, in memory if it fits."""
+    if not fits_in_memory(scan):
+        return rows
+    block = scan_reader.read_block(rows, own=False)
+    return Scan(MemoryRelation(rows.schema, block), View.identity(rows.schema.shape), rows.schema)
 
 
 class _OuterCursor:
