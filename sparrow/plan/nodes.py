@@ -377,6 +377,8 @@ class Reduce(_Unary):
 class Concat(Node):
     """Scans joined along an axis."""
 
+    splits_into_slices: ClassVar[bool] = True
+
     operands: tuple[Scan, ...]
     axis: int
     schema: Schema

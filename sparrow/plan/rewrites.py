@@ -137,7 +137,7 @@ def _reduce(node: Reduce, key: BasicIndex) -> Reduce:
 def _concat(node: Concat, key: BasicIndex) -> Concat | None:
     along = key[node.axis]
     if not isinstance(along, slice):
-        return None
+        return _concat_operand(node, key, along)
     walk = range(*along.indices(node.schema.shape[node.axis]))
     parts, start = [], 0
     for scan in node.operands:
@@ -151,6 +151,19 @@ def _concat(node: Concat, key: BasicIndex) -> Concat | None:
         parts.reverse()
     axis = sum(isinstance(item, slice) for item in key[: node.axis])
     return replace(node, operands=tuple(parts), axis=axis, schema=_index_schema(node.schema, key))
+
+
+def _concat_operand(node: Concat, key: BasicIndex, along: int) -> Concat | None:
+    """Return the one operand at an index along the axis, as a concatenation of one."""
+    if not any(isinstance(item, slice) for item in key):
+        return None
+    for scan in node.operands:
+        size = scan.schema.shape[node.axis]
+        if along < size:
+            item = _index_scan(scan, (*key[: node.axis], along, *key[node.axis + 1 :]))
+            return replace(node, operands=(item,), axis=0, schema=_index_schema(node.schema, key))
+        along -= size
+    raise AssertionError("the index is within bounds")
 
 
 def _sort(node: Sort, key: BasicIndex) -> Sort | None:

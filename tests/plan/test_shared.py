@@ -203,7 +203,7 @@ def test_explained_collects_inside_the_block() -> None:
         A @ np.ones(6)
     assert "\nanalyzed: dense (d0: 6) float64 from " in plans[0]
     persisted = A.persist()
-    assert "rows of a persisted matrix" in engines.explain(
+    assert "whole of csr x array" in engines.explain(
         plan.make_matmul(persisted.__sparrow_scan__(), plan.Dense(np.ones(6)))
     )
     assert "in memory, by rows" in persisted.explain()

@@ -17,6 +17,7 @@ from sparrow.engines.stream.elementwise.fusion import FusedKernel, fuse_maps
 from sparrow.engines.stream.elementwise.map import build_map
 from sparrow.engines.stream.materialize import materialize
 from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.product.budget import divide_memory
 from sparrow.engines.stream.product.chain import lower_contraction
 from sparrow.engines.stream.reductions import build_reductions, group_by_scan
 from sparrow.engines.stream.structural import ConcatOp, DiagonalOp, FillOp, ReshapeOp, SortOp, TriangleOp, ViewOp
@@ -86,7 +87,8 @@ def lower(scans: Sequence[Scan]) -> list[Scan]:
     else:
         scans = optimize_plan(scans)
         steps = nodes_below(scans)
-    return _Lowering(steps, scans).scans
+    with divide_memory(sum(isinstance(step, Contraction) for step in steps)):
+        return _Lowering(steps, scans).scans
 
 
 def _children_of_single(scan: Scan) -> Sequence[Scan]:

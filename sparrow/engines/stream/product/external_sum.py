@@ -37,10 +37,10 @@ _DUPLICATES: dict[Any, Duplicates] = {"plus": "sum", "min": "min", "max": "max",
 """Rule by which the sorter combines partial sums of one coordinate."""
 
 
-def _panel_elements() -> int:
+def _panel_elements(operands: Operands) -> int:
     """Return the size of a panel, which depends on the memory limit alone."""
     current = tuning()
-    size = int(memory.working_bytes() / (current.panel_share * current.panel_element_bytes))
+    size = int(operands.budget.working_bytes() / (current.panel_share * current.panel_element_bytes))
     return max(size, current.min_panel_elements)
 
 
@@ -133,7 +133,7 @@ def _partial_sums(
     source = Operand(lhs.scan, lhs.indices, (*roles.shared, *roles.rows))
     axes = [source.indices.index(index) for index in lhs.indices]
     shape = [lhs.sizes[index] for index in lhs.indices]
-    size, spool = _panel_elements(), SpillFile()
+    size, spool = _panel_elements(operands), SpillFile()
     batch = min(current.max_panel_batch, max(size // 2, current.min_panel_elements))
     max_products = max(memory.limit() // current.panel_products_divisor, current.min_panel_elements)
     max_products = min(current.max_panel_products, max_products)

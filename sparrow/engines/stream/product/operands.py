@@ -15,6 +15,7 @@ from sparrow.core.schema import is_fill
 from sparrow.engines.sort_orders import sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.operator import PhysicalOperator
+from sparrow.engines.stream.product.budget import ProductBudget
 from sparrow.engines.stream.product.indexing import is_factorized, isin_sorted, unique_sorted
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, concat_blocks, filter_block
@@ -171,8 +172,15 @@ class Operands:
         self.rhs = Operand(right, indices[1], (*shared, *columns))
         """The operand that is laid out in CSR, its rows along the shared indices."""
         self.mask = None if mask is None else Operand(mask, node.output_indices, (*rows, *columns))
+        self.budget = ProductBudget()
+        """Memory that the product may hold."""
         self.dtype = _accumulator(node)
         """Dtype in which products are accumulated."""
+
+    def part_bytes(self) -> int:
+        """Return the bytes of a panel or strip of ``rhs``."""
+        current = tuning()
+        return max(int(self.budget.working_bytes() / current.part_share), current.min_part_bytes)
 
     @property
     def is_masked(self) -> bool:
@@ -204,7 +212,7 @@ class Operands:
         """Return an empty memory reservation for ``rhs`` in CSR."""
         which, shape = "left" if self.roles.swapped else "right", self.rhs.scan.schema.shape
         what = f"the {which} operand of a product, of shape {shape}, in CSR"
-        return memory.reserve(0, what, "multiply some of its columns at a time")
+        return self.budget.reserve(what, "multiply some of its columns at a time")
 
     @property
     def is_in_order(self) -> bool:

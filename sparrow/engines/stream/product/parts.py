@@ -26,7 +26,7 @@ from sparrow.engines.stream.product.combine import AddRows, CSRPart, concat_rows
 from sparrow.engines.stream.product.kernels import ProductKernels
 from sparrow.engines.stream.product.layouts import CSROperand, LhsRows, MaskRows
 from sparrow.engines.stream.product.operands import Operands
-from sparrow.engines.stream.product.physical import can_add_partial_sums, part_bytes
+from sparrow.engines.stream.product.physical import can_add_partial_sums
 from sparrow.engines.stream.product.spill import LhsTile, SpilledOperands
 from sparrow.engines.stream.product.tiling import SpilledTiling
 from sparrow.engines.stream.product.tuning import tuning
@@ -273,7 +273,7 @@ class ColumnStrips(SpilledParts):
     def build(cls, operands: Operands, spilled: SpilledOperands) -> ColumnStrips | None:
         """Multiply strip by strip; None if there are too many, or a column is too long."""
         lhs, rhs = spilled.blocks()
-        number = -(-operands.rhs.nnz_estimate * operands.rhs_element_bytes // part_bytes())
+        number = -(-operands.rhs.nnz_estimate * operands.rhs_element_bytes // operands.part_bytes())
         if lhs is None or not operands.roles.columns or number > tuning().max_strips:
             return None
         parts = spill.cut_strips(operands, rhs, lhs.spool)

@@ -23,7 +23,7 @@ from sparrow.runtime.progress import format_quantity
 
 __all__ = [
     "ARRAY_SCHEDULES", "KERNELS", "OUTPUTS", "SCHEDULES", "Costs", "PhysicalPlan", "Schedule", "can_add_partial_sums",
-    "estimate_costs", "estimate_node_costs", "is_valid", "part_bytes", "plan_node", "plan_product",
+    "estimate_costs", "estimate_node_costs", "is_valid", "plan_node", "plan_product",
 ]  # fmt: skip
 
 
@@ -116,12 +116,6 @@ def can_add_partial_sums(semiring: Semiring) -> bool:
     return semiring.add in ("plus", "min", "max", "or", "any")
 
 
-def part_bytes() -> int:
-    """Return the bytes of a panel or strip, which depend on the limit alone."""
-    current = tuning()
-    return max(int(memory.working_bytes() / current.part_share), current.min_part_bytes)
-
-
 def plan_product(operands: Operands) -> list[PhysicalPlan]:
     """Return the plans of a product, the preferred one first. Does no I/O.
 
@@ -173,7 +167,7 @@ def _is_large(operands: Operands, rhs_nnz: float) -> bool:
         return False
     if current.tiling is not None:
         return current.tiling not in ("whole", "row_subset")
-    return rhs_nnz * operands.rhs_element_bytes > memory.working_bytes() // current.rhs_share
+    return rhs_nnz * operands.rhs_element_bytes > operands.budget.working_bytes() // current.rhs_share
 
 
 def _has_long_rows(operands: Operands, rhs_nnz: float) -> bool:
@@ -181,7 +175,7 @@ def _has_long_rows(operands: Operands, rhs_nnz: float) -> bool:
     roles, current = operands.roles, tuning()
     if not roles.columns or not roles.shared:
         return bool(roles.columns)
-    number = max(rhs_nnz * operands.rhs_element_bytes / part_bytes(), 1)
+    number = max(rhs_nnz * operands.rhs_element_bytes / operands.part_bytes(), 1)
     rows = min(rhs_nnz, float(math.prod(operands.rhs.sizes[index] for index in roles.shared)))
     return rhs_nnz >= current.strip_row_elements * number * rows
 
@@ -193,8 +187,8 @@ def estimate_costs(operands: Operands, schedule: Schedule) -> Costs:
     flops, nnz = estimate_contraction(node)
     lhs_bytes, rhs_bytes = lhs_nnz * operands.lhs.element_bytes(operands.dtype), rhs_nnz * operands.rhs_element_bytes
     both, out_bytes = lhs_nnz + rhs_nnz, node.schema.element_bytes()
-    number = max(rhs_bytes / part_bytes(), 1)
-    part = min(part_bytes(), rhs_bytes)
+    number = max(rhs_bytes / operands.part_bytes(), 1)
+    part = min(operands.part_bytes(), rhs_bytes)
     match schedule.tiling, schedule.combine:
         case "whole", _:
             same = operands.lhs.same_as(operands.rhs)
@@ -204,7 +198,7 @@ def estimate_costs(operands: Operands, schedule: Schedule) -> Costs:
             matched = min(flops, rhs_nnz)
             return Costs(flops, lhs_bytes + matched * operands.rhs_element_bytes, 0, lhs_nnz + matched)
         case "row_sections", _:
-            held = min(memory.working_bytes() / current.section_share, rhs_bytes)
+            held = min(operands.budget.working_bytes() / current.section_share, rhs_bytes)
             return Costs(flops, held, lhs_bytes + rhs_bytes, both + lhs_nnz + rhs_nnz * number)
         case "column_strips", _:
             return Costs(flops, part, lhs_bytes + rhs_bytes + nnz * out_bytes, both + lhs_nnz * number)
@@ -212,7 +206,7 @@ def estimate_costs(operands: Operands, schedule: Schedule) -> Costs:
             partial = min(nnz * number, flops) * out_bytes
             return Costs(flops, part, lhs_bytes + rhs_bytes + partial, 2 * both)
         case _:
-            held = min(memory.working_bytes() / current.panel_share, rhs_bytes)
+            held = min(operands.budget.working_bytes() / current.panel_share, rhs_bytes)
             return Costs(flops, held, flops * out_bytes, both)
 
 

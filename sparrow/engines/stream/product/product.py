@@ -190,7 +190,7 @@ class Product:
             return None
 
         def multiply(rhs: CSROperand, kernels: ProductKernels, rows: LhsRows) -> CSRBlock | None:
-            if len(rows.coords) > 1 and rows.flops > tuning().csr_output_partitions * partition_products():
+            if len(rows.coords) > 1 and rows.flops > tuning().csr_output_partitions * partition_products(self.operands):
                 return None
             self.record(rows.flops)
             return kernels.to_csr_block(rows, self._mask_rows(tiling, rhs, rows, sources[1], start, stop))
@@ -259,7 +259,7 @@ class Product:
         if tiling.has_small_partitions:
             yield multiply(rows, mask, 0, len(rows.indptr) - 1)
             return
-        spans = rows.row_spans(partition_products())
+        spans = rows.row_spans(partition_products(self.operands))
         threads = min(settings.current().threads, len(spans))
         yield from ordered_map(lambda span: multiply(rows, mask, *span), spans, threads)
 

@@ -111,6 +111,8 @@ class RowSections(RowTiling):
         """Whether row pointers replace the leading coordinates of right elements."""
         self._largest = max(rhs.counts())
         self._buffers = [np.empty(max_elements + self._largest, dtype) for dtype in dtypes[self._has_one_shared :]]
+        self._buffer_bytes = max_elements * sum(buffer.itemsize for buffer in self._buffers)
+        self._room.grow(self._buffer_bytes)  # here rather than on workers, which must not wait
         events.emit("product.row_sections", sections=len(needs), partitions=len(partitions))
 
     @classmethod
@@ -196,7 +198,7 @@ class RowSections(RowTiling):
         from sparrow.kernels.rows import copy_rows
 
         self._section, self._loaded = -1, None
-        self._room.release()
+        self._room.resize(self._buffer_bytes)
         memory.trim()
         rhs, bits, lengths = self._rhs, self._needs[section], as_readonly(self._lengths)
         needed = as_readonly(np.unpackbits(rhs.spool.read(bits, 0, bits.count), count=len(lengths)))
@@ -220,7 +222,6 @@ class RowSections(RowTiling):
         if self._has_one_shared:
             coords = [np.empty(0, rhs.parts[0][0].dtype), *coords]
         block = Block(tuple(coords), values)
-        self._room.grow(block.nbytes)
         self.held_bytes = max(self.held_bytes, block.nbytes)
         self.elements_read += count
         operand = CSROperand(self._operands, block, self._room, indptr=indptr if self._has_one_shared else None)
@@ -303,7 +304,7 @@ def _section_elements(operands: Operands, rhs: SpilledBlocks, n_rows: int) -> in
     n_columns = min(n_columns, current.dense_codes_ratio * operand.nnz_estimate)
     thread_bytes = n_columns * operands.dtype.itemsize
     thread_bytes += 0 if operands.mask is None else current.section_mask_bytes
-    room = memory.working_bytes() / current.section_share
+    room = operands.budget.working_bytes() / current.section_share
     overhead = _ROW_BYTES * n_rows + settings.current().threads * thread_bytes
     return 0 if overhead > room / current.section_overhead_share else int(room - overhead) // element_bytes
 

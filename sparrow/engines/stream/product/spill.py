@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.product.indexing import isin_sorted
 from sparrow.engines.stream.product.operands import Operand, Operands
-from sparrow.engines.stream.product.physical import part_bytes
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks, filter_block, row_pointers
 from sparrow.kernels.runs import group_starts
@@ -134,12 +133,12 @@ class SpilledOperands:
         events.emit("product.spill")
         events.emit("product.spill_file", spool=spool)
         current, lhs, rhs = tuning(), self._operands.lhs, self._operands.rhs
-        room = max(part_bytes() // self._operands.rhs_element_bytes, 1)
+        room = max(self._operands.part_bytes() // self._operands.rhs_element_bytes, 1)
         same = self.wanted_rows is None and lhs.same_as(rhs)
         size = batch_elements(current.lhs_tile_divisor)
         size = min(size, room) if same else size
         row_bytes = current.lhs_row_share * lhs.element_bytes(self._operands.dtype)
-        max_row = max(int(memory.working_bytes() / row_bytes), 2 * size)
+        max_row = max(int(self._operands.budget.working_bytes() / row_bytes), 2 * size)
         blocks = read_sorted(lhs)
         wanted_rows = self.wanted_rows
         if wanted_rows is not None:
@@ -166,7 +165,7 @@ def _spill_rows(blocks: Iterator[Block], spool: SpillFile, size: int, max_row: f
 
 def cut_panels(operands: Operands, rhs: SpilledBlocks) -> tuple[list[SpilledBlocks], NDArray[Any]]:
     """Return ``rhs`` in panels of whole rows, and the bounds between them."""
-    size = max(part_bytes() // operands.rhs_element_bytes, 1)
+    size = max(operands.part_bytes() // operands.rhs_element_bytes, 1)
     out: list[SpilledBlocks] = []
     count = 0
     for at, more in enumerate(rhs.counts()):
@@ -196,7 +195,7 @@ def cut_strips(operands: Operands, source: SpilledBlocks | None, spool: SpillFil
         for block in read_sorted(rhs):
             source.append(block)
     spilled = source
-    counts, room, element_bytes = spilled.counts(), part_bytes(), operands.rhs_element_bytes
+    counts, room, element_bytes = spilled.counts(), operands.part_bytes(), operands.rhs_element_bytes
     number = -(-sum(counts) * element_bytes // room)
     rng = np.random.default_rng(0)
 

@@ -146,7 +146,7 @@ class InMemoryTiling(RowTiling):
         if not same and (schedule.lhs_layout == "csr" or not roles.rows):
             left = lhs.read(room, wanted_rows)
         if left is not None and _matches_few_rows(operands, left):
-            max_bytes = int(memory.working_bytes() / tuning().rhs_share) if plan.is_rhs_large else None
+            max_bytes = int(operands.budget.working_bytes() / tuning().rhs_share) if plan.is_rhs_large else None
             right = rhs.read_rows(room, unique_sorted(lhs.columns(left, roles.shared)[0]), max_bytes)
             name = "whole" if right is None else "row_subset"
         if right is None and schedule.tiling == "row_subset" and plan.is_rhs_large:
@@ -176,7 +176,7 @@ class InMemoryTiling(RowTiling):
         if not size:
             return [0]
         if self._rows is not None:
-            return [0, *self._rows.cut_bounds(size, partition_products()), size]
+            return [0, *self._rows.cut_bounds(size, partition_products(self._operands)), size]
         lhs = self._operands.lhs.scan
         bounds = partition_bounds([lhs], size)
         bounds = [0, *dict.fromkeys(bound for bound in bounds[1:-1] if 0 < bound < size), size]
@@ -184,7 +184,7 @@ class InMemoryTiling(RowTiling):
 
         def refine(span: tuple[int, int]) -> list[int]:
             rows = self._read_rows(*span, read)
-            return [*rows.cut_bounds(span[1], partition_products()), span[1]]
+            return [*rows.cut_bounds(span[1], partition_products(self._operands)), span[1]]
 
         refined = ordered_map(refine, itertools.pairwise(bounds), settings.current().threads)
         return [0, *itertools.chain.from_iterable(refined)]
@@ -194,7 +194,7 @@ class InMemoryTiling(RowTiling):
         schema = self._operands.node.schema
         if self._rows is None:
             share = (stop - start) / schema.shape[0] if schema.ndim else 1
-            return max(partition_products(), int(self._nnz_estimate * share))
+            return max(partition_products(self._operands), int(self._nnz_estimate * share))
         offsets, coords = self._rows.product_offsets, self._rows.coords
         at = range_slice(coords[0], start, stop) if coords else slice(0, len(offsets) - 1)
         return int(offsets[at.stop] - offsets[at.start]) if len(offsets) else 0
@@ -228,12 +228,12 @@ class InMemoryTiling(RowTiling):
         return self._rhs.lhs_rows(block, self._wanted_rows)
 
 
-def partition_products() -> int:
-    """Return the products of a partition, which depend on the memory limit alone."""
+def partition_products(operands: Operands) -> int:
+    """Return the products of a partition, given by memory limit and plan."""
     current = tuning()
     if settings.current().has_ample_memory:
         return current.partition_products
-    fits = memory.working_bytes() // (current.product_bytes * current.partition_threads)
+    fits = operands.budget.working_bytes() // (current.product_bytes * current.partition_threads)
     return min(current.partition_products // 2, max(fits, current.min_partition_products))
 
 

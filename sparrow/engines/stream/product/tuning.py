@@ -35,6 +35,15 @@ class ProductTuning:
         None, "name", '"blocks" where rows in "csr" or a "scalar" sum would do. None takes the cheapest.'
     )
 
+    # Several products at once
+    max_divided_products: int = parameter(
+        4, "products", "Products of a plan among which memory is divided; more are seldom read at the same time."
+    )
+    wait_seconds: float = parameter(
+        60.0, "seconds", "A product waits so long for memory of other plans before it raises TooLargeError."
+    )
+    wait_poll_seconds: float = parameter(0.05, "seconds", "A waiting product looks for memory this often.")
+
     # Partitions of the output
     partition_products: int = parameter(
         1 << 21, "products", "Products that a thread computes at a time where memory is ample; else half as many."
