@@ -6,6 +6,10 @@ DEMO ?= demo
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# BOUNDSCHECK=1 compiles kernels with bounds checks, into a cache of their own.
+BOUNDSCHECK ?=
+CHECKED := $(if $(BOUNDSCHECK),NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-boundscheck)
+
 MINUTES ?= 5
 ROUNDS ?= 1
 
@@ -15,7 +19,7 @@ ROUNDS ?= 1
 help:
 	@echo 'make demo    store, slice, query and multiply two real data sets'
 	@echo 'make fast    run the fast tests, in under a minute'
-	@echo 'make test    run all tests (TESTS=tests/storage for some)'
+	@echo 'make test    run all tests (TESTS=tests/storage for some, BOUNDSCHECK=1 to check indices in kernels)'
 	@echo 'make seeds   run random tests on new examples, ROUNDS=1 times'
 	@echo 'make trial   kill, race, fill the disk, flip bytes and fuzz for MINUTES=5'
 	@echo 'make lint    check style, formatting, layers, names and prose'
@@ -51,7 +55,7 @@ demo: $(VENV)/.runtime
 	@command -v sparrow > /dev/null || echo '   (first put the command on your path: . $(BIN)/activate)'
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS)
+	$(CHECKED) $(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS)
 
 fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal --fast $(or $(TESTS),tests)
@@ -100,5 +104,5 @@ gpu: $(VENV)/.dev
 	$(BIN)/python bench/run.py --only gpu
 
 clean:
-	rm -rf $(VENV) $(DEMO) site bench/data bench/results dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .numba-boundscheck $(DEMO) site bench/data bench/results dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

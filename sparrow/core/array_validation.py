@@ -65,12 +65,12 @@ def _first_outside(indices: NDArray[Any], size: int) -> int | None:
     """
     if not indices.size:
         return None
-    if indices.dtype.isnative:
-        width = 8 * indices.itemsize
-        signed = indices.dtype.kind == "i"
-        largest = int((indices.view(f"u{indices.itemsize}") if signed else indices).max())
-        if largest < min(size, 1 << (width - signed)):
-            return None
+    if not indices.dtype.isnative:
+        indices = indices.astype(indices.dtype.newbyteorder("="))
+    width, signed = 8 * indices.itemsize, indices.dtype.kind == "i"
+    largest = int((indices.view(f"u{indices.itemsize}") if signed else indices).max())
+    if largest < min(size, 1 << (width - signed)):
+        return None
     return int(np.argmax((indices < 0) | (indices >= size)))
 
 
@@ -93,7 +93,7 @@ def check_indices(indices: NDArray[Any], size: int, name: str = "indices", start
     """
     at = _first_outside(indices, size)
     if at is not None:
-        raise IndexingError(f"{name}[{start + at}] must be from 0 to {size - 1}, got {int(indices[at])}")
+        raise IndexingError(f"index {start + at} of {name} must be from 0 to {size - 1}, got {int(indices[at])}")
     return indices
 
 

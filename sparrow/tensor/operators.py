@@ -44,7 +44,7 @@ class Operators(Reductions, Arithmetic):
         return bool((self == value).any())
 
     def __rmatmul__(self, other: Any) -> Any:
-        return np.matmul(self._convert_foreign(other), self)
+        return np.matmul(self._convert_foreign(other), self)  # type: ignore[call-overload]
 
     @property
     def _numba_type_(self) -> NoReturn:

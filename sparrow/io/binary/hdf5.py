@@ -253,9 +253,8 @@ def read_compressed(
         rows, max_count = tuning().hdf5_rows, tuning().hdf5_elements
         for first in range(0, count, rows):
             bounds = indptr[first : first + rows + 1].astype(np.int64)
-            with _naming_file(name):
-                place = f"{members[2]} of {group.name!r}"
-                check_pointers(bounds, len(data), place, first=done, start=first, final=first + rows >= count)
+            with _naming_file(name, f"{members[2]} of {group.name!r} must ascend from 0 to {len(data)}: "):
+                check_pointers(bounds, len(data), members[2], first=done, start=first, final=first + rows >= count)
             own = np.arange(first, first + len(bounds) - 1)
             if lines is not None:
                 own = read_indices(lines, first, first + len(own), outer, name)
@@ -266,7 +265,7 @@ def read_compressed(
                 yield (outermost, other, data[start:stop]) if by_rows else (other, outermost, data[start:stop])
             done = int(bounds[-1])
         if done != len(data):  # without rows
-            raise IngestError(f"{members[2]} of {group.name!r} must end with {len(data)}, got {done}", name)
+            raise IngestError(f"{members[2]} of {group.name!r} must ascend from 0 to {len(data)}, got {done}", name)
 
     return StoredMatrix(shape, _dtype(data, name), len(data) * (data.dtype.itemsize + indices.dtype.itemsize), chunks())
 
@@ -274,16 +273,17 @@ def read_compressed(
 def read_indices(array: Any, start: int, stop: int, size: int, name: str) -> NDArray[np.int64]:
     """Return a slice of a dataset of coordinates; raise if one is out of range."""
     with _naming_file(name):
-        return check_indices(as_index(array.name, array[start:stop]).astype(np.int64), size, array.name, start)
+        found = as_index(array.name, array[start:stop]).astype(np.int64, copy=False)
+        return check_indices(found, size, repr(array.parent.name), start)
 
 
 @contextmanager
-def _naming_file(name: str) -> Iterator[None]:
+def _naming_file(name: str, prefix: str = "") -> Iterator[None]:
     """Raise ``IngestError`` naming the file for an invalid array."""
     try:
         yield
     except (ShapeError, IndexingError, UnsupportedError, InvalidValueError) as error:
-        raise IngestError(str(error), name) from None
+        raise IngestError(f"{prefix}{error}", name) from None
 
 
 def read_dense(array: Any, name: str, fill_value: Any) -> StoredMatrix:

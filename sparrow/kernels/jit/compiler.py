@@ -8,6 +8,8 @@ later import repairs.
 Numba invalidates a cached function if its source file changes, but compiles called functions into it as well. After an
 upgrade a stale callee would then be called with a wrong signature and crash the process. The cache keys here therefore
 cover all kernel files that a file imports. Without sources, as in frozen applications, they cover the byte code.
+
+``NUMBA_BOUNDSCHECK=1`` compiles every kernel with bounds checks, for ``make test BOUNDSCHECK=1``.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ with contextlib.suppress(RuntimeError):  # no new threads during interpreter shu
 
 from llvmlite import ir  # type: ignore[import-untyped]  # noqa: E402
 from numba import njit, types  # noqa: E402
-from numba.core import caching, cgutils, event  # noqa: E402
+from numba.core import caching, cgutils, config, event  # noqa: E402
 from numba.core.datamodel import models  # noqa: E402
 from numba.core.errors import NumbaError, NumbaTypeError, NumbaWarning, TypingError  # noqa: E402
 from numba.extending import (  # noqa: E402
@@ -57,6 +59,8 @@ __all__ = [
     "register_jitable", "register_model", "source_stamp", "type_callable", "types",
 ]  # fmt: skip
 
+_VARIANT = b"bounds are checked" if config.BOUNDSCHECK else b""  # type: ignore[attr-defined]
+"""Variant of the machine code: Numba's caches tell kernels with and without bounds checks apart by their stamp only."""
 _KERNELS = os.path.dirname(os.path.dirname(__file__))
 _IMPORTED = re.compile(r"^from sparrow\.kernels\.([\w.]+) import", re.MULTILINE)
 
@@ -67,7 +71,7 @@ def source_stamp(path: str) -> bytes:
     if path.endswith(".pyc"):
         return _bytecode_stamp()
     text = Path(path).read_text(encoding="utf-8")
-    out = hashlib.sha256(text.encode())
+    out = hashlib.sha256(text.encode() + _VARIANT)
     root = _KERNELS if _is_kernel_file(path) else os.path.dirname(path)
     for name in _IMPORTED.findall(text):
         out.update(source_stamp(os.path.join(root, *name.split(".")) + ".py"))
@@ -77,7 +81,7 @@ def source_stamp(path: str) -> bytes:
 @functools.cache
 def _bytecode_stamp() -> bytes:
     """Return the hash of the byte code of all kernels, since imports are not parsed."""
-    out = hashlib.sha256()
+    out = hashlib.sha256(_VARIANT)
     for path in sorted(Path(_KERNELS).rglob("*.pyc")):
         out.update(path.read_bytes())
     return out.digest()

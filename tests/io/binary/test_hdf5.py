@@ -219,8 +219,8 @@ def test_bad_input(tmp_path: Path) -> None:
         file["var/n"] = np.array([b"a"] * 5)
 
     attempt(lambda file: None, "there is no matrix 'layers/a': pass matrix='X', of X", matrix="layers/a")
-    attempt(bad_index, r"/X/indices\[0\] must be from 0 to 4, got 5")
-    attempt(bad_pointer, "must not decrease")
+    attempt(bad_index, "index 0 of '/X' must be from 0 to 4, got 5")
+    attempt(bad_pointer, "must ascend")
     attempt(same_names, "two names of var have the same name: pass labels=False")
     attempt(lambda file: file["X"].attrs.update({"shape": (9, 5)}), "must have 10 integers")
     attempt(lambda file: file["X"].attrs.update({"encoding-type": "other"}), "must be a matrix of AnnData, got 'other'")
