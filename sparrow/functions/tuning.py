@@ -21,9 +21,6 @@ class FunctionsTuning:
     tile_copy_bytes: int = parameter(
         64, "bytes", "Estimated memory of each of the copies that tile concatenates, checked against the limit."
     )
-    sddmm_batch_elements: int = parameter(
-        1 << 16, "elements", "Stored elements that a thread of sddmm processes at a time; enough to hide its start."
-    )
     einsum_single_pass_cost_ratio: float = parameter(
         4,
         "ratio",

@@ -363,7 +363,7 @@ def test_sddmm_kernel_matches_numpy(depth: int, kind: str, threads: int) -> None
         np.where(rng.random(shape) < 0.4, rng.integers(0, 2, shape) - 2 * rng.integers(0, 2, shape), 0).astype(kind)
         for shape in ((m, n), (m, depth), (depth, n))
     )
-    batches = sparrow.testing.tune("functions", sddmm_batch_elements=100)
+    batches = sparrow.testing.tune("product", sampled_batch_elements=100)
     with sp.config(threads=threads), sparrow.testing.strategy("numba"), batches:
         found = sp.sddmm(sp.asarray(S), X, Y)
     assert found.dtype == kind
@@ -395,7 +395,7 @@ def test_sddmm_partitions_labels_and_errors() -> None:
     X, Y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0], [7.0, 8.0]])
     with sparrow.testing.strategy("numpy"):
         whole = sp.sddmm(S, X, Y)
-    with sparrow.testing.strategy("numba"), sparrow.testing.tune("functions", sddmm_batch_elements=1):
+    with sparrow.testing.strategy("numba"), sparrow.testing.tune("product", sampled_batch_elements=1):
         pieces = sp.sddmm(S, X, Y)
     assert pieces.to_numpy().tolist() == whole.to_numpy().tolist() == (S.to_numpy() * (X @ Y)).tolist()
     assert whole.sel(d0="b", d1="x") == 86

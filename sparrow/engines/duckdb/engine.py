@@ -23,7 +23,7 @@ from sparrow.engines.duckdb.types import sql_type
 from sparrow.engines.fallback import lower_with_fallback
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import Block, concat_blocks
-from sparrow.plan import Contraction, MatrixForm, Node, Reduce, Root, Scan, matrix_form
+from sparrow.plan import Contraction, MatrixForm, Node, Reduce, Root, Scan, is_sampled, matrix_form
 from sparrow.runtime import duckdb_connection, memory
 from sparrow.runtime.duckdb_connection import quote_name
 from sparrow.runtime.events import emit
@@ -59,6 +59,8 @@ class DuckDB:
             return _matmul_unsupported_reason(form, node.schema.dtype)
         if not isinstance(node, Node):
             return None
+        if isinstance(node, Contraction) and is_sampled(node):
+            return "SQL would join arrays as tables"
         known = type(node) in UNSUPPORTED
         return "SQL returns rows, not an array" if node.is_dense and not known else unsupported_reason(node)
 

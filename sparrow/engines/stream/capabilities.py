@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 from sparrow.kernels.coo import Block
 from sparrow.relations.protocol import Chunk
 
-__all__ = ["CSRChunks", "Cursor", "ReadRange", "RowOutput", "SmallEvaluation", "SumPushdown"]
+__all__ = ["CSRChunks", "CountPushdown", "Cursor", "ReadRange", "RowOutput", "SmallEvaluation", "SumPushdown"]
 
 ReadRange: TypeAlias = Callable[[int, int], Block]
 """``Cursor.read`` as a function."""
@@ -54,6 +54,14 @@ class SmallEvaluation:
 
     def evaluate(self, *blocks: Block) -> Block:
         """Return all elements of the output, given those of each input."""
+        raise NotImplementedError
+
+
+class CountPushdown:
+    """An operator that can count its output without materializing it."""
+
+    def count(self) -> int | None:
+        """Return the number of stored elements, or None if they have to be materialized."""
         raise NotImplementedError
 
 

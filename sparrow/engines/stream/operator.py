@@ -18,7 +18,7 @@ from sparrow.core.indexing import Box, View
 from sparrow.engines.profile import Profile, active
 from sparrow.engines.sort_orders import scan_order
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.capabilities import CSRChunks, Cursor, RowOutput, SmallEvaluation
+from sparrow.engines.stream.capabilities import CountPushdown, CSRChunks, Cursor, RowOutput, SmallEvaluation
 from sparrow.engines.stream.partitioning import fits_one_partition, range_slice
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
@@ -118,6 +118,8 @@ class PhysicalOperator(CSRChunks):
     @property
     def nnz(self) -> int:
         """The number of stored elements, computed once."""
+        if self._nnz is None and isinstance(self, CountPushdown):
+            self._nnz = self.count()
         if self._nnz is None:
             scan = Scan(self, View.identity(self.schema.shape), self.schema)
             counts = scan_reader.map_blocks(scan, lambda block: block.count, axes=(), doing="counting")

@@ -68,6 +68,14 @@ CASES: dict[str, tuple[Case, Case]] = {
         lambda A, B, M, o: sp.matmul(A, B, **o).sum(),
         lambda a, b, m, o: at_mask(a @ b, m, o).sum(),
     ),
+    "count": (
+        lambda A, B, M, o: np.asarray(sp.matmul(A, B, **o).nnz),
+        lambda a, b, m, o: np.asarray(np.count_nonzero(at_mask(a @ b, m, o))),
+    ),
+    "count of sums that cancel": (
+        lambda A, B, M, o: np.asarray(sp.matmul(A * (A != 1), B - 2 * (B > 1), **o).nnz),
+        lambda a, b, m, o: np.asarray(np.count_nonzero(at_mask((a * (a != 1)) @ (b - 2 * (b > 1)), m, o))),
+    ),
     "row sums": (
         lambda A, B, M, o: np.sqrt(sp.matmul(A, B, **o)).sum(axis=1),
         lambda a, b, m, o: np.sqrt(at_mask(a @ b, m, o)).sum(axis=1),
@@ -102,6 +110,7 @@ def names_of(schedule: Schedule) -> set[str]:
 ALTERNATIVES = {
     "transposed": {"row_subset"},  # rows of a transpose are not adjacent in files
     "columns dropped": {"column_strips"},  # without columns there are no strips
+    "count of sums that cancel": {"row_subset"},  # nor are rows of expressions
 }
 """Tilings that the operands of a case do not admit."""
 
@@ -150,3 +159,20 @@ def test_row_wise_tilings_have_equal_bits(
         np.testing.assert_allclose(found["value"], held["value"], rtol=1e-13)
     else:
         assert found.equals(held)
+
+
+@pytest.mark.parametrize("complement", [None, False, True])
+def test_positive_products_are_counted_without_values(complement: bool | None) -> None:
+    a, b, m = some((60, 80), 1), some((80, 110), 2), some((60, 110), 3)
+    A, B, M = map(sp.asarray, (a, b, m))
+    options: dict[str, Any] = {} if complement is None else {"mask": M, "complement": complement}
+    expected = (a @ b != 0) & (True if complement is None else (m != 0) != complement)
+    with sparrow.testing.strategy("numba"):
+        for found, is_symbolic in ((sp.matmul(A, B, **options), True), (sp.matmul(A, -B, **options), True)):
+            with sparrow.testing.observe("product.count") as counts:
+                assert found.nnz == np.count_nonzero(expected)
+            assert {details["is_symbolic"] for _, details in counts} == {is_symbolic}
+        with sparrow.testing.observe("product.count") as counts:
+            found = sp.matmul(A - 3 * (A > 1), B, **options)
+            assert found.nnz == np.count_nonzero(expected & ((a - 3 * (a > 1)) @ b != 0))
+        assert {details["is_symbolic"] for _, details in counts} == {False}

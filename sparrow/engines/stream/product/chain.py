@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.capabilities import Cursor, SumPushdown
+from sparrow.engines.stream.capabilities import CountPushdown, Cursor, SumPushdown
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.product import CSRProductCursor, Product, ProductCursor, lower_matmul
+from sparrow.engines.stream.product.sampled import SampledOp
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.errors import TooLargeError
-from sparrow.plan import Contraction, Scan, make_contraction
+from sparrow.plan import Contraction, Scan, is_sampled, make_contraction
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import Estimate, count_degrees, estimate_operand, is_countable
 from sparrow.relations.memory import MemoryRelation
@@ -57,7 +58,7 @@ chain_steps: ContextVar[list[ChainStep] | None] = ContextVar("sparrow_chain_step
 
 
 def lower_contraction(node: Contraction, *scans: Scan) -> PhysicalOperator:
-    """Lower a contraction of two scans, or of more in the cheapest order.
+    """Lower a contraction that is no array: of two scans, of more, or sampled.
 
     Parameters
     ----------
@@ -71,10 +72,12 @@ def lower_contraction(node: Contraction, *scans: Scan) -> PhysicalOperator:
     TooLargeError
         On reading, as for :func:`sparrow.engines.stream.product.product.lower_matmul`.
     """
+    if is_sampled(node):
+        return SampledOp(node, *scans)
     return lower_matmul(node, *scans) if len(node.operands) == 2 else ChainMatMulOp(node, scans)
 
 
-class ChainMatMulOp(PhysicalOperator, SumPushdown):
+class ChainMatMulOp(PhysicalOperator, CountPushdown, SumPushdown):
     """Elements of a chain of products, whose order is decided on the first read.
 
     Parameters
@@ -108,6 +111,10 @@ class ChainMatMulOp(PhysicalOperator, SumPushdown):
     def strategy(self) -> str | None:
         """Return the name of the tiling of the last product."""
         return self._last_step().strategy
+
+    def count(self) -> int | None:
+        """Return the number of stored elements; None if they are computed already."""
+        return self._last_step().count()
 
     def sum(self) -> Any:
         """Return the sum of all elements at the mask; None where there is no sum."""

@@ -16,6 +16,7 @@ from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
+from sparrow.kernels.matmul.cancellation import ValueRange, can_cancel
 from sparrow.runtime import buffer_pool, events, memory, settings
 
 if TYPE_CHECKING:
@@ -150,6 +151,26 @@ class ProductKernels:
         indptr = np.append(np.searchsorted(at, mask.begins[first:last]), len(at))
         coords = mask.block.take(at).coords[len(self._operands.roles.rows) :]
         return indptr, [column.astype(dtype, copy=False) for column, dtype in zip(coords, dtypes, strict=True)], out
+
+    def count(self, rows: LhsRows, mask: MaskRows | None) -> int | None:
+        """Return the number of stored elements of all rows, without their values.
+
+        None if a sum may equal the value that is not stored, or NumPy multiplies so few products as fast.
+        """
+        if not self._rhs.has_unique_columns or self._defer_jit("count", rows.flops):
+            return None
+        first, last = int(rows.indptr[0]), int(rows.indptr[-1])
+        if not self._node.keep_fill:
+            lhs, rhs = ValueRange.from_values(rows.values[first:last]), self._rhs.value_range()
+            longest = int(np.diff(rows.product_offsets).max(initial=0))
+            types = self._operands.dtype, self._schema.dtype, self._schema.fill_value
+            if can_cancel(*self._operations, *types, lhs, rhs, longest):
+                return None
+        count = len(rows.indptr) - 1
+        bounds: Any = None if mask is None else self._mask_arguments(mask, 0, count)
+        indptr, indices, _ = self._csr_arguments(rows, 0, count)[:3]
+        counts = self._rhs.row_counter().count(indptr, indices, bounds, self._node.complement)
+        return int(counts.sum())
 
     def sum_at_mask(self, rows: LhsRows, mask: MaskRows, weighted: bool) -> Any:
         """Return the sum of products at mask elements, times the mask if ``weighted``."""

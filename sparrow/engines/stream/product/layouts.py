@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,14 @@ from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, RowIndex, filter_block, row_pointers
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.matmul import numpy_fallback
+from sparrow.kernels.matmul.cancellation import ValueRange
 from sparrow.kernels.runs import group_starts
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.once import Once
 from sparrow.runtime.thread_pool import ordered_map
+
+if TYPE_CHECKING:
+    from sparrow.kernels.matmul.count import RowCounter
 
 __all__ = ["CSROperand", "LhsRows", "MaskRows"]
 
@@ -176,6 +180,10 @@ class CSROperand:
             as_readonly(columns.astype(np.int32, copy=False).view(np.uint32)),
             as_readonly(operands.cast_values(block.values)),
         )
+        self.value_range = Once(functools.partial(ValueRange.from_values, self.csr[2]))
+        """Returns the bounds of the values, None unless they are finite real numbers."""
+        self.row_counter = Once(functools.partial(_make_row_counter, self.csr, self.column_index.size, reservation))
+        """Returns the counter of distinct columns, built on first use."""
         self.to_csc = Once(functools.partial(_to_csc, self.csr, self.column_index.size, reservation))
         """Returns column pointers, row numbers and values by column, converted on first use."""
 
@@ -344,6 +352,16 @@ def _is_clustered(indices: NDArray[Any]) -> bool:
     samples = [indices[start : start + current.clustered_sample] for start in starts]
     steps = np.concatenate([np.diff(sample) for sample in samples]) if len(indices) else indices
     return bool(2 * np.count_nonzero((steps >= 0) & (steps < current.clustered_columns)) > len(steps))
+
+
+def _make_row_counter(
+    csr: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], n_columns: int, reservation: memory.Reservation
+) -> RowCounter:
+    from sparrow.kernels.matmul.count import RowCounter
+
+    found = RowCounter(csr[0], csr[1], n_columns)
+    reservation.grow(found.nbytes)
+    return found
 
 
 def _to_csc(

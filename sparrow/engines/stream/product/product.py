@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sparrow.engines import profile
 from sparrow.engines.stream import scan_reader
-from sparrow.engines.stream.capabilities import ReadRange, RowOutput, SumPushdown
+from sparrow.engines.stream.capabilities import CountPushdown, ReadRange, RowOutput, SumPushdown
 from sparrow.engines.stream.cursors import open_cursor
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.partitioning import partition_bounds, range_slice
@@ -35,7 +35,7 @@ from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, canonicalize, concat_blocks
 from sparrow.kernels.elementwise import align
 from sparrow.plan import Contraction, Node, Scan
-from sparrow.runtime import events, memory, settings
+from sparrow.runtime import events, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
 
 __all__ = ["CSRProductCursor", "MaskedMatMulOp", "MatMulOp", "Product", "ProductCursor", "lower_matmul"]
@@ -200,6 +200,36 @@ class Product:
         events.emit("product.csr_output", row_axes=0 if found is None else len(found.heads.coords))
         return found
 
+    def count(self) -> int | None:
+        """Return the number of stored elements without forming their values.
+
+        None if the tiling has computed them anyway.
+        """
+        tiling = self.tiling
+        if not isinstance(tiling, RowTiling) or tuning().output == "blocks" or not self.schema.ndim:
+            return None
+        bounds = self.partitions()
+        sources = self.open_sources(0, bounds[-1])
+
+        def count_partition(span: tuple[int, int]) -> int:
+            def count_rows(rhs: CSROperand, kernels: ProductKernels, rows: LhsRows) -> int:
+                mask = self._mask_rows(tiling, rhs, rows, sources[1], *span)
+                found = kernels.count(rows, mask)
+                events.emit("product.count", is_symbolic=found is not None)
+                if found is not None:
+                    self.record(rows.flops)
+                    return found
+                return sum(block.count for block, _ in self._multiply_rows(tiling, kernels, rows, mask))
+
+            return sum(tiling.map_rows(*span, sources[0], count_rows))
+
+        with progress.bar("counting", len(bounds) - 1, "partitions") as advance:
+            total = 0
+            for found in ordered_map(count_partition, list(itertools.pairwise(bounds)), settings.current().threads):
+                total += found
+                advance(1)
+        return total
+
     def sum_at_mask(self, weighted: bool = False) -> Any:
         """Return the sum of all elements at a mask; None where the kernel cannot.
 
@@ -324,7 +354,7 @@ class CSRProductCursor(ProductCursor, RowOutput):
         return self.read(start, stop) if found is None else found
 
 
-class MatMulOp(PhysicalOperator):
+class MatMulOp(PhysicalOperator, CountPushdown):
     """Elements of a product, or of one at the absent elements of a mask."""
 
     def __init__(self, node: Contraction, scans: Sequence[Scan], product: Product) -> None:
@@ -346,6 +376,10 @@ class MatMulOp(PhysicalOperator):
     def strategy(self) -> str | None:
         """Return the name of the tiling."""
         return self._product.strategy
+
+    def count(self) -> int | None:
+        """Return the number of stored elements; None if they are computed already."""
+        return self._product.count()
 
 
 class MaskedMatMulOp(MatMulOp, SumPushdown):

@@ -167,6 +167,11 @@ class ProductTuning:
     dense_numpy_total_products: int = parameter(
         1 << 23, "products", "All that NumPy adds before the first kernel is loaded costs less than loading it."
     )
+    sampled_batch_elements: int = parameter(
+        1 << 16,
+        "elements",
+        "Stored elements of a sampled product that a thread processes at a time; enough to hide its dispatch.",
+    )
     mttkrp_numpy_max_products: int = parameter(
         1 << 12, "products", "NumPy adds fewer products as fast as the kernel does."
     )
