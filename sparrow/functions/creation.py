@@ -166,7 +166,7 @@ def from_coords(
     dims
         Names of the dimensions, ``d0, d1, ...`` by default.
     duplicates
-        Rule for coordinates that repeat: "error", "sum", "last", "first", "min" or "max".
+        Rule for coordinates that repeat: "error", "sum" (floats are added in float64), "last", "first", "min" or "max".
     fill_value
         Value of absent elements.
     labels

@@ -362,7 +362,7 @@ def canonicalize(
 ) -> Block:
     """Sort and deduplicate elements, and drop values equal to the fill value.
 
-    Sums run in input order, in the dtype of the values.
+    Sums run in input order, of floats in float64.
 
     Parameters
     ----------
@@ -476,13 +476,20 @@ def reduce_runs(values: NDArray[Any], starts: NDArray[np.int64], duplicates: Dup
     if duplicates == "last":
         return np.asarray(values[np.append(starts[1:], len(values)) - 1])
     ufunc: np.ufunc = {"sum": np.add, "min": np.minimum, "max": np.maximum}[duplicates]
+    given = values.dtype
+    values = values.astype(sum_dtype(given), copy=False) if duplicates == "sum" else values
     out = values[starts]
     later = np.ones(len(values), dtype=bool)
     later[starts] = False
     run = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values)))
     with np.errstate(all="ignore"):
         ufunc.at(out, run[later], values[later])  # reduceat adds pairwise, not in order
-    return out
+        return out.astype(given, copy=False)
+
+
+def sum_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype in which many values are added: float64 for shorter floats."""
+    return np.promote_types(dtype, np.float64) if dtype.kind in "fc" else dtype
 
 
 def merge_blocks(old: Block, new: Block, shape: Sequence[int], duplicates: Duplicates) -> Block:

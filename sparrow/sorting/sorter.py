@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import DuplicateError, InvalidValueError
-from sparrow.kernels.coo import Block, Duplicates
+from sparrow.kernels.coo import Block, Duplicates, sum_dtype
 from sparrow.kernels.keys import (
     Keys,
     Layout,
@@ -67,6 +67,8 @@ class Sorter:
         Formats coordinates for errors.
     leading
         Coordinates that precede those of rows in errors.
+    wide_sums
+        Add shorter floats in float64: a sum of many is exact to rounding once.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class Sorter:
         duplicates: Duplicates,
         describe: Callable[[tuple[int, ...]], str] = str,
         leading: tuple[int, ...] = (),
+        wide_sums: bool = False,
     ) -> None:
+        self._sum_dtype = sum_dtype(dtype) if wide_sums and duplicates == "sum" else dtype
         self._ndim, self._dtype, self._duplicates = ndim, dtype, duplicates
         self.weighted = weighted
         self._describe, self._leading = describe, leading
@@ -373,6 +377,7 @@ class Sorter:
         inner = Sorter(
             self._ndim - 1, self._dtype, weighted=self.weighted, duplicates=self._duplicates,
             describe=self._describe, leading=(*self._leading, leading),
+            wide_sums=self._sum_dtype != self._dtype,
         )  # fmt: skip
         rows = (unfold_rows(None, rest) for rest in wide._values(range_))
         with closing(inner):
@@ -397,7 +402,8 @@ class Sorter:
                 raise InvalidValueError(
                     f"the count of an element must fit {self._dtype}, got {largest}: pass dtype='int64'"
                 )
-        return values.astype(self._dtype, copy=False)
+        with np.errstate(all="ignore"):
+            return values.astype(self._dtype, copy=False)
 
     def _reduce(
         self, fresh: NDArray[np.bool_], values: NDArray[Any] | None, coords_at: Callable[[int], tuple[int, ...]]
@@ -420,6 +426,7 @@ class Sorter:
             return starts, values[starts]
         if rule == "last":
             return starts, values[np.append(starts[1:], n) - 1]
+        values = values.astype(self._sum_dtype, copy=False)
         out = values[starts]
         more = np.flatnonzero(~fresh)
         group = np.searchsorted(starts, more, "right") - 1
@@ -442,7 +449,7 @@ class Sorter:
             raise self._duplicate_error(unpack_key(key[0], self._layout))
         if not self.weighted:
             return key, np.array([total if self._duplicates == "sum" else 1], np.int64)
-        accumulated = np.empty(0, self._dtype)
+        accumulated = np.empty(0, self._sum_dtype)
         for more in self._values(range_):
             values = np.concatenate([accumulated, more])
             accumulated = self._reduce(np.arange(len(values)) == 0, values, lambda i: ())[1]

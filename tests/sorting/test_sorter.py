@@ -359,3 +359,29 @@ def test_keys_round_trip(cell: list[int]) -> None:
     assert layout == (21, 21, 21)
     columns = [np.array([c]) for c in cell]
     assert [int(c[0]) for c in unpack(pack(columns, layout), layout)] == cell
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+@pytest.mark.parametrize("far", [1, 2**60])
+@pytest.mark.parametrize("spill", [False, True])
+def test_wide_sums(dtype: str, far: int, spill: bool) -> None:
+    rng = np.random.default_rng(0)
+    batches = []
+    for _ in range(5):
+        rows = rng.integers(0, 3, 3000)
+        values = rng.random(3000).astype(dtype)
+        batches.append(Rows((rows, rows * far, rows % 2 * far), values))
+    exact = np.zeros(3, np.complex128)
+    for batch in batches:
+        assert batch.values is not None
+        np.add.at(exact, batch.coords[0], batch.values.astype(np.complex128))
+    kind = np.dtype(dtype)
+    with (
+        tune("sorting", budget_bytes=20_000 if spill else None, sample_stride=4),
+        closing(Sorter(3, kind, weighted=True, duplicates="sum", wide_sums=True)) as sorter,
+    ):
+        sorter.consume(map(sorter.prepare, batches))
+        blocks = list(sorter.blocks([np.dtype(np.int64)] * 3, None))
+    found = np.concatenate([block.values for block in blocks])
+    assert found.dtype == kind
+    np.testing.assert_array_equal(found, (exact if kind.kind == "c" else exact.real).astype(kind))

@@ -221,7 +221,7 @@ def write_coo(
     summed = np.dtype(np.complex128) if mean else dtype
     from sparrow.sorting.sorter import Sorter
 
-    sorter = Sorter(ndim, summed, weighted=weighted, duplicates=duplicates, describe=describe)
+    sorter = Sorter(ndim, summed, weighted=weighted, duplicates=duplicates, describe=describe, wide_sums=True)
 
     counter = _RowCounter(report)
 
