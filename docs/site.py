@@ -48,6 +48,7 @@ SUBJECTS = {
     "contraction": "Products",
     "products": "Products",
     "sddmm": "Products",
+    "neighbors": "Products",
     "einsum_sql": "Products",
     "semirings": "Products",
     "dtypes": "Types and settings",

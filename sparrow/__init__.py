@@ -154,6 +154,7 @@ from sparrow.functions.manipulation import (
     triu,
     unique,
 )
+from sparrow.functions.neighbors import neighbors
 from sparrow.functions.numpy import dispatch as _dispatch  # noqa: F401 - NumPy's functions find sparrow's
 from sparrow.functions.products import matmul, vecdot
 from sparrow.functions.random import random
@@ -219,8 +220,8 @@ __all__ = [
     "ingest", "int8", "int16", "int32", "int64", "isdtype", "isfinite", "isin", "isinf", "isnan", "kron", "less",
     "less_equal", "linalg", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not",
     "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum",
-    "models", "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "ones",
-    "ones_like", "open", "optim", "pad", "permute_dims", "pi", "positive", "pow", "prod", "random", "real",
+    "models", "moveaxis", "multiply", "nan", "negative", "neighbors", "newaxis", "nextafter", "nonzero", "not_equal",
+    "ones", "ones_like", "open", "optim", "pad", "permute_dims", "pi", "positive", "pow", "prod", "random", "real",
     "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll", "round", "sddmm", "searchsorted",
     "show_versions", "sign", "signbit", "sin", "sinh", "sort", "split", "sql", "sqrt", "square", "squeeze", "stack",
     "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "training", "transpose",

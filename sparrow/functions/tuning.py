@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparrow.runtime.tuning import Tunable, parameter
+from sparrow.runtime.tuning import Tunable, memory_share, parameter
 
 __all__ = ["FunctionsTuning", "tuning"]
 
@@ -20,6 +20,9 @@ class FunctionsTuning:
     )
     tile_copy_bytes: int = parameter(
         64, "bytes", "Estimated memory of each of the copies that tile concatenates, checked against the limit."
+    )
+    compared_rows_share: float = memory_share(
+        8, "Distances of some rows to all others, where a few candidates do not hold the nearest."
     )
     einsum_single_pass_cost_ratio: float = parameter(
         4,

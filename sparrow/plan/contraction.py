@@ -52,6 +52,7 @@ def make_contraction(
     complement: bool = False,
     stype: str | None = None,
     keep_fill: bool = False,
+    topk: int | None = None,
 ) -> Contraction:
     """Return the contraction of two or more scans.
 
@@ -73,6 +74,8 @@ def make_contraction(
         Storage type of the result, inferred by default.
     keep_fill
         Whether results that equal the fill are stored, for the contraction that takes them.
+    topk
+        Number of the largest elements that are kept along the last axis; None for all.
 
     Raises
     ------
@@ -104,7 +107,7 @@ def make_contraction(
     unique = len({name.casefold() for name in dims}) == len(dims)
     schema = Schema(shape, dims if unique else (), dtype, fill, kind)
     along_out = {k: labels[index] for k, index in enumerate(output) if index in labels}
-    node = Contraction(tuple(scans), tuple(given), output, semiring, schema, keep_fill=keep_fill)
+    node = Contraction(tuple(scans), tuple(given), output, semiring, schema, keep_fill=keep_fill, topk=topk)
     node.with_labels(along_out)
     if mask is None:
         return node
@@ -119,7 +122,7 @@ def as_elementwise(node: Contraction) -> Map | Reduce | None:
 
     None for any other contraction.
     """
-    if len(node.operands) != 2 or node.schema.is_array or node.keep_fill:
+    if len(node.operands) != 2 or node.schema.is_array or node.keep_fill or node.topk is not None:
         return None
     (own, other), dtype = node.indices, node.schema.dtype
     if set(own) != set(other) or not len(set(own)) == len(own) == len(other):

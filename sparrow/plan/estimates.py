@@ -194,7 +194,9 @@ def outer_nnz(node: Hashable) -> int | None:
 
     None for any other node, and if the numbers of the operands are unknown.
     """
-    if not isinstance(node, Contraction) or node.mask is not None or len(node.tensors) < len(node.operands):
+    if not isinstance(node, Contraction) or node.mask is not None or node.topk is not None:
+        return None
+    if len(node.tensors) < len(node.operands):
         return None
     every = [index for own in node.indices for index in own]
     if len(set(every)) < len(every) or set(every) != set(node.output_indices):

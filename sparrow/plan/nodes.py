@@ -31,7 +31,7 @@ from sparrow.relations.protocol import Relation
 
 __all__ = [
     "Accumulate", "Concat", "Contraction", "Dense", "Diagonal", "Estimator", "Map", "Node", "Reduce", "Reshape", "Root",
-    "Scan", "Sort", "Triangle", "WithFill", "axis_labels", "scans_of", "subscripts",
+    "Scan", "Score", "Sort", "Triangle", "WithFill", "axis_labels", "scans_of", "subscripts",
 ]  # fmt: skip
 
 
@@ -235,6 +235,18 @@ class Map(Node):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Score:
+    """Function of the elements of a matrix product, such as a distance."""
+
+    function: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]
+    """Takes elements, and the terms of their rows and columns."""
+    row_terms: NDArray[Any]
+    """One per row, shape (m,)."""
+    column_terms: NDArray[Any]
+    """One per column, shape (n,)."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Contraction(Node):
     """Sum of products of tensors and arrays over a semiring, as in ``einsum``.
 
@@ -263,6 +275,10 @@ class Contraction(Node):
     """Whether only positions at which the mask has no stored element are computed."""
     keep_fill: bool = False
     """Whether results that equal the fill are stored, for the contraction that takes them."""
+    topk: int | None = None
+    """Number of the largest elements that are kept along the last axis of the result; None for all."""
+    score: Score | None = None
+    """Function that replaces the elements before the largest are selected."""
 
     @property
     def tensors(self) -> tuple[Scan, ...]:
@@ -290,11 +306,13 @@ class Contraction(Node):
     def key(self) -> Hashable:
         """Return the indices, the semiring, the arrays and the meaning of the mask."""
         arrays = tuple(id(each.array) if isinstance(each, Dense) else None for each in self.operands)
-        return self.indices, self.output_indices, self.semiring, self.schema, arrays, self.complement, self.keep_fill
+        flags = self.complement, self.keep_fill, self.topk, self.score
+        return self.indices, self.output_indices, self.semiring, self.schema, arrays, flags
 
     def label(self) -> str:
         """Return the subscripts and the semiring."""
-        return f"contraction {subscripts(self.indices, self.output_indices)} {self.semiring}"
+        top = "" if self.topk is None else f", top {self.topk}"
+        return f"contraction {subscripts(self.indices, self.output_indices)} {self.semiring}{top}"
 
     def params(self, estimator: Estimator) -> list[tuple[str, str]]:
         """Return the estimates and the mask."""
@@ -310,7 +328,8 @@ class Contraction(Node):
 
     def estimate_nnz(self, estimator: Estimator) -> float:
         """Return the estimate of the cost model; a mask is ignored."""
-        return estimator.contraction(self)[1]
+        nnz = estimator.contraction(self)[1]
+        return nnz if self.topk is None else min(nnz, float(self.topk * math.prod(self.schema.shape[:-1])))
 
     @property
     def contracted_indices(self) -> tuple[int, ...]:

@@ -190,7 +190,13 @@ def _triangle(node: Triangle, key: BasicIndex) -> Triangle | None:
     return replace(node, operand=_index_scan(node.operand, key), k=k, schema=_index_schema(node.schema, key))
 
 
-def _contraction(node: Contraction, key: BasicIndex) -> Contraction:
+def _contraction(node: Contraction, key: BasicIndex) -> Contraction | None:
+    if node.score is not None:
+        return None
+    size, last = node.schema.shape[-1:], key[-1:]
+    if node.topk is not None and not all(isinstance(item, slice) and range(*item.indices(n)) == range(n)
+                                         for n, item in zip(size, last, strict=True)):  # fmt: skip
+        return None  # the largest of all columns are not those of some
     at = dict(zip(node.output_indices, key, strict=True))
     operands: list[Scan | Dense] = []
     indices = []
@@ -396,7 +402,7 @@ def _add_masks(scans: Sequence[Scan], below: Sequence[Node]) -> list[Scan]:
         node = inner.source
         if not isinstance(node, Contraction) or node.mask is not None or isinstance(other.source, Contraction):
             return None
-        if len(node.tensors) < len(node.operands):
+        if len(node.tensors) < len(node.operands) or node.topk is not None:
             return None
         alone = inner.view.is_identity and isinstance(before.source, Node) and uses[before.source] == 1
         return Scan(replace(node, mask=other), inner.view, inner.schema) if alone else None
@@ -466,16 +472,21 @@ def _push_view(node: Node, view: View, whole: bool) -> tuple[Node, View]:
         return node, view
     key, rest = split_view(view)
     turns = not rest.is_identity and all(isinstance(axis, RangeAxis) for axis in rest.axes)
-    if key == tuple(slice(0, n, 1) for n in node.schema.shape) and not (turns and isinstance(node, Map | Contraction)):
+    if key == tuple(slice(0, n, 1) for n in node.schema.shape) and not (turns and _can_transpose(node)):
         return node, view  # nothing left to push: an optimized plan is optimized to itself
     found = None if whole and not (turns and isinstance(node, Map)) else push_index(node, key)
     if found is None:
         return node, view
-    if turns and isinstance(found, Map | Contraction):
+    if turns and isinstance(found, Map | Contraction) and _can_transpose(found):
         order = [axis.dim for axis in rest.axes if isinstance(axis, RangeAxis)]
         now = transpose_map(found, order) if isinstance(found, Map) else _transpose_contraction(found, order)
         return now, View.identity(view.shape)
     return found, rest
+
+
+def _can_transpose(node: Node) -> bool:
+    """Return whether a node with permuted axes is a node of the same kind."""
+    return isinstance(node, Map) or (isinstance(node, Contraction) and node.topk is None)
 
 
 def _flatten_concat(join: Concat, uses: Mapping[Node, int]) -> Concat:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sparrow import engines
 from sparrow.core.indexing import View
-from sparrow.core.schema import Schema, check_array, check_dtype
+from sparrow.core.schema import Schema, as_integer, check_array, check_dtype
 from sparrow.engines import EngineName
 from sparrow.errors import InvalidValueError, ShapeError, TooLargeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
@@ -45,6 +45,7 @@ def matmul(
     mask: Any = None,
     complement: bool = False,
     stype: str | None = None,
+    topk: int | None = None,
     engine: EngineName = "auto",
 ) -> Any:
     """Return a matrix product with at least one tensor: ``A @ B``.
@@ -69,6 +70,9 @@ def matmul(
         Compute the elements that the mask does not store instead.
     stype
         Storage type of the result, inferred by default.
+    topk
+        Number of the largest stored elements that are kept of each row of a product of tensors: of equal ones those in
+        lower columns, NaN last. The full product is never formed. None keeps all.
     engine
         "stream" runs row groups through kernels on several threads without loading the tensor, with the same bits for
         any number of threads; "duckdb" runs a SQL join where that gives NumPy's result, and streams the rest; "cupy"
@@ -87,7 +91,8 @@ def matmul(
     UnsupportedError
         If neither is a tensor, or a fill value is not 0 under "plus_times".
     InvalidValueError
-        If the semiring, the engine or the storage type is unknown, or ``complement`` is passed without a mask.
+        If the semiring, the engine or the storage type is unknown, ``complement`` is passed without a mask, or
+        ``topk`` is no positive integer or the result has no rows.
     LabelError
         If label types of contracted dimensions do not compare, or labels that differ repeat.
     TooLargeError
@@ -105,6 +110,8 @@ def matmul(
     array([[4, 0, 0],
            [0, 9, 0],
            [0, 0, 0]])
+    >>> sp.matmul(A.T, A, topk=1).nnz
+    2
     """
     tensor = next((each for each in (A, B) if isinstance(each, Base)), None)
     if tensor is None:
@@ -112,13 +119,24 @@ def matmul(
     left, right = (_factor(tensor, each) for each in (A, B))
     both = isinstance(left, Base) and isinstance(right, Base)
     chosen = as_semiring(semiring)
-    if not both and chosen.plain and mask is stype is None and max(left.ndim, right.ndim) <= 2:
+    if not both and chosen.plain and mask is stype is None and topk is None and max(left.ndim, right.ndim) <= 2:
         nodes: Any = (each.__sparrow_scan__() if isinstance(each, Base) else Dense(each) for each in (left, right))
         return engines.evaluate_dense(make_matmul(*nodes), engine)
     left, right, indices, output = _matmul_indices(left, right)
     return contract(
-        (left, right), indices, output, semiring=chosen, mask=mask, complement=complement, stype=stype, engine=engine
-    )
+        (left, right), indices, output, semiring=chosen, mask=mask, complement=complement, stype=stype,
+        topk=_check_topk(topk, len(output)), engine=engine,
+    )  # fmt: skip
+
+
+def _check_topk(topk: Any, ndim: int) -> int | None:
+    """Return the number of elements that are kept of each row of a result."""
+    if topk is None:
+        return None
+    count = as_integer(topk, "topk")
+    if count < 1 or not ndim:
+        raise InvalidValueError(f"matmul: topk must be at least 1, of a result with rows, got {topk!r} and {ndim} axes")
+    return count
 
 
 class LinearOperatorMethods(Base):
@@ -285,6 +303,7 @@ def contract(
     mask: Any = None,
     complement: bool = False,
     stype: str | None = None,
+    topk: int | None = None,
     engine: EngineName = "auto",
     keep_fill: bool = False,
     result: Literal["any", "array", "tensor"] = "any",
@@ -298,7 +317,7 @@ def contract(
         reordered.
     indices, output
         Index of each axis of each, and of the result.
-    semiring, mask, complement, stype, engine
+    semiring, mask, complement, stype, topk, engine
         See :func:`matmul`.
     keep_fill
         Whether the product stores elements equal to the fill value, for the product that uses it as an operand.
@@ -314,7 +333,7 @@ def contract(
     if complement and mask is None:
         raise InvalidValueError("complement=True requires mask=")
     tensor = next(each for each in operands if isinstance(each, Base))
-    if semiring.plain and mask is stype is None:
+    if semiring.plain and mask is stype is None and topk is None:
         dense = as_dense_contraction(operands, indices, output)
         if dense is not None:
             return engines.evaluate_dense(dense, engine)
@@ -324,15 +343,16 @@ def contract(
         sides = [_store_fill(side) if arrays or not output else side for side in sides]
     sides = align_contraction(sides, indices)
     pattern, stores_false = (None, False) if mask is None else _as_mask(mask)
-    node = make_contraction(sides, indices, output, semiring, pattern, complement != stores_false, stype, keep_fill)
+    node = make_contraction(
+        sides, indices, output, semiring, pattern, complement != stores_false, stype, keep_fill, topk
+    )
     if not node.schema.ndim and result != "tensor":
         return engines.evaluate_element(node, View.identity(()), engine)
     found: Any = tensor._from_node(node)
     if engine != "auto":
         found = found.compute(engine)
-    is_array = result == "array" or (
-        result == "any" and arrays and node.contracted_indices and not _stays_sparse(operands, indices, node)
-    )
+    contracts = result == "any" and topk is None and arrays and node.contracted_indices
+    is_array = result == "array" or (contracts and not _stays_sparse(operands, indices, node))
     return found.to_numpy() if is_array and stype is None else found
 
 

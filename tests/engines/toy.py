@@ -255,6 +255,17 @@ def _contraction(node: plan.Contraction, *cells: Array) -> Array:
             hit = mask is None or bool(is_fill(mask[cell], node.scans[-1].schema.fill_value)) == node.complement
             if hit:
                 out[cell] = np.asarray(value).astype(dtype)
+    return out if node.topk is None else _largest(out, node)
+
+
+def _largest(array: Array, node: plan.Contraction) -> Array:
+    """Return an array with the fill in place of all but the largest elements."""
+    out = np.full_like(array, node.schema.fill_value)
+    for row in np.ndindex(array.shape[:-1]):
+        columns = np.flatnonzero(~is_fill(array[row], node.schema.fill_value))
+        ranked = sorted(columns.tolist(), key=lambda k: (np.isnan(array[row][k]), -array[row][k].item(), k))
+        for column in ranked[: node.topk]:
+            out[row][column] = array[row][column]
     return out
 
 

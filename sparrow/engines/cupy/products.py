@@ -146,6 +146,8 @@ def _tensor_reason(node: Contraction) -> str | None:
         return f"semiring {node.semiring}: cuSPARSE has plus_times only"
     if node.mask is not None:
         return "cuSPARSE has no masked product"
+    if node.topk is not None:
+        return "cuSPARSE forms all elements of a row"
     if _sides(node) is None:
         return "not a product of two matrices"
     if node.schema.dtype == np.float16:

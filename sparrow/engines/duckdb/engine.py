@@ -61,6 +61,8 @@ class DuckDB:
             return None
         if isinstance(node, Contraction) and is_sampled(node):
             return "SQL would join arrays as tables"
+        if isinstance(node, Contraction) and node.topk is not None:
+            return "window functions would sort each row"
         known = type(node) in UNSUPPORTED
         return "SQL returns rows, not an array" if node.is_dense and not known else unsupported_reason(node)
 

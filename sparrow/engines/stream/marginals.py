@@ -73,7 +73,12 @@ def find_marginal_sums(node: Reduce, scan: Scan) -> MarginalSums | None:
     if not isinstance(relation, PhysicalOperator) or node.name != "sum" or not scan.view.is_identity:
         return None
     product, parameters = relation.node, tuning()
-    if not isinstance(product, Contraction) or not product.semiring.plain or product.mask is not None:
+    if (
+        not isinstance(product, Contraction)
+        or not product.semiring.plain
+        or product.mask is not None
+        or product.topk is not None
+    ):
         return None
     dtype = product.schema.dtype
     if not parameters.use_marginal_sums:

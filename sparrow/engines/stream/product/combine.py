@@ -1,4 +1,4 @@
-"""Combine rows of partial results by concatenation or addition."""
+"""Combine rows of partial results: concatenate, add, select the largest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparrow.engines.stream.product.indexing import CompositeIndex
 from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.plan import Contraction
 
-__all__ = ["AddRows", "CSRPart", "concat_rows"]
+__all__ = ["AddRows", "CSRPart", "concat_rows", "find_largest"]
 
 CSRPart: TypeAlias = "tuple[NDArray[np.int64], list[NDArray[Any]]]"
 """Row pointers, and arrays of the elements: coordinates along the column indices, and values."""
@@ -88,3 +88,33 @@ class AddRows:
             self._fill, out_indptr, out_columns, out,
         )  # fmt: skip
         return out_indptr, [out_columns[:n], out[:n]]
+
+
+def find_largest(indptr: NDArray[np.int64], values: NDArray[Any], k: int) -> NDArray[np.int64]:
+    """Return the positions of the ``k`` largest values of each row, ascending.
+
+    Of equal values the first ones are taken, and NaN only where nothing else is left.
+
+    Examples
+    --------
+    >>> find_largest(np.array([0, 3, 5]), np.array([5.0, 7.0, 7.0, 1.0, 2.0]), 1)
+    array([1, 4])
+    """
+    lengths = np.diff(indptr)
+    if not (lengths > k).any():
+        return np.arange(indptr[0], indptr[-1])
+    values = values[indptr[0] : indptr[-1]]
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    if values.dtype.kind in "iub":  # the order of -x wraps around
+        order = np.argsort(values, kind="stable")[::-1]
+        ranks = np.empty(len(values), np.int64)
+        ranks[order] = np.arange(len(values))
+        is_new = np.ones(len(values), bool)
+        np.not_equal(values[order][1:], values[order][:-1], out=is_new[1:])
+        keys: NDArray[Any] = np.cumsum(is_new)[ranks]
+    else:
+        keys = -values
+    order = np.lexsort((keys, rows))  # stable, and NaN comes last
+    rank = np.arange(len(order)) - np.repeat(indptr[:-1] - indptr[0], lengths)
+    largest: NDArray[np.int64] = np.sort(order[rank < k]) + indptr[0]
+    return largest

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow.engines.stream.product.combine import find_largest
 from sparrow.engines.stream.product.layouts import CSROperand, LhsRows, MaskRows
 from sparrow.engines.stream.product.operands import Operands
 from sparrow.engines.stream.product.tuning import tuning
@@ -41,6 +42,8 @@ class ProductKernels:
         Whether dot products may be faster at a mask.
     partial
         Whether results are added to others, so that they stay in the dtype of accumulation.
+    topk
+        Number of the largest elements of each row that are kept, None for all.
     has_dense_rows
         Whether there is memory for a dense row per thread.
     """
@@ -51,10 +54,11 @@ class ProductKernels:
         rhs: CSROperand,
         try_dots: bool = False,
         partial: bool = False,
+        topk: int | None = None,
         has_dense_rows: bool = False,
     ) -> None:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
-        self._rhs, self._try_dots, self._partial = rhs, try_dots, partial
+        self._rhs, self._try_dots, self._partial, self._topk = rhs, try_dots, partial, topk
         self._fill = operands.dropped_value
         self._scratch = buffer_pool.ScratchPool()
         self._workspaces: queue.SimpleQueue[Workspace | None] = queue.SimpleQueue()
@@ -78,6 +82,10 @@ class ProductKernels:
         """Return the products of some rows at mask elements, and the mask's values there."""
         assert mask is not None
         at, out = self._mask_hits(rows, mask, first, last)
+        if self._topk is not None:
+            indptr = np.append(np.searchsorted(at, mask.begins[first:last]), len(at))
+            largest = find_largest(indptr, self._operands.cast_results(out), self._topk)
+            at, out = at[largest], out[largest]
         hits = mask.block.take(at)
         coords: list[Any] = [None] * self._schema.ndim
         roles = self._operands.roles
@@ -157,7 +165,7 @@ class ProductKernels:
 
         None if a sum may equal the value that is not stored, or NumPy multiplies so few products as fast.
         """
-        if not self._rhs.has_unique_columns or self._defer_jit("count", rows.flops):
+        if self._topk is not None or not self._rhs.has_unique_columns or self._defer_jit("count", rows.flops):
             return None
         first, last = int(rows.indptr[0]), int(rows.indptr[-1])
         if not self._node.keep_fill:
@@ -189,6 +197,29 @@ class ProductKernels:
         self, rows: LhsRows, mask: MaskRows | None, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
         """Return row pointers, column codes and values of some rows."""
+        indptr, codes, out = self._multiply_all(rows, mask, first, last)
+        if self._topk is None:
+            return indptr, codes, out
+        if self._node.score is not None:
+            out = self._score(rows, first, last, indptr, codes, out)
+        largest = find_largest(indptr, self._operands.cast_results(out), self._topk)
+        return np.searchsorted(largest, indptr), codes[largest], out[largest]
+
+    def _score(
+        self, rows: LhsRows, first: int, last: int, indptr: NDArray[Any], codes: NDArray[Any], out: NDArray[Any]
+    ) -> NDArray[Any]:
+        """Return the scores of elements in place of their values."""
+        score = self._node.score
+        assert score is not None
+        row_terms = np.repeat(score.row_terms[rows.coords[0][first:last]], np.diff(indptr))
+        (columns,) = self._rhs.column_coords(codes, [np.dtype(np.int64)])
+        with np.errstate(all="ignore"):
+            return score.function(out, row_terms, score.column_terms[columns]).astype(out.dtype, copy=False)
+
+    def _multiply_all(
+        self, rows: LhsRows, mask: MaskRows | None, first: int, last: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
+        """Return row pointers, column codes and values of all elements of some rows."""
         events.emit("product.multiply")
         count = last - first
         n_products = int(rows.product_offsets[last] - rows.product_offsets[first])

@@ -248,11 +248,15 @@ class Operands:
             return self.dtype.type(self.node.schema.fill_value)
         return self.dtype.type(np.nan) if self.dtype.kind in "fc" else np.float64(np.nan)
 
+    def cast_results(self, out: NDArray[Any]) -> NDArray[Any]:
+        """Return accumulated values in the output dtype."""
+        dtype = self.node.schema.dtype
+        with np.errstate(all="ignore"):
+            return out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
+
     def finish(self, coords: Sequence[NDArray[Any]], out: NDArray[Any], weights: Any = None) -> tuple[Block, Any]:
         """Return accumulated values in the output dtype, without fill, and weights."""
-        schema = self.node.schema
-        with np.errstate(all="ignore"):
-            values = out != 0 if schema.dtype.kind == "b" else out.astype(schema.dtype, copy=False)
+        schema, values = self.node.schema, self.cast_results(out)
         block = Block(tuple(coords), values)
         if self.node.keep_fill:
             return block, weights

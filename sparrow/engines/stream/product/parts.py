@@ -63,6 +63,9 @@ class SpilledParts(SpilledTiling):
         Spill file of the result, closed with this object.
     """
 
+    _topk: int | None = None
+    """Number of the largest elements of each row that a part keeps, None for all."""
+
     def __init__(self, operands: Operands, parts: list[SpilledBlocks], tiles: list[LhsTile], spool: SpillFile) -> None:
         self._operands, self._node, self._schema = operands, operands.node, operands.node.schema
         self._spool, self._tiles = spool, tiles
@@ -118,7 +121,7 @@ class SpilledParts(SpilledTiling):
                 room.grow(block.nbytes)
                 rhs = CSROperand(self._operands, block, room, self._span(number))
                 del block
-                kernels = ProductKernels(self._operands, rhs)
+                kernels = ProductKernels(self._operands, rhs, topk=self._topk)
 
                 def multiply(
                     at: int, number: int = number, rhs: CSROperand = rhs, kernels: ProductKernels = kernels
@@ -281,6 +284,10 @@ class ColumnStrips(SpilledParts):
             return None
         with _result_file() as result:
             return cls(operands, parts, spill.cut_tiles(operands, lhs, result, None), result)
+
+    @property
+    def _topk(self) -> int | None:  # type: ignore[override]
+        return self._node.topk
 
     def _combine(self, parts: list[CSRPart]) -> CSRPart:
         return concat_rows(parts)

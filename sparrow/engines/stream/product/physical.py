@@ -152,6 +152,8 @@ def _schedules(operands: Operands, lhs_nnz: float, rhs_nnz: float, is_large: boo
     if roles.rows:
         spilled = [COLUMN_STRIPS, K_PANELS] if _has_long_rows(operands, rhs_nnz) else [K_PANELS, COLUMN_STRIPS]
         spilled = [ROW_SECTIONS, *spilled]
+        if operands.node.topk is not None:  # panels would keep all elements of a row
+            spilled = [ROW_SECTIONS, COLUMN_STRIPS, K_PANELS]
     if can_add_partial_sums(operands.node.semiring):
         spilled.append(EXTERNAL_SUM)
     forced = [each for each in spilled if each.tiling == current.tiling and current.combine in (None, each.combine)]

@@ -26,6 +26,7 @@ from sparrow.engines.stream.capabilities import CountPushdown, ReadRange, RowOut
 from sparrow.engines.stream.cursors import open_cursor
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.partitioning import partition_bounds, range_slice
+from sparrow.engines.stream.product.combine import find_largest
 from sparrow.engines.stream.product.kernels import ProductKernels
 from sparrow.engines.stream.product.layouts import CSROperand, LhsRows, MaskRows
 from sparrow.engines.stream.product.operands import Operands
@@ -34,6 +35,7 @@ from sparrow.engines.stream.product.tiling import InMemoryTiling, RowTiling, Spi
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, CSRBlock, canonicalize, concat_blocks
 from sparrow.kernels.elementwise import align
+from sparrow.kernels.runs import group_starts
 from sparrow.plan import Contraction, Node, Scan
 from sparrow.runtime import events, memory, progress, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -175,6 +177,9 @@ class Product:
     ) -> tuple[Block, NDArray[Any] | None]:
         """Return the elements of rows [start, stop), and the values of a mask there."""
         block = tiling.read(start, stop)
+        if self.node.topk is not None:
+            starts = np.append(group_starts(block.coords[:-1], block.count), block.count) if block.count else [0]
+            block = block.take(find_largest(np.asarray(starts, np.int64), block.values, self.node.topk))
         self.record()
         if read_mask is None or self.node.complement:
             return block, None
@@ -244,7 +249,12 @@ class Product:
 
     def _sum_at_mask(self, weighted: bool) -> Any:
         dtype, current = self.operands.dtype, tuning()
-        is_plain = self.node.semiring.add == "plus" and dtype == self.schema.dtype and dtype.kind in "if"
+        is_plain = (
+            self.node.semiring.add == "plus"
+            and self.node.topk is None
+            and dtype == self.schema.dtype
+            and dtype.kind in "if"
+        )
         if not is_plain or not self.operands.roles.rows or current.output == "blocks":
             return None
         bounds, tiling = self.partitions(), self.tiling

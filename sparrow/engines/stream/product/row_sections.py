@@ -225,7 +225,10 @@ class RowSections(RowTiling):
         self.held_bytes = max(self.held_bytes, block.nbytes)
         self.elements_read += count
         operand = CSROperand(self._operands, block, self._room, indptr=indptr if self._has_one_shared else None)
-        self._loaded = operand, ProductKernels(self._operands, operand, has_dense_rows=True)
+        self._loaded = (
+            operand,
+            ProductKernels(self._operands, operand, topk=self._operands.node.topk, has_dense_rows=True),
+        )
         self._section, self._rest = section, self._counts[section]
 
 

@@ -134,7 +134,7 @@ class InMemoryTiling(RowTiling):
         self._own_mask, self.name, self.held_bytes = own_mask, name, held_bytes
         self.elements_read = len(rhs.csr[1]) + (0 if rows is None else len(rows.rhs_rows))
         try_dots = rows is not None and _may_use_dots(operands, rhs, rows)
-        self._kernels = ProductKernels(operands, rhs, try_dots=try_dots)
+        self._kernels = ProductKernels(operands, rhs, try_dots=try_dots, topk=operands.node.topk)
 
     @classmethod
     def build(cls, operands: Operands, plan: PhysicalPlan, wanted_rows: NDArray[Any] | None) -> InMemoryTiling | None:
