@@ -36,10 +36,15 @@ class Row:
         return self.ratio >= self.bound if self.more else self.ratio <= self.bound
 
 
-def alternate(cases: dict[str, Callable[[], Any]], rounds: int = 5, warm: int = 1) -> dict[str, float]:
+def alternate(
+    cases: dict[str, Callable[[], Any]],
+    rounds: int = 5,
+    warm: int = 1,
+    summarize: Callable[[list[float]], float] = statistics.median,
+) -> dict[str, float]:
     """Return the median seconds of each case over alternating runs.
 
-    Each case runs ``rounds`` times, after ``warm`` unmeasured runs.
+    Each case runs ``rounds`` times, after ``warm`` unmeasured runs. ``summarize`` replaces the median.
     """
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(rounds + warm):
@@ -50,7 +55,7 @@ def alternate(cases: dict[str, Callable[[], Any]], rounds: int = 5, warm: int = 
             took = time.perf_counter() - start
             if turn >= warm:
                 seconds[name].append(took)
-    return {name: statistics.median(runs) for name, runs in seconds.items()}
+    return {name: summarize(runs) for name, runs in seconds.items()}
 
 
 def in_process(code: str, *args: object, cpu: bool = False) -> tuple[float, int]:

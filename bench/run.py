@@ -77,6 +77,10 @@ PARTS = {
         "Object stores",
         lambda part, small: part.run(1_000_000, rounds=3) if small else part.run(24_000_000, rounds=5),
     ),
+    "engines": Part(
+        "Choice of the engine",
+        lambda part, small: part.run(200_000, rounds=3) if small else part.run(6_000_000, rounds=9),
+    ),
     "gpu": Part("GPU", lambda part, small: part.run(small, rounds=3 if small else 5)),
 }
 

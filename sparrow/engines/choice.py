@@ -1,31 +1,34 @@
 """Choice of the engine of an evaluation, by cost.
 
 ``engine="auto"`` compares what engines would do with the root of a plan, from metadata: the number of stored elements
-and multiplications, what is in memory, and how often the process has asked before. Only engines with the same result
-take part. ``engine=`` of a call and of :class:`sparrow.config` force one instead.
+and multiplications, what is in memory, and how often the process has asked before. Only engines with the same bits take
+part, except a device that the settings name. ``engine=`` of a call and of :class:`sparrow.config` force one instead.
 
-The constants come from ``bench/engines.py``; ``docs/engines.md`` shows its table.
+``docs/engines.md`` has the measurements.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from sparrow.engines.protocol import Engine
+from sparrow.engines.protocol import DeviceEngine, Engine
 from sparrow.engines.registry import STREAM, engine_for
 from sparrow.engines.repeats import RepeatedProduct, RepeatedProducts, find_refusal, repeats_of, rows_bytes
 from sparrow.engines.stream import Stream
 from sparrow.engines.stream.product.dense import matmul_dense
+from sparrow.engines.tuning import tuning
+from sparrow.errors import InvalidValueError
 from sparrow.kernels.coo import accumulator_dtype
 from sparrow.plan import Contraction, Node, Root, Scan, matrix_form
+from sparrow.plan.estimates import estimate_contraction, estimate_nnz
 from sparrow.relations.csr import CSRRelation
 from sparrow.runtime import settings
 from sparrow.runtime.progress import format_quantity
 
-__all__ = ["Choice", "PersistedProduct", "choose"]
+__all__ = ["Choice", "PersistedProduct", "choose", "given_engine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Choice:
     """Why it was chosen; empty if it was given, or nothing is computed."""
     product: RepeatedProduct | None = None
     """Products of the same matrix, for a product of a matrix with an array."""
+    estimates: Mapping[str, float] = field(default_factory=dict)
+    """Estimates compared: "elements" read, "products", milliseconds by engine."""
 
 
 class PersistedProduct(Stream):
@@ -52,19 +57,19 @@ class PersistedProduct(Stream):
 
     Parameters
     ----------
-    product
-        Products of that matrix, which keeps the rows.
+    repeats
+        Products of that matrix, which keep the rows.
     """
 
-    def __init__(self, product: RepeatedProduct) -> None:
-        self._product = product
+    def __init__(self, repeats: RepeatedProducts) -> None:
+        self._repeats = repeats
 
     def evaluate_dense(self, node: Node) -> Any:
         """Return the product, of the rows if they fit in memory."""
         scan = matrix_operand(node)
         assert isinstance(node, Contraction)
         assert scan is not None
-        rows = self._product.persist(scan, accumulator_dtype(node.schema.dtype))
+        rows = self._repeats.persist(scan, accumulator_dtype(node.schema.dtype))
         return super().evaluate_dense(node) if rows is None else matmul_dense(node, rows.accumulate)
 
     def describe(self, node: Root) -> str:
@@ -88,6 +93,17 @@ def matrix_operand(node: Node) -> Scan | None:
     return form.scan if form is not None and form.scan.view.ndim == 2 else None
 
 
+def given_engine(engine: str) -> Engine | None:
+    """Return the engine that a call or the settings force, None for "auto".
+
+    Raises
+    ------
+    InvalidValueError, UnsupportedError, MissingDependencyError
+        If there is no such engine, or it is not available.
+    """
+    return engine_for(engine) if engine != "auto" or settings.current().engine != "auto" else None
+
+
 def choose(root: Root, engine: str = "auto", repeats: RepeatedProducts | None = None) -> Choice:
     """Return the engine of a root.
 
@@ -105,16 +121,40 @@ def choose(root: Root, engine: str = "auto", repeats: RepeatedProducts | None = 
     InvalidValueError, UnsupportedError, MissingDependencyError
         If there is no such engine, or it is not available.
     """
-    if engine != "auto" or settings.current().engine != "auto":
-        return Choice(engine_for(engine))
-    if not isinstance(root, Node):
-        step = root.step if isinstance(root, Scan) else None
-        return _READ if step is None else _FASTEST
-    if not isinstance(root, Contraction):
+    given = given_engine(engine)
+    if given is not None:
+        return Choice(given)
+    node = root if isinstance(root, Node) else root.step if isinstance(root, Scan) else None
+    if node is None:
+        return _READ
+    if not isinstance(node, Contraction):
         return _FASTEST
-    if repeats is None and all(scan.step is None and scan.relation.is_small for scan in root.tensors):
+    if repeats is None and all(scan.step is None and scan.relation.is_small for scan in node.tensors):
         return _SMALL
-    scan = matrix_operand(root)
+    return _choose_device(node) or (_choose_for_array(node, repeats) if node.is_dense else _choose_for_tensors(node))
+
+
+def _choose_device(node: Contraction) -> Choice | None:
+    """Return the device of the settings if a contraction is large enough for it."""
+    name, limits = settings.current().device, tuning()
+    if name == "none":
+        return None
+    elements = sum(map(estimate_nnz, node.tensors))
+    products = estimate_contraction(node)[0]
+    if products < max(limits.device_min_products, limits.device_products_per_element * elements):
+        return None
+    found = engine_for(name)
+    if not isinstance(found, DeviceEngine):
+        raise InvalidValueError(f"device must be an engine with a device, such as 'cupy', got {name!r}")
+    if found.unsupported_reason(node) is not None:
+        return None
+    reason = f"{name}: {products / max(elements, 1):.3g} products per element pay for the transfer"
+    return Choice(found, reason, estimates={"elements": elements, "products": products})
+
+
+def _choose_for_array(node: Contraction, repeats: RepeatedProducts | None) -> Choice:
+    """Return the engine of a contraction with arrays."""
+    scan = matrix_operand(node)
     if scan is None:
         return _FASTEST
     if scan.step is not None:
@@ -123,20 +163,67 @@ def choose(root: Root, engine: str = "auto", repeats: RepeatedProducts | None = 
         if isinstance(scan.relation, CSRRelation):
             return _PERSISTED
         repeats = repeats_of(scan.relation)
-    return _choose_of_product(scan, accumulator_dtype(root.schema.dtype), repeats)
-
-
-def _choose_of_product(scan: Scan, dtype: np.dtype[Any], repeats: RepeatedProducts) -> Choice:
-    """Return the engine of a product of a matrix with an array."""
+    dtype = accumulator_dtype(node.schema.dtype)
     product = repeats.find(scan.view, dtype)
     number = f"product {product.count + 1} of this matrix"
     if product.rows is not None:
         size = format_quantity(product.nbytes, "bytes")
-        return Choice(PersistedProduct(product), f"persisted rows: {number}, {size} in memory", product)
+        return Choice(PersistedProduct(repeats), f"persisted rows: {number}, {size} in memory", product)
     if not repeats.is_due(product):
         return Choice(STREAM, f"stream: {number}, repeated ones persist its rows", product)
     product.refusal = find_refusal(scan, dtype)
     if product.refusal:
         return Choice(STREAM, f"stream: {number}, whose rows of {product.refusal}", product)
-    size = format_quantity(rows_bytes(scan, dtype), "bytes")
-    return Choice(PersistedProduct(product), f"persisted rows: {number}, at most {size} in memory", product)
+    nbytes = rows_bytes(scan, dtype)
+    reason = f"persisted rows: {number}, at most {format_quantity(nbytes, 'bytes')} in memory"
+    return Choice(PersistedProduct(repeats), reason, product, {"bytes": nbytes})
+
+
+def _choose_for_tensors(node: Contraction) -> Choice:
+    """Return the engine of a contraction of tensors.
+
+    A join skips the elements of a large stored tensor that meet none of a small one before it decodes them; its hash
+    tables make each product expensive.
+    """
+    scans, limits = node.tensors, tuning()
+    if len(scans) != 2 or len(node.operands) != 2 or node.mask is not None or not _is_exact(node):
+        return _FASTEST
+    if not all(scan.is_stored for scan in scans) or not settings.current().has_ample_memory:
+        return _FASTEST
+    if max(scan.relation.nnz for scan in scans) < limits.duckdb_min_elements:
+        return _FASTEST
+    elements, small = _elements_to_read(scans)
+    products = estimate_contraction(node)[0]
+    start = limits.duckdb_query_ms if "duckdb" in sys.modules else limits.duckdb_load_ms
+    estimates = {
+        "elements": elements,
+        "products": products,
+        "stream": 1e-6 * limits.stream_element_ns * elements,
+        "duckdb": start + 1e-6 * (limits.duckdb_element_ns * elements + limits.duckdb_product_ns * products),
+    }
+    other = engine_for("duckdb")
+    if estimates["stream"] < limits.min_gain * estimates["duckdb"] or other.unsupported_reason(node) is not None:
+        return Choice(STREAM, _FASTEST.reason, estimates=estimates)
+    reason = f"duckdb: a join of {elements:.3g} elements with {small:.3g}, {products:.3g} products expected"
+    return Choice(other, reason, estimates=estimates)
+
+
+def _elements_to_read(scans: tuple[Scan, ...]) -> tuple[float, float]:
+    """Return the elements that a product reads of the larger of two relations.
+
+    And the number of elements of the smaller one.
+    """
+    stats = [scan.relation.stats(scan.view.box()) for scan in scans]
+    large = int(stats[1].rows > stats[0].rows)
+    rows, small = float(stats[large].rows), float(stats[1 - large].rows)
+    if large:  # of the right operand, the stream engine reads row groups with the rows that the left one has
+        rows = min(rows, small * rows / max(stats[large].row_groups_read, 1))
+    return rows, small
+
+
+def _is_exact(node: Contraction) -> bool:
+    """Return whether the bits of a result do not depend on the order of its products."""
+    add = node.semiring.add
+    if add == "plus":
+        return node.schema.dtype.kind in "biu"
+    return add in ("min", "max", "or") or (add == "any" and node.semiring.multiply == "pair")

@@ -58,6 +58,8 @@ class PersistedRows:
     """Ascending numbers in ``rows`` of those that continue the row before them."""
     targets: NDArray[np.int64]
     """For each of ``parts`` the row that it belongs to."""
+    order: tuple[int, ...] | None = None
+    """Sort order of the relation that the elements are in; None if they have another one."""
 
     @property
     def nbytes(self) -> int:
@@ -84,7 +86,8 @@ def _multiply(rows: CSRRows, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Write the product of rows and ``x``, by NumPy if there are few elements."""
     limits = tuning()
     limit = limits.numpy_products if _KERNELS in sys.modules else limits.numpy_products_without_kernels
-    if len(rows.indices) * out[:1].size > limit:
+    is_complex = out.dtype.kind == "c"  # NumPy fuses multiplications and additions of complex numbers, kernels do not
+    if is_complex or len(rows.indices) * out[:1].size > limit:
         csr.accumulate(rows, 0, x, out)
         return
     out[...] = 0
@@ -94,7 +97,9 @@ def _multiply(rows: CSRRows, x: NDArray[Any], out: NDArray[Any]) -> None:
         np.add.at(out, at, values * x[rows.indices])
 
 
-def persist_rows(scan: Scan, dtype: np.dtype[Any], room: memory.Reservation) -> PersistedRows:
+def persist_rows(
+    scan: Scan, dtype: np.dtype[Any], room: memory.Reservation, transposed: PersistedRows | None = None
+) -> PersistedRows:
     """Return the rows of a matrix that a scan of a relation shows.
 
     Parameters
@@ -103,6 +108,8 @@ def persist_rows(scan: Scan, dtype: np.dtype[Any], room: memory.Reservation) -> 
         Dtype of the sums.
     room
         Reservation that accounts for them.
+    transposed
+        Rows of the transposed scan, in the same dtype: the files need not be read again.
 
     Raises
     ------
@@ -116,6 +123,12 @@ def persist_rows(scan: Scan, dtype: np.dtype[Any], room: memory.Reservation) -> 
         values = _finish_values(known.values, fill, dtype, room)
         return PersistedRows(CSRRows(known.indptr - known.indptr[0], known.indices, values), none, none)
     order = product_order(scan)
+    is_grouped = groups_output(scan.view, order)
+    if transposed is not None and transposed.order == order and not is_grouped:
+        indptr = np.delete(transposed.rows.indptr, transposed.parts)
+        room.grow(len(transposed.rows.indices) * schema.coordinate_dtype(1).itemsize)
+        columns = np.repeat(np.arange(schema.shape[1], dtype=schema.coordinate_dtype(1)), np.diff(indptr))
+        return _to_rows(transposed.rows.indices, columns, transposed.rows.values, none, order, schema.shape, room)
     chunks, runs = split_runs(relation, scan.view.box(), order)
     if isinstance(relation, MemoryRelation) and scan.view.is_identity:
         (rows, columns), values = relation.block.coords, relation.block.values
@@ -137,8 +150,7 @@ def persist_rows(scan: Scan, dtype: np.dtype[Any], room: memory.Reservation) -> 
     values = _finish_values(values, fill, dtype, room)
     # Elements of append runs are added to their rows one by one, after the sums of the chunks.
     starts = np.append(ends[ends < sorted_count], np.arange(sorted_count, len(rows)))
-    is_grouped = groups_output(scan.view, order)
-    return _to_rows(rows, columns, values, starts if is_grouped else none, schema.shape, room)
+    return _to_rows(rows, columns, values, starts if is_grouped else none, order, schema.shape, room)
 
 
 def _read_parts(
@@ -170,6 +182,7 @@ def _to_rows(
     columns: NDArray[Any],
     values: NDArray[Any],
     starts: NDArray[np.int64],
+    order: tuple[int, ...] | None,
     shape: tuple[int, ...],
     room: memory.Reservation,
 ) -> PersistedRows:
@@ -183,11 +196,12 @@ def _to_rows(
         if len(starts):
             starts = np.flatnonzero(_sort(rows, columns, marks, shape)[2])
         indptr, columns, values = _sort(rows, columns, values, shape)
+        order = None
     targets = np.searchsorted(indptr, starts, "right") - 1
     continues = indptr[targets] < starts
     starts, targets = starts[continues], targets[continues]
     parts = targets + 1 + np.arange(len(starts))
-    return PersistedRows(CSRRows(np.insert(indptr, targets + 1, starts), columns, values), parts, targets)
+    return PersistedRows(CSRRows(np.insert(indptr, targets + 1, starts), columns, values), parts, targets, order)
 
 
 def _sort(
@@ -227,25 +241,25 @@ class RepeatedProduct:
         self.count += 1
         self.used = next(_clock)
 
-    def persist(self, scan: Scan, dtype: np.dtype[Any]) -> PersistedRows | None:
+    def persist(self, scan: Scan, dtype: np.dtype[Any], transposed: PersistedRows | None) -> PersistedRows | None:
         """Return the persisted rows, read at first; None if they do not fit.
 
-        None as well while another thread reads them.
+        None as well while another thread reads them. See :func:`persist_rows`.
         """
         if self.rows is None and self._lock.acquire(blocking=False):
             try:
-                self._read(scan, dtype)
+                self._read(scan, dtype, transposed)
             finally:
                 self._lock.release()
         return self.rows
 
-    def _read(self, scan: Scan, dtype: np.dtype[Any]) -> None:
+    def _read(self, scan: Scan, dtype: np.dtype[Any], transposed: PersistedRows | None) -> None:
         self.refusal = find_refusal(scan, dtype)
         if self.refusal:
             return
         room = memory.Reservation("rows persisted for products", "")
         try:
-            rows = persist_rows(scan, dtype, room)
+            rows = persist_rows(scan, dtype, room, transposed)
         except TooLargeError:
             self.refusal = f"{format_quantity(rows_bytes(scan, dtype), 'bytes')} exceed the free memory"
             return
@@ -320,6 +334,14 @@ class RepeatedProducts:
                 self._products.pop(next(iter(self._products)), None)
             found = self._products.setdefault((view, dtype), RepeatedProduct())
         return found
+
+    def persist(self, scan: Scan, dtype: np.dtype[Any]) -> PersistedRows | None:
+        """Return the persisted rows of a scan of the matrix, or None.
+
+        See :meth:`RepeatedProduct.persist`.
+        """
+        transposed = self._products.get((scan.transpose().view, dtype))
+        return self.find(scan.view, dtype).persist(scan, dtype, None if transposed is None else transposed.rows)
 
     def is_due(self, product: RepeatedProduct) -> bool:
         """Return whether rows are persisted for the next product, if they fit."""

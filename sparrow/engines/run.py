@@ -8,7 +8,7 @@ from typing import Any
 
 from sparrow.core.indexing import View
 from sparrow.core.schema import check_array_ndim
-from sparrow.engines.choice import PersistedProduct, choose
+from sparrow.engines.choice import PersistedProduct, choose, given_engine
 from sparrow.engines.explain import Plan, PlanTree
 from sparrow.engines.fallback import lower_with_fallback
 from sparrow.engines.protocol import Engine
@@ -186,13 +186,13 @@ def evaluate_many(scans: Sequence[Scan], engine: str = "auto") -> list[Block]:
     TooLargeError
         If the elements of a scan exceed the memory limit.
     """
-    choices = [choose(scan, engine) for scan in scans]
-    if any(choice.engine is not STREAM for choice in choices):
+    if len(scans) == 1 or given_engine(engine) not in (None, STREAM):
         return [evaluate(scan, engine) for scan in scans]
     found = []
     with contextlib.ExitStack() as stack:
         tracers = [
-            stack.enter_context(trace(scan, STREAM, choice.reason)) for scan, choice in zip(scans, choices, strict=True)
+            stack.enter_context(trace(scan, STREAM, f"stream: {len(scans)} tensors share what they read"))
+            for scan in scans
         ]
         lowered = lower([scan for tracer in tracers for scan in tracer.scans])
         # All results stay reserved until the last one is computed.

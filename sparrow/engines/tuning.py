@@ -19,6 +19,21 @@ class EnginesTuning:
         1 << 15, "products", "NumPy adds fewer products a thousand times in the time that loading a kernel takes."
     )
 
+    device_min_products: int = parameter(
+        1 << 27, "products", "Fewer take the processor a tenth of a second. Not measured."
+    )
+    device_products_per_element: int = parameter(
+        32, "ratio", "Fewer take the processor less time than decoding and moving the elements. Not measured."
+    )
+    duckdb_min_elements: int = parameter(1 << 20, "elements", "Smaller products end before a query has started.")
+    duckdb_element_ns: float = parameter(8, "nanoseconds", "Processor time per element of the larger side of a join.")
+    duckdb_product_ns: float = parameter(300, "nanoseconds", "Processor time per product of a join, hashed and sorted.")
+    duckdb_query_ms: float = parameter(10, "milliseconds", "Start of a query.")
+    duckdb_load_ms: float = parameter(300, "milliseconds", "Import of DuckDB, and its first query.")
+    stream_element_ns: float = parameter(
+        15, "nanoseconds", "Processor time per element of the larger operand of a product; up to 60 if it is the left."
+    )
+    min_gain: float = parameter(1.2, "ratio", "Estimated gain from which another engine than stream is chosen.")
     max_indent_levels: int = parameter(
         30, "levels", "Deepest indentation of a rendered plan; deeper nodes align there."
     )
@@ -29,6 +44,14 @@ tuning = Tunable(
     "engines",
     EnginesTuning(),
     strategies={
+        "joins": {
+            "duckdb_min_elements": 0,
+            "duckdb_element_ns": 0.0,
+            "duckdb_product_ns": 0.0,
+            "duckdb_query_ms": 0.0,
+            "duckdb_load_ms": 0.0,
+        },
+        "device": {"device_min_products": 0, "device_products_per_element": 0},
         "operators_on_disk": {"persisted_share": 1 << 60},
         "numba_rows": {"numpy_products": -1, "numpy_products_without_kernels": -1},
         "numpy_rows": {"numpy_products": 1 << 62, "numpy_products_without_kernels": 1 << 62},

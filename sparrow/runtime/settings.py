@@ -71,6 +71,8 @@ class Settings:
     """Default engine; ``"auto"`` chooses one per operation."""
     join: str
     """Join of differing labels; ``"auto"`` is outer, but inner for products and quotients."""
+    device: str = "none"
+    """Engine with a device that ``"auto"`` may choose; ``"none"`` for none."""
     append_runs: int = 16
     """Maximal number of append runs of a stored tensor before compaction."""
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -230,6 +232,9 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         Whether float sums in SQL run on one thread, and none on a GPU, so that the same input gives the same bits.
     engine
         Engine of operations without ``engine=``; the default, ``"auto"``, chooses per operation.
+    device
+        Engine with a device, ``"cupy"``, that ``"auto"`` may choose for products large enough to pay for the transfer;
+        float sums may then round differently. The default, ``"none"``, never chooses one.
     join
         How differing labels of operands are joined: "outer" keeps all, "inner" the common ones, "left" those of the
         first operand, and "exact" raises ``LabelError``. The default, ``"auto"``, is "inner" for products and
@@ -244,7 +249,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
     ------
     InvalidValueError
         If a value is invalid: a size below 1 MB, ``threads`` below 1, ``append_runs`` below 0, a missing directory, an
-        unknown ``engine`` or ``join``, or an assigned None.
+        unknown ``engine``, ``device`` or ``join``, or an assigned None.
 
     Examples
     --------
@@ -263,6 +268,7 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
         progress: bool | None = None,
         deterministic: bool | None = None,
         engine: str | None = None,
+        device: str | None = None,
         join: Literal["auto", "exact", "outer", "inner", "left"] | None = None,
         append_runs: int | None = None,
         storage_options: Mapping[str, str] | None = None,
@@ -289,11 +295,9 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
             if flag is not None:
                 overrides[name] = check_flag(name, flag)
         if engine is not None:
-            if not engine or not isinstance(engine, str):
-                raise InvalidValueError(f"engine must be a name, got {engine!r}")
-            if engine not in engines and engine not in (known := engine_names()):
-                raise InvalidValueError(f"engine must be one of {', '.join(map(repr, known))}, got {engine!r}")
-            overrides["engine"] = engine
+            overrides["engine"] = _check_engine("engine", engine)
+        if device is not None:
+            overrides["device"] = device if device == "none" else _check_engine("device", device)
         if join is not None:
             check_choice("join", join, JOINS)
             overrides["join"] = join
@@ -354,6 +358,15 @@ class config(AbstractContextManager[Settings], metaclass=_Attributes):
                 _scope.reset(self._token)
                 return
         self.has_ended = True
+
+
+def _check_engine(setting: str, name: Any) -> str:
+    """Return the name of an engine that is registered."""
+    if not name or not isinstance(name, str):
+        raise InvalidValueError(f"{setting} must be a name, got {name!r}")
+    if name not in engines and name not in (known := engine_names()):
+        raise InvalidValueError(f"{setting} must be one of {', '.join(map(repr, known))}, got {name!r}")
+    return name
 
 
 # -- the process ---------------------------------------------------------------------------------

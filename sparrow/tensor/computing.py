@@ -24,7 +24,8 @@ class ComputeMethods(Base):
         Parameters
         ----------
         engine
-            "stream", "duckdb", "cupy" (on a GPU), or "auto" for the configured engine.
+            "stream", "duckdb", "cupy" (on a GPU), or "auto" for the configured engine, or the one of least cost
+            with the same bits.
 
         Returns
         -------

@@ -76,8 +76,8 @@ def matmul(
     engine
         "stream" runs row groups through kernels on several threads without loading the tensor, with the same bits for
         any number of threads; "duckdb" runs a SQL join where that gives NumPy's result, and streams the rest; "cupy"
-        multiplies on a GPU; "auto" is the configured engine, "stream" by default. A product of two tensors is computed
-        at once by an explicit engine.
+        multiplies on a GPU; "auto" is the configured engine, or the one of least cost with the bits of "stream". A
+        product of two tensors is computed at once by an explicit engine.
 
     Returns
     -------
