@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = ["single_threaded_blas"]
 
 
 @functools.cache
-def _controller(with_scipy: bool) -> Any:
-    """Return the controller of the loaded BLAS libraries.
+def _find_libraries(with_scipy: bool) -> list[Any]:
+    """Return the loaded BLAS libraries.
 
     Finding them takes longer than a small product.
     """
@@ -20,13 +21,23 @@ def _controller(with_scipy: bool) -> Any:
         import scipy.linalg.cython_lapack  # noqa: F401 - only loaded libraries can be limited
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController().select(user_api="blas")
+    libraries: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
+    return libraries
 
 
-def single_threaded_blas(with_scipy: bool = False) -> AbstractContextManager[Any]:
+@contextmanager
+def single_threaded_blas(with_scipy: bool = False) -> Iterator[None]:
     """Limit the BLAS of NumPy, and on request that of SciPy, to one thread.
 
-    As a context manager, for the length of a block.
+    As a context manager, for the length of a block. OpenBLAS ignores limits that a thread other than the first sets.
     """
-    limits: AbstractContextManager[Any] = _controller(with_scipy).limit(limits=1)
-    return limits
+    limited = [
+        (library, before) for library in _find_libraries(with_scipy) if (before := library.get_num_threads()) != 1
+    ]
+    try:
+        for library, _ in limited:
+            library.set_num_threads(1)
+        yield
+    finally:
+        for library, before in limited:
+            library.set_num_threads(before)

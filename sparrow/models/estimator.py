@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import pickle
 import zlib
 from abc import ABC, abstractmethod
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.errors import InvalidValueError, ShapeError
+from sparrow.errors import InvalidValueError, NotFoundError, ShapeError, StorageError
 from sparrow.functions.creation import asarray
 from sparrow.kernels.jit import warmup
 from sparrow.kernels.ml import linear
@@ -268,6 +269,8 @@ class Estimator(Parameters, ABC):
         """Return separate validation rows with the features of the training, or None."""
         if self.validation is None or _is_share(self.validation):
             return None
+        if isinstance(self.validation, _MissingData):
+            raise NotFoundError(f"validation data was missing when the model was unpickled: {self.validation.problem}")
         X, y = resolve_inputs(*(self.validation if isinstance(self.validation, tuple) else (self.validation, None)))
         if y is None:
             raise InvalidValueError("validation must have labels: pass (X, y), or a bundle with both")
@@ -615,9 +618,45 @@ class Estimator(Parameters, ABC):
         names = getattr(self, "feature_names_in_", None)
         write_model(path, overwrite, self._weights, self.coefficients(), names, metadata)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes; validation data is pickled on its own.
+
+        The data may be missing where the model is unpickled.
+        """
+        state = self.__dict__.copy()
+        if state["validation"] is not None and not _is_share(state["validation"]):
+            state["validation"] = _PickledData(pickle.dumps(state["validation"]))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if isinstance(self.validation, _PickledData):
+            self.validation = self.validation.load()
+
     def _linear_weights(self) -> NDArray[Any]:
         """Return the linear weights, shape (features, outputs)."""
         return self._weights.rows
+
+
+@dataclass(frozen=True, slots=True)
+class _PickledData:
+    """Data of a parameter, which is unpickled if it can be."""
+
+    content: bytes
+
+    def load(self) -> Any:
+        """Return the data, or what raises the error when it is used."""
+        try:
+            return pickle.loads(self.content)
+        except StorageError as error:
+            return _MissingData(str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _MissingData:
+    """Data of a parameter that was missing where the model was unpickled."""
+
+    problem: str
 
 
 def _is_share(validation: Any) -> bool:

@@ -199,7 +199,7 @@ class Recommender:
             factors = users[at]
         if history is None and exclude is True:
             pattern = self._read_rated(at)
-        else:
+        elif exclude is not False:
             training = self._labels_from
             targets = history if history is not None or training is None else training[at]
             excluded = _exclusion(exclude, targets, (len(factors), items.shape[0]), training)

@@ -114,7 +114,8 @@ def check_classes(y: NDArray[Any]) -> None:
         for label in y:
             if not isinstance(label, kinds):
                 raise InvalidValueError(
-                    f"Unknown label type: classes must be numbers, text, bytes or dates, got {label!r}"
+                    "Unknown label type: labels in y must be of one comparable type, numbers, text, bytes or dates, "
+                    f"got {label!r}"
                 )
 
 
