@@ -363,13 +363,15 @@ def tile(tensor: Tensor, reps: int | Sequence[int]) -> Tensor:
         tensor = expand_dims(tensor, 0)
     if any(n < 0 for n in counts):
         raise InvalidValueError(f"reps must not be negative, got {counts}")
-    what = f"{max(counts, default=0)} copies of a tensor"
-    memory.check(tuning().tile_copy_bytes * max(counts, default=0), what, "broadcast along a new axis instead")
     for axis, n in enumerate(counts):
         if n == 0:
             tensor = split(tensor, [0], axis)[0]
-        elif n > 1:
+        elif n > 1 and tensor.labels(axis) is not None:
+            what = f"{n} copies of a labelled tensor"
+            memory.check(tuning().tile_copy_bytes * n, what, "broadcast along a new axis instead")
             tensor = concat([tensor] * n, axis)
+        elif n > 1:
+            tensor = Tensor(plan.make_tile(tensor.__sparrow_scan__(), axis, n))
     return tensor if any(n != 1 for n in counts) else tensor.astype(tensor.dtype, copy=True)
 
 

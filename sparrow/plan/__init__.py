@@ -57,6 +57,7 @@ from sparrow.plan.shapes import (
     make_diagonal,
     make_reshape,
     make_sort,
+    make_tile,
     make_triangle,
     make_with_fill,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "make_reshape",
     "make_sampled",
     "make_sort",
+    "make_tile",
     "make_triangle",
     "make_with_fill",
     "match_dims",

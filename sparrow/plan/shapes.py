@@ -30,6 +30,7 @@ __all__ = [
     "make_diagonal",
     "make_reshape",
     "make_sort",
+    "make_tile",
     "make_triangle",
     "make_with_fill",
 ]
@@ -98,6 +99,18 @@ def make_reshape(scan: Scan, shape: tuple[int, ...]) -> Reshape:
     while isinstance(scan.source, Reshape) and scan.view.is_identity:  # shapes in between do not matter
         scan = scan.source.operand
     return Reshape(scan, unchecked_schema(shape, default_dims(len(shape)), old.dtype, old.fill_value, stype))
+
+
+def make_tile(scan: Scan, axis: int, count: int) -> Reshape:
+    """Return copies of a scan joined along an axis without labels, by broadcasting."""
+    old = scan.schema
+    shape = (*old.shape[:axis], old.shape[axis] * count, *old.shape[axis + 1 :])
+    check_shape(shape)
+    key = (slice(None),) * axis + (None,)
+    repeated = scan.view.then(key).broadcast_to((*old.shape[:axis], count, *old.shape[axis:]))
+    stype = resolve_stype("concat", [old.stype], infer_concat([old.stype], axis))
+    schema = unchecked_schema(shape, old.dims, old.dtype, old.fill_value, stype)
+    return Reshape(scan.then(repeated), schema).with_labels(axis_labels(scan))
 
 
 def make_triangle(scan: Scan, k: int, upper: bool) -> Triangle:

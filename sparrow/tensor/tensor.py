@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType, ModuleType
@@ -129,7 +130,8 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        return (self[k] for k in range(len(self)))
+        length = len(self)
+        return _iter_vector(self.__sparrow_scan__()) if self.ndim == 1 else (self[k] for k in range(length))
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -592,6 +594,17 @@ def _rebuild(schema: Schema, block: Block, labels: dict[int, pa.Array], view: Vi
     if view is not None:
         view.check(schema.shape)
     return Tensor(MemoryHandle(MemoryRelation(schema, block, labels)), view, stype)
+
+
+def _iter_vector(scan: Scan) -> Iterator[Any]:
+    """Yield the elements of a vector, which is evaluated once, block by block."""
+    fill, start = scan.schema.fill_value, 0
+    for block in engines.iter_sorted_blocks(scan):
+        for at, value in zip(block.coords[0].tolist(), block.values, strict=True):
+            yield from itertools.repeat(fill, at - start)
+            yield value
+            start = at + 1
+    yield from itertools.repeat(fill, scan.schema.shape[0] - start)
 
 
 class _Indexer:

@@ -18,6 +18,7 @@ from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.capabilities import Cursor
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.partitioning import cursor_strategy, range_slice
+from sparrow.engines.stream.repeats import kept_axes, repeat_block, without_repeats
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Scan
@@ -29,6 +30,7 @@ from sparrow.sorting import SpilledBlocks, SpillFile
 __all__ = [
     "ChunkCursor",
     "RangeCursor",
+    "RepeatedCursor",
     "SortedCursor",
     "SpilledCursor",
     "open_cursor",
@@ -42,7 +44,8 @@ def open_cursor(scan: Scan, start: int, stop: int) -> Cursor:
     """Open a cursor over rows [start, stop) of a scan.
 
     A chunk with rows in several partitions is read once. A scan that does not come in the order of its axes is sorted
-    once for all partitions, in memory or on disk; one of middling size is rescanned for each of a few partitions.
+    once for all partitions, in memory or on disk; one of middling size is rescanned for each of a few partitions. What
+    broadcasting repeats is read once.
     """
     strategy = cursor_strategy(scan)
     return RangeCursor(scan, start, stop) if strategy is None else _CURSORS[strategy](scan, start, stop)
@@ -192,6 +195,18 @@ class SortedCursor:
         return block if (start, stop) == self._bounds else block.take(range_slice(block.coords[0], start, stop))
 
 
+class RepeatedCursor:
+    """Cursor over rows of a scan that broadcasting repeats, read once."""
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        self._schema, self._kept = scan.schema, kept_axes(scan)
+        self._block = Once(partial(scan_reader.read_block, without_repeats(scan), own=False))
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        return repeat_block(self._block(), self._kept, self._schema, start, stop)
+
+
 class SpilledCursor:
     """Cursor over rows [start, stop) of a scan, sorted on disk by the first read."""
 
@@ -231,6 +246,7 @@ def _spill_sorted(scan: Scan, start: int, stop: int) -> SpilledBlocks:
 
 _CURSORS: dict[str, Callable[[Scan, int, int], Cursor]] = {
     "chunks": ChunkCursor,
+    "repeated": RepeatedCursor,
     "sorted": SortedCursor,
     "spilled_sort": SpilledCursor,
 }

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sparrow.core.indexing import RangeAxis
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.engines.stream import scan_reader
+from sparrow.engines.stream.repeats import fits_in_memory
 from sparrow.engines.stream.tuning import tuning
 from sparrow.plan import Scan
 from sparrow.runtime import memory
@@ -86,7 +87,7 @@ def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
     return count < (tuning().partition_rows if rows is None else rows)
 
 
-def cursor_strategy(scan: Scan) -> Literal["chunks", "sorted", "spilled_sort"] | None:
+def cursor_strategy(scan: Scan) -> Literal["chunks", "repeated", "sorted", "spilled_sort"] | None:
     """Return the strategy of a cursor: what it keeps between partitions.
 
     None if it rescans the input for each of them.
@@ -95,8 +96,10 @@ def cursor_strategy(scan: Scan) -> Literal["chunks", "sorted", "spilled_sort"] |
     if view.ndim and scan_reader.is_small(scan):
         return "sorted"
     parameters = tuning()
-    if not view.ndim or not view.size or view.repeats > parameters.rescan_factor:
+    if not view.ndim or not view.size:
         return None
+    if view.repeats > parameters.rescan_factor:
+        return "repeated" if fits_in_memory(scan) else None
     order = sorted_order(scan)
     if view.preserves_order(order):
         return "chunks" if view.is_identity else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from sparrow.kernels.runs import group_starts, run_lengths
 from sparrow.plan import Accumulate, Concat, Diagonal, Node, Reshape, Scan, Triangle, concat_offsets
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory
+from sparrow.runtime.events import emit
 
 __all__ = ["ConcatOp", "DiagonalOp", "FillOp", "ReshapeOp", "SortOp", "TriangleOp", "ViewOp", "accumulate"]
 
@@ -50,27 +52,26 @@ class ConcatOp(PhysicalOperator, SmallEvaluation):
 
     def open(self, start: int, stop: int) -> Cursor:
         """Open a cursor over the inputs with rows in [start, stop)."""
-        parts = []
-        for scan, offset in zip(self.children, self._offsets, strict=False):
-            low, high = self.rows_of(scan, offset, start, stop)
-            if low < high:
-                parts.append((scan, offset, open_cursor(scan, low, high)))
-        return _ConcatCursor(self, parts)
+        rows = self.rows_of(start, stop)
+        emit("stream.concat", operands=len(rows))
+        return _ConcatCursor(self, {k: open_cursor(self.children[k], low, high) for k, low, high in rows})
 
-    def rows_of(self, scan: Scan, offset: int, start: int, stop: int) -> tuple[int, int]:
-        """Return the rows of an input for rows [start, stop) of the output."""
-        return (start, stop) if self._axis else (max(start - offset, 0), min(stop - offset, scan.schema.shape[0]))
+    def rows_of(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """Return the inputs for rows [start, stop) of the output, and the rows of each."""
+        if self._axis:
+            return [(k, start, stop) for k in range(len(self.children))]
+        first, last = bisect.bisect_right(self._offsets, start) - 1, bisect.bisect_left(self._offsets, stop)
+        found = ((k, self._offsets[k], self._offsets[k + 1]) for k in range(first, last))
+        return [(k, max(start, low) - low, min(stop, high) - low) for k, low, high in found if low < high]
 
     def evaluate(self, *blocks: Block) -> Block:
         """Return all elements of the output."""
-        return self.join(self._offsets[:-1], blocks)
+        return self.join(range(len(blocks)), blocks)
 
-    def join(self, offsets: Sequence[int], blocks: Sequence[Block]) -> Block:
-        """Return elements of inputs as those of the output.
-
-        Coordinates along the axis start at ``offsets``.
-        """
+    def join(self, numbers: Iterable[int], blocks: Sequence[Block]) -> Block:
+        """Return elements of inputs, given by number, as those of the output."""
         schema, axis = self.schema, self._axis
+        offsets = [self._offsets[k] for k in numbers]
         coords: list[Sequence[NDArray[Any]]] = list(zip(*[block.coords for block in blocks], strict=True))
         kind = schema.coordinate_dtypes[axis]
         along = zip(coords[axis], offsets, strict=True)
@@ -84,20 +85,15 @@ class ConcatOp(PhysicalOperator, SmallEvaluation):
 
 
 class _ConcatCursor:
-    __slots__ = ("_operator", "_parts")
+    __slots__ = ("_cursors", "_operator")
 
-    def __init__(self, operator: ConcatOp, parts: list[tuple[Scan, int, Cursor]]) -> None:
-        self._operator, self._parts = operator, parts
+    def __init__(self, operator: ConcatOp, cursors: dict[int, Cursor]) -> None:
+        self._operator, self._cursors = operator, cursors
 
     def read(self, start: int, stop: int) -> Block:
         """Return the elements of rows [start, stop)."""
-        offsets, found = [], []
-        for scan, offset, cursor in self._parts:
-            low, high = self._operator.rows_of(scan, offset, start, stop)
-            if low < high:
-                offsets.append(offset)
-                found.append(cursor.read(low, high))
-        return self._operator.join(offsets, found)
+        rows = self._operator.rows_of(start, stop)
+        return self._operator.join([k for k, _, _ in rows], [self._cursors[k].read(low, high) for k, low, high in rows])
 
 
 # -- reshaping -----------------------------------------------------------------------------------------

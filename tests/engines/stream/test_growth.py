@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import sparrow as sp
 from sparrow.plan import nodes_below, optimize_plan
 from sparrow.testing import observe, tune
-from tests.engines.helpers import random_array
+from tests.engines.helpers import random_array, stored_relation
 
 SIDE = 24
 ORDER = np.random.default_rng(0).permutation(SIDE)
@@ -109,3 +109,59 @@ def test_a_short_view_of_an_expression_computes_it_alone() -> None:
     with observe("stream.evaluate", "stream.read") as seen:
         rows.compute()
     assert (3000, 50) not in {details["operator"].schema.shape for _, details in seen}
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("join", ["concat", "stack"])
+def test_joins_open_each_operand_once(axis: int, join: str) -> None:
+    dense = random_array((3, 4), seed=2)
+    opened = []
+    for count in (100, 200):
+        parts: Any = [sp.asarray(dense * (k % 7)) for k in range(count)]
+        found, expected = (
+            (sp.concat(parts, axis), np.concatenate([part.to_numpy() for part in parts], axis))
+            if join == "concat"
+            else (sp.stack(parts, axis=axis), np.stack([part.to_numpy() for part in parts], axis))
+        )
+        with tune("stream", partition_rows=20, min_partition_rows=1), observe("stream.concat") as seen:
+            np.testing.assert_array_equal(found.to_numpy(), expected)
+        opened.append(sum(details["operands"] for _, details in seen))
+        assert axis or opened[-1] <= count + 2 * len(seen)
+    assert opened[1] <= 2 * opened[0] + 8
+
+
+def test_tiles_read_their_tensor_once(tmp_path: Path) -> None:
+    dense = random_array((6, 5), seed=3)
+    A: Any = sp.Tensor(stored_relation(tmp_path / "A", dense))
+    for reps in ((50, 1), (1, 50), (3, 2, 40), (2, 0)):
+        with tune("stream", partition_rows=64, min_partition_rows=1):
+            found = sp.tile(A, reps)
+            assert found.dims[-2:] == A.dims
+            np.testing.assert_array_equal(found.to_numpy(), np.tile(dense, reps))
+    groups = (A * 1).explain(analyze=True).split("decoded in ")[1].split()[0]
+    assert f"decoded in {groups} chunks" in sp.tile(A, (100_000, 1)).explain(analyze=True)
+    with pytest.raises(sp.errors.ShapeError):
+        sp.tile(A, (2**62, 1))
+    assert sp.tile(A, (2**40, 1)).shape == (6 * 2**40, 5)
+
+
+def test_iterating_a_vector_reads_it_once(tmp_path: Path) -> None:
+    dense = random_array((200, 30), seed=4, density=0.2)
+    A: Any = sp.Tensor(stored_relation(tmp_path / "A", dense))
+    for vector, expected in (
+        (A.sum(axis=0), dense.sum(axis=0)),
+        (A[5, 3:20], dense[5, 3:20]),
+        (np.exp(A[:, 2]), np.exp(dense[:, 2])),
+        (A[::-1, 3], dense[::-1, 3]),
+        (A[[4, 4, 1], 3], dense[[4, 4, 1], 3]),
+        (A[:0, 0], dense[:0, 0]),
+    ):
+        with sp.explained() as plans:
+            found = list(vector)
+        assert len(plans) <= 1
+        np.testing.assert_array_equal(found, expected)
+        assert all(type(value) is type(wanted) for value, wanted in zip(found, expected, strict=True))
+    first, second, *_, last = A.sum(axis=1)
+    assert [first, second, last] == dense.sum(axis=1)[[0, 1, -1]].tolist()
+    assert dict(zip("abc", A[:3, 0], strict=True)) == dict(zip("abc", dense[:3, 0].tolist(), strict=True))
+    assert [row.shape for row in A[:2]] == [(30,), (30,)]

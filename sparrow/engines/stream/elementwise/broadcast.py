@@ -15,10 +15,10 @@ from sparrow.core.schema import Schema, is_fill
 from sparrow.engines.sort_orders import count_rows_to_read
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
-from sparrow.engines.stream.partitioning import range_slice
+from sparrow.engines.stream.repeats import kept_axes, repeat_block, without_repeats
 from sparrow.engines.stream.tuning import tuning
 from sparrow.errors import PerformanceWarning
-from sparrow.kernels.coo import Block, canonicalize, flat_positions
+from sparrow.kernels.coo import Block, flat_positions
 from sparrow.kernels.elementwise import align
 from sparrow.plan import GroupQuotient, Map, Scan, function_name
 from sparrow.relations.memory import MemoryRelation
@@ -32,26 +32,19 @@ __all__ = [
     "check_repeats",
     "find_lookups",
     "find_outer_split",
-    "fits_in_memory",
     "keep_repeated",
     "split_outer",
-    "without_repeats",
 ]
 
 _NAN_AT_FILL = (np.true_divide, np.floor_divide, np.remainder, np.fmod)
 """Functions that make NaN of two zeros, so that absent elements become stored ones."""
 
 
-def without_repeats(scan: Scan) -> Scan:
-    """Return a scan without its new axes."""
-    return scan.then(scan.view.then(tuple(0 if isinstance(axis, NewAxis) else slice(None) for axis in scan.view.axes)))
-
-
 def keep_repeated(scan: Scan) -> Scan:
     """Return a scan with new axes of the same elements in memory, each once."""
     core = without_repeats(scan)
-    kept = [k for k, axis in enumerate(scan.view.axes) if not isinstance(axis, NewAxis)]
-    return _broadcast(MemoryRelation(core.schema, scan_reader.read_block(core, own=False)), kept, scan.schema.shape)
+    relation = MemoryRelation(core.schema, scan_reader.read_block(core, own=False))
+    return _broadcast(relation, kept_axes(scan), scan.schema.shape)
 
 
 def _broadcast(relation: MemoryRelation, kept: Sequence[int], shape: tuple[int, ...]) -> Scan:
@@ -59,17 +52,6 @@ def _broadcast(relation: MemoryRelation, kept: Sequence[int], shape: tuple[int, 
     new = [k for k in range(len(shape)) if k not in kept]
     view = View.identity(relation.schema.shape).insert_axes(new).broadcast_to(shape)
     return Scan(relation, view, relation.schema.with_view(view))
-
-
-def fits_in_memory(scan: Scan) -> bool:
-    """Return whether what broadcasting repeats fits in memory once.
-
-    Reads footers, no data.
-    """
-    view, parameters = scan.view, tuning()
-    if not view.size or view.size // view.repeats >= 2**63:
-        return False
-    return count_rows_to_read(scan) * parameters.element_bytes <= memory.limit() // parameters.lookup_parts
 
 
 def find_lookups(scans: Sequence[Scan]) -> list[int]:
@@ -99,9 +81,9 @@ class BroadcastTable:
     """
 
     def __init__(self, kernel: FusedKernel, scans: Sequence[Scan], numbers: Sequence[int]) -> None:
-        axes, schema = scans[numbers[0]].view.axes, kernel.node.schema
+        schema = kernel.node.schema
         self.numbers, self._schema = tuple(numbers), schema
-        self._kept = tuple(k for k, axis in enumerate(axes) if not isinstance(axis, NewAxis))
+        self._kept = kept_axes(scans[numbers[0]])
         self._shape = tuple(schema.shape[k] for k in self._kept)
         self._size = math.prod(self._shape)
         blocks = [scan_reader.read_block(without_repeats(scans[number]), own=False) for number in numbers]
@@ -178,25 +160,7 @@ class BroadcastTable:
 
     def repeat(self, start: int, stop: int) -> Block:
         """Return the remainder in rows [start, stop) of the result."""
-        block, shape = self.remainder, (stop - start, *self._schema.shape[1:])
-        if self._kept[:1] == (0,):
-            block = block.take(range_slice(block.coords[0], start, stop))
-        new = [k for k in range(len(shape)) if k not in self._kept]
-        times = math.prod(shape[k] for k in new)
-        leads = new[:1] == [0]
-        spread = np.unravel_index(np.arange(times), [shape[k] for k in new])
-        coords: list[NDArray[Any]] = [np.zeros(0, np.int32)] * len(shape)
-        for k, column in zip(self._kept, block.coords, strict=True):
-            coords[k] = np.tile(column, times) if leads else np.repeat(column, times)
-        for k, column in zip(new, spread, strict=True):
-            column = column.astype(self._schema.coordinate_dtype(k), copy=False)
-            column = column + column.dtype.type(start) if k == 0 and start else column
-            coords[k] = np.repeat(column, block.count) if leads else np.tile(column, block.count)
-        values = np.tile(block.values, times) if leads else np.repeat(block.values, times)
-        out = Block(tuple(coords), values)
-        if new == list(range(len(new))) or new == list(range(len(self._kept), len(shape))):
-            return out
-        return canonicalize(out, self._schema.shape, None, keep_fill=True)
+        return repeat_block(self.remainder, self._kept, self._schema, start, stop)
 
     def is_dense(self, start: int, stop: int) -> bool:
         """Return whether half or more of all positions of some rows are repeated."""

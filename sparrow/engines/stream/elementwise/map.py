@@ -23,15 +23,14 @@ from sparrow.engines.stream.elementwise.broadcast import (
     check_repeats,
     find_lookups,
     find_outer_split,
-    fits_in_memory,
     keep_repeated,
     split_outer,
-    without_repeats,
 )
 from sparrow.engines.stream.elementwise.fusion import FusedKernel
 from sparrow.engines.stream.operator import PhysicalOperator, RangeRef
 from sparrow.engines.stream.partitioning import partition_bounds
 from sparrow.engines.stream.product.product import MaskedMatMulOp
+from sparrow.engines.stream.repeats import fits_in_memory, without_repeats
 from sparrow.kernels.coo import Block, filter_block, write_dense
 from sparrow.kernels.elementwise import apply, combine
 from sparrow.plan import Dense, Map, Scan, apply_function
