@@ -183,7 +183,10 @@ def from_object(
         return from_table(obj, coords, value, shape, dims, rule, rest=True, fill_value=fill, on_fill=on_fill)
     if is_graph(obj):
         edges = from_graph(obj)
-        found = Coordinates((edges.rows, edges.columns), edges.weights, (edges.size, edges.size), duplicates="sum")
+        weights = edges.weights
+        if fill_value is not None and weights.dtype.kind in "biu":  # so that infinity marks what is no edge
+            weights = weights.astype(np.result_type(weights, fill_value))
+        found = Coordinates((edges.rows, edges.columns), weights, (edges.size, edges.size), duplicates="sum")
         schema, block = _from_array(found, dims, fill_value, on_fill)
         axes = [] if edges.labels is None else [axis for axis in (0, 1) if schema.dims[axis] not in labelled]
         return schema, block, dict.fromkeys(axes, edges.labels)

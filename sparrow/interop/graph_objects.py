@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.core.label_types import check_labels
-from sparrow.errors import InvalidValueError, SparrowError, UnsupportedError
+from sparrow.errors import SparrowError, UnsupportedError
 
 __all__ = ["AdjacencyMatrix", "from_graph", "is_graph"]
 
@@ -53,8 +53,6 @@ def from_graph(graph: Any) -> AdjacencyMatrix:
     ------
     UnsupportedError
         If nodes or weights are of a kind that tensors do not have.
-    InvalidValueError
-        If an edge has the weight 0: it would be no element.
     """
     if hasattr(graph, "get_edgelist"):
         n, is_directed = graph.vcount(), graph.is_directed()
@@ -73,12 +71,6 @@ def from_graph(graph: Any) -> AdjacencyMatrix:
     weights = np.array(given) if len(ends) else np.empty(0, np.int64)
     if weights.dtype.kind not in "biufc":
         raise UnsupportedError(f"weights of edges must be numbers, got {weights.dtype}")
-    if len(weights) and not weights.all():
-        count = int((weights == 0).sum())
-        raise InvalidValueError(
-            f"the graph has {count} edges of weight 0, which a tensor does not store: build it with "
-            "sp.from_coords(..., fill_value=float('inf'))"
-        )
     rows, columns = ends.T
     if not is_directed:
         reverse = rows != columns

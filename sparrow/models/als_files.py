@@ -52,11 +52,11 @@ def write_als(
     """Write a model as a bundle, in one atomic step and bounded memory."""
     scan = ratings.__sparrow_scan__()
     labels, dims = read_labels(scan), scan.schema.dims
-    column = "factor" if "factor" not in dims else "factor_number"
     members = [*_TABLES, _HISTORY]
     with storage.stage_folder(path, overwrite) as folder:
         for axis, (name, table) in enumerate(zip(_TABLES, tables, strict=True)):
             width = table.shape[1] - (biases is not None)
+            column = "factor" if dims[axis].casefold() != "factor" else "number"
             schema = Schema((table.shape[0], width), (dims[axis], column), table[:0].dtype, 0)
             storage.save(folder / name, schema, _table_blocks(table, schema), labels=_on_axis(labels, axis))
         pattern = (Block(b.coords, np.ones(b.count, bool)) for b in engines.iter_sorted_blocks(scan))

@@ -49,7 +49,8 @@ def write_model(
     dim = metadata["dim"]
     labels: dict[str, Any] = {} if feature_names is None else {dim: list(feature_names)}
     with storage.stage_folder(path, overwrite) as folder:
-        asarray(weights.rows, dims=(dim, "number"), labels=labels).save(folder / "weights")
+        column = "number" if dim.casefold() != "number" else "weight"
+        asarray(weights.rows, dims=(dim, column), labels=labels).save(folder / "weights")
         asarray(weights.bias, dims=("one", "output")).save(folder / "bias")
         coefficients.save(folder / "coefficients")
         write_model_listing(folder, ("weights", "bias", "coefficients"), metadata)

@@ -266,8 +266,9 @@ class WriteMethods(Base):
     def _writable(self) -> Handle:
         if self._handle is None or self._initial_view.points or getattr(self._handle, "read_only", False):
             raise ReadOnlyError(
-                "this tensor is read-only: views through lists or masks, results of asformat() and expressions are "
-                "copies, and an opened version never changes; write to the tensor it came from, or compute() first"
+                "this tensor is read-only: views through lists or masks, results of asformat(), expressions, and what "
+                "copy and pickle make of stored tensors are copies, and an opened version never changes; write to the "
+                "tensor it came from, sp.open(path) again, or compute() first"
             )
         return self._handle
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import UnsupportedError
 
 KINDS: list[Any] = [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]
 NAMES: dict[str, Any] = {
@@ -110,11 +110,19 @@ def test_sequence_protocol_is_no_array() -> None:
         assert sp.asarray(scalar).item() == scalar
 
 
-def test_weights_that_are_no_elements() -> None:
+def test_weights_of_zero(capfd: pytest.CaptureFixture[str]) -> None:
     graph = nx.Graph([(0, 1)])
     graph.add_edge(1, 2, weight=0)
-    with pytest.raises(InvalidValueError, match=r"1 edges of weight 0.*fill_value"):
-        sp.asarray(graph)
+    A = sp.asarray(graph, fill_value=np.inf)
+    assert A.nnz == 4
+    assert sp.graph.shortest_paths(A, 0).to_numpy().tolist() == [0, 1, 1]
+    capfd.readouterr()
+    assert sp.asarray(graph).nnz == 2
+    assert "2 elements equal the fill value and are not stored" in capfd.readouterr().err
+
+
+def test_weights_that_are_no_numbers() -> None:
+    graph = nx.Graph([(0, 1)])
     graph.add_edge(1, 2, weight="far")
     with pytest.raises(UnsupportedError, match="weights of edges must be numbers"):
         sp.asarray(graph)

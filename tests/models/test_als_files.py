@@ -144,6 +144,13 @@ def test_saved_bundle(tmp_path: Path) -> None:
     assert sp.models.load(tmp_path / "model").item_factors.shape == (20, 2)
 
 
+@pytest.mark.parametrize("dims", [("factor", "number"), ("Factor", "item"), ("user", "FACTOR")])
+def test_any_names_are_saved(dims: tuple[str, str], tmp_path: Path) -> None:
+    model = ALS(factors=2, epochs=1).fit(sp.asarray(DENSE, dims=dims))
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(sp.models.load(tmp_path / "model").item_factors, model.item_factors)
+
+
 def test_interrupted_save_leaves_nothing(tmp_path: Path) -> None:
     model = ALS(factors=3, epochs=1).fit(ratings({}))
     model.save(tmp_path / "model")

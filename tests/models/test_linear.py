@@ -526,6 +526,15 @@ def test_labels_that_are_no_classes(label: Any) -> None:
         LogisticRegression(epochs=1).fit(np.eye(4), y)
 
 
+@pytest.mark.parametrize("dim", ["number", "Number", "class", "output", "one", "feature"])
+def test_any_name_of_features_is_saved(dim: str, tmp_path: Path) -> None:
+    X = sp.asarray(np.eye(4), dims=("row", dim), labels={dim: list("abcd")})
+    for y in ([0, 1, 0, 1], [0, 1, 2, 1]):
+        model = LogisticRegression(epochs=1).fit(X, y)
+        model.save(tmp_path / "model", overwrite=True)
+        np.testing.assert_array_equal(sp.models.load(tmp_path / "model").predict(X), model.predict(X))
+
+
 def test_load_errors(tmp_path: Path) -> None:
     sp.eye(3).save(tmp_path / "eye")
     sp.Bundle({"X": sp.eye(3)}).save(tmp_path / "bundle")
