@@ -40,12 +40,15 @@ def largest(product: NDArray[Any], k: int, fill: Any = 0) -> NDArray[Any]:
 def test_find_largest(values: list[float], k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     indptr = np.sort(np.concatenate([[0], rng.integers(0, len(values) + 1, 4), [len(values)]]))
-    found = find_largest(indptr, np.array(values), k).tolist()
-    expected = []
+    found = []
+    for way in ("numpy", "numba"):
+        with sparrow.testing.strategy(way):
+            found.append(find_largest(indptr, np.array(values), k).tolist())
+    expected: list[int] = []
     for start, stop in itertools.pairwise(indptr.tolist()):
         ranked = sorted(range(start, stop), key=lambda at: (np.isnan(values[at]), -values[at], at))
         expected += sorted(ranked[:k])
-    assert found == expected
+    assert found == [expected, expected]
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint64", "float32", "float64"])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sparrow.engines.stream.product.indexing import CompositeIndex
 from sparrow.kernels.jit.warmup import as_readonly
+from sparrow.kernels.matmul import numpy_fallback
 from sparrow.plan import Contraction
 
 __all__ = ["AddRows", "CSRPart", "concat_rows", "find_largest"]
@@ -103,6 +104,13 @@ def find_largest(indptr: NDArray[np.int64], values: NDArray[Any], k: int) -> NDA
     lengths = np.diff(indptr)
     if not (lengths > k).any():
         return np.arange(indptr[0], indptr[-1])
+    if not numpy_fallback.use_numpy(len(values)) and values.dtype.kind in "iuf" and values.dtype != np.float16:
+        from sparrow.kernels.matmul.select import select_largest
+
+        out = np.empty(int(np.minimum(lengths, k).sum()), np.int64)
+        select: Any = select_largest
+        select(as_readonly(indptr), as_readonly(values), k, out)
+        return out
     values = values[indptr[0] : indptr[-1]]
     rows = np.repeat(np.arange(len(lengths)), lengths)
     if values.dtype.kind in "iub":  # the order of -x wraps around
