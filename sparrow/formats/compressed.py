@@ -14,6 +14,7 @@ from sparrow.errors import DuplicateError, InvalidValueError, ShapeError
 from sparrow.formats.container import Container, as_values, readonly
 from sparrow.interop.interchange import match_index_dtype, row_pointers
 from sparrow.kernels.coo import Block
+from sparrow.plan import check_equal_labels
 from sparrow.runtime import memory
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class _Compressed(Container):
     _indptr: NDArray[Any]
 
     def __init__(self, data: Any, indices: Any, indptr: Any, shape: Sequence[int] | None = None) -> None:
+        check_equal_labels(data, indices, ("data", "indices"))
         self._data, self._indices = as_values(data), as_index("indices", indices)
         self._indptr = as_index("indptr", indptr)
         if shape is None:
@@ -103,7 +105,9 @@ class _Compressed(Container):
         array([[2, 0, 3],
                [0, 5, 0]])
         """
+        check_equal_labels(data, indices, ("data", "indices"))
         values, places = as_values(data), as_index("indices", indices)
+        check_equal_labels(begin, end, ("begin", "end"))
         first, last = as_index("begin", begin), as_index("end", end)
         if values.shape != places.shape:
             raise ShapeError(f"data and indices must have one shape (n,), got {values.shape} and {places.shape}")

@@ -14,6 +14,7 @@ from sparrow.core.schema import Schema, check_shape, is_fill
 from sparrow.errors import DuplicateError, IndexingError, InvalidValueError, ShapeError, UnsupportedError
 from sparrow.formats.container import Container, as_values, readonly
 from sparrow.kernels.coo import Block
+from sparrow.plan import match_axes
 from sparrow.runtime import memory
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class RowSparse(Container):
     _indices: NDArray[Any]
 
     def __init__(self, data: Any, indices: Any, shape: Sequence[int] | None = None) -> None:
+        data = match_axes(data, indices, {0: 0}, "data", "values", "indices")
         self._data, self._indices = as_values(data), as_index("indices", indices)
         if shape is None:
             if not len(self._indices):
@@ -191,6 +193,7 @@ class RowSparse(Container):
         (array([1, 3]), array([[5, 6],
                [7, 8]]))
         """
+        data = match_axes(data, rows, {0: 0}, "data", "values", "rows")
         wanted, rows_data = self._check_rows(rows), np.asarray(data)
         if rows_data.shape != (len(wanted), *self._shape[1:]):
             raise ShapeError(f"data must have shape {(len(wanted), *self._shape[1:])}, got {rows_data.shape}")

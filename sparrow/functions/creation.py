@@ -31,7 +31,6 @@ from sparrow.runtime import progress
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
-from sparrow.tensor.matching import align_elements
 
 if TYPE_CHECKING:
     import os
@@ -196,7 +195,6 @@ def from_coords(
     >>> stars.sel(user="bob")
     np.float64(3.0)
     """
-    coords, values = align_elements(coords, values)
     given_shape = _infer_shape(shape, coords, dims, labels)
     schema, block = from_coordinates(coords, values, given_shape, dims, duplicates, fill_value)
     return tensor_from_block(schema, block, _check_labels(schema, labels))

@@ -18,7 +18,7 @@ from sparrow.functions.labels import to_labelled_tensor
 from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.coo import Block
-from sparrow.plan import Contraction, Scan, Score, axis_labels, make_contraction
+from sparrow.plan import Contraction, Scan, Score, axis_labels, make_contraction, match_axes
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_choice
@@ -52,7 +52,8 @@ def neighbors(
         "cosine" similarity, "dot" product, "jaccard" similarity of the columns with stored elements (the size of the
         intersection over that of the union), or "euclidean" distance, whose nearest rows have the smallest values.
     data
-        Matrix of shape (p, n) whose rows are the candidates; by default the other rows of ``A``.
+        Matrix of shape (p, n) whose rows are the candidates; by default the other rows of ``A``. Labelled columns are
+        matched with those of ``A``.
     engine
         See :func:`sparrow.matmul`.
 
@@ -66,6 +67,8 @@ def neighbors(
     ------
     ShapeError
         If an operand is no matrix, or the numbers of columns differ.
+    LabelError
+        If columns have labels that are not the same.
     UnsupportedError
         If the values are complex, or a fill value is not 0.
     InvalidValueError
@@ -89,6 +92,7 @@ def neighbors(
     if count < 1:
         raise InvalidValueError(f"neighbors: k must be at least 1, got {k}")
     rows, others = _as_operand(A, "A"), None if data is None else _as_operand(data, "data")
+    others = match_axes(others, rows, {1: 1}, "neighbors: data", "values", "A")
     if others is not None and others.shape[1] != rows.shape[1]:
         raise ShapeError(f"neighbors: A and data must have as many columns, got shapes {rows.shape} and {others.shape}")
     if metric == "cosine":

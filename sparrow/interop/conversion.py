@@ -39,6 +39,7 @@ from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_p
 from sparrow.interop.labelled_objects import drop_unnamed_index, is_xarray, name_index, xarray_dims, xarray_labels
 from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, check_duplicates
+from sparrow.plan import align_elements
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
 
@@ -73,6 +74,7 @@ def from_coordinates(
     """Return schema and canonical elements, as :func:`sparrow.from_coords` does."""
     rule = check_duplicates(duplicates)
     check_unmasked(values)
+    coords, values = align_elements(coords, values)
     try:
         data = as_canonical(np.array(values))  # a copy: the tensor must not change with the caller's array
     except ValueError:

@@ -16,7 +16,7 @@ from sparrow.core.schema import as_integer
 from sparrow.errors import AxisError, InvalidValueError, ShapeError, SingularError, UnsupportedError
 from sparrow.functions.elementwise import as_operand
 from sparrow.functions.labels import align_to_axis
-from sparrow.plan import normalize_axis
+from sparrow.plan import align_columns, normalize_axis
 from sparrow.runtime.docs import SharedText
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
@@ -167,7 +167,8 @@ def cross(x1: Tensor | ArrayLike, x2: Tensor | ArrayLike, /, *, axis: int = -1) 
     >>> sp.linalg.cross(sp.asarray([1, 0, 0]), sp.asarray([0, 2, 0]))
     array([0, 0, 2])
     """
-    one, other, along = as_operand(x1), as_operand(x2), as_integer(axis, "axis")
+    one, other = align_columns([as_operand(x1), as_operand(x2)], ["cross: x1", "cross: x2"])
+    along = as_integer(axis, "axis")
     for name, shape in (("x1", np.shape(one)), ("x2", np.shape(other))):
         try:
             size = shape[normalize_axis(along, len(shape))]

@@ -597,7 +597,7 @@ class Operator(_LabelledOperator):
         Parameters
         ----------
         x
-            Array of shape (m,) or (m, k).
+            Array of shape (m,) or (m, k); a labelled tensor is aligned with the rows.
 
         Returns
         -------
@@ -609,7 +609,7 @@ class Operator(_LabelledOperator):
         >>> sp.linalg.aslinearoperator(sp.asarray([[0, 1j]])).multiply_transposed(np.array([2.0]))
         array([0.+0.j, 0.+2.j])
         """
-        return self._product(np.asarray(x), transposed=True)
+        return self._product(np.asarray(self._align(x, 0)), transposed=True)
 
     def _product(self, x: NDArray[Any], transposed: bool) -> NDArray[Any]:
         if not np.result_type(x.dtype, np.float64).isbuiltin:

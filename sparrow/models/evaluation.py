@@ -33,10 +33,9 @@ from sparrow.models.ratings import as_ratings, check_matrix
 from sparrow.models.recommender import Recommender, orient
 from sparrow.models.splits import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
 from sparrow.models.topk import Pattern, to_pattern
-from sparrow.plan import Scan, axis_labels, positions_of_labels
+from sparrow.plan import Scan, axis_labels, match_axes, positions_of_labels
 from sparrow.runtime import progress
 from sparrow.tensor import Tensor
-from sparrow.tensor.matching import match_axes
 
 __all__ = [
     "HeldOut",
@@ -296,8 +295,8 @@ def _ids_of_truth(ids: NDArray[Any], model: Recommending, held_out: HeldOut) -> 
     truth = held_out.truth.labels(1)
     if ids.dtype.kind not in "iu" or items is None or truth is None or items.equals(truth):
         return ids
-    at = np.append(positions_of_labels(items, truth), -1)  # the last one is that of id -1
-    return at[ids]
+    at: NDArray[Any] = np.append(positions_of_labels(items, truth), -1)  # the last one is that of id -1
+    return np.asarray(at[ids])
 
 
 def beaten(found: Mapping[str, float], popular: Mapping[str, float]) -> str:
@@ -359,8 +358,7 @@ def rmse(model: Recommender, test: Any) -> float:
     >>> rmse(model, parts.test) < 0.1
     True
     """
-    ratings = as_ratings(test)
-    ratings = orient(ratings, model._labels_from) if isinstance(model, Recommender) else ratings
+    ratings = orient(as_ratings(test), model._labels_from)
     scan = ratings.__sparrow_scan__()
     check_matrix(scan)
     block = engines.evaluate(scan)
@@ -380,11 +378,10 @@ def _positions_in_model(model: Recommender, scan: Scan, axis: int, coords: NDArr
         If the model has no such label.
     """
     side: Literal["row", "item"] = "item" if axis else "row"
-    own = axis_labels(scan).get(axis)
-    known = model.labels(side) if isinstance(model, Recommender) else None
+    own, known = axis_labels(scan).get(axis), model.labels(side)
     if own is None or known is None or own.array().equals(known):
         return coords
-    positions = positions_of_labels(own.array(), known)[coords]
+    positions: NDArray[Any] = positions_of_labels(own.array(), known)[coords]
     if (positions < 0).any():
         unknown = own.array()[int(coords[int(positions.argmin())])].as_py()
         raise LabelError(f"unknown label {unknown!r}: no {side} of the training tensor has it, drop it with sel()")

@@ -18,9 +18,9 @@ from sparrow.functions.creation import open as open_tensor
 from sparrow.interop.conversion import dense_of_sparse, is_foreign_sparse
 from sparrow.kernels.jit import warmup
 from sparrow.models.tuning import tuning
+from sparrow.plan import match_axes
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
-from sparrow.tensor.matching import match_axes
 from sparrow.training.batches import Batches
 from sparrow.training.inputs import load_column, unpack_bundle
 

@@ -30,9 +30,9 @@ from sparrow.models.topk import (
     unit_vectors,
 )
 from sparrow.models.tuning import tuning
+from sparrow.plan import align_columns, match_axes
 from sparrow.runtime import events, progress
 from sparrow.runtime.validation import check_choice
-from sparrow.tensor.matching import align_columns, match_axes
 
 if TYPE_CHECKING:
     import os
@@ -510,7 +510,8 @@ def _to_positions(
     if training is not None and (labels or _is_by_label(numbers)) and len(numbers):
         names = training.labels(0 if kind == "row" else 1)
         if names is not None and (_is_by_label(numbers) or pa.types.is_integer(names.type)):
-            places = find_labels(names, numbers).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+            found = find_labels(names, numbers).fill_null(-1)
+            places: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
             if places.min() < 0:
                 raise LabelError(
                     f"unknown label {numbers[int(places.argmin())]!r}: no {kind} of the training tensor has it"
@@ -543,7 +544,7 @@ def _exclusion(exclude: Any, targets: Tensor | None, shape: tuple[int, int], tra
             f"exclude must be True, False or a matrix of items to exclude, got {type(exclude).__name__}"
         )
     mask = align_items(mask, training, "exclude")
-    mask = match_axes(mask, targets, {0: 0}, "exclude", "pattern", "the rows to recommend for")
-    if mask.shape != shape:
-        raise ShapeError(f"exclude has shape {mask.shape}, expected {shape}")
-    return mask
+    aligned: Tensor = match_axes(mask, targets, {0: 0}, "exclude", "pattern", "the rows to recommend for")
+    if aligned.shape != shape:
+        raise ShapeError(f"exclude has shape {aligned.shape}, expected {shape}")
+    return aligned

@@ -12,7 +12,17 @@ from sparrow.plan.alignment import (
     positions_of_labels,
     reindex_axis,
 )
-from sparrow.plan.axis_matching import MatchRule, axes_of, match_mask, match_scan, match_values
+from sparrow.plan.axis_matching import (
+    MatchRule,
+    align_columns,
+    align_elements,
+    axes_of,
+    check_equal_labels,
+    match_axes,
+    match_mask,
+    match_scan,
+    match_values,
+)
 from sparrow.plan.contraction import (
     MatrixForm,
     as_elementwise,
@@ -94,7 +104,9 @@ __all__ = [
     "Where",
     "WithFill",
     "align_by_name",
+    "align_columns",
     "align_contraction",
+    "align_elements",
     "align_operands",
     "apply_function",
     "as_elementwise",
@@ -102,6 +114,7 @@ __all__ = [
     "axes_of",
     "axis_by_name",
     "axis_labels",
+    "check_equal_labels",
     "concat_offsets",
     "expand_contractions",
     "fit_to_target",
@@ -123,6 +136,7 @@ __all__ = [
     "make_tile",
     "make_triangle",
     "make_with_fill",
+    "match_axes",
     "match_dims",
     "match_mask",
     "match_scan",

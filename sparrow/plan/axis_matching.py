@@ -22,7 +22,18 @@ from sparrow.plan.labels import AxisLabels
 from sparrow.plan.nodes import Scan, axis_labels
 from sparrow.runtime import settings
 
-__all__ = ["MatchRule", "Target", "axes_of", "match_mask", "match_scan", "match_values"]
+__all__ = [
+    "MatchRule",
+    "Target",
+    "align_columns",
+    "align_elements",
+    "axes_of",
+    "check_equal_labels",
+    "match_axes",
+    "match_mask",
+    "match_scan",
+    "match_values",
+]
 
 MatchRule: TypeAlias = Literal["pattern", "mask", "vector", "values"]
 """Rule for labels that only one side has.
@@ -157,3 +168,86 @@ def match_mask(mask: Scan, target: Scan, first: int = 0, what: str = "the mask")
     if ndim == target.schema.ndim > 1 and any(map(is_custom_name, mask.schema.dims)):
         mask = match_dims([target, mask])[1]
     return match_scan(mask, axes_of(target, {axis: first + axis for axis in range(ndim)}), what, "mask")
+
+
+def _is_tensor(given: Any) -> bool:
+    return hasattr(given, "__sparrow_scan__")
+
+
+def match_axes(given: Any, target: Any, axes: Mapping[int, int], what: str, rule: MatchRule, name: str = "") -> Any:
+    """Return a tensor matched to axes of another by label; anything else unchanged.
+
+    Parameters
+    ----------
+    given
+        Tensor to match. Arrays go by position.
+    target
+        Tensor whose labels it is matched to.
+    axes
+        Axis of the target by axis of ``given``.
+    what, name
+        Names of ``given`` and of the target for errors.
+    rule
+        Rule for labels that only one has, see ``MatchRule``.
+
+    Raises
+    ------
+    LabelError
+        If labels do not match.
+    """
+    if not (_is_tensor(given) and _is_tensor(target)):
+        return given
+    scan = given.__sparrow_scan__()
+    found = match_scan(scan, axes_of(target.__sparrow_scan__(), axes, name), what, rule)
+    return given if found is scan else type(given)(found.source, found.view)
+
+
+def align_columns(columns: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Return columns of one table, tensors in the order of the first's labels.
+
+    Raises
+    ------
+    LabelError
+        If two have other labels.
+    """
+    tensors = {k: column.__sparrow_scan__() for k, column in enumerate(columns) if _is_tensor(column)}
+    out = list(columns)
+    if len(tensors) < 2:
+        return out
+    found = match_values(list(tensors.values()), [names[k] for k in tensors])
+    for (k, before), scan in zip(tensors.items(), found, strict=True):
+        out[k] = columns[k] if scan is before else type(columns[k])(scan.source, scan.view)
+    return out
+
+
+def check_equal_labels(one: Any, other: Any, names: tuple[str, str]) -> None:
+    """Raise ``LabelError`` if two tensors have other labels, or an other order.
+
+    For arrays whose order means something else too, so that neither can be put in another.
+    """
+    if not (_is_tensor(one) and _is_tensor(other)):
+        return
+    mine, theirs = (axis_labels(each.__sparrow_scan__()).get(0) for each in (one, other))
+    if mine is not None and theirs is not None and not mine.equals(theirs):
+        raise LabelError(
+            f"labels of {names[0]} and {names[1]} differ: put them in one order with sel(), or pass arrays to go by "
+            "position"
+        )
+
+
+def align_elements(coords: Any, values: Any) -> tuple[Any, Any]:
+    """Return coordinates and values, tensors among them in one order of labels.
+
+    Raises
+    ------
+    LabelError
+        If two have other labels.
+    """
+    if _is_tensor(coords):
+        axes = {0: 1} if coords.ndim == 2 and np.ndim(values) == 1 else {}
+        return coords, match_axes(values, coords, axes, "values", "values", "coords")
+    if not isinstance(coords, list | tuple) or not any(_is_tensor(column) for column in coords):
+        return coords, values
+    names = [*(f"coordinates {k}" for k in range(len(coords))), "values"]
+    *columns, aligned = align_columns([*coords, values], names)
+    return columns, aligned

@@ -20,7 +20,7 @@ from sparrow.errors import (
 )
 from sparrow.interop.conversion import dense_of_sparse, from_object, is_foreign_sparse
 from sparrow.kernels.coo import Block, canonicalize
-from sparrow.plan import Scan, fit_to_target
+from sparrow.plan import Scan, align_elements, fit_to_target
 from sparrow.relations.edits import Edit
 from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory
@@ -110,6 +110,7 @@ def put_edit(base: Schema, view: View, coords: Any, values: Any, names: tuple[st
     UnsupportedError, InvalidValueError
         See :func:`assignment_edit`.
     """
+    coords, values = align_elements(coords, values)
     columns = _check_coords(view.ndim, coords)
     count = len(columns[0]) if columns else 1
     for axis, (column, n) in enumerate(zip(columns, view.shape, strict=True)):

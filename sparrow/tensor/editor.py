@@ -25,7 +25,6 @@ from sparrow.relations.protocol import Handle, Relation
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 from sparrow.tensor.assignment import align_value, assignment_edit, check_kind, put_edit
-from sparrow.tensor.matching import align_elements
 from sparrow.tensor.tuning import tuning
 
 __all__ = ["Editor", "append", "check_append_schema", "commit", "grow", "resize_edit"]
@@ -103,7 +102,6 @@ class Editor:
     def put(self, coords: Any, values: Any) -> None:
         """Write elements by coordinate as ``A.put(coords, values)`` does."""
         self._check_open()
-        coords, values = align_elements(coords, values)
         self._add(put_edit(self._base, self._view, coords, values, self._names))
 
     def _check_open(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,41 +12,13 @@ from sparrow.core.indexing import Mask, Mode
 from sparrow.errors import IndexingError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.interop.interchange import implicit_dense_array
-from sparrow.plan import MatchRule, Scan, axes_of, match_mask, match_scan, match_values
+from sparrow.plan import Scan, match_mask, match_values
 from sparrow.tensor.base import Base, as_scan
 
-__all__ = ["align_columns", "align_elements", "match_axes", "match_condition", "resolve_key", "to_implicit_array"]
+__all__ = ["match_condition", "resolve_key", "to_implicit_array"]
 
 _PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 """Types of the parts of most indices, which need no resolving."""
-
-
-def match_axes(given: Any, target: Any, axes: Mapping[int, int], what: str, rule: MatchRule, name: str = "") -> Any:
-    """Return a tensor matched to axes of another by label; anything else unchanged.
-
-    Parameters
-    ----------
-    given
-        Tensor to match. Arrays go by position.
-    target
-        Tensor whose labels it is matched to.
-    axes
-        Axis of the target by axis of ``given``.
-    what, name
-        Names of ``given`` and of the target for errors.
-    rule
-        Rule for labels that only one has, see :mod:`sparrow.plan.axis_matching`.
-
-    Raises
-    ------
-    LabelError
-        If labels do not match.
-    """
-    if not (isinstance(given, Base) and isinstance(target, Base)):
-        return given
-    scan = given.__sparrow_scan__()
-    found = match_scan(scan, axes_of(target.__sparrow_scan__(), axes, name), what, rule)
-    return given if found is scan else type(given)(found.source, found.view)
 
 
 def match_condition(given: Any, target: Any, what: str) -> Any:
@@ -63,42 +34,6 @@ def match_condition(given: Any, target: Any, what: str) -> Any:
     scan = given.__sparrow_scan__()
     found = match_mask(scan, target.__sparrow_scan__(), 0, what)
     return given if found is scan else type(given)(found.source, found.view)
-
-
-def align_columns(columns: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Return columns of one table, tensors in the order of the first's labels.
-
-    Raises
-    ------
-    LabelError
-        If two have other labels.
-    """
-    tensors = {k: column.__sparrow_scan__() for k, column in enumerate(columns) if isinstance(column, Base)}
-    out = list(columns)
-    if len(tensors) < 2:
-        return out
-    found = match_values(list(tensors.values()), [names[k] for k in tensors])
-    for (k, before), scan in zip(tensors.items(), found, strict=True):
-        out[k] = columns[k] if scan is before else type(columns[k])(scan.source, scan.view)
-    return out
-
-
-def align_elements(coords: Any, values: Any) -> tuple[Any, Any]:
-    """Return coordinates and values, tensors among them in one order of labels.
-
-    Raises
-    ------
-    LabelError
-        If two have other labels.
-    """
-    if isinstance(coords, Base):
-        axes = {0: 1} if coords.ndim == 2 and np.ndim(values) == 1 else {}
-        return coords, match_axes(values, coords, axes, "values", "values", "coords")
-    if not isinstance(coords, list | tuple) or not any(isinstance(column, Base) for column in coords):
-        return coords, values
-    names = [*(f"coordinates {k}" for k in range(len(coords))), "values"]
-    *columns, aligned = align_columns([*coords, values], names)
-    return columns, aligned
 
 
 def resolve_key(key: Any, target: Base, mode: Mode = "paired") -> Any:

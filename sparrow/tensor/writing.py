@@ -28,7 +28,7 @@ from sparrow.runtime import progress
 from sparrow.tensor import editor
 from sparrow.tensor.assignment import align_value, assignment_edit, put_edit
 from sparrow.tensor.base import Base
-from sparrow.tensor.matching import align_elements, resolve_key
+from sparrow.tensor.matching import resolve_key
 
 __all__ = ["WriteMethods"]
 
@@ -85,7 +85,6 @@ class WriteMethods(Base):
                [0, 0, 7]])
         """
         handle = self._writable()
-        coords, values = align_elements(coords, values)
         editor.commit(handle, put_edit(self._base.schema, self._view, coords, values, self.dims))
 
     def edit(self) -> editor.Editor:

@@ -17,10 +17,10 @@ from sparrow.core.array_validation import check_arrow
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
+from sparrow.plan import match_axes
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag, check_seed
 from sparrow.tensor import Tensor
-from sparrow.tensor.matching import match_axes
 from sparrow.training.inputs import unpack_bundle
 
 __all__ = ["hash_integers", "hashed", "idf", "one_hot", "scales", "train_test_split"]

@@ -15,12 +15,12 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import open as open_tensor
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
+from sparrow.plan import match_axes
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage import Snapshot
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
-from sparrow.tensor.matching import match_axes
 from sparrow.training.batch import CSRRows, WindowRows, concat_rows, permute_rows
 from sparrow.training.shuffling import Window
 from sparrow.training.tuning import tuning

@@ -31,6 +31,7 @@ from sparrow.errors import (
 )
 from sparrow.formats import RowSparse
 from sparrow.functions.creation import open as open_tensor
+from sparrow.plan import align_columns
 from sparrow.runtime import settings
 from sparrow.runtime.validation import check_integer
 from sparrow.storage import check_member_names, check_members
@@ -584,6 +585,7 @@ def _sum_gradients(grads: Any, layout: ParameterLayout, key: int | str) -> tuple
     given = grads if isinstance(grads, list | tuple) else [grads]
     if not given:
         raise InvalidValueError(f"gradients to push to {key!r} must not be empty")
+    given = align_columns(given, [f"gradient {k}" for k in range(len(given))])
     parts = [_gradient_rows(grad, layout, key) for grad in given]
     if len(parts) == 1:
         return parts[0]

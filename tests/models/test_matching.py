@@ -32,7 +32,7 @@ ORDERS = st.tuples(st.permutations(range(12)), st.permutations(range(8)), st.boo
 def reorder(tensor: sp.Tensor, orders: Any) -> sp.Tensor:
     """Return the same relation in another order of rows and columns."""
     rows, columns, turned = orders
-    found = tensor.oindex[rows, columns].compute()
+    found: sp.Tensor = tensor.oindex[rows, columns].compute()
     return found.T.compute() if turned else found
 
 
@@ -112,10 +112,10 @@ def test_targets_and_weights_match_rows_by_label(mine: list[int], theirs: list[i
         ):
             make().fit(X[:11], y[:11], weights)
         if columns != sorted(columns):
-            for call in (
-                lambda make=make: make(validation=(X.oindex[:, columns], y)).fit(X, y),
-                lambda model=model: model.predict(X.oindex[:, columns]),
-                lambda model=model: model.evaluate(X.oindex[:, columns], y),
-            ):
-                with pytest.raises(InvalidValueError, match="must be in the same order"):
-                    call()
+            other, words = X.oindex[:, columns], "must be in the same order"
+            with pytest.raises(InvalidValueError, match=words):
+                make(validation=(other, y)).fit(X, y)
+            with pytest.raises(InvalidValueError, match=words):
+                model.predict(other)
+            with pytest.raises(InvalidValueError, match=words):
+                model.evaluate(other, y)

@@ -59,4 +59,4 @@ def test_rows_of_other_labels_raise() -> None:
         (lambda: sp.training.train_test_split(X, stratify=Y[1:]), "stratify has no label 'r0'"),
     ):
         with pytest.raises(LabelError, match=words):
-            call()  # type: ignore[no-untyped-call]
+            call()

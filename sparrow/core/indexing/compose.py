@@ -78,10 +78,10 @@ def _apply_arrays(items: Key, mode: Mode, parts: ViewParts) -> ViewParts:
         return parts
     consumed = [axis_of[number] for number, item in items.arrays if isinstance(item, Array)]
     first = items.first_advanced() if mode == "paired" and items.is_contiguous() else 0
-    arrays = [item for _, item in items.arrays]
-    if len(consumed) == len(arrays) > 1 and (crossed := _crossed_arrays(arrays)) is not None:
+    together: list[Array | Flag] = [item for _, item in items.arrays]
+    if len(consumed) == len(together) > 1 and (crossed := _crossed_arrays(together)) is not None:
         return _index_crossed(consumed, crossed, first, parts)
-    return _index_together(consumed, arrays, first, parts)
+    return _index_together(consumed, together, first, parts)
 
 
 def _crossed_arrays(arrays: Sequence[Array | Flag]) -> list[Array] | None:

@@ -23,10 +23,9 @@ from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, s
 from sparrow.functions.searching import where
 from sparrow.functions.sets import unique_counts
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, swapaxes
-from sparrow.plan import normalize_axis
+from sparrow.plan import align_columns, match_axes, normalize_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
-from sparrow.tensor.matching import align_columns, match_axes
 
 __all__ = [
     "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",
@@ -161,15 +160,13 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     at = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     lines = reshape(tensor, -1) if axis is None else tensor
     if isinstance(obj, Tensor) and obj.dtype == bool:
+        obj = match_axes(obj, lines, {0: at}, "delete: obj", "mask")
         if obj.shape != lines.shape[at : at + 1]:
             raise ShapeError(f"delete: a mask must have shape {lines.shape[at : at + 1]}, got {obj.shape}")
         kept: Tensor = lines[(*(slice(None),) * at, logical_not(obj), ...)]
         return kept
     obj = obj.to_numpy() if isinstance(obj, Tensor) else obj
     memory.check(17 * lines.shape[at], f"a list of {lines.shape[at]} positions", "concatenate views of the rest")
-    if isinstance(obj, Tensor):  # of which NumPy would call this function again
-        obj = match_axes(obj, lines, {0: at}, "delete: obj", "mask") if obj.dtype == bool else obj
-        obj = obj.to_numpy()
     view: Tensor = lines[(*(slice(None),) * at, np.delete(np.arange(lines.shape[at]), obj), ...)]
     return view
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from sparrow.errors import LabelError
-from sparrow.plan import axis_labels
+from sparrow.plan import align_columns, axis_labels, match_axes
 from sparrow.tensor import Tensor
-from sparrow.tensor.matching import align_columns, match_axes
 
 __all__ = ["DENSE_OPERANDS", "check_unlabelled"]
 

@@ -1,0 +1,113 @@
+"""Public functions give equal results, or raise, whatever the order of labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sparrow as sp
+from sparrow.errors import SparrowError
+from tests.properties.label_calls import ALONE, CALLS, SIZES, Call, Operand, dimension, public_names, vocabulary
+
+CASES = [(name, number) for name, calls in CALLS.items() for number in range(len(calls))]
+
+
+def make_operand(spec: str, number: int, orders: dict[str, Any], labelled: bool = True) -> sp.Tensor:
+    """Return an operand whose dimensions are in given orders of their labels."""
+    operand = Operand(spec)
+    dense = operand.dense(number)
+    labels: dict[str, list[str]] = {}
+    for axis, dim in enumerate(operand.dims):
+        order = orders.get(vocabulary(dim), range(SIZES[vocabulary(dim)]))
+        dense = dense.take(list(order), axis)
+        labels[dimension(dim)] = [f"{vocabulary(dim)}{at}" for at in order]
+    return sp.asarray(dense, dims=list(labels), labels=labels if labelled else None)
+
+
+def run(one: Call, orders: dict[int, dict[str, Any]], unlabelled: int | None = None) -> Any:
+    """Return the result of a call with some operands in other orders."""
+    given_operands = [
+        make_operand(spec, number, orders.get(number, {}), number != unlabelled)
+        for number, spec in enumerate(one.specs)
+    ]
+    with np.errstate(all="ignore"):
+        return to_canonical(one.function(*given_operands))
+
+
+def to_canonical(found: Any) -> Any:
+    """Return elements as nested lists, labelled axes in ascending order."""
+    if isinstance(found, sp.Tensor):
+        for axis in range(found.ndim):
+            labels = found.labels(axis)
+            if labels is not None and len(set(labels.to_pylist())) == len(labels):
+                found = sp.take(found, np.argsort(labels.to_pylist()), axis)
+        return found.to_numpy().tolist()
+    if isinstance(found, np.ndarray | np.generic):
+        return found.tolist()
+    if isinstance(found, sp.formats.Container if hasattr(sp.formats, "Container") else ()):
+        return sp.asarray(found).to_numpy().tolist()
+    if isinstance(found, list | tuple):
+        return [to_canonical(one) for one in found]
+    return {name: to_canonical(one) for name, one in found.items()} if isinstance(found, dict) else found
+
+
+def are_equal(one: Any, other: Any) -> bool:
+    """Return whether nested results are equal up to rounding."""
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(are_equal(one[k], other[k]) for k in one)
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(are_equal, one, other))
+    if isinstance(one, str) or one is None or isinstance(other, str | list | dict) or other is None:
+        return bool(one == other)
+    return bool(np.isclose(one, other, rtol=1e-5, atol=1e-8, equal_nan=True))
+
+
+def shared_vocabularies(one: Call, number: int) -> list[str]:
+    """Return the vocabularies that an operand shares with another one."""
+    others = {vocabulary(dim) for k, spec in enumerate(one.specs) if k != number for dim in Operand(spec).dims}
+    return [name for name in dict.fromkeys(map(vocabulary, Operand(one.specs[number]).dims)) if name in others]
+
+
+def test_every_public_function_is_known() -> None:
+    names = set(public_names())
+    unknown = sorted(names - CALLS.keys() - ALONE.keys())
+    assert not unknown, f"functions that can take two tensors are in neither CALLS nor ALONE: {unknown}"
+    assert not sorted((CALLS.keys() | ALONE.keys()) - names - {"sp.Tensor.__rmatmul__"})
+    assert not CALLS.keys() & ALONE.keys()
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_inputs_of_calls_depend_on_positions(name: str, number: int) -> None:
+    one = CALLS[name][number]
+    expected = run(one, {})
+    for operand in one.varied:
+        for shared in shared_vocabularies(one, operand):
+            orders = {operand: {shared: np.roll(np.arange(SIZES[shared]), 1)}}
+            try:
+                found = run(one, orders, unlabelled=operand)
+            except SparrowError:
+                continue
+            assert not are_equal(found, expected), f"operand {operand} of {name} may have its {shared} in any order"
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+@settings(max_examples=4)
+@given(data=st.data())
+def test_results_do_not_depend_on_the_order_of_labels(name: str, number: int, data: st.DataObject) -> None:
+    one = CALLS[name][number]
+    expected = run(one, {})
+    orders: dict[int, dict[str, Any]] = {}
+    for operand in one.varied:
+        for shared in shared_vocabularies(one, operand):
+            order = data.draw(st.permutations(range(SIZES[shared])), label=f"{shared} of operand {operand}")
+            orders.setdefault(operand, {})[shared] = order
+    is_reordered = any(sorted(order) != list(order) for each in orders.values() for order in each.values())
+    if one.raises and is_reordered:
+        with pytest.raises(SparrowError, match=r"label|order"):
+            run(one, orders)
+    else:
+        assert are_equal(run(one, orders), expected)
