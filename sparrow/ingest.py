@@ -9,11 +9,13 @@ content and take several files, a glob, or ``"-"`` for standard input. The funct
 from __future__ import annotations
 
 import inspect
+import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from sparrow.functions.creation import open as open_stored
 from sparrow.io.base.registry import Format, formats, signature_of
+from sparrow.storage.fs.failures import DoneClaim, translate_read_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +79,10 @@ def _function(format: Format) -> Callable[..., Any]:
             given = signature.bind(*args, **options)
         except TypeError as error:
             raise TypeError(f"{format.name}() {error}") from None
-        return open_stored(reader(*given.args, **given.kwargs).ingest())
+        with translate_read_errors(str(given.arguments.get("src", ""))):
+            stored = reader(*given.args, **given.kwargs).ingest()
+        with DoneClaim(f"{os.fspath(stored)!r} is complete"):
+            return open_stored(stored)
 
     ingest.__name__ = ingest.__qualname__ = format.name
     ingest.__module__ = __name__

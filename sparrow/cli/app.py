@@ -198,7 +198,7 @@ def _show_warning(
 def _format_error(error: Exception) -> str:
     """Return an error in one line; indented commands in it stay lines."""
     from sparrow.errors import SparrowError
-    from sparrow.storage.fs.local import DISK_FULL_ERRNOS
+    from sparrow.storage.fs.failures import DISK_FULL_ERRNOS
 
     if isinstance(error, OSError) and not isinstance(error, SparrowError) and error.strerror:
         if error.filename is not None:

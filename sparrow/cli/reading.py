@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import sys
 import time
@@ -239,6 +240,13 @@ def sql(
     head: Head = 50,
     as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV, all rows.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, all rows.")] = False,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="The value of $NAME in the query; repeatable."),
+    ] = None,
+    allow_side_effects: Annotated[
+        bool, typer.Option("--allow-side-effects", help="Run COPY, INSTALL, ATTACH and the like too.")
+    ] = False,
 ) -> None:
     """Query stored tensors in SQL: a column for each dimension, then value.
 
@@ -250,8 +258,8 @@ def sql(
     """
     import duckdb
 
-    import sparrow as sp
     from sparrow.errors import InvalidValueError
+    from sparrow.functions.sql import run_query
 
     given = list(words or [])
     if file is None and not given:
@@ -266,7 +274,8 @@ def sql(
             raise typer.BadParameter(f"{name!r} is given twice: {text!r}")
         named[name] = open_one(path, at)
     try:
-        relation = sp.sql(query, **named)
+        params = _read_params(param or [])
+        relation = run_query(query, params or None, allow_side_effects, named, ())
         if relation is not None:
             _write_rows(relation, head, "json" if as_json else "csv" if as_csv else "table")
     except duckdb.Error as error:
@@ -280,6 +289,24 @@ def sql(
 
 
 _KEYWORD = re.compile(r"by keyword, as in sql\(query, .*?=A\)")
+
+
+def _read_params(texts: Sequence[str]) -> dict[str, Any]:
+    """Return parameters by name.
+
+    Numbers, true, false and null are those of JSON, anything else is text.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals) or name in found:
+            raise typer.BadParameter(f"--param must be NAME=VALUE, each name once, got {text!r}")
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = value
+        found[name] = parsed if isinstance(parsed, bool | int | float | None) else value
+    return found
 
 
 def _read_query(text: str, is_file: bool) -> str:

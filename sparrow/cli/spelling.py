@@ -59,16 +59,18 @@ _QUOTED_LIST = r"'[^']*'(?:(?:, | or )'[^']*')*"
 def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     """Replace arguments and methods in a text by options and commands."""
 
-    def spell_name(name: str) -> str:
-        option = name if name in flags else _RENAMED_OPTIONS.get(name, "")
-        return flags[option][0] if option in flags else name
+    def find_flags(name: str) -> tuple[str, str | None] | None:
+        return flags.get(name) or flags.get(_RENAMED_OPTIONS.get(name, ""))
 
-    def spell(found: re.Match[str]) -> str:
-        name = found["name"] if found["name"] in flags else _RENAMED_OPTIONS.get(found["name"], "")
-        if name not in flags:
+    def spell_name(found: re.Match[str]) -> str:
+        option = find_flags(found[0])
+        return found[0] if option is None else option[0]
+
+    def spell_value(found: re.Match[str]) -> str:
+        option, value = find_flags(found["name"]), found["value"]
+        if option is None:
             return found[0]
-        on, off = flags[name]
-        value = found["value"]
+        on, off = option
         if value in ("True", ""):
             return on
         if value == "False":
@@ -84,6 +86,6 @@ def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     text = re.sub(
         r"\bsp\.(ingest|export)(?:\.(\w+))?\b", lambda found: " ".join(("sparrow", *filter(None, found.groups()))), text
     )
-    text = _LEADING_NAME.sub(lambda found: spell_name(found[0]), text)
-    text = re.sub(_ARGUMENT_NAME, lambda found: flags[found[0]][0] if found[0] in flags else found[0], text)
-    return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{_QUOTED_LIST}|\w+|(?=[\s,:;)]|$))", spell, text)
+    text = _LEADING_NAME.sub(spell_name, text)
+    text = re.sub(_ARGUMENT_NAME, spell_name, text)
+    return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{_QUOTED_LIST}|\w+|(?=[\s,:;)]|$))", spell_value, text)

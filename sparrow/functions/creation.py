@@ -29,6 +29,7 @@ from sparrow.interop.conversion import from_coordinates, from_object, from_table
 from sparrow.plan import normalize_axis
 from sparrow.runtime import progress
 from sparrow.runtime.validation import check_flag
+from sparrow.storage.fs.failures import translate_read_errors
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
 
@@ -116,7 +117,8 @@ def open(  # noqa: A001 - the public name is sp.open
 def _read_path(src: Any, pick: Any, kinds: Any, reading: Any) -> Any:
     from sparrow.io.tabular.append import read_appended
 
-    return read_appended(src, pick, kinds, reading)
+    with translate_read_errors(str(src)):
+        return read_appended(src, pick, kinds, reading)
 
 
 Tensor._read_path = staticmethod(_read_path)

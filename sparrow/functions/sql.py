@@ -26,19 +26,16 @@ import pyarrow as pa
 from sparrow.core.array_validation import check_arrow
 from sparrow.engines import register_select
 from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.functions.statements import bind_params, check_no_side_effects, statement_kind, table_spellings, to_lower
 from sparrow.plan import AxisLabels, Scan, axis_labels
 from sparrow.runtime import duckdb_connection
 from sparrow.runtime.duckdb_connection import quote_name
+from sparrow.runtime.validation import check_flag
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["sql"]
-
-_MUTATING_STATEMENTS = frozenset(
-    {"ALTER", "ATTACH", "CREATE", "DELETE", "DETACH", "DROP", "INSERT", "SET", "TRANSACTION", "UPDATE"}
-)
-"""Kinds of statements that would change the database shared by all queries of the process."""
+__all__ = ["run_query", "sql"]
 
 
 class Scannable(Protocol):
@@ -52,7 +49,14 @@ class Scannable(Protocol):
         """Return the scan of the tensor."""
 
 
-def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
+def sql(
+    query: str,
+    /,
+    *,
+    params: Sequence[Any] | Mapping[str, Any] | None = None,
+    allow_side_effects: bool = False,
+    **tensors: Any,
+) -> duckdb.DuckDBPyRelation:
     """Run SQL over tensors and tables and return a DuckDB relation.
 
     A tensor is a relation with an integer column per dimension, counted from 0, and a column ``value`` (``value`` and
@@ -64,10 +68,19 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
 
     Rows come in no particular order: use ``order by``.
 
+    Values from elsewhere belong into ``params``, never into the text of the query. A query only reads, but it reads
+    whatever the process may read: ``read_csv``, ``glob`` and URLs work. Do not run the queries of strangers.
+
     Parameters
     ----------
     query
         One statement in DuckDB's dialect.
+    params
+        Values of the parameters: a list for ``?`` and ``$1``, a dict for ``$name``. Python and NumPy scalars, strings,
+        dates, lists and dicts.
+    allow_side_effects
+        Run statements that write files, load extensions or change a database too: ``COPY``, ``EXPORT``, ``INSTALL``,
+        ``ATTACH`` and others. The database is in memory, and all queries of the process share it.
     **tensors
         Tensors, Arrow tables, Polars frames, DuckDB relations and other objects with ``__arrow_c_stream__``, by the
         names that the query uses. Other names are looked up among the variables of the caller.
@@ -77,13 +90,17 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     duckdb.DuckDBPyRelation
         Computed when it is fetched: ``fetchall()``, ``to_arrow_table()``, ``pl()``, ``df()``, ``show()``. It stays
         valid, whatever later queries use the same names for. Ctrl-C while it is fetched raises ``KeyboardInterrupt``.
+        None for statements without a result.
 
     Raises
     ------
     InvalidValueError
-        If the query names an unknown relation, is not one statement, or names differ only in case.
+        If the query names an unknown relation, is not one statement, names differ only in case, or ``params`` do not
+        fit the parameters of the query.
     UnsupportedError
-        If a keyword is neither a tensor nor a table, or the statement changes a database.
+        If a keyword is neither a tensor nor a table, or the statement has side effects.
+    NotFoundError, StorageError
+        If a file is gone or cannot be read, or the temporary directory is full, now or while the result is fetched.
     duckdb.Error
         If DuckDB rejects the query.
 
@@ -97,10 +114,19 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     >>> sp.sql("select count(*) from mutual where value > 1").fetchall()
     [(2,)]
     >>> stars = sp.from_coords([[0, 1], [0, 0]], [4.5, 3.0], dims=("user", "film"), labels={"user": ["ann", "bob"]})
-    >>> sp.sql("from stars where user = 'bob'").fetchall()
+    >>> sp.sql("from stars where user = $who", params={"who": "bob"}).fetchall()
     [('bob', 0, 3.0, 1)]
     """
-    frame = sys._getframe(1)
+    return run_query(query, params, allow_side_effects, tensors, _scopes(sys._getframe(1)))
+
+
+def run_query(
+    query: str, params: Any, allow_side_effects: bool, tensors: Mapping[str, Any], scopes: Sequence[Mapping[str, Any]]
+) -> duckdb.DuckDBPyRelation:
+    """Run a query as :func:`sql` does.
+
+    ``scopes`` are the variables that it may name, innermost first.
+    """
     if not isinstance(query, str):
         raise UnsupportedError(f"query must be a string, got {query!r}")
     for name, thing in tensors.items():
@@ -112,18 +138,16 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     statements = con.extract_statements(query)
     if len(statements) != 1:
         raise InvalidValueError(f"query must be one statement, got {len(statements)}")
-    kind = statements[0].type.name
-    if kind in _MUTATING_STATEMENTS:
-        raise UnsupportedError(
-            f"sql: the statement must be a query, got {kind}: write to tensors to change them, and use your own "
-            "connection for tables of DuckDB"
-        )
+    kind = statement_kind(statements[0])
+    if not check_flag("allow_side_effects", allow_side_effects):
+        check_no_side_effects(con, query, kind)
+    values = bind_params(params, statements[0].named_parameters)
     # DuckDB binds a pivot by running a part of the query, so that placeholders for labels would show up in it.
     defers_labels = kind == "SELECT" and re.search("pivot", query, re.IGNORECASE) is None
     named: dict[str, _LabelledView] = {}
 
     def define(name: str, thing: Any) -> None:
-        with duckdb_connection.translate_interrupts():
+        with duckdb_connection.translate_errors():
             view = _define(con, name, thing, len(named), defers_labels)
         if view is not None:
             named[name] = view
@@ -136,39 +160,57 @@ def sql(query: str, /, **tensors: Any) -> duckdb.DuckDBPyRelation:
     defined: set[str] = set()
     while True:
         try:
-            with duckdb_connection.translate_interrupts():
-                found = con.sql(query)
-                if named and defers_labels and _add_used_labels(con, query, named.values()):
-                    found = con.sql(query)
+            with duckdb_connection.translate_errors():
+                found = con.sql(query, params=values)
+                if named and defers_labels and _add_used_labels(con, query, values, named.values()):
+                    found = con.sql(query, params=values)
             if found is not None:  # statements that are not queries return None
                 found = duckdb_connection.interruptible_relation(found, con)
             return found
         except duckdb.CatalogException as error:
             missing = re.match(r"Catalog Error: Table with name (.*) does not exist!", str(error), re.DOTALL)
             if missing is None or missing[1] in defined:
-                raise _add_location(con, query, error) from None
+                raise _add_location(con, query, values, error) from None
             name, problem = missing[1], error
         except duckdb.BinderException as error:
-            raise _add_location(con, query, error) from None
-        thing = _lookup(name, tensors, frame)
+            raise _add_location(con, query, values, error) from None
+        thing = _lookup(name, table_spellings(con, query, name), tensors, scopes)
         if thing is None:
+            keyword = name if name.isidentifier() else "name"
             raise InvalidValueError(
-                f"sql: no tensor or table is named {name!r}: pass it by keyword, as in "
-                f"sql(query, {name if name.isidentifier() else 'name'}=A); tensors in scope: "
-                f"{_tensor_names(tensors, frame)}"
+                f"sql: {_describe_missing(name, scopes)}, as in sql(query, {keyword}=A); tensors in scope: "
+                f"{_tensor_names(tensors, scopes)}"
             ) from problem
         defined.add(name)
         define(name, thing)
 
 
-def _add_location(con: duckdb.DuckDBPyConnection, query: str, error: duckdb.Error) -> duckdb.Error:
+def _describe_missing(name: str, scopes: Sequence[Mapping[str, Any]]) -> str:
+    """Return why a name of a query is no relation, and what to do."""
+    for scope in scopes:
+        spelling = (
+            name if name in scope else next((known for known in scope if to_lower(known) == to_lower(name)), None)
+        )
+        if spelling is None:
+            continue
+        thing = scope[spelling]
+        if isinstance(thing, Mapping):
+            members = [key for key, member in thing.items() if isinstance(key, str) and _is_relation(member)]
+            if members:
+                return f"{spelling!r} is a {_type_name(thing)} of several tables: pass one, {spelling}[{members[0]!r}]"
+        advice = "pass sp.asarray of it" if hasattr(thing, "shape") else "pass a tensor or a table by keyword"
+        return f"{spelling!r} is a {_type_name(thing)}, not a tensor or a table: {advice}"
+    return f"no tensor or table is named {name!r}: pass it by keyword"
+
+
+def _add_location(con: duckdb.DuckDBPyConnection, query: str, values: Any, error: duckdb.Error) -> duckdb.Error:
     """Return an error of a query with its line and a caret, which relations omit."""
     import duckdb
 
     if "\nLINE " in str(error):
         return error
     try:
-        con.execute(f"EXPLAIN\n{query}")
+        con.execute(f"EXPLAIN\n{query}", values)
     except type(error) as found:
         text = str(found)
         line = re.search(r"^LINE (\d+): ", text, re.MULTILINE)
@@ -182,24 +224,28 @@ def _add_location(con: duckdb.DuckDBPyConnection, query: str, error: duckdb.Erro
     return error
 
 
-def _lookup(name: str, given: Mapping[str, Any], frame: FrameType) -> Any:
+def _lookup(
+    name: str, spellings: Collection[str], given: Mapping[str, Any], scopes: Sequence[Mapping[str, Any]]
+) -> Any:
     """Return the object that a name of a query refers to, or None.
 
     That is a variable of the caller, local before enclosing before global; otherwise the labels of a dimension of a
-    tensor, ``<tensor>_<dimension>``.
+    tensor, ``<tensor>_<dimension>``. If variables differ only in case, that in the spelling of the query counts, unless
+    the query has several.
     """
-    scopes: list[Mapping[str, Any]] = [given, *_scopes(frame)]
-    for scope in scopes[1:]:
+    for scope in scopes:
         relations = {known: thing for known, thing in scope.items() if _is_relation(thing)}
+        if name in relations and len(spellings) < 2:
+            return relations[name]
         spelling = _match_name(name, relations)
         if spelling is not None:
             return relations[spelling]
-    for scope in scopes:
+    for scope in (given, *scopes):
         for known, thing in scope.items():
             if not _is_tensor(thing):
                 continue
             for axis, names in axis_labels(thing.__sparrow_scan__()).items():
-                if _lower(f"{known}_{thing.dims[axis]}") == _lower(name):
+                if to_lower(f"{known}_{thing.dims[axis]}") == to_lower(name):
                     return _label_table(thing.dims, axis, names)
     return None
 
@@ -228,7 +274,7 @@ def _match_name(name: str, names: Mapping[str, Any]) -> str | None:
     InvalidValueError
         If several names differ only in case.
     """
-    spellings = [known for known in names if _lower(known) == _lower(name)]
+    spellings = [known for known in names if to_lower(known) == to_lower(name)]
     if len(spellings) > 1:
         raise InvalidValueError(
             f"{' and '.join(map(repr, spellings))} differ only in case, which SQL ignores: pass one of them under "
@@ -237,14 +283,8 @@ def _match_name(name: str, names: Mapping[str, Any]) -> str | None:
     return spellings[0] if spellings else None
 
 
-def _lower(name: str) -> str:
-    """Return a name as DuckDB compares it, with ASCII letters in lower case."""
-    return re.sub("[A-Z]", lambda letter: letter[0].lower(), name)
-
-
-def _tensor_names(given: Mapping[str, Any], frame: FrameType) -> str:
-    scopes = [given, *_scopes(frame)]
-    names = sorted({name for scope in scopes for name, thing in scope.items() if _is_tensor(thing)})
+def _tensor_names(given: Mapping[str, Any], scopes: Sequence[Mapping[str, Any]]) -> str:
+    names = sorted({name for scope in (given, *scopes) for name, thing in scope.items() if _is_tensor(thing)})
     return ", ".join(names) if names else "none"
 
 
@@ -259,7 +299,13 @@ def _is_relation(thing: Any) -> bool:
         _is_tensor(thing)
         or hasattr(type(thing), "__arrow_c_stream__")
         or isinstance(thing, duckdb.DuckDBPyRelation | pa.Table)
+        or _is_lazy_frame(thing)
     )
+
+
+def _is_lazy_frame(thing: Any) -> bool:
+    kind = type(thing)
+    return kind.__name__ == "LazyFrame" and kind.__module__.partition(".")[0] == "polars"
 
 
 def _type_name(thing: Any) -> str:
@@ -284,6 +330,8 @@ def _define(
         return view
     if isinstance(thing, duckdb.DuckDBPyRelation):
         thing = thing.to_arrow_table()
+    elif _is_lazy_frame(thing):
+        thing = thing.collect()
     con.register(name, check_arrow(thing if isinstance(thing, pa.Table) else pa.table(thing), f"table {name!r}"))
     return None
 
@@ -299,13 +347,13 @@ def codes_of(dims: Sequence[str], labelled: Collection[int]) -> dict[int, str]:
     >>> codes_of(("user", "user_code"), [0])
     {0: 'user_code_'}
     """
-    used = {_lower(name) for name in (*dims, "value", "value_im", "label")}
+    used = {to_lower(name) for name in (*dims, "value", "value_im", "label")}
     found = {}
     for axis in labelled:
         name = f"{dims[axis]}_code"
-        while _lower(name) in used:
+        while to_lower(name) in used:
             name += "_"
-        used.add(_lower(name))
+        used.add(to_lower(name))
         found[axis] = name
     return found
 
@@ -360,9 +408,9 @@ class _LabelledView:
         con.execute(f"CREATE OR REPLACE TEMP VIEW {quote_name(self.name)} AS {select}")
 
 
-def _add_used_labels(con: duckdb.DuckDBPyConnection, query: str, views: Collection[_LabelledView]) -> bool:
+def _add_used_labels(con: duckdb.DuckDBPyConnection, query: str, values: Any, views: Collection[_LabelledView]) -> bool:
     """Add the labels that the plan of a query uses to views."""
-    plan = str(con.sql(f"EXPLAIN (FORMAT json) {query}").fetchall())
+    plan = str(con.sql(f"EXPLAIN (FORMAT json) {query}", params=values).fetchall())
     found = {view.name: [axis for axis in view.labels if view.placeholder(axis) in plan] for view in views}
     for view in views:
         if found[view.name]:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from sparrow.errors import ExistsError, InvalidValueError, ShapeError, StorageError, UnsupportedError
 from sparrow.models.tuning import tuning
 from sparrow.runtime.validation import check_flag
+from sparrow.storage.fs.failures import UnchangedClaim, durability_error, write_error
 from sparrow.storage.fs.filesystem import get_filesystem
-from sparrow.storage.fs.local import fsync_path, write_error
+from sparrow.storage.fs.local import fsync_path
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -77,31 +78,35 @@ def open_ranking_file(
     if final.is_dir():
         raise ExistsError(f"path must be a file, got the folder {os.fspath(path)!r}")
     hidden = final.with_name(f".{final.name}.partial")
-    try:
-        with _open_locked(hidden) as file:
-            try:
-                with pq.ParquetWriter(
-                    file,
-                    _ranking_schema(names),
-                    compression="lz4",
-                    use_dictionary=["row", "rank", *(["item"] if names.get("item") is not None else [])],
-                    column_encoding={"score": "BYTE_STREAM_SPLIT"}
-                    | ({"item": "DELTA_BINARY_PACKED"} if names.get("item") is None else {}),
-                ) as writer:
-                    yield writer
-                file.flush()
-                os.fsync(file.fileno())
-                if not overwrite:
-                    check_absent(final, remedy)
-                hidden.replace(final)
-                fsync_path(final.parent)
-            except BaseException:
-                hidden.unlink(missing_ok=True)
+    with UnchangedClaim():
+        try:
+            with _open_locked(hidden) as file:
+                try:
+                    with pq.ParquetWriter(
+                        file,
+                        _ranking_schema(names),
+                        compression="lz4",
+                        use_dictionary=["row", "rank", *(["item"] if names.get("item") is not None else [])],
+                        column_encoding={"score": "BYTE_STREAM_SPLIT"}
+                        | ({"item": "DELTA_BINARY_PACKED"} if names.get("item") is None else {}),
+                    ) as writer:
+                        yield writer
+                    file.flush()
+                    os.fsync(file.fileno())
+                    if not overwrite:
+                        check_absent(final, remedy)
+                    hidden.replace(final)
+                except BaseException:
+                    hidden.unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            if isinstance(error, StorageError):
                 raise
+            raise write_error(error, final.parent) from error
+    try:
+        fsync_path(final.parent)
     except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise write_error(error, final.parent) from error
+        raise durability_error(f"{os.fspath(path)!r} is written", error) from error
 
 
 @contextmanager

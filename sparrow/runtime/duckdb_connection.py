@@ -8,8 +8,10 @@ own connection, whose temporary views and tables are private, and closes it (``w
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
@@ -19,8 +21,9 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from sparrow.errors import StorageError
+from sparrow.errors import NotFoundError, SparrowError, StorageError
 from sparrow.runtime import events, memory, settings
+from sparrow.runtime.foreign_errors import find_errno
 from sparrow.runtime.thread_pool import DetachedTask
 from sparrow.runtime.tuning import tuning
 
@@ -35,7 +38,6 @@ __all__ = [
     "quote_name",
     "stream_batches",
     "translate_errors",
-    "translate_interrupts",
 ]
 
 _INTERRUPTED = "Query interrupted", "KeyboardInterrupt"
@@ -131,12 +133,16 @@ def quote_literal(text: str) -> str:
 
 @contextmanager
 def translate_errors() -> Generator[None]:
-    """Translate errors of DuckDB: Ctrl-C, full disk, out of memory.
+    """Translate errors of DuckDB: Ctrl-C, unreadable files, full disk, memory.
+
+    Errors of the query itself stay errors of DuckDB.
 
     Raises
     ------
+    NotFoundError
+        If a file is gone.
     StorageError
-        If the disk of the temporary directory is full.
+        If a file cannot be read, or the disk of the temporary directory is full.
     TooLargeError
         If DuckDB runs out of memory and cannot spill.
     """
@@ -145,18 +151,51 @@ def translate_errors() -> Generator[None]:
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:
+        if isinstance(error, SparrowError):
+            raise
         if _is_interrupt(error):
             raise KeyboardInterrupt from error
-        text = str(error)
-        folder = settings.current().temp_directory
-        if "No space left" in text or "File too large" in text or "max_temp_directory_size" in text:
-            raise StorageError(
-                f"the disk of the temporary directory {folder!r} is full: "
-                "free space, or set another one with sp.config(temp_directory=...)"
-            ) from error
-        if isinstance(error, duckdb.OutOfMemoryException):
-            raise memory.too_large("the DuckDB query", None, "") from error
-        raise
+        found = _translate(error)
+        if found is None:
+            raise
+        raise found from error
+
+
+_MISSING_FILE = re.compile(r"No files found that match the pattern \"(?P<path>[^\n]*)\"")
+_FILE = re.compile(r"(?:file|open|read|path)\b[^\"'\n]{0,20}[\"'](?P<path>[^\n]*?)[\"'](?:$|[\s:;,.])")
+
+
+def _translate(error: Exception) -> SparrowError | None:
+    """Return the error to raise for one of DuckDB, None to keep it."""
+    import duckdb
+
+    text, number = str(error), find_errno(error)
+    if number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT) or "max_temp_directory_size" in text:
+        return StorageError(
+            f"the disk of the temporary directory {settings.current().temp_directory!r} is full: "
+            "free space, or set another one with sp.config(temp_directory=...)"
+        )
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return memory.too_large("the DuckDB query", None, "")
+    if missing := _MISSING_FILE.search(text):
+        return _missing_file(missing["path"])
+    if number is None:
+        return None
+    named = _FILE.search(text)
+    path = named["path"] if named else None
+    if number == errno.ENOENT:
+        return None if path is None else _missing_file(path)
+    found = StorageError(
+        f"{'a file of the query' if path is None else repr(path)} cannot be read: {os.strerror(number)}"
+    )
+    found.errno = number
+    return found
+
+
+def _missing_file(path: str) -> NotFoundError:
+    return NotFoundError(
+        f"no file {path!r}, which the query reads: if it belongs to an old version of a tensor, vacuum() has removed it"
+    )
 
 
 # -- interruptible queries -------------------------------------------------------------------------
@@ -204,8 +243,10 @@ def _interruptible_class() -> type[duckdb.DuckDBPyRelation]:
         @functools.wraps(method)
         def call(self: duckdb.DuckDBPyRelation, *args: Any, **options: Any) -> Any:
             con = _connections[self]
-            with translate_interrupts():
+            with translate_errors():
                 out = _run_on_thread(functools.partial(method, self, *args, **options), con)
+            if isinstance(out, pa.RecordBatchReader):
+                return pa.RecordBatchReader.from_batches(out.schema, _checked_batches(out, con))
             return interruptible_relation(out, con) if type(out) is plain else out
 
         return call
@@ -217,6 +258,16 @@ def _interruptible_class() -> type[duckdb.DuckDBPyRelation]:
     }
     methods = {name: make_interruptible(method) for name, method in public.items()}
     return type(plain.__name__, (plain,), {"__slots__": (), **methods})
+
+
+def _checked_batches(reader: pa.RecordBatchReader, con: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a reader; errors are translated."""
+    while True:
+        with translate_errors():
+            batch = _run_on_thread(functools.partial(next, reader, None), con)
+        if batch is None:
+            return
+        yield batch
 
 
 def _run_on_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> Any:
@@ -239,16 +290,3 @@ def _run_on_thread(work: Callable[[], Any], con: duckdb.DuckDBPyConnection) -> A
 
 def _is_interrupt(error: Exception) -> bool:
     return any(text in str(error) for text in _INTERRUPTED)
-
-
-@contextmanager
-def translate_interrupts() -> Generator[None]:
-    """Raise ``KeyboardInterrupt`` for interrupts that DuckDB reports in the block."""
-    import duckdb
-
-    try:
-        yield
-    except (RuntimeError, duckdb.Error) as error:
-        if not _is_interrupt(error):
-            raise
-        raise KeyboardInterrupt from error

@@ -19,7 +19,6 @@ from sparrow.storage.bundle import (
 from sparrow.storage.creation import create, stage_folder
 from sparrow.storage.delta.external import delta_table
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
-from sparrow.storage.fs import http, objects  # noqa: F401 - register the schemes of URLs
 from sparrow.storage.fs.credentials import use_storage_options
 from sparrow.storage.fs.protocols import Folder
 from sparrow.storage.fs.traffic import Traffic, count_traffic

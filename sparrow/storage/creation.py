@@ -24,12 +24,12 @@ from sparrow.errors import (
 from sparrow.runtime.validation import check_flag
 from sparrow.storage.bundle import is_bundle, is_tensor
 from sparrow.storage.delta.history import read_commit
-from sparrow.storage.delta.labels import write_labels
+from sparrow.storage.delta.labels import WrittenLabels, write_labels
 from sparrow.storage.delta.log import Log, LostRace
 from sparrow.storage.delta.snapshot import Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
+from sparrow.storage.fs.failures import DISK_FULL_ERRNOS, UnchangedClaim, write_error
 from sparrow.storage.fs.filesystem import get_filesystem
-from sparrow.storage.fs.local import DISK_FULL_ERRNOS, write_error
 from sparrow.storage.fs.paths import absolute_path
 from sparrow.storage.parquet.layout import METADATA_KEY, Metadata, arrow_schema, check_profile
 from sparrow.storage.parquet.reader import DATA_FILE
@@ -70,16 +70,18 @@ def stage_folder(
         files = get_filesystem(final)
         files.recover(final)
         _check_free(final, overwrite)
-        staged = files.stage(final, overwrite)
+        with UnchangedClaim():
+            staged = files.stage(final, overwrite)
         try:
-            try:
-                yield files.as_folder(staged)
-            except OSError as error:
-                if error.errno in DISK_FULL_ERRNOS:
-                    raise write_error(error, os.path.dirname(final)) from error
-                raise
-            if staged != final:
-                _check_free(final, overwrite)
+            with UnchangedClaim():
+                try:
+                    yield files.as_folder(staged)
+                except OSError as error:
+                    if error.errno in DISK_FULL_ERRNOS and not isinstance(error, StorageError):
+                        raise write_error(error, os.path.dirname(final)) from error
+                    raise
+                if staged != final:
+                    _check_free(final, overwrite)
             files.publish(staged, final, overwrite)
         finally:
             files.discard_staged(staged)
@@ -175,7 +177,7 @@ def create(
                 f"the files from {left.first} to {left.last} and from {right.first} to {right.last} overlap: "
                 "several writers must write disjoint ranges"
             )
-    names = write_labels(final, schema, labels or {})
+    names = write_labels(WrittenLabels(final), schema, labels or {})
     replaced = os.urandom(8).hex() if get_filesystem(final).is_replacement(final) else None
     metadata = Metadata(schema, check_profile(profile), tuple(order), names, built_from, extra or {}, replaced)
     dtypes = [files[0].coordinate_dtypes[dim] if files else schema.coordinate_dtype(dim).name for dim in range(ndim)]

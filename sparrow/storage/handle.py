@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, as_integer
-from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, UnsupportedError
+from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, StorageError, UnsupportedError
 from sparrow.kernels.coo import Block
 from sparrow.relations.edits import Edit, Growth
 from sparrow.relations.protocol import Relation
@@ -35,6 +36,7 @@ from sparrow.storage.delta.log import Log, LostRace, is_forked
 from sparrow.storage.delta.rewrite_plan import WriteSet, prepare
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
+from sparrow.storage.fs.failures import UNCHANGED, DoneClaim, UnchangedClaim
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.paths import absolute_path
 from sparrow.storage.parquet.layout import Sizes, check_profile
@@ -175,7 +177,7 @@ class StoredHandle:
         ReadOnlyError
             If the handle was opened at a version.
         StorageError
-            If files or log cannot be written. Whatever is raised, nothing was changed.
+            If files or log cannot be written. The message says whether something was changed.
         """
         self._check_writable("write")
         with self._path_lock.lock:
@@ -206,7 +208,7 @@ class StoredHandle:
         Raises
         ------
         ConflictError, DuplicateError, ShapeError, ReadOnlyError, StorageError
-            As :meth:`commit`; nothing was changed.
+            As :meth:`commit`.
         """
         self._check_writable("write")
         with self._path_lock.lock:
@@ -235,7 +237,7 @@ class StoredHandle:
         Raises
         ------
         ConflictError, DuplicateError, ReadOnlyError, StorageError
-            As :meth:`commit`; nothing was changed.
+            As :meth:`commit`.
         """
         self._check_writable("write")
         with self._path_lock.lock:
@@ -310,7 +312,13 @@ class StoredHandle:
             )
             snapshot = self._commit(task)
             for order in orders:
-                build_order(snapshot, order, self._sizes)
+                try:
+                    build_order(snapshot, order, self._sizes)
+                except StorageError as error:
+                    raise StorageError(
+                        f"version {snapshot.version} of {self.path!r} is committed, but its sort order {order} is not "
+                        f"built: {str(error).removesuffix(UNCHANGED)}; see add_order()"
+                    ) from error
             snapshot.invalidate_orders()
             return snapshot
 
@@ -327,56 +335,63 @@ class StoredHandle:
         limits = tuning()
         plan: CommitPlan | None = None
         try:
-            for attempt in range(limits.commit_attempts):
-                self._check_not_replaced()
-                if attempt or get_filesystem(self.path).exists(log.next_commit):
-                    log = Log.open(self.path)
-                    latest = Snapshot(log, snapshot)
-                    if latest.identity != snapshot.identity:
-                        raise self._replaced_error()
-                    self._check_conflicts(latest, task)
-                    if plan is not None and not plan.fits(snapshot, latest):
-                        plan.undo(self.path)
-                        plan = None
-                    snapshot = latest
-                if plan is None:
-                    if task.operation != "restore":
-                        snapshot.check_own()
-                    plan = task.plan(snapshot)
-                if plan.is_empty:
-                    break
-                removed = {name for name, _ in plan.removed}
-                rows = snapshot.nnz + sum(file.rows for file in plan.added)
-                active = snapshot.active
-                rows -= sum(n for name, n in zip(active.paths, active.rows.tolist(), strict=True) if name in removed)
-                notes = {
-                    "operation": task.operation,
-                    "nonce": nonce,
-                    "nnz": rows,
-                    "shape": list(plan.shape or snapshot.schema.shape),
-                    "claim": (plan.write_set or task.write_set).to_json(),
-                }
-                if plan.labels is not None:
-                    notes["labels"] = sorted(
-                        {*snapshot.label_files(strict=False), *plan.labels.values(), *plan.label_parts}
+            with UnchangedClaim():
+                for attempt in range(limits.commit_attempts):
+                    self._check_not_replaced()
+                    if attempt or log.version != snapshot.version or get_filesystem(self.path).exists(log.next_commit):
+                        log = Log.open(self.path)
+                        latest = Snapshot(log, snapshot)
+                        if latest.identity != snapshot.identity:
+                            raise self._replaced_error()
+                        self._check_conflicts(latest, task)
+                        if plan is not None and not plan.fits(snapshot, latest):
+                            plan.undo(self.path)
+                            plan = None
+                        snapshot = latest
+                    if plan is None:
+                        if task.operation != "restore":
+                            snapshot.check_own()
+                        plan = task.plan(snapshot)
+                    if plan.is_empty:
+                        break
+                    removed = {name for name, _ in plan.removed}
+                    rows = snapshot.nnz + sum(file.rows for file in plan.added)
+                    active = snapshot.active
+                    rows -= sum(
+                        n for name, n in zip(active.paths, active.rows.tolist(), strict=True) if name in removed
                     )
-                self._check_not_replaced()  # again: writing the files may have taken long
-                try:
-                    log.commit(plan.added, plan.removed, notes, plan.shape, plan.schema, plan.labels)
-                except LostRace:
-                    time.sleep(random.uniform(0, _backoff_seconds(attempt)))
-                    continue
-                plan = None
-                snapshot = Snapshot(log, snapshot)
-                break
-            else:
-                raise ConflictError(
-                    f"lost {limits.commit_attempts} races to commit to {self.path!r}: try again when it is quieter"
-                )
+                    notes = {
+                        "operation": task.operation,
+                        "nonce": nonce,
+                        "nnz": rows,
+                        "shape": list(plan.shape or snapshot.schema.shape),
+                        "claim": (plan.write_set or task.write_set).to_json(),
+                    }
+                    if plan.labels is not None:
+                        notes["labels"] = sorted(
+                            {*snapshot.label_files(strict=False), *plan.labels.values(), *plan.label_parts}
+                        )
+                    self._check_not_replaced()  # again: writing the files may have taken long
+                    try:
+                        log.commit(plan.added, plan.removed, notes, plan.shape, plan.schema, plan.labels)
+                    except LostRace:
+                        time.sleep(random.uniform(0, _backoff_seconds(attempt)))
+                        continue
+                    break
+                else:
+                    raise ConflictError(
+                        f"lost {limits.commit_attempts} races to commit to {self.path!r}: try again when it is quieter"
+                    )
         except BaseException:
-            if plan is not None and not log.has_landed(snapshot.version, nonce):
+            if plan is not None and log.has_landed(snapshot.version, nonce):
+                with suppress(StorageError):
+                    self._log, self._snapshot = log, Snapshot(log, snapshot)
+            elif plan is not None:
                 plan.undo(self.path)
             raise
+        if log.version != snapshot.version:
+            with DoneClaim(f"version {log.version} of {self.path!r} is committed"):
+                snapshot = Snapshot(log, snapshot)
         self._log, self._snapshot = log, snapshot
         return snapshot
 
@@ -450,7 +465,8 @@ class StoredHandle:
         with self._path_lock.lock:
             self._check_not_replaced()
             self._snapshot.invalidate_orders()
-            build_order(self._snapshot, order, self._sizes)
+            with UnchangedClaim():
+                build_order(self._snapshot, order, self._sizes)
             self._snapshot.invalidate_orders()
 
     def vacuum(self, older_than: str | timedelta = "7 days", dry_run: bool = False) -> list[str]:
@@ -611,4 +627,5 @@ def save(
         create(folder, schema, files, labels=labels, profile=profile, operation=operation, extra=extra, report=report)
         for order in orders:
             build_order(Snapshot(Log.open(os.fspath(folder))), order, sizes or Sizes())
-    return open(path, sizes=sizes)
+    with DoneClaim(f"{os.fspath(path)!r} is complete"):
+        return open(path, sizes=sizes)

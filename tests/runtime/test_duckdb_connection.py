@@ -149,6 +149,9 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 query = "select hash(i) k, hash(i + 1) v from range(40_000_000) t(i) order by k"
 try:
+    if sys.argv[2] == "reader":
+        for batch in sp.sql(query).to_arrow_reader():
+            pass
     with translate_errors():
         for batch in stream_batches(connect(), query):
             pass
@@ -157,8 +160,9 @@ except StorageError as error:
 """
 
 
-def test_full_disk_raises_storage_error(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FULL, tmp_path], capture_output=True, text=True)
+@pytest.mark.parametrize("way", ["engine", "reader"])
+def test_full_disk_raises_storage_error(tmp_path: Path, way: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FULL, tmp_path, way], capture_output=True, text=True)
     assert done.stdout.startswith(f"StorageError the disk of the temporary directory {str(tmp_path)!r} is full"), (
         done.stderr
     )

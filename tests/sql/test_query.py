@@ -88,7 +88,8 @@ def test_result_outlives_its_tensors(tmp_path: Path) -> None:
 )
 def test_names_are_data(name: str) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
-    assert sql(f"select sum(value) from {quoted}", **{name: tensor([1, 2])}).fetchall() == [(3,)]
+    named: dict[str, Any] = {name: tensor([1, 2])}
+    assert sql(f"select sum(value) from {quoted}", **named).fetchall() == [(3,)]
     scoped: dict[str, Any] = {name: tensor([3, 4]), "sql": sql}
     exec(f"found = sql('select sum(value) from ' + {quoted!r}).fetchall()", scoped)
     assert scoped["found"] == [(7,)]
@@ -147,7 +148,7 @@ def test_values_without_sql_type() -> None:
 
 def test_other_statements(tmp_path: Path) -> None:
     target = tmp_path / "out.parquet"
-    sql(f"copy (from web) to '{target}'")
+    sql(f"copy (from web) to '{target}'", allow_side_effects=True)
     assert sql(f"select count(*) from '{target}'").fetchall() == [(3,)]
     assert len(sql("pivot web on dst using sum(value) group by src").fetchall()) == 2
     assert "src" in str(sql("summarize web").fetchall())

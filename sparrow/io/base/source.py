@@ -29,6 +29,7 @@ from sparrow.io.base.magic import DECOMPRESSORS, detect_compression, reject_cont
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
+from sparrow.runtime.foreign_errors import find_errno
 from sparrow.runtime.validation import check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 
@@ -383,6 +384,8 @@ def _source_blocks(source: Source, block_size: int) -> Generator[TextBlock]:
         stream = _Stream(source)
         yield from _split_lines(source, stream, block_size)
     except (OSError, pa.ArrowException) as error:
+        if find_errno(error) is not None:  # the system could not read it
+            raise
         packed = None if stream is None else stream.compression
         unpacked = "" if packed is None else f": the file may be damaged, check it with {DECOMPRESSORS[packed]} -t"
         raise IngestError(f"cannot be read: {error}{unpacked}", file=source.name) from error

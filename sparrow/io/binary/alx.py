@@ -29,9 +29,11 @@ from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import SourceLike, folder_path, open_sources
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
+from sparrow.runtime.foreign_errors import find_errno
 from sparrow.runtime.progress import bar
 from sparrow.runtime.validation import full_path
 from sparrow.sorting import Rows
+from sparrow.storage.fs.failures import read_error
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
@@ -320,6 +322,8 @@ def _read_frames(path: str, file: Any) -> Iterator[_Frames]:
         try:
             found = file.read(want)
         except (OSError, pa.ArrowException) as error:
+            if find_errno(error) is not None:
+                raise read_error(error, path) from error
             raise IngestError(f"cannot be read after byte {offset}: {error}", path) from error
         data = np.concatenate([carry, np.frombuffer(found, np.uint8)])
         end, size, status = kernels.split_frames(data)

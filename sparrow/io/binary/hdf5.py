@@ -5,8 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,8 +33,10 @@ from sparrow.io.base.source import open_sources
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Duplicates
+from sparrow.runtime.foreign_errors import find_errno
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
+from sparrow.storage.fs.failures import read_error
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
@@ -104,8 +106,8 @@ def open_file(src: Any) -> Iterator[tuple[str, Any]]:
         raise
     except (OSError, KeyError, ValueError, RuntimeError, TypeError, AttributeError, IndexError, OverflowError,
             UnicodeDecodeError, MemoryError) as error:  # fmt: skip
-        if isinstance(error, OSError) and error.errno == 28:
-            raise
+        if find_errno(error) is not None:
+            raise read_error(error, name) from error
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise IngestError(f"the HDF5 file cannot be read: {reason}", name) from error
 
@@ -140,13 +142,68 @@ def unknown_layout(file: Any, name: str) -> IngestError:
     )
 
 
-def create_file(sink: Any) -> Any:
-    """Return an HDF5 file that is written to a sink."""
+@contextmanager
+def create_file(sink: Any) -> Iterator[Any]:
+    """Open an HDF5 file that is written to a sink.
+
+    Raises
+    ------
+    MissingDependencyError
+        If h5py is not installed.
+    OSError
+        If the sink cannot be written.
+    """
     try:
         import h5py
     except ModuleNotFoundError as error:
         raise MissingDependencyError("writing HDF5 needs h5py: pip install 'sparrow-tensor[hdf5]'") from error
-    return h5py.File(sink.name if isinstance(sink.name, str) else sink, "w")
+    with open(sink.name, "r+b", buffering=0) if isinstance(sink.name, str) else nullcontext(sink) as below:
+        target = _FailureKeeper(below)
+        try:
+            with h5py.File(target, "w") as file:
+                yield file
+        except Exception:
+            if target.failure is None:
+                raise
+        if target.failure is not None:
+            raise target.failure
+
+
+class _FailureKeeper:
+    """File that keeps its first failure to itself.
+
+    The HDF5 library crashes if it cannot write while it closes a file.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write bytes; after a failure drop them."""
+        rest = memoryview(data).cast("B")
+        while rest and self.failure is None:
+            rest = rest[self._attempt(self._file.write, rest) or 0 :]
+        return len(data)
+
+    def truncate(self, size: int) -> int:
+        """Set the size of the file, unless that fails."""
+        self._attempt(self._file.truncate, size)
+        return size
+
+    def flush(self) -> None:
+        """Flush the file, unless that fails."""
+        self._attempt(self._file.flush)
+
+    def _attempt(self, call: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return call(*args)
+        except OSError as error:
+            self.failure = self.failure or error
+            return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def create_resizable(group: Any, name: str, dtype: Any) -> Any:

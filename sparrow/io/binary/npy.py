@@ -26,6 +26,7 @@ from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block
 from sparrow.runtime.progress import bar
 from sparrow.sorting import Rows
+from sparrow.storage.fs.failures import read_error
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["FORMATS", "Npy", "NpyWriter"]
@@ -175,7 +176,7 @@ def _read_header(name: str, size: int) -> _Head:
     except SparrowError:
         raise
     except OSError as error:
-        raise IngestError(f"cannot be read: {error}", name) from error
+        raise read_error(error, name) from error
     except Exception as error:  # NumPy and its parser raise anything on a damaged header
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise IngestError(f"this is not a .npy file of an array: {reason}", name) from error

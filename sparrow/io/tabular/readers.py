@@ -229,6 +229,8 @@ def _validate_batches(batches: Any, file: str | None) -> Iterator[pa.RecordBatch
         except (pa.ArrowException, duckdb.Error, OSError, ValueError, OverflowError, MemoryError) as error:
             if isinstance(error, SparrowError) or isinstance(error.__cause__, IngestError):
                 raise
+            if isinstance(error, OSError) and error.errno is not None:  # the system could not read it
+                raise
             raise IngestError(f"cannot be read after row {row - 1}: {error}", file) from error
         try:
             check_arrow(batch, "the batch")

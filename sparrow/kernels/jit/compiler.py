@@ -39,7 +39,7 @@ with contextlib.suppress(RuntimeError):  # no new threads during interpreter shu
 
 from llvmlite import ir  # type: ignore[import-untyped]  # noqa: E402
 from numba import njit, types  # noqa: E402
-from numba.core import caching, cgutils, config, event  # noqa: E402
+from numba.core import caching, cgutils, config, event, pythonapi  # noqa: E402
 from numba.core.datamodel import models  # noqa: E402
 from numba.core.errors import NumbaError, NumbaTypeError, NumbaWarning, TypingError  # noqa: E402
 from numba.extending import (  # noqa: E402
@@ -58,6 +58,33 @@ __all__ = [
     "get_cython_function_address", "intrinsic", "ir", "lower_builtin", "make_array", "models", "njit", "numpy_support",
     "register_jitable", "register_model", "source_stamp", "type_callable", "types",
 ]  # fmt: skip
+
+
+_numba: Any = pythonapi.PythonAPI
+_box = _numba.from_native_value
+
+
+def _box_without_python(api: Any, kind: Any, value: Any, env_manager: Any = None) -> Any:
+    """Box a result of compiled code, arrays without running Python code.
+
+    Numba looks up the class of an array in Python. A Ctrl-C that came while the loop ran is raised there, where it
+    becomes a ``SystemError`` and the memory of the array is lost.
+    """
+    if type(kind) is not types.Array or env_manager is None:
+        return _box(api, kind, value, env_manager)
+    int32 = ir.IntType(32)
+    utils: Any = cgutils
+    function = ir.FunctionType(api.pyobj, [api.voidptr, api.pyobj, int32, int32, api.pyobj])
+    adapt = utils.get_or_insert_function(api.builder.module, function, "NRT_adapt_ndarray_to_python_acqref")
+    box_class = env_manager.read_const(env_manager.add_const(kind.box_type))
+    dtype = env_manager.read_const(env_manager.add_const(numpy_support.as_dtype(kind.dtype)))
+    pointer = api.builder.bitcast(utils.alloca_once_value(api.builder, value), api.voidptr)
+    array = api.builder.call(adapt, [pointer, box_class, int32(kind.ndim), int32(int(kind.mutable)), dtype])
+    api.context.nrt.decref(api.builder, kind, value)
+    return array
+
+
+_numba.from_native_value = _box_without_python
 
 _VARIANT = b"bounds are checked" if config.BOUNDSCHECK else b""  # type: ignore[attr-defined]
 """Variant of the machine code: Numba's caches tell kernels with and without bounds checks apart by their stamp only."""

@@ -23,7 +23,7 @@ from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage.delta.append_runs import Part, isin_block, plan_chunks, search_key
 from sparrow.storage.delta.file_table import FileTable, file_tables
-from sparrow.storage.delta.labels import append_labels, is_partial, write_labels
+from sparrow.storage.delta.labels import WrittenLabels, append_labels, is_partial, write_labels
 from sparrow.storage.delta.log import ActiveFiles
 from sparrow.storage.delta.rewrite_plan import (
     Piece,
@@ -64,6 +64,8 @@ class CommitPlan:
     """Elements that are written, if the task did not know them."""
     is_written: bool = True
     """Whether the added files are new, and deleted if the commit fails."""
+    written_labels: WrittenLabels | None = None
+    """Label files that are deleted if the commit fails."""
 
     @property
     def is_empty(self) -> bool:
@@ -76,6 +78,8 @@ class CommitPlan:
         """Delete the files that were written."""
         if self.is_written:
             delete_files(path, self.added)
+        if self.written_labels is not None:
+            self.written_labels.undo()
 
     def fits(self, before: Snapshot, latest: Snapshot) -> bool:
         """Return whether the plan can be committed on a later snapshot.
@@ -368,6 +372,15 @@ def plan_appends(snapshot: Snapshot, edits: Iterable[Edit], sizes: Sizes) -> Com
 
 def plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> CommitPlan:
     """Write labels and files of an append that makes dimensions longer."""
+    target = WrittenLabels(snapshot.path)
+    try:
+        return replace(_plan_growth(snapshot, growth, sizes, target), written_labels=target)
+    except BaseException:
+        target.undo()
+        raise
+
+
+def _plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes, target: WrittenLabels) -> CommitPlan:
     schema = replace(snapshot.schema, shape=growth.shape)
     new_labels: dict[int, pa.Array] = {}
     more: dict[int, str] = {}
@@ -375,11 +388,11 @@ def plan_growth(snapshot: Snapshot, growth: Growth, sizes: Sizes) -> CommitPlan:
     for dim, names in growth.labels.items():
         stored = snapshot.vocabulary(dim) if dim in growth.n_unchanged else None
         if names is not None and stored is not None and len(stored.array) == growth.n_unchanged[dim]:
-            more[dim] = written.get(id(names)) or append_labels(snapshot.path, names, stored)
+            more[dim] = written.get(id(names)) or append_labels(target, names, stored)
             written[id(names)] = more[dim]
         elif names is not None:
             new_labels[dim] = names
-    files = dict.fromkeys(growth.labels) | write_labels(snapshot.path, schema, new_labels) | more
+    files = dict.fromkeys(growth.labels) | write_labels(target, schema, new_labels) | more
     labels = merge_labels(snapshot.metadata.labels, files)
     low: list[int] = []
     high: list[int] = []
@@ -471,15 +484,18 @@ def _merge_small_files(snapshot: Snapshot, profile: Profile, sizes: Sizes) -> Co
     columns = None
     if everything:
         columns = _schema_with_metadata(snapshot, snapshot.schema.shape, table.coordinate_dtypes, wanted)
+    target = WrittenLabels(snapshot.path)
     try:
-        labels = _merge_label_files(snapshot)
+        labels = _merge_label_files(snapshot, target)
     except BaseException:
         delete_files(snapshot.path, added)
+        target.undo()
         raise
-    return CommitPlan(added, _files_at(snapshot, [at for run in runs for at in run.places]), columns, labels=labels)
+    removed = _files_at(snapshot, [at for run in runs for at in run.places])
+    return CommitPlan(added, removed, columns, labels=labels, written_labels=target)
 
 
-def _merge_label_files(snapshot: Snapshot) -> dict[int, str] | None:
+def _merge_label_files(snapshot: Snapshot, target: WrittenLabels) -> dict[int, str] | None:
     """Write labels that are in several files as one.
 
     Return the files of all dimensions, or None if nothing changes.
@@ -492,7 +508,7 @@ def _merge_label_files(snapshot: Snapshot) -> dict[int, str] | None:
             several[dim] = arrays.setdefault(name, found.array[: snapshot.schema.shape[dim]])
     if not several:
         return None
-    return {**snapshot.metadata.labels, **write_labels(snapshot.path, snapshot.schema, several)}
+    return {**snapshot.metadata.labels, **write_labels(target, snapshot.schema, several)}
 
 
 def _schema_with_metadata(

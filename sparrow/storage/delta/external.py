@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sparrow.errors import CorruptionError, SparrowError, UnsupportedError
+from sparrow.runtime.foreign_errors import find_errno
 from sparrow.storage.delta.log import Log
+from sparrow.storage.fs.failures import damage_error, read_error
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.fs.paths import absolute_path
 
@@ -50,7 +52,8 @@ def delta_table(path: str | os.PathLike[str], version: int | None = None) -> Ite
         reason = " ".join(str(error).split())
         raise UnsupportedError(f"the Delta table {where!r} cannot be read by Polars: {reason}") from None
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise CorruptionError(_find_damage(where, files) or f"{where!r} cannot be read: {error}") from None
+        damage = _find_damage(where, files)
+        raise CorruptionError(damage) if damage else damage_error(repr(where), error) from None
 
 
 def _check_files(where: str, files: Mapping[str, int]) -> None:
@@ -84,5 +87,7 @@ def _find_damage(where: str, files: Iterable[str]) -> str | None:
                 for _ in file.iter_batches():
                     pass
         except (OSError, pa.ArrowException) as error:
+            if find_errno(error) is not None:
+                raise read_error(error, path) from error
             return f"{path!r} is damaged: {error}"
     return None

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 from sparrow.core.schema import Schema
 from sparrow.errors import CorruptionError, NotFoundError, ShapeError
 from sparrow.runtime.events import emit
+from sparrow.storage.fs.failures import damage_error
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.writer import HashingFile
 
@@ -27,6 +28,7 @@ __all__ = [
     "LABELS",
     "LABEL_FILE",
     "Vocabulary",
+    "WrittenLabels",
     "append_labels",
     "is_partial",
     "label_file_number",
@@ -52,6 +54,46 @@ class Vocabulary:
     array: pa.Array
     parts: tuple[tuple[str, int], ...]
     """Files relative to the folder with their numbers of labels, in order."""
+
+
+class WrittenLabels:
+    """Label files that a commit creates, deleted if it fails.
+
+    Files are named by their content, so that another version or writer may have the same: those stay.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._folder = os.path.join(path, LABELS)
+        self._is_new_folder = False
+        self._created: list[tuple[str, Hashable]] = []
+
+    def write(self, table: pa.Table, named: Callable[[str], str]) -> str:
+        """Write a file and return its name relative to the tensor."""
+        import pyarrow.parquet as pq
+
+        self._is_new_folder |= get_filesystem(self.path).make_folder(self._folder)
+        try:
+            sink = HashingFile(self._folder)
+        except NotFoundError:  # deleted with the files of another write that failed
+            self._is_new_folder |= get_filesystem(self.path).make_folder(self._folder)
+            sink = HashingFile(self._folder)
+        try:
+            pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+            name = sink.finalize(named)
+        finally:
+            sink.discard()
+        if sink.fingerprint is not None:
+            self._created.append((os.path.join(self._folder, name), sink.fingerprint))
+        return f"{LABELS}/{name}"
+
+    def undo(self) -> None:
+        """Delete the files that were created."""
+        files = get_filesystem(self.path)
+        for name, fingerprint in self._created:
+            files.delete_own(name, fingerprint)
+        if self._is_new_folder:
+            files.delete_empty_folder(self._folder)
 
 
 def label_file_number(name: str) -> int:
@@ -132,19 +174,20 @@ def read_label_file(folder: str, name: str, check: bool = True) -> tuple[pa.Arra
     if check and not hashlib.sha256(data).hexdigest().startswith(label_hash(name)):
         raise CorruptionError(f"the label file {path!r} is damaged: restore the file, or ingest again")
     try:
-        with pq.ParquetFile(
-            pa.BufferReader(data), pre_buffer=False
-        ) as file:  # Arrow threads may abort the interpreter at exit
+        # Without pre_buffer and threads: those of Arrow may abort the interpreter at exit.
+        with pq.ParquetFile(pa.BufferReader(data), pre_buffer=False) as file:
             table = file.read(use_threads=False)
         column = table.column(0)
         before = json.loads((table.schema.metadata or {}).get(_PREDECESSORS_KEY, b"[]"))
     except (OSError, ValueError, IndexError, RecursionError, pa.ArrowException) as error:
-        raise CorruptionError(f"the label file {path!r} cannot be read: {error}") from None
+        raise damage_error(f"the label file {path!r}", error) from None
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks(), before
 
 
-def write_labels(path: str, schema: Schema, labels: Mapping[int, pa.Array | pa.ChunkedArray]) -> dict[int, str]:
-    """Write labels and return the files relative to the folder.
+def write_labels(
+    target: WrittenLabels, schema: Schema, labels: Mapping[int, pa.Array | pa.ChunkedArray]
+) -> dict[int, str]:
+    """Write labels and return the files relative to the tensor.
 
     Dimensions with the same array share a file.
 
@@ -165,17 +208,17 @@ def write_labels(path: str, schema: Schema, labels: Mapping[int, pa.Array | pa.C
                 "pass one for each"
             )
         table = pa.table({"label": array})
-        names[dim] = written[id(array)] = _write(path, table, partial("{}-{}.parquet".format, dim))
+        names[dim] = written[id(array)] = target.write(table, partial("{}-{}.parquet".format, dim))
     return names
 
 
-def append_labels(path: str, labels: pa.Array, stored: Vocabulary) -> str:
+def append_labels(target: WrittenLabels, labels: pa.Array, stored: Vocabulary) -> str:
     """Write the labels after the stored ones and return the file.
 
     Parameters
     ----------
-    path
-        The tensor.
+    target
+        Writes the file.
     labels
         All labels, the stored ones first.
     stored
@@ -186,20 +229,7 @@ def append_labels(path: str, labels: pa.Array, stored: Vocabulary) -> str:
         start -= before.pop()[1]
     metadata = {_PREDECESSORS_KEY: json.dumps([part for part, _ in before])}
     table = pa.table({"label": labels[start:]}).replace_schema_metadata(metadata)
-    return _write(path, table, lambda sha: f"more-{sha[:_NUMBER_DIGITS]}.parquet")
-
-
-def _write(path: str, table: pa.Table, named: Callable[[str], str]) -> str:
-    import pyarrow.parquet as pq
-
-    folder = os.path.join(path, LABELS)
-    get_filesystem(folder).make_folder(folder)
-    sink = HashingFile(folder)
-    try:
-        pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
-        return f"{LABELS}/{sink.finalize(named)}"
-    finally:
-        sink.discard()
+    return target.write(table, lambda sha: f"more-{sha[:_NUMBER_DIGITS]}.parquet")
 
 
 def resolve_label_files(path: str, created: Mapping[int, str], changed: Sequence[int]) -> Mapping[int, str]:

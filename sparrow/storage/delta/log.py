@@ -6,6 +6,7 @@ to the caller.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from sparrow.errors import CorruptionError, ExistsError, NotFoundError, SparrowError, StorageError, UnsupportedError
 from sparrow.relations.arrow import as_numpy
 from sparrow.runtime.events import emit
+from sparrow.runtime.foreign_errors import find_errno, summarize
 from sparrow.storage.delta.checksums import CHECKSUM_KEY, PARENT_STATE_KEY, STATE_KEY, commit_checksum, version_checksum
 from sparrow.storage.delta.history import (
     LOG,
@@ -40,8 +42,8 @@ from sparrow.storage.delta.history import (
     table_id,
 )
 from sparrow.storage.delta.labels import label_file_number
+from sparrow.storage.fs.failures import DoneClaim, durability_error, read_error, write_error
 from sparrow.storage.fs.filesystem import get_filesystem
-from sparrow.storage.fs.local import DISK_FULL_ERRNOS, write_error
 from sparrow.storage.parquet.layout import METADATA_KEY
 from sparrow.storage.parquet.reader import DATA_FILE
 from sparrow.storage.parquet.writer import DataFile
@@ -194,9 +196,7 @@ class Log:
             if found is not None and (found.notes or {}).get("nonce") != notes["nonce"]:
                 raise ExistsError(f"{path!r} is a tensor already") from None
             if found is None:
-                if isinstance(error, OSError):
-                    raise write_error(error, path) from error
-                raise StorageError(f"cannot create the log of {path!r}: {error}") from error
+                raise write_error(error, path) from error
         get_filesystem(path).make_durable(log_entry(path, 0))
 
     @property
@@ -471,25 +471,29 @@ class Log:
             )
         except (DeltaError, OSError) as error:
             if not self.has_landed(before, str(notes["nonce"])):
-                if isinstance(error, CommitFailedError):
+                if isinstance(error, CommitFailedError) and find_errno(error) is None:
                     raise LostRace from error
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise write_error(error, self.path) from error
-                raise StorageError(f"cannot write the log of {self.path!r}: {error}") from error
-        self.reload()
+                raise write_error(error, self.path) from error
+        committed = f"version {before + 1} of {self.path!r} is committed"
+        with DoneClaim(committed):
+            self.reload()
         try:
             get_filesystem(self.path).make_durable(log_entry(self.path, before + 1))
         except StorageError as error:
-            cause = error.__cause__
-            full = isinstance(cause, OSError) and cause.errno in DISK_FULL_ERRNOS
-            raise StorageError(
-                f"version {before + 1} of {self.path!r} is committed, but may not survive a crash of the machine: "
-                f"{'the disk is full' if full else cause or error}"
-            ) from error
+            raise durability_error(committed, error) from error
 
     def has_landed(self, before: int, nonce: str) -> bool:
-        """Return whether a commit with this nonce follows version ``before``."""
-        return any(c.notes is not None and c.notes.get("nonce") == nonce for c in self.commits(before + 1))
+        """Return whether a commit with this nonce follows version ``before``.
+
+        Raises
+        ------
+        StorageError
+            If the log cannot be read.
+        """
+        try:
+            return any(c.notes is not None and c.notes.get("nonce") == nonce for c in self.commits(before + 1))
+        except StorageError as error:
+            raise StorageError(f"version {before + 1} of {self.path!r} may be committed or not: {error}") from error
 
     def commits(self, start: int = 0) -> list[Commit]:
         """Return the commits from version ``start`` to the newest, oldest first.
@@ -561,12 +565,14 @@ def _reading_log(path: str, version: int | None = None) -> Iterator[None]:
     except BaseException as error:  # the PanicException of deltalake is not an Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
+        if find_errno(error) not in (None, errno.ENOENT):
+            raise read_error(error, os.path.join(path, LOG)) from None
         entries = entry_versions(path)
         newest = max(entries, default=0) if version is None else version
         commits = [read_commit(path, each) for each in entries if each <= newest]  # raises for a damaged one
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        if "Unsupported" in first_line and any(commit is not None and commit.notes is None for commit in commits):
-            reason = first_line.rpartition("Unsupported: ")[2]
+        problem = summarize(error)[:300]
+        if "Unsupported" in problem and any(commit is not None and commit.notes is None for commit in commits):
+            reason = problem.rpartition("Unsupported: ")[2]
             raise UnsupportedError(
                 f"the Delta table {path!r} needs what deltalake does not support: {reason}. Rewrite it "
                 "without that, with the tool that wrote it"
@@ -577,7 +583,7 @@ def _reading_log(path: str, version: int | None = None) -> Iterator[None]:
                 raise missing_entry_error(path, max(gap[0], first)) from None
         damaged = damage_candidates(path, min(newest, max(entries, default=-1)))
         raise CorruptionError(
-            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {damaged}: {first_line}"
+            f"the log in {os.path.join(path, LOG)!r} cannot be read, damaged is {damaged}: {problem}"
         ) from None
 
 

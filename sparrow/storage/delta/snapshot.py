@@ -76,8 +76,7 @@ class ScanProgress:
             lag = limits.scan_parallel_groups
             is_sequential = at < lag or not self._requested.isdisjoint(range(at - lag, at))
             self._requested.add(at)
-            prefetcher = get_filesystem(self.pieces[at][0]).prefetcher
-            if not is_sequential or prefetcher is None:
+            if not is_sequential:
                 return
             ahead, room = [], limits.scan_prefetch_bytes
             for k in range(at + 1, min(at + 1 + limits.scan_prefetch_groups, len(self.pieces))):
@@ -87,7 +86,8 @@ class ScanProgress:
                 if k not in self._requested and self.pieces[k][2]:
                     ahead.append(k)
             self._requested.update(ahead)
-            prefetcher.prefetch_ranges([self.pieces[k] for k in ahead])
+            if (prefetcher := get_filesystem(self.pieces[at][0]).prefetcher) is not None:
+                prefetcher.prefetch_ranges([self.pieces[k] for k in ahead])
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class Snapshot:
                 for order in list_orders(self.path, self.schema.ndim):
                     try:
                         table = self._open_order(order)
-                    except CorruptionError as error:
+                    except StorageError as error:
                         self._damaged[order] = DamagedOrder(None, str(error))
                         continue
                     if table is None:
@@ -329,7 +329,7 @@ class Snapshot:
             if is_partial(name):
                 try:
                     found = self.vocabulary(dim)
-                except StorageError:
+                except (CorruptionError, NotFoundError):
                     if strict:
                         raise
                     continue

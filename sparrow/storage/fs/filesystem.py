@@ -9,13 +9,31 @@ from typing import BinaryIO
 
 from sparrow.errors import UnsupportedError
 from sparrow.runtime.validation import check_path
+from sparrow.storage.fs.credentials import OBJECT_STORES
 from sparrow.storage.fs.local import LOCAL
 from sparrow.storage.fs.paths import is_url
 from sparrow.storage.fs.protocols import FileSystem
 
 __all__ = ["atomic_write", "get_filesystem", "register_scheme"]
 
-_schemes: dict[str, Callable[[str], FileSystem]] = {"": lambda path: LOCAL}
+
+def _connect_store(path: str) -> FileSystem:
+    from sparrow.storage.fs.objects import ObjectStore  # most programs open no URL
+
+    return ObjectStore.for_path(path)
+
+
+def _connect_website(path: str) -> FileSystem:
+    from sparrow.storage.fs.http import WebSite
+
+    return WebSite.for_path(path)
+
+
+_schemes: dict[str, Callable[[str], FileSystem]] = {
+    "": lambda path: LOCAL,
+    **dict.fromkeys(OBJECT_STORES, _connect_store),
+    **dict.fromkeys(("http", "https"), _connect_website),
+}
 
 
 def register_scheme(scheme: str, connect: Callable[[str], FileSystem]) -> Callable[[str], FileSystem] | None:

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from sparrow.errors import NotFoundError, StorageError, UnsupportedError
-from sparrow.storage.fs.filesystem import register_scheme
 from sparrow.storage.fs.objects import ObjectStore
 from sparrow.storage.fs.remote_file import RemoteFile, pinned_versions, spooled_file, version_of
 from sparrow.storage.fs.traffic import count_request
@@ -101,7 +100,3 @@ class WebSite(ObjectStore):
         """Raise ``UnsupportedError``: web servers are read only."""
         raise self._not_a_store(path)
         yield
-
-
-for _scheme in ("http", "https"):
-    register_scheme(_scheme, WebSite.for_path)

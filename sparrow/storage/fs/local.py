@@ -8,21 +8,24 @@ network file systems without locks publishing goes on unlocked, where only a rea
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import errno
 import fcntl
 import glob
 import hashlib
+import itertools
 import os
 import re
 import socket
 import stat
+import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
@@ -30,34 +33,25 @@ from sparrow.errors import CorruptionError, ExistsError, NotFoundError, StorageE
 from sparrow.runtime.events import emit
 from sparrow.runtime.validation import full_path
 from sparrow.storage.fs import syscalls
+from sparrow.storage.fs.failures import UnchangedClaim, durability_error, read_error, write_error
 from sparrow.storage.fs.protocols import FileSystem, Folder, NewFile
 from sparrow.storage.tuning import tuning
 
 __all__ = [
-    "DISK_FULL_ERRNOS",
     "LOCAL",
     "TEMPORARY_FILE",
     "LocalFileSystem",
     "backup_path",
     "fsync_path",
     "is_process_alive",
-    "write_error",
 ]
 
 TEMPORARY_FILE = re.compile(r"[0-9a-f]{8,32}-[0-9]+\.tmp")
 """Names of files that are being written."""
 
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
-
-
-def write_error(error: OSError, where: str | os.PathLike[str]) -> StorageError:
-    """Return the ``StorageError`` for an ``OSError`` met while writing."""
-    if error.errno in DISK_FULL_ERRNOS:
-        return StorageError(f"the disk is full: no space left to write in {os.fspath(where)!r}; nothing was changed")
-    return StorageError(f"cannot write in {os.fspath(where)!r}: {error.strerror or error}")
+_ATTEMPTS_TO_STAGE = 10
 
 
 class LocalFileSystem:
@@ -164,10 +158,14 @@ class LocalFileSystem:
             folder = folder.parent
         return str(folder)
 
-    def make_folder(self, path: str) -> None:
-        """Create a folder; its parent exists."""
-        with contextlib.suppress(ExistsError), _Raising("write", path):
-            syscalls.make_folder(path)
+    def make_folder(self, path: str) -> bool:
+        """Create a folder, whose parent exists; return whether it is new."""
+        try:
+            with _Raising("write", path):
+                syscalls.make_folder(path)
+        except ExistsError:
+            return False
+        return True
 
     def create_file(self, folder: str) -> NewFile:
         """Begin a file under a temporary name."""
@@ -199,18 +197,16 @@ class LocalFileSystem:
             raise ExistsError(f"{path!r} is a folder: pass the name of a file")
         if os.path.exists(target) and not os.path.isfile(target):
             raise ExistsError(f"{path!r} is a device or a pipe, which cannot be replaced: pass the name of a file")
-        part = _partial(parent, name)
-        with _Raising("write", parent):
+        part = _new_partial(parent, name)
+        with UnchangedClaim(), _Raising("write", parent):
             try:
                 with syscalls.create(part) as file:
                     yield file
                 fsync_path(part)
                 syscalls.replace(part, target)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    syscalls.unlink(part)
-                raise
-            fsync_path(parent)
+            finally:
+                _delete_partial(part)
+        _make_names_durable(parent, f"{path!r} is written")
 
     def touch(self, path: str) -> None:
         """Set the times of a file to now."""
@@ -226,6 +222,20 @@ class LocalFileSystem:
     def delete(self, path: str) -> None:
         """Delete a file or folder; of a link only the link."""
         _delete(path)
+
+    def delete_own(self, path: str, fingerprint: Hashable) -> None:
+        """Delete a file if it has this fingerprint.
+
+        The lock keeps other processes from writing it again in between.
+        """
+        with contextlib.suppress(OSError), _lock_folder(os.path.dirname(path)):
+            if self.fingerprint(path) == fingerprint:
+                syscalls.unlink(path)
+
+    def delete_empty_folder(self, path: str) -> None:
+        """Delete a folder unless something is in it."""
+        with contextlib.suppress(OSError):
+            syscalls.remove_folder(path)
 
     def is_occupied(self, path: str) -> bool:
         """Return whether the name exists, even as a dangling link."""
@@ -252,10 +262,13 @@ class LocalFileSystem:
     def stage(self, path: str, replace: bool = False) -> str:
         """Create a hidden folder beside ``path`` with the process id in its name."""
         parent, name = os.path.split(path)
-        staged = _partial(parent, name)
+        staged = _new_partial(parent, name, _missing_folders(parent))
         with _Raising("write", parent):
-            syscalls.make_folders(parent)
-            syscalls.make_folder(staged)
+            try:
+                _make_staged(staged)
+            except BaseException:
+                _delete_partial(staged)
+                raise
         return staged
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
@@ -267,7 +280,7 @@ class LocalFileSystem:
         :meth:`recover` brings it back. Readers who find nothing meanwhile wait for the lock.
         """
         parent = os.path.dirname(path)
-        with _Raising("write", parent), _lock_folder(parent):
+        with UnchangedClaim(), _Raising("write", parent), _lock_folder(parent):
             fsync_path(staged)
             if not (replace and os.path.lexists(path)):
                 try:
@@ -283,16 +296,16 @@ class LocalFileSystem:
                 try:
                     syscalls.rename(path, backup)
                     syscalls.rename(staged, path)
-                    syscalls.rename(backup, staged)  # recover() no longer finds it
-                except BaseException:
+                finally:
                     _restore_backup(path)
-                    raise
-            fsync_path(parent)
+                    if os.path.lexists(backup):
+                        with contextlib.suppress(OSError):
+                            syscalls.rename(backup, staged)  # recover() no longer finds it
+        _make_names_durable(parent, f"{path!r} is complete")
 
     def discard_staged(self, staged: str) -> None:
         """Delete a staged folder as far as possible."""
-        for folder in (staged, _second_name(staged)):
-            syscalls.remove_tree(folder, ignore_errors=True)
+        _delete_partial(staged)
 
 
 LOCAL: FileSystem = LocalFileSystem()
@@ -315,17 +328,25 @@ class _LocalFile:
             emit("storage.write", path=self._temporary, nbytes=len(data))
             self._file.write(data)
 
-    def finalize(self, name: str) -> None:
-        """Flush the file to the disk and rename it."""
+    def finalize(self, name: str) -> Hashable | None:
+        """Flush the file to the disk and rename it.
+
+        Return its fingerprint if the name is new.
+        """
         with _Raising("write", self._folder):
             self._flush()
             path = os.path.join(self._folder, name)
-            syscalls.rename(self._temporary, path)
+            with _lock_folder(self._folder):
+                is_new = not os.path.lexists(path)
+                syscalls.rename(self._temporary, path)
+            fingerprint = LOCAL.fingerprint(path) if is_new else None
             try:
                 fsync_path(self._folder)
             except OSError:
-                syscalls.unlink(path)  # nothing refers to it yet
+                if is_new:  # nothing refers to it yet
+                    LOCAL.delete_own(path, fingerprint)
                 raise
+            return fingerprint
 
     def link(self, name: str) -> None:
         """Flush the file to the disk and give it a second, new name."""
@@ -366,9 +387,7 @@ class _Raising:
     ) -> None:
         if not isinstance(error, OSError) or isinstance(error, StorageError):
             return
-        path = self._path
-        reading = f"{path!r} cannot be read: {error.strerror or error}"
-        raised = write_error(error, path) if self._what == "write" else StorageError(reading)
+        raised = write_error(error, self._path) if self._what == "write" else read_error(error, self._path)
         for expected, named in ((FileNotFoundError, NotFoundError), (FileExistsError, ExistsError)):
             if isinstance(error, expected):
                 raise named(str(raised)) from None
@@ -382,6 +401,14 @@ def fsync_path(path: str | os.PathLike[str]) -> None:
         syscalls.fsync(descriptor, path)
     finally:
         os.close(descriptor)
+
+
+def _make_names_durable(folder: str, what: str) -> None:
+    """Flush the names in a folder after a rename; the error says what was done."""
+    try:
+        fsync_path(folder)
+    except OSError as error:
+        raise durability_error(what, error) from error
 
 
 def _delete(path: str) -> None:
@@ -433,11 +460,104 @@ def _restore_backup(path: str) -> None:
         fsync_path(os.path.dirname(path))
 
 
-def _partial(parent: str, name: str) -> str:
-    """Return a hidden name beside a path, and delete those that dead processes left."""
+class _Partial(NamedTuple):
+    """A hidden file or folder that this process created, or is about to."""
+
+    path: str
+    target: str
+    """The name that it gets in the end."""
+    thread: int
+    """The thread that writes there, 0 once it has ended."""
+    parents: Sequence[str]
+    """Folders created for it, outermost first."""
+
+
+_partials: dict[str, _Partial] = {}
+"""Hidden files and folders of this process that it has not deleted, by name.
+
+Ctrl-C can come before a write begins to clean up, and while it does.
+"""
+
+
+def _new_partial(parent: str, name: str, parents: Sequence[str] = ()) -> str:
+    """Return a hidden name beside a path.
+
+    Delete those that failed writes and dead processes left.
+    """
     stem = f".{name[:80]}.{socket.gethostname()[:40]}-"
+    for hidden, found in list(_partials.items()):
+        is_of_this_path = hidden.startswith(stem) and os.path.dirname(found.path) == parent
+        if found.thread == 0 or (found.thread == threading.get_ident() and is_of_this_path):
+            _delete_partial(found.path)
     _delete_leftovers(parent, stem)
-    return os.path.join(parent, f"{stem}{os.getpid()}-{os.urandom(6).hex()}.partial")
+    path = os.path.join(parent, f"{stem}{os.getpid()}-{os.urandom(6).hex()}.partial")
+    _partials[os.path.basename(path)] = _Partial(path, os.path.join(parent, name), threading.get_ident(), parents)
+    return path
+
+
+def _delete_partial(path: str) -> None:
+    """Delete a hidden file or folder of this process, as far as possible."""
+    name = os.path.basename(path)
+    if name not in _partials:
+        return
+    found = _partials[name] = _partials[name]._replace(thread=0)
+    try:
+        _delete_as_far_as_possible(found)
+    except BaseException:  # Ctrl-C; by another one the next write or the end of the process deletes the rest
+        _delete_as_far_as_possible(found)
+        raise
+    if not any(map(os.path.lexists, (path, _second_name(path), backup_path(found.target)))):
+        _partials.pop(name, None)
+
+
+def _delete_as_far_as_possible(partial: _Partial) -> None:
+    for path in filter(os.path.lexists, (partial.path, _second_name(partial.path))):
+        if os.path.isdir(path) and not os.path.islink(path):
+            syscalls.remove_tree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                syscalls.unlink(path)
+    if os.path.lexists(backup := backup_path(partial.target)):
+        with contextlib.suppress(OSError), _lock_folder(os.path.dirname(backup)):
+            _restore_backup(partial.target)
+            if os.path.lexists(partial.target):  # the folder that replaced it
+                syscalls.remove_tree(backup, ignore_errors=True)
+    for folder in reversed(partial.parents):
+        LOCAL.delete_empty_folder(folder)
+
+
+def _missing_folders(path: str) -> list[str]:
+    """Return the folders above and at a path that do not exist, outermost first."""
+    missing: list[str] = []
+    while not os.path.lexists(path) and os.path.dirname(path) != path:
+        missing.insert(0, path)
+        path = os.path.dirname(path)
+    return missing
+
+
+def _make_staged(path: str) -> None:
+    """Create a folder and those above it.
+
+    A failed write of another process may delete these meanwhile.
+    """
+    for attempt in itertools.count(1):
+        try:
+            syscalls.make_folders(os.path.dirname(path))
+            syscalls.make_folder(path)
+            return
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS_TO_STAGE:
+                raise
+
+
+@atexit.register
+def _delete_partials() -> None:
+    """Delete what interrupted writes left, at the end of the process."""
+    for found in list(_partials.values()):
+        _delete_partial(found.path)
+
+
+os.register_at_fork(after_in_child=_partials.clear)
 
 
 def _delete_leftovers(parent: str, stem: str) -> None:
@@ -447,9 +567,14 @@ def _delete_leftovers(parent: str, stem: str) -> None:
     except OSError:
         return
     for name in names:
-        if name.startswith(stem) and name.endswith(".partial"):
+        if (
+            name.startswith(stem)
+            and name.endswith(".partial")
+            and name.replace("-2.partial", ".partial") not in _partials
+        ):
             pid = name[len(stem) :].split("-")[0]
-            if pid.isdecimal() and not is_process_alive(int(pid)):
+            # One with our own number was left by a process that had it before, as in containers.
+            if pid.isdecimal() and (int(pid) == os.getpid() or not is_process_alive(int(pid))):
                 with contextlib.suppress(StorageError):
                     _delete(os.path.join(parent, name))
 

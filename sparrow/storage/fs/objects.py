@@ -29,7 +29,6 @@ from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import Pool
 from sparrow.storage.fs import staging
 from sparrow.storage.fs.credentials import (
-    OBJECT_STORES,
     check_process,
     connect,
     environment_variables,
@@ -37,7 +36,6 @@ from sparrow.storage.fs.credentials import (
     provider_of,
     summarize_error,
 )
-from sparrow.storage.fs.filesystem import register_scheme
 from sparrow.storage.fs.protocols import ByteRange, Folder, NewFile, Prefetcher
 from sparrow.storage.fs.remote_file import (
     RemoteFile,
@@ -373,8 +371,9 @@ class ObjectStore:
         """Return None."""
         return None
 
-    def make_folder(self, path: str) -> None:
-        """Do nothing: a folder is a prefix of names."""
+    def make_folder(self, path: str) -> bool:
+        """Return False: a folder is a prefix of names."""
+        return False
 
     def create_file(self, folder: str) -> NewFile:
         """Begin a file on this machine, uploaded when it is complete."""
@@ -424,6 +423,15 @@ class ObjectStore:
     def delete(self, path: str) -> None:
         """Delete a file, or all files below it."""
         self._delete_files([f"{self._root}/{found['path']}" for found in self._iter_below(path)] or [path])
+
+    def delete_own(self, path: str, fingerprint: Hashable) -> None:
+        """Do nothing: stores do not delete on a condition.
+
+        ``vacuum`` deletes what no version uses.
+        """
+
+    def delete_empty_folder(self, path: str) -> None:
+        """Do nothing: a folder is a prefix of names."""
 
     def _delete_files(self, paths: Sequence[str]) -> None:
         import obstore
@@ -538,7 +546,3 @@ def _matches(path: str, pattern: str) -> bool:
         return fnmatchcase(path, pattern.replace("**/", "*").replace("**", "*"))
     parts, patterns = path.split("/"), pattern.split("/")
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
-
-
-for _scheme in OBJECT_STORES:
-    register_scheme(_scheme, ObjectStore.for_path)

@@ -24,8 +24,11 @@ class NewFile(Protocol):
     def write(self, data: Any) -> None:
         """Write the next bytes."""
 
-    def finalize(self, name: str) -> None:
-        """Make the file durable and visible in its folder under a name."""
+    def finalize(self, name: str) -> Hashable | None:
+        """Make the file durable and visible in its folder under a name.
+
+        Return what :meth:`Writer.delete_own` needs to delete it, or None if it replaced an equal file.
+        """
 
     def discard(self) -> None:
         """Delete the file unless it is finalized."""
@@ -134,8 +137,11 @@ class Writer(Protocol):
     def local_disk(self, path: str) -> str | None:
         """Return a folder on the disk that a new path would fill, None if unlimited."""
 
-    def make_folder(self, path: str) -> None:
-        """Create a folder if it does not exist and the file system has folders."""
+    def make_folder(self, path: str) -> bool:
+        """Create a folder if it does not exist; return whether it did.
+
+        Not on file systems without folders.
+        """
 
     def create_file(self, folder: str) -> NewFile:
         """Begin a file in a folder; its name is given at the end."""
@@ -157,6 +163,12 @@ class Writer(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder and everything in it; a missing path is ignored."""
+
+    def delete_own(self, path: str, fingerprint: Hashable) -> None:
+        """Delete a file that this process wrote, unless another one wrote it again since."""
+
+    def delete_empty_folder(self, path: str) -> None:
+        """Delete a folder if it is empty."""
 
 
 class Publisher(Protocol):

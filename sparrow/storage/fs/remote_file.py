@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from sparrow.errors import StorageError
 from sparrow.runtime import settings
-from sparrow.storage.fs.local import write_error
+from sparrow.storage.fs.failures import write_error
 from sparrow.storage.fs.paths import strip_secrets
 from sparrow.storage.fs.protocols import ByteRange
 from sparrow.storage.tuning import tuning

@@ -17,6 +17,7 @@ __all__ = [
     "link",
     "make_folder",
     "make_folders",
+    "remove_folder",
     "remove_tree",
     "rename",
     "replace",
@@ -53,6 +54,12 @@ def make_folders(path: str) -> None:
     """Create a folder and its parents, unless they exist."""
     emit("storage.file_operation", call="makedirs", path=path)
     os.makedirs(path, exist_ok=True)
+
+
+def remove_folder(path: str) -> None:
+    """Delete a folder; ``OSError`` unless it is empty."""
+    emit("storage.file_operation", call="rmdir", path=path)
+    os.rmdir(path)
 
 
 def remove_tree(path: str, ignore_errors: bool = False) -> None:

@@ -27,10 +27,7 @@ __all__ = ["ChunkDataset", "ChunkSource"]
 
 
 class ChunkSource(Protocol):
-    """A relation whose chunks can be scanned again after some were pruned.
-
-    A snapshot.
-    """
+    """A relation whose chunks can be pruned before a scan, such as a snapshot."""
 
     @property
     def schema(self) -> Schema:

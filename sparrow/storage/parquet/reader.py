@@ -27,6 +27,7 @@ from sparrow.kernels.coo import Block
 from sparrow.relations.arrow import as_numpy
 from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import worker_local
+from sparrow.storage.fs.failures import damage_error
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import decode_values
 from sparrow.storage.tuning import tuning
@@ -195,7 +196,7 @@ def _load_footer(path: str, ndim: int, fingerprint: Hashable) -> Footer:
     except StorageError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
+        raise damage_error(f"the data file {path!r}", error) from None
     count = metadata.num_row_groups
     rows, nbytes = np.zeros(count, np.int64), np.zeros(count, np.int64)
     low, high = np.zeros((count, ndim), np.int64), np.zeros((count, ndim), np.int64)
@@ -248,9 +249,7 @@ def _check_group(path: str, found: Footer, file: pa.NativeFile, group: int) -> N
     except StorageError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise CorruptionError(
-            f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}"
-        ) from None
+        raise damage_error(f"row group {group} of the data file {path!r}", error) from None
     if not intact:
         raise CorruptionError(
             f"row group {group} of the data file {path!r} is damaged: its checksum does not match; "
@@ -313,8 +312,8 @@ def read_row_group(
     except StorageError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise CorruptionError(
-            f"row group {group} of the data file {path!r} cannot be read: {_one_line(error)}; verify() lists all damage"
+        raise damage_error(
+            f"row group {group} of the data file {path!r}", error, "; verify() lists all damage"
         ) from None
 
 
@@ -360,8 +359,10 @@ def _open_checked(path: str, ndim: int, group: int) -> pq.ParquetFile:
             file = pq.ParquetFile(raw, metadata=found.metadata, pre_buffer=False)
         except NotFoundError:
             raise missing_file_error(path) from None
+        except StorageError:
+            raise
         except (OSError, pa.ArrowException) as error:
-            raise CorruptionError(f"the data file {path!r} cannot be read: {_one_line(error)}") from None
+            raise damage_error(f"the data file {path!r}", error) from None
         own.parquet_path, own.parquet_footer, own.parquet_raw = path, found, raw
         own.parquet_file, own.parquet_pid = file, os.getpid()
     _check_group(path, found, own.parquet_raw, group)
@@ -386,7 +387,3 @@ def missing_file_error(path: str) -> NotFoundError:
         f"the data file {path!r} is gone: if this is an old version, vacuum() has removed its files; "
         "if it is the current one, verify() lists what is missing"
     )
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())

@@ -7,7 +7,7 @@ import json
 import os
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,8 +23,8 @@ from sparrow.kernels.coo import Block, concat_blocks, is_sorted
 from sparrow.relations.arrow import as_arrow
 from sparrow.runtime import memory
 from sparrow.runtime.thread_pool import BackgroundThread, background_thread
+from sparrow.storage.fs.failures import write_error
 from sparrow.storage.fs.filesystem import get_filesystem
-from sparrow.storage.fs.local import write_error
 from sparrow.storage.parquet.layout import Profile, Sizes, arrow_schema, check_profile, encode_values, parquet_options
 from sparrow.storage.parquet.reader import (
     FIRST_KEY,
@@ -84,6 +84,8 @@ class HashingFile:
         self.nbytes = 0
         self.closed = False
         self._ended = self._ending = False
+        self.fingerprint: Hashable | None = None
+        """Fingerprint of the finalized file, if its name is new."""
 
     def write(self, data: Any) -> int:
         """Write the next bytes.
@@ -181,7 +183,7 @@ class HashingFile:
         self._wait_pending(-1)
         self._shut_down()
         final = name(self._hash.hexdigest())
-        self._file.finalize(final)
+        self.fingerprint = self._file.finalize(final)
         return final
 
     def discard(self) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 
 from sparrow import kernels
 from sparrow.kernels.jit import compiler
+from sparrow.kernels.jit.warmup import as_readonly
 from sparrow.kernels.parse import libsvm, numbers
 
 FOLDER = Path(kernels.__file__).parent
@@ -89,3 +93,50 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "interrupted 465\n"
+
+
+_raise_signal = ctypes.CDLL(None)["raise"]
+_raise_signal.argtypes, _raise_signal.restype = [ctypes.c_int], ctypes.c_int
+
+RESULTS: dict[str, Callable[[Any], Any]] = {
+    "nothing": lambda a: None,
+    "number": lambda a: a[0] + 1,
+    "array": lambda a: a + 1,
+    "matrix": lambda a: np.zeros((2, 3), np.float32),
+    "argument": lambda a: a,
+    "view": lambda a: a[1:],
+    "tuple": lambda a: (a + 1, a * 2, len(a)),
+    "nested": lambda a: ((a + 1, True), 2.5),
+}
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("name", RESULTS)
+def test_ctrl_c_in_a_kernel_is_keyboard_interrupt(name: str) -> None:
+    result = compiler.njit(RESULTS[name])
+
+    @compiler.njit(nogil=True)
+    def loop(a: Any, interrupts: bool) -> Any:
+        if interrupts:
+            _raise_signal(2)
+        return result(a)
+
+    values = np.arange(4)
+    for array in (values, values[::2], as_readonly(values)):
+        with pytest.raises(KeyboardInterrupt):  # when it is compiled
+            loop(array, True)
+        with pytest.raises(KeyboardInterrupt):
+            loop(array, True)
+        found, expected = loop(array, False), RESULTS[name](array)
+        np.testing.assert_equal(found, expected)
+        assert type(found) is type(expected) or not isinstance(expected, np.ndarray)
+
+
+def test_arrays_of_kernels_are_numpys() -> None:
+    for dtype in ("bool", "int8", "uint64", "float32", "complex128"):
+        loop = compiler.njit(lambda a: (a.copy(), a))
+        given = np.arange(6).reshape(2, 3).astype(dtype)
+        copy, same = loop(given)
+        assert same is given
+        assert (copy.dtype, copy.shape, copy.flags.writeable, copy.flags.owndata) == (given.dtype, (2, 3), True, False)
+        assert not loop(as_readonly(given))[1].flags.writeable
