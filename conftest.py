@@ -44,6 +44,7 @@ SLOW = frozenset({
     "tests/engines/stream/test_spilled.py", "tests/engines/test_parity.py", "tests/engines/test_views.py",
     "tests/faults", "tests/functions/test_contraction.py", "tests/functions/test_manipulation.py",
     "tests/graph", "tests/io/binary", "tests/io/tabular", "tests/io/text", "tests/io/base/test_export.py",
+    "tests/interop/test_damaged.py", "tests/kernels/test_index_arrays.py",
     "tests/kernels/jit", "tests/kernels/matmul", "tests/linalg", "tests/models", "tests/properties",
     "tests/runtime/test_buffer_pool.py", "tests/runtime/test_duckdb_connection.py",
     "tests/runtime/test_lazy_imports.py", "tests/storage/test_clouds.py", "tests/storage/test_compact.py",

@@ -347,6 +347,8 @@ def _gradient(w: Weights, grad: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
         raise UnsupportedError(f"gradient must be a NumPy array or sp.formats.RowSparse, got {type(grad).__name__}")
     if grad.shape != w.shape:
         raise ShapeError(f"gradient has shape {grad.shape}, expected that of the weights, {w.shape}")
+    if isinstance(grad, RowSparse):
+        grad.check_format()  # its arrays may be shared with an owner who changes them
     data = grad.data if isinstance(grad, RowSparse) else grad
     if data.dtype.kind not in "fiub":
         raise UnsupportedError(f"gradient must be real, got {data.dtype}")

@@ -602,6 +602,8 @@ def _gradient_rows(grad: Any, layout: ParameterLayout, key: int | str) -> tuple[
         grad = np.asarray(grad)
     if grad.shape != layout.shape:
         raise ShapeError(f"gradient has shape {grad.shape}, expected that of parameter {key!r}, {layout.shape}")
+    if isinstance(grad, RowSparse):
+        grad.check_format()  # its arrays may be shared with an owner who changes them
     ids = grad.indices if isinstance(grad, RowSparse) else np.arange(layout.shape[0])
     data = np.asarray(grad.data if isinstance(grad, RowSparse) else grad, layout.dtype).reshape(len(ids), layout.width)
     finite = np.isfinite(data).all(axis=1)

@@ -43,8 +43,9 @@ def row_block_bounds(indptr, max_nonempty, max_edges, max_rows):  # type: ignore
     edges is a block of its own.
     """
     n = len(indptr) - 1
-    bounds = np.empty(n + 1, np.int64)
-    bounds[0] = 0
+    bounds = np.zeros(n + 1, np.int64)
+    if n == 0:
+        return bounds
     count, filled = 1, 0
     for row in range(n):
         begin = bounds[count - 1]
@@ -67,8 +68,9 @@ def part_bounds(indptr, bounds, max_edges, max_rows):  # type: ignore[no-untyped
     A group has at most ``max_edges`` edges and ``max_rows`` rows; a larger block is a group of its own.
     """
     n = len(bounds) - 1
-    parts = np.empty(n + 1, np.int64)
-    parts[0] = 0
+    parts = np.zeros(n + 1, np.int64)
+    if n == 0:
+        return parts
     count = 1
     for block in range(1, n):
         begin = bounds[parts[count - 1]]
