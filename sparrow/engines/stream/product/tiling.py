@@ -132,7 +132,8 @@ class InMemoryTiling(RowTiling):
     ) -> None:
         self._operands, self._rhs, self._rows, self._wanted_rows = operands, rhs, rows, wanted_rows
         self._own_mask, self.name, self.held_bytes = own_mask, name, held_bytes
-        self.elements_read = len(rhs.csr[1]) + (0 if rows is None else len(rows.rhs_rows))
+        is_same = rows is not None and operands.lhs.same_as(operands.rhs)
+        self.elements_read = len(rhs.csr[1]) + (0 if rows is None or is_same else len(rows.rhs_rows))
         try_dots = rows is not None and _may_use_dots(operands, rhs, rows)
         self._kernels = ProductKernels(operands, rhs, try_dots=try_dots, topk=operands.node.topk)
 
