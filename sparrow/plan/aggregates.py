@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.schema import Schema, check_dtype
-from sparrow.errors import InvalidValueError, UnsupportedError
+from sparrow.errors import InvalidValueError, NumberRangeError, UnsupportedError
 from sparrow.kernels.folds import (
     ExtremumFold,
     Fold,
@@ -79,6 +79,20 @@ class GroupCounts:
             absent = np.uint64(self.size % 2**64) - self.count.view(np.uint64)
             return (absent * np.uint64(int(self.fill) % 2**64)).view(dtype)
         return self.repeated_sum(dtype.type(self.fill))
+
+    def check_countable(self, dtype: np.dtype[Any]) -> None:
+        """Check that an integer can count groups whose absent elements are True.
+
+        Raises
+        ------
+        NumberRangeError
+            If groups have more elements: no array of NumPy has as many.
+        """
+        if self.fill and not self.stored and dtype.kind in "iu" and self.size > np.iinfo(dtype).max:
+            raise NumberRangeError(
+                f"groups of {self.size} elements, the absent ones True, may exceed the largest count, "
+                f"{np.iinfo(dtype).max}: count along fewer axes, take a part, or pass dtype='float64'"
+            )
 
     def repeated_sum(self, value: Any) -> _Array:
         """Return the sum of a real or complex number repeated once per absent element."""
@@ -235,12 +249,15 @@ class Sum(Reduction):
         skip_nan = skip_nan and values.may_be_nan
         self.fill, self._accumulator = values.fill, _accumulator_dtype(values.dtype)
         self._ignores_fill = skip_nan and bool(np.isnan(values.fill))
+        self._counts = schema.dtype == np.bool_
         fold = UfuncFold(np.add, self._accumulator, 0, values.prepare(_replace_nan(0) if skip_nan else None))
         self.folds = {f"sum {skip_nan} {values.dtype}": fold}
         self.dtype = _result_dtype("sum", schema, options, values)
 
     def finish(self, states: list[State], groups: GroupCounts) -> Any:
         """Add the absent elements."""
+        if self._counts:
+            groups.check_countable(self._accumulator)
         return states[0][0] if self._ignores_fill else states[0][0] + groups.fill_sum(self._accumulator)
 
 

@@ -66,6 +66,8 @@ def make_reduce(
         If the name or an option is unknown.
     UnsupportedError
         If NumPy does not define the reduction for the dtype, or a flat position could exceed 2^63 - 1.
+    NumberRangeError
+        If the number of absent elements that are True could exceed it.
     """
     kept = _kept_axes(
         scan, name, axis, where, name in _WITHOUT_IDENTITY or (name, options.get("ord")) == ("norm", -np.inf)

@@ -30,7 +30,7 @@ __all__ = ["Base", "as_scan", "read_labels"]
 class Base:
     """A source and a view of it. Subclasses add the operations."""
 
-    __slots__ = ("_cached_nnz", "_fitted_view", "_handle", "_initial_view", "_source", "_stype")
+    __slots__ = ("_cached_nnz", "_fitted_view", "_handle", "_initial_view", "_source", "_stype", "_taken_at")
 
     def __init__(self, source: Handle | Relation | Node, view: View | None = None, stype: str | None = None) -> None:
         self._handle: Handle | None = None
@@ -38,7 +38,9 @@ class Base:
         given: Any = source
         if hasattr(given, "commit"):  # isinstance of a protocol takes longer than everything else here
             self._handle = given
-            base = given.current.schema
+            relation = given.current
+            base = relation.schema
+            self._taken_at = relation.token
         else:
             self._source = given
             base = given.schema

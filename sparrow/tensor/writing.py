@@ -29,6 +29,7 @@ from sparrow.tensor import editor
 from sparrow.tensor.assignment import align_value, assignment_edit, put_edit
 from sparrow.tensor.base import Base
 from sparrow.tensor.matching import resolve_key
+from sparrow.tensor.swaps import begin_write, end_write
 
 __all__ = ["WriteMethods"]
 
@@ -43,12 +44,14 @@ class WriteMethods(Base):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write elements in one atomic commit; the fill value removes them.
 
-        Every file that holds one of the elements is rewritten.
+        Every file that holds one of the elements is rewritten. ``A[i], A[j] = A[j], A[i]`` swaps.
         """
         handle = self._writable()
         key = resolve_key(key, self)
         view = self._view.then(key, "paired", self.dims)
+        value, overwrite = begin_write(handle, view, value)
         editor.commit(handle, assignment_edit(handle.current.schema, view, align_value(handle.current, view, value)))
+        end_write(handle, overwrite)
 
     def put(self, coords: ArrayLike, values: ArrayLike) -> None:
         """Write elements by coordinate in one atomic commit; the last wins.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,14 @@ import sparrow as sp
 from sparrow import engines, storage
 from sparrow.core.indexing import View
 from sparrow.core.schema import Schema, is_fill
-from sparrow.errors import AxisError, InvalidValueError, ShapeError, TooLargeError, UnsupportedError
+from sparrow.errors import (
+    AxisError,
+    InvalidValueError,
+    NumberRangeError,
+    ShapeError,
+    TooLargeError,
+    UnsupportedError,
+)
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Node, Reduce, Scan, make_reduce
 from sparrow.plan.aggregates import REDUCTIONS
@@ -604,3 +612,24 @@ def test_count_with_mask() -> None:
         assert np.array_equal(np.asarray(A.count(axis, where=mask)), np.count_nonzero((dense != 1) & mask, axis=axis))
     with pytest.raises(InvalidValueError, match="must be 'all' or 'stored', got 'some'"):
         A.count(where="some")
+
+
+@pytest.mark.parametrize("engine", ["stream", "duckdb"])
+def test_counts_beyond_integers_raise(engine: Any) -> None:
+    A = sp.from_coords([[0, 5, 5], [0, 7, 8]], [1.0, 2.0, np.nan], shape=(2**32, 2**32))
+    counts: list[Callable[[], Any]] = [
+        (A == 0).sum, (~(A != 0)).sum, (A < 1).sum, np.isfinite(A).sum, lambda: np.count_nonzero(A == 0),
+        lambda: np.sum(A == 0, dtype=np.int64), lambda: np.nansum(A == 0), lambda: sp.count_nonzero(A == 0),
+        lambda: (A[None] == 0).sum(axis=(1, 2)), lambda: (A == 0).sum(keepdims=True), lambda: np.count_nonzero(A + 1),
+        lambda: (A == 0).sum(dtype=np.uint64),
+    ]  # fmt: skip
+    with sp.config(engine=engine):
+        for count in counts:
+            with pytest.raises(NumberRangeError, match=r"groups of 18446744073709551616 elements.* the largest count"):
+                count()
+        assert (A == 0).sum(dtype=np.float64) == 2.0**64
+        assert (A == 0).mean() == 1
+        assert (A != 0).sum() == (A == 0).count(where="stored") == 3
+        assert (A == 0).sum(axis=0)[:9].to_numpy().tolist() == [2**32 - 1, *[2**32] * 6, 2**32 - 1, 2**32 - 1]
+        exactly = sp.from_coords([[3], [4]], [True], shape=(2**32, 2**31 - 1))
+        assert (~exactly).sum() == np.count_nonzero(~exactly) == 2**32 * (2**31 - 1) - 1
