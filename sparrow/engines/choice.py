@@ -70,7 +70,10 @@ class PersistedProduct(Stream):
         assert isinstance(node, Contraction)
         assert scan is not None
         rows = self._repeats.persist(scan, accumulator_dtype(node.schema.dtype))
-        return super().evaluate_dense(node) if rows is None else matmul_dense(node, rows.accumulate)
+        form = None if rows is None else matrix_form(node)
+        if rows is None or form is None:
+            return super().evaluate_dense(node)
+        return matmul_dense(form, node.schema.dtype, rows.accumulate)
 
     def describe(self, node: Root) -> str:
         """Return the strategy."""

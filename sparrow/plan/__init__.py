@@ -26,6 +26,7 @@ from sparrow.plan.axis_matching import (
 from sparrow.plan.contraction import (
     MatrixForm,
     as_elementwise,
+    is_elementwise,
     is_mostly_absent,
     is_sampled,
     make_contraction,
@@ -120,6 +121,7 @@ __all__ = [
     "fit_to_target",
     "freeze_array",
     "function_name",
+    "is_elementwise",
     "is_mostly_absent",
     "is_sampled",
     "make_accumulate",

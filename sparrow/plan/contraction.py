@@ -30,8 +30,8 @@ from sparrow.plan.shapes import make_with_fill
 from sparrow.plan.tuning import tuning
 
 __all__ = [
-    "MatrixForm", "as_elementwise", "is_mostly_absent", "is_sampled", "make_contraction", "make_dense_contraction",
-    "make_matmul", "make_sampled", "matrix_form", "surviving_array_indices",
+    "MatrixForm", "as_elementwise", "is_elementwise", "is_mostly_absent", "is_sampled", "make_contraction",
+    "make_dense_contraction", "make_matmul", "make_sampled", "matrix_form", "surviving_array_indices",
 ]  # fmt: skip
 
 _MATMUL = ((0, 1), (1, 2), (0, 2))
@@ -117,18 +117,24 @@ def make_contraction(
     return replace(node, mask=mask, complement=complement).with_labels(along_out)
 
 
+def is_elementwise(node: Contraction) -> bool:
+    """Return whether a contraction is a reduced element-wise product."""
+    if len(node.operands) != 2 or node.schema.is_array or node.keep_fill or node.topk is not None:
+        return False
+    (own, other), dtype = node.indices, node.schema.dtype
+    if set(own) != set(other) or not len(set(own)) == len(own) == len(other):
+        return False
+    return node.semiring.plain and node.mask is None and dtype.kind != "b" and dtype != np.float16
+
+
 def as_elementwise(node: Contraction) -> Map | Reduce | None:
     """Return a contraction of equal indices as a reduced element-wise product.
 
     None for any other contraction.
     """
-    if len(node.operands) != 2 or node.schema.is_array or node.keep_fill or node.topk is not None:
+    if not is_elementwise(node):
         return None
-    (own, other), dtype = node.indices, node.schema.dtype
-    if set(own) != set(other) or not len(set(own)) == len(own) == len(other):
-        return None
-    if not node.semiring.plain or node.mask is not None or dtype.kind == "b" or dtype == np.float16:
-        return None
+    own, dtype = node.indices[0], node.schema.dtype
     reduced = [index for index in own if index not in node.output_indices]
     order = (
         own

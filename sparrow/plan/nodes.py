@@ -283,7 +283,7 @@ class Contraction(Node):
     @property
     def tensors(self) -> tuple[Scan, ...]:
         """The operands that are scans."""
-        return tuple(operand for operand in self.operands if isinstance(operand, Scan))
+        return tuple([operand for operand in self.operands if isinstance(operand, Scan)])
 
     @property
     def scans(self) -> tuple[Scan, ...]:
@@ -297,10 +297,11 @@ class Contraction(Node):
 
     def with_inputs(self, scans: Sequence[Scan]) -> Contraction:
         """Return the same contraction of other scans."""
-        if all(a is b for a, b in zip(scans, self.scans, strict=True)):
+        now = self.scans
+        if len(now) == 1 and now[0] is scans[0]:
             return self
         given = iter(scans)
-        operands = tuple(next(given) if isinstance(each, Scan) else each for each in self.operands)
+        operands = tuple([next(given) if isinstance(each, Scan) else each for each in self.operands])
         return replace(self, operands=operands, mask=None if self.mask is None else next(given))
 
     def key(self) -> Hashable:

@@ -17,7 +17,7 @@ import numpy as np
 from sparrow.core.indexing import Axis, Points, RangeAxis, View
 from sparrow.core.schema import Schema
 from sparrow.kernels.coo import concat_blocks
-from sparrow.plan.contraction import as_elementwise, make_contraction
+from sparrow.plan.contraction import as_elementwise, is_elementwise, make_contraction
 from sparrow.plan.contraction_path import optimal_path, surviving_indices
 from sparrow.plan.estimates import estimate_operand
 from sparrow.plan.nodes import Concat, Contraction, Dense, Map, Node, Reduce, Scan, Sort, Triangle, WithFill
@@ -296,9 +296,12 @@ def optimize_plan(scans: Sequence[Scan]) -> list[Scan]:
     scans = list(map(_without_empty_view, scans))
     below = nodes_below(scans)
     if any(isinstance(node, Contraction) for node in below):
-        scans = _replace_nodes(scans, below, as_elementwise)
-        scans = _add_masks(scans, nodes_below(scans))
-        below = nodes_below(scans)
+        if any(isinstance(node, Contraction) and is_elementwise(node) for node in below):
+            scans = _replace_nodes(scans, below, as_elementwise)
+            below = nodes_below(scans)
+        if any(isinstance(node, Map) for node in below):
+            scans = _add_masks(scans, below)
+            below = nodes_below(scans)
     if len(scans) == len(below) == 1 and scans[0].view.is_identity:
         return scans  # one node over relations, read in full
     wanted: dict[Node, dict[View, None]] = {node: {} for node in below}

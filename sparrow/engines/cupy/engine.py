@@ -29,6 +29,7 @@ from sparrow.plan import (
     Sort,
     Triangle,
     WithFill,
+    matrix_form,
     nodes_below,
     scans_of,
 )
@@ -123,7 +124,9 @@ class CuPy:
             raise UnsupportedError(f"engine='cupy': {reason}: use engine='stream'")
         from sparrow.engines.cupy.products import accumulate_matmul
 
-        return matmul_dense(node.with_inputs(self._lower(node.scans)), partial(accumulate_matmul, self.device()))
+        form = matrix_form(node.with_inputs(self._lower(node.scans)))
+        assert form is not None
+        return matmul_dense(form, node.schema.dtype, partial(accumulate_matmul, self.device()))
 
     def describe(self, node: Root) -> str:
         """Return the physical strategy for a node."""

@@ -34,11 +34,12 @@ ARRAYS: dict[type[Any], Callable[..., Any]] = {
 def _contract(node: Contraction, scan: Scan) -> Any:
     """Return a contraction of a scan and arrays, profiled if a profile is active."""
     profile = active()
+    form = matrix_form(node)
     if profile is None:
-        return contract_dense(node, scan) if matrix_form(node) is None else matmul_dense(node)
+        return contract_dense(node, scan) if form is None else matmul_dense(form, node.schema.dtype)
     counters = profile.operator(node)
     with counters.measure():
-        found = contract_dense(node, scan) if matrix_form(node) is None else matmul_dense(node)
+        found = contract_dense(node, scan) if form is None else matmul_dense(form, node.schema.dtype)
     arrays = sum(each.array.nbytes for each in node.operands if isinstance(each, Dense))
     read = scan.relation.stats(scan.view.box(), scan_order(scan)).rows
     counters.record(rows=found.size, bytes=found.nbytes, flops=round(estimate_contraction(node)[0]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.dense import matmul_dense
 from sparrow.engines.stream.tuning import tuning
-from sparrow.plan import Contraction, Dense, Reduce, Scan, make_matmul
+from sparrow.plan import Contraction, MatrixForm, Reduce, Scan
 from sparrow.runtime.once import Once
 
 __all__ = ["MarginalSums", "find_marginal_sums"]
@@ -63,7 +63,7 @@ def _sum_operand(product: Contraction, scans: Sequence[Scan], which: int, weight
     if weights is None:
         weights = np.ones(scan.schema.shape[summed], product.schema.dtype)
     rows = scan if summed == 1 else scan.then(scan.view.permute((1, 0)))
-    found: NDArray[Any] = matmul_dense(make_matmul(rows, Dense(weights)))
+    found: NDArray[Any] = matmul_dense(MatrixForm(rows, weights, False), product.schema.dtype)
     return found
 
 

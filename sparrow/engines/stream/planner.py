@@ -35,7 +35,7 @@ from sparrow.plan import (
     Sort,
     Triangle,
     WithFill,
-    as_elementwise,
+    is_elementwise,
     nodes_below,
     optimize_plan,
 )
@@ -99,7 +99,7 @@ def _children_of_single(scan: Scan) -> Sequence[Scan]:
     if not scan.view.is_identity or not scan.view.size:
         return ()
     node: Any = scan.source
-    if isinstance(node, Contraction) and as_elementwise(node) is not None:
+    if isinstance(node, Contraction) and is_elementwise(node):
         return ()
     children: Sequence[Scan] = node.scans
     for below in children:

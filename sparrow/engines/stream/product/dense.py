@@ -18,7 +18,7 @@ from sparrow.engines.stream.scan_reader import clip_to_view, split_runs
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import accumulator_dtype
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.plan import Contraction, MatrixForm, Scan, matrix_form
+from sparrow.plan import MatrixForm, Scan
 from sparrow.relations import csr
 from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk
@@ -82,7 +82,7 @@ class _Loader:
         return True
 
 
-def matmul_dense(node: Contraction, accumulate: Accumulate | None = None) -> Any:
+def matmul_dense(form: MatrixForm, result: np.dtype[Any], accumulate: Accumulate | None = None) -> Any:
     """Multiply a sparse tensor with a dense array, reading the tensor once.
 
     Where output coordinates are adjacent in the scan, threads sum chunks in parallel and only rows on chunk borders are
@@ -93,8 +93,10 @@ def matmul_dense(node: Contraction, accumulate: Accumulate | None = None) -> Any
 
     Parameters
     ----------
-    node
-        Plan node that has a matrix form.
+    form
+        The product, with a scan of a relation.
+    result
+        Dtype of the result.
     accumulate
         Adds the product of the stored elements, less the fill, to zeros; by default kernels on threads.
 
@@ -105,10 +107,8 @@ def matmul_dense(node: Contraction, accumulate: Accumulate | None = None) -> Any
     UnsupportedError
         If the fill is not 0, and it or the dense array is not finite.
     """
-    form = matrix_form(node)
-    assert form is not None
     scan, operand = form.scan, form.array
-    dtype = accumulator_dtype(node.schema.dtype)
+    dtype = accumulator_dtype(result)
     height = 1 if scan.view.ndim == 1 else scan.view.shape[0]
     shape = (height, *operand.shape[1:])
     copied = 0 if operand.dtype == dtype else operand.size * dtype.itemsize
@@ -131,7 +131,7 @@ def matmul_dense(node: Contraction, accumulate: Accumulate | None = None) -> Any
     if fill != 0:
         with np.errstate(all="ignore"):
             out += fill.astype(dtype) * x.sum(axis=0, dtype=dtype)
-    return _finish(out, node.schema.dtype, form)
+    return _finish(out, result, form)
 
 
 def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
