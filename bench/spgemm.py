@@ -55,7 +55,46 @@ def run(small: bool, rounds: int) -> list[Row]:
         detail = f"{took['sparrow']:.2f} s : {took['graphblas']:.2f} s"
         ratio = took["sparrow"] / took["graphblas"]
         out.append(Row("triangles of cnr-2000, as a sum under a mask", "GraphBLAS in RAM", ratio, 0.6, detail))
-    return out + on_disk(small)
+    return out + counts(web, rounds) + top_ten(small, rounds) + on_disk(small)
+
+
+def counts(web: sp.Tensor, rounds: int) -> list[Row]:
+    """Return the time of counting a product over that of computing it."""
+    rows = web[: web.shape[0] // 4].compute()
+
+    def compute() -> int:
+        return sum(block.count for block in sp.engines.iter_blocks((rows @ web.T).__sparrow_scan__()))
+
+    took = alternate({"count": lambda: (rows @ web.T).nnz, "compute": compute}, rounds)
+    detail = f"{took['count']:.2f} s : {took['compute']:.2f} s"
+    return [Row("cnr-2000, (A @ A.T).nnz", "computing it", took["count"] / took["compute"], 0.4, detail)]
+
+
+def top_ten(small: bool, rounds: int) -> list[Row]:
+    """Return the time of the ten nearest of TF-IDF rows over that of sparse_dot_topn."""
+    if importlib.util.find_spec("sparse_dot_topn") is None:
+        return []
+    from sparse_dot_topn import sp_matmul_topn
+
+    tfidf = sparse.csr_matrix(tfidf_rows(5_000 if small else 50_000))
+    other, A = tfidf.T.tocsr(), sp.asarray(tfidf)
+    theirs = lambda: sp_matmul_topn(tfidf, other, top_n=10, n_threads=2)  # noqa: E731
+    took = alternate({"sparrow": sp.matmul(A, A.T, topk=10).compute, "sparse_dot_topn": theirs}, rounds)
+    detail = f"{took['sparrow']:.2f} s : {took['sparse_dot_topn']:.2f} s"
+    ratio = took["sparrow"] / took["sparse_dot_topn"]
+    return [Row("ten nearest of TF-IDF rows", "sparse_dot_topn", ratio, 0.7, detail)]
+
+
+def tfidf_rows(count: int) -> Any:
+    """Return TF-IDF rows of texts of 12 words, whose frequencies follow Zipf's law."""
+    words, rng = 30_000, np.random.default_rng(0)
+    frequency = 1 / np.arange(1, words + 1) ** 0.9
+    columns = rng.choice(words, count * 12, p=frequency / frequency.sum())
+    terms = sparse.csr_array((np.ones(len(columns)), (np.repeat(np.arange(count), 12), columns)), shape=(count, words))
+    terms.sum_duplicates()
+    weighted = terms.multiply(np.log(count / np.maximum(np.bincount(terms.indices, minlength=words), 1)) + 1)
+    lengths = np.sqrt(weighted.multiply(weighted).sum(axis=1))
+    return sparse.diags_array(1 / lengths) @ weighted
 
 
 def shapes(small: bool) -> Iterator[tuple[str, Any, Any]]:
