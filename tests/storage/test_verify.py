@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import sparrow as sp
 from sparrow import storage
 from sparrow.core.schema import Schema
+from sparrow.errors import CorruptionError
 from sparrow.kernels.coo import Block
 from sparrow.relations.edits import Edit
 from sparrow.storage.delta.log import Log
@@ -187,3 +189,35 @@ def test_verify_an_old_version(tmp_path: Path) -> None:
     (finding,) = storage.open(handle.path, 0).verify()
     assert finding.problem == "the file is missing"
     assert isinstance(Snapshot(Log.open(handle.path)), Snapshot)
+
+
+READS: dict[str, Any] = {
+    "to_numpy": lambda A: A.to_numpy(),
+    "matvec": lambda A: A @ np.ones(40),
+    "product": lambda A: (A @ A.T).compute(),
+    "transpose": lambda A: A.T.compute(),
+    "sum": lambda A: A.sum(axis=1).compute(),
+    "add": lambda A: (A + 1).compute(),
+    "persist": lambda A: A.persist(),
+    "rows": lambda A: A[[3, 1]].compute(),
+    "scipy": lambda A: A.to_scipy("csc"),
+    "add_order": lambda A: A.add_order((1, 0)),
+}
+FILES: dict[str, list[tuple[list[tuple[int, int]], dict[str, Any]]]] = {
+    "rows out of order": [([(3, 1), (1, 2), (2, 0)], {})],
+    "overlapping files": [([(1, 1), (9, 2)], {}), ([(3, 4), (5, 1)], {})],
+    "rows outside the footer": [([(1, 1), (9, 2)], {"low": (2, 1), "high": (9, 2)})],
+    "outside the shape": [([(1, 1), (70, 2)], {})],
+    "negative": [([(-5, 1), (3, 2)], {})],
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("name", READS)
+def test_forged_files_reach_no_kernel(tmp_path: Path, kind: str, name: str) -> None:
+    handle = storage.save(tmp_path / "t", SCHEMA, [])
+    files = [forge(tmp_path / "t", cells, [1] * len(cells), **claims) for cells, claims in FILES[kind]]
+    Log.open(handle.path).commit(files, [], {"operation": "forge", "nonce": "x"})
+    assert problems(handle)
+    with pytest.raises(CorruptionError):
+        READS[name](sp.open(tmp_path / "t"))

@@ -48,7 +48,12 @@ class FileTable:
     """
 
     def __init__(
-        self, folder: str, order: tuple[int, ...], active: ActiveFiles, coordinate_dtypes: tuple[np.dtype[Any], ...]
+        self,
+        folder: str,
+        order: tuple[int, ...],
+        active: ActiveFiles,
+        coordinate_dtypes: tuple[np.dtype[Any], ...],
+        is_disjoint: bool = True,
     ) -> None:
         keys: list[NDArray[np.int64]] = []
         for dim in order:
@@ -60,7 +65,11 @@ class FileTable:
         self.names = [active.paths[at] for at in ranked.tolist()]
         self.nbytes, self.rows = active.nbytes[ranked], active.rows[ranked]
         self.low, self.high = active.low[ranked], active.high[ranked]
-        self._is_own = all(DATA_FILE.fullmatch(name) for name in self.names)
+        own = np.array([DATA_FILE.fullmatch(name) is not None for name in self.names], bool)
+        self._is_own = bool(own.all())
+        low, high = (bounds[own][:, self.order[:1]] for bounds in (self.low, self.high))
+        self.overlaps = is_disjoint and bool((low[1:] < high[:-1]).any())
+        """Whether files of sparrow that must follow one another overlap."""
         self._outside: tuple[Sequence[int], int | None] | None = None
         """Shape, and a file with coordinates outside of it."""
         self._footers: WeakValueDictionary[int, Footer] = WeakValueDictionary()
@@ -108,6 +117,12 @@ class FileTable:
                     f"the data file {self.path(at)!r} is not the one in the log: its size, rows or bounds "
                     "differ; verify() lists all damage"
                 )
+            leading = self.order[:1]
+            if (found.low[1:, leading] < found.high[:-1, leading]).any():
+                raise CorruptionError(
+                    f"the row groups of the data file {self.path(at)!r} are out of order; verify() lists all damage"
+                )
+            found.leading[:] = leading
             self._footers[at] = found
         return found
 
@@ -190,7 +205,7 @@ def concat_runs(runs: Sequence[FileTable]) -> FileTable:
     active = runs[0].active
     for run in runs[1:]:
         active = active.concat(run.active)
-    return FileTable(runs[0].folder, runs[0].order, active, runs[0].coordinate_dtypes)
+    return FileTable(runs[0].folder, runs[0].order, active, runs[0].coordinate_dtypes, is_disjoint=False)
 
 
 def read_tables(log: Log, metadata: Metadata, order: Sequence[int]) -> tuple[FileTable, tuple[FileTable, ...]]:

@@ -368,6 +368,10 @@ class Snapshot:
         at = table.find_foreign(self.schema.shape, places)
         if at is not None:
             raise self._foreign_file_error(table, at)
+        if table.overlaps:
+            raise CorruptionError(
+                f"files in {table.folder!r} of version {self._version} overlap, by the log; verify() lists all damage"
+            )
 
     def _foreign_file_error(self, table: FileTable, at: int) -> CorruptionError:
         """Return the error about a file that another tool wrote, with the ways out."""

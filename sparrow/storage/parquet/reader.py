@@ -89,7 +89,9 @@ class Footer:
     checked: NDArray[np.bool_]
     """Whether the checksum of each row group has been verified."""
     bounded: NDArray[np.bool_]
-    """Whether the coordinates were found within low and high, shape (row groups, dimensions)."""
+    """Whether coordinates were found within low and high, and sorted, shape (row groups, dimensions)."""
+    leading: list[int]
+    """The dimension that the file is sorted by first, once it is known."""
     size: int
     """Bytes of the file."""
     fingerprint: Hashable
@@ -219,7 +221,7 @@ def _load_footer(path: str, ndim: int, fingerprint: Hashable) -> Footer:
         ) from None
     checked = np.full(count, hash_only or len(pieces) != count)
     bounded = np.zeros((count, ndim), bool)
-    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, bounded, size, fingerprint)
+    return Footer(metadata, rows, nbytes, low, high, first, last, pieces, checked, bounded, [], size, fingerprint)
 
 
 def check_row_groups(path: str, ndim: int) -> None:
@@ -318,9 +320,10 @@ def read_row_group(
 
 
 def _check_bounds(path: str, ndim: int, group: int, dims: Sequence[int], block: Block) -> None:
-    """Raise ``CorruptionError`` if coordinates lie outside the bounds in the footer.
+    """Raise ``CorruptionError`` if coordinates lie outside the footer's bounds.
 
-    Kernels follow coordinates without checks, and plans rely on the bounds. Each row group is checked once per process.
+    Also if those of the leading dimension do not ascend. Kernels follow coordinates without checks, and plans rely on
+    bounds and order. Each row group is checked once per process.
     """
     found = read_footer(path, ndim)
     for dim, column in zip(dims, block.coords, strict=True):
@@ -331,6 +334,11 @@ def _check_bounds(path: str, ndim: int, group: int, dims: Sequence[int], block: 
             raise CorruptionError(
                 f"row group {group} of the data file {path!r} is damaged: coordinates of dimension {dim} must be from "
                 f"{low} to {high} by its footer, got {int(column.min())} to {int(column.max())}"
+            )
+        if dim in found.leading and (column[1:] < column[:-1]).any():
+            raise CorruptionError(
+                f"row group {group} of the data file {path!r} is damaged: coordinates of dimension {dim}, by which it "
+                "is sorted, must ascend; verify() lists all damage"
             )
         found.bounded[group, dim] = True
 
