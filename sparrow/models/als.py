@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.errors import ConvergenceError, InvalidValueError, UnsupportedError
+from sparrow.errors import ConvergenceError, InvalidValueError, TooLargeError, UnsupportedError
 from sparrow.models.als_data import SparseRatings, load_rows
 from sparrow.models.als_files import read_als, write_als
 from sparrow.models.als_solvers import SOLVERS, Backend, CPUBackend, Objective, Solver, half_step, solve_rows
@@ -308,7 +308,12 @@ class ALS(Parameters, Recommender):
 
     def __getstate__(self) -> dict[str, Any]:
         fresh = {"_derived": _Derived()} if self.__sklearn_is_fitted__() else {}
-        return super().__getstate__() | fresh
+        try:
+            return super().__getstate__() | fresh
+        except TooLargeError as error:
+            raise TooLargeError(
+                f"a pickle contains which items each row has rated: {error}; save(path) does not load it"
+            ) from None
 
     def _create_tables(self, shape: tuple[int, ...]) -> tuple[FactorTable, FactorTable]:
         names = ("user_factors.npy", "item_factors.npy")

@@ -202,3 +202,12 @@ def test_batches_group_similar_lengths() -> None:
     for first, last in result:
         assert counts[last - 1] <= counts[first] * 1.25 + 4
         assert last - first == 1 or (last - first) * method.room(int(counts[last - 1]), 64) <= 1 << 20
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("dense", [np.full((6, 5), 3.0), np.eye(4), 2.0 * (DENSE != 0)])
+def test_constant_ratings_on_a_device(solver: str, dense: Any) -> None:
+    options: dict[str, Any] = {"unobserved_weight": 0, "biases": True, "regularization": 0.2}
+    for model in both(dense, factors=2, solver=solver, epochs=12, **options):
+        rows, items = dense.nonzero()
+        np.testing.assert_allclose(model.predict(rows, items), dense[rows, items], rtol=1e-4)

@@ -217,6 +217,13 @@ def test_tables_beyond_memory_limit(tmp_path: Path) -> None:
     assert found.user_factors.shape == (3000, 64)
 
 
+def test_pickle_beyond_memory_limit(tmp_path: Path) -> None:
+    dense = np.random.default_rng(0).random((400, 300)) < 0.5
+    model = ALS(factors=2, epochs=1).fit(sp.asarray(dense).save(tmp_path / "data"))
+    with sp.config(memory_limit="200KB"), pytest.raises(TooLargeError, match=r"save\(path\) does not load it"):
+        pickle.dumps(model)
+
+
 def test_long_history_stays_on_disk(tmp_path: Path) -> None:
     model = ALS(factors=3, epochs=1).fit(ratings(LABELS["text"]))
     model.save(tmp_path / "model")
