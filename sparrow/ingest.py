@@ -79,7 +79,8 @@ def _function(format: Format) -> Callable[..., Any]:
             given = signature.bind(*args, **options)
         except TypeError as error:
             raise TypeError(f"{format.name}() {error}") from None
-        with translate_read_errors(str(given.arguments.get("src", ""))):
+        src = given.arguments.get("src", "")
+        with translate_read_errors(str(src) if isinstance(src, str | os.PathLike) else f"the {type(src).__name__}"):
             stored = reader(*given.args, **given.kwargs).ingest()
         with DoneClaim(f"{os.fspath(stored)!r} is complete"):
             return open_stored(stored)
