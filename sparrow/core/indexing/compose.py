@@ -139,7 +139,10 @@ def _index_together(consumed: Sequence[int], arrays: Sequence[Array | Flag], fir
     for number in consumed:
         axis = old[number]
         if isinstance(axis, RangeAxis):
-            column = axis.start + axis.step * by_axis[number].values
+            values = by_axis[number].values
+            if max(axis.start, axis.start + axis.step * (axis.length - 1)) >= 2**31:
+                values = values.astype(np.int64, copy=False)
+            column = axis.start + axis.step * values
             dims.append(axis.dim)
             columns.append(np.broadcast_to(column.reshape(column.shape + pad), full))
     for g in involved:

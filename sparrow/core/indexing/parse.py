@@ -160,7 +160,8 @@ class Key:
                     items.append(Flag(np.zeros(int(part), dtype=np.int64), mask))
                 _check_mask(part, axis, shape, names)
                 for column in part.nonzero() if part.ndim else ():
-                    items.append(Array(axis, column.astype(np.int64), mask))
+                    kind = np.int32 if shape[axis] < 2**31 else np.int64
+                    items.append(Array(axis, column.astype(kind, copy=False), mask))
                     axis += 1
             else:
                 mask += 1

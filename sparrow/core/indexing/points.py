@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.tuning import tuning
+from sparrow.runtime import memory
 
 __all__ = ["IntArray", "Points"]
 
@@ -56,6 +57,40 @@ class Points:
     def distinct(self) -> tuple[IntArray, ...]:
         """Sorted distinct coordinates per dimension."""
         return tuple(_sort_unique(column) for column in self.coords)
+
+    @cached_property
+    def max_repeats(self) -> int:
+        """Largest number of equal points."""
+        if not self.dims or not self.count:
+            return self.count
+        if len(self.dims) == 1 and self._lookup_table is not None:
+            return int(np.diff(self._lookup_table[2]).max())
+        keys = self._flat_keys.keys if self._flat_keys is not None else self._sorted_keys[1]
+        starts = np.flatnonzero(np.diff(keys, prepend=keys[:1] - 1))
+        return int(np.diff(starts, append=len(keys)).max())
+
+    @cached_property
+    def _flat_keys(self) -> _FlatKeys | None:
+        """Row-major positions of the points in their bounding box.
+
+        None if it has 2^62 positions or more.
+        """
+        lows = [int(column.min()) if column.size else 0 for column in self.coords]
+        spans = [
+            int(column.max()) - low + 1 if column.size else 1 for column, low in zip(self.coords, lows, strict=True)
+        ]
+        if math.prod(spans) >= 2**62:
+            return None
+        keys: IntArray = np.zeros(self.count, np.int64)
+        for column, low, span in zip(self.coords, lows, spans, strict=True):
+            keys *= span
+            keys += column.reshape(-1)
+            keys -= low
+        order = None
+        if (keys[1:] < keys[:-1]).any():
+            order = np.argsort(keys, kind="stable")
+            keys = keys[order]
+        return _FlatKeys(lows, spans, keys, order, bool((keys[1:] > keys[:-1]).all()))
 
     @cached_property
     def _sorted_keys(self) -> tuple[list[tuple[IntArray, IntArray]], IntArray, IntArray]:
@@ -106,8 +141,20 @@ class Points:
         repeats = starts[rank + 1] - starts[rank]
         if repeats.max(initial=0) <= 1:  # no matched point is repeated
             return elements, points[starts[rank]]
-        first = np.repeat(starts[rank] - (np.cumsum(repeats) - repeats), repeats)
-        return np.repeat(elements, repeats), points[first + np.arange(len(first))]
+        elements, at = _repeat_runs(elements, starts[rank], repeats)
+        return elements, points[at]
+
+    def count_matches(self, coords: Sequence[IntArray]) -> IntArray:
+        """Return the number of points at each base element; see :meth:`match`."""
+        if self.dims and self._flat_keys is not None:
+            elements, _, lengths = self._flat_keys.find_runs(coords)
+            if elements is None:
+                return lengths
+        else:
+            elements, lengths = self.match(coords)[0], None
+        out = np.zeros(len(coords[0]), np.int64)
+        np.add.at(out, elements, 1 if lengths is None else lengths)
+        return out
 
     def match(self, coords: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
         """Join base elements with points of equal coordinates.
@@ -124,6 +171,8 @@ class Points:
         """
         if len(coords) == 1 and len(coords[0]) >= tuning().lookup_table_min_elements and self._lookup_table is not None:
             return self._match_by_table(coords[0])
+        if self._flat_keys is not None:
+            return self._flat_keys.match(coords)
         steps, keys, by_key = self._sorted_keys
         n = len(coords[0]) if coords else 0
         elements: IntArray = np.arange(n)
@@ -134,16 +183,74 @@ class Points:
             found, key = _isin_sorted(key, prefixes)
             elements = elements[found]
         low = np.searchsorted(keys, key, side="left")
-        repeats = np.searchsorted(keys, key, side="right") - low
-        first = np.repeat(low - (np.cumsum(repeats) - repeats), repeats)
-        return np.repeat(elements, repeats), by_key[first + np.arange(len(first))]
+        elements, at = _repeat_runs(elements, low, np.searchsorted(keys, key, side="right") - low)
+        return elements, by_key[at]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FlatKeys:
+    """Sorted row-major positions of points in their bounding box."""
+
+    lows: list[int]
+    spans: list[int]
+    keys: IntArray
+    order: IntArray | None
+    """The points in the order of the keys; None if they are in it."""
+    is_unique: bool
+
+    def find_runs(self, coords: Sequence[IntArray]) -> tuple[IntArray | None, IntArray, IntArray]:
+        """Return elements with equal keys, and where these are: starts and lengths.
+
+        None for all elements.
+        """
+        inside: NDArray[np.bool_] | None = None
+        for column, low, span in zip(coords, self.lows, self.spans, strict=True):
+            own = (column >= low) & (column < low + span)
+            inside = own if inside is None else inside & own
+        assert inside is not None
+        elements: IntArray | None = None if inside.all() else np.flatnonzero(inside)
+        wanted: IntArray = np.zeros(len(inside) if elements is None else len(elements), np.int64)
+        for column, low, span in zip(coords, self.lows, self.spans, strict=True):
+            wanted *= span
+            wanted += column if elements is None else column[elements]
+            wanted -= low
+        if self.is_unique:
+            found, at = _isin_sorted(wanted, self.keys)
+            if not found.all():
+                hit = np.flatnonzero(found)
+                elements = hit if elements is None else elements[hit]
+            return elements, at, np.ones(len(at), np.int64)
+        starts = np.searchsorted(self.keys, wanted, side="left")
+        return elements, starts, np.searchsorted(self.keys, wanted, side="right") - starts
+
+    def match(self, coords: Sequence[IntArray]) -> tuple[IntArray, IntArray]:
+        """Join base elements with points of equal coordinates."""
+        elements, at, lengths = self.find_runs(coords)
+        elements = np.arange(len(at)) if elements is None else elements
+        if not self.is_unique:
+            elements, at = _repeat_runs(elements, at, lengths)
+        return elements, at if self.order is None else self.order[at]
+
+
+def _repeat_runs(elements: IntArray, starts: IntArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
+    """Repeat elements by the lengths of runs; return positions in these too."""
+    count = int(lengths.sum())
+    memory.check(4 * 8 * count, f"the positions of {count} repeated elements", "take a smaller view")
+    first = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    first += np.arange(count)
+    return np.repeat(elements, lengths), first
 
 
 def _sort_unique(column: IntArray) -> IntArray:
-    """Return sorted distinct values by sorting.
+    """Return sorted distinct values, by counting or by sorting.
 
     The hash table of ``np.unique`` is more than ten times slower.
     """
+    if column.size:
+        low = int(column.min())
+        span = int(column.max()) - low + 1
+        if span <= 4 * column.size:
+            return np.flatnonzero(np.bincount(column.reshape(-1) - low, minlength=span)) + low
     ordered: IntArray = np.sort(column, axis=None)
     distinct: IntArray = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
     return distinct

@@ -360,6 +360,21 @@ class View:
                 out.append(np.zeros(m, dtype=np.int32))
         return self._repeat_elements(out, elements, m)
 
+    def count_shown(self, coords: Sequence[IntArray], count: int) -> int:
+        """Return the number of elements that :meth:`from_base` returns."""
+        elements = self._find_inside(coords)
+        if not self.points:
+            return (count if elements is None else len(elements)) * max(self.repeats, 1)
+        times: IntArray = np.ones(count if elements is None else len(elements), np.int64)
+        for group in self.points:
+            if group.dims:
+                times *= group.count_matches(
+                    [coords[d] if elements is None else coords[d][elements] for d in group.dims]
+                )
+            else:
+                times *= group.count
+        return int(times.sum()) * self.repeats
+
     def _repeat_elements(
         self, coords: list[IntArray], elements: IntArray | None, m: int
     ) -> tuple[tuple[IntArray, ...], IntArray | None]:

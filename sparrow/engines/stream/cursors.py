@@ -22,6 +22,7 @@ from sparrow.engines.stream.repeats import kept_axes, repeat_block, without_repe
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, concat_blocks
 from sparrow.plan import Scan
+from sparrow.relations.memory import MemoryRelation
 from sparrow.relations.protocol import Chunk
 from sparrow.runtime import memory, settings
 from sparrow.runtime.once import Once
@@ -29,6 +30,7 @@ from sparrow.sorting import SpilledBlocks, SpillFile
 
 __all__ = [
     "ChunkCursor",
+    "KeptCursor",
     "RangeCursor",
     "RepeatedCursor",
     "SortedCursor",
@@ -207,6 +209,27 @@ class RepeatedCursor:
         return repeat_block(self._block(), self._kept, self._schema, start, stop)
 
 
+class KeptCursor:
+    """Cursor over a scan whose lists repeat elements, which are read once."""
+
+    def __init__(self, scan: Scan, start: int, stop: int) -> None:
+        self._scan = Once(partial(_keep_listed, scan))
+
+    def read(self, start: int, stop: int) -> Block:
+        """Return the elements of rows [start, stop)."""
+        return read_range(self._scan(), start, stop)
+
+
+def _keep_listed(scan: Scan) -> Scan:
+    """Return a scan of a relation in memory with all elements that it shows."""
+    relation, view = scan.relation.relation, scan.view  # type: ignore[attr-defined]
+    order = relation.orders[0]
+    chunks = relation.chunks(view.box(), order)
+    blocks = [scan_reader.clip_to_view(relation.read(chunk), view, order, chunk) for chunk in chunks]
+    schema = relation.schema
+    return Scan(MemoryRelation(schema, concat_blocks(blocks, schema.ndim, schema.dtype)), view, scan.schema)
+
+
 class SpilledCursor:
     """Cursor over rows [start, stop) of a scan, sorted on disk by the first read."""
 
@@ -246,6 +269,7 @@ def _spill_sorted(scan: Scan, start: int, stop: int) -> SpilledBlocks:
 
 _CURSORS: dict[str, Callable[[Scan, int, int], Cursor]] = {
     "chunks": ChunkCursor,
+    "kept": KeptCursor,
     "repeated": RepeatedCursor,
     "sorted": SortedCursor,
     "spilled_sort": SpilledCursor,

@@ -71,7 +71,8 @@ class Stream:
 
     def evaluate(self, scan: Scan, own: bool = True) -> Block:
         """Return all elements of a scan; the caller owns the arrays if ``own``."""
-        return scan_reader.read_block(lower([scan])[0] if isinstance(scan.source, Node) else scan, own=own)
+        plain = not isinstance(scan.source, Node) and not scan.view.points
+        return scan_reader.read_block(scan if plain else lower([scan])[0], own=own)
 
     def iter_blocks(self, scan: Scan) -> Iterator[Block]:
         """Yield all elements of a scan in canonical blocks, sorted by its axes."""

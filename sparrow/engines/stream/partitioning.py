@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparrow.core.indexing import RangeAxis
+from sparrow.core.indexing import ListAxis, RangeAxis
 from sparrow.engines.sort_orders import scan_order, sorted_order
 from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.repeats import fits_in_memory
 from sparrow.engines.stream.tuning import tuning
 from sparrow.plan import Scan
+from sparrow.relations.split import SplitRelation
 from sparrow.runtime import memory
 
 __all__ = ["cursor_strategy", "fits_one_partition", "partition_bounds", "range_slice"]
@@ -40,6 +42,8 @@ def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, 
     if fits_one_partition(scans, rows):
         return [0, size] if size else [0]
     steps: list[tuple[int, int]] = []
+    # Chunks of many scans may end at the same row, so that these are divided further.
+    most = rows * min(tuning().rescan_factor / len(scans), 1)
     for scan in scans:
         axis = scan.view.axes[0]
         order = scan_order(scan)
@@ -51,10 +55,15 @@ def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, 
             for chunk in chunks:
                 low, high = ((end[axis.dim] - axis.start) // axis.step for end in (chunk.low, chunk.high))
                 low, high = min(max(min(low, high), 0), size), min(max(low, high) + 1, size)
-                count = -(-repeats * chunk.rows // rows) if repeats > 1 else 1
+                count = math.ceil(repeats * chunk.rows / most) if repeats > 1 or most < rows else 1
                 steps.extend(
                     (low + (high - low) * (k + 1) // count, repeats * chunk.rows // count) for k in range(count)
                 )
+        elif isinstance(axis, ListAxis) and (weights := _list_weights(scan)) is not None:
+            ends = np.cumsum(weights)
+            cuts = np.searchsorted(ends, np.arange(rows, float(ends[-1]), rows)) + 1
+            steps.extend((int(at), rows) for at in np.unique(cuts))
+            steps.append((size, rows))
         else:
             rows_each = rows if cursor_strategy(scan) else tuning().rescan_factor * rows
             count = -(-total // rows_each)
@@ -67,6 +76,21 @@ def partition_bounds(scans: Sequence[Scan], size: int, rows: int | None = None, 
             bounds.append(at)
             gathered = 0
     return [*bounds, size] if size else [0]
+
+
+def _list_weights(scan: Scan) -> NDArray[np.float64] | None:
+    """Return the number of elements at each position of a split leading list.
+
+    None for any other list.
+    """
+    relation, view = scan.relation, scan.view
+    group = view.points[view.axes[0].group] if isinstance(view.axes[0], ListAxis) else None
+    if not isinstance(relation, SplitRelation) or group is None or group.dims != (0,) or len(group.shape) > 1:
+        return None
+    others = math.prod(
+        each.count / max(len(each.distinct[0]), 1) for each in view.points if each is not group and each.dims
+    )
+    return relation.row_lengths(group.coords[0]) * others * max(view.repeats, 1)
 
 
 def _target_rows(scans: Sequence[Scan]) -> int:
@@ -87,7 +111,7 @@ def fits_one_partition(scans: Sequence[Scan], rows: int | None = None) -> bool:
     return count < (tuning().partition_rows if rows is None else rows)
 
 
-def cursor_strategy(scan: Scan) -> Literal["chunks", "repeated", "sorted", "spilled_sort"] | None:
+def cursor_strategy(scan: Scan) -> Literal["chunks", "kept", "repeated", "sorted", "spilled_sort"] | None:
     """Return the strategy of a cursor: what it keeps between partitions.
 
     None if it rescans the input for each of them.
@@ -103,6 +127,11 @@ def cursor_strategy(scan: Scan) -> Literal["chunks", "repeated", "sorted", "spil
     order = sorted_order(scan)
     if view.preserves_order(order):
         return "chunks" if view.is_identity else None
+    if isinstance(scan.relation, SplitRelation):  # how many elements its lists show is not known exactly
+        if scan_reader.is_row_list(scan):
+            return None
+        if fits_in_memory(Scan(scan.relation.relation, view, scan.schema)):
+            return "kept"
     rows = max(view.repeats, 1) * scan.relation.stats(view.box(), order).rows
     if 0 < rows * parameters.element_bytes <= memory.limit() // parameters.sort_parts:
         return "sorted"

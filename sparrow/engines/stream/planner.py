@@ -20,6 +20,7 @@ from sparrow.engines.stream.operator import PhysicalOperator
 from sparrow.engines.stream.product.budget import divide_memory
 from sparrow.engines.stream.product.chain import lower_contraction
 from sparrow.engines.stream.reductions import build_reductions, group_by_scan
+from sparrow.engines.stream.repeats import split_repeats
 from sparrow.engines.stream.structural import ConcatOp, DiagonalOp, FillOp, ReshapeOp, SortOp, TriangleOp, ViewOp
 from sparrow.engines.stream.tuning import tuning
 from sparrow.errors import UnsupportedError
@@ -73,10 +74,11 @@ def lower(scans: Sequence[Scan]) -> list[Scan]:
     if len(scans) == 1:
         scan = scans[0]
         if not isinstance(scan.source, Node):
-            return [scan]
+            return [split_repeats(scan)]
         children = _children_of_single(scan)
         if children:
             node = scan.source
+            children = list(map(split_repeats, children))
             if has_large_slices(node, children):
                 return [Scan(BatchedOp(node, node, children, _lower_slice), scan.view, scan.schema)]
             return [Scan(_build(node, children), scan.view, scan.schema)]
@@ -118,7 +120,7 @@ def _build(node: Node, scans: Sequence[Scan]) -> PhysicalOperator:
         return build(node, *scans)
     if isinstance(node, Map):
         kernel = FusedKernel([node])
-        return build_map(kernel, kernel.scans)
+        return build_map(kernel, list(map(split_repeats, kernel.scans)))
     if isinstance(node, Reduce):
         return build_reductions([node], scans[0])[0]
     raise UnsupportedError(f"engine='stream' has no implementation of the step {type(node).__name__}")
@@ -180,7 +182,7 @@ class _Lowering:
 
     def _lower_scans(self, scans: Sequence[Scan]) -> list[Scan]:
         """Return scans of the relations of their sources."""
-        return [Scan(self._relation(scan), scan.view, scan.schema) for scan in scans]
+        return [split_repeats(Scan(self._relation(scan), scan.view, scan.schema)) for scan in scans]
 
     def _relation(self, scan: Scan) -> Relation:
         source: Any = scan.source

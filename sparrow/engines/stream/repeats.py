@@ -1,4 +1,4 @@
-"""Scans that broadcasting repeats: elements once, and ranges of repeats."""
+"""Scans that repeat elements, by broadcasting or by lists."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import NewAxis
 from sparrow.core.schema import Schema
-from sparrow.engines.sort_orders import count_rows_to_read
+from sparrow.engines.sort_orders import count_rows_to_read, scan_order
 from sparrow.engines.stream.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.plan import Scan
+from sparrow.relations.split import SplitRelation
 from sparrow.runtime import memory
 
-__all__ = ["fits_in_memory", "kept_axes", "repeat_block", "without_repeats"]
+__all__ = ["fits_in_memory", "kept_axes", "repeat_block", "split_repeats", "without_repeats"]
 
 
 def without_repeats(scan: Scan) -> Scan:
@@ -38,6 +39,19 @@ def fits_in_memory(scan: Scan) -> bool:
     if not view.size or view.size // view.repeats >= 2**63:
         return False
     return count_rows_to_read(scan) * parameters.element_bytes <= memory.limit() // parameters.lookup_parts
+
+
+def split_repeats(scan: Scan) -> Scan:
+    """Return a scan of which no chunk shows too many elements through lists."""
+    view = scan.view
+    if not view.points or not view.size or isinstance(scan.relation, SplitRelation):
+        return scan
+    times = math.prod(group.max_repeats for group in view.points) * max(view.repeats, 1)
+    limit = tuning().max_shown_elements
+    if times <= 1 or times * scan.relation.stats(view.box(), scan_order(scan)).rows <= limit:
+        return scan
+    growth = math.prod(group.count / max(len(group.distinct[0]), 1) for group in view.points if group.dims)
+    return Scan(SplitRelation(scan.relation, max(limit // times, 1), growth), view, scan.schema)
 
 
 def repeat_block(block: Block, kept: Sequence[int], schema: Schema, start: int, stop: int) -> Block:

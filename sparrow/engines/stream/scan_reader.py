@@ -23,6 +23,7 @@ from sparrow.plan import Scan
 from sparrow.plan.estimates import outer_nnz
 from sparrow.relations.memory import MemoryRelation, RowSlices
 from sparrow.relations.protocol import Chunk, Relation
+from sparrow.relations.split import SplitRelation
 from sparrow.runtime import memory, progress, settings
 from sparrow.runtime.events import emit
 from sparrow.runtime.thread_pool import ordered_map
@@ -30,6 +31,7 @@ from sparrow.runtime.thread_pool import ordered_map
 __all__ = [
     "clip_to_view",
     "count_nnz",
+    "is_row_list",
     "is_small",
     "iter_blocks",
     "iter_sorted_blocks",
@@ -219,25 +221,37 @@ def _transposed_block(scan: Scan) -> Block | None:
 
 def find_listed_rows(scan: Scan) -> RowSlices | None:
     """Return the positions of rows if a scan is a list of rows in memory."""
-    relation, view = scan.relation, scan.view
-    if not isinstance(relation, MemoryRelation) or view.axes[:1] != (
-        ListAxis(0, 0, view.shape[0] if view.ndim else 0),
-    ):
+    if not is_row_list(scan):
         return None
+    relation: Any = _in_memory(scan.relation)
+    found: RowSlices = relation.find_rows(scan.view.points[0].coords[0])
+    return found
+
+
+def is_row_list(scan: Scan) -> bool:
+    """Return whether a scan is a list of rows in memory."""
+    view = scan.view
+    if _in_memory(scan.relation) is None or view.axes[:1] != (ListAxis(0, 0, view.shape[0] if view.ndim else 0),):
+        return False
     whole = tuple(RangeAxis(dim, 0, 1, n) for dim, n in enumerate(view.base_shape))
-    if view.points[0].dims != (0,) or view.axes[1:] != whole[1:]:
-        return None
-    return relation.find_rows(view.points[0].coords[0])
+    return view.points[0].dims == (0,) and view.axes[1:] == whole[1:]
+
+
+def _in_memory(relation: Relation) -> MemoryRelation | None:
+    """Return a relation in memory that may be split, None for any other."""
+    found = relation.relation if isinstance(relation, SplitRelation) else relation
+    return found if isinstance(found, MemoryRelation) else None
 
 
 def _take_rows(scan: Scan, rows: RowSlices, room: memory.Reservation) -> Block:
     """Return the elements of a list of rows, in the order of the list."""
-    assert isinstance(scan.relation, MemoryRelation)
+    relation = _in_memory(scan.relation)
+    assert relation is not None
     lengths = rows.lengths
     room.grow(int(lengths.sum()) * scan.schema.element_bytes())
     dtypes = [scan.schema.coordinate_dtype(axis) for axis in range(scan.schema.ndim)]
     leading = np.repeat(np.arange(len(lengths), dtype=dtypes[0]), lengths)
-    *coords, values = rows.take([*scan.relation.block.coords[1:], scan.relation.block.values])
+    *coords, values = rows.take([*relation.block.coords[1:], relation.block.values])
     others = [column.astype(dtype, copy=False) for column, dtype in zip(coords, dtypes[1:], strict=True)]
     return Block((leading, *others), values)
 
@@ -384,15 +398,14 @@ def count_nnz(scan: Scan) -> int:
         return int(rows.lengths.sum())
     order = scan_order(scan)
     box = view.box()
-    countable = not view.points and view.repeats == 1
+    countable = not view.points
     dims = _dims(view, ())
 
     def count_chunk(chunk: Chunk) -> int:
         if countable and chunk.is_exact and _is_inside(box, chunk):
-            return chunk.rows
+            return chunk.rows * max(view.repeats, 1)
         block = clip_to_view(relation.read(chunk, dims), view, order, chunk)
-        _, kept = view.from_base(block.coords, block.count)
-        return block.count if kept is None else len(kept)
+        return view.count_shown(block.coords, block.count)
 
     return sum(ordered_map(count_chunk, unordered_chunks(scan, order), settings.current().threads))
 

@@ -31,6 +31,9 @@ class StreamTuning:
 
     # Reading
     max_listed_rows: int = parameter(1 << 12, "rows", "Members of a list that are searched in a chunk one by one.")
+    max_shown_elements: int = parameter(
+        1 << 20, "elements", "Elements that a chunk shows through lists that repeat them; larger chunks are split."
+    )
     unreserved_elements: int = parameter(1 << 10, "elements", "Results that skip the check of the memory limit.")
     csr_min_elements: int = parameter(1 << 18, "elements", "Results that stay in CSR form until COO is needed.")
 
