@@ -25,7 +25,7 @@ from sparrow.runtime.validation import check_flag
 from sparrow.storage.bundle import is_bundle, is_tensor
 from sparrow.storage.delta.history import read_commit
 from sparrow.storage.delta.labels import WrittenLabels, write_labels
-from sparrow.storage.delta.log import Log, LostRace
+from sparrow.storage.delta.log import Log, LostRace, read_stable
 from sparrow.storage.delta.snapshot import Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
 from sparrow.storage.fs.failures import DISK_FULL_ERRNOS, UnchangedClaim, write_error
@@ -102,7 +102,7 @@ def _is_ours(path: str) -> bool:
     if not is_tensor(path):
         return False
     try:
-        return bool(Log.open(path).metadata())
+        return bool(read_stable(path, lambda: Log.open(path).metadata()))
     except (NotFoundError, CorruptionError):
         return False
 

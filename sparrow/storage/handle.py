@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,7 +17,15 @@ import pyarrow as pa
 
 from sparrow.core.indexing import Box
 from sparrow.core.schema import Schema, as_integer
-from sparrow.errors import ConflictError, NotFoundError, ReadOnlyError, ShapeError, StorageError, UnsupportedError
+from sparrow.errors import (
+    ConflictError,
+    CorruptionError,
+    NotFoundError,
+    ReadOnlyError,
+    ShapeError,
+    StorageError,
+    UnsupportedError,
+)
 from sparrow.kernels.coo import Block
 from sparrow.relations.edits import Edit, Growth
 from sparrow.relations.protocol import Relation
@@ -32,7 +40,7 @@ from sparrow.storage.delta.commit_plan import (
     plan_restore,
 )
 from sparrow.storage.delta.history import Commit, entry_versions, read_commits
-from sparrow.storage.delta.log import Log, LostRace, is_forked
+from sparrow.storage.delta.log import Log, LostRace, is_forked, read_stable
 from sparrow.storage.delta.rewrite_plan import WriteSet, prepare
 from sparrow.storage.delta.snapshot import FileRecord, Snapshot
 from sparrow.storage.fs.credentials import use_storage_options
@@ -137,6 +145,18 @@ class StoredHandle:
             "open it again with sp.open()"
         )
 
+    @contextmanager
+    def _damage_by_replacement(self) -> Iterator[None]:
+        """Raise ``ConflictError`` for damage if another tensor was saved over this one.
+
+        A log that is read in part before and in part after looks damaged.
+        """
+        try:
+            yield
+        except (CorruptionError, NotFoundError):
+            self._check_not_replaced()
+            raise
+
     def refresh(self) -> Snapshot:
         """Load commits of other processes.
 
@@ -148,15 +168,16 @@ class StoredHandle:
         if not self._read_only:
             with self._path_lock.lock:
                 self._check_not_replaced()
-                self._log.reload()
-                if self._log.version != self._snapshot.version:
-                    latest = Snapshot(self._log, self._snapshot)
-                    if latest.identity != self._snapshot.identity:
-                        self._log = Log.open(self.path, self._snapshot.version)
-                        raise self._replaced_error()
-                    self._snapshot = latest
-                else:
-                    self._snapshot.invalidate_orders()
+                with self._damage_by_replacement():
+                    self._log.reload()
+                    if self._log.version != self._snapshot.version:
+                        latest = Snapshot(self._log, self._snapshot)
+                        if latest.identity != self._snapshot.identity:
+                            self._log = Log.open(self.path, self._snapshot.version)
+                            raise self._replaced_error()
+                        self._snapshot = latest
+                    else:
+                        self._snapshot.invalidate_orders()
         return self._snapshot
 
     def commit(self, edit: Edit) -> Snapshot:
@@ -265,9 +286,12 @@ class StoredHandle:
             If the handle was opened at a version.
         """
         self._check_writable("restore")
+        if isinstance(version, bool):
+            raise UnsupportedError(f"version must be an integer, got {version!r}")
         with self._path_lock.lock:
             self._check_not_replaced()
-            old = Snapshot(Log.open(self.path, as_integer(version, "version")))
+            with self._damage_by_replacement():
+                old = Snapshot(Log.open(self.path, as_integer(version, "version")))
             if old.identity != self._snapshot.identity:
                 raise UnsupportedError(
                     f"version {version} of {self.path!r} is another tensor, which this one was saved over: "
@@ -335,7 +359,7 @@ class StoredHandle:
         limits = tuning()
         plan: CommitPlan | None = None
         try:
-            with UnchangedClaim():
+            with UnchangedClaim(), self._damage_by_replacement():
                 for attempt in range(limits.commit_attempts):
                     self._check_not_replaced()
                     if attempt or log.version != snapshot.version or get_filesystem(self.path).exists(log.next_commit):
@@ -371,9 +395,12 @@ class StoredHandle:
                         notes["labels"] = sorted(
                             {*snapshot.label_files(strict=False), *plan.labels.values(), *plan.label_parts}
                         )
-                    self._check_not_replaced()  # again: writing the files may have taken long
                     try:
-                        log.commit(plan.added, plan.removed, notes, plan.shape, plan.schema, plan.labels)
+                        with get_filesystem(self.path).keep_folder(self.path):
+                            self._check_not_replaced()  # again: writing the files may have taken long
+                            log.commit(plan.added, plan.removed, notes, plan.shape, plan.schema, plan.labels)
+                            with DoneClaim(f"version {log.version} of {self.path!r} is committed"):
+                                snapshot = Snapshot(log, snapshot)
                     except LostRace:
                         time.sleep(random.uniform(0, _backoff_seconds(attempt)))
                         continue
@@ -389,9 +416,6 @@ class StoredHandle:
             elif plan is not None:
                 plan.undo(self.path)
             raise
-        if log.version != snapshot.version:
-            with DoneClaim(f"version {log.version} of {self.path!r} is committed"):
-                snapshot = Snapshot(log, snapshot)
         self._log, self._snapshot = log, snapshot
         return snapshot
 
@@ -425,7 +449,13 @@ class StoredHandle:
             With ``version``, ``timestamp`` (UTC), ``operation``, ``nonce``, ``nnz`` and ``shape`` after the commit,
             ``files_added`` and ``files_removed``; and the ``report`` of an ingest. A version whose entry is missing
             between others has the operation ``"missing from the log"``, and None for the rest.
+
+        Raises
+        ------
+        ConflictError
+            If another tensor was saved over this one.
         """
+        self._check_not_replaced()
         out: list[dict[str, Any]] = []
         first = min(entry_versions(self.path), default=0)
         versions = range(first, self._snapshot.version + 1)
@@ -528,13 +558,12 @@ def open(  # noqa: A001
     with use_storage_options(final, storage_options):
         get_filesystem(final).recover(final)
         try:
-            log = Log.open(final, version)
+            return read_stable(final, lambda: StoredHandle(Log.open(final, version), version is not None, sizes))
         except NotFoundError:
             if is_bundle(final) and not is_tensor(final):
                 names = ", ".join(map(repr, open_bundle(final)))
                 raise NotFoundError(f"{final!r} is a bundle, not a tensor: open one of its members {names}") from None
             raise
-        return StoredHandle(log, version is not None, sizes)
 
 
 def reopen(path: str, version: int) -> StoredHandle:

@@ -56,6 +56,9 @@ class StorageTuning:
 
     # -- commits
     commit_attempts: int = parameter(200, "attempts", "Lost races after which a commit raises ConflictError.")
+    replaced_attempts: int = parameter(
+        20, "attempts", "Times that an opening is repeated while other tensors are saved over the folder."
+    )
     backoff_initial_seconds: float = parameter(0.002, "seconds", "Longest wait after the first lost race; doubles.")
     backoff_max_seconds: float = parameter(0.05, "seconds", "Longest wait after any lost race.")
     write_set_ranges: int = parameter(256, "ranges", "Key ranges that a commit notes of the cells it wrote.")
@@ -87,6 +90,10 @@ class StorageTuning:
         7 * 86400, "seconds", "Age at which an unpublished tensor of another machine counts as abandoned."
     )
     request_seconds: int = parameter(600, "seconds", "Time limit of a request.")
+    cut_attempts: int = parameter(
+        40, "attempts", "Times that requests are repeated whose answers end in the middle; opening a log takes several."
+    )
+    cut_backoff_max_seconds: float = parameter(0.5, "seconds", "Longest wait between two of these.")
     silence_seconds: int = parameter(30, "seconds", "Time limit of a request between two bytes.")
     connect_seconds: int = parameter(10, "seconds", "Time limit of a connection attempt.")
 

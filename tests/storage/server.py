@@ -58,6 +58,8 @@ class Request:
         self.key = urlsplit(path).path.removeprefix(f"/{BUCKET}/")
         self.lost = False
         """Whether the answer does not come back, though what was asked is done."""
+        self.cut = False
+        """Whether the connection ends in the middle of the answer."""
 
     def __repr__(self) -> str:
         return f"{self.method} {self.path} {self.span}"
@@ -149,9 +151,10 @@ class Proxy:
             handler.send_header("content-length", length)
             handler.end_headers()
             if handler.command != "HEAD":
-                handler.wfile.write(text)
+                handler.wfile.write(text[: len(text) // 2] if request.cut else text)
                 self.bytes += len(text)
             handler.wfile.flush()
+            handler.close_connection |= request.cut
         finally:
             with self.guard:
                 self._now -= 1

@@ -189,6 +189,9 @@ def test_restore_of_vacuumed_version(tmp_path: Path) -> None:
     for version in (-1, 2):
         with pytest.raises(errors.NotFoundError, match="versions go from 0 to 1"):
             handle.restore(version)
+    for flag in (True, np.True_):
+        with pytest.raises(errors.UnsupportedError, match="version must be an integer"):
+            handle.restore(flag)  # type: ignore[arg-type]
     handle.vacuum("0 seconds")
     with pytest.raises(errors.NotFoundError, match=r"version 0 of .* cannot be restored.*vacuum"):
         handle.restore(0)

@@ -360,7 +360,10 @@ def _site(handler: Any) -> Iterator[str]:
 def test_web_servers_with_missing_headers(tmp_path: Path) -> None:
     pytest.importorskip("obstore")
     with _site(_Wrong) as site:
-        with pytest.raises(errors.IngestError, match="expected 8 bytes at offset 0, got 4: did it change meanwhile"):
+        with (
+            sparrow.testing.tune("storage", cut_attempts=1),
+            pytest.raises(errors.IngestError, match="expected 8 bytes at offset 0, got 4: did it change meanwhile"),
+        ):
             sp.ingest.edges(f"{site}/short.txt", tmp_path / "e")
         with pytest.raises(errors.StorageError, match=r"does not say how long it is: .* curl -L URL \| sparrow ingest"):
             sp.ingest.edges(f"{site}/unknown.txt", tmp_path / "e")
@@ -574,6 +577,36 @@ def test_hanging_requests_are_retried(home: str, proxy: Proxy) -> None:
     finally:
         over.set()
     assert next(hanging) >= 3  # more where the machine is slow: others are given up too
+
+
+def test_cut_answers_are_repeated(home: str, proxy: Proxy, tmp_path: Path) -> None:
+    storage.save(f"{home}/t", SCHEMA, [OLD])
+    seen: set[str] = set()
+
+    def cut_the_first(request: Request) -> None:
+        request.cut = repr(request) not in seen and request.method != "HEAD" and len(seen) % 3 == 1
+        seen.add(repr(request))
+
+    proxy.before = cut_the_first
+    with (
+        sparrow.testing.tune("storage", cut_backoff_max_seconds=0.001),
+        sparrow.testing.observe("storage.repeat_cut") as repeated,
+    ):
+        tensor = sp.open(f"{home}/t")
+        assert_same(read_all(storage.open(f"{home}/t").current), OLD)
+        tensor[0, 0] = 7
+        tensor.append(sp.from_coords([[19], [9]], [1.0], shape=(20, 10)), duplicates="last")
+        assert len(tensor.history()) == 3
+        assert tensor.save(f"{home}/copy").nnz == tensor.nnz
+        sp.export(tensor, f"{home}/t.csv")
+        made = sp.ingest.columns(f"{home}/t.csv", tmp_path / "t", coords=["d0", "d1"], value="value")
+        assert made.nnz == tensor.nnz
+    assert repeated
+    proxy.before = lambda request: setattr(request, "cut", request.method == "GET")
+    with sparrow.testing.tune("storage", cut_attempts=2), pytest.raises(errors.StorageError) as refused:
+        sp.open(f"{home}/t")
+    assert not isinstance(refused.value, errors.CorruptionError)
+    assert "body" in str(refused.value)
 
 
 def test_lost_response_is_not_a_race(home: str, proxy: Proxy) -> None:

@@ -10,10 +10,11 @@ import errno
 import json
 import os
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -42,7 +43,7 @@ from sparrow.storage.delta.history import (
     table_id,
 )
 from sparrow.storage.delta.labels import label_file_number
-from sparrow.storage.fs.failures import DoneClaim, durability_error, read_error, write_error
+from sparrow.storage.fs.failures import DoneClaim, durability_error, read_error, repeat_cut, write_error
 from sparrow.storage.fs.filesystem import get_filesystem
 from sparrow.storage.parquet.layout import METADATA_KEY
 from sparrow.storage.parquet.reader import DATA_FILE
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
 
-__all__ = ["ActiveFiles", "Log", "LostRace", "is_forked"]
+__all__ = ["ActiveFiles", "Log", "LostRace", "is_forked", "read_stable"]
 
 _SHAPE_TRANSACTION = "sparrow.shape."
 _LABELS_TRANSACTION = "sparrow.labels."
@@ -144,9 +145,8 @@ class Log:
                     raise ValueError(f"no version {version}")
                 if version is not None and version > tuning().direct_open_versions and version > cls.open(path).version:
                     raise ValueError(f"no version {version}")
-                return cls(
-                    path, DeltaTable(path, version=version, storage_options=get_filesystem(path).delta_options())
-                )
+                options = get_filesystem(path).delta_options()
+                return cls(path, repeat_cut(lambda: DeltaTable(path, version=version, storage_options=options)))
         except TableNotFoundError:
             raise NotFoundError(f"no tensor at {path!r}: its log is empty") from None
         except CorruptionError:
@@ -181,22 +181,31 @@ class Log:
         columns = Schema.from_arrow(schema)
         active = ActiveFiles.from_data_files(files, schema.get_field_index("value"))
         notes = _with_checksums(notes, active, schema, adds, (), {}, columns.to_json())
+
+        def write() -> None:
+            try:
+                create_table_with_add_actions(
+                    path,
+                    columns,
+                    adds,
+                    mode="error",
+                    configuration=configuration,
+                    storage_options=get_filesystem(path).delta_options(),
+                    commit_properties=_properties(notes, {}),
+                )
+            except (DeltaError, OSError):
+                found = read_commit(path, 0)
+                if found is not None and (found.notes or {}).get("nonce") != notes["nonce"]:
+                    raise ExistsError(f"{path!r} is a tensor already") from None
+                if found is None:
+                    raise
+
         try:
-            create_table_with_add_actions(
-                path,
-                columns,
-                adds,
-                mode="error",
-                configuration=configuration,
-                storage_options=get_filesystem(path).delta_options(),
-                commit_properties=_properties(notes, {}),
-            )
+            repeat_cut(write)
+        except StorageError:
+            raise
         except (DeltaError, OSError) as error:
-            found = read_commit(path, 0)
-            if found is not None and (found.notes or {}).get("nonce") != notes["nonce"]:
-                raise ExistsError(f"{path!r} is a tensor already") from None
-            if found is None:
-                raise write_error(error, path) from error
+            raise write_error(error, path) from error
         get_filesystem(path).make_durable(log_entry(path, 0))
 
     @property
@@ -269,7 +278,7 @@ class Log:
         out: list[int] = []
         for dim in range(ndim):
             with _reading_log(self.path, self.version):
-                new = self._table.transaction_version(f"{name}{dim}")
+                new = repeat_cut(partial(self._table.transaction_version, f"{name}{dim}"))
             if new is None:  # a commit sets all dimensions or none
                 break
             out.append(int(new))
@@ -290,7 +299,8 @@ class Log:
     def _add_table(self) -> pa.Table:
         with _reading_log(self.path, self.version):
             # Not pa.table(), which imports pandas.
-            return pa.RecordBatchReader.from_stream(self._table.get_add_actions(flatten=False)).read_all()
+            read = self._table.get_add_actions
+            return repeat_cut(lambda: pa.RecordBatchReader.from_stream(read(flatten=False)).read_all())
 
     def sizes(self) -> dict[str, int]:
         """Return the files of the version with their sizes.
@@ -393,7 +403,7 @@ class Log:
         self._active = self._shape = self._labels = None
         check_nesting(self.path, first=self.version + 1)
         with _reading_log(self.path):
-            self._table.update_incremental()
+            repeat_cut(self._table.update_incremental)
 
     def commit(
         self,
@@ -462,18 +472,27 @@ class Log:
         actions: list[Any] = list(adds)
         if schema is None:
             actions += [RemoveAction(path, True, now, size=nbytes) for path, nbytes in removed]
+
+        def write() -> None:
+            try:
+                self._table.create_write_transaction(
+                    actions,
+                    mode="append" if schema is None else "overwrite",
+                    schema=self._table.schema() if columns is None else columns,
+                    commit_properties=_properties(notes, transactions),
+                )
+            except (DeltaError, OSError):
+                if not self.has_landed(before, str(notes["nonce"])):
+                    raise
+
         try:
-            self._table.create_write_transaction(
-                actions,
-                mode="append" if schema is None else "overwrite",
-                schema=self._table.schema() if columns is None else columns,
-                commit_properties=_properties(notes, transactions),
-            )
+            repeat_cut(write)
+        except StorageError:
+            raise
         except (DeltaError, OSError) as error:
-            if not self.has_landed(before, str(notes["nonce"])):
-                if isinstance(error, CommitFailedError) and find_errno(error) is None:
-                    raise LostRace from error
-                raise write_error(error, self.path) from error
+            if isinstance(error, CommitFailedError) and find_errno(error) is None:
+                raise LostRace from error
+            raise write_error(error, self.path) from error
         committed = f"version {before + 1} of {self.path!r} is committed"
         with DoneClaim(committed):
             self.reload()
@@ -493,6 +512,8 @@ class Log:
         try:
             return any(c.notes is not None and c.notes.get("nonce") == nonce for c in self.commits(before + 1))
         except StorageError as error:
+            if self.is_replaced():  # and all versions with it
+                return False
             raise StorageError(f"version {before + 1} of {self.path!r} may be committed or not: {error}") from error
 
     def commits(self, start: int = 0) -> list[Commit]:
@@ -527,6 +548,26 @@ class Log:
                     raise missing_entry_error(self.path, at)
                 return
             yield found
+
+
+T = TypeVar("T")
+
+
+def read_stable(path: str, read: Callable[[], T]) -> T:
+    """Read a log, again if another tensor is saved over it meanwhile.
+
+    A log that is read in part before and in part after looks damaged.
+    """
+    files, folder = get_filesystem(path), os.path.join(path, LOG)
+    for _ in range(tuning().replaced_attempts):
+        before = files.folder_identity(folder)
+        try:
+            return read()
+        except (CorruptionError, NotFoundError):
+            files.recover(path)  # which waits for a process that exchanges the folders
+            if files.folder_identity(folder) == before:
+                raise
+    return read()
 
 
 _first_pid: int | None = None

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TypeVar
 
 from sparrow.errors import CorruptionError, NotFoundError, StorageError
+from sparrow.runtime.events import emit
 from sparrow.runtime.foreign_errors import explain_errno, find_errno, summarize
+from sparrow.storage.tuning import tuning
 
 __all__ = [
     "DISK_FULL_ERRNOS",
@@ -22,14 +26,25 @@ __all__ = [
     "UnchangedClaim",
     "damage_error",
     "durability_error",
+    "is_cut",
     "read_error",
+    "repeat_cut",
     "translate_read_errors",
     "write_error",
 ]
 
+T = TypeVar("T")
+
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 UNCHANGED = "; nothing was changed"
+
+_CUT = (
+    *("request or response body error", "error reading a body", "error decoding response body"),
+    *("IncompleteMessage", "connection closed before message completed", "end of file before message length reached"),
+    *("did it change meanwhile",),
+)
+"""Texts of the libraries below, and ours, about answers that end too early."""
 
 
 def write_error(error: BaseException, where: str | os.PathLike[str]) -> StorageError:
@@ -71,6 +86,29 @@ def durability_error(what: str, error: BaseException) -> StorageError:
     number = find_errno(cause)
     reason = "the disk is full" if number in DISK_FULL_ERRNOS else _reason(cause, number)
     return StorageError(f"{what}, but may not survive a crash of the machine: {reason}")
+
+
+def is_cut(error: BaseException) -> bool:
+    """Return whether a connection ended in the middle of an answer."""
+    text = str(error)
+    return any(sign in text for sign in _CUT)
+
+
+def repeat_cut(request: Callable[[], T]) -> T:
+    """Return the result of a request, repeated while its answer is cut.
+
+    The libraries below repeat requests without an answer, but not those with a part of it.
+    """
+    limits = tuning()
+    for attempt in range(limits.cut_attempts):
+        try:
+            return request()
+        except Exception as error:
+            if not is_cut(error):
+                raise
+            emit("storage.repeat_cut", attempt=attempt)
+            time.sleep(min(limits.backoff_initial_seconds * 2**attempt, limits.cut_backoff_max_seconds))
+    return request()
 
 
 @contextmanager

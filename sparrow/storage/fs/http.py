@@ -56,7 +56,10 @@ class WebSite(ObjectStore):
 
         If the server has no ranges, after fetching it into the temporary folder.
         """
+        import obstore
+
         window = tuning().window_bytes
+        response: Any
         response, has_ranges = self._request_first_byte(path)
         ranged = RemoteFile(self, path, window if sequential else 0, size, pinned_versions())
         ranged.compare(version_of(response.meta))
@@ -64,8 +67,13 @@ class WebSite(ObjectStore):
             return pa.PythonFile(ranged, mode="r")
         file = spooled_file()
 
-        def fetch(_: Any) -> None:
-            for data in response.stream(window):
+        def fetch(store: Any) -> None:
+            nonlocal response
+            file.seek(0)
+            file.truncate()
+            response = obstore.get(store, self._key(path)) if response is None else response
+            unread, response = response, None
+            for data in unread.stream(window):
                 file.write(data)
                 count_request(len(data))
 

@@ -22,7 +22,7 @@ import socket
 import stat
 import threading
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple
@@ -109,6 +109,17 @@ class LocalFileSystem:
                 f"{path!r} must be a regular file, got a link or a folder: sparrow did not make it, it is not read"
             )
         return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def folder_identity(self, path: str) -> Hashable:
+        """Return inode and time of change of a folder, None if there is none.
+
+        The inode of a folder that was deleted may be used again.
+        """
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_ctime_ns
 
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -271,6 +282,10 @@ class LocalFileSystem:
                 raise
         return staged
 
+    def keep_folder(self, path: str) -> AbstractContextManager[None]:
+        """Share the lock that processes take to publish or recover folders."""
+        return _lock_folder(os.path.dirname(path), fcntl.LOCK_SH)
+
     def publish(self, staged: str, path: str, replace: bool) -> None:
         """Rename ``staged`` to ``path``.
 
@@ -420,12 +435,12 @@ def _delete(path: str) -> None:
 
 
 @contextmanager
-def _lock_folder(folder: str) -> Iterator[None]:
+def _lock_folder(folder: str, mode: int = fcntl.LOCK_EX) -> Iterator[None]:
     """Lock a folder against processes that publish or recover in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, mode)
         yield
     finally:
         os.close(descriptor)

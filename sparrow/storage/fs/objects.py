@@ -17,7 +17,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from fnmatch import fnmatchcase
 from typing import Any, BinaryIO, Self, TypeVar
@@ -36,6 +36,7 @@ from sparrow.storage.fs.credentials import (
     provider_of,
     summarize_error,
 )
+from sparrow.storage.fs.failures import repeat_cut
 from sparrow.storage.fs.protocols import ByteRange, Folder, NewFile, Prefetcher
 from sparrow.storage.fs.remote_file import (
     RemoteFile,
@@ -126,7 +127,7 @@ class ObjectStore:
 
         check_process()
         try:
-            return function(self._store, *args, **kwargs)
+            return repeat_cut(lambda: function(self._store, *args, **kwargs))
         except StorageError:
             raise
         except FileNotFoundError as error:
@@ -193,9 +194,22 @@ class ObjectStore:
         """Yield the metadata of all files below a path."""
         import obstore
 
-        pages: Any = iter(self._request("listed", path, obstore.list, self._key(path) or None))
-        while (page := self._call("listed", path, lambda _: next(pages, None))) is not None:
+        last: str | None = None
+        pages: Any = None
+
+        def read(store: Any) -> Any:
+            nonlocal pages
+            try:
+                pages = iter(obstore.list(store, self._key(path) or None, offset=last)) if pages is None else pages
+                return next(pages, None)
+            except Exception:
+                pages = None  # begin again after what was read
+                raise
+
+        count_request()
+        while (page := self._call("listed", path, read)) is not None:
             yield from page
+            last = page[-1]["path"] if page else last
 
     def is_link(self, path: str) -> bool:
         """Return False: object stores have no links."""
@@ -245,12 +259,16 @@ class ObjectStore:
         """Return a constant: what is fetched is verified by checksums."""
         return ()
 
+    def folder_identity(self, path: str) -> Hashable:
+        """Return a constant: a tensor is replaced by a commit to its log."""
+        return ()
+
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
         import obstore
 
         key = self._key(path)
-        data = self._call("read", path, lambda store: bytes(obstore.get(store, key).bytes()))
+        data = self._call("read", path, lambda store: _body(obstore.get(store, key), path)[0])
         count_request(len(data))
         return data
 
@@ -316,8 +334,7 @@ class ObjectStore:
         key = self._key(path)
 
         def get(store: Any, span: Any) -> tuple[bytes, Version]:
-            found = obstore.get(store, key, options={"range": span})
-            return bytes(found.bytes()), version_of(found.meta)
+            return _body(obstore.get(store, key, options={"range": span}), path)
 
         def get_tail(store: Any) -> tuple[bytes, Version]:
             try:
@@ -508,6 +525,10 @@ class ObjectStore:
         """Return whether a visible tensor is replaced by a commit to its log."""
         return any(each.is_replacement and each.path == staged for each in staging.current.get())
 
+    def keep_folder(self, path: str) -> AbstractContextManager[None]:
+        """Do nothing: a replacement is one commit."""
+        return contextlib.nullcontext()
+
     def publish(self, staged: str, path: str, replace: bool) -> None:
         """Note that the staged files stay: log or listing have made them visible."""
         staging.current.get()[-1].published = True
@@ -522,6 +543,18 @@ class ObjectStore:
             if own.is_replacement:  # labels are named by content alone: the tensor that stays may share them
                 written = [path for path in written if f"/{staging.LABELS}/" not in path]
             self._delete_files(written if own.marker is None else [*written, own.marker])
+
+
+def _body(response: Any, path: str) -> tuple[bytes, Version]:
+    """Return the body of a response, whole, and the version of the file."""
+    data = bytes(response.bytes())
+    start, stop = response.range
+    if len(data) != stop - start:
+        raise StorageError(
+            f"{path!r} cannot be read: expected {stop - start} bytes at offset {start}, got {len(data)}: did it change "
+            "meanwhile? Try again"
+        )
+    return data, version_of(response.meta)
 
 
 def _pool() -> Pool:

@@ -84,6 +84,12 @@ class Reader(Protocol):
             If the path is a symbolic link: it may lead anywhere.
         """
 
+    def folder_identity(self, path: str) -> Hashable:
+        """Return a value that changes when another folder takes the name.
+
+        A constant where folders are not replaced.
+        """
+
     def read(self, path: str) -> bytes:
         """Return the content of a file."""
 
@@ -192,6 +198,9 @@ class Publisher(Protocol):
 
     def is_replacement(self, staged: str) -> bool:
         """Return whether a tensor in ``staged`` is replaced by a commit to its log."""
+
+    def keep_folder(self, path: str) -> AbstractContextManager[None]:
+        """Keep other processes from replacing a tensor in the block."""
 
     def publish(self, staged: str, path: str, replace: bool) -> None:
         """Make a staged folder visible at ``path``.
