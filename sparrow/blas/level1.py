@@ -10,8 +10,9 @@ from sparrow.blas.operands import as_vector, check_scalar, conjugate, scale, sha
 from sparrow.core.schema import check_array
 from sparrow.errors import InvalidValueError, ShapeError
 from sparrow.functions.labels import can_align
-from sparrow.plan import align_columns, match_axes
+from sparrow.plan import align_columns
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 
 __all__ = [
     "asum", "axpy", "copy", "dot", "dotc", "gather", "gather_zero", "iamax", "iamin", "nrm2", "rot", "scal", "scatter",

@@ -12,8 +12,9 @@ from sparrow.errors import ShapeError
 from sparrow.functions.labels import to_labelled_tensor
 from sparrow.functions.manipulation import reshape
 from sparrow.functions.views import as_tensor, broadcast_to
-from sparrow.plan import axis_labels, match_axes, normalize_axis
+from sparrow.plan import axis_labels, normalize_axis
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 
 __all__ = ["take", "take_along_axis"]
 

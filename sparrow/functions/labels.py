@@ -10,6 +10,7 @@ from sparrow.functions.views import as_tensor
 from sparrow.plan import AxisLabels, Cast, Join, Labels, Scan, align_by_name, axis_labels, make_map, match_scan
 from sparrow.runtime.settings import JOINS
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import to_labelled
 
 __all__ = [
     "align",
@@ -94,6 +95,7 @@ def align_to_axis(given: Any, A: Any, axis: int, name: str = "", what: str = "")
     LabelError
         If the matrix lacks a label, or label types do not compare, labels repeat, or must be exact and differ.
     """
+    given = to_labelled(given, A)
     if not (is_labelled(given, 0) and is_labelled(A, axis)):
         return given
     scan, wanted = given.__sparrow_scan__(), axis_labels(A.__sparrow_scan__())[axis]

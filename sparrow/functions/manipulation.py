@@ -16,10 +16,11 @@ from sparrow.functions.contraction import einsum
 from sparrow.functions.generation import full
 from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, moveaxis, shared
-from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, match_axes, normalize_axis
+from sparrow.plan import PLUS_TIMES, make_concat, make_triangle, normalize_axis
 from sparrow.runtime import memory
 from sparrow.runtime.docs import SharedText, document_as
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 from sparrow.tensor.products import contract
 
 __all__ = [

@@ -18,11 +18,12 @@ from sparrow.functions.labels import to_labelled_tensor
 from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.coo import Block
-from sparrow.plan import Contraction, Scan, Score, axis_labels, make_contraction, match_axes
+from sparrow.plan import Contraction, Scan, Score, axis_labels, make_contraction
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_choice
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 
 __all__ = ["neighbors"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparrow.core.label_types import check_labels
+from sparrow.core.label_types import check_labels, is_label_type, to_label_array
 from sparrow.errors import SparrowError, UnsupportedError
 
-__all__ = ["drop_unnamed_index", "is_xarray", "name_index", "xarray_dims", "xarray_labels"]
+__all__ = ["drop_unnamed_index", "is_xarray", "name_index", "object_labels", "xarray_dims", "xarray_labels"]
 
 _UNNAMED = re.compile(r"__index_level_\d+__")
 """Columns of an index without a name, in a table of pandas."""
@@ -104,3 +104,22 @@ def name_index(source: Any) -> Any:
 def drop_unnamed_index(table: pa.Table) -> pa.Table:
     """Return a table without the columns of an index of pandas that has no name."""
     return table.drop_columns([name for name in table.column_names if _UNNAMED.fullmatch(name)])
+
+
+def object_labels(obj: Any) -> dict[int, pa.Array]:
+    """Return the labels of an xarray array or a pandas series by axis; {} for others.
+
+    An index of pandas that is a range has row numbers, which are no labels.
+
+    Raises
+    ------
+    UnsupportedError, InvalidValueError
+        If tensors cannot have the labels of an xarray array.
+    """
+    library = type(obj).__module__.partition(".")[0]
+    if library == "xarray" and is_xarray(obj):
+        return xarray_labels(obj, range(len(obj.dims)))
+    if library != "pandas" or not hasattr(obj, "index") or getattr(obj, "ndim", 0) != 1 or hasattr(obj.index, "step"):
+        return {}
+    found = to_label_array(obj.index) if obj.index.nlevels == 1 else None
+    return {} if found is None or not is_label_type(found.type) else {0: found}

@@ -33,9 +33,10 @@ from sparrow.models.ratings import as_ratings, check_matrix
 from sparrow.models.recommender import Recommender, orient
 from sparrow.models.splits import HeldOut, HeldOutEntries, Split, hold_out, hold_out_entries, min_links, split
 from sparrow.models.topk import Pattern, to_pattern
-from sparrow.plan import Scan, axis_labels, match_axes, positions_of_labels
+from sparrow.plan import Scan, axis_labels, positions_of_labels
 from sparrow.runtime import progress
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 
 __all__ = [
     "HeldOut",

@@ -18,9 +18,9 @@ from sparrow.functions.creation import open as open_tensor
 from sparrow.interop.conversion import dense_of_sparse, is_foreign_sparse
 from sparrow.kernels.jit import warmup
 from sparrow.models.tuning import tuning
-from sparrow.plan import match_axes
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
+from sparrow.tensor.matching import match_rows
 from sparrow.training.batches import Batches
 from sparrow.training.inputs import load_column, unpack_bundle
 
@@ -134,11 +134,11 @@ def to_label_array(y: Any, height: int, X: Any = None) -> NDArray[Any]:
     if isinstance(y, Tensor):
         if y.ndim != 1:
             raise ShapeError(f"y has shape {y.shape}, expected ({height},): one label per row")
-        y = match_axes(y, X, {0: 0}, "y", "values", "X")
+        y = match_rows(y, X, "y", "X")
         if y.shape[0] != height:
             raise _length_error(y.shape[0], height)
         return load_column(y)
-    array = np.asarray(dense_of_sparse(y) if is_foreign_sparse(y) else y)
+    array = np.asarray(dense_of_sparse(y) if is_foreign_sparse(y) else match_rows(y, X, "y", "X"))
     if array.ndim == 2 and array.shape[1] == 1:
         _warn_column_vector()
         array = array[:, 0]
@@ -177,10 +177,8 @@ def to_sample_weights(sample_weight: Any, height: int, X: Any = None) -> NDArray
     """
     if sample_weight is None:
         return None
-    if isinstance(sample_weight, Tensor) and sample_weight.ndim == 1:
-        weights = load_column(match_axes(sample_weight, X, {0: 0}, "sample_weight", "values", "X"))
-    else:
-        weights = np.asarray(sample_weight)
+    given = match_rows(sample_weight, X, "sample_weight", "X") if np.ndim(sample_weight) else sample_weight
+    weights = load_column(given) if isinstance(given, Tensor) and given.ndim == 1 else np.asarray(given)
     weights = weights.astype(np.float64, copy=False)
     if weights.ndim == 0:
         weights = np.full(height, float(weights))

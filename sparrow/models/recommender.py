@@ -30,7 +30,7 @@ from sparrow.models.topk import (
     unit_vectors,
 )
 from sparrow.models.tuning import tuning
-from sparrow.plan import align_columns, match_axes
+from sparrow.plan import align_columns
 from sparrow.runtime import events, progress
 from sparrow.runtime.validation import check_choice
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import os
 
     from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 
 __all__ = ["Recommender", "align_items", "orient"]
 

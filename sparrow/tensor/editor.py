@@ -57,11 +57,13 @@ class Editor:
     raises. Values are read when they are assigned: ``e[0] = A[1]`` takes the row as it was before the block.
     """
 
-    def __init__(self, handle: Handle, view: View, schema: Schema, resolve: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, handle: Handle, view: View, schema: Schema, resolve: Callable[[Any], Any], convert: Callable[[Any], Any]
+    ) -> None:
         self._handle = handle
         self._view = view
         self._names = schema.dims
-        self._resolve = resolve
+        self._resolve, self._convert = resolve, convert
         self._base = handle.current.schema
         self._cleared: dict[Box, None] = {}
         self._blocks: list[Block] = []
@@ -97,7 +99,7 @@ class Editor:
         """Write elements as ``A[key] = value`` does."""
         self._check_open()
         view = self._view.then(self._resolve(key), "paired", self._names)
-        self._add(assignment_edit(self._base, view, align_value(self._handle.current, view, value)))
+        self._add(assignment_edit(self._base, view, align_value(self._handle.current, view, self._convert(value))))
 
     def put(self, coords: Any, values: Any) -> None:
         """Write elements by coordinate as ``A.put(coords, values)`` does."""

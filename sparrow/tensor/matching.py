@@ -2,23 +2,129 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from sparrow import engines
+from sparrow import engines, plan
 from sparrow.core.indexing import Mask, Mode
-from sparrow.errors import IndexingError
-from sparrow.interop.conversion import is_foreign_sparse
+from sparrow.core.schema import Schema
+from sparrow.errors import IndexingError, LabelError
+from sparrow.interop.conversion import from_object, is_foreign_sparse
 from sparrow.interop.interchange import implicit_dense_array
-from sparrow.plan import Scan, match_mask, match_values
+from sparrow.interop.labelled_objects import is_xarray, object_labels, xarray_dims
+from sparrow.kernels.coo import Block
+from sparrow.plan import MatchRule, Scan, axis_labels, match_mask, match_values
+from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.tensor.base import Base, as_scan
 
-__all__ = ["match_condition", "resolve_key", "to_implicit_array"]
+__all__ = [
+    "match_axes", "match_condition", "match_rows", "reject_other_labels", "resolve_key", "to_implicit_array",
+    "to_labelled",
+]  # fmt: skip
 
-_PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+_PLAIN = frozenset((int, slice, type(None), type(Ellipsis), list, np.ndarray, range, np.int64))
 """Types of the parts of most indices, which need no resolving."""
+
+
+def to_labelled(obj: Any, target: Any, axes: Mapping[int, int] | None = None) -> Any:
+    """Return an xarray array or a pandas series as a tensor with its labels.
+
+    Anything else is returned unchanged, and so is an object without labels that compare with those of the target.
+
+    Parameters
+    ----------
+    obj
+        The object.
+    target
+        Tensor that it is to be matched with.
+    axes
+        Axis of the target by axis of the object; by default the last ones.
+    """
+    labels = _comparable_labels(obj, target, axes)
+    if not labels:
+        return obj
+    schema, block, _ = from_object(np.asarray(obj), dims=xarray_dims(obj) if is_xarray(obj) else None)
+    return type(target)(MemoryHandle(MemoryRelation(schema, block, labels)))
+
+
+def _comparable_labels(obj: Any, target: Any, axes: Mapping[int, int] | None) -> dict[int, pa.Array]:
+    """Return the labels of an object of xarray or pandas along labelled axes.
+
+    Integers of pandas are row numbers beside labels of other types.
+    """
+    if type(obj).__module__.partition(".")[0] not in ("pandas", "xarray") or not isinstance(target, Base):
+        return {}
+    wanted = axis_labels(target.__sparrow_scan__())
+    found = object_labels(obj) if wanted else {}
+    if axes is None:
+        axes = {axis: axis - np.ndim(obj) + target.ndim for axis in found}
+    if is_xarray(obj):
+        return {axis: labels for axis, labels in found.items() if axes.get(axis) in wanted}
+    return {
+        axis: labels
+        for axis, labels in found.items()
+        if (own := wanted.get(axes.get(axis, -1))) is not None
+        and not (pa.types.is_integer(labels.type) and not pa.types.is_integer(own.array().type))
+    }
+
+
+def match_axes(given: Any, target: Any, axes: Mapping[int, int], what: str, rule: MatchRule, name: str = "") -> Any:
+    """Match a tensor, or a labelled object, as :func:`sparrow.plan.match_axes`."""
+    return plan.match_axes(to_labelled(given, target, axes), target, axes, what, rule, name)
+
+
+def match_rows(given: Any, target: Any, what: str, name: str) -> Any:
+    """Return one value per row of a tensor in the order of its labels.
+
+    Parameters
+    ----------
+    given
+        Tensor, or pandas series or xarray array, whose values need not be numbers.
+    target
+        Tensor with the rows.
+    what, name
+        Names of both for errors.
+
+    Raises
+    ------
+    LabelError
+        If both have labels, and these are not the same in any order.
+    """
+    if isinstance(given, Base) or not isinstance(target, Base):
+        return plan.match_axes(given, target, {0: 0}, what, "values", name)
+    labels = _comparable_labels(given, target, {0: 0})
+    if 0 not in labels:
+        return given
+    numbers = np.arange(1, 1 + len(labels[0]))
+    schema = Schema((len(numbers),), (), numbers.dtype)
+    order = type(target)(MemoryRelation(schema, Block((numbers - 1,), numbers), {0: labels[0]}))
+    places = plan.match_axes(order, target, {0: 0}, what, "values", name).to_numpy() - 1
+    return np.asarray(given)[places]
+
+
+def reject_other_labels(tensor: Base, other: Any) -> None:
+    """Raise ``LabelError`` if a foreign operand has other labels than a tensor.
+
+    Its library computes with it by position.
+    """
+    converted = to_labelled(other, tensor)
+    if converted is other or not converted.ndim:
+        return
+    mine, theirs = (axis_labels(one.__sparrow_scan__()) for one in (tensor, converted))
+    for axis, labels in theirs.items():
+        dim, at = converted.dims[axis], axis - converted.ndim + tensor.ndim
+        at = tensor.dims.index(dim) if is_xarray(other) and dim in tensor.dims else at
+        if at in mine and not mine[at].equals(labels):
+            kind = type(other).__name__
+            way = "convert it with sp.asarray(array)" if is_xarray(other) else "reindex it, or pass its to_numpy()"
+            raise LabelError(
+                f"labels of dimension {tensor.dims[at]!r} differ between the tensor and the {kind}, which would be "
+                f"combined by position: {way}"
+            )
 
 
 def match_condition(given: Any, target: Any, what: str) -> Any:
@@ -29,6 +135,7 @@ def match_condition(given: Any, target: Any, what: str) -> Any:
     LabelError
         If names agree in part, or labels do not match.
     """
+    given = to_labelled(given, target)
     if not (isinstance(given, Base) and isinstance(target, Base) and given.ndim == target.ndim):
         return given
     scan = given.__sparrow_scan__()
@@ -48,20 +155,23 @@ def resolve_key(key: Any, target: Base, mode: Mode = "paired") -> Any:
         If a tensor is neither boolean nor integer.
     """
     parts = key if isinstance(key, tuple) else (key,)
-    if not any(type(part) not in _PLAIN and (isinstance(part, Base) or is_foreign_sparse(part)) for part in parts):
+    if all(type(part) in _PLAIN for part in parts):
         return key
-    scans = {k: as_scan(part) for k, part in enumerate(parts) if isinstance(part, Base) or is_foreign_sparse(part)}
+    firsts, after = [], 0
+    rest = target.ndim - sum(map(_count_axes, parts))
+    for part in parts:
+        firsts.append(after)
+        after += rest if part is Ellipsis else _count_axes(part)
+    out = [
+        to_labelled(part, target, {k: first + k for k in range(2)}) for part, first in zip(parts, firsts, strict=True)
+    ]
+    scans = {k: as_scan(part) for k, part in enumerate(out) if isinstance(part, Base) or is_foreign_sparse(part)}
     integers = [k for k, scan in scans.items() if scan.schema.dtype.kind in "iu" and mode != "orthogonal"]
     names = [f"index {k}, a tensor of shape {scans[k].schema.shape}," for k in integers]
     scans.update(zip(integers, match_values([scans[k] for k in integers], names), strict=True))
-    used = sum(_count_axes(part, scans.get(k)) for k, part in enumerate(parts))
-    out: list[Any] = []
-    first = 0
-    for k, part in enumerate(parts):
-        scan = scans.get(k)
-        out.append(part if scan is None else _resolve_part(scan, target, first))
-        first += target.ndim - used if part is Ellipsis else _count_axes(part, scan)
-    return tuple(out)
+    for k, scan in scans.items():
+        out[k] = _resolve_part(scan, target, firsts[k])
+    return tuple(out) if scans else key
 
 
 def to_implicit_array(scan: Scan) -> NDArray[Any]:
@@ -69,16 +179,12 @@ def to_implicit_array(scan: Scan) -> NDArray[Any]:
     return implicit_dense_array(scan.schema, lambda: engines.evaluate(scan, own=False))
 
 
-def _count_axes(part: Any, scan: Scan | None) -> int:
+def _count_axes(part: Any) -> int:
     """Return the number of axes that a part of an index consumes."""
-    if scan is not None:
-        return scan.schema.ndim if scan.schema.dtype == bool else 1
     if part is None or part is Ellipsis or isinstance(part, bool | np.bool_):
         return 0
-    if isinstance(part, list | tuple | np.ndarray):
-        array = np.asarray(part)
-        return array.ndim if array.dtype == bool else 1
-    return 1
+    given = np.asarray(part) if isinstance(part, list | tuple) else part
+    return int(given.ndim) if getattr(given, "dtype", None) == np.bool_ else 1
 
 
 def _resolve_part(scan: Scan, target: Base, first: int) -> Any:

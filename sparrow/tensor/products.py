@@ -28,11 +28,11 @@ from sparrow.plan import (
     make_dense_contraction,
     make_matmul,
     make_with_fill,
-    match_axes,
 )
 from sparrow.relations.memory import MemoryRelation
 from sparrow.runtime.validation import check_flag, check_unmasked
 from sparrow.tensor.base import Base, as_scan
+from sparrow.tensor.matching import match_axes
 
 __all__ = ["LinearOperatorMethods", "as_dense_contraction", "as_explicit_scan", "contract", "matmul"]
 

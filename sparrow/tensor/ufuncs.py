@@ -14,6 +14,7 @@ from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.interop.conversion import is_foreign_sparse
 from sparrow.plan import Output, normalize_axis
 from sparrow.tensor.base import Base
+from sparrow.tensor.matching import reject_other_labels
 from sparrow.tensor.products import matmul
 
 __all__ = ["NUMPY_FUNCTIONS", "apply_ufunc", "cast_in_place", "is_operand", "write_out"]
@@ -57,6 +58,8 @@ def apply_ufunc(tensor: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any]
     """
     unknown = [operand for operand in inputs if not is_operand(operand)]
     if any(hasattr(type(operand), "__array_ufunc__") for operand in unknown):
+        for operand in unknown:
+            reject_other_labels(tensor, operand)
         return NotImplemented
     name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     if unknown:

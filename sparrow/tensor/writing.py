@@ -28,7 +28,7 @@ from sparrow.runtime import progress
 from sparrow.tensor import editor
 from sparrow.tensor.assignment import align_value, assignment_edit, put_edit
 from sparrow.tensor.base import Base
-from sparrow.tensor.matching import resolve_key
+from sparrow.tensor.matching import resolve_key, to_labelled
 from sparrow.tensor.swaps import begin_write, end_write
 
 __all__ = ["WriteMethods"]
@@ -49,7 +49,7 @@ class WriteMethods(Base):
         handle = self._writable()
         key = resolve_key(key, self)
         view = self._view.then(key, "paired", self.dims)
-        value, overwrite = begin_write(handle, view, value)
+        value, overwrite = begin_write(handle, view, to_labelled(value, self))
         editor.commit(handle, assignment_edit(handle.current.schema, view, align_value(handle.current, view, value)))
         end_write(handle, overwrite)
 
@@ -117,7 +117,8 @@ class WriteMethods(Base):
         array([[1, 7, 1],
                [0, 8, 9]])
         """
-        return editor.Editor(self._writable(), self._view, self._schema, partial(resolve_key, target=self))
+        labelled = partial(to_labelled, target=self)
+        return editor.Editor(self._writable(), self._view, self._schema, partial(resolve_key, target=self), labelled)
 
     def append(self, other: Any, duplicates: str = "error", value: str | None = None, **reading: Any) -> None:
         """Append stored elements in one atomic commit, by label or position.

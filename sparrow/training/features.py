@@ -17,10 +17,10 @@ from sparrow.core.array_validation import check_arrow
 from sparrow.errors import InvalidValueError, LabelError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.views import as_tensor
-from sparrow.plan import match_axes
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag, check_seed
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_rows
 from sparrow.training.inputs import unpack_bundle
 
 __all__ = ["hash_integers", "hashed", "idf", "one_hot", "scales", "train_test_split"]
@@ -75,7 +75,8 @@ def train_test_split(
         raise ShapeError("X must have rows to split, got a scalar")
     height = len(X)
     if y is not None:
-        y = match_axes(y, X, {0: 0}, "y", "values", "X") if isinstance(y, Tensor) else np.asarray(y)
+        y = match_rows(y, X, "y", "X")
+        y = y if isinstance(y, Tensor) else np.asarray(y)
         _check_length("y", y, height)
     number: Any = test_size
     if not isinstance(number, int | float | np.integer | np.floating) or not np.isfinite(number):
@@ -90,7 +91,7 @@ def train_test_split(
     if stratify is None:
         test_rows = rng.permutation(height)[:count]
     else:
-        classes = np.asarray(y if stratify is True else match_axes(stratify, X, {0: 0}, "stratify", "values", "X"))
+        classes = np.asarray(y if stratify is True else match_rows(stratify, X, "stratify", "X"))
         _check_length("stratify", classes, height)
         test_rows = _stratified_sample(classes, count, rng)
     is_test = np.zeros(height, np.bool_)

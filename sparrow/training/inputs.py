@@ -15,12 +15,12 @@ from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
 from sparrow.functions.creation import open as open_tensor
 from sparrow.functions.views import as_tensor
 from sparrow.interop.conversion import is_foreign_sparse
-from sparrow.plan import match_axes
 from sparrow.runtime import events, memory, settings
 from sparrow.runtime.thread_pool import ordered_map
 from sparrow.storage import Snapshot
 from sparrow.tensor import Tensor
 from sparrow.tensor.bundle import Bundle
+from sparrow.tensor.matching import match_axes, match_rows
 from sparrow.training.batch import CSRRows, WindowRows, concat_rows, permute_rows
 from sparrow.training.shuffling import Window
 from sparrow.training.tuning import tuning
@@ -97,7 +97,7 @@ def to_named_labels(y: Any, of: str, X: Tensor) -> dict[str, Labels]:
     given = y if isinstance(y, Mapping) else {} if y is None else {"y": y}
     height = len(X)
     arrays = {
-        name: match_axes(_to_labels(labels), X, {0: 0}, f"labels {name!r}", "values", f"input {of!r}")
+        name: _to_labels(match_rows(_open(labels), X, f"labels {name!r}", f"input {of!r}"))
         for name, labels in given.items()
         if labels is not None
     }
@@ -109,9 +109,11 @@ def to_named_labels(y: Any, of: str, X: Tensor) -> dict[str, Labels]:
     return arrays
 
 
+def _open(labels: Any) -> Any:
+    return open_tensor(labels) if isinstance(labels, str | os.PathLike) else labels
+
+
 def _to_labels(labels: Any) -> Labels:
-    if isinstance(labels, str | os.PathLike):
-        labels = open_tensor(labels)
     if is_foreign_sparse(labels):
         labels = as_tensor(labels)
     if not isinstance(labels, Tensor):

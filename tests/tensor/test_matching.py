@@ -241,3 +241,58 @@ def test_outer_indices_align_by_label() -> None:
     changed = a.compute()
     changed[np.ix_([2, 1, 0], [0, 1])] = a[:3, :2] * 10
     np.testing.assert_array_equal(changed.to_numpy()[:3, :2], 10 * DENSE[:3, :2])
+
+
+@pytest.mark.parametrize("library", ["pandas", "xarray"])
+@given(order=st.permutations(range(4)))
+def test_labels_of_other_libraries_match(library: str, order: list[int]) -> None:
+    a, labels = target(), [USERS[at] for at in order]
+
+    def make(values: Any) -> Any:
+        values = np.asarray(values)[order]
+        if library == "pandas":
+            return pytest.importorskip("pandas").Series(values, index=labels)
+        return pytest.importorskip("xarray").DataArray(values, dims="user", coords={"user": labels})
+
+    mask, weights = make([True, False, True, False]), make([1.0, 2.0, 3.0, 4.0])
+    for found in (a[mask], a.isel(user=mask), a.oindex[mask], xp.compress(mask, a, axis=0)):
+        assert labels_of(found, "user") == ["ann", "dan"]
+    np.testing.assert_array_equal(xp.repeat(a, make([1, 0, 2, 0]), axis=0).to_numpy(), DENSE[[0, 2, 2]])
+    np.testing.assert_allclose(a.rmatvec(weights), DENSE.T @ [1.0, 2, 3, 4])
+    changed = a.compute()
+    changed[mask] = 0
+    changed[:, 1] = weights
+    with changed.edit() as e:
+        e[:, 2] = weights
+    expected = DENSE.copy()
+    expected[[0, 2]] = 0
+    expected[:, 1:] = [[1, 1], [2, 2], [3, 3], [4, 4]]
+    np.testing.assert_array_equal(changed.to_numpy(), expected)
+    model = sp.models.LinearRegression(epochs=1, optimizer="sgd", lr=0.01)
+    np.testing.assert_array_equal(
+        model.fit(a, weights, weights).coef_, model.fit(a, [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]).coef_
+    )
+    classes = make(["no", "yes", "yes", "no"])
+    assert sp.models.LogisticRegression(epochs=1).fit(a, classes).score(a, ["no", "yes", "yes", "no"]) >= 0
+    batch = next(iter(sp.batches(a, classes, batch_size=4)))
+    assert batch.y.tolist() == ["no", "yes", "yes", "no"]
+    vector = a[:, 0]
+    combined: list[Callable[[], Any]] = [
+        lambda: vector + weights,
+        lambda: np.add(vector, weights),
+        lambda: a.T @ weights,
+    ]
+    for combine in combined:
+        if order != sorted(order):
+            with pytest.raises(LabelError, match="labels of dimension 'user' differ between the tensor and the"):
+                combine()
+
+
+def test_row_numbers_of_pandas_are_no_labels() -> None:
+    pd = pytest.importorskip("pandas")
+    series = pd.Series([5.0, 1.0, 6.0, 2.0, 7.0])
+    rest = series[series != 6]  # with the row numbers 0, 1, 3, 4
+    np.testing.assert_array_equal(target()[rest > 1].to_numpy(), DENSE[[0, 2, 3]])
+    numbered = make_tensor(DENSE, user=[4, 3, 1, 0], item=ITEMS)  # where they compare with labels, they are some
+    np.testing.assert_array_equal(numbered[rest > 1].to_numpy(), DENSE[[0, 1, 3]])
+    np.testing.assert_array_equal(numbered[series[:4].reset_index(drop=True) > 1].to_numpy(), DENSE[[0, 2, 3]])

@@ -23,9 +23,10 @@ from sparrow.functions.manipulation import concat, diagonal, nonzero, reshape, s
 from sparrow.functions.searching import where
 from sparrow.functions.sets import unique_counts
 from sparrow.functions.views import as_tensor, as_tensors, expand_dims, flip, swapaxes
-from sparrow.plan import align_columns, match_axes, normalize_axis
+from sparrow.plan import align_columns, normalize_axis
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes, to_labelled
 
 __all__ = [
     "Digitize", "Interp", "IsClose", "NanToNum", "all_close", "append", "argwhere", "array_split", "at_least",
@@ -411,6 +412,7 @@ def _dtype_operand(choice: Any) -> Any:
 def compress(condition: Any, a: Any, axis: int | None = None) -> Any:
     """Return the slices of an axis where a condition is True, lazily."""
     tensor = as_tensor(a)
+    condition = to_labelled(condition, tensor)
     mask = condition if isinstance(condition, Tensor) else np.asarray(condition)
     if mask.ndim != 1:
         raise ShapeError(f"compress: the condition must be a vector, got shape {mask.shape}")

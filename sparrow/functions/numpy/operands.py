@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from sparrow.errors import LabelError
-from sparrow.plan import align_columns, axis_labels, match_axes
+from sparrow.plan import align_columns, axis_labels
 from sparrow.tensor import Tensor
+from sparrow.tensor.matching import match_axes
 
 __all__ = ["DENSE_OPERANDS", "check_unlabelled"]
 
