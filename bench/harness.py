@@ -41,18 +41,20 @@ def alternate(
     rounds: int = 5,
     warm: int = 1,
     summarize: Callable[[list[float]], float] = statistics.median,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Return the median seconds of each case over alternating runs.
 
-    Each case runs ``rounds`` times, after ``warm`` unmeasured runs. ``summarize`` replaces the median.
+    Each case runs ``rounds`` times, after ``warm`` unmeasured runs. ``summarize`` replaces the median, ``clock``
+    the wall clock.
     """
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(rounds + warm):
         for name, run in cases.items():
             gc.collect()
-            start = time.perf_counter()
+            start = clock()
             run()
-            took = time.perf_counter() - start
+            took = clock() - start
             if turn >= warm:
                 seconds[name].append(took)
     return {name: summarize(runs) for name, runs in seconds.items()}

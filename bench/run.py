@@ -79,7 +79,7 @@ PARTS = {
     ),
     "engines": Part(
         "Choice of the engine",
-        lambda part, small: part.run(200_000, rounds=3) if small else part.run(6_000_000, rounds=9),
+        lambda part, small: part.run(200_000, rounds=3) if small else part.run(4_000_000, rounds=5),
     ),
     "gpu": Part("GPU", lambda part, small: part.run(small, rounds=3 if small else 5)),
 }

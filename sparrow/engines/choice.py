@@ -16,7 +16,7 @@ from typing import Any
 
 from sparrow.engines.protocol import DeviceEngine, Engine
 from sparrow.engines.registry import STREAM, engine_for
-from sparrow.engines.repeats import RepeatedProduct, RepeatedProducts, find_refusal, repeats_of, rows_bytes
+from sparrow.engines.repeats import RepeatedProduct, RepeatedProducts, repeats_of, rows_bytes
 from sparrow.engines.stream import Stream
 from sparrow.engines.stream.product.dense import matmul_dense
 from sparrow.engines.tuning import tuning
@@ -172,9 +172,9 @@ def _choose_for_array(node: Contraction, repeats: RepeatedProducts | None) -> Ch
     if product.rows is not None:
         size = format_quantity(product.nbytes, "bytes")
         return Choice(PersistedProduct(repeats), f"persisted rows: {number}, {size} in memory", product)
-    if not repeats.is_due(product):
+    if not repeats.is_due(product, scan):
         return Choice(STREAM, f"stream: {number}, repeated ones persist its rows", product)
-    product.refusal = find_refusal(scan, dtype)
+    product.refusal = product.find_refusal(scan, dtype)
     if product.refusal:
         return Choice(STREAM, f"stream: {number}, whose rows of {product.refusal}", product)
     nbytes = rows_bytes(scan, dtype)

@@ -13,7 +13,6 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.indexing import View
 from sparrow.engines.sort_orders import groups_output, product_order
+from sparrow.engines.stream.block_buffer import BlockBuffer
 from sparrow.engines.stream.scan_reader import map_blocks, split_runs
 from sparrow.engines.tuning import tuning
 from sparrow.errors import TooLargeError
@@ -30,14 +30,14 @@ from sparrow.plan import Scan
 from sparrow.relations import csr
 from sparrow.relations.csr import CSRRows
 from sparrow.relations.memory import MemoryRelation
-from sparrow.relations.protocol import Chunk, Relation
+from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
 from sparrow.runtime.progress import format_quantity
 
 __all__ = [
-    "PersistedRows", "RepeatedProduct", "RepeatedProducts", "find_refusal", "persisted_budget", "repeats_of",
-    "rows_bytes",
+    "PersistedRows", "RepeatedProduct", "RepeatedProducts", "persisted_budget", "repeats_of", "rows_bytes",
+
 ]  # fmt: skip
 
 _KERNELS = "sparrow.kernels.matmul.matvec"
@@ -134,32 +134,20 @@ def persist_rows(
         (rows, columns), values = relation.block.coords, relation.block.values
         ends, sorted_count = np.cumsum([chunk.rows for chunk in chunks], dtype=np.int64), len(rows)
     else:
-        parts = list(_read_parts(scan, order, chunks, room))
-        ends = np.cumsum([part.count for part in parts], dtype=np.int64)
-        sorted_count = int(ends[-1]) if len(ends) else 0
-        parts += _read_parts(scan, order, runs, room)
-        nbytes = room.nbytes
-        room.grow(nbytes)
-        rows, columns = (
-            np.concatenate([np.zeros(0, kind), *(part.coords[axis] for part in parts)])
-            for axis, kind in enumerate(schema.coordinate_dtypes)
-        )
-        values = np.concatenate([np.zeros(0, schema.dtype), *(part.values for part in parts)])
-        del parts
-        room.resize(nbytes)
+        buffer, ends, sorted_count = BlockBuffer(schema, sum(chunk.rows for chunk in (*chunks, *runs)), room), none, 0
+        for block in map_blocks(scan, lambda block: block, order, chunks, doing="persisting"):
+            buffer.put(len(ends), block)
+            sorted_count += block.count
+            ends = np.append(ends, sorted_count)
+        for number, block in enumerate(map_blocks(scan, lambda block: block, order, runs), len(ends)):
+            buffer.put(number, block)
+        elements = buffer.block()
+        (rows, columns), values = elements.coords, elements.values
+        del elements
     values = _finish_values(values, fill, dtype, room)
     # Elements of append runs are added to their rows one by one, after the sums of the chunks.
     starts = np.append(ends[ends < sorted_count], np.arange(sorted_count, len(rows)))
     return _to_rows(rows, columns, values, starts if is_grouped else none, order, schema.shape, room)
-
-
-def _read_parts(
-    scan: Scan, order: tuple[int, ...], chunks: Sequence[Chunk], room: memory.Reservation
-) -> Iterator[Block]:
-    """Yield the elements of chunks, with memory reserved."""
-    for block in map_blocks(scan, lambda block: block, order, chunks, doing="persisting"):
-        room.grow(block.nbytes)
-        yield block
 
 
 def _finish_values(values: NDArray[Any], fill: Any, dtype: np.dtype[Any], room: memory.Reservation) -> NDArray[Any]:
@@ -241,6 +229,22 @@ class RepeatedProduct:
         self.count += 1
         self.used = next(_clock)
 
+    def find_refusal(self, scan: Scan, dtype: np.dtype[Any]) -> str:
+        """Return why the rows of a scan are not persisted; empty if they may be.
+
+        Reads footers, no data. Rows used since the last product are not evicted for these, so that two matrices that
+        are multiplied in turn, and do not fit together, do not evict each other.
+        """
+        nbytes, budget = rows_bytes(scan, dtype), persisted_budget()
+        size = format_quantity(nbytes, "bytes")
+        if nbytes > budget:
+            return f"{size} exceed a quarter of the memory limit, {format_quantity(budget, 'bytes')}"
+        if nbytes + _cache.bytes_used_since(self.used) > budget:
+            return f"{size} exceed a quarter of the memory limit together with those of other matrices"
+        if 2 * nbytes > memory.available() + _cache.nbytes:  # sorting takes a copy
+            return f"{size} exceed the free memory"
+        return ""
+
     def persist(self, scan: Scan, dtype: np.dtype[Any], transposed: PersistedRows | None) -> PersistedRows | None:
         """Return the persisted rows, read at first; None if they do not fit.
 
@@ -254,9 +258,10 @@ class RepeatedProduct:
         return self.rows
 
     def _read(self, scan: Scan, dtype: np.dtype[Any], transposed: PersistedRows | None) -> None:
-        self.refusal = find_refusal(scan, dtype)
+        self.refusal = self.find_refusal(scan, dtype)
         if self.refusal:
             return
+        _cache.make_room(rows_bytes(scan, dtype))
         room = memory.Reservation("rows persisted for products", "")
         try:
             rows = persist_rows(scan, dtype, room, transposed)
@@ -288,20 +293,6 @@ def _own_bytes(rows: PersistedRows, relation: Relation) -> int:
     return rows.nbytes - sum(array.nbytes for array in shared)
 
 
-def find_refusal(scan: Scan, dtype: np.dtype[Any]) -> str:
-    """Return why the rows of a scan are not persisted; empty if they may be.
-
-    Reads footers, no data.
-    """
-    nbytes, budget = rows_bytes(scan, dtype), persisted_budget()
-    if nbytes > budget:
-        sizes = format_quantity(nbytes, "bytes"), format_quantity(budget, "bytes")
-        return f"{sizes[0]} exceed a quarter of the memory limit, {sizes[1]}"
-    if 2 * nbytes > memory.available() + _cache.nbytes:  # sorting takes a copy
-        return f"{format_quantity(nbytes, 'bytes')} exceed the free memory"
-    return ""
-
-
 def rows_bytes(scan: Scan, dtype: np.dtype[Any]) -> int:
     """Return an upper bound on the bytes of the rows of a scan of a relation."""
     elements = scan.relation.stats(scan.view.box(), product_order(scan)).rows * max(scan.view.repeats, 1)
@@ -319,7 +310,8 @@ class RepeatedProducts:
     Parameters
     ----------
     after
-        Products of a view before its rows are persisted; None if they never are.
+        Products of a view before its rows are persisted, four times as many if they have to be sorted; None if they
+        never are.
     """
 
     def __init__(self, after: int | None = 1) -> None:
@@ -343,9 +335,12 @@ class RepeatedProducts:
         transposed = self._products.get((scan.transpose().view, dtype))
         return self.find(scan.view, dtype).persist(scan, dtype, None if transposed is None else transposed.rows)
 
-    def is_due(self, product: RepeatedProduct) -> bool:
+    def is_due(self, product: RepeatedProduct, scan: Scan) -> bool:
         """Return whether rows are persisted for the next product, if they fit."""
-        return self.after is not None and product.count >= self.after
+        if self.after is None or product.count < self.after:
+            return False
+        repays_sorting = product.count >= tuning().sorting_repeats * self.after
+        return repays_sorting or groups_output(scan.view, product_order(scan))
 
     @property
     def nbytes(self) -> int:
@@ -376,11 +371,20 @@ class _Cache:
         with self._lock:
             return sum(product.nbytes for product in self._products)
 
+    def bytes_used_since(self, time: int) -> int:
+        """Return the bytes of rows used after a time."""
+        with self._lock:
+            return sum(product.nbytes for product in self._products if product.used > time)
+
+    def make_room(self, nbytes: int) -> None:
+        """Evict rows that exceed the budget together with further ones."""
+        with self._lock:
+            self._release(self.nbytes + nbytes - persisted_budget(), list(self._products))
+
     def add(self, product: RepeatedProduct) -> None:
-        """Add rows, and evict others that exceed the budget."""
+        """Add rows."""
         with self._lock:
             self._products.add(product)
-            self._release(self.nbytes - persisted_budget(), [each for each in self._products if each is not product])
 
     def evict(self, nbytes: int) -> bool:
         """Release at least ``nbytes``, or nothing; return whether it did."""

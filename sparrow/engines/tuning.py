@@ -14,6 +14,7 @@ class EnginesTuning:
     """Thresholds of the choice of engines; limits of rendered plans and density maps."""
 
     persisted_share: int = memory_share(4, "Rows of matrices that are multiplied repeatedly, until they are evicted.")
+    sorting_repeats: int = parameter(4, "ratio", "Products of persisted rows that repay sorting them by row.")
     numpy_products: int = parameter(1 << 12, "products", "NumPy adds fewer products as fast as the kernel does.")
     numpy_products_without_kernels: int = parameter(
         1 << 15, "products", "NumPy adds fewer products a thousand times in the time that loading a kernel takes."

@@ -36,9 +36,9 @@ def reads() -> Iterator[list[Any]]:
 
 
 def multiply(scan: Scan, x: NDArray[Any], repeats: RepeatedProducts | None = None) -> list[Any]:
-    """Return repeated products, with rows persisted from the second one on."""
-    repeats = repeats or RepeatedProducts()
-    return [engines.evaluate_dense(make_matmul(scan, Dense(x)), repeats=repeats) for _ in range(3)]
+    """Return repeated products, with rows persisted from the first one on."""
+    repeats = repeats or RepeatedProducts(after=0)
+    return [engines.evaluate_dense(make_matmul(scan, Dense(x)), repeats=repeats) for _ in range(2)]
 
 
 def some_values(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
@@ -102,7 +102,7 @@ def test_bits_are_those_of_the_stream(source: str, tmp_path_factory: Any, data: 
         width = data.draw(st.sampled_from([(), (1,), (9,)]))
         is_complex = "c" in np.dtype(dtype).kind + np.dtype(other).kind
         kernels = "numba" if is_complex else data.draw(st.sampled_from(["numba", "numpy"]))
-        repeats = RepeatedProducts()
+        repeats = RepeatedProducts(after=0)
         for each in (scan, scan.transpose()):
             x = some_values((each.schema.shape[1], *width), other, rng)
             with strategy(kernels, f"{kernels}_rows"), np.errstate(all="ignore"):
@@ -142,9 +142,10 @@ def test_later_products_read_nothing(matrix: Any) -> None:
         np.testing.assert_allclose(A @ x, dense @ x)
         np.testing.assert_allclose(A @ np.ones((20, 3)), dense @ np.ones((20, 3)))
     assert not seen
-    with reads() as seen:
-        np.testing.assert_allclose(y @ A, y @ dense)
-    assert seen, "one product with the transpose does not persist its rows"
+    for _ in range(4):
+        with reads() as seen:
+            np.testing.assert_allclose(y @ A, y @ dense)
+        assert seen, "few products do not repay sorting the rows of the transpose"
     with reads() as seen, observe("engines.persist_rows") as persisted:
         np.testing.assert_allclose(A.T @ y, dense.T @ y)
         np.testing.assert_allclose(y @ A, y @ dense)
@@ -254,6 +255,24 @@ def test_budget_keeps_recent_rows(tmp_path: Path) -> None:
         with reads() as seen:
             matrices[0] @ x
         assert seen
+
+
+def test_matrices_in_turn_do_not_evict_each_other(tmp_path: Path) -> None:
+    matrices = []
+    for k, name in enumerate("ab"):
+        stored_relation(tmp_path / name, np.ones((30, 20)) + (k + 1) * np.eye(30, 20))
+        matrices.append(sp.open(tmp_path / name))
+    with tune("engines", persisted_share=memory.limit() // 12_000), observe("engines.persist_rows") as seen:
+        for _ in range(4):
+            for A in matrices:
+                A @ np.ones(20)
+        assert len(seen) == 1
+        matrices[0] @ np.ones(20)
+        text = engines.explain(make_matmul(matrices[1].__sparrow_scan__(), Dense(np.ones(20))))
+        assert "exceed a quarter of the memory limit together with those of other matrices" in text
+        for _ in range(2):
+            matrices[1] @ np.ones(20)
+        assert len(seen) == 2, "the other one is no longer used"
 
 
 def test_large_matrices_are_streamed(matrix: Any) -> None:
