@@ -91,6 +91,10 @@ class IngestError(SparrowError, ValueError):
         Line number, from 1.
     token
         Offending text.
+    commands
+        Command lines that read the input, with ``DST`` for the folder to create.
+    table
+        Lines on what the input holds.
     """
 
     def __init__(
@@ -99,12 +103,16 @@ class IngestError(SparrowError, ValueError):
         file: str | None = None,
         line: int | None = None,
         token: str | None = None,
+        commands: Sequence[str] = (),
+        table: Sequence[str] = (),
     ) -> None:
-        super().__init__(problem, file, line, token)
+        super().__init__(problem, file, line, token, *((tuple(commands), tuple(table)) if commands or table else ()))
         self.problem = problem
         self.file = file
         self.line = line
         self.token = token
+        self.commands = tuple(commands)
+        self.table = tuple(table)
 
     def __str__(self) -> str:
         location = ""
@@ -114,7 +122,12 @@ class IngestError(SparrowError, ValueError):
         elif self.line is not None:
             location = f"line {self.line}: "
         token = "" if self.token is None else f" (at {self.token!r})"
-        return f"{location}{self.problem}{token}"
+        if len(self.commands) == 1 and not self.table and not token:
+            return f"{location}{self.problem}: {self.commands[0]}"
+        lines = [f"{location}{self.problem}{token}", *(f"  {line}" for line in self.table)]
+        if self.table and self.commands:
+            lines.append("likely:" if len(self.commands) == 1 else "one of these is likely:")
+        return "\n".join([*lines, *(f"  {each}" for each in self.commands)])
 
 
 class IndexingError(SparrowError, IndexError):

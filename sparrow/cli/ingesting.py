@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import runpy
+import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,8 +18,9 @@ from typer.core import TyperGroup
 from sparrow.cli.arguments import AsJson, format_shape, open_all, write_json
 from sparrow.cli.formats import command, given, list_option, parameter
 from sparrow.cli.spelling import Program
-from sparrow.errors import NotFoundError
+from sparrow.errors import IngestError, NotFoundError
 from sparrow.io.base.registry import Format, description_of, formats, options_of
+from sparrow.io.base.suggestion import PLACEHOLDER, with_destination
 from sparrow.runtime.resources import data_folder
 
 __all__ = ["add_to"]
@@ -44,15 +47,36 @@ class _Formats(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Insert the detected format if none is named."""
         if self.get_command(ctx, args[0]) is None and (args[0] == "-" or not args[0].startswith("-")):
-            try:
-                from sparrow.io.base.detect import detect_format
+            from sparrow.io.base.detect import detect_format
 
-                found = detect_format(args[0])
+            words = [*itertools.takewhile(lambda word: word == "-" or not word.startswith("-"), args)]
+            files, target = (words[:-1], words[-1]) if len(words) > 1 else (words, PLACEHOLDER)
+            try:
+                found = detect_format(files if len(files) > 1 else files[0])
             except NotFoundError:
-                ctx.fail(f"{args[0]!r} is neither a format nor a file: sparrow ingest --list shows the formats")
+                ctx.fail(_unknown(files[0]))
+            except IngestError as error:
+                error.commands = with_destination(error.commands, target)
+                raise
+            if len(args) == 1:
+                ctx.fail(_missing(args))
             typer.echo(f"{args[0]} is taken for {found.format}: {found.reason}", err=True)
             args = [found.format, *args]
         return super().resolve_command(ctx, args)
+
+
+def _missing(words: Sequence[str]) -> str:
+    """Return the message for a command without a destination."""
+    return f"Missing DST, the folder to create: sparrow ingest {shlex.join(words)} DST"
+
+
+def _unknown(word: str) -> str:
+    """Return the message for a word that is neither a format nor a file."""
+    other = {"csv": "columns", "tsv": "columns", "parquet": "columns", "json": "columns", "jsonl": "columns",
+             "arrow": "columns", "svmlight": "libsvm", "svm": "libsvm", "matrixmarket": "mtx", "graph": "edges",
+             "snap": "edges", "frostt": "tns", "10x": "tenx", "anndata": "h5ad"}.get(word.lower())  # fmt: skip
+    way = f"{word} files are read by 'sparrow ingest {other}'" if other else "sparrow ingest --list shows the formats"
+    return f"{word!r} is neither a format nor a file: {way}"
 
 
 def _detect(file: str | None) -> None:
@@ -102,15 +126,19 @@ def _command_for(format: Format) -> Callable[..., None]:
     """Return the command of a format."""
     reader = format.reader
     assert reader is not None
-    kind: Any = list[str] if reader.accepts_many else str
+    kind: Any = list[str] | None if reader.accepts_many else str | None
     files = "Files, globs in quotes, or - for standard input." if reader.accepts_many else "The file."
     fixed = {
         "context": typer.Context,
         "source": Annotated[kind, typer.Argument(metavar="SRC", help=files)],
-        "target": Annotated[str, typer.Argument(metavar="DST", help="Folder to create.")],
+        "target": Annotated[str | None, typer.Argument(metavar="DST", help="Folder to create.")],
     }
+    defaults: dict[str, Any] = {name: {"default": None} for name in ("source", "target")}  # _run names what is missing
     parameters = [
-        *(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in fixed.items()),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, **defaults.get(name, {}))
+            for name, kind in fixed.items()
+        ),
         *map(parameter, options_of(reader)),
         inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
     ]
@@ -123,17 +151,35 @@ def _command_for(format: Format) -> Callable[..., None]:
 
 
 def _run(
-    known: Format, /, *, context: typer.Context, source: str | list[str], target: str, as_json: bool, **words: Any
+    known: Format,
+    /,
+    *,
+    context: typer.Context,
+    source: str | list[str] | None,
+    target: str | None,
+    as_json: bool,
+    **words: Any,
 ) -> None:
     """Ingest, and report what was stored."""
     from sparrow.tensor.display import human_bytes
 
+    given_words = [*([source] if isinstance(source, str) else source or ()), *([] if target is None else [target])]
+    if not given_words:
+        context.fail("Missing SRC and DST, the files and the folder to create")
+    if len(given_words) < 2:
+        context.fail(_missing([known.name, *given_words]))
+    *words_before, target = given_words
+    source = words_before if known.reader is not None and known.reader.accepts_many else words_before[0]
     assert known.reader is not None
     options = options_of(known.reader)
     files = source[0] if isinstance(source, list) and len(source) == 1 else source
     started = time.perf_counter()
     reader = known.reader(files, target, **given(context, options, words))
-    reader.ingest(report=True)
+    try:
+        reader.ingest(report=True)
+    except IngestError as error:
+        error.commands = with_destination(error.commands, target)
+        raise
     seconds = time.perf_counter() - started
     stored = open_all(target)
     if as_json:

@@ -90,10 +90,13 @@ def stage_folder(
 def _check_free(final: str, overwrite: bool) -> None:
     if not get_filesystem(final).is_occupied(final):
         return
+    if not _is_ours(final):
+        raise ExistsError(
+            f"{final!r} exists and is not a tensor or bundle of sparrow, which alone are overwritten: choose another "
+            "name, or remove it yourself"
+        )
     if not overwrite:
         raise ExistsError(f"{final!r} exists: choose another name, or pass overwrite=True to replace it")
-    if not _is_ours(final):
-        raise ExistsError(f"{final!r} is not a tensor or bundle of sparrow and is not overwritten: remove it yourself")
 
 
 def _is_ours(path: str) -> bool:

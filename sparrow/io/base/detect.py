@@ -5,13 +5,18 @@ Every format declares its detectors (:attr:`sparrow.io.base.registry.Format.dete
 
 from __future__ import annotations
 
-from contextlib import closing
+import contextlib
+import os
+import shlex
+import zipfile
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sparrow.errors import IngestError, InvalidValueError
+from sparrow.io.base.foreign import reject_foreign
 from sparrow.io.base.registry import formats
-from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.base.source import SIGNATURE_BYTES, open_sources, read_blocks
+from sparrow.io.base.sample import Sample, Stage, fill_sample
+from sparrow.io.base.source import SIGNATURE_BYTES, open_sources
 from sparrow.io.binary.hdf5 import HDF5_MAGIC, open_file, unknown_layout
 from sparrow.io.tuning import tuning
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -26,13 +31,13 @@ class Detection(NamedTuple):
     reason: str
 
 
-def detect_format(src: str) -> Detection:
+def detect_format(src: str | Sequence[str]) -> Detection:
     r"""Return the format of a file.
 
     Parameters
     ----------
     src
-        A file, a folder, or a pattern, of which the first match is examined; compressed or not.
+        A file, a folder, or a pattern, of which the first match is examined; compressed or not. Or several of them.
 
     Raises
     ------
@@ -50,10 +55,11 @@ def detect_format(src: str) -> Detection:
     >>> detect_format("small.txt")
     Detection(format='libsvm', reason='lines are a label and index:value pairs')
     """
-    sample = Sample(src)
+    words = [src] if isinstance(src, str) else list(src)
+    sample = Sample(words[0], words=words)
     if found := _detect(Stage.PATH, sample):
         return found
-    source = open_sources(src)[0]
+    source = open_sources(words)[0]
     if source.path is None:
         raise InvalidValueError("the format of standard input cannot be detected: name it")
     sample.name = source.name
@@ -67,21 +73,63 @@ def detect_format(src: str) -> Detection:
                 if found := _detect(Stage.HDF5, sample):
                     return found
                 raise unknown_layout(sample.hdf5, name)
-    size = tuning().detection_bytes
-    with closing(read_blocks(source, size)) as text:
-        block = next(text, None)
-    if block is None:
-        raise IngestError("the file is empty", source.name)
-    start = block.text(0, size)
-    sample.text = start if len(block.data) <= size else start.rpartition("\n")[0] or start
+    try:
+        fill_sample(sample, source)
+    except IngestError as error:
+        if sample.head.startswith(b"PK\x03\x04") and any(" FORMAT " in each for each in error.commands):
+            _look_into(sample, source.path)
+        error.commands = tuple(_without_format(each, source.name) for each in error.commands)
+        raise
+    return _detect_text(sample)
+
+
+def _detect_text(sample: Sample) -> Detection:
+    """Return the format of a sample of text."""
     if found := _detect(Stage.HEADER, sample):
         return found
     if not sample.data:
-        raise IngestError("the file begins with comments only: name its format", source.name)
-    for stage in (Stage.LINES, Stage.LISTS, Stage.TABLE, Stage.FALLBACK):
-        if found := _detect(stage, sample):
-            return found
-    raise IngestError("the format is unknown: name it", source.name, token=sample.data[0][:80])
+        raise IngestError("the file begins with comments only: name its format", sample.name)
+    if found := _detect(Stage.LINES, sample) or _detect(Stage.LISTS, sample):
+        return found
+    if sample.data[0][0] not in "{[":
+        reject_foreign(sample.text, sample.typed, sample.name)
+    if found := _detect(Stage.TABLE, sample) or _detect(Stage.FALLBACK, sample):
+        return found
+    raise IngestError("the format is unknown: name it", sample.name, token=sample.data[0][:80])
+
+
+def _look_into(sample: Sample, path: str) -> None:
+    """Raise ``IngestError`` with the command for the only file in a zip archive."""
+    with contextlib.suppress(OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        archive = zipfile.ZipFile(path)
+        members = [each for each in archive.infolist() if not each.is_dir() and each.file_size]
+        if len(members) > 1:
+            names = ", ".join(repr(each.filename) for each in members[:10])
+            unpack = f"unzip -p {shlex.quote(path)} {shlex.quote(members[0].filename)}"
+            way = f"{unpack} > FILE && sparrow ingest FILE DST"
+            raise IngestError(f"zip files are not read; it holds {names}: unpack one of them", sample.name, commands=[
+                way.replace("FILE", shlex.quote(os.path.basename(members[0].filename)))
+            ])  # fmt: skip
+        with archive.open(members[0]) as file:
+            data = file.read(tuning().detection_bytes)
+        text = data.decode(errors="backslashreplace")
+        whole = len(data) == members[0].file_size
+        unpack = f"unzip -p {shlex.quote(path)}"
+        inner = Sample(sample.src, members[0].filename, text=text if whole else text.rpartition("\n")[0], whole=whole)
+        inner.unpack = unpack
+        if b"\0" in data:
+            return
+        found = _detect_text(inner)
+        problem = f"zip files are not read: it holds {found.format}, as {found.reason}"
+        raise IngestError(problem, sample.name, commands=[inner.typed.command(found.format)])
+
+
+def _without_format(command: str, name: str) -> str:
+    """Return a command for a format as one for a file, whose format is detected then."""
+    plain = os.path.basename(name)
+    stem = os.path.splitext(plain)[0]
+    file = shlex.quote(f"{stem}.unpacked" if stem in ("", plain) else stem)
+    return command.replace("| sparrow ingest FORMAT - ", f"> {file} && sparrow ingest {file} ")
 
 
 def _detect(stage: Stage, sample: Sample) -> Detection | None:

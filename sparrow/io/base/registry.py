@@ -44,11 +44,12 @@ import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from sparrow.core.schema import check_dtype
-from sparrow.errors import ExistsError, InvalidValueError, UnsupportedError
-from sparrow.io.base.magic import load_signatures_with, register_signatures
+from sparrow.errors import ExistsError, IngestError, InvalidValueError, UnsupportedError
+from sparrow.io.base.magic import Advice, load_signatures_with, register_signatures
 from sparrow.io.base.report import Report
 from sparrow.io.base.sample import Detector, Stage
 from sparrow.io.base.source import SourceLike
+from sparrow.io.base.suggestion import with_options
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Duplicates as DuplicateRule
 from sparrow.runtime.docs import SharedText
@@ -230,6 +231,12 @@ class _Options:
     """Dataclass whose fields are options, checked when it is made."""
 
     def __post_init__(self) -> None:
+        self.options = {
+            each.name: value
+            for each in options_of(type(self))  # type: ignore[arg-type]
+            if not _equal(value := getattr(self, each.name), each.default)
+        }
+        """Options that differ from their defaults, as they were passed."""
         for each in options_of(type(self)):  # type: ignore[arg-type]
             value = getattr(self, each.name)
             if value is None and each.default is None:
@@ -246,6 +253,16 @@ class _Options:
                 *others, last = map(repr, each.choices)
                 raise InvalidValueError(f"{each.name} must be {', '.join(others)} or {last}, got {value!r}")
             setattr(self, each.name, known[0])
+
+
+def _equal(value: Any, default: Any) -> bool:
+    """Return whether an option has its default."""
+    if value is default:
+        return True
+    try:
+        return type(value) is type(default) and bool(value == default)
+    except (TypeError, ValueError):  # such as arrays
+        return False
 
 
 # -- readers and writers ---------------------------------------------------------------------------
@@ -291,6 +308,20 @@ class Reader(_Options, ABC):
             return path
         except ExistsError as error:
             raise ExistsError(f"{error}, or if_exists='open' to open it") if there else error from None
+        except IngestError as error:
+            error.commands = tuple(map(self._complete, error.commands))
+            raise
+
+    @property
+    def format_name(self) -> str:
+        """Name of the format."""
+        return next((each.name for each in formats().values() if each.reader is type(self)), type(self).__name__)
+
+    def _complete(self, command: str) -> str:
+        """Return a suggested command with the format and options of this reader."""
+        command = command.replace("sparrow ingest FORMAT ", f"sparrow ingest {self.format_name} ")
+        same = f"sparrow ingest {self.format_name} " in command
+        return with_options(command, self.options) if same else command
 
     @property
     def source_name(self) -> str:
@@ -387,8 +418,11 @@ class Format:
     writer: type[Writer] | None = None
     suffixes: tuple[str, ...] = ()
     """Suffixes for which :func:`sparrow.export` takes the format."""
-    signatures: Mapping[bytes, tuple[str, str]] = field(default_factory=dict, hash=False)
-    """First bytes of binary files: their kind, and the command that reads ``{file}``, for readers of text."""
+    signatures: Mapping[bytes, tuple[str, Advice]] = field(default_factory=dict, hash=False)
+    """First bytes of binary files: their kind, and the command that reads ``{file}``, for readers of text.
+
+    A function may return the command for a path, which is empty if the file is compressed.
+    """
     detectors: Mapping[Stage, Detector] = field(default_factory=dict, hash=False)
     """Functions that recognize a file, by the stage of detection."""
 

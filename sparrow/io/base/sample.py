@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from sparrow.io.base.magic import quote_file, split_words
-from sparrow.io.base.source import folder_path
+from sparrow.errors import IngestError
+from sparrow.io.base.layout import TextLayout, find_layout
+from sparrow.io.base.magic import detect_compression, split_words
+from sparrow.io.base.source import Source, folder_path, open_sources, read_blocks
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.tuning import tuning
 
-__all__ = ["Detector", "Sample", "Stage", "is_number"]
+__all__ = ["Detector", "Sample", "Stage", "fill_sample", "read_sample"]
 
 
 class Stage(IntEnum):
@@ -42,7 +46,7 @@ class Sample:
     """First bytes and lines of a source, as far as they are read at a stage."""
 
     src: str
-    """Path, pattern or folder as given."""
+    """Path, pattern or folder as given; the first of several."""
     name: str = ""
     """Name of the file."""
     head: bytes = b""
@@ -51,11 +55,18 @@ class Sample:
     """The open ``h5py.File``, at the stage HDF5."""
     text: str = ""
     """First whole lines, decompressed."""
+    whole: bool = False
+    """Whether ``text`` is all of the file."""
+    words: Sequence[str] = ()
+    """All paths as given."""
+    unpack: str | None = None
+    """Command that prints the text, if it is part of an archive."""
 
     @property
-    def file(self) -> str:
-        """The name for a command line."""
-        return quote_file(self.name)
+    def typed(self) -> TypedSource:
+        """The source as it was typed, for commands."""
+        typed = TypedSource.of(list(self.words) or self.src, detect_compression(self.head))
+        return replace(typed, unpack=self.unpack)
 
     @cached_property
     def folder(self) -> str | None:
@@ -78,6 +89,13 @@ class Sample:
         return [split_words(line.split("#")[0]) for line in self.data]
 
     @cached_property
+    def layout(self) -> TextLayout | None:
+        """Columns of the data lines, None if they have no common layout."""
+        data = self.data[: tuning().detection_lines]
+        plain = [re.sub(r"\s+#(\s.*)?$", "", line) for line in data]
+        return find_layout(data) or find_layout([line for line in plain if line.strip(", ")] or data)
+
+    @cached_property
     def number_rows(self) -> list[list[str]] | None:
         """Words of the lines below the first, or None if one is not digits.
 
@@ -95,10 +113,27 @@ Detector: TypeAlias = Callable[[Sample], str | None]
 """Returns why a sample is of a format, or None; raises ``IngestError`` if reading it takes options."""
 
 
-def is_number(token: str) -> bool:
-    """Return whether a token is a number."""
-    try:
-        float(token)
-    except ValueError:
-        return False
-    return True
+def read_sample(path: str) -> Sample:
+    """Return the first lines of a file of text.
+
+    Raises
+    ------
+    IngestError
+        If it is not text, or cannot be read.
+    """
+    source = open_sources(path)[0]
+    sample = Sample(path, source.name)
+    fill_sample(sample, source)
+    return sample
+
+
+def fill_sample(sample: Sample, source: Source) -> None:
+    """Read the first lines of a source into a sample; raise if it is empty."""
+    size = tuning().detection_bytes
+    with closing(read_blocks(source, size)) as text:
+        block = next(text, None)
+    if block is None:
+        raise IngestError("the file is empty", source.name)
+    start = block.text(0, size)
+    sample.whole = len(block.data) <= size and block.advance >= (source.size or 0)
+    sample.text = start if len(block.data) <= size else start.rpartition("\n")[0] or start

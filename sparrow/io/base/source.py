@@ -14,18 +14,21 @@ import shlex
 import sys
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeAlias, cast
+from pathlib import PurePath
+from typing import IO, Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
-from sparrow.io.base.magic import DECOMPRESSORS, detect_compression, reject_container, split_words
+from sparrow.io.base.magic import detect_compression, reject_container, split_words
+from sparrow.io.base.suggestion import DECOMPRESSORS
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.runtime.events import emit
@@ -34,12 +37,12 @@ from sparrow.runtime.validation import check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
-    "SIGNATURE_BYTES", "Source", "SourceLike", "TextBlock", "check_encoding", "folder_path", "max_line_bytes",
-    "open_source", "open_sources", "read_blocks", "total_size",
+    "SIGNATURE_BYTES", "Source", "SourceLike", "TextBlock", "check_encoding", "compression_of", "folder_path",
+    "max_line_bytes", "open_source", "open_sources", "read_blocks", "total_size",
 ]  # fmt: skip
 
-SourceLike: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""A path, a glob pattern, ``"-"`` for standard input, or a list of these."""
+SourceLike: TypeAlias = str | os.PathLike[str] | IO[Any] | Sequence[str | os.PathLike[str] | IO[Any]]
+"""A path, a glob pattern, ``"-"`` for standard input, an open file, or a list of these."""
 
 _DELTA = "_delta_log"
 SIGNATURE_BYTES, _COMPRESSION_BYTES = 262, 16
@@ -56,6 +59,8 @@ class Source:
     """Path, None for standard input."""
     size: int | None
     """Bytes as stored, None if unknown (pipes)."""
+    stream: Any = None
+    """Open file to read instead of the path, with ``peek``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,12 @@ class TextBlock:
             token = self.token_at(error.start)
             file = "FILE" if self.source.path is None else shlex.quote(self.source.name)
             command = f"iconv -f latin1 -t utf-8 {file} | sparrow ingest FORMAT - DST"
-            problem = f"the text is not UTF-8; if it is Latin-1: {command}"
-            raise IngestError(problem, self.source.name, self.line_at(error.start), token) from None
+            compression = compression_of(self.source)
+            if compression is not None:
+                unpack = f"{DECOMPRESSORS[compression]} -dc {file}"
+                command = f"{unpack} | iconv -f latin1 -t utf-8 | sparrow ingest FORMAT - DST"
+            problem = "the text is not UTF-8; if it is Latin-1"
+            raise IngestError(problem, self.source.name, self.line_at(error.start), token, commands=[command]) from None
 
 
 def open_sources(src: SourceLike) -> list[Source]:
@@ -108,8 +117,9 @@ def open_sources(src: SourceLike) -> list[Source]:
     Parameters
     ----------
     src
-        A path, a glob pattern, ``"-"`` for standard input, or a list of these. A folder of folders ``name=value``
-        stands for all files in it.
+        A path, a glob pattern, ``"-"`` for standard input, an open file, or a list of these. A folder of folders
+        ``name=value``, or one that Spark wrote, stands for all files in it. Of patterns and folders, empty files and
+        names that begin with ``_`` or ``.`` are passed over.
 
     Raises
     ------
@@ -122,29 +132,33 @@ def open_sources(src: SourceLike) -> list[Source]:
     InvalidValueError
         If the list is empty or names standard input twice.
     """
-    wanted = list(src) if isinstance(src, Iterable) and not isinstance(src, str | bytes) else [src]
+    is_list = isinstance(src, Iterable) and not isinstance(src, str | bytes) and not hasattr(src, "read")
+    wanted: list[Any] = list(src) if is_list else [src]  # type: ignore[arg-type]
     if not wanted:
         raise InvalidValueError("src must be a path, a glob pattern, a list of them, or '-', got an empty list")
     found: list[Source] = []
     for item in wanted:
+        if hasattr(item, "read"):
+            found.append(_open_file(item))
+            continue
         name = check_path(item, "src")
         files = get_filesystem(name)
         if name == "-":
             found.append(Source("standard input", None, None))
         elif files.is_remote:
             found.extend(_remote(name))
-        elif os.path.isdir(name) and (inside := _partition_files(name)):
-            found.extend(map(_source, inside))
+        elif os.path.isdir(name) and (inside := _partition_files(name) or _spark_files(name)):
+            found.extend(map(_source, _visible(inside)))
         elif os.path.exists(name):
             found.append(_source(name))
         elif glob.has_magic(name):
             matches = files.glob(name)
             if not matches:
                 raise NotFoundError(f"no file matches {name!r}")
-            found.extend(map(_source, matches))
+            found.extend(map(_source, _visible(matches, name)))
         else:
             raise NotFoundError(f"there is no file {name!r}")
-    if sum(source.path is None for source in found) > 1:
+    if sum(source.path is None and source.stream is None for source in found) > 1:
         raise InvalidValueError("standard input ('-') can be read once only")
     return found
 
@@ -187,6 +201,41 @@ def _partition_files(folder: str) -> list[str]:
     return sorted(out)
 
 
+def _spark_files(folder: str) -> list[str]:
+    """Return the files of a folder that Spark or Dask wrote, none for others."""
+    names = sorted(os.listdir(folder))
+    visible = [name for name in names if not name.startswith((".", "_"))]
+    is_parts = "_SUCCESS" in names or (visible and all(name.startswith("part") for name in visible))
+    paths = [os.path.join(folder, name) for name in visible]
+    return paths if is_parts and _DELTA not in names and not any(map(os.path.isdir, paths)) else []
+
+
+def _visible(paths: list[str], pattern: str = "") -> list[str]:
+    """Return the files that are neither empty nor hidden; all if none is left."""
+    shown = ("_", ".") if os.path.basename(pattern)[:1] not in ("_", ".") else ()
+    kept = [path for path in paths if not os.path.basename(path).startswith(shown) and os.path.getsize(path)]
+    return kept or paths
+
+
+def _open_file(file: Any) -> Source:
+    """Return the source of an open file: its path if it has one, else its bytes."""
+    name = getattr(file, "name", None)
+    if isinstance(name, str) and os.path.isfile(name) and hasattr(file, "tell") and not file.tell():
+        return Source(name, name, os.path.getsize(name))
+    stream = getattr(file, "buffer", file)
+    if isinstance(stream, io.TextIOBase):
+        stream = io.BytesIO(stream.read().encode())
+    return Source(name if isinstance(name, str) else type(file).__name__, None, None, _Pipe(stream, owned=False))
+
+
+def compression_of(source: Source) -> str | None:
+    """Return the compression of a file, None for pipes."""
+    if source.path is None or source.size is None:
+        return None
+    with get_filesystem(source.path).open(source.path, size=source.size) as file:
+        return detect_compression(file.read(_COMPRESSION_BYTES))
+
+
 def _source(path: str) -> Source:
     if os.path.isdir(path):
         raise _folder_error(path)
@@ -195,9 +244,18 @@ def _source(path: str) -> Source:
 
 def _folder_error(path: str) -> IngestError:
     if get_filesystem(path).is_folder(os.path.join(path, _DELTA)):
-        way = f"pass sp.open({path!r}), or the table polars.scan_delta({path!r})"
-        return IngestError(f"this is a Delta table, whose log decides which of its files are valid: {way}", file=path)
-    return IngestError(f"this is a folder: pass its files, such as {os.path.join(path, '*')!r}", file=path)
+        way = f"sparrow ingest {shlex.quote(path)} DST"
+        return IngestError(
+            "this is a Delta table, whose log decides which of its files are valid: pass the columns that hold "
+            "coordinates and values, which are listed by",
+            file=path,
+            commands=[way],
+        )
+    names = [name for name in get_filesystem(path).names(path) if not name.startswith((".", "_"))]
+    suffixes = Counter("".join(PurePath(name).suffixes) for name in names)
+    usual = max(suffixes, key=lambda suffix: (suffixes[suffix], suffix), default="")
+    pattern = os.path.join(path, f"*{usual}")
+    return IngestError(f"this is a folder: pass its files, such as {pattern!r}", file=path)
 
 
 def _remote(name: str) -> list[Source]:
@@ -207,7 +265,9 @@ def _remote(name: str) -> list[Source]:
     if not names:
         raise NotFoundError(f"no file matches {name!r}")
     try:
-        return [Source(each, each, files.size(each)) for each in names]
+        found = [Source(each, each, files.size(each)) for each in names]
+        hidden = ("_", ".") if len(names) > 1 and os.path.basename(name)[:1] not in ("_", ".") else ()
+        return [each for each in found if each.size and not os.path.basename(each.name).startswith(hidden)] or found
     except NotFoundError:
         if files.is_folder(name):
             raise _folder_error(name) from None
@@ -273,14 +333,20 @@ class _Stream:
             self._raw = _open_pipe(source)
             self.compression = detect_compression(self._raw.peek(_COMPRESSION_BYTES))
         self._gzip = self.compression == "gzip" and source.size is not None
-        self._text: pa.NativeFile | _Pipe | gzip.GzipFile = self._raw
-        if self.compression is not None:
+        self._text: Any = self._raw
+        if self.compression == "xz":
+            import lzma
+
+            self._text = lzma.LZMAFile(cast("BinaryIO", self._raw))  # noqa: SIM115 - close() does
+        elif self.compression is not None:
             below = pa.PythonFile(self._raw, mode="r") if isinstance(self._raw, _Pipe) else self._raw
             self._text = pa.CompressedInputStream(below, self.compression)
 
     def readinto(self, view: memoryview) -> int:
         try:
             n = int(self._text.readinto(view))
+        except _lzma_errors() as error:
+            raise OSError(str(error)) from error
         except (OSError, pa.ArrowException) as error:
             if not self._gzip:
                 raise
@@ -298,7 +364,7 @@ class _Stream:
         try:
             if self._text.seek(self._given) != self._given:
                 raise error
-            return self._text.readinto(view)
+            return int(self._text.readinto(view))
         except (EOFError, OSError, zlib.error):
             raise error from None
 
@@ -311,7 +377,15 @@ class _Stream:
         self._raw.close()
 
 
+def _lzma_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of a damaged .xz file, if one may be read."""
+    lzma = sys.modules.get("lzma")
+    return () if lzma is None else (lzma.LZMAError, EOFError)
+
+
 def _open_pipe(source: Source) -> _Pipe:
+    if source.stream is not None:
+        return cast("_Pipe", source.stream)
     if source.path is not None:
         return _Pipe(open(source.path, "rb", buffering=0), owned=True)
     # A blocked read must not hold the lock of the buffer above it when the process ends.
@@ -383,7 +457,7 @@ def _source_blocks(source: Source, block_size: int) -> Generator[TextBlock]:
     try:
         stream = _Stream(source)
         yield from _split_lines(source, stream, block_size)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, EOFError, pa.ArrowException) as error:
         if find_errno(error) is not None:  # the system could not read it
             raise
         packed = None if stream is None else stream.compression

@@ -16,6 +16,7 @@ from sparrow.io.base.coo_writer import check_label_memory
 from sparrow.io.base.registry import DType, Format, Option, Reader, shared
 from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import folder_path, open_sources, read_blocks
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.binary import hdf5
 from sparrow.io.text.mtx import MatrixMarket
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -23,8 +24,8 @@ from sparrow.storage.fs.filesystem import get_filesystem
 __all__ = ["FORMATS", "Tenx", "find_matrix"]
 
 _DIMS = ("feature", "barcode")
-_MATRIX = re.compile(r"(.*)matrix\.mtx(?:\.(?:gz|zst|bz2))?")
-_PACKED = ("", ".gz", ".zst", ".bz2")
+_MATRIX = re.compile(r"(.*)matrix\.mtx(?:\.(?:gz|zst|bz2|xz))?")
+_PACKED = ("", ".gz", ".zst", ".bz2", ".xz")
 
 
 @shared
@@ -43,6 +44,10 @@ class Tenx(Reader):
         ``"id"`` or ``"name"`` of the features as labels; names may repeat.
     genome
         Genome to read from an old HDF5 file of several.
+    prefix
+        Prefix of the files of one of several samples in a folder, such as ``"GSM1234_"``.
+    header
+        Skip a first line of column names in ``features.tsv`` and ``barcodes.tsv``.
     dtype
         Type of the values; int64, or that of the HDF5 file, by default.
     %(storing)s
@@ -85,6 +90,8 @@ class Tenx(Reader):
     _: KW_ONLY
     features: Annotated[Literal["id", "name"], Option("Labels of the features.")] = "id"
     genome: Annotated[str | None, Option("Genome to read from an old HDF5 file.")] = None
+    prefix: Annotated[str | None, Option("Prefix of the files of one sample in a folder.")] = None
+    header: Annotated[bool, Option("Skip a first line of column names.")] = False
     dtype: DType = None
 
     accepts_many: ClassVar[bool] = False
@@ -125,28 +132,40 @@ class Tenx(Reader):
             )
 
     def _folder(self, folder: str) -> str:
-        matrix = find_matrix(folder)
+        matrix = find_matrix(folder, self.prefix)
         if matrix is None:
-            several = [
-                name
-                for name in get_filesystem(folder).names(folder)
-                if find_matrix(os.path.join(folder, name)) is not None
-            ]
-            way = f": pass one of {', '.join(os.path.join(folder, name) for name in several)}" if several else ""
-            raise NotFoundError(f"folder {folder!r} must hold one matrix.mtx{way}")
+            if (error := _ask(folder)) is not None:
+                raise error
+            what = "one matrix.mtx" if self.prefix is None else f"{self.prefix}matrix.mtx"
+            raise NotFoundError(f"folder {folder!r} must hold {what}")
         found = _MATRIX.fullmatch(os.path.basename(matrix))
         assert found is not None
         beside = os.path.join(folder, found[1])
         features = _find_beside(beside, "features.tsv", "genes.tsv", "peaks.bed")
         barcodes = _find_beside(beside, "barcodes.tsv")
         column = None if "peaks.bed" in os.path.basename(features) else int(self.features == "name")
-        self._names = {0: (features, _names(features, column)), 1: (barcodes, _names(barcodes, 0))}
+        self._names = {
+            0: (features, _names(features, column)), 1: (barcodes, _names(barcodes, 0))
+        }  # fmt: skip
         counts = _Counts(self, matrix)
         counts.report = self.report
         return counts.read()
 
     def labels_of(self, shape: tuple[int, ...]) -> dict[int, pa.Array]:
         """Return the names of features and barcodes, checked against the shape."""
+        for (file, found), size in zip(self._names.values(), shape, strict=True):
+            if len(found) == size + 1 and not self.header:
+                raise IngestError(
+                    f"expected {size} names, the size of the dimension, got {len(found)}: the first line, "
+                    f"{found[0].as_py()!r}, may be a header: pass header=True to skip it",
+                    file,
+                    commands=[TypedSource.of(self.src).command("tenx", **{**self.options, "header": True})],
+                )
+        if self.header:
+            self._names = {
+                dim: (file, found.slice(len(found) - shape[dim] if len(found) == shape[dim] + 1 else 0))
+                for dim, (file, found) in self._names.items()
+            }
         (features, names), (barcodes, others) = self._names[0], self._names[1]
         return {
             0: self._unique(names, shape[0], features),
@@ -174,10 +193,26 @@ class _Counts(MatrixMarket):
         return self._options.labels_of(shape)
 
 
-def find_matrix(folder: str) -> str | None:
-    """Return the only matrix in a folder; None if there is none, or several."""
+def find_matrix(folder: str, prefix: str | None = None) -> str | None:
+    """Return the only matrix in a folder, or that of a prefix, if there is one."""
     found = [name for name in get_filesystem(folder).names(folder) if _MATRIX.fullmatch(name)]
+    if prefix is not None:
+        found = [name for name in found if name.startswith(f"{prefix}matrix.mtx")]
     return os.path.join(folder, found[0]) if len(found) == 1 else None
+
+
+def _ask(folder: str) -> IngestError | None:
+    """Return the error about a folder whose matrices need a choice, if it is one."""
+    files = get_filesystem(folder)
+    names = files.names(folder)
+    prefixes = sorted({found[1] for name in names if (found := _MATRIX.fullmatch(name)) is not None})
+    if len(prefixes) > 1:
+        ways = [TypedSource.of(folder).command("tenx", prefix=prefix) for prefix in prefixes]
+        return IngestError("the folder holds several samples", folder, commands=ways)
+    inside = [os.path.join(folder, name) for name in names]
+    several = [path for path in inside if files.is_folder(path) and find_matrix(path) is not None]
+    ways = [TypedSource.of(path).command("tenx") for path in several]
+    return IngestError("the matrix is in a folder below", folder, commands=ways) if ways else None
 
 
 def _find_beside(beginning: str, *names: str) -> str:
@@ -229,13 +264,19 @@ def _find_group(file: Any, genome: str | None, name: str) -> Any:
 
 
 def _detect_folder(sample: Sample) -> str | None:
-    has_matrix = sample.folder is not None and find_matrix(sample.folder) is not None
-    return "the folder holds a matrix.mtx" if has_matrix else None
+    if sample.folder is None:
+        return None
+    if find_matrix(sample.folder) is not None:
+        return "the folder holds a matrix.mtx"
+    if (error := _ask(sample.folder)) is not None:
+        raise error
+    return None
 
 
 def _detect_hdf5(sample: Sample) -> str | None:
     file = sample.hdf5
-    if "matrix" in file or any(hasattr(file[key], "keys") and "indptr" in file[key] for key in file):
+    is_group = "matrix" in file and hasattr(file["matrix"], "keys")
+    if is_group or any(hasattr(file[key], "keys") and "indptr" in file[key] for key in file):
         return "HDF5 with a matrix by columns, as 10x Genomics writes it"
     return None
 

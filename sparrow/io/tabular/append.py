@@ -21,7 +21,7 @@ from sparrow.interop.conversion import collect_table
 from sparrow.io.base.registry import DeclaredOption, options_of
 from sparrow.io.base.source import Source, folder_path, open_sources
 from sparrow.io.tabular.options import Columns
-from sparrow.io.tabular.readers import ReadSpec, open_table
+from sparrow.io.tabular.readers import ReadSpec, find_column, open_table
 from sparrow.io.tuning import tuning
 from sparrow.runtime import memory
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -100,7 +100,7 @@ def read_appended(
             f"coords must name a column for each of the dimensions {', '.join(kinds)}, got {coords!r}"
         )
     own = Columns(src, "", **{**reading, "coords": coords}, dims=tuple(kinds))
-    dims = dict(zip(own.coords, kinds, strict=True))
+    dims = dict(zip(own.coord_names, kinds, strict=True))
     texts = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is not None and is_string_type(kind))
     numbers = tuple(name for name, dim in dims.items() if (kind := kinds[dim]) is None or pa.types.is_integer(kind))
     assert own.spec.csv is not None
@@ -108,11 +108,15 @@ def read_appended(
     read: list[str] = []
 
     def choose_and_note(names: Sequence[str]) -> list[str]:
+        places = {}
         for name, dim in () if given is None else dims.items():
-            if name not in names:
+            place = names.index(name) if list(names).count(name) == 1 else find_column(names, name)
+            if place is None:
                 there = ", ".join(map(repr, names))
                 raise LabelError(f"append: no column {name!r} for the dimension {dim!r}, columns are {there}")
-        named = {dims.get(name, name): name for name in names if name in dims or name not in kinds}
+            places[place] = name
+        own_names = [places.get(k, name) for k, name in enumerate(names)]
+        named = {dims.get(name, name): name for name in own_names if name in dims or name not in kinds}
         read[:] = [named[name] for name in choose([*named])]
         return read.copy()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
-import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from sparrow.core.casting import is_rounded_integer, misfit_message
 from sparrow.errors import IngestError
 from sparrow.io.base.report import Report
-from sparrow.io.base.source import Source, TextBlock, max_line_bytes, read_blocks
+from sparrow.io.base.source import Source, TextBlock, compression_of, max_line_bytes, read_blocks
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.tuning import tuning
 from sparrow.runtime import settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -37,6 +38,8 @@ __all__ = [
 _SEPARATOR = b"\x1f"
 """Separator that replaces those of several characters, and runs of blanks."""
 
+_RECORD_BYTES = 1 << 16
+"""Bytes in which the first record is looked for."""
 _NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null"]
 
 
@@ -66,7 +69,7 @@ class CsvOptions:
     @property
     def needs_separator(self) -> bool:
         """Whether separators are replaced by :data:`_SEPARATOR` before parsing."""
-        return self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == " ") and not self.quotes
+        return self.delimiter is not None and (len(self.delimiter) > 1 or self.delimiter == " ")
 
 
 def _normalize(block: TextBlock, options: CsvOptions, report: Report) -> TextBlock:
@@ -88,11 +91,20 @@ def _normalize(block: TextBlock, options: CsvOptions, report: Report) -> TextBlo
                 "the text holds the control character 0x1f, which is reserved as separator", block.source.name, line
             )
         assert options.delimiter is not None
-        if options.delimiter == " ":
+        if options.delimiter == " " and not options.quotes:
             text = re.sub(b"[ \\t]+", _SEPARATOR, re.sub(b"(?m)^[ \\t]+|[ \\t\\r]+$", b"", text))
-        else:
+        elif options.delimiter != " ":  # blanks between quotes stay: CsvReader.blocks replaces the others
             text = text.replace(options.delimiter.encode(), _SEPARATOR)
     return replace(block, data=np.frombuffer(bytearray(text), np.uint8))
+
+
+def _replace_blanks(block: TextBlock, inside: bool) -> tuple[TextBlock, bool]:
+    """Return a block with :data:`_SEPARATOR` between fields in place of blanks."""
+    from sparrow.kernels.parse.delimited import replace_blanks
+
+    out = np.empty(len(block.data), np.uint8)
+    size, inside = replace_blanks(block.data, 34, _SEPARATOR[0], inside, out)
+    return replace(block, data=out[:size]), bool(inside)
 
 
 class ParsedRows(NamedTuple):
@@ -230,7 +242,8 @@ class CsvReader(TextTableReader):
     source, options, types, advance, report
         See :class:`TextTableReader`.
     choose
-        Receives the names of the columns, and returns the options with those to read.
+        Receives the names of the columns, and returns the options with those to read, and the position of those that
+        are named otherwise.
     """
 
     def __init__(
@@ -240,7 +253,7 @@ class CsvReader(TextTableReader):
         types: dict[str, pa.DataType],
         advance: Callable[[int], None],
         report: Report,
-        choose: Callable[[list[str]], CsvOptions],
+        choose: Callable[[list[str]], tuple[CsvOptions, Mapping[str, int]]],
     ) -> None:
         super().__init__(source, options, types, advance, report)
         self._choose = choose
@@ -249,9 +262,13 @@ class CsvReader(TextTableReader):
         """Yield blocks in UTF-8, without comments, with one-character separators."""
         options = self.options
         is_plain = options.encoding is None and options.comment is None and not options.needs_separator
+        inside = False
         with closing(read_blocks(self.source)) as text:
-            for block in text:
-                yield block if is_plain else _normalize(block, options, self.report)
+            for each in text:
+                block = each if is_plain else _normalize(each, options, self.report)
+                if options.delimiter == " " and options.quotes:
+                    block, inside = _replace_blanks(block, inside)
+                yield block
 
     def check_empty(self) -> None:
         """Raise ``IngestError`` if the header line is missing."""
@@ -265,13 +282,18 @@ class CsvReader(TextTableReader):
         line = sample.lstrip("\r\n").split("\n", 1)[0].rstrip("\r")
         delimiter = options.delimiter or ("\t" if line.count("\t") > line.count(",") else ",")
         if options.needs_separator:
-            delimiter, options = _SEPARATOR.decode(), replace(options, quotes=False)
+            delimiter, options = _SEPARATOR.decode(), replace(options, quotes=bool(options.quotes))
         quotes = delimiter != "\t" if options.quotes is None else options.quotes
         options = replace(options, delimiter=delimiter, quotes=quotes)
         cut = _cut_records(first, rest, options, self.advance)
         head = next(cut)
         self._names, head = _column_names(head, options)
-        chosen = self._choose(self._names)
+        if options.header and self._has_row_names(head, options):
+            self._names = ["", *self._names]
+            self.report.note(f"{self.source.name}: lines begin with names of rows, which the header does not name")
+        chosen, positions = self._choose(self._names)
+        for name, position in positions.items():
+            self._names[position] = name
         self.options = replace(options, columns=chosen.columns, floats=chosen.floats)
         self._delimiter = delimiter
         self._fixed: dict[str, pa.DataType] = {
@@ -279,6 +301,15 @@ class CsvReader(TextTableReader):
             **dict.fromkeys(self.options.texts, pa.string()), **self.types
         }  # fmt: skip
         return self._settle(head, cut)
+
+    def _has_row_names(self, block: TextBlock, options: CsvOptions) -> bool:
+        """Return whether names of rows come before the columns that are named."""
+        text = block.text(0, _RECORD_BYTES).splitlines(keepends=True)
+        reader = partial(csv.reader, text, delimiter=options.delimiter or ",")
+        with contextlib.suppress(StopIteration, csv.Error):
+            first = next(row for row in (reader() if options.quotes else reader(quoting=csv.QUOTE_NONE)) if row)
+            return len(first) == len(self._names) + 1 and first[-1] != ""
+        return False
 
     def _settle(self, head: TextBlock, rest: Iterator[TextBlock]) -> Iterator[TextBlock]:
         """Decide the types from the first block with rows, and yield all blocks."""
@@ -405,7 +436,8 @@ class CsvReader(TextTableReader):
         text = text if found is None else text.replace(found[0], "", 1)
         column = re.search(r"In CSV column #(\d+): ", text)
         if column is None:
-            return MalformedTextError(f"{text}{self._extra_field_hint(text, block)}", block.source.name, line)
+            hint, ways = self._extra_field_hint(text, block)
+            return MalformedTextError(f"{text}{hint}", block.source.name, line, commands=ways)
         text = text.replace(column[0], "", 1)
         name = self._names[int(column[1])]
         if "invalid UTF8" in text:
@@ -418,21 +450,18 @@ class CsvReader(TextTableReader):
             return MalformedTextError(problem, block.source.name, line)
         return LateTextError(name, problem + hint, block.source.name, line)
 
-    def _extra_field_hint(self, text: str, block: TextBlock) -> str:
+    def _extra_field_hint(self, text: str, block: TextBlock) -> tuple[str, list[str]]:
         """Return the way out if lines have one field more than there are names."""
         counts = re.search(r"Expected (\d+) columns, got (\d+): (.*)", text)
         if counts is None or int(counts[2]) != int(counts[1]) + 1 or not self.options.header:
-            return ""
-        if self._delimiter not in ",;|\t":  # others may be special to a shell, or to sed
-            return ""
+            return "", []
         separator = "\\t" if self._delimiter == "\t" else self._delimiter
-        problem, way = "begin with one field more than the header, as R writes row names", f"^/row{separator}"
-        if counts[3].endswith(self._delimiter):
-            problem = f"end in {self._delimiter!r}, and the line of names does not"
-            way = f"\\r$/{separator}&" if 13 in block.data[:1000] else f"$/{separator}"
-        return (
-            f"; if lines {problem}: sed '1s/{way}/' {shlex.quote(block.source.name)} | sparrow ingest columns - DST ..."
-        )
+        if separator not in (",", ";", "|", "\\t") or not counts[3].endswith(self._delimiter):
+            return "", []  # others may be special to a shell, or to sed
+        way = f"\\r$/{separator}&" if 13 in block.data[:1000] else f"$/{separator}"
+        typed = TypedSource.of(block.source.path or "-", compression_of(block.source))
+        hint = f"; if lines end in {self._delimiter!r}, and the line of names does not"
+        return hint, [typed.pipe(f"sed '1s/{way}/'")]
 
 
 _EXACT = 2.0**53

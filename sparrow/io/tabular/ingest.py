@@ -36,15 +36,15 @@ IMAGINARY_COLUMN = "value_im"
 class TableOptions(Protocol):
     """Checked options of a table, as ``Columns`` has them."""
 
-    coords: Sequence[str]
-    value: str | Sequence[str] | None
+    coord_names: tuple[str, ...]
+    value_name: str | None
+    """The only column of values."""
     duplicates: Literal["error", "sum", "last", "first", "min", "max", "mean", "count"]
     fill_value: Any
     ids: Mapping[str, str] | None
     index_base: Literal[0, 1]
     nulls: Literal["error", "drop"]
     profile: Literal["fast", "small"]
-    dim_names: tuple[str, ...]
     value_columns: tuple[str, ...]
     """Columns of values to read."""
     members: tuple[str, ...] | None
@@ -59,6 +59,10 @@ class TableOptions(Protocol):
     report: Report
     wide_columns: set[str]
     """Columns of integers beyond coordinates, read as texts."""
+
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
 
     @property
     def spec(self) -> ReadSpec:
@@ -85,8 +89,8 @@ class TableIngest:
         self._count = 0
         batches = map(self._prepare, batches)
         first = next(batches, None)
-        fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coords]
-        self._texts = [is_label_type(field.type) for field in fields] or [False] * len(self.options.coords)
+        fields = [] if first is None else [first.data.schema.field(name) for name in self.options.coord_names]
+        self._texts = [is_label_type(field.type) for field in fields] or [False] * len(self.options.coord_names)
         self._dtypes = [self._value_dtype(first, name) for name in self.options.value_columns or (None,)]
         items = batches if first is None else chain([first], batches)
         self._labels: list[pa.Array | None] = list(self.options.fixed_labels)
@@ -102,7 +106,7 @@ class TableIngest:
         else:
             written = self._write(self.folder, items, lambda batch: self._rows(batch, known), self._dtypes[0], known)
         self._encode_ids(written.ids)
-        self._create(self.folder, self.options.value, written.files, self._shape(written.maxima), self._dtypes[0])
+        self._create(self.folder, self.options.value_name, written.files, self._shape(written.maxima), self._dtypes[0])
         return self._count
 
     def locate_duplicate(self, error: DuplicateError, batches: Iterator[TableBatch]) -> DuplicateError:
@@ -128,7 +132,7 @@ class TableIngest:
     def _rows_of_element(self, batch: TableBatch, element: Sequence[int]) -> NDArray[np.bool_]:
         """Return the rows of a batch that hold an element, by labels or coordinates."""
         giving = np.ones(batch.data.num_rows, bool)
-        for dim, (name, labels) in enumerate(zip(self.options.coords, self._labels, strict=True)):
+        for dim, (name, labels) in enumerate(zip(self.options.coord_names, self._labels, strict=True)):
             array = batch.data.column(name)
             if labels is None:
                 giving &= self._integers(batch, name, array, dim) == element[dim]
@@ -210,7 +214,7 @@ class TableIngest:
             profile=self.options.profile,
             operation="ingest columns",
             report=self.options.report.counts,
-            extra={"sources": [self.name], "coords": list(self.options.coords), "value": value},
+            extra={"sources": [self.name], "coords": list(self.options.coord_names), "value": value},
         )
 
     def _prepare(self, batch: TableBatch) -> TableBatch:
@@ -218,7 +222,7 @@ class TableIngest:
         self._count = max(self._count, batch.row - 1 + batch.data.num_rows)
         if self.options.nulls == "drop":
             several = self.options.members is not None  # a row without one value may have others
-            batch = self._drop_nulls(batch, self.options.coords if several else batch.data.schema.names)
+            batch = self._drop_nulls(batch, self.options.coord_names if several else batch.data.schema.names)
         for name, column in zip(batch.data.schema.names, batch.data.columns, strict=True):
             if batch.line_of is not None and pa.types.is_binary(column.type):
                 texts = [b"" if text is None else text for text in column.to_pylist()]
@@ -227,7 +231,7 @@ class TableIngest:
                     batch, name, column, pa.array(wrong), "not UTF-8: pass encoding='latin-1' or another"
                 )
         wanted = dict(self.options.ids or {})
-        for name, labels in zip(self.options.coords, self.options.fixed_labels, strict=True):
+        for name, labels in zip(self.options.coord_names, self.options.fixed_labels, strict=True):
             if labels is not None:
                 wanted[name] = "str" if is_label_type(labels.type) else "int"
         for name, kind in wanted.items():
@@ -251,7 +255,7 @@ class TableIngest:
             return batch
         valid = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
         kept = np.flatnonzero(valid)
-        if self.options.members is None or list(names) == list(self.options.coords):
+        if self.options.members is None or list(names) == list(self.options.coord_names):
             dropped = len(valid) - len(kept)
             self.options.report.add(read=dropped, skipped=dropped)
         return batch._replace(
@@ -264,15 +268,15 @@ class TableIngest:
             return largest + 1 if given is None else given
         if given is not None and given != len(labels):
             raise ShapeError(
-                f"column {self.options.coords[dim]!r} has {len(labels)} labels, but shape has {given}: "
+                f"column {self.options.coord_names[dim]!r} has {len(labels)} labels, but shape has {given}: "
                 "pass None for the size of a dimension with labels"
             )
         return len(labels)
 
     def _is_complex(self, batch: TableBatch) -> bool:
         """Return whether a column holds the imaginary parts of the values."""
-        columns, own = batch.data.schema.names, self.options.coords
-        return self.options.value == "value" and IMAGINARY_COLUMN in columns and IMAGINARY_COLUMN not in own
+        columns, own = batch.data.schema.names, self.options.coord_names
+        return self.options.value_name == "value" and IMAGINARY_COLUMN in columns and IMAGINARY_COLUMN not in own
 
     def _value_dtype(self, first: TableBatch | None, name: str | None) -> np.dtype[Any]:
         if first is not None and name is not None and self._is_complex(first):
@@ -399,7 +403,7 @@ class TableIngest:
         for dim, each in enumerate(names):
             if each is not None and self._labels[dim] is None:
                 labels, rank = each.finish()
-                found = _as_integers(labels) if self.options.coords[dim] in self.options.wide_columns else None
+                found = _as_integers(labels) if self.options.coord_names[dim] in self.options.wide_columns else None
                 self._labels[dim], ranks[dim] = (labels, rank) if found is None else (found[0], found[1][rank])
         return ranks
 
@@ -415,7 +419,7 @@ class TableIngest:
     ) -> tuple[NDArray[np.int64], ...]:
         self._check_names(batch)
         coords: list[NDArray[np.int64]] = []
-        for dim, name in enumerate(self.options.coords):
+        for dim, name in enumerate(self.options.coord_names):
             array = batch.data.column(name)
             if is_label_type(array.type) != self._texts[dim] and not pa.types.is_null(array.type):
                 raise IngestError(
@@ -484,7 +488,7 @@ class TableIngest:
         limit = MAX_DIMENSION_SIZE if size is None else size + base
         if len(given):
             if int(given.min()) < base:
-                what = f"negative: coordinates start at 0; relabel={name!r} numbers any integers"
+                what = "negative: coordinates start at 0; pass relabel=True to number any integers"
                 what = what if not base else "below 1: pass index_base=0"
                 raise self._error_at(batch, name, array, pa.array(given < base), what)
             if int(given.max()) >= limit:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -21,7 +20,8 @@ from numpy.typing import NDArray
 from sparrow.core.casting import misfit_message
 from sparrow.errors import IngestError
 from sparrow.io.base.report import Report
-from sparrow.io.base.source import Source, TextBlock
+from sparrow.io.base.source import Source, TextBlock, compression_of
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.tabular.delimited import CsvOptions, LateTextError, ParsedRows, TextTableReader, may_be_rounded
 from sparrow.io.tuning import tuning
 
@@ -225,11 +225,14 @@ def _read_slowly(
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            wrong = IngestError(f"this is not JSON{_by_lines(token, name) or f': {error}'}", name, number, token)
+            ways = _by_lines(token, block.source)
+            hint = "; by lines" if ways else f": {error}"
+            wrong = IngestError(f"this is not JSON{hint}", name, number, token, ways)
             break
         if not isinstance(found, dict):
-            way = _by_lines("[", name) if isinstance(found, list) else ""
-            wrong = IngestError(f"a line must be an object of names and values{way}", name, number, token)
+            ways = _by_lines("[", block.source) if isinstance(found, list) else []
+            hint = "; by lines" if ways else ""
+            wrong = IngestError(f"a line must be an object of names and values{hint}", name, number, token, ways)
             break
         numbers.append(number)
         for column, values in columns.items():
@@ -340,7 +343,8 @@ def _infer_type(values: list[Any]) -> pa.DataType:
     return pa.float64() if float in kinds else pa.int64()
 
 
-def _by_lines(line: str, name: str) -> str:
-    """Return the way out for JSON that is a list, or objects over several lines."""
+def _by_lines(line: str, source: Source) -> list[str]:
+    """Return the command for JSON that is a list, or objects over several lines."""
     wanted = {"[": ".[]", "[{": ".[]", "{": "."}.get(line)
-    return "" if wanted is None else f"; by lines: jq -c '{wanted}' {shlex.quote(name)} | sparrow ingest columns - DST"
+    typed = TypedSource.of(source.path or "-", compression_of(source))
+    return [] if wanted is None else [typed.pipe(f"jq -c '{wanted}'", "FORMAT", format="json")]

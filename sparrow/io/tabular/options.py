@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -17,6 +16,7 @@ from sparrow import storage
 from sparrow.core.schema import MAX_DIMENSION_SIZE, check_dims, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
 from sparrow.io.base.coo_writer import check_disk_space
+from sparrow.io.base.layout import TextLayout, json_options
 from sparrow.io.base.registry import (
     DType,
     FillValue,
@@ -31,11 +31,12 @@ from sparrow.io.base.registry import (
     shared_help,
 )
 from sparrow.io.base.report import Report
-from sparrow.io.base.sample import Sample, Stage, is_number
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import check_encoding, open_sources
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.tabular.delimited import CsvOptions, LateTextError
 from sparrow.io.tabular.ingest import IMAGINARY_COLUMN, TableIngest, WideIdsError, is_label_type
-from sparrow.io.tabular.readers import ReadSpec, open_table
+from sparrow.io.tabular.readers import ReadSpec, open_table, read_head
 from sparrow.runtime import progress
 from sparrow.runtime.progress import bar
 from sparrow.tensor import Tensor
@@ -56,14 +57,14 @@ class Columns(Reader):
     src
         Files: a path, a glob pattern, ``"-"`` for standard input, or a list of these. CSV (gzip, zstd and bz2 are
         detected from the content), JSON lines, Parquet or Arrow. Or a table: any object with ``__arrow_c_stream__``
-        (Arrow, Polars, pandas), a Polars LazyFrame, a DuckDB relation; streams and queries are read batch by batch and
-        may be larger than memory. Folders ``name=value`` on the paths of files, as in
+        (Arrow, Polars, pandas), a Polars LazyFrame, a DuckDB relation, the folder of a Delta table; streams and queries
+        are read batch by batch and may be larger than memory. Folders ``name=value`` on the paths of files, as in
         ``"log/year=*/month=*/*.parquet"``, are columns of integers, dates or texts; the folder ``"log"`` stands for
         all files in it.
     %(dst)s
     coords
-        Columns of the coordinates, in the order of the dimensions. In JSON lines, Parquet and Arrow ``user.id`` is the
-        member ``id`` of the object ``user``.
+        Columns of the coordinates, in the order of the dimensions: names, or numbers counted from 0 where a name is
+        missing or repeated. In JSON lines, Parquet and Arrow ``user.id`` is the member ``id`` of the object ``user``.
     value
         Column of the values; None if each row is an element of value 1. Each of several columns becomes a tensor of a
         bundle, by its name, with common labels and shape. A column ``value_im`` beside ``value``, as exports of complex
@@ -143,9 +144,9 @@ class Columns(Reader):
 
     src: Any
     _: KW_ONLY
-    coords: Annotated[Sequence[str], Option("Columns of the coordinates.", metavar="A,B,...", parse=parse_names)]
+    coords: Annotated[Sequence[str | int], Option("Columns of the coordinates.", metavar="A,B,...", parse=parse_names)]
     value: Annotated[
-        str | Sequence[str] | None,
+        str | int | Sequence[str | int] | None,
         Option(
             "Column of the values; several make a bundle. [default: all are 1]",
             metavar="A,B,...",
@@ -206,31 +207,46 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.coords = (self.coords,) if isinstance(self.coords, str) else tuple(self.coords)
-        if not self.coords:
+        self.coord_names = _spell_columns(self.coords)
+        values = () if self.value is None else _spell_columns(self.value)
+        self.value_name = values[0] if isinstance(self.value, str | int) else None
+        if not self.coord_names:
             raise InvalidValueError("coords must name at least one column, got []")
-        if len(set(self.coords)) < len(self.coords):
-            raise InvalidValueError(f"coords must be distinct columns, got {list(self.coords)}")
+        if len(set(self.coord_names)) < len(self.coord_names):
+            raise InvalidValueError(f"coords must be distinct columns, got {list(self.coord_names)}")
         self._check_form()
-        for name in (self.text,) if isinstance(self.text, str) else self.text:
-            if name not in self.coords:
-                raise InvalidValueError(f"text must name columns of coords={list(self.coords)}, got {name!r}")
+        self.text_names = _spell_columns(self.text)
+        for name in self.text_names:
+            if name not in self.coord_names:
+                raise InvalidValueError(f"text must name columns of coords={list(self.coord_names)}, got {name!r}")
         for name, kind in (self.ids or {}).items():
-            if name not in self.coords or kind not in ("str", "int"):
+            if name not in self.coord_names or kind not in ("str", "int"):
                 raise InvalidValueError(f"ids must map columns of coords to 'str' or 'int', got {{{name!r}: {kind!r}}}")
         self.given_dtype = None if self.dtype is None else check_dtype(self.dtype)
-        self.members = None if self.value is None or isinstance(self.value, str) else tuple(self.value)
-        values = ((self.value,) if isinstance(self.value, str) else ()) if self.members is None else self.members
+        self.members = None if self.value is None or isinstance(self.value, str | int) else values
         self._check_values(values)
         self.value_columns = values if self.duplicates != "count" else ()
         self.mean = self.duplicates == "mean"
         if self.mean and (self.value is None or (self.given_dtype is not None and self.given_dtype.kind != "f")):
             raise InvalidValueError("duplicates='mean' needs a column of values and a float dtype")
-        self.dim_names = check_dims(self.coords if self.dims is None else self.dims, len(self.coords))
+        self.resolved: dict[str, str] = {}  # names in the file of columns given by number
+        check_dims(self.coord_names if self.dims is None else self.dims, len(self.coord_names))
         self.sizes = self._sizes()
         self.relabelled = self._find_relabelled()
         self.fixed_labels = self._find_fixed_labels()
         self.wide_columns: set[str] = set()  # columns of integers beyond coordinates, found while reading
+
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        """Names of the dimensions, by default those of the columns in the file."""
+        if self.dims is not None:
+            return check_dims(self.dims, len(self.coord_names))
+        names: list[str] = []
+        for dim, name in enumerate(self.coord_names):
+            found = self.resolved.get(name, name).strip() or f"d{dim}"
+            again = found.casefold() in (each.casefold() for each in names) or found == "value"
+            names.append(f"{found}_{dim}" if again else found)
+        return check_dims(names, len(self.coord_names))
 
     def _check_values(self, values: Sequence[str]) -> None:
         """Raise ``InvalidValueError`` if columns of values cannot form a bundle."""
@@ -246,13 +262,11 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
 
     def _check_form(self) -> None:
         """Raise ``InvalidValueError`` for options of CSV that contradict each other."""
-        delimiter = self.delimiter
+        delimiter = self.delimiter = None if self.delimiter is None else self.delimiter.replace("\\t", "\t")
         if delimiter is not None and (not delimiter.isascii() or not delimiter or set(delimiter) & set('\r\n"')):
             raise InvalidValueError(f"delimiter must be ASCII without quotes or line ends, got {delimiter!r}")
-        if self.quotes and delimiter is not None and (len(delimiter) > 1 or delimiter == " "):
-            raise InvalidValueError(
-                f"quotes=True needs a delimiter of one character that is not a blank, got {delimiter!r}"
-            )
+        if self.quotes and delimiter is not None and len(delimiter) > 1:
+            raise InvalidValueError(f"quotes=True needs a delimiter of one character, got {delimiter!r}")
         if self.comment is not None and (not self.comment.strip() or "\n" in self.comment):
             raise InvalidValueError(f"comment must be a prefix such as '#', got {self.comment!r}")
         if self.encoding is not None:
@@ -263,7 +277,7 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
     def _find_fixed_labels(self) -> list[pa.Array | None]:
         """Return the labels of each dimension in ``labels_of``, and take its sizes."""
         if self.labels_of is None:
-            return [None] * len(self.coords)
+            return [None] * len(self.coord_names)
         other = self.labels_of if isinstance(self.labels_of, Tensor) else Tensor(storage.open(self.labels_of))
         common = [name for name in self.dim_names if name in other.dims]
         if not common:
@@ -281,10 +295,10 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
 
     def _sizes(self) -> tuple[int | None, ...]:
         """Return the size of each dimension, None if it follows from the data."""
-        sizes = (None,) * len(self.coords) if self.shape is None else tuple(self.shape)
-        if len(sizes) != len(self.coords):
+        sizes = (None,) * len(self.coord_names) if self.shape is None else tuple(self.shape)
+        if len(sizes) != len(self.coord_names):
             raise ShapeError(
-                f"shape must have {len(self.coords)} sizes, one per column of coordinates, got {self.shape}"
+                f"shape must have {len(self.coord_names)} sizes, one per column of coordinates, got {self.shape}"
             )
         for size in sizes:
             if size is not None and not 0 <= size <= MAX_DIMENSION_SIZE:
@@ -294,38 +308,38 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
     def _find_relabelled(self) -> tuple[bool, ...]:
         """Return for each dimension whether it is relabelled."""
         if isinstance(self.relabel, bool):
-            return (self.relabel,) * len(self.coords)
-        relabelled = (self.relabel,) if isinstance(self.relabel, str) else tuple(self.relabel)
+            return (self.relabel,) * len(self.coord_names)
+        relabelled = _spell_columns(self.relabel)
         for name in relabelled:
-            if name not in self.coords:
-                raise InvalidValueError(f"relabel must name columns of coords={list(self.coords)}, got {name!r}")
-        return tuple(name in relabelled for name in self.coords)
+            if name not in self.coord_names:
+                raise InvalidValueError(f"relabel must name columns of coords={list(self.coord_names)}, got {name!r}")
+        return tuple(name in relabelled for name in self.coord_names)
 
     @property
     def spec(self) -> ReadSpec:
         """Columns and options to read."""
         values = self.value_columns
         floats = values if self.given_dtype is not None and self.given_dtype.kind in "fc" else ()
-        names = list(dict.fromkeys((*self.coords, *values)))
+        names = list(dict.fromkeys((*self.coord_names, *values)))
         ids = self.ids or {}
-        texts = (self.text,) if isinstance(self.text, str) else tuple(self.text)
-        texts += tuple(name for name, kind in ids.items() if kind == "str")
+        texts = self.text_names + tuple(name for name, kind in ids.items() if kind == "str")
         texts += tuple(
             name
-            for name, labels in zip(self.coords, self.fixed_labels, strict=True)
+            for name, labels in zip(self.coord_names, self.fixed_labels, strict=True)
             if labels is not None and is_label_type(labels.type)
         )
         numbers = tuple(name for name, kind in ids.items() if kind == "int")
         form = CsvOptions(
-            names, floats, texts, tuple(self.coords), numbers, self.header, self.delimiter, self.quotes, self.comment,
+            names, floats, texts, self.coord_names, numbers, self.header, self.delimiter, self.quotes, self.comment,
             self.encoding, self.decimal,
         )  # fmt: skip
         return ReadSpec(
             names,
             form,
             self.format,
-            complex_columns=("value", IMAGINARY_COLUMN) if self.value == "value" and values else None,
+            complex_columns=("value", IMAGINARY_COLUMN) if self.value_name == "value" and values else None,
             report=self.report,
+            resolved=self.resolved,
         )
 
     def is_bounded(self, dim: int) -> bool:
@@ -344,12 +358,14 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
                 self.wide_columns = {*self.wide_columns, error.column}
                 self.ids = {**(self.ids or {}), error.column: "str"}
             except LateTextError as error:
-                known = (self.text,) if isinstance(self.text, str) else self.text
-                if error.column in known or (self.ids or {}).get(error.column) == "int" or not self._is_rereadable():
+                declared = error.column in self.text_names or (self.ids or {}).get(error.column) == "int"
+                if declared or not self._is_rereadable():
                     raise
-                if any(new and name == error.column for name, new in zip(self.coords, self.relabelled, strict=True)):
+                if any(
+                    new and name == error.column for name, new in zip(self.coord_names, self.relabelled, strict=True)
+                ):
                     self.wide_columns = {*self.wide_columns, error.column}  # perhaps late integers beyond int64
-                self.text = (*known, error.column)
+                self.text_names = (*self.text_names, error.column)
                 progress.write_note(
                     f"{error.file}, line {error.line}: column {error.column!r} holds texts, and is read again as text"
                 )
@@ -385,76 +401,111 @@ sparrow ingest columns ratings.csv ratings.sparrow \\
         return os.fspath(self.dst)
 
 
-_COMMAND = "sparrow ingest columns {file} DST --coords A,B --value V"
+def _spell_columns(given: str | int | Sequence[str | int]) -> tuple[str, ...]:
+    """Return the names of columns, of which some may be given by number."""
+    return (str(given),) if isinstance(given, str | int) else tuple(map(str, given))
+
+
+def _file_layout(path: str) -> TextLayout | None:
+    """Return the columns of a Parquet or Arrow file; None if it is damaged."""
+    try:
+        table = read_head(path)
+    except (OSError, pa.ArrowException, IngestError):  # damaged, or compressed
+        return None
+    plain = [field for field in table.schema if not pa.types.is_nested(field.type)]
+    if not plain:
+        return None
+    columns = [table.column(field.name).to_pylist() for field in plain]
+    texts = [["" if value is None else str(value) for value in column] for column in columns]
+    return TextLayout(",", tuple(field.name for field in plain), [*zip(*texts, strict=True)], False)
+
+
+def _file_command(path: str) -> str:
+    """Return the command that reads a Parquet or Arrow file."""
+    layout = _file_layout(path)
+    options = {"coords": ["A", "B"], "value": "V"} if layout is None else columns_options(layout)
+    return TypedSource.of(path).command("columns", **options)
+
+
+def columns_options(layout: TextLayout) -> dict[str, object]:
+    """Return the options that name columns, without those of CSV."""
+    return {name: value for name, value in layout.options().items() if name in ("coords", "value")}
+
+
 _SIGNATURES = {
-    b"PAR1": ("Parquet", _COMMAND),
-    b"ARROW1": ("an Arrow file", _COMMAND),
-    b"\xff\xff\xff\xff": ("an Arrow stream", _COMMAND),
+    b"PAR1": ("Parquet", _file_command),
+    b"ARROW1": ("an Arrow file", _file_command),
+    b"\xff\xff\xff\xff": ("an Arrow stream", _file_command),
 }
 
 
 def _detect_signature(sample: Sample) -> None:
     for magic, (kind, _) in _SIGNATURES.items():
         if sample.head.startswith(magic):
-            raise _name_columns(f"this is {kind}", sample.name)
+            layout = _file_layout(sample.name)
+            options = {"coords": ["A", "B"], "value": "V"} if layout is None else columns_options(layout)
+            raise _name_columns(f"this is {kind}", sample, options, [] if layout is None else layout.table())
+
+
+def _detect_folder(sample: Sample) -> None:
+    """Raise for a Delta table of another tool, which takes options to read."""
+    if sample.folder is None or not storage.is_tensor(sample.folder):
+        return
+    sample.name = sample.folder
+    with storage.delta_table(sample.folder) as frame:
+        head = frame.head(20).collect().to_arrow()
+    names = tuple(head.column_names)
+    texts = [["" if value is None else str(value) for value in column.to_pylist()] for column in head.columns]
+    layout = TextLayout(",", names, [*zip(*texts, strict=True)], False)
+    raise _name_columns("this is a Delta table", sample, columns_options(layout), layout.table())
 
 
 def _detect_syntax(sample: Sample) -> None:
     """Raise for JSON lines and columns between ``::``, whatever the suffix."""
     data, name = sample.data, sample.name
     if data[0].startswith("{"):
-        raise _json_lines(data[0], name)
+        try:
+            keys = list(json.loads(data[0]))
+        except (ValueError, RecursionError):
+            problem = "this is JSON, but not an object in each line: write it so"
+            raise IngestError(problem, name, token=data[0][:80]) from None
+        raise _name_columns("these are JSON lines", sample, json_options(data), names=keys)
+    if data[0].startswith("[") and "{" in data[0]:
+        way = sample.typed.pipe("jq -c '.[]'", "columns", format="json", coords=["A", "B"])
+        raise IngestError("this is JSON, but not an object in each line; A and B are names of members", name,
+                          token=data[0][:80], commands=[way])  # fmt: skip
     if all(line.count("::") == data[0].count("::") > 0 for line in data):
-        coords, value = ("c0,c1", "c2") if data[0].count("::") > 1 else ("c0", "c1")
-        raise IngestError(
-            f"columns are separated by '::': sparrow ingest columns {sample.file} DST --delimiter '::' --no-header "
-            f"--coords {coords} --value {value}",
-            name,
-        )
+        options: dict[str, object] = {"delimiter": "::", "header": False, "coords": ["c0", "c1"], "value": "c2"}
+        if data[0].count("::") == 1:
+            options |= {"coords": ["c0"], "value": "c1"}
+        table = [] if sample.layout is None else sample.layout.table()
+        command = sample.typed.command("columns", **options)
+        raise IngestError("columns are separated by '::'", name, commands=[command], table=table)
 
 
 def _detect_table(sample: Sample) -> None:
     """Raise for text with named columns, which takes options to read."""
-    data, name = sample.data, sample.name
-    for delimiter in ("\t", ",", ";", "|"):
-        first = data[0].split(delimiter)
-        if len(first) < 2 or len(data) < 2:
-            continue
-        below = [line.split(delimiter) for line in data[1:20]]
-        numbers = any(is_number(token) for row in below for token in row)
-        if numbers and not any(is_number(token) for token in first) and all(len(row) >= len(first) for row in below):
-            names = [token.strip().strip('"') for token in first]
-            complete = [row for row in below if len(row) == len(names)]
-            values = [
-                column
-                for k, column in enumerate(names[1:], 1)
-                if (k > 1 or column == "value") and complete and all(is_number(row[k].strip('"')) for row in complete)
-            ]
-            best = "value" if "value" in values else values[0] if values else None
-            raise _name_columns("this is a table", name, names, best)
+    layout = sample.layout
+    if layout is not None and layout.names is not None:
+        ids = all(column.kind == "integer" for column in layout.columns)
+        error = _name_columns("this is a table", sample, layout.options(), layout.table(), layout.names)
+        if layout.width == 2 and ids and layout.delimiter in (" ", "\t", ","):
+            error.commands = (sample.typed.command("edges", header=True), *error.commands)
+        raise error
 
 
-def _json_lines(line: str, name: str) -> IngestError:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return IngestError("this is JSON, but not an object in each line: write it so", name, token=line[:80])
-    numbers = [str(key) for key in list(found)[2:] if isinstance(found[key], int | float)]
-    return _name_columns("these are JSON lines", name, [str(key) for key in found], numbers[0] if numbers else None)
-
-
-def _name_columns(kind: str, name: str, columns: list[str] | None = None, value: str | None = None) -> IngestError:
+def _name_columns(
+    kind: str,
+    sample: Sample,
+    options: Mapping[str, object],
+    table: Sequence[str] = (),
+    names: Sequence[object] | None = None,
+) -> IngestError:
     """Return the error that asks for columns, with an example."""
-    named = f" of columns {', '.join(map(repr, columns))}" if columns else ""
-    coords = ",".join(columns[:2]) if columns else "A,B"
-    if columns and value == columns[-1] == "value":  # as in exported tables
-        coords = ",".join(columns[:-1])
-    if not columns:
-        value = "V"
-    values = f" --value {shlex.quote(value)}" if value else ""
-    example = shlex.join(["sparrow", "ingest", "columns", name]) + f" DST --coords {shlex.quote(coords)}{values}"
-    problem = f"{kind}{named}: name the columns of coordinates and values, for example {example}"
-    return IngestError(problem, name)
+    named = f" of columns {', '.join(map(repr, names))}" if names else ""
+    problem = f"{kind}{named}: name the columns of coordinates and values, for example"
+    command = sample.typed.command("columns", **options)
+    return IngestError(problem, sample.name or sample.src, commands=[command], table=table)
 
 
 FORMATS = (
@@ -463,6 +514,11 @@ FORMATS = (
         "Tables: CSV, JSON lines, Parquet, Arrow.",
         reader=Columns,
         signatures=_SIGNATURES,
-        detectors={Stage.SIGNATURE: _detect_signature, Stage.LISTS: _detect_syntax, Stage.TABLE: _detect_table},
+        detectors={
+            Stage.PATH: _detect_folder,
+            Stage.SIGNATURE: _detect_signature,
+            Stage.LISTS: _detect_syntax,
+            Stage.TABLE: _detect_table,
+        },
     ),
 )

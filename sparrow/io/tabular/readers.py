@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -22,13 +21,15 @@ from numpy.typing import NDArray
 from sparrow.core.array_validation import check_arrow
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, UnsupportedError
 from sparrow.io.base.report import Report
-from sparrow.io.base.source import Source, open_sources, total_size
+from sparrow.io.base.source import Source, folder_path, open_sources, total_size
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.tabular.delimited import CsvOptions, CsvReader, LateTextError, MalformedTextError
 from sparrow.io.tuning import tuning
 from sparrow.runtime.duckdb_connection import quote_name, translate_errors
+from sparrow.storage import delta_table, is_tensor
 from sparrow.storage.fs.filesystem import get_filesystem
 
-__all__ = ["ReadSpec", "TableBatch", "TableSource", "open_table"]
+__all__ = ["ReadSpec", "TableBatch", "TableSource", "find_column", "open_table", "read_head"]
 
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"
 
@@ -52,6 +53,10 @@ class ReadSpec:
     """Chooses the columns to read from all of them, instead of ``columns``."""
     complex_columns: tuple[str, str] | None = None
     """Columns of real and imaginary parts; the second is optional."""
+    positions: Mapping[str, int] = field(default_factory=dict)
+    """Positions of columns that are given by number, or without the blanks around their names."""
+    resolved: dict[str, str] = field(default_factory=dict, compare=False)
+    """Names in the file of such columns."""
     report: Report = field(default_factory=Report, compare=False)
     """Counts of what readers pass over or round."""
 
@@ -74,14 +79,23 @@ class ReadSpec:
         ):
             found = found._with_columns([*found.columns, self.complex_columns[1]], self.complex_columns)
         found.seen.update(names)
+        positions = {}
         for name in found.columns:
             times = list(names).count(name)
-            if times != 1 and (times or name not in within):
+            if times == 1:
+                continue
+            place = None if times else find_column(names, name)
+            if place is not None:
+                positions[name] = place
+                found.resolved[name] = names[place]
+            elif times or name not in within:
                 what = "there is no column" if not times else f"there are {times} columns"
-                way = "" if other is None else f"; pass delimiter={other!r}"
+                numbers = [k for k, each in enumerate(names) if each == name]
+                way = f"; name it by its number, {' or '.join(map(str, numbers))}" if times else ""
+                way = way if other is None else f"; pass delimiter={other!r}"
                 shown = ", ".join(repr(name[:80]) for name in [*names, *within][:50])
                 raise IngestError(f"{what} {name!r}: the columns are {shown}{way}", file)
-        return found
+        return replace(found, positions=positions)
 
     def without(self, names: Collection[str]) -> ReadSpec:
         """Return the specification without the columns that are known."""
@@ -95,6 +109,20 @@ class ReadSpec:
         if form is not None:
             form = replace(form, columns=columns, floats=(*form.floats, *floats))
         return replace(self, columns=columns, csv=form, choose=None)
+
+
+def find_column(names: Sequence[str], wanted: str) -> int | None:
+    """Return the position of a column by its number, or name without blanks.
+
+    Examples
+    --------
+    >>> find_column(["id", "id", " n "], "1"), find_column(["id", "id", " n "], "n"), find_column(["a"], "b")
+    (1, 2, None)
+    """
+    stripped = [name.strip() for name in names]
+    if wanted and stripped.count(wanted.strip()) == 1:
+        return stripped.index(wanted.strip())
+    return int(wanted) if re.fullmatch("[0-9]{1,6}", wanted) and int(wanted) < len(names) else None
 
 
 class TableBatch(NamedTuple):
@@ -140,7 +168,9 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
     """
     import duckdb
 
-    if isinstance(src, str | os.PathLike) or (isinstance(src, list | tuple) and src):
+    if (folder := folder_path(src)) is not None and is_tensor(folder):
+        return TableSource(folder, None, 0, lambda advance: _delta(folder, spec))
+    if isinstance(src, str | os.PathLike) or (isinstance(src, list | tuple) and src) or hasattr(src, "read"):
         sources = open_sources(src)
         size = total_size(sources)
         return TableSource(
@@ -152,13 +182,14 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
     kind = type(src).__name__
     if isinstance(src, duckdb.DuckDBPyRelation):
         spec = spec.restrict_to(list(src.columns), None)
-        wanted = ", ".join(map(quote_name, spec.columns))
+        names = {name: src.columns[place] for name, place in spec.positions.items()}
+        wanted = ", ".join(f"{quote_name(names.get(name, name))} as {quote_name(name)}" for name in spec.columns)
         return TableSource(
             kind, None, 0, lambda advance: _stream(src.project(wanted).to_arrow_reader(tuning().batch_rows), spec)
         )
     if kind == "LazyFrame" and hasattr(src, "collect_batches"):
         spec = spec.restrict_to(src.collect_schema().names(), None)
-        frames = src.select(spec.columns)
+        frames, plain = _project(src, spec), replace(spec, positions={})
         return TableSource(
             kind,
             None,
@@ -167,7 +198,7 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
                 chain.from_iterable(
                     pa.table(frame).to_batches() for frame in frames.collect_batches(chunk_size=tuning().batch_rows)
                 ),
-                spec,
+                plain,
             ),
         )
     if hasattr(src, "__arrow_c_stream__"):
@@ -183,6 +214,16 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
     )
 
 
+def _delta(folder: str, spec: ReadSpec) -> Generator[TableBatch]:
+    """Yield the rows of a Delta table of another tool."""
+    with delta_table(folder) as frame:
+        found = spec.restrict_to(frame.collect_schema().names(), folder)
+        frames = _project(frame, found).collect_batches(chunk_size=tuning().batch_rows)
+        batches = (batch for each in frames for batch in pa.table(each).to_batches())
+        for batch in _stream(batches, replace(found, positions={})):
+            yield batch._replace(source=folder)
+
+
 def _restrict(spec: ReadSpec, schema: pa.Schema, file: str | None) -> ReadSpec:
     """Return the spec of columns of a schema, with members such as ``user.id``."""
 
@@ -194,19 +235,31 @@ def _restrict(spec: ReadSpec, schema: pa.Schema, file: str | None) -> ReadSpec:
     return spec.restrict_to(schema.names, file, [name for field in schema for name in members(field)])
 
 
-def _select(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+def _select(batch: pa.RecordBatch, spec: ReadSpec) -> pa.RecordBatch:
     """Return columns of a batch, or members of structs in them."""
     found = []
-    for name in columns:
-        path = [name] if name in batch.schema.names else name.split(".")
-        column = batch.column(path[0])
+    for name in spec.columns:
+        place = spec.positions.get(name) if name not in batch.schema.names else None
+        path = [name] if name in batch.schema.names or place is not None else name.split(".")
+        column = batch.column(path[0] if place is None else place)
         found.append(pc.struct_field(column, path[1:]) if path[1:] else column)
-    return pa.RecordBatch.from_arrays(found, list(columns))
+    return pa.RecordBatch.from_arrays(found, list(spec.columns))
+
+
+def _project(frame: Any, spec: ReadSpec) -> Any:
+    """Return a Polars lazy frame with the columns, under the names asked for."""
+    import polars as pl
+
+    names = frame.collect_schema().names()
+    return frame.select([
+        pl.nth(spec.positions[name]).alias(name) if name in spec.positions and name not in names else pl.col(name)
+        for name in spec.columns
+    ])  # fmt: skip
 
 
 def _stream(batches: Any, spec: ReadSpec) -> Generator[TableBatch]:
     row = 1
-    for batch in _validate_batches((_select(batch, spec.columns) for batch in batches), None):
+    for batch in _validate_batches((_select(batch, spec) for batch in batches), None):
         yield TableBatch(batch, None, row)
         row += batch.num_rows
 
@@ -268,7 +321,7 @@ def _file(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance
     elif source.path is not None and source.size is not None:
         batches = _parquet(source.path, source.size, spec, advance)
     else:
-        raise IngestError("Parquet cannot be read from a pipe: pass a file", source.name)
+        raise IngestError("Parquet cannot be read from a pipe or stream: pass the path of a file", source.name)
     row = 1
     for batch in _validate_batches(batches, source.name):
         yield TableBatch(batch, source.name, row)
@@ -279,10 +332,10 @@ def _csv(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance:
     assert spec.csv is not None
     row = 1
 
-    def choose(names: list[str]) -> CsvOptions:
-        found = spec.restrict_to(names, source.name).csv
-        assert found is not None
-        return found
+    def choose(names: list[str]) -> tuple[CsvOptions, Mapping[str, int]]:
+        found = spec.restrict_to(names, source.name)
+        assert found.csv is not None
+        return found.csv, found.positions
 
     try:
         with closing(CsvReader(source, spec.csv, types, advance, spec.report, choose).batches()) as found:
@@ -293,7 +346,8 @@ def _csv(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance:
         error.problem = f"cannot be read after row {row - 1}: {error.problem}"
         raise
     except MalformedTextError as error:
-        raise IngestError(f"cannot be read after row {row - 1}: {error.problem}", source.name, error.line) from error
+        problem = f"cannot be read after row {row - 1}: {error.problem}"
+        raise IngestError(problem, source.name, error.line, commands=error.commands) from error
 
 
 def _json(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance: Advance) -> Generator[TableBatch]:
@@ -313,15 +367,18 @@ def _json(source: Source, spec: ReadSpec, types: dict[str, pa.DataType], advance
 
 
 def _detect_format(source: Source) -> str:
-    if source.path is None or source.size is None:
+    if source.stream is not None:
+        start = source.stream.peek(9).removeprefix(b"\xef\xbb\xbf")
+    elif source.path is None or source.size is None:
         return "csv"
-    with get_filesystem(source.path).open(source.path, size=source.size) as file:
-        start = file.read(9).removeprefix(b"\xef\xbb\xbf")
+    else:
+        with get_filesystem(source.path).open(source.path, size=source.size) as file:
+            start = file.read(9).removeprefix(b"\xef\xbb\xbf")
     if start.lstrip()[:1] == b"{" or {".json", ".jsonl", ".ndjson"} & set(Path(source.name).suffixes):
         return "json"
     if start.lstrip()[:1] == b"[" and b"{" in start:
-        way = f"jq -c '.[]' {shlex.quote(source.name)} | sparrow ingest columns - DST --format json ..."
-        raise IngestError(f"this is JSON, but not an object in each line: {way}", source.name)
+        way = TypedSource.of(source.path or "-").pipe("jq -c '.[]'", "FORMAT", format="json")
+        raise IngestError("this is JSON, but not an object in each line", source.name, commands=[way])
     arrow = start.startswith((_ARROW_FILE, _ARROW_STREAM))
     return "parquet" if start[:4] == b"PAR1" else "arrow" if arrow else "csv"
 
@@ -333,20 +390,38 @@ def _parquet(path: str, total: int, spec: ReadSpec, advance: Advance) -> Iterato
         spec = _restrict(spec, file.schema_arrow, path)
         rows = max(file.metadata.num_rows, 1)
         for batch in file.iter_batches(tuning().batch_rows, columns=spec.columns):
-            yield _select(batch, spec.columns)
+            yield _select(batch, spec)
             advance(total * batch.num_rows // rows)
+
+
+def read_head(path: str, rows: int = 20) -> pa.Table:
+    """Return the first rows of a Parquet or Arrow file."""
+    import pyarrow.parquet as pq
+
+    with get_filesystem(path).open(path) as raw:
+        start = raw.read(len(_ARROW_FILE))
+        raw.seek(0)
+        if start.startswith(b"PAR1"):
+            with pq.ParquetFile(raw) as file:
+                batch = next(file.iter_batches(rows), None)
+                return file.schema_arrow.empty_table() if batch is None else pa.Table.from_batches([batch])
+        opened = pa.ipc.open_file(raw) if start == _ARROW_FILE else pa.ipc.open_stream(raw)
+        with opened as reader:
+            found = reader.num_record_batches if start == _ARROW_FILE else None
+            batch = reader.get_batch(0) if found else next(iter(reader), None) if found is None else None
+            return reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, rows)])
 
 
 def _arrow(source: Source, spec: ReadSpec, advance: Advance) -> Iterator[pa.RecordBatch]:
     """Yield the batches of an Arrow file or stream; a pipe holds the latter."""
     if source.path is None or source.size is None:
         with ExitStack() as stack:
-            stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
+            stream: Any = source.stream or getattr(sys.stdin, "buffer", sys.stdin)
             if source.path is not None:
                 stream = stack.enter_context(open(source.path, "rb"))
             reader = stack.enter_context(pa.ipc.open_stream(pa.PythonFile(stream, mode="r")))
             spec = _restrict(spec, reader.schema, source.name)
-            yield from (_select(batch, spec.columns) for batch in reader)
+            yield from (_select(batch, spec) for batch in reader)
         return
     with get_filesystem(source.path).open(source.path, sequential=True) as file:
         is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
@@ -356,14 +431,14 @@ def _arrow(source: Source, spec: ReadSpec, advance: Advance) -> Iterator[pa.Reco
                 spec = _restrict(spec, reader.schema, source.name)
                 position = 0
                 for batch in reader:
-                    yield _select(batch, spec.columns)
+                    yield _select(batch, spec)
                     position, before = file.tell(), position
                     advance(position - before)
             return
         with pa.ipc.open_file(file) as reader:
             spec = _restrict(spec, reader.schema, source.name)
             for k in range(reader.num_record_batches):
-                yield _select(reader.get_batch(k), spec.columns)
+                yield _select(reader.get_batch(k), spec)
                 advance(source.size // reader.num_record_batches)
 
 

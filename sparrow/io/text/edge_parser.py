@@ -12,16 +12,19 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.casting import is_rounded_integer
 from sparrow.errors import IngestError
-from sparrow.io.base.magic import NTRIPLES_COMMAND, quote_file, split_words
+from sparrow.io.base.foreign import reject_foreign
+from sparrow.io.base.layout import is_number, json_options
+from sparrow.io.base.magic import split_words
 from sparrow.io.base.report import Report
-from sparrow.io.base.source import Source, TextBlock, read_blocks
+from sparrow.io.base.source import Source, TextBlock, compression_of, read_blocks
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 
@@ -38,41 +41,13 @@ _MARKED = re.compile(rb"(?m)^[ \t]*([#%][^\s][^\n]*)$")
 """Line that begins with a mark and no blank: a comment above the first edge, or an edge."""
 _OF_TABLES = ": sparrow ingest columns reads tables with other columns"
 _BLANKS = " \t\r\v\f"
+_MAX_TEXT_LABELS = 20
 _MAX_ODD_LINES = 3
 """Lines of other ids that are named, where all others hold integers."""
 
 
 _ARROW = re.compile("<?[-=]+>|--|[\u2192\u2194]")
 """Marks that some write between the ends of an edge."""
-
-_GRAPHS = (
-    (
-        "a DIMACS graph",
-        r"(c\b.*\n)*p\s+(sp|edge|col|max|min)\s+\d+\s+\d+$",
-        "grep '^[ae] ' {file} | cut -d ' ' -f 2- | sparrow ingest edges - DST",
-    ),
-    ("a Pajek graph", r"\*(vertices|network)\b", "convert it with networkx.write_edgelist(networkx.read_pajek(...))"),
-    (
-        "DOT",
-        r"(strict\s+)?(di)?graph\b[^\[\n]*\{",
-        "convert it with networkx.write_edgelist(networkx.nx_pydot.read_dot(...))",
-    ),
-    ("GML", r"(graph\s*\[|creator\s+\")", "convert it with networkx.write_edgelist(networkx.read_gml(...))"),
-    (
-        "a Rutherford-Boeing matrix",
-        r".*\n[\d ]+\n[rcipq][suhzr][ae]\s+\d+\s+\d+\s+\d+",
-        "scipy.io.hb_read(...) reads it: sp.asarray(...).save(DST)",
-    ),
-    ("GDF", r"nodedef>", "sed '1,/^edgedef>/d' {file} | cut -d , -f 1,2 | sparrow ingest edges - DST"),
-    ("UCINET's DL", r"dl\s+n\s*=", "convert it with igraph.Graph.Read_DL(...).write_edgelist(...)"),
-    (
-        "an adjacency list of networkx",
-        r"#.*\n#\s*GMT .*\n#",
-        "convert it with networkx.write_edgelist(networkx.read_adjlist(...)) or read_multiline_adjlist",
-    ),
-    ("N-Triples", r"(<[^>\s]+>|_:\S+)\s+<[^>\s]+>\s+.*\.$", NTRIPLES_COMMAND),
-)
-"""Graph formats that are not read: name, first lines, and the way to read them."""
 
 
 class ParsedEdges(NamedTuple):
@@ -118,6 +93,8 @@ class ExtraColumns(NamedTuple):
 class EdgeParser:
     """Parser of the lines of edge lists, and what it has found about them."""
 
+    src: Any
+    """The source as it was typed, for commands."""
     sources: list[Source]
     ids: str
     """``"int"``, ``"str"``, or ``"auto"`` until :meth:`probe` knows."""
@@ -162,6 +139,10 @@ class EdgeParser:
     def dtype(self) -> np.dtype[Any]:
         """Type of the values."""
         return self.given if self.given is not None else np.dtype(np.float64 if self.weighted == 1 else np.int64)
+
+    @property
+    def _typed(self) -> TypedSource:
+        return TypedSource.of(self.src, compression_of(self.sources[0]))
 
     @property
     def _value_cast(self) -> ValueCast:
@@ -266,7 +247,7 @@ class EdgeParser:
             if not end:
                 continue
             sample = block.text(0, tuning().detection_bytes).rpartition("\n")[0] or block.text(0, end)
-            reject_non_edges(sample, block.source.name, self.delimiter, self.comment)
+            reject_non_edges(sample, self._typed, block.source.name, self.delimiter, self.comment)
             parsed = self._parse(block)
             if self.ids == "auto" and parsed.status in (kernels.PADDED, kernels.BAD_ID):
                 odd = self._find_odd_ids(block, parsed)
@@ -332,11 +313,16 @@ class EdgeParser:
         if self._first_extra is None or not self._joined or 2 * self.extra > self.count:
             return
         source, line, text = self._first_extra
+        ways = []
+        if self.delimiter in (None, " "):
+            ways = [self._typed.pipe("awk -F'[ \\t,]+' '{print $1, $2, $3}'", "edges")]
         raise IngestError(
-            f"{self.extra:,} of {self.count:,} lines have more than three columns, perhaps two lines run together",
+            f"{self.extra:,} of {self.count:,} lines have more than three columns, perhaps two lines run together, or "
+            "lists of neighbors; if the columns after the third are of no use",
             self.sources[source].name,
             line,
             text[:200],
+            ways,
         )
 
     def _parse(self, block: EdgeBlock) -> ParsedEdges:
@@ -411,17 +397,18 @@ class EdgeParser:
             else "the line has no weight, unlike those above: give all lines one, or none",
         }[code]
         if code == kernels.BAD_WEIGHT and re.match(r"\{['\"]", token or ""):
-            file = "FILE" if block.source.path is None else shlex.quote(block.source.name)
-            way = f"sed -E 's/\\{{.weight.[:] ?([^,}}]*)}}/\\1/' {file} | sparrow ingest edges - DST"
-            problem = f"attributes of edges are dictionaries; to read their weight: {way}"
+            script = shlex.quote(r"s/\{.weight.[:] ?([^,}]*)}/\1/")
+            way = self._typed.pipe(f"sed -E {script}", "edges")
+            problem = "attributes of edges are dictionaries; to read their weight"
+            return IngestError(problem, block.source.name, block.line_at(at), token, [way])
         if code == kernels.ONE_COLUMN or (code == kernels.MIXED and parsed.weighted == 1):
             token = line
             if (
                 code == kernels.ONE_COLUMN
                 and self.delimiter is None
-                and (parted := re.search(r"\w(::|[;|]|[-=]+>)\w", token))
+                and (separated := re.search(r"\w(::|[;|]|[-=]+>)\w", token))
             ):
-                problem = f"an edge needs two ids: pass delimiter={parted[1]!r} if it separates them"
+                problem = f"an edge needs two ids: pass delimiter={separated[1]!r} if it separates them"
         return IngestError(problem, block.source.name, block.line_at(at), token)
 
 
@@ -454,66 +441,112 @@ def _blank_out(block: EdgeBlock, start: int, end: int) -> EdgeBlock:
 # -- text that is not an edge list -------------------------------------------------------------------
 
 
-def reject_non_edges(text: str, name: str, delimiter: str | None = None, comment: str | None = None) -> None:
+def reject_non_edges(
+    text: str, typed: TypedSource, name: str, delimiter: str | None = None, comment: str | None = None
+) -> None:
     """Raise ``IngestError`` for text that is not an edge list, with a way to read it.
 
     Parameters
     ----------
     text
         First lines, whole.
+    typed
+        The source as it was typed, for commands.
     name
         Name of the file.
     delimiter, comment
         Options of the parser.
     """
-    lines = [
-        line.strip() for line in text.split("\n", tuning().detection_lines)[: tuning().detection_lines] if line.strip()
-    ]
+    limit = tuning().detection_lines
+    lines = [line.strip() for line in text.split("\n", limit)[:limit] if line.strip()]
     if not lines:
         return
-    file = quote_file(name)
     suffixes = Path(name).suffixes
+
+    def reject(problem: str, *commands: str, token: str | None = None) -> NoReturn:
+        raise IngestError(problem, name, token=token, commands=commands)
+
     if lines[0].lower().startswith(("%%matrixmarket", "%matrixmarket")):
-        raise IngestError(f"this is a Matrix Market file, whose ids count from 1: sparrow ingest mtx {file} DST", name)
+        reject("this is a Matrix Market file, whose ids count from 1", typed.command("mtx"))
     marks = ("#", "%") if comment is None else (comment,) if comment else ()
     data = [line for line in lines if not line.startswith(marks)]
     rows = [row for line in data if (row := split_edge(line, delimiter, comment))]
     if not rows or not rows[0]:
         return
-    for kind, pattern, way in _GRAPHS:
-        if re.match(pattern, "\n".join(lines), re.IGNORECASE | re.MULTILINE):
-            raise IngestError(f"this is {kind}, not an edge list: {way.format(file=file)}", name, token=lines[0][:80])
+    if lines[0][0] in "{[":
+        if lines[0][0] == "[":
+            way = typed.pipe("jq -c '.[]'", "columns", format="json", coords=["A", "B"])
+            reject("this is JSON, not an edge list, with A and B for the names of members", way, token=lines[0][:80])
+        reject("this is JSON, not an edge list", typed.command("columns", **json_options(data)), token=lines[0][:80])
+    reject_foreign("\n".join(lines), typed, name)
+    if delimiter is not None and delimiter != " ":
+        return  # whose fields may hold anything
     arrow = rows[0][1] if len(rows[0]) > 2 and _ARROW.fullmatch(rows[0][1]) else None
     if arrow and all(row[1:2] == [arrow] and row[2:3] != ["{}"] for row in rows):
-        way = f"sed 's/[[:blank:]]*{arrow}[[:blank:]]*/ /' {file} | sparrow ingest edges - DST"
-        raise IngestError(f"edges are written with {arrow!r} between their ids: {way}", name)
-    if lines[0][0] in "{[<":
-        kind, way = "JSON", f"sparrow ingest columns {file} DST --coords A,B"
-        if lines[0][0] == "<":
-            kind, way = "HTML or XML", "write two columns, one edge per line"
-        elif lines[0][0] == "[":
-            way = f"jq -c '.[]' {file} | sparrow ingest columns - DST --format json --coords A,B"
-        raise IngestError(f"this is {kind}, not an edge list: {way}", name, token=lines[0][:80])
-    if all(token[:1] == token[-1:] == '"' and len(token) > 2 for row in rows for token in row[:2]):
-        raise IngestError(
+        way = typed.pipe(f"sed 's/[[:blank:]]*{arrow}[[:blank:]]*/ /'", "edges")
+        reject(f"edges are written with {arrow!r} between their ids", way)
+    if all(token[0] == token[-1] == '"' and len(token) > 2 for row in rows for token in row[:2]):
+        reject(
             "these are quoted names, not an edge list; sparrow ingest columns reads them if they hold blanks or "
-            f"commas, else: tr -d '\"' < {file} | sparrow ingest edges - DST",
-            name,
+            "commas, else",
+            typed.pipe("{text} | tr -d '\"'", "edges"),
         )
     if "#" in lines and _is_tgf(rows, sum(line[0] not in "#%" for line in lines[: lines.index("#")])):
-        way = f"sed '1,/^#/d' {file} | sparrow ingest edges - DST"
-        raise IngestError(f"this is a graph in TGF, with vertices before its edges: {way}", name)
+        way = typed.pipe("sed '1,/^#/d'", "edges")
+        reject("this is a graph in TGF, with vertices before its edges", way)
     if ".tns" in suffixes:
         count = len(rows[-1]) - 1  # the first lines may be sizes
+        reject(f"this is a tensor of {count} dimensions (.tns), whose coordinates count from 1", typed.command("tns"))
+    if {".mtx", ".mm"} & set(suffixes):
+        _reject_mtx(rows, typed, name)
+    features = [token for row in rows for token in row[1:]]
+    if features and all(re.fullmatch(r"\d+:\S+", token) for token in features):
+        _reject_samples(rows, features, typed, name)
+    _reject_lists(data, typed, name)
+    _reject_ragged(data, rows, typed, name)
+
+
+def _reject_mtx(rows: Sequence[Sequence[str]], typed: TypedSource, name: str) -> NoReturn:
+    """Raise ``IngestError`` for a Matrix Market file without a banner."""
+    below = [row for row in rows[1:] if len(row) > 2]
+    is_integer = all(re.fullmatch(r"[-+]?\d+", row[2]) for row in below)
+    field = "pattern" if not below else "integer" if is_integer else "real"
+    banner = f"%%MatrixMarket matrix coordinate {field} general"
+    way = typed.pipe(f"(echo '{banner}'; {{text}})", "mtx")
+    problem = "the name is that of a Matrix Market file, but the banner is missing; if it begins with sizes"
+    raise IngestError(problem, name, token=" ".join(rows[0])[:80], commands=[way])
+
+
+def _reject_samples(rows: Sequence[Sequence[str]], features: Sequence[str], typed: TypedSource, name: str) -> NoReturn:
+    """Raise ``IngestError`` for libsvm or libffm, with labels of text or not."""
+    kind = "libffm" if all(token.count(":") == 2 for token in features) else "libsvm"
+    labels = list(dict.fromkeys(row[0] for row in rows if ":" not in row[0]))
+    texts = [label for label in labels if not all(is_number(part) for part in label.split(","))]
+    if not texts or len(labels) > _MAX_TEXT_LABELS:
         raise IngestError(
-            f"this is a tensor of {count} dimensions (.tns), whose coordinates count from 1: "
-            f"sparrow ingest tns {file} DST",
-            name,
+            f"this is {kind} text, not an edge list", name, commands=[] if texts else [typed.command(kind)]
         )
-    if all(re.fullmatch(r"\d+:\S+", token) for row in rows for token in row[1:]) and any(len(row) > 1 for row in rows):
-        kind = "libffm" if all(token.count(":") == 2 for row in rows for token in row[1:]) else "libsvm"
-        raise IngestError(f"this is {kind} text, not an edge list: sparrow ingest {kind} {file} DST", name)
-    _reject_ragged(data, rows, file, name)
+    script = "; ".join(f"s/^{re.escape(label)}([[:blank:]]|$)/{k}\\1/" for k, label in enumerate(sorted(labels)))
+    way = typed.pipe(f"sed -E {shlex.quote(script)}", kind)
+    problem = f"this is {kind} text whose labels are texts, which must be numbers"
+    raise IngestError(problem, name, token=texts[0], commands=[way])
+
+
+def _reject_lists(lines: Sequence[str], typed: TypedSource, name: str) -> None:
+    """Raise ``IngestError`` for a name, a separator and a list in each line."""
+    found = re.search("[;|]", lines[0])
+    if found is None:
+        return
+    sign = found[0]
+    parts = [line.split(sign) for line in lines]
+    if all(len(part) == 2 and len(split_words(part[1], ",")) >= 1 for part in parts) and any(
+        len(split_words(part[1], ",")) > 2 for part in parts
+    ):
+        script = '{n = split($2, a, /[ \\t,]+/); for (i = 1; i <= n; i++) if (a[i] != "") print $1 "\\t" a[i]}'
+        separator = shlex.quote("[|]" if sign == "|" else sign)
+        way = typed.pipe(f"awk -F{separator} '{script}'", "columns", header=False, coords=["c0", "c1"])
+        problem = f"lines are a name, {sign!r} and a list, not an edge list; as pairs of both"
+        raise IngestError(problem, name, token=lines[0][:80], commands=[way])
 
 
 def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
@@ -525,37 +558,37 @@ def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
     return named and len(vertices) == count > 1 and all(row and {*row[:2]} <= vertices for row in rows[count:])
 
 
-def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], file: str, name: str) -> None:
+def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], typed: TypedSource, name: str) -> None:
     """Raise ``IngestError`` for lines whose lengths are not those of edges."""
-    counts = sorted({len(row) for row in rows})
-    begins = len(rows[0]) == 1 and rows[0][0].isdigit()
-    metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
-    extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis  # columns after the weight
     lengths = [len(row) for row in rows]
-    usual = max(map(lengths.count, counts))
-    if len(counts) == 1 or extras or 4 * usual >= 3 * len(rows) or any(row[2:3] and row[2][:1] == "{" for row in rows):
-        return
+    counts = sorted({*lengths})
+    begins = lengths[0] == 1 and rows[0][0].isdigit()
+    metis = bool({".graph", ".metis"} & set(Path(name).suffixes))
     are_numbers = all(token.isdigit() for row in rows for token in row)
+    extras = counts[0] >= 3 and counts[-1] - counts[0] <= 2 and not metis and not are_numbers  # after the weight
+    usual = max(map(lengths.count, counts))
+    if len(counts) == 1 or extras or 4 * usual >= 3 * len(rows) or any(row[2:3] and row[2][0] == "{" for row in rows):
+        return
     tabs = {line.count("\t") for line in lines}
     if len(tabs) == 1 and 0 not in tabs and not are_numbers:
-        triples = f"if they are triples, sparrow ingest triples {file} DST; else " if tabs == {2} else ""
-        coords = ",".join(f"c{k}" for k in range(max(tabs) + 1))
-        way = f"{triples}sparrow ingest columns {file} DST --no-header --coords {coords}"
-        raise IngestError(f"columns are separated by tabs and hold blanks: {way}", name)
+        ways = [typed.command("columns", header=False, coords=[f"c{k}" for k in range(max(tabs) + 1)])]
+        problem = "columns are separated by tabs and hold blanks"
+        if tabs == {2}:
+            problem += ": they may be triples, or a table"
+            ways.insert(0, typed.command("triples"))
+        elif tabs == {1}:
+            ways.insert(0, typed.command("edges", delimiter="\t"))
+        raise IngestError(problem, name, commands=ways)
     if counts[-1] < 4 and not begins and not metis:
         return
-    kind = "neighbor lists, one line per vertex"
-    way = f". As an edge list: awk '{{for (i=2; i<=NF; i++) print $1, $i}}' {file} | sparrow ingest edges - DST"
+    kind = "neighbor lists, one line per vertex. As an edge list"
+    way = typed.pipe("awk '{for (i=2; i<=NF; i++) print $1, $i}'", "edges")
     if are_numbers and begins:
-        kind, way = (
-            "neighbor lists below a line with the number of vertices",
-            f": sparrow ingest webgraph {file} DST",
-        )
+        kind, way = "neighbor lists below a line with the number of vertices", typed.command("webgraph")
     elif are_numbers and metis:
-        kind, way = (
-            "a METIS graph, whose lines are the neighbors of vertices 1, 2, ...",
-            f": sparrow ingest metis {file} DST",
-        )
-    raise IngestError(
-        f"lines have {counts[0]} to {counts[-1]} columns, not an edge list: this looks like {kind}{way}", name
-    )
+        kind = "a METIS graph, whose lines are the neighbors of vertices 1, 2, ..."
+        way = typed.command("metis")
+    elif not are_numbers and not {row[0] for row in rows} & {token for row in rows for token in row[1:]}:
+        raise IngestError(f"lines have {counts[0]} to {counts[-1]} columns: they have no common layout", name)
+    problem = f"lines have {counts[0]} to {counts[-1]} columns, not an edge list: this looks like {kind}"
+    raise IngestError(problem, name, commands=[way])

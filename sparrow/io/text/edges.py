@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -26,9 +27,10 @@ from sparrow import storage
 from sparrow.core.schema import Schema, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
+from sparrow.io.base.layout import TextLayout, is_number, looks_like_sizes
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, parse_shape, shared
-from sparrow.io.base.sample import Sample, Stage, is_number
+from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import SourceLike, open_sources, total_size
 from sparrow.io.tabular.writers import TableWriter
 from sparrow.io.text.edge_parser import EdgeBlock, EdgeParser, ParsedEdges, reject_non_edges
@@ -46,6 +48,8 @@ _DIMS = ("src", "dst")
 
 _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
 """Seconds since 1970."""
+_MIN_EVIDENCE, _SHARED_LINES = 3, 20
+"""Lines from which ids must be of one kind, and from which both columns must share some."""
 _MIN_STEPS = 4
 """Steps from edge to edge that show whether weights ascend, as seconds since a beginning do."""
 
@@ -183,6 +187,7 @@ sparrow ingest edges edges.txt.gz web.sparrow --vertices vertices.txt.gz"""
         with storage.stage_folder(self.dst, self.overwrite) as folder, ExitStack() as stack:
             labels = None if named is None else read_vertex_names(named)
             lines = EdgeParser(
+                self.src,
                 sources,
                 self.ids,
                 self.given,
@@ -511,52 +516,99 @@ def _detect_header(sample: Sample) -> str | None:
     return None
 
 
-def _detect_lines(sample: Sample) -> str | None:
-    """Accept edges; raise with the command that reads other lines."""
-    data, name, file = sample.data, sample.name, sample.file
-    reject_non_edges(sample.text, name)
-    rows = [row for line in data if (row := split_words(line.split("#")[0], ","))]
-    tabs = {line.count("\t") for line in data}
-    if len(tabs) == 1 and min(tabs) > 1 and any(" " in line for line in data):
-        rows = [line.split("\t") for line in data]
-    counts = {len(row) for row in rows}
-    width = min(counts, default=0)
-    if width < 2:
-        raise _one_column(data, name)
-    if width > 3 and all(is_number(token) for row in rows for token in row):
-        coords = ",".join(f"c{k}" for k in range(width - 1))
-        raise IngestError(
-            f"lines of {width} numbers may be coordinates counted from 1 and a value: sparrow ingest tns {file} DST; "
-            f"or a table without names: sparrow ingest columns {file} DST --no-header --coords {coords} "
-            f"--value c{width - 1}",
-            name,
-        )
-    if width >= 3 and not any(is_number(row[2]) or row[2][:1] == "{" for row in rows):
-        coords = ",".join(f"c{k}" for k in range(width))
-        are_triples = counts == {3} and not any("," in line for line in data)
-        triples = f": sparrow ingest triples {file} DST; else" if are_triples else ""
-        delimiter = "" if all("\t" in line or "," in line for line in data) else " --delimiter ' '"
-        raise IngestError(
-            f"lines of {width} names are not edges with a weight, perhaps triples{triples}: sparrow ingest columns "
-            f"{file} DST --no-header{delimiter} --coords {coords}",
-            name,
-        )
-    if len(data) == 1 and "," in data[0] and not any(map(is_number, rows[0])):
+def _detect_lines(sample: Sample) -> str:
+    """Accept edges for which there is evidence; raise with commands for others."""
+    reject_non_edges(sample.text, sample.typed, sample.name)
+    layout = sample.layout
+    single = layout is not None and len(sample.data) == 1 and layout.delimiter == ","
+    if layout is not None and single and all(token.strip() and not is_number(token) for token in layout.rows[0]):
         problem = "one line of names may be the header of an empty table, or an edge: name its format"
-        raise IngestError(problem, name, token=data[0][:80])
-    ids = "names" if any(not token.isdigit() for row in rows for token in row[:2]) else "numbers"
-    return f"lines begin with two ids that are {ids}"
+        raise IngestError(problem, sample.name, token=sample.data[0][:80])
+    if layout is not None and (reason := _edge_evidence(layout, sample.whole)) is not None:
+        return reason
+    raise _ask(sample)
 
 
-def _one_column(data: list[str], name: str) -> IngestError:
-    """Return the error about lines of which one has one column."""
-    for delimiter in ";|":
-        count = data[0].count(delimiter)
-        if 0 < count < 3 and all(line.count(delimiter) == count for line in data):
-            command = f"sparrow ingest edges {shlex.quote(name)} DST --delimiter '{delimiter}'"
-            return IngestError(f"columns are separated by {delimiter!r}: {command}", name)
-    odd = next(line for line in data if len(split_words(line.split("#")[0], ",")) < 2)
-    return IngestError("a line has one column, which no format has", name, token=odd[:80])
+def _edge_evidence(layout: TextLayout, whole: bool) -> str | None:
+    """Return why all lines look like edges, None if some do not."""
+    rows = [[token.strip() for token in row] for row in layout.rows]
+    is_plain = layout.delimiter in (" ", "\t", ",") and not layout.quoted and layout.names is None
+    if not is_plain or layout.width > 3 or any(split_words(token, ",") != [token] for row in rows for token in row):
+        return None
+    src, dst = layout.columns[0], layout.columns[1]
+    if layout.width == 3 and not all(is_number(row[2]) for row in rows) and any(row[2] != "{}" for row in rows):
+        return None
+    kinds = {"integer" if column.kind == "time" else column.kind for column in (src, dst)}
+    integral = all(re.fullmatch(r"\d+(\.0*)?", token) for row in rows for token in row[:2])
+    if not kinds <= {"integer", "text"} or (kinds == {"integer"} and not integral) or looks_like_sizes(rows, whole):
+        return None
+    if len(rows) >= _MIN_EVIDENCE and len(kinds) > 1:
+        return None
+    if len(rows) >= _SHARED_LINES and not _share_ids(rows, integral):
+        return None
+    return f"lines begin with two ids that are {'numbers' if kinds == {'integer'} else 'names'}"
+
+
+def _share_ids(rows: Sequence[Sequence[str]], integral: bool) -> bool:
+    """Return whether both columns may hold ids of the same vertices."""
+    if not integral:
+        return bool({row[0] for row in rows} & {row[1] for row in rows})
+    ends = [[float(row[k]) for row in rows] for k in range(2)]
+    return max(map(min, ends)) <= min(map(max, ends))
+
+
+def _ask(sample: Sample) -> IngestError:
+    """Return the error about ambiguous lines, with the likely commands."""
+    layout, typed, name = sample.layout, sample.typed, sample.name
+    if layout is None:
+        widths = Counter(len(split_words(line, ",")) for line in sample.data)
+        table = [
+            f"{count:,} {'lines' if count > 1 else 'line'} of {width} words" for width, count in sorted(widths.items())
+        ]
+        odd = min(sample.data, key=lambda line: (widths[len(split_words(line, ","))], len(split_words(line, ","))))
+        problem = "the lines have no common layout, so that no format is likely; name it if there is one"
+        arrows = [re.fullmatch(r"[^\s,]+?(->|=>|--|\u2192)[^\s,]+", line) for line in sample.data]
+        if all(arrows) and len({each[1] for each in arrows if each}) == 1 and arrows[0] is not None:
+            way = typed.command("edges", delimiter=arrows[0][1])
+            return IngestError(
+                f"ids are separated by {arrows[0][1]!r}, which is no blank or comma", name, commands=[way]
+            )
+        if min(widths) < 2:
+            problem = "a line has one column, which no format has"
+        return IngestError(problem, name, token=odd[:80], table=table)
+    rows, width = layout.rows, layout.width
+    table = layout.table()
+    columns = typed.command("columns", **layout.options())
+    if looks_like_sizes(rows, sample.whole):
+        field = "integer" if all(re.fullmatch(r"[-+]?\d+", row[-1]) for row in rows) else "real"
+        banner = f"%%MatrixMarket matrix coordinate {field} general"
+        commands = [typed.command("edges", header=True)]
+        if len(rows[0]) == 3:
+            commands.append(typed.pipe(f"(echo '{banner}'; {{text}})", "mtx"))
+        problem = "the first line may be sizes and the number of the others: a header of edges, or that of a matrix"
+        return IngestError(problem, name, token=" ".join(rows[0])[:80], commands=commands, table=table)
+    commands = [columns]
+    third = layout.columns[2] if width == 3 else None
+    problem = f"lines of {width} columns may be a table"
+    if width <= 3 and layout.delimiter in ";|" and (third is None or third.is_number):
+        problem = f"columns are separated by {layout.delimiter!r}: they may be edges, or a table"
+        commands.insert(0, typed.command("edges", delimiter=layout.delimiter))
+    elif third is not None and third.kind == "text" and layout.delimiter in "\t ":
+        problem = "lines of 3 names are perhaps triples, or a table"
+        commands.insert(0, typed.command("triples"))
+    elif width <= 3 and layout.delimiter == "\t" and (third is None or third.is_number):
+        problem = f"lines of {width} columns may be edges, or a table"
+        commands.insert(0, typed.command("edges", delimiter="\t"))
+    elif width <= 3 and (third is None or third.is_number) and layout.delimiter in " ,":
+        problem = f"lines of {width} columns may be a table, or edges"
+        commands.append(typed.command("edges"))
+    elif width > 3 and layout.delimiter == " " and all(column.is_number for column in layout.columns):
+        problem = f"lines of {width} numbers may be coordinates counted from 1 and a value, or a table without names"
+        commands.insert(0, typed.command("tns"))
+    elif width > 3 and {".edges", ".edgelist"} & {*Path(name).suffixes} and layout.delimiter in " \t,":
+        problem = f"lines of {width} columns may be edges whose further columns are ignored, or a table"
+        commands.insert(0, typed.command("edges"))
+    return IngestError(problem, name, commands=commands, table=table)
 
 
 FORMATS = (

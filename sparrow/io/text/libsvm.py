@@ -13,6 +13,7 @@ from __future__ import annotations
 import operator
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import warnings
@@ -31,9 +32,11 @@ from sparrow import storage
 from sparrow.core.casting import MAX_STORED_INTEGER, find_unrepresentable
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, StorageError, UnsupportedError
+from sparrow.io.base.layout import is_number
 from sparrow.io.base.registry import DType, Duplicates, Format, Option, Reader, Writer, shared
-from sparrow.io.base.sample import Sample, Stage, is_number
-from sparrow.io.base.source import Source, TextBlock, open_sources, read_blocks, total_size
+from sparrow.io.base.sample import Sample, Stage
+from sparrow.io.base.source import Source, TextBlock, compression_of, open_sources, read_blocks, total_size
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
@@ -282,7 +285,9 @@ def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> _ParsedBl
             elements = canonicalize(elements, shape, 0, options.duplicates, keep_fill=True)
         except DuplicateError:
             problem = "the index is repeated in its row: pass duplicates='sum', 'last', 'first', 'min' or 'max'"
-            raise _error_at(block, parsed, _first_repeat(elements), problem) from None
+            error = _error_at(block, parsed, _first_repeat(elements), problem)
+            at = parsed.at[parsed.unlabelled] if parsed.unlabelled >= 0 else -1
+            raise _weights_error(_locate(block, int(at)), options) or error from None
     merged, zeros = len(parsed.values[:unfit]) - elements.count, 0
     if merged or parsed.zeros or options.kind != np.float64:
         kept = elements.values != 0
@@ -335,6 +340,20 @@ def _error_at(block: TextBlock, parsed: Parsed, element: int, problem: str) -> I
     tokens = [token for token in line.split() if b":" in token and not token.startswith(b"qid:")]
     token = tokens[element - int(np.searchsorted(parsed.rows, row))]
     return IngestError(problem, block.source.name, block.line_at(start), token.decode(errors="backslashreplace"))
+
+
+def _weights_error(place: _Location | None, options: Libsvm) -> IngestError | None:
+    """Return the error about a row without a label, which may begin with a weight."""
+    if place is None:
+        return None
+    script = shlex.quote("s/^([^ :]+):[^ ]+/\\1/")
+    typed = TypedSource.of(options.src, compression_of(open_sources(options.src)[0]))
+    return IngestError(
+        "a row must start with a label: a number; if rows begin with label:weight, as xgboost has it, weights are "
+        "not read, and are dropped by",
+        *place,
+        [typed.pipe(f"sed -E {script}", "libsvm")],
+    )
 
 
 def _first_repeat(elements: Block) -> int:
@@ -482,7 +501,9 @@ class _Ingest:
     def finish(self) -> None:
         """Write the remaining members, and the bundle last."""
         if not self._several and self._unlabelled is not None:
-            raise IngestError("a row must start with a label: a number", *self._unlabelled)
+            error = _weights_error(self._unlabelled, self._options)
+            assert error is not None
+            raise error
         self._base = 1 if self._base is None else self._base
         self._width = self._largest + 1 - self._base if self._largest >= 0 else 0
         if self._options.n_features is not None:

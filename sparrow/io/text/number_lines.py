@@ -238,7 +238,7 @@ def _error(block: TextBlock, layout: LineLayout, status: int, at: int) -> Ingest
     problem = {
         kernels.BAD_COORDINATE: "the coordinate must be an integer",
         kernels.LARGE: "the coordinate is beyond 2^63 - 1",
-        kernels.BAD_VALUE: "the value must be an integer"
+        kernels.BAD_VALUE: "the value must be an integer: pass dtype='float64' to read decimals"
         if layout.dtype.kind in "iu"
         else "the value must be a number",
         kernels.TOO_FEW: f"the line is too short: {expected}",

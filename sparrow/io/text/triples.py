@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -20,10 +19,22 @@ from sparrow import storage
 from sparrow.core.schema import MAX_DIMENSION_SIZE, Schema, check_dims
 from sparrow.errors import IngestError, InvalidValueError, NotFoundError
 from sparrow.io.base.coo_writer import LabelEncoder, SpillQueue, WrittenFiles, write_coo
-from sparrow.io.base.magic import NTRIPLES_COMMAND
+from sparrow.io.base.detect import detect_format
+from sparrow.io.base.foreign import NTRIPLES
+from sparrow.io.base.layout import is_number
 from sparrow.io.base.registry import Duplicates, Format, Option, Reader, parse_names, shared
-from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.base.source import Source, SourceLike, TextBlock, folder_path, open_sources, read_blocks, total_size
+from sparrow.io.base.sample import Sample, Stage, read_sample
+from sparrow.io.base.source import (
+    Source,
+    SourceLike,
+    TextBlock,
+    compression_of,
+    folder_path,
+    open_sources,
+    read_blocks,
+    total_size,
+)
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.text.number_lines import counted_lists_in
 from sparrow.io.text.vocabulary import read_vocabulary
 from sparrow.runtime import settings
@@ -37,7 +48,7 @@ __all__ = ["FORMATS", "Triples", "find_splits"]
 _DIMS = ("head", "relation", "tail")
 _VALUES = np.dtype(np.int64)
 _SPLIT = re.compile(
-    r"(?:.*[-_.])?(train|valid|validation|dev|test)(?:2id)?\.(?:txt|tsv|csv|del|triples)(?:\.(?:gz|zst|bz2))?"
+    r"(?:.*[-_.])?(train|valid|validation|dev|test)(?:2id)?\.(?:txt|tsv|csv|del|triples)(?:\.(?:gz|zst|bz2|xz))?"
 )
 _HEADER = re.compile(r"(head|subject)(\s+(relation|predicate|tail|object)){2}", re.IGNORECASE)
 _CALLED = {"validation": "valid", "dev": "valid"}
@@ -281,11 +292,13 @@ class _TripleReader:
         if status != kernels.GOOD:
             problem = "too few columns" if status == kernels.TOO_FEW else "too many columns"
             line = block.line_text(at)
-            way = ""
+            ways, hint = [], ""
             if line.endswith(" .") and line[0] in "<_":
-                way = f"; this looks like N-Triples: {NTRIPLES_COMMAND.format(file=shlex.quote(block.source.name))}"
-            raise IngestError(f"{problem}: a triple must be a head, a relation and a tail{way}", block.source.name,
-                              block.line_at(at), line)  # fmt: skip
+                hint = "; this looks like N-Triples"
+                typed = TypedSource.of(self.options.src, compression_of(block.source))
+                ways = [typed.pipe(NTRIPLES, "triples")]
+            raise IngestError(f"{problem}: a triple must be a head, a relation and a tail{hint}", block.source.name,
+                              block.line_at(at), line, ways)  # fmt: skip
         starts, ends = starts[:count], ends[:count]
         if self._named and not probing:
             block.check_utf8()
@@ -384,8 +397,36 @@ def _skip_first_line(block: TextBlock) -> TextBlock:
 
 
 def _detect_folder(sample: Sample) -> str | None:
-    has_splits = sample.folder is not None and bool(find_splits(sample.src))
-    return "the folder holds train, valid and test" if has_splits else None
+    """Accept a folder of splits of triples; raise with commands for others."""
+    if sample.folder is None or not (splits := find_splits(sample.src)):
+        return None
+    names = " and ".join(filter(None, (", ".join([*splits][:-1]), [*splits][-1])))
+    files = get_filesystem(sample.folder)
+    has_words = any(
+        files.exists(os.path.join(sample.folder, each)) for called in _VOCABULARIES.values() for each in called
+    )
+    inner = read_sample(splits["train"])
+    data = inner.data[1:] if inner.data and inner.data[0].isdigit() and len(inner.data) > 1 else inner.data
+    rows = [line.split("\t") if line.count("\t") == 2 else line.split() for line in data]
+    are_triples = bool(rows) and all(len(row) == 3 for row in rows) and not _HEADER.fullmatch(data[0])
+    are_numbers = all(is_number(token) for row in rows for token in row)
+    if are_triples and (has_words or len(data) < len(inner.data) or not any(map(is_number, (row[2] for row in rows)))):
+        return f"the folder holds {names} of triples"
+    commands: tuple[str, ...] = ()
+    try:
+        commands = (TypedSource.of(inner.name).command(detect_format(inner.name).format),)
+        table = [] if inner.layout is None else inner.layout.table()
+    except IngestError as error:
+        commands, table = error.commands, [*error.table]
+    if are_triples and are_numbers:
+        layout = inner.layout
+        commands = (
+            sample.typed.command("triples"),
+            *([] if layout is None else [TypedSource.of(inner.name).command("columns", **layout.options())]),
+        )
+    what = "may be triples, or ratings and the like" if are_triples else "are no triples"
+    problem = f"the folder holds {names}, whose lines {what}: ingest its files one by one"
+    raise IngestError(problem, sample.src, commands=commands, table=table)
 
 
 def _detect_lists(sample: Sample) -> str | None:

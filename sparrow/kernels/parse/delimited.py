@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.parse.numbers import kernel
 
-__all__ = ["has_padded_field", "scan_records"]
+__all__ = ["has_padded_field", "replace_blanks", "scan_records"]
 
 
 @kernel
@@ -75,3 +75,52 @@ def has_padded_field(data: NDArray[np.uint8], delimiter: int) -> bool:
             return True
         before = byte == delimiter or byte == 10 or byte == 34
     return False
+
+
+@kernel
+def replace_blanks(data: NDArray[np.uint8], quote: int, separator: int, inside: bool, out: NDArray[np.uint8]) -> Any:
+    r"""Replace runs of blanks and tabs between fields by a separator.
+
+    Parameters
+    ----------
+    data
+        Text, shape (n,), that ends with ``\n``.
+    quote
+        Quote of fields whose blanks are kept.
+    separator
+        Byte that parts fields in the result; lines neither begin nor end with it.
+    inside
+        Whether the text begins within a quoted field.
+    out
+        Receives the text, shape (n,).
+
+    Returns
+    -------
+    size, inside
+        Length of the result, and whether it ends within a quoted field.
+    """
+    size = 0
+    gap = False
+    begins = not inside
+    for byte in data:
+        if inside:
+            inside = byte != quote
+        elif byte == 32 or byte == 9 or byte == 13:
+            gap = True
+            continue
+        elif byte == 10:
+            gap = False
+            begins = True
+            out[size] = byte
+            size += 1
+            continue
+        else:
+            inside = byte == quote
+        if gap and not begins:
+            out[size] = separator
+            size += 1
+        gap = False
+        begins = False
+        out[size] = byte
+        size += 1
+    return size, inside

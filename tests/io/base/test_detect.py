@@ -43,7 +43,7 @@ TEXT = [
     ("a.txt", "1 2 # a note\n2 3\n", "edges"),
     ("a.txt", "c d\nd e\n", "edges"),
     ("a.ffm", "1 0:3:1 1:2:0.5\n0 0:1:1\n", "libffm"),
-    ("a.txt", "a b\n1 " + "9" * 5000 + "\n", "edges"),
+    ("a.txt", "a b 1\nc " + "9" * 5000 + " 2\n", "edges"),
 ]
 
 
@@ -84,31 +84,31 @@ REFUSED = [
     (
         "a.csv",
         b"user,item,rating\n1,2,3.5\n2,3,4\n",
-        "'user', 'item', 'rating'.* --coords user,item --value rating",
+        "(?s)'user', 'item', 'rating'.* --coords user,item --value rating",
     ),
-    ("a.tsv", b"head\trel\ttail\nx\ty\tz\n", "perhaps triples: .* --no-header --coords c0,c1,c2"),
-    ("a.txt", b"1 2 3 4.5\n2 3 4 5\n", "sparrow ingest tns .*; or a table without names"),
+    ("a.tsv", b"head\trel\ttail\nx\ty\tz\n", "(?s)perhaps triples.* --no-header --coords c0,c1,c2"),
+    ("a.txt", b"1 2 3 4.5\n2 3 4 5\n", "(?s)or a table without names.*sparrow ingest tns "),
     ("a.txt", b"# only\n", "comments only"),
     ("a.csv", b"d0,value\n", "one line of names may be the header of an empty table"),
     ("a.txt", b"", "the file is empty"),
     ("a.txt", b"one\ntwo\n", "one column"),
-    ("a.txt", b", # nothing else\n", "one column"),
+    ("a.txt", b", # nothing else\n", "(?s)no common layout.* 1 line of"),
     ("a.txt", b"1 2\n3\n", "one column.*'3'"),
-    ("a.txt", b"1;2;3\n2;3;4\n", "separated by ';': sparrow ingest edges .* DST --delimiter ';'"),
-    ("a.csv", b"a,r,b\nb,r,c\n", "perhaps triples: sparrow ingest columns"),
-    ("a.gr", b"c roads\np sp 3 2\na 1 2 5\na 2 3 6\n", "DIMACS graph.*cut"),
+    ("a.txt", b"1;2;3\n2;3;4\n", "(?s)separated by ';'.*sparrow ingest edges .* DST --delimiter ';'"),
+    ("a.csv", b"a,r,b\nb,r,c\n", "(?s)lines of 3 columns may be a table.*sparrow ingest columns"),
+    ("a.gr", b"c roads\np sp 3 2\na 1 2 5\na 2 3 6\n", "(?s)DIMACS graph.*sed -n"),
     ("a.net", b'*Vertices 2\n1 "a"\n2 "b"\n*Edges\n1 2\n', "Pajek"),
     ("a.gml", b"graph [\n  node [\n    id 1\n  ]\n]\n", "GML"),
-    ("a.nt", b"<http://a> <http://r> <http://b> .\n", "N-Triples.* sparrow ingest triples -"),
+    ("a.nt", b"<http://a> <http://r> <http://b> .\n", "(?s)N-Triples.* sparrow ingest triples -"),
     ("a.json", b'{"user": 1, "item": 2, "stars": 3}\n', "JSON lines of .* --coords user,item --value stars"),
     ("a.json", b'{\n"a": 1}\n', "JSON"),
     ("a.graph-txt", b'{"a": 1, "b": 2}\n', "JSON lines of columns 'a', 'b'"),
-    ("a.graph-txt", b"1::2\n3::4\n", "--delimiter '::' --no-header --coords c0 --value c1"),
-    ("ratings.dat", b"1::5::3::9\n2::5::4::8\n", "--delimiter '::' --no-header --coords c0,c1 --value c2"),
-    ("a.tsv", b"x\tr\ty\ny\tr\tz\n", "sparrow ingest triples .* DST; else: sparrow ingest columns"),
-    ("a.tsv", b"Oslo\tlies far up in the\tnorth\nRome\tis\tnice\n", "if they are triples, sparrow .* c0,c1,c2"),
-    ("a.tsv", b"New York\tis\tgreat\nRome\tlies in\tItaly\n", "lines of 3 names .* sparrow ingest triples"),
-    ("a.csv", b"u,when,r\n1,2020-01-02 10:00:00,3\n", "'u', 'when', 'r'.* --coords u,when --value r"),
+    ("a.graph-txt", b"1::2\n3::4\n", "--delimiter :: --no-header --coords c0 --value c1"),
+    ("ratings.dat", b"1::5::3::9\n2::5::4::8\n", "--delimiter :: --no-header --coords c0,c1 --value c2"),
+    ("a.tsv", b"x\tr\ty\ny\tr\tz\n", "(?s)sparrow ingest triples .* DST\n  sparrow ingest columns"),
+    ("a.tsv", b"Oslo\tlies far up in the\tnorth\nRome\tis\tnice\n", "(?s)may be triples.* c0,c1,c2"),
+    ("a.tsv", b"New York\tis\tgreat\nRome\tlies in\tItaly\n", "(?s)lines of 3 names .* sparrow ingest triples"),
+    ("a.csv", b"u,when,r\n1,2020-01-02 10:00:00,3\n", "(?s)'u', 'when', 'r'.* --coords u,when --value r"),
     ("a.json", b'{"a": ' + b"[" * 100_000 + b"}\n", "this is JSON, but not an object in each line"),
     ("a.h5", b"\x89HDF\r\n\x1a\n" + bytes(300), "HDF5"),
 ]
@@ -131,7 +131,7 @@ def test_hdf5_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     members = {"h5ad": "obs", "tenx": "matrix", "unknown": "other"}
     for name, member in members.items():
         with h5py.File(tmp_path / name, "w") as file:
-            file[member] = np.zeros(1)
+            file.create_group(member)
     opened: list[str] = []
     open_file = h5py.File
 

@@ -66,7 +66,6 @@ BINARY = {
     "this looks like text in UTF-16: .*iconv -f utf-16le": "0 1\n1 2\n".encode("utf-16-le"),
     "this looks like text in UTF-16: .*iconv -f utf-16be": "0 1\n1 2\n".encode("utf-16-be"),
     "this is text in UTF-32, not text: .*iconv -f utf-32": "0 1\n".encode("utf-32"),
-    "xz files are not read: .* xz -dc": b"\xfd7zXZ\x00" + bytes(20),
     ".Z files are not read: .* gzip -dc": b"\x1f\x9d\x90" + bytes(20),
     "zip files are not read: .* unzip -p": b"PK\x03\x04" + bytes(20),
 }
@@ -81,7 +80,7 @@ def test_containers_are_named(tmp_path: Path, told: str, packed: bool, format: s
     with pytest.raises(IngestError, match=told) as caught:
         getattr(sp.ingest, format)(path, tmp_path / "out.sparrow")
     assert caught.value.file == str(path)
-    assert ("gzip -dc" in caught.value.problem) >= (packed and "sparrow ingest" in told)
+    assert ("gzip -dc" in str(caught.value)) >= (packed and "sparrow ingest" in told)
     assert not (tmp_path / "out.sparrow").exists()
 
 
@@ -99,7 +98,7 @@ TEXT = {
     "edges are written with '->'": ("a.txt", "1 -> 2\n2 -> 3\n"),
     "pass delimiter='->'": ("a.txt", "1->2\n2->3\n"),
     "this is DOT": ("a.dot", "digraph G {\n a -> b;\n}\n"),
-    "JSON, not an edge list: jq -c '.\\[\\]' .*a.json |": ("a.json", '[{"src": 0, "dst": 1}]\n'),
+    r"(?s)JSON, not an edge list, .* jq -c '.\[\]' .*a.json \|": ("a.json", '[{"src": 0, "dst": 1}]\n'),
     r"a Rutherford-Boeing matrix, .* scipy\.io\.hb_read": (
         "west.rua",
         f"{'A title':72}KEY\n{5:14}{1:14}{2:14}{2:14}\nrua           {4:14}{4:14}{2:14}{0:14}\n(26I3) (26I3)\n",
@@ -145,7 +144,8 @@ def test_suggested_command_works(
     Path(name).write_text(text)
     done = cli("ingest", "edges", name, "out.sparrow")
     assert done.code == 1
-    command = done.err.strip().split(" (at ")[0].split(": ")[-1].replace("DST", "out.sparrow")
+    lines = done.err.strip().split("\n  ")
+    command = lines[1] if len(lines) > 1 else lines[0].split(": ")[-1]
     first, _, second = command.rpartition(" | ")
     if first:
         Path("piped").write_bytes(subprocess.run(first, shell=True, capture_output=True, check=True).stdout)

@@ -21,7 +21,7 @@ COLUMNS = {"coords": ["a", "b"], "value": "v"}
         ("ids", "str", r"Mapping\[str, str\] \| None"),
         ("delimiter", 5, r"str \| None"),
         ("header", 2, "bool"),
-        ("coords", 7, r"Sequence\[str\]"),
+        ("coords", 7.5, r"Sequence\[str \| int\]"),
     ],
 )
 def test_option_type_errors(tmp_path: Path, option: str, given: Any, wanted: str) -> None:

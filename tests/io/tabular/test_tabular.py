@@ -658,15 +658,15 @@ def test_other_encodings(ingest: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a,v\n1,5,2.5\n2,6,3.5\n", "a\tv\nx\t5\t2.5\ny\t6\t3.5\n", "a;v\r\n5;2.5;\r\n6;3.5;\r\n", "a,v\n5,2.5,\n6,3.5,\n"],
+    ["a;v\r\n5;2.5;\r\n6;3.5;\r\n", "a,v\n5,2.5,\n6,3.5,\n"],
 )
 def test_extra_field_hint(ingest: Any, tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv").write_bytes(text.encode())
     more: Any = {"coords": ["a"], "value": "v", "delimiter": ";" if ";" in text else None}
-    with pytest.raises(IngestError, match=r"Expected 2 columns, got 3.*; if lines (begin|end)") as caught:
+    with pytest.raises(IngestError, match=r"Expected 2 columns, got 3.*; if lines end") as caught:
         ingest(tmp_path / "a.csv", **more)
     assert caught.value.line == 2
-    command = caught.value.problem.split(": ")[-1].partition(" | ")[0]
+    command = caught.value.commands[0].partition(" | ")[0]
     mended = subprocess.run(command, shell=True, capture_output=True, check=True).stdout
     assert ingest(mended, **more) == {(5,): 2.5, (6,): 3.5}
 
@@ -782,9 +782,9 @@ def test_json_lines(ingest: Any, block: int) -> None:
         assert ingest(text, coords=["item", "user"], ids={"item": "str"}) == {(str(k), "ann"): 1 for k in range(1, 9)}
         late = text + '\n{"user": "eve", "item": "x", "stars": 1}\n'
         assert ("eve", "x") in ingest(late, coords=["user", "item"])
-        for bad, problem in [("{", r"not JSON; by lines: jq -c '\.' .*sparrow ingest columns - DST"),
-                             ("[", r"not JSON; by lines: jq -c '\.\[\]'"),
-                             ("[1]", r"must be an object .*jq -c '\.\[\]'"),
+        for bad, problem in [("{", r"not JSON; by lines [^|]* jq -c '\.' .*sparrow ingest FORMAT - DST"),
+                             ("[", r"not JSON; by lines [^|]* jq -c '\.\[\]'"),
+                             ("[1]", r"(?s)must be an object .*jq -c '\.\[\]'"),
                              ('{"item": {}}', "as in the lines above"),
                              ('{"user": "a"}', "is null")]:  # fmt: skip
             with pytest.raises(IngestError, match=problem) as caught:
@@ -841,7 +841,7 @@ def test_json_line_must_be_object(tmp_path: Path, line: str) -> None:
 
 def test_json_lines_not_utf8(ingest: Any, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes('{"u": "a"}\n{"u": "Käse"}\n'.encode("latin-1"))
-    with pytest.raises(IngestError, match="not UTF-8; if it is Latin-1: iconv") as caught:
+    with pytest.raises(IngestError, match=r"(?s)not UTF-8; if it is Latin-1 .* iconv") as caught:
         sp.ingest.columns(tmp_path / "a.jsonl", tmp_path / "A.sparrow", coords=["u"])
     assert caught.value.line == 2
     assert ingest('\ufeff{"u": "a", "v": 3}\n', coords=["u"], value="v") == {("a",): 3}
@@ -1145,7 +1145,7 @@ def test_hashes_beyond_int64(late: bool, tmp_path: Path) -> None:
 def test_negative_ids_of_streams_are_errors(ingest: Any, tmp_path: Path) -> None:
     assert ingest("id\n-5\nx\n", coords=["id"], relabel=True) == {("-5",): 1, ("x",): 1}  # not all are integers
     with pytest.raises(
-        IngestError, match="column 'id' is negative: coordinates start at 0; relabel='id' numbers"
+        IngestError, match="column 'id' is negative: coordinates start at 0; pass relabel=True to number"
     ) as caught:
         ingest("id\n3\n-5\n", coords=["id"])
     assert (caught.value.line, caught.value.token) == (3, "-5")
@@ -1159,11 +1159,11 @@ def test_partitioned_folder(tmp_path: Path) -> None:
     for month, users in ((1, ["ann", "bob"]), (2, ["ann"])):
         folder = tmp_path / "log" / "year=2026" / f"month={month}"
         folder.mkdir(parents=True)
-        pl.DataFrame({"user": users}).write_parquet(folder / "part.parquet")
+        pl.DataFrame({"user": users}).write_parquet(folder / "data.parquet")
     (tmp_path / "log" / "year=2026" / "_SUCCESS").touch()
     a = sp.ingest.columns(tmp_path / "log", tmp_path / "t", coords=["month", "user"])
     assert a.to_polars(labels=True).rows() == [(1, "ann", 1), (1, "bob", 1), (2, "ann", 1)]
-    with pytest.raises(IngestError, match=r"this is a folder: pass its files"):
+    with pytest.raises(IngestError, match=r"this is a folder: pass its files, such as '.*/month=1/\*\.parquet'"):
         sp.ingest.columns(tmp_path / "log" / "year=2026" / "month=1", tmp_path / "u", coords=["user"])
 
 

@@ -504,7 +504,7 @@ def test_bad_vertices(with_vertices: Any, vertices: str | bytes, text: str, mess
         ("a b\na c 7.5\n", {}, 2, "7.5", "the line has a weight"),
         ("0 1 2\n0 2 abc\n", {}, 2, "abc", "the weight must be a number"),
         ("0 1 2\n0 2 1.5.2\n", {}, 2, "1.5.2", "the weight must be a number"),
-        ("0 1 {'weight':3}\n", {}, 1, "{'weight':3}", "to read their weight: sed -E"),
+        ("0 1 {'weight':3}\n", {}, 1, "{'weight':3}", "to read their weight"),
         ("0 1 2\n0 2 1.5\n", {"dtype": "int32"}, 2, "1.5", "the weight must be an integer: omit dtype="),
         ("0 1 2\n0 2 128\n", {"dtype": "int8"}, 2, "128", "the weight does not fit int8"),
         ("0 1 2\n\n0 2 -1\n", {"dtype": "uint8"}, 3, "-1", "the weight does not fit uint8"),

@@ -113,7 +113,7 @@ def test_real_files(
         ("a r b\na r\n", "too few columns", 2, "a r"),
         ("a\tr\tb\na\t\tb\n", "too few columns", 2, "a\t\tb"),
         ("a r b\na r b c\n", "too many columns", 2, "a r b c"),
-        ("<a> <r> <b> .\n", "looks like N-Triples: sed", 1, "<a> <r> <b> ."),
+        ("<a> <r> <b> .\n", "looks like N-Triples", 1, "<a> <r> <b> ."),
         ("3\n0 1 0\n1 0 0\n", "expected 3 triples by the first line, got 2", None, None),
     ],
 )
