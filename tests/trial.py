@@ -1,13 +1,15 @@
 """Randomized fault trial for any length of time: ``make trial MINUTES=10``.
 
-Rounds of five kinds take turns, each with a seed: killed processes, racing writers, full disks, flipped bytes,
-malformed files. Failures are printed with the command that repeats them, and a table at the end.
+Rounds of seven kinds take turns, each with a seed: killed processes, racing writers, full disks, flipped bytes of
+tensors, of checkpoints and of models, arrays with wrong indices, malformed files. Failures are printed with the command
+that repeats them, and a table at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +27,8 @@ from sparrow import errors, storage
 from tests.faults import test_damage, test_leftovers, test_storage_kill, test_storage_race
 from tests.faults.dying import FullDisk
 from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start
+from tests.interop.damaged import SOURCES
+from tests.models import test_checkpoint_damage
 
 TEXTS = {
     "edges": b"# a graph\n0 1 2.5\n1\t7 -3e2\n12  4 1\n4 4 0.001\n",
@@ -106,6 +110,23 @@ def flips(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
     return events, list(test_damage.damage(events, seed, folder))
 
 
+def fits(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
+    """Damage checkpoints of training and saved models."""
+    return events, list(test_checkpoint_damage.damage_fits(folder, seed, events))
+
+
+def arrays(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
+    """Pass arrays with wrong indices to all that takes some, in other processes."""
+    wrong = []
+    for source in SOURCES:
+        cases = str(max(events // len(SOURCES), 1))
+        command = [sys.executable, "-W", "error", "-m", "tests.interop.damaged", source, str(seed), cases, str(folder)]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode:
+            wrong.append(f"{source}: exit code {run.returncode}\n{run.stderr[-2000:]}")
+    return events, wrong
+
+
 def fuzz(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
     """Feed readers with mutated files; they read them or raise an error."""
     draw, wrong = random.Random(seed), []
@@ -149,6 +170,8 @@ def kinds(share: float = 1.0) -> list[Kind]:
         ("races", "writes of processes at the same time", races, 180),
         ("faults", "writes to a disk that is full", faults, 100),
         ("flips", "files damaged, each read in several ways", flips, 100),
+        ("fits", "checkpoints and models damaged", fits, 80),
+        ("arrays", "arrays with wrong indices", arrays, 400),
         ("fuzz", "files that are not what readers expect", fuzz, 200),
     ]
     return [Kind(name, what, run, max(int(events * share), 4)) for name, what, run, events in told]

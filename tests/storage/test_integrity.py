@@ -533,3 +533,17 @@ def test_gap_in_the_log_of_an_order(path: Path) -> None:
     else:
         (folder / "_delta_log" / names[0]).unlink()
     assert any(finding.file.startswith("_orders") for finding in sp.open(path).verify())
+
+
+def test_deep_statistics_in_a_checkpoint(long_log: Path, tmp_path: Path) -> None:
+    shutil.copytree(long_log, tmp_path / "t")
+    (checkpoint,) = (tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet")
+    table = pq.read_table(checkpoint)
+    rows = table.to_pylist()
+    for row in rows:
+        if row["add"]:
+            row["add"]["stats"] = nest("list", 100_000)
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), checkpoint)
+    with pytest.raises(errors.CorruptionError, match=rf"{checkpoint.name}' of the log .* nested"):
+        sp.open(tmp_path / "t")
+    assert sp.open(tmp_path / "t", version=3).version == 3

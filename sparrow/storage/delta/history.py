@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from sparrow.errors import CorruptionError, NotFoundError
 from sparrow.storage.delta.checksums import CHECKSUM_KEY, STATE_KEY, commit_checksum
@@ -45,8 +46,8 @@ _REQUIRED_KEYS = {"dataChange", "modificationTime", "partitionValues"}
 
 
 _ENTRY = re.compile(r"[0-9]{20}\.json")
-_MAX_DEPTH = 1000
-"""Depth of JSON that is passed to deltalake, whose parser overflows its stack beyond some 10,000."""
+_MAX_DEPTH, _DEEP_BYTES = 1000, 10_000
+"""Depth of JSON that is passed to deltalake; its parser overflows the stack beyond the second, which takes so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,15 +227,40 @@ def check_nesting(path: str, version: int | None = None, first: int = 0) -> None
     names = [name for name in files.names(folder) if f"{first:020d}" <= name <= last]
     checkpoint = max((name for name in names if ".checkpoint." in name), default="")
     for name in names:
-        if name.endswith(".json") and name > checkpoint:
-            entry = os.path.join(folder, name)
-            if files.size(entry) > 10 * _MAX_DEPTH:
-                data = np.frombuffer(files.read(entry), np.uint8)
-                opened, closed = ((data == ord(a)) | (data == ord(b)) for a, b in ("[{", "]}"))
-                if np.cumsum(opened.astype(np.int8) - closed.astype(np.int8), dtype=np.int64).max() > _MAX_DEPTH:
-                    raise CorruptionError(
-                        f"the entry {entry!r} of the log cannot be read: it is nested more than {_MAX_DEPTH} deep"
-                    )
+        entry = os.path.join(folder, name)
+        if name.endswith(".json") and name >= checkpoint:
+            is_deep = files.size(entry) > _DEEP_BYTES and _is_deep(files.read(entry))
+        else:
+            is_deep = name == checkpoint and _is_deep(_statistics_in(entry))
+        if is_deep:
+            raise CorruptionError(
+                f"the entry {entry!r} of the log cannot be read: it is nested more than {_MAX_DEPTH} deep"
+            )
+
+
+def _is_deep(text: bytes | pa.Buffer) -> bool:
+    """Return whether JSON is nested too deep for deltalake, by its brackets."""
+    data = np.frombuffer(text, np.uint8)
+    opened, closed = ((data == ord(a)) | (data == ord(b)) for a, b in ("[{", "]}"))
+    depth = np.cumsum(opened.astype(np.int8) - closed.astype(np.int8), dtype=np.int64)
+    return int(depth.max(initial=0)) > _MAX_DEPTH
+
+
+def _statistics_in(checkpoint: str) -> bytes | pa.Buffer:
+    """Return the JSON in a checkpoint one after the other, nothing if it is short."""
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(checkpoint) as file:
+            groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
+            columns = [group.column(at) for group in groups for at in range(group.num_columns)]
+            sizes = [each.total_uncompressed_size for each in columns if each.path_in_schema == "add.stats"]
+            if sum(sizes) <= _DEEP_BYTES:
+                return b""
+            found = file.read(["add.stats"])["add"].combine_chunks().field("stats").cast(pa.large_string())
+            return found.buffers()[2] or b""
+    except (OSError, KeyError, pa.ArrowException):
+        return b""  # deltalake says what is wrong
 
 
 @contextmanager
