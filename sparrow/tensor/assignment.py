@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparrow import engines
-from sparrow.core.indexing import View
+from sparrow.core.indexing import Box, ListAxis, Selection, View
 from sparrow.core.schema import Schema, is_fill
 from sparrow.errors import (
     IndexingError,
@@ -25,6 +26,7 @@ from sparrow.relations.edits import Edit
 from sparrow.relations.protocol import Relation
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_unmasked
+from sparrow.tensor.tuning import tuning
 
 __all__ = ["align_value", "assignment_edit", "check_kind", "put_edit"]
 
@@ -32,8 +34,8 @@ __all__ = ["align_value", "assignment_edit", "check_kind", "put_edit"]
 def assignment_edit(base: Schema, view: View, value: Any) -> Edit:
     """Return the edit that writes a value, broadcast, to the elements of a view.
 
-    Ranges are cleared as one box, so that writing fill to a billion elements lists none of them; if lists name an
-    element twice the last value wins.
+    What a view shows is cleared as one box or selection, so that writing fill to a billion elements lists none of them;
+    if lists name an element twice the last value wins.
 
     Raises
     ------
@@ -46,20 +48,48 @@ def assignment_edit(base: Schema, view: View, value: Any) -> Edit:
     TooLargeError
         If the elements would exceed the memory limit.
     """
-    sparse = None if view.points else _stored_elements(base, value)
-    if sparse is not None:
-        block = _broadcast_block(base, *sparse, view.shape)
+    clear: tuple[Box, ...] = (view.box(),) if view.size else ()
+    shape, given = _stored_elements(base, value) or _elements_of_array(base, value)
+    if not view.points:
+        block = _broadcast_block(base, shape, given, view.shape)
+    elif not view.size or _is_listed(shape, given, view):
+        block, clear = _explicit_block(base, _cast(base, value), view.shape), ()
     else:
-        cast = _cast(base, value)
-        if view.points:
-            block = _explicit_block(base, cast, view.shape)
-        else:
-            stored = ~is_fill(cast, base.fill_value)
-            given = Block(stored.nonzero() if cast.ndim else (), cast[stored])
-            block = _broadcast_block(base, cast.shape, given, view.shape)
+        block, clear = _last_of_repeats(_broadcast_block(base, shape, given, view.shape), view), (Selection(view),)
     coords = view.to_base(block.coords) if view.ndim else tuple(np.full(block.count, c) for _, c in view.fixed)
     upsert = canonicalize(Block(coords, block.values), base.shape, base.fill_value, "last", keep_fill=True)
-    return Edit("write", clear=() if view.points or view.size == 0 else (view.box(),), upsert=upsert)
+    return Edit("write", clear=clear, upsert=upsert)
+
+
+def _elements_of_array(base: Schema, value: Any) -> tuple[tuple[int, ...], Block]:
+    """Return the shape of a dense value, and its elements that are not the fill."""
+    cast = _cast(base, value)
+    stored = ~is_fill(cast, base.fill_value)
+    return cast.shape, Block(stored.nonzero() if cast.ndim else (), cast[stored])
+
+
+def _is_listed(shape: tuple[int, ...], block: Block, view: View) -> bool:
+    """Return whether to list what is written through lists, fill included.
+
+    Small writes are, and those of few fill values: commits then know what they change element by element.
+    """
+    times = view.size // max(math.prod(shape), 1)
+    return view.size <= max(tuning().clear_box_max_elements, 4 * block.count * times)
+
+
+def _last_of_repeats(block: Block, view: View) -> Block:
+    """Return the elements at the last of equal points of each list."""
+    kept = np.ones(block.count, bool)
+    for number, group in enumerate(view.points):
+        if not group.is_last.all():
+            places = sorted(
+                (axis.position, column)
+                for axis, column in zip(view.axes, range(view.ndim), strict=True)
+                if isinstance(axis, ListAxis) and axis.group == number
+            )
+            at = tuple(block.coords[column] for _, column in places)
+            kept &= group.is_last.reshape(group.shape)[at]
+    return block if kept.all() else block.take(kept)
 
 
 def align_value(base: Relation, view: View, value: Any) -> Any:

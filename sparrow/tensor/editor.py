@@ -133,9 +133,8 @@ class Editor:
 
     def _fill_box(self, box: Box, upsert: Block) -> Block:
         """Return a block extended by the other elements of a box, as explicit fill."""
-        grid = np.meshgrid(*(np.arange(r.start, r.stop, r.step) for r in box.ranges), indexing="ij")
         fill = np.full(box.size, self._base.fill_value, self._base.dtype)
-        blocks = [Block(tuple(column.reshape(-1) for column in grid), fill), upsert]
+        blocks = [Block(box.coordinates(), fill), upsert]
         both = concat_blocks(blocks, self._base.ndim, self._base.dtype)
         return canonicalize(both, self._base.shape, None, "last", keep_fill=True)
 

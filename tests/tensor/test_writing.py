@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sparrow as sp
-from sparrow.core.indexing import Box
+from sparrow.core.indexing import Box, Selection
 from sparrow.core.schema import Schema
 from sparrow.errors import (
     ConflictError,
@@ -32,6 +32,8 @@ from sparrow.errors import (
 from sparrow.kernels.coo import Block
 from sparrow.relations.edits import apply_edit
 from sparrow.tensor import editor
+from sparrow.tensor.assignment import assignment_edit
+from sparrow.tensor.matching import resolve_key
 from sparrow.testing import observe, strategy, tune, tuning
 
 Maker = Callable[..., sp.Tensor]
@@ -299,7 +301,8 @@ def test_edit_merges_exactly(data: st.DataObject, seed: int) -> None:
     with strategy("clear_boxes"), A.edit() as e:
         for _ in range(data.draw(st.integers(0, 6))):
             (a, b), (c, d) = sorted(rng.integers(0, 4, 2)), sorted(rng.integers(0, 5, 2))
-            key = (slice(a, b, rng.integers(1, 3)), slice(c, d))
+            key: Any = (slice(a, b, rng.integers(1, 3)), slice(c, d))
+            key = data.draw(st.sampled_from([key, ([2, 0, 2],), (slice(None), [3, 1, 1]), np.ix_([1, 0], [0, 0, 3])]))
             value: Any = data.draw(st.sampled_from([0, 1, "some"]))
             if value == "some":
                 value = rng.integers(-1, 2, dense[key].shape)
@@ -309,6 +312,82 @@ def test_edit_merges_exactly(data: st.DataObject, seed: int) -> None:
     start = Block((np.zeros(0, int), np.zeros(0, int)), np.zeros(0, int))
     assert apply_edit(start, folded, Schema(shape, dtype=np.dtype(int))).count <= 12
     assert np.array_equal(A.to_numpy(), dense)
+
+
+KEYS: dict[str, Any] = {
+    "rows": [4, 1, 7],
+    "rows twice": [4, 1, 4, 7, 7],
+    "a mask of rows": np.arange(8) % 3 == 1,
+    "columns": (slice(None), [5, 0, 5]),
+    "some of some rows": ([6, 2], slice(1, None, 2)),
+    "rows of columns": np.ix_([1, 5, 1], [2, 2, 0]),
+    "pairs": ([1, 5, 1], [2, 2, 2]),
+    "a mask": np.arange(48).reshape(8, 6) % 5 < 2,
+    "rows of a column": ([3, 0, 3], 2),
+    "new axes": (None, [3, 0], slice(None)),
+}
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+@pytest.mark.parametrize("cleared", [True, False])
+def test_writes_through_lists_equal_numpy(make: Maker, key: Any, cleared: bool) -> None:
+    rng = np.random.default_rng(0)
+    start = rng.integers(-1, 2, (8, 6))
+    shown = start[key].shape
+    values = [0, 3, np.zeros(shown, int), rng.integers(-1, 2, shown), rng.integers(0, 2, shown[-1:]), start[key] * 2]
+    for value in values:
+        A, dense = make(start), start.copy()
+        sizes = {"clear_box_max_elements": 0 if cleared else 1024}
+        with tune("tensor", **sizes):
+            A[key] = value
+            dense[key] = value
+            np.testing.assert_array_equal(A.to_numpy(), dense)
+            if np.ndim(value):
+                B = make(start)
+                B[key] = sp.asarray(value)
+                np.testing.assert_array_equal(B.to_numpy(), dense)
+
+
+def test_writes_through_lists_cost_elements(make: Maker) -> None:
+    W = make(sp.random((2000, 3000), nnz=4000, seed=1))
+    before, rows = W.to_numpy(), np.arange(100, 1900, 3)
+    mask = before > 0.5
+    written: list[int] = []
+    for key, value in (
+        (rows, 0),
+        (rows, sp.zeros((len(rows), 3000))),
+        (np.isin(np.arange(2000), rows), 0),
+        ((slice(None), rows), 0),
+        (W.sum(axis=1) > 3, 0),
+        (mask, 0),
+        (np.ix_(rows, rows), 0),
+    ):
+        edit = assignment_edit(W._base.schema, W._view.then(resolve_key(key, W), "paired", W.dims), value)
+        assert edit.upsert is not None
+        written.append(edit.upsert.count)
+        (box,) = edit.clear
+        assert isinstance(box, Selection)
+        assert box.size == np.zeros(W.shape, np.int8)[np.asarray(key) if isinstance(key, sp.Tensor) else key].size
+    assert written == [0] * 7
+    W[rows] *= 2
+    before[rows] *= 2
+    np.testing.assert_array_equal(W.to_numpy(), before)
+    W[rows] = 0
+    before[rows] = 0
+    np.testing.assert_array_equal(W.to_numpy(), before)
+
+
+def test_concurrent_writes_through_lists(tmp_path: Path) -> None:
+    A = sp.random((5000, 10), nnz=5000, seed=1).save(tmp_path / "A")
+    B = sp.open(tmp_path / "A")
+    A[np.arange(0, 2000, 2)] = 0
+    B[np.arange(3000, 5000, 2)] = 0  # of other rows: the commit of the other handle comes first
+    assert B.sum(axis=1).to_numpy()[[0, 2, 3000, 3002]].tolist() == [0, 0, 0, 0]
+    A.refresh()
+    C = sp.open(tmp_path / "A")
+    A[np.arange(0, 4000)] = 0
+    with pytest.raises(ConflictError):
+        C[np.arange(1, 4001, 2)] = 5
 
 
 # -- shape ---------------------------------------------------------------------------------------

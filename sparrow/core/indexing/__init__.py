@@ -20,6 +20,7 @@ from sparrow.core.indexing.axes import Axis, ListAxis, NewAxis, RangeAxis
 from sparrow.core.indexing.box import Box
 from sparrow.core.indexing.parse import Mask, Mode
 from sparrow.core.indexing.points import Points
+from sparrow.core.indexing.selection import Selection
 from sparrow.core.indexing.shapes import broadcast_shapes, check_permutation
 from sparrow.core.indexing.view import View
 
@@ -32,6 +33,7 @@ __all__ = [
     "NewAxis",
     "Points",
     "RangeAxis",
+    "Selection",
     "View",
     "broadcast_shapes",
     "check_permutation",

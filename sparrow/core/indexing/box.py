@@ -32,6 +32,22 @@ class Box:
         """Number of coordinates in the box; :attr:`members` are ignored."""
         return math.prod(len(r) for r in self.ranges)
 
+    def coordinates(self) -> tuple[IntArray, ...]:
+        """Return all coordinates in the box, one array per dimension."""
+        grid = np.meshgrid(*(np.arange(r.start, r.stop, r.step) for r in self.ranges), indexing="ij")
+        return tuple(column.reshape(-1) for column in grid)
+
+    def parts(self, limit: int) -> tuple[Box, ...]:
+        """Return up to ``limit`` boxes of ranges that contain this one."""
+        return (self,)
+
+    def covers(self, low: Sequence[int], high: Sequence[int]) -> bool:
+        """Return whether every coordinate within inclusive bounds lies in the box."""
+        return all(
+            len(r) > 0 and r[0] <= lo and hi <= r[-1] and (r.step == 1 or (lo == hi and lo in r))
+            for r, lo, hi in zip(self.ranges, low, high, strict=True)
+        )
+
     def intersects(self, low: Sequence[int], high: Sequence[int]) -> bool:
         """Return whether the box may intersect the inclusive bounds low to high."""
         return all(len(r) > 0 and r[0] <= hi and lo <= r[-1] for r, lo, hi in zip(self.ranges, low, high, strict=True))

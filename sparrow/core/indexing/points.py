@@ -59,6 +59,22 @@ class Points:
         return tuple(_sort_unique(column) for column in self.coords)
 
     @cached_property
+    def is_last(self) -> NDArray[np.bool_]:
+        """Mask of the points that no later one equals, shape (count,)."""
+        out = np.ones(self.count, bool)
+        if not self.dims:
+            out[:-1] = False
+        if not self.dims or self.max_repeats <= 1:
+            return out
+        if self._flat_keys is not None:
+            keys, order = self._flat_keys.keys, self._flat_keys.order
+        else:
+            _, keys, order = self._sorted_keys
+        same = np.flatnonzero(keys[1:] == keys[:-1])  # equal points come in order, as the sort is stable
+        out[same if order is None else order[same]] = False
+        return out
+
+    @cached_property
     def max_repeats(self) -> int:
         """Largest number of equal points."""
         if not self.dims or not self.count:

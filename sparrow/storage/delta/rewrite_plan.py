@@ -88,12 +88,13 @@ class WriteSet:
     def from_edit(cls, edit: Edit) -> WriteSet:
         """Return the write set of an edit, exact if it has few elements."""
         upsert = edit.upsert
+        boxes = tuple(part for box in edit.clear for part in box.parts(tuning().write_set_ranges))
         if upsert is None:
-            return cls((), edit.clear)
+            return cls((), boxes)
         count = upsert.count
         cuts = np.unique(np.linspace(0, count, min(count, tuning().write_set_ranges) + 1).astype(np.int64)).tolist()
         keys = [(_key(upsert, start), _key(upsert, stop - 1)) for start, stop in itertools.pairwise(cuts)]
-        return cls(tuple(keys), edit.clear)
+        return cls(tuple(keys), boxes)
 
     def overlaps(self, other: WriteSet) -> bool:
         """Return whether an element may be in both."""
@@ -331,14 +332,6 @@ def bytes_per_element(snapshot: Snapshot) -> int:
     )
 
 
-def is_covered(box: Box, low: Sequence[int], high: Sequence[int]) -> bool:
-    """Return whether a box contains every element within bounds."""
-    return all(
-        len(r) > 0 and r[0] <= lo and hi <= r[-1] and (r.step == 1 or (lo == hi and lo in r))
-        for r, lo, hi in zip(box.ranges, low, high, strict=True)
-    )
-
-
 def _changes_file(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) -> bool:
     """Return whether an edit changes elements of a file.
 
@@ -348,7 +341,7 @@ def _changes_file(snapshot: Snapshot, edit: Edit, piece: Piece, schema: Schema) 
     assert at is not None
     low, high = table.low[at].tolist(), table.high[at].tolist()
     boxes = [box for box in edit.clear if box.intersects(low, high)]
-    if any(is_covered(box, low, high) for box in boxes):
+    if any(box.covers(low, high) for box in boxes):
         piece.dropped = True
         return True
     if piece.start == piece.stop and not boxes:

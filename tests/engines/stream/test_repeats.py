@@ -122,7 +122,7 @@ def test_repeats_beyond_memory_are_refused() -> None:
 WORK = """
 import sys
 import numpy as np, sparrow as sp
-limit = 300 * 10**6
+limit = 500 * 10**6
 sp.config(memory_limit=limit, progress=False)
 row = sp.from_coords([np.zeros(10**5, int), np.arange(10**5)], 1.0, shape=(2, 10**5))
 if sys.argv[1] == "stored":
