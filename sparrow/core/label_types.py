@@ -108,6 +108,8 @@ def check_labels(labels: Any, dim: str, size: int | None = None) -> pa.Array:
         raise UnsupportedError(f"labels of dimension {dim!r} must be texts, integers or dates of one type, got {kinds}")
     if not len(found) and pa.types.is_null(found.type):
         found = found.cast(pa.string())
+    if pa.types.is_string_view(found.type):  # Arrow neither counts nor looks up any
+        found = found.cast(pa.large_string())
     if len(found) and not is_label_type(found.type):
         raise UnsupportedError(f"labels of dimension {dim!r} must be texts, integers or dates, got {found.type}")
     if size is not None and len(found) != size:

@@ -104,7 +104,8 @@ def given_engine(engine: str) -> Engine | None:
     InvalidValueError, UnsupportedError, MissingDependencyError
         If there is no such engine, or it is not available.
     """
-    return engine_for(engine) if engine != "auto" or settings.current().engine != "auto" else None
+    found = engine_for(engine)
+    return found if engine != "auto" or settings.current().engine != "auto" else None
 
 
 def choose(root: Root, engine: str = "auto", repeats: RepeatedProducts | None = None) -> Choice:

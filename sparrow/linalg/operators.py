@@ -557,7 +557,7 @@ class Operator(_LabelledOperator):
         >>> A = sp.linalg.aslinearoperator(sp.eye(3))
         >>> y = A @ [1, 2, 3], A @ [1, 2, 3]
         >>> print(A.explain().splitlines()[-1])
-        operator      2 products; persisted after 1, 32 bytes
+        operator      2 products; persisted after 1, 40 bytes
         """
         x = np.broadcast_to(self.dtype.type(0), (self.shape[1],))
         plan = engines.explain(self._node(x, transposed=False), repeats=self._repeats)

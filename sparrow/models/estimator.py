@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import pickle
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -147,7 +147,8 @@ class Estimator(Parameters, ABC):
             Examples by features: a tensor (stored, in memory or lazy), its path, what :func:`sparrow.asarray` accepts,
             or a pandas frame. A bundle, or its path, provides ``y`` too.
         y
-            Label of each row: an array, a 1-D tensor or its path.
+            Label of each row: an array, a 1-D tensor or its path. If its rows and those of ``X`` have labels, they are
+            matched by label, as those of weights are.
         sample_weight
             Weight of each row; rows of weight 0 are ignored.
 
@@ -163,6 +164,8 @@ class Estimator(Parameters, ABC):
             another fit.
         ShapeError
             If ``X`` is not a matrix, or the numbers of labels and rows differ.
+        LabelError
+            If labels of rows are not the same, in any order.
         ConvergenceError
             If the loss or the weights are not finite.
         TooLargeError
@@ -619,18 +622,18 @@ class Estimator(Parameters, ABC):
         write_model(path, overwrite, self._weights, self.coefficients(), names, metadata)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes; validation data is pickled on its own.
+        """Return the attributes; tensors of validation data are opened afterwards.
 
         The data may be missing where the model is unpickled.
         """
         state = self.__dict__.copy()
         if state["validation"] is not None and not _is_share(state["validation"]):
-            state["validation"] = _PickledData(pickle.dumps(state["validation"]))
+            state["validation"] = _DeferredData(_defer_tensors(state["validation"]))
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if isinstance(self.validation, _PickledData):
+        if isinstance(self.validation, _DeferredData):
             self.validation = self.validation.load()
 
     def _linear_weights(self) -> NDArray[Any]:
@@ -639,17 +642,37 @@ class Estimator(Parameters, ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class _PickledData:
-    """Data of a parameter, which is unpickled if it can be."""
+class _DeferredTensor:
+    """A tensor as the function that opens it, and its arguments."""
 
-    content: bytes
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _DeferredData:
+    """Data of a parameter, whose tensors are opened if they can be."""
+
+    data: Any
 
     def load(self) -> Any:
         """Return the data, or what raises the error when it is used."""
         try:
-            return pickle.loads(self.content)
+            return _open_tensors(self.data)
         except StorageError as error:
             return _MissingData(str(error))
+
+
+def _defer_tensors(data: Any) -> Any:
+    if isinstance(data, Tensor):
+        return _DeferredTensor(*data.__reduce__()[:2])
+    return type(data)(map(_defer_tensors, data)) if type(data) in (tuple, list) else data
+
+
+def _open_tensors(data: Any) -> Any:
+    if isinstance(data, _DeferredTensor):
+        return data.function(*data.arguments)
+    return type(data)(map(_open_tensors, data)) if type(data) in (tuple, list) else data
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,8 @@ def to_sample_weights(sample_weight: Any, height: int, X: Any = None) -> NDArray
     """
     if sample_weight is None:
         return None
-    given = match_rows(sample_weight, X, "sample_weight", "X") if np.ndim(sample_weight) else sample_weight
+    is_scalar = np.isscalar(sample_weight) or getattr(sample_weight, "ndim", 1) == 0
+    given = sample_weight if is_scalar else match_rows(sample_weight, X, "sample_weight", "X")
     weights = load_column(given) if isinstance(given, Tensor) and given.ndim == 1 else np.asarray(given)
     weights = weights.astype(np.float64, copy=False)
     if weights.ndim == 0:

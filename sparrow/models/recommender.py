@@ -143,7 +143,8 @@ class Recommender:
             Number of items per row.
         exclude
             True excludes the items that a row has rated, in the training tensor or in the given history. False excludes
-            none. A tensor or array of shape (m, items) excludes its stored elements and nothing else.
+            none. A tensor or array of shape (m, items) excludes its stored elements and nothing else; labelled rows and
+            items are matched by label.
         labels
             Return labels of items as ids; by default if rows are given by label and items have labels. True also
             interprets integer rows as labels, if labels are integers.

@@ -87,7 +87,8 @@ class LabelMethods(WriteMethods):
         indexers
             Indices by dimension name, for names that are not Python identifiers.
         **by_name
-            Indices by dimension name: integers, slices, lists, masks.
+            Indices by dimension name: integers, slices, lists, masks, which are matched by label if they are labelled
+            tensors.
 
         Returns
         -------

@@ -241,7 +241,10 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
     def __getitem__(self, key: SupportsIndex | tuple[Any, ...]) -> Any: ...
 
     def __getitem__(self, key: Part | SupportsIndex | tuple[Any, ...]) -> Any:
-        """Return a view, by NumPy's indexing rules; a single element is read at once."""
+        """Return a view, by NumPy's indexing rules; a single element is read at once.
+
+        Masks that are tensors select by label where they and the axis have labels.
+        """
         return self._index(key, "paired")
 
     @property

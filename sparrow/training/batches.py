@@ -50,7 +50,7 @@ def batches(
         frame. Or a dictionary of several with equal numbers of rows; or a bundle with ``X`` and ``y``, or its path.
     y
         Labels, one per row: an array, a 1-D tensor or its path; or a matrix with one row per row of ``X``. Or a
-        dictionary of several.
+        dictionary of several. Labelled rows of tensors are matched with those of the first matrix.
     batch_size
         Rows of a batch.
     last_batch
@@ -82,6 +82,8 @@ def batches(
         If a size, part or ``last_batch`` is invalid, or there are no inputs.
     ShapeError
         If inputs are not matrices, or the numbers of rows and labels differ.
+    LabelError
+        If labels of rows are not the same, in any order.
     UnsupportedError
         If a fill value is not 0.
 

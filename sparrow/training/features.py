@@ -41,7 +41,7 @@ def train_test_split(
         Tensor, its path, or what :func:`sparrow.asarray` accepts, with rows as the first dimension; or a bundle, or its
         path, with ``X`` and ``y``.
     y
-        Labels with equal number of rows; a tensor or an array.
+        Labels with equal number of rows; a tensor, whose labelled rows are matched with those of ``X``, or an array.
     test_size
         Fraction of the rows to test, or their number as an integer.
     seed
@@ -60,6 +60,8 @@ def train_test_split(
         If a part would be empty, or ``seed`` is negative.
     ShapeError
         If ``X`` has no rows, or the length of ``y`` or ``stratify`` differs.
+    LabelError
+        If labels of rows are not the same, in any order.
 
     Examples
     --------

@@ -90,6 +90,7 @@ KERNELS: dict[str, str] = {
     "matmul.row_sections.find_row_runs": "tilings",
     "matmul.row_sections.find_section_end": "tilings",
     "matmul.sddmm.sddmm": "sample_products",
+    "matmul.select.select_largest": "spgemm",
     "matmul.spgemm._build_rows.rows": "spgemm",
     "matmul.symbolic._rank_sort": "spgemm",
     "matmul.symbolic._sort": "spgemm",
