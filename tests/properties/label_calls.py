@@ -327,8 +327,8 @@ CALLS: dict[str, list[Call]] = {
     **{f"sp.{name}": [binary(name, getattr(sp, name))] for name in ELEMENTWISE},
     **{
         f"np.{value.__name__}": [binary(value.__name__, value)]
-        for value in {getattr(np, name) for name in dir(np) if isinstance(getattr(np, name), np.ufunc)}
-        if value.nin == 2 and value.signature is None
+        for value in map(np.__dict__.get, dir(np))
+        if isinstance(value, np.ufunc) and value.nin == 2 and value.signature is None
     },
     # the class Tensor
     **{
