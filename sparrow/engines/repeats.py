@@ -26,6 +26,7 @@ from sparrow.engines.stream.scan_reader import map_blocks, split_runs
 from sparrow.engines.tuning import tuning
 from sparrow.errors import TooLargeError
 from sparrow.kernels.coo import Block, row_pointers, sort_to_csr
+from sparrow.kernels.matmul.numpy_fallback import multiply_unfused
 from sparrow.plan import Scan
 from sparrow.relations import csr
 from sparrow.relations.csr import CSRRows
@@ -37,7 +38,6 @@ from sparrow.runtime.progress import format_quantity
 
 __all__ = [
     "PersistedRows", "RepeatedProduct", "RepeatedProducts", "persisted_budget", "repeats_of", "rows_bytes",
-
 ]  # fmt: skip
 
 _KERNELS = "sparrow.kernels.matmul.matvec"
@@ -86,15 +86,14 @@ def _multiply(rows: CSRRows, x: NDArray[Any], out: NDArray[Any]) -> None:
     """Write the product of rows and ``x``, by NumPy if there are few elements."""
     limits = tuning()
     limit = limits.numpy_products if _KERNELS in sys.modules else limits.numpy_products_without_kernels
-    is_complex = out.dtype.kind == "c"  # NumPy fuses multiplications and additions of complex numbers, kernels do not
-    if is_complex or len(rows.indices) * out[:1].size > limit:
+    if len(rows.indices) * out[:1].size > limit:
         csr.accumulate(rows, 0, x, out)
         return
     out[...] = 0
     at = np.repeat(np.arange(len(out)), np.diff(rows.indptr))
     values = rows.values if x.ndim == 1 or rows.values.ndim == 0 else rows.values[:, None]
     with np.errstate(all="ignore"):
-        np.add.at(out, at, values * x[rows.indices])
+        np.add.at(out, at, multiply_unfused(values, x[rows.indices]))
 
 
 def persist_rows(

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 
 from sparrow.kernels.matmul.tuning import tuning
 
-__all__ = ["count_products", "defer_jit", "is_jit_loaded", "is_supported", "masked_spgemm", "spgemm", "use_numpy"]
+__all__ = [
+    "count_products", "defer_jit", "is_jit_loaded", "is_supported", "masked_spgemm", "multiply_unfused", "spgemm",
+    "use_numpy",
+]  # fmt: skip
 
 _deferred: dict[Hashable, float] = {}
 """Number of products computed by NumPy in place of each kernel, infinite once it is loaded.
@@ -82,6 +85,20 @@ def defer_jit(kernel: Hashable, count: int) -> bool:
     deferred = count <= current.numpy_max_products and before <= current.numpy_total_products
     _deferred[kernel] = before + count + current.numpy_call_products if deferred else math.inf
     return deferred
+
+
+def multiply_unfused(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return the product of two arrays of one dtype, with the bits of the kernels.
+
+    NumPy fuses the multiplications and additions of complex numbers where the processor can, the kernels never do.
+    """
+    if a.dtype.kind != "c":
+        result: NDArray[Any] = a * b
+        return result
+    out = np.empty(np.broadcast_shapes(a.shape, b.shape), a.dtype)
+    out.real = a.real * b.real - a.imag * b.imag
+    out.imag = a.real * b.imag + a.imag * b.real
+    return out
 
 
 def count_products(lhs_indptr: NDArray[Any], lhs_indices: NDArray[Any], rhs_indptr: NDArray[Any]) -> NDArray[np.int64]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 import scipy.sparse
 from numpy.typing import NDArray
 
+import sparrow as sp
 import sparrow.testing
 from sparrow import engines, storage
 from sparrow.core.indexing import View
@@ -65,6 +68,41 @@ def test_dtypes_and_overflow_match_numpy(dtype: str, other: str) -> None:
             np.testing.assert_array_equal(found, expected)
         else:
             assert_close(found, expected, dense, x)
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "vector": lambda draw: draw.tensor(5, 30) @ draw.array(30),
+    "vectors": lambda draw: draw.tensor(5, 30) @ draw.array(30, 3),
+    "sampled": lambda draw: sp.einsum("ij,ik,kj->ij", draw.tensor(5, 30), draw.array(5, 9), draw.array(9, 30)),
+    "arrays": lambda draw: sp.einsum("ijk,jr,kr->ir", draw.tensor(5, 6, 5), draw.array(6, 4), draw.array(5, 4)),
+    "tensors": lambda draw: (draw.tensor(5, 30) @ draw.tensor(30, 5)).to_numpy(),
+}
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random operands of a dtype whose products round."""
+
+    rng: np.random.Generator
+    dtype: np.dtype[Any]
+
+    def array(self, *shape: int) -> NDArray[Any]:
+        values = self.rng.standard_normal(shape)
+        return (values + 1j * self.rng.standard_normal(shape) if self.dtype.kind == "c" else values).astype(self.dtype)
+
+    def tensor(self, *shape: int) -> sp.Tensor:
+        return sp.asarray(np.where(self.rng.random(shape) < 0.3, self.array(*shape), self.dtype.type(0)))
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "complex128"])
+def test_numpy_has_the_bits_of_the_kernels(dtype: str, call: str) -> None:
+    for seed in range(5):
+        found = []
+        for kernels in ("numba", "numpy"):
+            with sparrow.testing.strategy(kernels):
+                found.append(CALLS[call](Draw(np.random.default_rng(seed), np.dtype(dtype))))
+        np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize("other", ["bool", "int8", "int64", "uint64", "float32", "float64"])

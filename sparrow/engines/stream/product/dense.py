@@ -18,6 +18,7 @@ from sparrow.engines.stream.scan_reader import clip_to_view, split_runs
 from sparrow.errors import UnsupportedError
 from sparrow.kernels.coo import accumulator_dtype
 from sparrow.kernels.jit.warmup import as_readonly
+from sparrow.kernels.matmul.numpy_fallback import multiply_unfused
 from sparrow.plan import MatrixForm, Scan
 from sparrow.relations import csr
 from sparrow.relations.memory import MemoryRelation
@@ -206,7 +207,7 @@ def _add_with_numpy(
     if not inside.all():
         rows, cols, values = rows[inside], cols[inside], values[inside]
     with np.errstate(all="ignore"):
-        np.add.at(out, rows, (values if x.ndim == 1 else values[:, None]) * x[cols])
+        np.add.at(out, rows, multiply_unfused(values if x.ndim == 1 else values[:, None], x[cols]))
 
 
 def _subtract_fill(values: NDArray[Any], fill: Any, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -16,6 +16,7 @@ from sparrow.engines.stream import scan_reader
 from sparrow.engines.stream.product.tuning import tuning
 from sparrow.kernels.coo import Block, accumulator_dtype, flat_positions
 from sparrow.kernels.jit.warmup import as_readonly
+from sparrow.kernels.matmul.numpy_fallback import multiply_unfused
 from sparrow.plan import Contraction, Dense, Scan, surviving_array_indices
 from sparrow.runtime import memory
 
@@ -217,5 +218,5 @@ def _add_with_numpy(
     with np.errstate(all="ignore"):
         products = np.repeat(values[:, None], sums.shape[1], axis=1)
         for line in places:
-            products *= table[line]
+            products = multiply_unfused(products, table[line])
         np.add.at(sums, rows, products)

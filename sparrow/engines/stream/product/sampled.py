@@ -11,7 +11,7 @@ from sparrow.engines.stream.product.tuning import tuning
 from sparrow.engines.stream.structural import UnaryOperator
 from sparrow.kernels.coo import Block, accumulator_dtype, filter_block
 from sparrow.kernels.jit.warmup import as_readonly
-from sparrow.kernels.matmul import numpy_fallback
+from sparrow.kernels.matmul.numpy_fallback import multiply_unfused, use_numpy
 from sparrow.plan import Contraction, Dense, Scan
 from sparrow.runtime import progress, settings
 from sparrow.runtime.thread_pool import ordered_map
@@ -56,10 +56,12 @@ class SampledOp(UnaryOperator):
     def _sample(self, block: Block, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return values times products at their coordinates, in a dtype."""
         with np.errstate(all="ignore"):
-            given, out = block.values.astype(self._left.dtype, copy=False), np.empty(block.count, self._left.dtype)
-            if numpy_fallback.use_numpy(block.count * self._left.shape[1]):
-                np.multiply(given, _sum_in_lanes(self._left[block.coords[0]] * self._right[block.coords[1]]), out=out)
+            given = block.values.astype(self._left.dtype, copy=False)
+            if use_numpy(block.count * self._left.shape[1]):
+                left, right = self._left[block.coords[0]], self._right[block.coords[1]]
+                out = multiply_unfused(given, _sum_in_lanes(multiply_unfused(left, right)))
             else:
+                out = np.empty(block.count, self._left.dtype)
                 self._multiply((*map(as_readonly, (*block.coords, given)),), out)
             return out != 0 if dtype.kind == "b" else out.astype(dtype, copy=False)
 
