@@ -126,23 +126,18 @@ def accumulate(rows: CSRRows, fill: Any, x: NDArray[Any], out: NDArray[Any]) -> 
     base, count = rows.indptr[0], len(rows.indices)
     threads = settings.current().threads
     partitions = rows.partitions(threads)
-    is_constant = rows.values.ndim == 0
-    skips_values = is_constant and x.ndim == 1
-    with np.errstate(all="ignore"):
-        constant = _less_fill(rows.values, fill, out.dtype) if is_constant else None
-        factor = as_readonly(x * constant if skips_values and constant != 1 else x)
+    is_constant, x = rows.values.ndim == 0, as_readonly(x)
+    multiply: Any = matvec.csr_matvec if x.ndim == 1 else matvec.csr_matvecs
+    if is_constant:
+        multiply = matvec.csr_constant_matvec if x.ndim == 1 else matvec.csr_constant_matvecs
 
     def multiply_partition(bounds: tuple[int, int]) -> int:
         start, stop = bounds
         low, high = int(rows.indptr[start] - base), int(rows.indptr[stop] - base)
         indptr, indices = as_readonly(rows.indptr[start : stop + 1]), as_readonly(rows.indices[low:high])
-        if skips_values:
-            matvec.csr_ones_matvec(indptr, indices, factor, out[start:stop])
-            return high - low
         with np.errstate(all="ignore"):
-            own = np.full(high - low, constant) if is_constant else _less_fill(rows.values[low:high], fill, out.dtype)
-        multiply: Any = matvec.csr_matvec if x.ndim == 1 else matvec.csr_matvecs
-        multiply(indptr, indices, as_readonly(own), factor, out[start:stop])
+            values = _less_fill(rows.values if is_constant else rows.values[low:high], fill, out.dtype)
+        multiply(indptr, indices, values[()] if is_constant else as_readonly(values), x, out[start:stop])
         return high - low
 
     with progress.bar("multiplying", count, "elements") as advance:

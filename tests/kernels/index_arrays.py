@@ -118,10 +118,10 @@ def matvec(given: Arguments) -> Any:
         kept = A.persist()
         with strategy("numba_rows"):
             ones = sp.linalg.aslinearoperator((A != 0).compute(), persist=True)
-            last = [ones @ x for _ in range(4)][-1]
-        return [A @ x, A.T @ x, kept @ x, kept.T @ x, A @ X, A.T @ X, kept @ X, kept.T @ X, last]
+            last = [[ones @ x, ones @ X] for _ in range(4)][-1]
+        return [A @ x, A.T @ x, kept @ x, kept.T @ x, A @ X, A.T @ X, kept @ X, kept.T @ X, *last]
 
-    return expect(call, lambda: [D @ x, D.T @ x] * 2 + [D @ X, D.T @ X] * 2 + [(D != 0) @ x])
+    return expect(call, lambda: [D @ x, D.T @ x] * 2 + [D @ X, D.T @ X] * 2 + [(D != 0) @ x, (D != 0) @ X])
 
 
 @scenario

@@ -33,9 +33,10 @@ from sparrow.kernels.matmul.simd import LANES, broadcast, load, store
 __all__ = [
     "coo_matvec",
     "coo_matvecs",
+    "csr_constant_matvec",
+    "csr_constant_matvecs",
     "csr_matvec",
     "csr_matvecs",
-    "csr_ones_matvec",
     "sorted_coo_matvec",
     "sorted_coo_matvecs",
 ]
@@ -194,14 +195,14 @@ def csr_matvec(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def csr_ones_matvec(indptr, indices, x, y):  # type: ignore[no-untyped-def]
-    """Multiply rows of ones: ``y[i] = sum(x[indices[k]])``; see :func:`csr_matvec`."""
+def csr_constant_matvec(indptr, indices, value, x, y):  # type: ignore[no-untyped-def]
+    """Multiply rows of equal elements, ``value``; see :func:`csr_matvec`."""
     base, zero = indptr[0], y.dtype.type(0)
     for i in range(len(y)):
         k, stop = np.uint64(indptr[i] - base), np.uint64(indptr[i + 1] - base)
         total = zero
         while k < stop:
-            total += x[np.uint64(indices[k])]
+            total += value * x[np.uint64(indices[k])]
             k += _ONE
         y[i] = total
 
@@ -219,4 +220,20 @@ def csr_matvecs(indptr, indices, values, x, y):  # type: ignore[no-untyped-def]
                 if k < ahead:
                     prefetch(x, np.uint64(indices[k + _PREFETCH // 4]) * columns + panel)
                 total += broadcast(values[k]) * load(x, np.uint64(indices[k]) * columns + panel, left)
+            store(y, i * columns + panel, left, total)
+
+
+@njit(cache=True, nogil=True)
+def csr_constant_matvecs(indptr, indices, value, x, y):  # type: ignore[no-untyped-def]
+    """Multiply rows of elements ``value`` by k columns; see :func:`csr_matvec`."""
+    base, zero, columns, factor = indptr[0], y.dtype.type(0), np.uint64(x.shape[1]), broadcast(value)
+    ahead = len(indices) - _PREFETCH // 4
+    for i in range(np.uint64(y.shape[0])):
+        start, stop = indptr[i] - base, indptr[i + _ONE] - base
+        for panel in range(_ZERO, columns, LANES):
+            left, total = columns - panel, broadcast(zero)
+            for k in range(start, stop):
+                if k < ahead:
+                    prefetch(x, np.uint64(indices[k + _PREFETCH // 4]) * columns + panel)
+                total += factor * load(x, np.uint64(indices[k]) * columns + panel, left)
             store(y, i * columns + panel, left, total)
