@@ -52,6 +52,9 @@ SLOW = frozenset({
     "tests/storage/test_runs.py", "tests/storage/test_snapshot.py", "tests/tensor/test_exports.py",
     "tests/tensor/test_labels.py", "tests/tensor/test_reductions.py", "tests/test_notebooks.py",
     "tests/engines/stream/test_batched.py", "tests/engines/stream/test_dense.py", "tests/functions/test_products.py",
+    "tests/engines/test_choice.py", "tests/engines/test_repeats.py", "tests/engines/stream/test_repeats.py",
+    "tests/engines/stream/test_budget.py", "tests/engines/stream/test_physical.py", "tests/functions/test_neighbors.py",
+    "tests/io/test_suggestions.py", "tests/io/base/test_label_texts.py", "tests/tensor/test_swaps.py",
     "tests/io/base/test_magic.py", "tests/io/base/test_detect.py", "tests/optim", "tests/test_packaging.py",
     "tests/test_pages.py", "tests/test_public_api.py", "tests/test_security.py", "tests/training",
 })  # fmt: skip
