@@ -21,7 +21,7 @@ help:
 	@echo 'make fast    run the fast tests, in under a minute'
 	@echo 'make test    run all tests (TESTS=tests/storage for some, BOUNDSCHECK=1 to check indices in kernels)'
 	@echo 'make seeds   run random tests on new examples, ROUNDS=1 times'
-	@echo 'make trial   kill, race, fill the disk, flip bytes and fuzz for MINUTES=5'
+	@echo 'make trial   kill, interrupt, race, fill the disk, flip bytes and fuzz for MINUTES=5'
 	@echo 'make lint    check style, formatting, layers, names and prose'
 	@echo 'make types   check types'
 	@echo 'make site    build the documentation in site/, links checked'

@@ -1,8 +1,8 @@
 """Randomized fault trial for any length of time: ``make trial MINUTES=10``.
 
-Rounds of seven kinds take turns, each with a seed: killed processes, racing writers, full disks, flipped bytes of
-tensors, of checkpoints and of models, arrays with wrong indices, malformed files. Failures are printed with the command
-that repeats them, and a table at the end.
+Rounds of eight kinds take turns, each with a seed: killed processes, interrupted processes, racing writers, full disks,
+flipped bytes of tensors, of checkpoints and of models, arrays with wrong indices, malformed files. Failures are printed
+with the command that repeats them, and a table at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 import sparrow as sp
 from sparrow import errors, storage
-from tests.faults import test_damage, test_leftovers, test_storage_kill, test_storage_race
+from tests.faults import interrupted, test_damage, test_leftovers, test_storage_kill, test_storage_race
 from tests.faults.dying import FullDisk
 from tests.faults.writers import SCHEMA, SIZES, edit, read_all, start
 from tests.interop.damaged import SOURCES
@@ -61,6 +61,11 @@ def kills(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
     test_storage_kill.killed_while_editing(folder / "t", processes, events // 2, seed)
     test_storage_kill.killed_while_creating(folder / "made", processes, events - events // 2, seed)
     return events, []
+
+
+def interrupts(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
+    """Send Ctrl-C to a process that multiplies, ingests, saves, queries and fits."""
+    return interrupted.interrupt(test_storage_kill.processes(), folder, seed, events)
 
 
 def races(folder: Path, seed: int, events: int) -> tuple[int, list[str]]:
@@ -167,6 +172,7 @@ def kinds(share: float = 1.0) -> list[Kind]:
     """Return the kinds; a share of the events of a usual round."""
     told = [
         ("kills", "processes killed while they write", kills, 20),
+        ("interrupts", "Ctrl-C in products, ingest, writes, SQL and fits", interrupts, 60),
         ("races", "writes of processes at the same time", races, 180),
         ("faults", "writes to a disk that is full", faults, 100),
         ("flips", "files damaged, each read in several ways", flips, 100),

@@ -8,7 +8,7 @@ from tests import trial
 
 
 @pytest.mark.parametrize(
-    "name", ["kills", "faults", "flips", "fits", "fuzz"]
+    "name", ["kills", "interrupts", "faults", "flips", "fits", "fuzz"]
 )  # the races have tests of their own, as long
 def test_one_round(name: str) -> None:
     (kind,) = (kind for kind in trial.kinds(0.2) if kind.name == name)
