@@ -60,6 +60,7 @@ SUBJECTS = {
     "computing": "SQL and plans",
     "batches": "Training",
     "export": "Creating tensors",
+    "ingest": "Creating tensors",
 }
 
 

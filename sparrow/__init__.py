@@ -200,7 +200,8 @@ from sparrow.tensor.bundle import Bundle
 from sparrow.tensor.computing import compute
 
 if TYPE_CHECKING:
-    from sparrow import blas, datasets, fft, graph, ingest, linalg, models, optim, training
+    from sparrow import blas, datasets, fft, graph, linalg, models, optim, training
+    from sparrow.ingest import module as ingest
     from sparrow.io.base.export import export
     from sparrow.training.batches import batches
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import runpy
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -47,22 +48,47 @@ class _Formats(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Insert the detected format if none is named."""
         if self.get_command(ctx, args[0]) is None and (args[0] == "-" or not args[0].startswith("-")):
+            from sparrow.io.base.command_line import option_flags
             from sparrow.io.base.detect import detect_format
 
             words = [*itertools.takewhile(lambda word: word == "-" or not word.startswith("-"), args)]
             files, target = (words[:-1], words[-1]) if len(words) > 1 else (words, PLACEHOLDER)
+            flags = option_flags()
+            options = _group_options(args[len(words) :], flags)
             try:
-                found = detect_format(files if len(files) > 1 else files[0])
+                found = detect_format(files, [*options])
             except NotFoundError:
                 ctx.fail(_unknown(files[0]))
             except IngestError as error:
-                error.commands = with_destination(error.commands, target)
+                error.commands = with_destination((_repeat(each, options, flags) for each in error.commands), target)
                 raise
             if len(args) == 1:
                 ctx.fail(_missing(args))
-            typer.echo(f"{args[0]} is taken for {found.format}: {found.reason}", err=True)
+            typer.echo(found.describe(files), err=True)
             args = [found.format, *args]
         return super().resolve_command(ctx, args)
+
+
+def _group_options(words: Sequence[str], flags: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the words of each option by name; unknown ones by spelling."""
+    options: dict[str, list[str]] = {}
+    own: list[str] = []
+    for word in words:
+        if word.startswith("--"):
+            flag = word.partition("=")[0]
+            own = options.setdefault(flags.get(flag, flag), [])
+        own.append(word)
+    return options
+
+
+def _repeat(command: str, options: Mapping[str, Sequence[str]], flags: Mapping[str, str]) -> str:
+    """Return a suggested command with the typed options of its format."""
+    found = re.search(r"\bsparrow ingest (\S+) ", command)
+    reader = getattr(formats().get("" if found is None else found[1]), "reader", None)
+    known = {*options} if reader is None else {each.name for each in options_of(reader)}
+    given = {flags.get(word) for word in shlex.split(command)}
+    more = [word for name, words in options.items() if name in known and name not in given for word in words]
+    return " ".join([command, *map(shlex.quote, more)])
 
 
 def _missing(words: Sequence[str]) -> str:
@@ -98,8 +124,8 @@ def _ingest(
     """Store files as tensors, within the memory limit, whatever their size.
 
     A command is a format, or a recipe for a published source; without one the first bytes and lines of the file tell
-    its format. SRC may be compressed (gzip, zstd, bz2: told from the content). A failed or interrupted ingest leaves
-    nothing.
+    its format. SRC may be compressed (gzip, zstd, bz2, xz: told from the content). A failed or interrupted ingest
+    leaves nothing.
 
     \b
     Examples:

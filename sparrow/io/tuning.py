@@ -34,6 +34,7 @@ class IoTuning:
         0.2, "seconds", "Wait for the reader thread of a pipe, which may never answer."
     )
     detection_bytes: int = parameter(1 << 16, "bytes", "Text examined to detect a format.")
+    peek_bytes: int = parameter(1 << 20, "bytes", "Start of an open file examined; bzip2 packs 900 kB at once.")
     detection_lines: int = parameter(1000, "lines", "Lines examined to tell an edge list from other text.")
     delimiter_sample_bytes: int = parameter(1 << 20, "bytes", "Start of CSV, whose first line tells the delimiter.")
     json_max_depth: int = parameter(200, "levels", "Nesting left to pyarrow, whose parser recurses on the C stack.")

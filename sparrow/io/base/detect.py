@@ -9,14 +9,17 @@ import contextlib
 import os
 import shlex
 import zipfile
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from dataclasses import MISSING
+from typing import Any, NamedTuple
 
 from sparrow.errors import IngestError, InvalidValueError
+from sparrow.io.base.command_line import parse_command
 from sparrow.io.base.foreign import reject_foreign
-from sparrow.io.base.registry import formats
+from sparrow.io.base.magic import detect_compression, looks_binary
+from sparrow.io.base.registry import DeclaredOption, formats, options_of
 from sparrow.io.base.sample import Sample, Stage, fill_sample
-from sparrow.io.base.source import SIGNATURE_BYTES, open_sources
+from sparrow.io.base.source import SIGNATURE_BYTES, SourceLike, as_rereadable, open_sources, peek_source
 from sparrow.io.binary.hdf5 import HDF5_MAGIC, open_file, unknown_layout
 from sparrow.io.tuning import tuning
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -30,14 +33,21 @@ class Detection(NamedTuple):
     format: str
     reason: str
 
+    def describe(self, words: Sequence[Any]) -> str:
+        """Return one line on the format of a source."""
+        return f"{words[0] if isinstance(words[0], str) else words[0].name} is taken for {self.format}: {self.reason}"
 
-def detect_format(src: str | Sequence[str]) -> Detection:
+
+def detect_format(src: SourceLike, options: Collection[str] = ()) -> Detection:
     r"""Return the format of a file.
 
     Parameters
     ----------
     src
-        A file, a folder, or a pattern, of which the first match is examined; compressed or not. Or several of them.
+        A file, a folder, or a pattern, of which the first match is examined; compressed or not. Or several of them. An
+        open file without a path is one of :func:`~sparrow.io.base.source.as_rereadable`.
+    options
+        Names of the options that it will be read with. They decide between formats that are likely.
 
     Raises
     ------
@@ -55,28 +65,62 @@ def detect_format(src: str | Sequence[str]) -> Detection:
     >>> detect_format("small.txt")
     Detection(format='libsvm', reason='lines are a label and index:value pairs')
     """
-    words = [src] if isinstance(src, str) else list(src)
-    sample = Sample(words[0], words=words)
-    if found := _detect(Stage.PATH, sample):
+    try:
+        return _find_format(as_rereadable(src))
+    except IngestError as error:
+        if (meant := _find_meant(error.commands, options)) is None:
+            raise
+        return Detection(meant, f"it may be, and has the options {', '.join(options)}")
+
+
+def _find_meant(commands: Sequence[str], options: Collection[str]) -> str | None:
+    """Return the suggested format that the options are of, if there is one."""
+    parsed = {each.format: each.options for each in filter(None, map(parse_command, commands)) if each.format}
+    known = {name: {each.name: each for each in _options(name)} for name in parsed}
+    meant = []
+    for name, own in known.items():
+        others = set().union(*(names for other, names in known.items() if other != name))
+        telling = {*own} - others if others else {*parsed[name]}
+        required = {each.name for each in own.values() if each.default is MISSING}
+        if required <= {*options} <= {*own} and not telling.isdisjoint(options):
+            meant.append(name)
+    return meant[0] if len(meant) == 1 else None
+
+
+def _options(format: str) -> tuple[DeclaredOption, ...]:
+    reader = formats()[format].reader
+    return () if reader is None else options_of(reader)
+
+
+def _find_format(words: Sequence[Any]) -> Detection:
+    source = None if words and isinstance(words[0], str) else open_sources(words)[0]
+    sample = Sample(words[0] if source is None else source.name, words=words)
+    if source is None and (found := _detect(Stage.PATH, sample)):
         return found
     source = open_sources(words)[0]
-    if source.path is None:
-        raise InvalidValueError("the format of standard input cannot be detected: name it")
     sample.name = source.name
-    if source.size is not None:
+    if source.stream is not None:
+        source = peek_source(source, tuning().peek_bytes)
+        sample.head = source.stream.peek(SIGNATURE_BYTES)[:SIGNATURE_BYTES]
+        if looks_binary(sample.head) and detect_compression(sample.head) is None:
+            raise IngestError("only text is read from an open file without a path: write it to a file", source.name)
+    elif source.path is None:
+        raise InvalidValueError("the format of standard input cannot be detected: name it")
+    elif source.size is not None:
         with get_filesystem(source.path).open(source.path, size=source.size) as file:
             sample.head = file.read(SIGNATURE_BYTES)
-        if found := _detect(Stage.SIGNATURE, sample):
-            return found
-        if sample.head.startswith(HDF5_MAGIC):
-            with open_file(source.name) as (name, sample.hdf5):
-                if found := _detect(Stage.HDF5, sample):
-                    return found
-                raise unknown_layout(sample.hdf5, name)
+    if source.path is not None and sample.head and (found := _detect(Stage.SIGNATURE, sample)):
+        return found
+    if source.path is not None and sample.head.startswith(HDF5_MAGIC):
+        with open_file(source.name) as (name, sample.hdf5):
+            if found := _detect(Stage.HDF5, sample):
+                return found
+            raise unknown_layout(sample.hdf5, name)
     try:
         fill_sample(sample, source)
     except IngestError as error:
-        if sample.head.startswith(b"PK\x03\x04") and any(" FORMAT " in each for each in error.commands):
+        is_archive = sample.head.startswith(b"PK\x03\x04") and any(" FORMAT " in each for each in error.commands)
+        if source.path is not None and is_archive:
             _look_into(sample, source.path)
         error.commands = tuple(_without_format(each, source.name) for each in error.commands)
         raise

@@ -15,7 +15,7 @@ from sparrow.errors import IngestError
 from sparrow.io.base.suggestion import DECOMPRESSORS, PACKED_SUFFIXES
 
 __all__ = [
-    "Advice", "detect_compression", "load_signatures_with", "register_signatures", "reject_compressed",
+    "Advice", "detect_compression", "load_signatures_with", "looks_binary", "register_signatures", "reject_compressed",
     "reject_container", "split_words",
 ]  # fmt: skip
 
@@ -68,7 +68,8 @@ def load_signatures_with(loader: Callable[[], object]) -> None:
     _loaders.append(loader)
 
 
-def _looks_binary(start: bytes) -> bool:
+def looks_binary(start: bytes) -> bool:
+    """Return whether first bytes hold control characters, unlike text."""
     return any(byte < 9 or 13 < byte < 32 for byte in start)
 
 
@@ -146,7 +147,7 @@ def reject_container(start: bytes, name: str, compression: str | None = None) ->
         reject("this is a tar archive", f"tar -xOf {file} | sparrow ingest FORMAT - DST")
     if start.startswith(b"ORC") and b"\x00" in start:
         raise IngestError("this is ORC, not text: sp.ingest.columns(pyarrow.orc.read_table(...), ...) stores it", name)
-    for load in _loaders if _looks_binary(start) else ():
+    for load in _loaders if looks_binary(start) else ():
         load()
     for magic, (kind, advice) in _SIGNATURES.items():
         if start.startswith(magic):

@@ -84,12 +84,12 @@ COMPRESSION_SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _TEXTS = {
     "src": """
         src
-            Path, glob pattern, ``"-"`` for standard input, or a list of these. gzip, zstd and bz2 are detected from
-            the content.
+            Path, glob pattern, ``"-"`` for standard input, an open file, or a list of these. gzip, zstd, bz2 and xz are
+            detected from the content.
         """,
     "src_file": """
         src
-            Path, or ``"-"`` for standard input. gzip, zstd and bz2 are detected from the content.
+            Path, ``"-"`` for standard input, or an open file. gzip, zstd, bz2 and xz are detected from the content.
         """,
     "dst": """
         dst
@@ -326,12 +326,11 @@ class Reader(_Options, ABC):
     @property
     def source_name(self) -> str:
         """Name of the source in messages."""
-        if isinstance(self.src, str | os.PathLike):
-            return os.fspath(self.src)
-        if isinstance(self.src, list | tuple) and self.src:
-            more = f" and {len(self.src) - 1} more" if len(self.src) > 1 else ""
-            return f"{os.fspath(self.src[0])}{more}"
-        return type(self.src).__name__
+        items = self.src if isinstance(self.src, list | tuple) and self.src else [self.src]
+        first: Any = items[0]
+        name = os.fspath(first) if isinstance(first, str | os.PathLike) else getattr(first, "name", None)
+        more = f" and {len(items) - 1} more" if len(items) > 1 else ""
+        return f"{name if isinstance(name, str) else type(first).__name__}{more}"
 
     @abstractmethod
     def read(self) -> str:

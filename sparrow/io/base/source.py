@@ -37,8 +37,8 @@ from sparrow.runtime.validation import check_path
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = [
-    "SIGNATURE_BYTES", "Source", "SourceLike", "TextBlock", "check_encoding", "compression_of", "folder_path",
-    "max_line_bytes", "open_source", "open_sources", "read_blocks", "total_size",
+    "SIGNATURE_BYTES", "Source", "SourceLike", "TextBlock", "as_rereadable", "check_encoding", "compression_of",
+    "folder_path", "max_line_bytes", "open_source", "open_sources", "peek_source", "read_blocks", "total_size",
 ]  # fmt: skip
 
 SourceLike: TypeAlias = str | os.PathLike[str] | IO[Any] | Sequence[str | os.PathLike[str] | IO[Any]]
@@ -171,6 +171,21 @@ def open_source(src: SourceLike) -> Source:
     return sources[0]
 
 
+def as_rereadable(src: SourceLike) -> list[Any]:
+    """Return the items of a source, open files as paths or peekable streams."""
+    items: list[Any] = [src] if isinstance(src, str | os.PathLike) or hasattr(src, "read") else [*src]
+    opened = [_open_file(each) if hasattr(each, "read") else None for each in items]
+    return [
+        os.fspath(item) if source is None else source.path or source.stream
+        for item, source in zip(items, opened, strict=True)
+    ]
+
+
+def peek_source(source: Source, size: int) -> Source:
+    """Return the first bytes of an open file, which remain to be read."""
+    return Source(source.name, None, None, _Pipe(io.BytesIO(source.stream.peek(size)), owned=True, name=source.name))
+
+
 def folder_path(src: SourceLike) -> str | None:
     """Return the path if ``src`` is a folder, else None."""
     if not isinstance(src, str | os.PathLike):
@@ -220,12 +235,15 @@ def _visible(paths: list[str], pattern: str = "") -> list[str]:
 def _open_file(file: Any) -> Source:
     """Return the source of an open file: its path if it has one, else its bytes."""
     name = getattr(file, "name", None)
+    if isinstance(file, _Pipe):
+        return Source(file.name, None, None, file)
     if isinstance(name, str) and os.path.isfile(name) and hasattr(file, "tell") and not file.tell():
         return Source(name, name, os.path.getsize(name))
     stream = getattr(file, "buffer", file)
     if isinstance(stream, io.TextIOBase):
         stream = io.BytesIO(stream.read().encode())
-    return Source(name if isinstance(name, str) else type(file).__name__, None, None, _Pipe(stream, owned=False))
+    shown = name if isinstance(name, str) else type(file).__name__
+    return Source(shown, None, None, _Pipe(stream, owned=False, name=shown))
 
 
 def compression_of(source: Source) -> str | None:
@@ -283,8 +301,9 @@ def total_size(sources: Sequence[Source]) -> int | None:
 class _Pipe(io.RawIOBase):
     """Unseekable stream whose first bytes can be peeked at."""
 
-    def __init__(self, raw: BinaryIO | io.RawIOBase, owned: bool) -> None:
+    def __init__(self, raw: BinaryIO | io.RawIOBase, owned: bool, name: str = "") -> None:
         super().__init__()
+        self.name = name
         self._raw = raw
         self._owned = owned
         self._start = b""

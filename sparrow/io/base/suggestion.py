@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "DECOMPRESSORS", "PACKED_SUFFIXES", "PLACEHOLDER", "TypedSource", "option_words",
-    "with_destination", "with_options",
+    "DECOMPRESSORS", "PACKED_SUFFIXES", "PLACEHOLDER", "TypedSource", "option_words", "with_destination",
+    "with_options",
 ]  # fmt: skip
 
 DECOMPRESSORS = {"gzip": "gzip", "zstd": "zstd", "bz2": "bzip2", "xz": "xz"}
