@@ -167,12 +167,14 @@ def work_until_interrupted(path: str, seed: int, events: int, parent: Connection
                 wrong = []
             except BaseException as error:  # noqa: BLE001 - that there is none is what is tried
                 wrong = [f"{doing}: {type(error).__name__}: {error}\n{traceback.format_exc()}"]
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # after an error the signal is still to come
             try:
                 wrong += [f"{doing}: {each}" for each in problems(folder)]
                 wrong += [f"{doing}: dropped {each}" for each in dropped if each != "KeyboardInterrupt()"]
             except Exception as error:  # noqa: BLE001 - so is that the files can be read
                 wrong.append(f"after {doing}: {type(error).__name__}: {error}\n{traceback.format_exc()}")
             parent.send(wrong)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.unraisablehook = before
 
 

@@ -547,3 +547,32 @@ def test_deep_statistics_in_a_checkpoint(long_log: Path, tmp_path: Path) -> None
     with pytest.raises(errors.CorruptionError, match=rf"{checkpoint.name}' of the log .* nested"):
         sp.open(tmp_path / "t")
     assert sp.open(tmp_path / "t", version=3).version == 3
+
+
+def _drop_bounds(add: dict[str, Any]) -> None:
+    stats = json.loads(add["stats"])
+    del stats["maxValues"]
+    add["stats"] = json.dumps(stats)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (_drop_bounds, "lacks the bounds of a file"),
+        (lambda add: add.update(stats=add["stats"].replace("numRecords", "numRecorbs")), "lacks the bounds of a file"),
+        (lambda add: add.update(path="/" + add["path"][1:]), "not in its folder"),
+    ],
+)
+def test_errors_of_a_changed_checkpoint_name_it(
+    long_log: Path, tmp_path: Path, change: Callable[[dict[str, Any]], None], problem: str
+) -> None:
+    shutil.copytree(long_log, tmp_path / "t")
+    (checkpoint,) = (tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet")
+    table = pq.read_table(checkpoint)
+    rows = table.to_pylist()
+    for row in rows:
+        if row["add"]:
+            change(row["add"])
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), checkpoint)
+    with pytest.raises(errors.CorruptionError, match=rf"{problem}.*{checkpoint.name}"):
+        sp.open(tmp_path / "t", version=int(checkpoint.name.split(".")[0])).sum()

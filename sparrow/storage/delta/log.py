@@ -320,7 +320,13 @@ class Log:
         return sizes
 
     def _outside(self, path: str) -> CorruptionError:
-        return CorruptionError(f"the log of {self.path!r} names the file {path!r}, which is not in its folder")
+        return self._foreign(f"names the file {path!r}, which is not in its folder")
+
+    def _foreign(self, problem: str) -> CorruptionError:
+        return CorruptionError(
+            f"the log of {self.path!r} {problem}: another tool wrote to it, "
+            f"or damaged is {damage_candidates(self.path, self.version)}"
+        )
 
     def _files(self, dims: Sequence[str]) -> ActiveFiles:
         table = self._add_table()
@@ -348,9 +354,7 @@ class Log:
                 elif dims:
                     bounds[:] = -1
         except (KeyError, ValueError, TypeError, pa.ArrowException) as error:
-            raise CorruptionError(
-                f"the log of {self.path!r} lacks the bounds of a file ({error}): another tool wrote to it"
-            ) from None
+            raise self._foreign(f"lacks the bounds of a file ({error})") from None
         outside = next((path for path in paths if "/" in path or "\\" in path or path in {"", ".", ".."}), None)
         if outside is not None:
             raise self._outside(outside)
