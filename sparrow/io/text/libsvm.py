@@ -17,7 +17,7 @@ import shlex
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
@@ -38,6 +38,7 @@ from sparrow.io.base.sample import Sample, Stage
 from sparrow.io.base.source import Source, TextBlock, compression_of, open_sources, read_blocks, total_size
 from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.base.value_cast import ValueCast
+from sparrow.io.text.extreme_header import HeaderLines, find_bad_label
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize
 from sparrow.runtime import memory, progress, settings
@@ -69,6 +70,9 @@ class Libsvm(Reader):
     (``row, label``), with the sorted label texts as labels of its columns. Zeros are not stored. Blank lines and lines
     of comment only are not rows; a line with only a label is an empty one.
 
+    A first line of three numbers is the header of Extreme Classification files: points, features and labels. ``X`` and
+    ``y``, whose columns are then the labels by number, have these sizes, and indices count from 0.
+
     Parameters
     ----------
     %(src)s
@@ -91,8 +95,8 @@ class Libsvm(Reader):
     Raises
     ------
     IngestError
-        If the text is not libsvm text, an index is out of range, or a value does not fit ``dtype``: with file, line and
-        token.
+        If the text is not libsvm text, an index is out of range, a value does not fit ``dtype``, or a header declares
+        other sizes: with file, line and token.
     %(not_found)s
     %(exists)s
     StorageError
@@ -131,6 +135,7 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
         if self.n_features is not None and not 0 <= self.n_features <= MAX_DIMENSION_SIZE:
             raise self._no_width()
         self.base = None if self.index_base == "auto" else self.index_base
+        self.headers = HeaderLines(self.src)
         self.kind = check_dtype("float64" if self.dtype is None else self.dtype)
 
     @property
@@ -154,17 +159,32 @@ zcat a9a.gz | sparrow ingest libsvm - a9a.sparrow"""
             ingest = _Ingest(folder, self, stack)
             for piece in stack.enter_context(closing(_parse_blocks(sources, self))):
                 ingest.write(piece, total_size(sources))
+            self._take_sizes()  # of a header without rows
             if ingest.labels_alone and self.n_features is None:
                 raise IngestError(
                     "lines are numbers separated by commas, without a feature index:value: sparrow ingest columns "
                     "reads CSV; pass n_features= if rows have several labels and no features",
                     sources[0].name,
                 )
+            self.headers.check_rows(ingest.rows, self.source_name)
             ingest.finish()
         if not ingest.rows:
             warnings.warn(f"{', '.join(source.name for source in sources)}: there are no rows", stacklevel=2)
         progress.write_note(ingest.summary())
         return os.fspath(self.dst)
+
+    def _take_sizes(self) -> None:
+        """Use the sizes of a header."""
+        if self.headers.header is not None:
+            self.n_features = self.headers.header.features if self.n_features is None else self.n_features
+            self.base = 0 if self.base is None else self.base
+
+    def without_headers(self, blocks: Iterable[TextBlock]) -> Iterator[TextBlock]:
+        """Yield blocks with the headers of files taken and blanked out."""
+        for block in blocks:
+            below = self.headers.take(block)
+            self._take_sizes()
+            yield below
 
 
 class _LabelSpill:
@@ -254,10 +274,10 @@ def _parse_blocks(sources: list[Source], options: Libsvm) -> Generator[_ParsedBl
     from sparrow.kernels.parse import libsvm as kernels
 
     threads = max(1, min(settings.current().threads, memory.available() // tuning().libsvm_thread_bytes))
-    min_index = options.base or 0
     is_integer = options.kind.kind in "iu"
 
     def work(block: TextBlock) -> _ParsedBlock:
+        min_index = options.base or 0
         return _parse_block(
             block, kernels.parse(block.data, block.lines, min_index, options.limit, is_integer), options
         )
@@ -266,7 +286,7 @@ def _parse_blocks(sources: list[Source], options: Libsvm) -> Generator[_ParsedBl
         bar("reading libsvm text", total_size(sources)) as advance,
         closing(read_blocks(sources, tuning().libsvm_block_bytes)) as text,
     ):
-        parsed = cast("Generator[_ParsedBlock]", ordered_map(work, text, threads))
+        parsed = cast("Generator[_ParsedBlock]", ordered_map(work, options.without_headers(text), threads))
         with closing(parsed):
             for piece in parsed:
                 yield piece
@@ -306,6 +326,11 @@ def _parse_block(block: TextBlock, parsed: Parsed, options: Libsvm) -> _ParsedBl
     texts = pa.StringArray.from_buffers(
         len(parsed.labels), pa.py_buffer(parsed.label_ends), pa.py_buffer(parsed.label_text)
     )
+    header = options.headers.header
+    if header is not None and (bad := find_bad_label(texts, header.labels)) is not None:
+        line = block.line_at(int(parsed.at[bad[0]]))
+        problem = f"the label must be an integer below {header.labels}, the number of labels in the header"
+        raise IngestError(problem, block.source.name, line, bad[1])
     at = parsed.at[parsed.unlabelled] if parsed.unlabelled >= 0 else -1
     return _ParsedBlock(
         elements.coords[0],
@@ -393,6 +418,9 @@ def _describe_fault(code: int, parsed: Parsed, options: Libsvm) -> str:
     """Return the error message for a token, with the way out."""
     from sparrow.kernels.parse import libsvm as kernels
 
+    if code == kernels.BEYOND and options.headers.header is not None and options.base == 0:
+        way = "pass index_base=1 if indices count from 1"
+        return f"the index must be below {options.n_features}, the number of features in the header: {way}"
     if code == kernels.BEYOND and options.n_features is not None:
         return f"the index exceeds n_features={options.n_features}"
     return {
@@ -440,8 +468,9 @@ class _Ingest:
         """Write a block; ``size`` is the size of the whole input, if known."""
         if self.rows == 0 and size is not None:
             self._check_disk(piece, size)
+        self._base = self._options.base if self._base is None else self._base
         self._settle_base(piece)
-        self._several |= piece.several
+        self._several |= piece.several or self._options.headers.header is not None
         self._unlabelled = self._unlabelled or piece.unlabelled
         self._texts.write(piece.texts)
         count = len(piece.labels)
@@ -504,6 +533,8 @@ class _Ingest:
             error = _weights_error(self._unlabelled, self._options)
             assert error is not None
             raise error
+        self._several |= self._options.headers.header is not None
+        self._base = self._options.base if self._base is None else self._base
         self._base = 1 if self._base is None else self._base
         self._width = self._largest + 1 - self._base if self._largest >= 0 else 0
         if self._options.n_features is not None:
@@ -533,20 +564,26 @@ class _Ingest:
     def _finish_labels(self) -> None:
         """Write ``y`` of several labels per row, from the texts."""
         self._y.abort()
-        names = self._texts.distinct()
+        header = self._options.headers.header
+        names: Any = self._texts.distinct() if header is None else None
         y = self._writer("y", ("row", "label"), np.dtype(np.bool_))
-        schema = Schema((self.rows, len(names)), ("row", "label"), np.dtype(np.bool_))
+        width = header.labels if header is not None else len(names)
+        schema = Schema((self.rows, width), ("row", "label"), np.dtype(np.bool_))
         done = 0
         for texts in self._texts.batches():
             lists = pc.split_pattern(texts, ",")
-            numbers = pc.index_in(pc.list_flatten(lists), value_set=names)
+            tokens = pc.list_flatten(lists)
+            if names is None:
+                numbers = pc.if_else(pc.equal(tokens, ""), None, tokens).cast(pa.int64())
+            else:
+                numbers = pc.index_in(tokens, value_set=names)
             present = np.asarray(numbers.is_valid())
             rows = np.asarray(pc.list_parent_indices(lists))[present].astype(np.int64) + done
             columns = np.asarray(numbers.drop_null())
             elements = Block((rows, columns), np.ones(len(rows), np.bool_))
             y.write(canonicalize(elements, schema.shape, False, "last"))
             done += len(texts)
-        self._create("y", schema, y.finish(), labels={1: names})
+        self._create("y", schema, y.finish(), labels={} if names is None else {1: names})
 
     def _rewrite_shifted(self, files: list[storage.DataFile]) -> list[storage.DataFile]:
         """Return all files of ``X``; those written for base 1 are rewritten for base 0."""
@@ -699,15 +736,20 @@ def _join_per_row(rows: NDArray[Any], texts: pa.Array, start: int, stop: int, se
 
 
 _PAIR = re.compile(r"(\d+|qid):\S+")
+_SIZES = re.compile(r"\d+\s+\d+(\s+\d+)?")
+"""Header of Extreme Classification files, or of rows without labels."""
 
 
 def feature_tokens(sample: Sample) -> list[str]:
     """Return the tokens after the labels, if lines begin with labels or features."""
-    if not sample.rows or not sample.rows[0]:
+    rows = sample.rows
+    if len(rows) > 1 and len(rows[0]) in (2, 3) and _SIZES.fullmatch(sample.data[0]):
+        rows = rows[1:]
+    if not rows or not rows[0]:
         return []
-    first = sample.rows[0][0]
+    first = rows[0][0]
     is_label = all(map(is_number, first.strip(",").split(","))) or _PAIR.fullmatch(first) is not None
-    return [token for row in sample.rows for token in row[1:]] if is_label else []
+    return [token for row in rows for token in row[1:]] if is_label else []
 
 
 def _detect(sample: Sample) -> str | None:
