@@ -91,13 +91,50 @@ def test_topk_of_masked_products_and_semirings() -> None:
     np.testing.assert_array_equal(found.to_numpy(), np.stack([largest(each @ b, 2) for each in cube]))
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(
+        [("bool", "or_and"), ("complex128", "plus_times")]
+        + [(dtype, way) for dtype in ("int8", "int64", "float32", "float64") for way in ("plus_times", "min_plus")]
+    ),
+    st.sampled_from([1, 2, 5, 60]),
+    st.sampled_from([None, False, True]),
+    st.integers(0, 2**32),
+)
+def test_topk_selects_from_full_products(
+    operations: tuple[str, str], k: int, complement: bool | None, seed: int
+) -> None:
+    dtype, semiring = operations
+    rng = np.random.default_rng(seed)
+    a, b, m = (some(shape, seed + at, dtype) for at, shape in enumerate([(20, 30), (30, 50), (20, 50)]))
+    if a.dtype.kind == "f":
+        a, b = a * rng.standard_normal(a.shape).astype(dtype), b / 3
+        a[rng.random(a.shape) < 0.01 * (seed % 3)] = np.nan
+    A, B = sp.asarray(a), sp.asarray(b)
+    masked: dict[str, Any] = {} if complement is None else {"mask": sp.asarray(m), "complement": complement}
+    with sparrow.testing.strategy("numba"), np.errstate(all="ignore"):
+        full = sp.matmul(A, B, semiring=semiring, **masked).to_format("coo")
+        with sparrow.testing.strategy("topk_rows"), sparrow.testing.observe("product.topk") as selections:
+            found = sp.matmul(A, B, semiring=semiring, topk=k, **masked).to_format("coo")
+    kept = find_largest(np.searchsorted(full.coords[0], np.arange(21)), full.data, k)
+    np.testing.assert_array_equal(found.coords, [column[kept] for column in full.coords])
+    assert found.data.tobytes() == full.data[kept].tobytes()
+    is_ordered = dtype in ("int64", "float32", "float64") or (dtype, semiring) == ("int8", "min_plus")
+    assert bool(selections) == (is_ordered and complement is not False)
+
+
 @pytest.mark.parametrize("way", ["row_sections", "column_strips", "k_panels", "external_sum", "streamed_lhs"])
 def test_topk_of_spilled_operands(way: str, tmp_path: Path) -> None:
     a, b = some((60, 80), 1), some((80, 110), 2)
     A, B = sp.asarray(a).save(tmp_path / "A"), sp.asarray(b).save(tmp_path / "B")
-    small = sparrow.testing.tune("product", partition_products=500, **SMALL)
-    with sparrow.testing.strategy(way), small, sparrow.testing.observe("product.tiling") as tilings:
-        np.testing.assert_array_equal(sp.matmul(A, B, topk=4).to_numpy(), largest(a @ b, 4))
+    for kernels in ("numpy", "numba"):
+        with (
+            sparrow.testing.strategy(kernels), sparrow.testing.strategy(way),
+            sparrow.testing.tune("product", partition_products=500, **SMALL),
+            sparrow.testing.observe("product.tiling") as tilings, sparrow.testing.observe("product.topk") as selections,
+        ):  # fmt: skip
+            np.testing.assert_array_equal(sp.matmul(A, B, topk=4).to_numpy(), largest(a @ b, 4))
+        assert bool(selections) == (kernels == "numba" and way not in ("k_panels", "external_sum"))
     assert tilings[0][1]["tiling"] == {"streamed_lhs": "whole"}.get(way, way)
 
 

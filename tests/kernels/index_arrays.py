@@ -132,6 +132,8 @@ def spgemm(given: Arguments) -> Any:
         A, B = sp.asarray(S), sp.asarray(T)
         sp.matmul(A, B, semiring="min_plus").compute()
         sp.matmul(A, B, topk=2).compute()
+        with strategy("topk_rows"):
+            sp.matmul(A, B, topk=2).compute()
         return [A @ B, S @ B, A.astype("bool") @ B, (A @ B @ A).sum(axis=0)]
 
     return expect(call, lambda: [D @ E, D @ E, (D != 0) @ E, (D @ E @ D).sum(axis=0)])

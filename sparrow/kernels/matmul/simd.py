@@ -43,6 +43,7 @@ __all__ = [
     "LANES",
     "broadcast",
     "compress_store",
+    "exceeding_bits",
     "lane_range",
     "less_than",
     "load",
@@ -315,6 +316,23 @@ def _not_equal_bits(context: Any, lanes: Any, others: Any) -> Any:
     return types.uint8(lanes, others), generate
 
 
+def _exceeding_bits(context: Any, lanes: Any, others: Any) -> Any:
+    """Return a bit mask of the lanes that are greater, or not ordered because of NaN."""
+    if lanes != others or lanes.complex:
+        return None
+
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (one,), (other,) = (_vectors(builder, each) for each in arguments)
+        if isinstance(lanes.part, types.Float):
+            greater = builder.fcmp_unordered(">", one, other)
+        else:
+            compare = builder.icmp_signed if lanes.part in types.signed_domain else builder.icmp_unsigned
+            greater = compare(">", one, other)
+        return builder.bitcast(greater, ir.IntType(8))
+
+    return types.uint8(lanes, others), generate
+
+
 def _less_than(context: Any, lanes: Any, others: Any) -> Any:
     """Return 1 in each lane of unsigned integers that is less than the other, else 0."""
     if lanes != others or lanes.part not in types.unsigned_domain:
@@ -427,3 +445,4 @@ store: Any = intrinsic(_store)
 store_nontemporal: Any = intrinsic(_store_nontemporal)
 reduce_add: Any = intrinsic(_reduce_add)
 not_equal_bits: Any = intrinsic(_not_equal_bits)
+exceeding_bits: Any = intrinsic(_exceeding_bits)

@@ -56,7 +56,7 @@ from sparrow.kernels.matmul.symbolic import (
 )  # fmt: skip
 from sparrow.kernels.matmul.workspace import GROUPS_PER_LINE, MAX_FOUND_GROUPS
 
-__all__ = ["OPERATIONS", "SpGEMMKernels", "get_kernels"]
+__all__ = ["OPERATIONS", "SpGEMMKernels", "get_kernels", "resolve_operations"]
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _GROUP_BITS, _LINE_BITS = np.uint64(3), np.uint64(9)
@@ -164,21 +164,31 @@ def get_kernels(
     InvalidValueError
         If Numba cannot compile a function.
     """
+    add, multiply, *addresses = resolve_operations(add, multiply, dtype, swap)
+    return _bind(_build(add, multiply, seeded), *addresses)
+
+
+def resolve_operations(
+    add: Any, multiply: Any, dtype: np.dtype[Any], swap: bool = False
+) -> tuple[Any, Any, np.uint64, np.uint64]:
+    """Return the operations of a semiring for kernels, and addresses to call.
+
+    Parameters and errors are those of :func:`get_kernels`.
+    """
     warn_compiling()
     narrow = dtype.kind in "iu" and dtype.itemsize < 8 and add in ("min", "max") and multiply in ("times", "plus")
     if isinstance(add, str) and isinstance(multiply, str) and not narrow:  # narrow products wrap around in their dtype
-        return _bind(_build(OPERATIONS[add], OPERATIONS[multiply], seeded), 0, 0)
-    adders = _compile_operation(add, dtype, False), _compile_operation(multiply, dtype, swap)
-    return _bind(_build(_user, _user, seeded), *adders)
+        return OPERATIONS[add], OPERATIONS[multiply], np.uint64(0), np.uint64(0)
+    addresses = _compile_operation(add, dtype, False), _compile_operation(multiply, dtype, swap)
+    return _user, _user, np.uint64(addresses[0]), np.uint64(addresses[1])
 
 
-def _bind(kernels: SpGEMMKernels, add_address: int, multiply_address: int) -> SpGEMMKernels:
-    one, other = np.uint64(add_address), np.uint64(multiply_address)
+def _bind(kernels: SpGEMMKernels, add_address: np.uint64, multiply_address: np.uint64) -> SpGEMMKernels:
     return SpGEMMKernels(
-        functools.partial(kernels.rows, one, other),
-        functools.partial(kernels.masked, one, other),
-        functools.partial(kernels.masked_dot, one, other),
-        functools.partial(kernels.masked_sum, other),
+        functools.partial(kernels.rows, add_address, multiply_address),
+        functools.partial(kernels.masked, add_address, multiply_address),
+        functools.partial(kernels.masked_dot, add_address, multiply_address),
+        functools.partial(kernels.masked_sum, multiply_address),
     )
 
 

@@ -21,6 +21,7 @@ from sparrow.kernels.matmul.simd import (
     LANES,
     broadcast,
     compress_store,
+    exceeding_bits,
     lane_range,
     less_than,
     load,
@@ -158,6 +159,26 @@ def _compress(row, fill, first, out, columns):  # type: ignore[no-untyped-def]
         compress_store(columns, n, lane_range(np.uint32(at + first)), differs)
         n += popcount(differs)
     return n
+
+
+@njit
+def _find_exceeding(row, bound, out):  # type: ignore[no-untyped-def]
+    for at in range(np.uint64(0), np.uint64(len(row)), LANES):
+        out[at // LANES] = exceeding_bits(load(row, at, LANES), broadcast(bound))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "uint64", "float32", "float64"])
+def test_exceeding_bits_count_nan_as_greater(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    low, high = (-np.inf, np.inf) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    row = np.array([low, high, 0, 1, 2, 3, high, 1] * 4, kind)
+    bounds = [low, 0, 1, 2, high]
+    if kind.kind == "f":
+        row[::5], bounds = np.nan, [*bounds, np.nan]
+    for bound in np.array(bounds, kind):
+        out = np.zeros(len(row) // 8, np.uint8)
+        _find_exceeding(row, bound, out)
+        np.testing.assert_array_equal(np.unpackbits(out, bitorder="little"), ~(row <= bound))
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,8 @@ class ProductKernels:
         self, rows: LhsRows, mask: MaskRows | None, first: int, last: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
         """Return row pointers, column codes and values of some rows."""
+        if self._topk is not None and self._selects(rows, first, last, self._topk):
+            return self._multiply_topk(rows, mask, first, last, self._topk)
         indptr, codes, out = self._multiply_all(rows, mask, first, last)
         if self._topk is None:
             return indptr, codes, out
@@ -204,6 +206,40 @@ class ProductKernels:
             out = self._score(rows, first, last, indptr, codes, out)
         largest = find_largest(indptr, self._operands.cast_results(out), self._topk)
         return np.searchsorted(largest, indptr), codes[largest], out[largest]
+
+    def _selects(self, rows: LhsRows, first: int, last: int, k: int) -> bool:
+        """Return whether a kernel selects the largest before it writes rows."""
+        own, dtype, current = self._operands.dtype, self._schema.dtype, tuning()
+        n_products = int(rows.product_offsets[last] - rows.product_offsets[first])
+        columns = max(self._rhs.column_index.size, current.topk_columns * k)
+        if n_products * current.topk_columns_ratio < columns * (last - first):
+            return False
+        is_ordered = own.kind in "iuf" and (own == dtype or (own == np.float64 and dtype == np.float32))
+        if not is_ordered or self._node.score is not None or self._seed is None:
+            return False
+        return not self._defer_jit("topk", max(n_products, last - first))
+
+    def _multiply_topk(
+        self, rows: LhsRows, mask: MaskRows | None, first: int, last: int, k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
+        """Return row pointers, column codes and values of the largest elements."""
+        from sparrow.kernels.matmul.select import get_topk_kernel
+
+        events.emit("product.topk", rows=last - first)
+        count, width, dtype = last - first, self._rhs.column_index.size, self._operands.dtype
+        bounds = (_NO_BOUNDS, _NO_BOUNDS, _NO_COLUMNS) if mask is None else self._mask_arguments(mask, first, last)
+        k = min(k, width)
+        indptr = np.empty(count + 1, np.int64)
+        codes, out = np.empty(count * k, np.uint32), np.empty(count * k, dtype)
+        add, multiply = self._operations
+        swapped = self._operands.roles.swapped and callable(multiply)
+        kernel = get_topk_kernel(add, multiply, dtype, swapped, rounds=dtype != self._schema.dtype)
+        with self._workspace() as space:
+            n = kernel(
+                *self._csr_arguments(rows, first, last), *bounds, np.uint64(width), self._fill, space.seed, space.row,
+                np.uint64(k), indptr, codes, out,
+            )  # fmt: skip
+        return indptr, codes[:n].view(np.int32), out[:n]
 
     def _score(
         self, rows: LhsRows, first: int, last: int, indptr: NDArray[Any], codes: NDArray[Any], out: NDArray[Any]

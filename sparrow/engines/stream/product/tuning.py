@@ -94,6 +94,12 @@ class ProductTuning:
     clustered_sample: int = parameter(
         1 << 12, "elements", "Consecutive elements of a sample, of 16, that tell whether columns are clustered."
     )
+    topk_columns_ratio: int = parameter(
+        16, "ratio", "Columns per product up to which the largest of a row are selected from a dense row."
+    )
+    topk_columns: int = parameter(
+        128, "columns", "Columns of a dense row that are scanned as fast as one of the largest elements is selected."
+    )
     count_batch_elements: int = parameter(
         1 << 19, "elements", "Left elements whose products a thread counts at a time."
     )
@@ -190,6 +196,7 @@ tuning = Tunable(
         "external_sum": {"tiling": "k_panels", "combine": "external_sort"},
         "masked_rows": {"kernel": "masked"},
         "masked_dot": {"kernel": "dot"},
+        "topk_rows": {"topk_columns_ratio": 1 << 40},
         "block_output": {"output": "blocks"},
         "numpy": {
             "dense_numpy_max_products": 1 << 62,
