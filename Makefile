@@ -13,7 +13,9 @@ CHECKED := $(if $(BOUNDSCHECK),NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.nu
 MINUTES ?= 5
 ROUNDS ?= 1
 
-.PHONY: help tools demo fast test seeds trial lint types site bench gpu clean
+NNZ ?= 100000000
+
+.PHONY: help tools demo fast test seeds trial memory lint types site bench gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +24,7 @@ help:
 	@echo 'make test    run all tests (TESTS=tests/storage for some, BOUNDSCHECK=1 to check indices in kernels)'
 	@echo 'make seeds   run random tests on new examples, ROUNDS=1 times'
 	@echo 'make trial   kill, interrupt, race, fill the disk, flip bytes and fuzz for MINUTES=5'
+	@echo 'make memory  run every public function on tensors of 10 times the memory limit (NNZ=20000000 for smaller ones)'
 	@echo 'make lint    check style, formatting, layers, names and prose'
 	@echo 'make types   check types'
 	@echo 'make site    build the documentation in site/, links checked'
@@ -67,6 +70,10 @@ seeds: $(VENV)/.dev
 
 trial: $(VENV)/.dev
 	$(BIN)/python -m tests.trial --minutes $(MINUTES)
+
+memory: $(VENV)/.dev
+	folder=$$(mktemp -d); $(BIN)/python -m tests.memory.measure $$folder $(CASES) --nnz $(NNZ); status=$$?; \
+	rm -rf $$folder; exit $$status
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -23,6 +23,9 @@ class CoreTuning:
     lookup_table_min_elements: int = parameter(
         1 << 16, "elements", "Fewer elements use bisection, which is faster than filling the table."
     )
+    mask_copies: int = parameter(
+        4, "copies", "Integers per element that a mask of several dimensions selects, besides its coordinates."
+    )
 
 
 tuning = Tunable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import operator
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -21,13 +22,14 @@ from sparrow.errors import (
     NotFoundError,
     NumberRangeError,
     SharingError,
+    TooLargeError,
     UnsupportedError,
 )
 from sparrow.functions.generation import tensor_from_block
 from sparrow.functions.inspection import check_device
 from sparrow.interop.conversion import from_coordinates, from_object, from_table
 from sparrow.plan import normalize_axis
-from sparrow.runtime import progress
+from sparrow.runtime import progress, settings
 from sparrow.runtime.validation import check_flag
 from sparrow.storage.fs.failures import translate_read_errors
 from sparrow.tensor import Tensor
@@ -417,7 +419,8 @@ def from_relation(
     LabelError
         If the relation has no such column.
     TooLargeError
-        If it would exceed the memory limit: :func:`sparrow.ingest.columns` stores relations of any length.
+        If its elements would exceed the memory limit: :func:`sparrow.ingest.columns` stores relations of any length. A
+        relation that can be read again may take more than its elements: it is sorted on disk.
     UnsupportedError
         If a coordinate is neither an integer nor a label.
 
@@ -429,6 +432,24 @@ def from_relation(
     >>> sp.from_relation(rel, coords=["j"], value="v").to_numpy()
     array([3, 6])
     """
-    return tensor_from_block(
-        *from_table(rel, coords, value, shape, dims, duplicates, on_fill=partial(_note_fill, way=""))
-    )
+    try:
+        return tensor_from_block(
+            *from_table(rel, coords, value, shape, dims, duplicates, on_fill=partial(_note_fill, way=""))
+        )
+    except TooLargeError:
+        if not hasattr(rel, "to_arrow_reader") and not hasattr(rel, "collect_batches"):
+            raise
+    return _from_stored_relation(rel, coords, value, shape, dims, duplicates)
+
+
+def _from_stored_relation(rel: Any, coords: Sequence[str], value: str | None, *options: Any) -> Tensor:
+    """Return the elements of a relation of many rows, sorted on disk."""
+    from sparrow.io.tabular.options import Columns
+
+    shape, dims, duplicates = options
+    with tempfile.TemporaryDirectory(prefix="sparrow-relation-", dir=settings.current().temp_directory) as folder:
+        path = Columns(
+            rel, f"{folder}/elements", coords=coords, value=value, shape=shape, dims=dims, duplicates=duplicates
+        ).ingest()
+        stored: Tensor = open(path)
+        return stored.compute()

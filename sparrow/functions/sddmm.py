@@ -14,9 +14,10 @@ from sparrow.core.storage_types import infer_function, resolve_stype
 from sparrow.errors import ShapeError, UnsupportedError
 from sparrow.functions.elementwise import as_factor
 from sparrow.functions.labels import can_align
+from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor
 from sparrow.kernels.coo import accumulator_dtype
-from sparrow.plan import Scan, make_sampled
+from sparrow.plan import Scan, axis_labels, make_sampled
 from sparrow.relations.memory import MemoryHandle, MemoryRelation
 from sparrow.runtime import memory
 from sparrow.tensor import Tensor
@@ -29,8 +30,9 @@ __all__ = ["sddmm"]
 def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     """Return ``S * (X @ Y)``, computed at the stored elements of ``S``.
 
-    For two arrays it is computed at once, in batches, in time proportional to ``S.nnz * K``. If one is a tensor the
-    result is lazy: the product of tensors with mask ``S``.
+    For two arrays it is computed at once, in batches, in time proportional to ``S.nnz * K``, unless the result takes
+    more than a quarter of the memory limit: then it is lazy. If one is a tensor the result is lazy too: the product of
+    tensors with mask ``S``.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
     UnsupportedError
         If the fill value of ``S`` is not 0.
     TooLargeError
-        If the stored elements would exceed the memory limit.
+        If copies of the arrays would exceed the memory limit.
 
     Examples
     --------
@@ -80,14 +82,15 @@ def sddmm(S: Tensor, X: Tensor | ArrayLike, Y: Tensor | ArrayLike) -> Tensor:
         "multiply", [pattern.stype, "dense"], infer_function("multiply", [pattern.stype, "dense"], True)
     )
     node = make_sampled(scan, left, right, Schema(pattern.shape, pattern.dims, dtype, 0, kind))
-    _check_memory(pattern.nnz, left, right.T, product)
+    _check_memory(left, right.T, product)
+    if pattern.nnz * node.schema.element_bytes() > memory.share(tuning().sampled_share):
+        return Tensor(node.with_labels(axis_labels(scan)))
     block = engines.evaluate(Scan(node, View.identity(node.schema.shape), node.schema))
     return Tensor(MemoryHandle(MemoryRelation(node.schema, block, read_labels(scan))))
 
 
-def _check_memory(nnz: int, left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> None:
-    """Raise unless values and arrays as the kernel takes them fit in memory."""
+def _check_memory(left: NDArray[Any], right: NDArray[Any], dtype: np.dtype[Any]) -> None:
+    """Raise unless the arrays as the kernel takes them fit in memory."""
     summed = accumulator_dtype(dtype)
     copied = sum(each.size for each in (left, right) if each.dtype != summed or not each.flags.c_contiguous)
-    room = nnz * max(dtype.itemsize, summed.itemsize) + copied * summed.itemsize
-    memory.check(room, "the values of sddmm and copies of its arrays", "take a part of S")
+    memory.check(copied * summed.itemsize, "copies of the arrays of sddmm", "take a part of S")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sparrow import engines
 from sparrow.errors import NumberRangeError
 from sparrow.functions.elementwise import as_operand
+from sparrow.functions.tuning import tuning
 from sparrow.functions.views import as_tensor
 from sparrow.runtime import memory
 from sparrow.runtime.validation import check_flag
@@ -91,7 +94,7 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     NumberRangeError
         If a value occurs 2^63 times or more.
     TooLargeError
-        If the stored elements, or absent elements of fill NaN, would exceed the memory limit.
+        If the distinct values, or absent elements of fill NaN, would exceed the memory limit.
 
     Examples
     --------
@@ -100,7 +103,7 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
     UniqueCounts(values=array([0, 2]), counts=array([999999999998,            2]))
     """
     tensor = as_tensor(x)
-    values, counts = np.unique_counts(tensor.to_format("coo").data)
+    values, counts = _count_stored(tensor)
     absent = tensor.size - int(counts.sum())
     if not absent:
         return UniqueCounts(values, counts)
@@ -119,6 +122,59 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
         values, counts = np.append(values, np.full(absent, fill)), np.append(counts, np.ones(absent, counts.dtype))
     order = np.argsort(values, stable=True)
     return UniqueCounts(values[order], counts[order])
+
+
+_Counted = tuple[NDArray[Any], NDArray[np.int64]]
+"""Distinct values, ascending with every NaN, and their counts."""
+
+
+def _count_stored(tensor: Tensor) -> _Counted:
+    """Return the distinct values of stored elements and their counts."""
+    runs: list[_Counted] = []
+    what = f"the distinct values of a tensor of shape {tensor.shape}"
+    with memory.reserve(0, what, "count a view, or round the values") as room:
+        maximum = memory.share(tuning().counted_values_share)
+        for block in engines.iter_blocks(tensor.__sparrow_scan__(), axes=()):
+            runs.append(np.unique_counts(block.values))
+            room.grow(2 * _nbytes(runs[-1:]))  # merging holds them twice
+            if room.nbytes > maximum and len(runs) > 1:
+                runs = [_merge_counts(runs)]
+                room.resize(2 * _nbytes(runs))
+                maximum = max(maximum, 2 * room.nbytes)
+        return _merge_counts(runs) if runs else np.unique_counts(np.zeros(0, tensor.dtype))
+
+
+def _nbytes(runs: Sequence[_Counted]) -> int:
+    return sum(values.nbytes + counts.nbytes for values, counts in runs)
+
+
+def _merge_counts(runs: list[_Counted]) -> _Counted:
+    """Return the distinct values of several runs and the sums of their counts.
+
+    Ranges of values are merged one by one, so that the memory beyond runs and result is that of a range.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    total = sum(len(values) for values, _ in runs)
+    parts = -(-total // tuning().merged_values)
+    largest = max((values for values, _ in runs), key=len)
+    bounds = np.unique(largest[np.linspace(0, len(largest), parts, endpoint=False, dtype=np.int64)[1:]])
+    bounds = bounds[bounds == bounds]  # NaN is the last of all, and never equal
+    ends = [[0, *np.searchsorted(values, bounds).tolist(), len(values)] for values, _ in runs]
+    merged: list[_Counted] = []
+    for k in range(len(bounds) + 1):
+        slices = [slice(end[k], end[k + 1]) for end in ends]
+        merged.append(
+            _sum_counts(*(np.concatenate([run[n][at] for run, at in zip(runs, slices, strict=True)]) for n in (0, 1)))
+        )
+    return tuple(np.concatenate([part[n] for part in merged]) for n in (0, 1))  # type: ignore[return-value]
+
+
+def _sum_counts(values: NDArray[Any], counts: NDArray[np.int64]) -> _Counted:
+    order = np.argsort(values, kind="stable")
+    values, counts = values[order], counts[order]
+    starts = np.flatnonzero(np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]]))
+    return values[starts], np.add.reduceat(counts, starts) if len(starts) else counts
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
@@ -165,7 +221,7 @@ def unique_values(x: Tensor, /) -> NDArray[Any]:
     Raises
     ------
     TooLargeError
-        If the stored elements, or absent elements of fill NaN, would exceed the memory limit.
+        If the distinct values, or absent elements of fill NaN, would exceed the memory limit.
 
     Examples
     --------

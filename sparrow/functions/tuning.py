@@ -24,6 +24,11 @@ class FunctionsTuning:
     compared_rows_share: float = memory_share(
         8, "Distances of some rows to all others, where a few candidates do not hold the nearest."
     )
+    sampled_share: float = memory_share(4, "Result of sddmm in memory; a larger one is computed when it is read.")
+    counted_values_share: float = memory_share(
+        4, "Distinct values of blocks with their counts, until they are merged; then twice as many."
+    )
+    merged_values: int = parameter(1 << 20, "values", "Distinct values that are merged at a time, about 40 MB.")
     einsum_single_pass_cost_ratio: float = parameter(
         4,
         "ratio",

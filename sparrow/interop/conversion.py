@@ -31,6 +31,7 @@ from sparrow.errors import (
     InvalidValueError,
     LabelError,
     ShapeError,
+    TooLargeError,
     UnsupportedError,
 )
 from sparrow.interop.binsparse import from_binsparse
@@ -541,6 +542,7 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
     """
     if isinstance(source, pa.Table):
         return check_arrow(source.select(_select_columns(source.column_names, coords, value, rest)), "the table")
+    reader = None
     if hasattr(source, "collect_batches"):
         query = source.select(_select_columns(source.collect_schema().names(), coords, value, rest))
         schema = query.collect_schema().to_frame().to_arrow().schema
@@ -564,11 +566,16 @@ def collect_table(source: Any, coords: Sequence[str] | None, value: str | None, 
     kept: list[pa.RecordBatch] = []
     rows = 0
     with memory.reserve(0, "", "store it with sp.ingest.columns(table, path, coords=...), at any length") as room:
-        for batch in batches:
-            kept.append(check_arrow(batch, "the table"))
-            rows += len(batch)
-            room.what = f"a table of more than {rows} rows, on its way into memory,"
-            room.grow(tuning().table_copies * batch.nbytes)
+        try:
+            for batch in batches:
+                kept.append(check_arrow(batch, "the table"))
+                rows += len(batch)
+                room.what = f"a table of more than {rows} rows, on its way into memory,"
+                room.grow(tuning().table_copies * batch.nbytes)
+        except TooLargeError:
+            if reader is not None:  # DuckDB runs one query at a time
+                reader.close()
+            raise
     return pa.Table.from_batches(kept, schema)
 
 

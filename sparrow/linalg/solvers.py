@@ -27,7 +27,7 @@ from sparrow.linalg.operators import (
     to_numeric_array,
     unwrap_tensor,
 )
-from sparrow.runtime import progress
+from sparrow.runtime import memory, progress
 from sparrow.runtime.validation import check_integer, check_number
 from sparrow.tensor import Tensor
 
@@ -41,6 +41,9 @@ _SPACE_FUNCTIONS = ("eigsh", "expm_multiply", "lobpcg")
 """Functions of a matrix that maps a space to itself: both axes share their labels."""
 _SYMMETRIC_FUNCTIONS = ("eigsh", "lobpcg", "minres")
 """Functions that give wrong results of a matrix that is not symmetric, without an error."""
+_BLOCK_VECTORS = {"lobpcg": 9, "expm_multiply": 4}
+"""Arrays of the shape of the argument that a solver keeps: three blocks and their products."""
+
 _BLOCK_ARGUMENTS = {"lobpcg": "X", "expm_multiply": "B"}
 """Functions of several vectors at once, and the argument that holds them."""
 
@@ -83,15 +86,41 @@ def _call_scipy(
     has_side = name not in ("eigsh", "svds") and name not in _BLOCK_ARGUMENTS
     args = _check_args(name, operator, args, options)
     options = {option: _check_option(name, operator, option, value, options) for option, value in options.items()}
+    nbytes, remedy = _reserve_basis(name, operator, args, options)
     if name in _SYMMETRIC_FUNCTIONS:
         _check_symmetric(name, operator if matrix is None else matrix)
     with (
+        memory.reserve(nbytes, f"{name}: the vectors of its basis", remedy),
         progress.bar(name, None, "products") as advance,
         translated_errors(name, options),
         operator.report_products(advance) if isinstance(operator, Operator) else nullcontext(),
         operator.require_finite(name) if isinstance(operator, Operator) and has_side else nullcontext(),
     ):
         return solve(operator if matrix is None else matrix, *args, **options, **internal)
+
+
+def _reserve_basis(name: str, A: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, str]:
+    """Return the bytes of the basis that a solver keeps, and what makes it smaller.
+
+    Lanczos and Arnoldi bases take fewer vectors than by default if these do not fit, unless the caller passes a number.
+    """
+    itemsize = max(np.dtype(A.dtype or np.float64).itemsize, 8)
+    if name in ("eigsh", "svds") and str(options.get("solver", "arpack")).lower() == "arpack":
+        length, k = min(A.shape), args[0]
+        # Three vectors of reverse communication, the residual, and the result besides the basis.
+        count, option, least, others = min(length, max(2 * k + 1, 20)), "ncv", k + 2, k + 4
+    elif name == "gmres":
+        length = A.shape[0]
+        count, option, least, others = min(length, 20), "restart", 2, 4
+    else:
+        blocks = _BLOCK_VECTORS.get(name)
+        return (0, "") if blocks is None else (blocks * args[0].nbytes, "pass fewer columns")
+    fitting = memory.working_bytes() // 2 // (length * itemsize) - others
+    given = options.get(option)
+    count = count if given is None else min(as_integer(given, option), length)
+    if given is None and fitting < count and length > least:
+        count = options[option] = max(fitting, least)
+    return (count + others) * length * itemsize, f"pass a smaller {option}="
 
 
 def _check_args(name: str, A: Any, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
@@ -430,7 +459,8 @@ def eigsh(A: Any, k: int = 6, **options: Any) -> Any:
     SingularError
         If ``sigma`` is an eigenvalue.
     TooLargeError
-        If ``sigma`` is given and the matrix exceeds the memory limit.
+        If the basis of ``ncv`` vectors exceeds the memory limit, for which ``ncv`` is smaller by default; or the matrix
+        does, and ``sigma`` is given.
 
     Examples
     --------

@@ -91,13 +91,14 @@ def train_test_split(
         )
     rng = np.random.default_rng(seed)
     if stratify is None:
-        test_rows = rng.permutation(height)[:count]
+        test_rows = _permutation(height, rng)[:count]
     else:
         classes = np.asarray(y if stratify is True else match_rows(stratify, X, "stratify", "X"))
         _check_length("stratify", classes, height)
         test_rows = _stratified_sample(classes, count, rng)
     is_test = np.zeros(height, np.bool_)
     is_test[test_rows] = True
+    del test_rows
     rows = np.flatnonzero(~is_test), np.flatnonzero(is_test)
     parts = [part[at] for part in ([X] if y is None else [X, y]) for at in rows]
     return tuple(parts)
@@ -108,7 +109,14 @@ def _check_length(name: str, given: Any, height: int) -> None:
         raise ShapeError(f"{name} must have one value per row, {height} rows, got shape {given.shape}")
 
 
-def _stratified_sample(classes: NDArray[Any], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _permutation(count: int, rng: np.random.Generator) -> NDArray[np.integer[Any]]:
+    """Return ``rng.permutation(count)`` in the smallest dtype."""
+    order = np.arange(count, dtype=np.min_scalar_type(count))
+    rng.shuffle(order)
+    return order
+
+
+def _stratified_sample(classes: NDArray[Any], count: int, rng: np.random.Generator) -> NDArray[np.integer[Any]]:
     """Return a sample with class proportions, rounded by largest remainder."""
     _, codes = np.unique(classes, return_inverse=True)
     sizes = np.bincount(codes)
@@ -116,7 +124,7 @@ def _stratified_sample(classes: NDArray[Any], count: int, rng: np.random.Generat
     sizes_drawn = exact.astype(np.int64)
     largest = np.argsort(sizes_drawn - exact, kind="stable")[: count - int(sizes_drawn.sum())]
     sizes_drawn[largest] += 1
-    order = rng.permutation(len(codes))
+    order = _permutation(len(codes), rng)
     order = order[np.argsort(codes[order], kind="stable")]
     place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return order[place < np.repeat(sizes_drawn, sizes)]

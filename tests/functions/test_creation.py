@@ -26,6 +26,7 @@ from sparrow.errors import (
     LabelError,
     NotFoundError,
     ShapeError,
+    TooLargeError,
     UnsupportedError,
 )
 
@@ -210,6 +211,25 @@ def test_integer_sums_from_sql() -> None:
     past = sp.sql("select 0 as i, sum(9223372036854775807::hugeint) * 4 as v")
     with pytest.raises(ValueError, match="beyond 2\\^63"):
         sp.from_relation(past, coords=["i"], value="v")
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "polars"])
+def test_relation_beyond_memory_is_sorted_on_disk(kind: str, tmp_path: Path) -> None:
+    text = "select 'u' || range % 7 as u, (range * 7919) % 10007 as i, range + 0.5 as v from range(30000)"
+    rel = sp.sql(text)
+    given = rel.pl().lazy() if kind == "polars" else rel
+    expected = sp.from_relation(given, coords=["u", "i"], value="v", duplicates="sum")
+    with sp.config(memory_limit=1_000_000, temp_directory=tmp_path):
+        found = sp.from_relation(given, coords=["u", "i"], value="v", duplicates="sum")
+        with pytest.raises(TooLargeError):  # a stream is read once
+            sp.from_relation(rel.to_arrow_reader(500), coords=["u", "i"], value="v", duplicates="sum")
+        assert not list(tmp_path.iterdir())
+    with sp.config(memory_limit=300_000, temp_directory=tmp_path), pytest.raises(TooLargeError):
+        sp.from_relation(given, coords=["u", "i"], value="v")
+    assert not list(tmp_path.iterdir())
+    assert (found.path, found.shape, found.dims) == (None, expected.shape, expected.dims)
+    assert found.labels("u").to_pylist() == expected.labels("u").to_pylist()
+    np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

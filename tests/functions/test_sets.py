@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sparrow as sp
+import sparrow.testing
 from sparrow.errors import NumberRangeError, TooLargeError, UnsupportedError
 
 CASES = [
@@ -47,6 +48,26 @@ def test_matches_numpy(a: np.ndarray[Any, Any], fill: Any) -> None:
             assert isinstance(found, sp.Tensor)
             np.testing.assert_array_equal(found.to_numpy(), np.isin(a, values, invert=invert))
     np.testing.assert_array_equal(sp.isin(a, A), np.isin(a, a))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float64, np.complex128, bool])
+def test_values_counted_by_blocks(dtype: Any) -> None:
+    rng = np.random.default_rng(1)
+    dense = (rng.integers(-9, 10, (40, 50)) * (rng.random((40, 50)) < 0.5)).astype(dtype)
+    if np.dtype(dtype).kind in "fc":
+        dense[::7, ::3] = np.nan
+    A = sp.concat([sp.asarray(dense[k : k + 4]) for k in range(0, 40, 4)])
+    with (
+        sparrow.testing.tune("stream", partition_rows=100, min_partition_rows=10),
+        sparrow.testing.tune("functions", merged_values=5, counted_values_share=1e9),
+    ):
+        found = sp.unique_counts(A)
+        counts = np.histogram(A, 7, range=(-5, 5))[0] if np.dtype(dtype).kind in "if" else None
+    expected = np.unique_counts(dense)
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert found.counts.tolist() == expected.counts.tolist()
+    if counts is not None:
+        assert counts.tolist() == np.histogram(dense, 7, range=(-5, 5))[0].tolist()
 
 
 def test_long_tensors() -> None:

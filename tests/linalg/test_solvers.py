@@ -310,6 +310,22 @@ def test_vector_options_may_be_tensors(stored_matrix: sp.Tensor) -> None:
     np.testing.assert_allclose(result, [19])
 
 
+def test_basis_fits_in_memory() -> None:
+    n = 30_000
+    A = sp.from_coords([np.arange(n), np.arange(n)], np.append(np.linspace(0, 1, n - 2), [2, 3]))
+    scipy_vectors = 20 * n * 8
+    with sp.config(memory_limit=memory.limit() - memory.available() + 2 * scipy_vectors - 10):
+        with pytest.raises(errors.TooLargeError, match=r"basis.*smaller ncv="):
+            sp.linalg.eigsh(A, 2, ncv=40)
+        np.testing.assert_allclose(sp.linalg.eigsh(A, 2, tol=1e-6)[0], [2, 3])
+        np.testing.assert_allclose(sp.linalg.svds(A, 2, tol=1e-6)[1], [2, 3])
+        with pytest.raises(errors.TooLargeError, match=r"basis.*smaller restart="):
+            sp.linalg.gmres(A, np.ones(n), restart=40)
+        assert sp.linalg.gmres(A + sp.eye(n), np.ones(n))[1] == 0
+        with pytest.raises(errors.TooLargeError, match="fewer columns"):
+            sp.linalg.lobpcg(A, np.ones((n, 5)))
+
+
 def test_eigsh_sorts_hermitian_values() -> None:
     rng = np.random.default_rng(0)
     half = rng.standard_normal((8, 8)) + 1j * rng.standard_normal((8, 8))

@@ -142,8 +142,8 @@ def count_tensor_parameters(function: Any) -> int:
     return count
 
 
-def public_names() -> Iterator[str]:
-    """Yield the names of all public functions that can take two tensors."""
+def public_names(minimum: int = 2) -> Iterator[str]:
+    """Yield the names of all public functions that can take some tensors."""
     for title, module in MODULES.items():
         names = module.__all__ if hasattr(module, "__all__") else [name for name in dir(module) if name[0] != "_"]
         for name in names:
@@ -152,8 +152,8 @@ def public_names() -> Iterator[str]:
                 continue
             if inspect.isclass(member):
                 if not issubclass(member, np.generic | BaseException) and member is not bool:
-                    yield from _class_names(f"{title}.{name}", member)
-            elif count_tensor_parameters(member) >= 2:
+                    yield from _class_names(f"{title}.{name}", member, minimum)
+            elif count_tensor_parameters(member) >= minimum:
                 yield f"{title}.{name}"
     yield from (f"np.{function.__name__}" for function in NUMPY_FUNCTIONS if function.__module__ == "numpy")
     for part in ("linalg", "fft"):
@@ -163,8 +163,8 @@ def public_names() -> Iterator[str]:
     yield from (f"np.{value.__name__}" for value in ufuncs.values())
 
 
-def _class_names(title: str, kind: type) -> Iterator[str]:
-    if count_tensor_parameters(kind) >= 2:
+def _class_names(title: str, kind: type, minimum: int) -> Iterator[str]:
+    if count_tensor_parameters(kind) >= minimum:
         yield title
     own = [name for name in dir(kind) if name[0] != "_"]
     if kind is sp.Tensor:
@@ -172,7 +172,8 @@ def _class_names(title: str, kind: type) -> Iterator[str]:
         own += ["__getitem__", "__setitem__", *arithmetic, *(f"__{name}__" for name in COMPARISONS), "__divmod__"]
     for name in own:
         method = getattr(kind, name)
-        if callable(method) and (name.startswith("__") or count_tensor_parameters(method) >= 1):
+        others = minimum - 1 if kind is sp.Tensor else 1
+        if callable(method) and (name.startswith("__") or count_tensor_parameters(method) >= others):
             yield f"{title}.{name}"
 
 

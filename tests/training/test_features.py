@@ -47,6 +47,8 @@ def test_split(X: Any, size: Any, stratified: bool) -> None:
     again = train_test_split(X, sp.asarray(np.arange(60)), size, seed=3, stratify=y if stratified else None)
     np.testing.assert_array_equal(y[again[3].to_numpy()], y_test)
     np.testing.assert_array_equal(X.to_numpy()[again[3].to_numpy()], test.to_numpy())
+    if not stratified:  # the draw is that of NumPy's permutation
+        assert set(again[3].to_numpy()) == set(np.random.default_rng(3).permutation(60)[: len(test)])
     other = train_test_split(X, np.arange(60), size, seed=4)
     assert set(other[3]) != set(again[3].to_numpy())
 

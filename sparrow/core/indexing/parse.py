@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparrow.core.indexing.points import IntArray
+from sparrow.core.tuning import tuning
 from sparrow.errors import IndexingError, InvalidValueError
+from sparrow.runtime import memory
 
 __all__ = ["Array", "Flag", "Integer", "Item", "Key", "Mask", "Mode", "Slice"]
 
@@ -159,6 +161,8 @@ class Key:
                 if part.ndim == 0:
                     items.append(Flag(np.zeros(int(part), dtype=np.int64), mask))
                 _check_mask(part, axis, shape, names)
+                if part.ndim > 1:
+                    _check_memory(part)
                 for column in part.nonzero() if part.ndim else ():
                     kind = np.int32 if shape[axis] < 2**31 else np.int64
                     items.append(Array(axis, column.astype(kind, copy=False), mask))
@@ -237,6 +241,16 @@ def _check_index_array(part: IntArray, axis: int, shape: Sequence[int], names: S
         if not -size <= extreme < size:
             raise IndexingError(f"index {extreme} is out of range for {_dimension_label(axis, names)} of size {size}")
     return np.where(values < 0, values + size, values) if low < 0 else values
+
+
+def _check_memory(part: NDArray[np.bool_] | Mask) -> None:
+    """Raise unless what a mask selects, and its join with elements, fit in memory."""
+    count = len(part.coords[0]) if isinstance(part, Mask) else int(np.count_nonzero(part))
+    memory.check(
+        count * (part.ndim + tuning().mask_copies) * 8,
+        lambda: f"the positions of the {count} elements that a mask selects",
+        "multiply by the mask, A * mask, which keeps the shape and streams",
+    )
 
 
 def _check_mask(part: NDArray[np.bool_] | Mask, axis: int, shape: Sequence[int], names: Sequence[str] | None) -> None:

@@ -54,8 +54,18 @@ class Points:
         return math.prod(self.shape)
 
     @cached_property
+    def _is_ascending(self) -> bool:
+        """Whether the points strictly ascend in one dimension, as those of a mask."""
+        if len(self.coords) != 1:
+            return False
+        column = self.coords[0].reshape(-1)
+        return bool((column[1:] > column[:-1]).all())
+
+    @cached_property
     def distinct(self) -> tuple[IntArray, ...]:
         """Sorted distinct coordinates per dimension."""
+        if self._is_ascending:
+            return (self.coords[0].reshape(-1),)
         return tuple(_sort_unique(column) for column in self.coords)
 
     @cached_property
@@ -79,8 +89,11 @@ class Points:
         """Largest number of equal points."""
         if not self.dims or not self.count:
             return self.count
-        if len(self.dims) == 1 and self._lookup_table is not None:
-            return int(np.diff(self._lookup_table[2]).max())
+        if self._is_ascending:
+            return 1
+        table = self._lookup_table if len(self.dims) == 1 else None
+        if table is not None and table[2] is not None:
+            return int(np.diff(table[2]).max())
         keys = self._flat_keys.keys if self._flat_keys is not None else self._sorted_keys[1]
         starts = np.flatnonzero(np.diff(keys, prepend=keys[:1] - 1))
         return int(np.diff(starts, append=len(keys)).max())
@@ -121,11 +134,11 @@ class Points:
         return steps, key[by_key], by_key
 
     @cached_property
-    def _lookup_table(self) -> tuple[int, IntArray, IntArray, IntArray] | None:
+    def _lookup_table(self) -> tuple[int, IntArray, IntArray | None, IntArray | None] | None:
         """Lookup table for points of one dimension with a small span, else None.
 
         The smallest coordinate; the rank of each coordinate from there among the distinct ones, or -1; offsets of the
-        points of each rank; the points by rank.
+        points of each rank and the points by rank, both None if the points ascend.
         """
         column = self.coords[0].reshape(-1)
         if not len(column):
@@ -134,11 +147,15 @@ class Points:
         span = int(column.max()) - low + 1
         if span > max(tuning().lookup_table_max_span, 4 * len(column)):
             return None
+        kind = np.int32 if len(column) < 2**31 else np.int64
+        ranks: IntArray = np.full(span, -1, dtype=kind)
+        if self._is_ascending:
+            ranks[column - low if low else column] = np.arange(len(column), dtype=kind)
+            return low, ranks, None, None
         counts = np.bincount(column - low, minlength=span)
         distinct = np.flatnonzero(counts)
         counts = counts[distinct]
-        ranks = np.full(span, -1, dtype=np.int64)
-        ranks[distinct] = np.arange(len(distinct))
+        ranks[distinct] = np.arange(len(distinct), dtype=kind)
         starts = np.zeros(len(distinct) + 1, dtype=np.int64)
         np.cumsum(counts, out=starts[1:])
         return low, ranks, starts, np.argsort(column, kind="stable")
@@ -152,6 +169,8 @@ class Points:
         hit = np.flatnonzero(rank >= 0)
         rank = rank[hit]
         elements = hit if elements is None else elements[hit]
+        if starts is None or points is None:
+            return elements, rank.astype(np.int64)
         if len(points) == len(starts) - 1:
             return elements, points[rank]
         repeats = starts[rank + 1] - starts[rank]

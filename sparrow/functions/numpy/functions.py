@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparrow import engines
 from sparrow.core.schema import as_integer
-from sparrow.errors import InvalidValueError, ShapeError, UnsupportedError
+from sparrow.errors import InvalidValueError, NumberRangeError, ShapeError, UnsupportedError
 from sparrow.functions.creation import from_coords
 from sparrow.functions.elementwise import logical_not
 from sparrow.functions.generation import full, full_like
@@ -455,11 +456,24 @@ def histogram(
     if weights is not None:
         values, shares = _weigh_values(tensor, weights, "histogram")
         return np.histogram(values, bins, range, density, shares)
-    values, numbers = unique_counts(tensor)
-    counts, edges = np.histogram(values, bins, range, weights=numbers)
-    if density:
-        return counts / np.diff(edges) / counts.sum(), edges
-    return counts.astype(np.int64), edges
+    if tensor.dtype == bool:
+        tensor = tensor.astype(np.uint8)
+    ends = range
+    if ends is None and not np.ndim(bins) and tensor.size:
+        ends = tensor.min(), tensor.max()
+    counts, edges = np.histogram(np.zeros(0, tensor.dtype), bins, ends)
+    stored = 0
+    for block in engines.iter_blocks(tensor.__sparrow_scan__(), axes=()):
+        counts += np.histogram(block.values, bins, ends)[0]
+        stored += block.count
+    absent = tensor.size - stored
+    if absent > np.iinfo(np.int64).max:
+        raise NumberRangeError(
+            f"np.histogram: {absent} absent elements of shape {tensor.shape} exceed the largest count, 2^63 - 1: take "
+            "a smaller view"
+        )
+    counts += absent * np.histogram(np.asarray([tensor.fill_value], tensor.dtype), bins, ends)[0]
+    return (counts / np.diff(edges) / counts.sum() if density else counts), edges
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> NDArray[Any]:
