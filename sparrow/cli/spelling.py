@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 from sparrow.errors import IngestError, SparrowError
+from sparrow.runtime.progress import respelled_notes
 
 __all__ = ["Program"]
 
@@ -26,7 +28,8 @@ class _Command(TyperCommand):
             if option.name and option.opts[0].startswith("--")
         }
         try:
-            return super().invoke(ctx)
+            with respelled_notes(partial(_respell_note, flags=flags)):
+                return super().invoke(ctx)
         except IngestError as error:
             error.problem = _respell(error.problem, flags)
             raise
@@ -54,6 +57,13 @@ _ARGUMENT_NAME = r"(?<![^\s(])[a-z]+(?:_[a-z]+)+(?=[\s,:;)]|$)"
 _LEADING_NAME = re.compile(r"^[a-z_][a-z_0-9]*(?= must )")
 """The argument that an error is about, as in ``dtype must be ...``."""
 _QUOTED_LIST = r"'[^']*'(?:(?:, | or )'[^']*')*"
+_PLAIN_ITEMS = r"\['[\w.-]+'(?:, '[\w.-]+')*\]|\(\d+(?:, \d+)*,?\)|\{'[^',]+': '\w+'(?:, '[^',]+': '\w+')*\}"
+"""A list, tuple of numbers or mapping whose items a command line separates by commas."""
+
+
+def _respell_note(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
+    """Replace arguments in a note that tells to pass them, and leave facts alone."""
+    return _respell(text, flags) if re.search(r"\b(pass|omit) \w+=|\bsp\.", text) else text
 
 
 def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
@@ -75,6 +85,9 @@ def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
             return on
         if value == "False":
             return off or found[0]
+        if value[:1] in ("[", "(", "{"):
+            items = value[1:-1].replace("'", "").replace(": ", "=").rstrip(",").split(", ")
+            return f"{on} {shlex.quote(','.join(items))}"
         if value.count("'") > 2:
             return f"{on} {value.replace(chr(39), '')}"
         return f"{on} {shlex.quote(value.strip(chr(39)))}"
@@ -88,4 +101,6 @@ def _respell(text: str, flags: Mapping[str, tuple[str, str | None]]) -> str:
     )
     text = _LEADING_NAME.sub(spell_name, text)
     text = re.sub(_ARGUMENT_NAME, spell_name, text)
-    return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{_QUOTED_LIST}|\w+|(?=[\s,:;)]|$))", spell_value, text)
+    return re.sub(
+        rf"\b(?P<name>[a-z_]+)=(?P<value>{_QUOTED_LIST}|{_PLAIN_ITEMS}|\w+|(?=[\s,:;)]|$))", spell_value, text
+    )

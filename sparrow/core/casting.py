@@ -115,9 +115,9 @@ def cast_appended(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if unfit is None and (rounded := find_rounded(values, dtype)) is not None:
         unfit = int(np.argmax(rounded))
     if unfit is not None:
+        problem = f"append: values must fit {dtype} of the tensor, got {values[unfit].item()!r}: round the values first"
         wider = "float64" if values.dtype.kind == "f" else str(values.dtype)
-        raise InvalidValueError(
-            f"append: values must fit {dtype} of the tensor, got {values[unfit].item()!r}: round the values first, or "
-            f"store the tensor as {wider} with A.astype({wider!r}).save(path), and append to that"
-        )
+        if np.can_cast(dtype, wider):
+            problem += f", or store the tensor as {wider} with A.astype({wider!r}).save(path), and append to that"
+        raise InvalidValueError(problem)
     return found

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import IO, TYPE_CHECKING
 
 from sparrow.runtime import events, settings
@@ -20,7 +21,7 @@ from sparrow.runtime.tuning import tuning
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["bar", "format_quantity", "write_line", "write_note"]
+__all__ = ["bar", "format_quantity", "respelled_notes", "write_line", "write_note"]
 
 _drawing = threading.Lock()
 """Held by the bar on screen; there is at most one."""
@@ -76,7 +77,20 @@ def write_line(text: str) -> bool:
 def write_note(text: str) -> None:
     """Write a line to standard error, terminal or not, unless progress is disabled."""
     if settings.current().progress is not False:
-        _FaultTolerantStream(sys.stderr).write(f"{text}\n")
+        _FaultTolerantStream(sys.stderr).write(f"{_respell.get()(text)}\n")
+
+
+_respell: ContextVar[Callable[[str], str]] = ContextVar("respell", default=str)
+
+
+@contextmanager
+def respelled_notes(respell: Callable[[str], str]) -> Iterator[None]:
+    """Write the notes of this block as a function returns them."""
+    token = _respell.set(respell)
+    try:
+        yield
+    finally:
+        _respell.reset(token)
 
 
 def _ignore(n: int) -> None:

@@ -683,6 +683,8 @@ def test_termination_cleans_up(tmp_path: Path) -> None:
         (["libsvm", "--index-base", "1"], "1 0:1\n", "the index is below --index-base 1: pass --index-base 0"),
         (["columns", "--coords", "i"], 'i,j\n1,2\n"x,2\n', "pass --no-quotes"),
         (["columns", "--coords", "i", "--shape", "3"], "i\na\n", "column 'i' has 1 labels"),
+        (["columns", "--coords", "i"], "i,j\n1.5,2\n", "pass --ids i=str if these are names"),
+        (["columns", "--coords", "i", "--format", "json"], '{"i": 1}\n{"i": 1.5}\n', "pass --ids i=str"),
     ],
 )
 def test_hints_name_options(cli: Any, tmp_path: Path, words: list[str], text: str, told: str) -> None:
@@ -692,6 +694,23 @@ def test_hints_name_options(cli: Any, tmp_path: Path, words: list[str], text: st
     assert done.code == 1
     assert told in done.err
     assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "told"),
+    [
+        (["edges"], "a b\n", "pass --ids str or int to decide"),
+        (["edges"], "% sym\n1 2\n", "pass --undirected to store both directions"),
+        (["edges"], "# Nodes: 1 Edges: 1\n1 2\n", "pass --relabel to number them without gaps"),
+        (["columns", "--coords", "i,j"], "i,j,value\n1,2,3\n", "pass --value value to read it"),
+        (["libsvm"], "1 1:1\n", "index_base=1 (auto)"),
+    ],
+)
+def test_notes_name_options(cli: Any, tmp_path: Path, words: list[str], text: str, told: str) -> None:
+    (tmp_path / "in.txt").write_text(text)
+    name, *options = words
+    done = cli("ingest", name, tmp_path / "in.txt", tmp_path / "out.sparrow", *options)
+    assert (done.code, told in done.err) == (0, True), done.err
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ def run(command: str, cli: Any) -> Any:
     """Run a suggested command, sparrow in this process, and return what it stored."""
     match = re.fullmatch(r"(?:(.*) (\||&&|;)|(.*;)|) ?(sparrow ingest .*)", command)
     assert match is not None, command
+    if re.search(r"(^|\| )jq ", command) and shutil.which("jq") is None:
+        pytest.skip("needs jq")
     before, sign, last = match.group(1, 2, 4)
     before = before or re.sub(r";? ?sparrow ingest .*", "", command)
     words = shlex.split(last)
@@ -160,6 +162,24 @@ SNIFFED: list[tuple[str, str, list[Any]]] = [
     ("lists.txt", "0 1 2\n1 2 3 4\n2 0 1\n", [
         dict.fromkeys([(0, 1), (0, 2), (1, 2), (1, 3), (1, 4), (2, 0), (2, 1)], 1)
     ]),
+    ("kg.tns", "1 2330 3959 2200\n2 3136 1854 3861\n1 2318 4907 2934\n", [
+        {(0, 2329, 3958, 2199): 1, (1, 3135, 1853, 3860): 1, (0, 2317, 4906, 2933): 1},
+        {(0, 2329, 3958): 2200, (1, 3135, 1853): 3861, (0, 2317, 4906): 2934},
+    ]),
+    ("genes.tsv", "A\tA\nB\tB\nC\tC\n", [{("A", "A"): 1, ("B", "B"): 1, ("C", "C"): 1}] * 2),
+    ("sums.txt", "d41d8c  a.txt\nd41d8d  b.txt\n", [{("d41d8c", "a.txt"): 1, ("d41d8d", "b.txt"): 1}] * 2),
+    ("one.txt", "u1,i1,5\nu2,i2,3\n", [{("u1", "i1"): 5, ("u2", "i2"): 3}] * 2),
+    ("x.vcf", "##format=4\n#CHROM\tPOS\tID\n1\t100\trs1\n1\t200\trs2\n", [
+        {("1", "100", "rs1"): 1, ("1", "200", "rs2"): 1}, {(1, 100, "rs1"): 1, (1, 200, "rs2"): 1}
+    ]),
+    ("said.csv", "# by us\n\n# today\nuser,item,n\n1,2,3\n2,3,4\n", [{(1, 2): 3, (2, 3): 4}]),
+    ("blanks,.csv", "New York,Rome\nRome,Oslo\n", [{("New York", "Rome"): 1, ("Rome", "Oslo"): 1}] * 2),
+    ("square.txt", "0 1 0\n1 0 1\n0 1 0\n", [{(1, 0): 1}] * 2),
+    ("null.csv", "user,item,n\n1,2,3\n2,,4\n-1,3,5\n1,2,4\n", [{(1, 2): 7, (-1, 3): 5}]),
+    ("words.txt", "the 0.5\nof 0.25\n", [{("the",): 0.5, ("of",): 0.25}, {("the", "0.5"): 1, ("of", "0.25"): 1}]),
+    ("list.json", '[{"u": 1, "i": 2, "v": 3},\n{"u": 2, "i": 3, "v": 4}]\n', [{(1, 2): 3, (2, 3): 4}]),
+    ("rows.json", "[[1, 2, 3.5], [2, 3, 4]]\n", [{(1, 2): 3.5, (2, 3): 4}]),
+    ("bare.mtx", "2 2 1\n1 2\n", [{(0, 1): 1}]),
     ("topcats.txt", "Category:B; 301 302 303\nCategory:P; 1057 2\n", [
         dict.fromkeys([*(("Category:B", k) for k in (301, 302, 303)), ("Category:P", 1057), ("Category:P", 2)], 1)
     ]),
@@ -208,6 +228,8 @@ EXPLICIT: list[tuple[str, str, str, dict[str, Any], list[Any]]] = [
     ("a.graph", "4 2 0\n2 4\n1\n% c\n\n1\n", "edges", {}, [{(0, 1): 1, (0, 3): 1, (1, 0): 1, (3, 0): 1}]),
     ("a.graph-txt", "3\n1 2 \n\n0 1 \n", "edges", {}, [{(0, 1): 1, (0, 2): 1, (2, 0): 1, (2, 1): 1}]),
     ("t.tns", "1 1 2 2.5\n2 2 1 1\n", "edges", {}, [{(0, 0, 1): 2.5, (1, 1, 0): 1}]),
+    ("bare.mtx", "% none\n2 2 1\n1 2 0.5\n", "mtx", {"dims": ["i", "j"]}, [{(0, 1): 0.5}]),
+    ("rows.json", "[[1, 2, 3.5], [2, 3, 4]]\n", "edges", {}, [{(1, 2): 3.5, (2, 3): 4}]),
     ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n2 1 3\n", "edges", {}, [{(1, 0): 3}]),
     ("a9a", "1 1:2 3:4\n", "edges", {}, [{"X": {(0, 0): 2, (0, 2): 4}, "y": {(0,): 1}}]),
     ("a.ffm", "1 0:3:1\n", "edges", {}, [{"X": {(0, 0, 3): 1}, "y": {(0,): 1}}]),
@@ -247,8 +269,6 @@ def test_commands_for_refusals(
     """Suggested commands keep the other options."""
     name = f"my {name}"
     Path(name).write_bytes(text.encode("latin-1" if "latin" in name else "utf-8"))
-    if name == "my l.json" and shutil.which("jq") is None:
-        pytest.skip("needs jq")
     typed = TypedSource.of(name)
     done = cli(*shlex.split(typed.command(kind, **options).replace("DST", "out"))[1:])
     assert done.code == 1, done.err
@@ -324,6 +344,32 @@ def test_folder_of_other_files_names_a_pattern(cli: Any) -> None:
     Path("data/b.csv").write_text("u,v\n2,3\n")
     done = cli("ingest", "columns", "data", "out", "--coords", "u", "--value", "v")
     assert "this is a folder: pass its files, such as 'data/*.csv'" in done.err
+
+
+def test_folder_lists_what_its_files_are(cli: Any) -> None:
+    files = {
+        "it's a.svm": "1 1:2\n",
+        "b.txt": "0 1\n1 2\n2 0\n",
+        "c.csv": "u,i,v\n1,2,3\n",
+        "d": "one\ntwo\n",
+        ".hidden": "0 1\n",
+    }
+    Path("my data", "below").mkdir(parents=True)
+    for name, text in files.items():
+        Path("my data", name).write_text(text)
+    done = cli("ingest", "my data", "out")
+    assert "this is a folder: pass one of its files, such as 'my data/b.txt'" in done.err
+    for name, content in {"b.txt": "edges: lines begin", "below": "a folder", "d": "a line has one column"}.items():
+        assert re.search(rf"\n  {name} +{content}", done.err), done.err
+    assert "hidden" not in done.err
+    wanted: list[Any] = [TRIANGLE, {(1, 2): 3}, {"X": {(0, 0): 2}, "y": {(0,): 1}}]
+    assert [run(command, cli) for command in suggestions(done.err)] == wanted
+    for k in range(20):
+        Path("my data", f"part {k}.svm").write_text("1 1:2\n")
+    done = cli("ingest", "my data", "out")
+    assert "such as 'my data/*.svm'" in done.err
+    assert len(suggestions(done.err)) < 10
+    assert "and 17 more files" in done.err
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "ipc-stream"])
@@ -515,10 +561,25 @@ def test_features_below_a_header(cli: Any) -> None:
         ("a.yml", "---\n- a\n- b\n", "YAML"),
         ("a.txt", "The quick brown fox\njumps over\nthe lazy dog today\n", "no common layout"),
         ("a.txt", "one\ntwo\nthree\n", "one column"),
+        (
+            "a.txt",
+            "Summary\n=======\n\nThis set describes the ratings of films\nby users of a service.\nIt holds the tags\n",
+            "no common layout",
+        ),
+        ("a.svm", "python 2:1 10:5\n2.0 5:1\n3.0 20:1\n", "a label is not a number as the others are (at 'python')"),
         ("a.txt", "alice likes\n" + "".join(f"user{k} item{k}\n" for k in range(30)), "may be a table, or edges"),
         ("a.txt", "".join(f"{k} {k + 1000}\n" for k in range(30)), "may be a table, or edges"),
         ("a.txt", "2020-01-01 a\n2020-01-02 b\n", "may be a table, or edges"),
-        ("a.txt", "0.5 1.5\n2.5 3\n", "may be a table, or edges"),
+        ("a.txt", "0.5 1.5\n2.5 3\n", "rows of a dense matrix"),
+        ("a.txt", "1 40.5 -74.0\n2 34.5 -118.5\n", "rows of a dense matrix"),
+        ("a.txt", "the 0.5 0.25 -0.5\nof 0.75 0.5 -0.25\n", "rows of a dense matrix"),
+        ("a.txt", "[server]\nport = 1\n", "a file of settings"),
+        ("a.json", '{"message": "Not Found", "status": "404"}', "an answer of a server"),
+        ("a.json", '{\n  "error": {"code": 403}\n}\n', "an answer of a server"),
+        ("a.txt", "\n \n", "blank lines only"),
+        ("a.gz", "/annex/objects/SHA256E-s9--ab.gz\n", "git annex get a.gz"),
+        ("a.properties", "name=1\nother=2\n", "one column"),
+        ("a.py", "import os\nx = 1\n", "no common layout"),
         ("a.txt", "1 Alien\n2 Brazil\n3 Cube\n", "may be a table, or edges"),
     ],
 )
@@ -527,8 +588,9 @@ def test_other_text_is_refused(cli: Any, name: str, text: str, told: str) -> Non
     done = cli("ingest", name, "out")
     assert (done.code, told in done.err) == (1, True), done.err
     assert not Path("out").exists()
-    if told not in ("one column", "may be a table, or edges", "no common layout") and name != "a.xml":
+    if any(each in told for each in ("pointer", "HTML", "server", "YAML", "settings", "annex")):
         assert cli("ingest", "edges", name, "out").code == 1
+        assert not Path("out").exists()
 
 
 def test_table_of_what_was_seen(cli: Any) -> None:

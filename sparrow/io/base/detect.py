@@ -13,18 +13,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import MISSING
 from typing import Any, NamedTuple
 
-from sparrow.errors import IngestError, InvalidValueError
+from sparrow.errors import IngestError, InvalidValueError, SparrowError
 from sparrow.io.base.command_line import parse_command
-from sparrow.io.base.foreign import reject_foreign
+from sparrow.io.base.foreign import reject_answer, reject_foreign
 from sparrow.io.base.magic import detect_compression, looks_binary
 from sparrow.io.base.registry import DeclaredOption, formats, options_of
 from sparrow.io.base.sample import Sample, Stage, fill_sample
 from sparrow.io.base.source import SIGNATURE_BYTES, SourceLike, as_rereadable, open_sources, peek_source
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.binary.hdf5 import HDF5_MAGIC, open_file, unknown_layout
 from sparrow.io.tuning import tuning
 from sparrow.storage.fs.filesystem import get_filesystem
 
 __all__ = ["Detection", "detect_format"]
+
+
+_MAX_FILES_SHOWN = 8
 
 
 class Detection(NamedTuple):
@@ -97,6 +101,8 @@ def _find_format(words: Sequence[Any]) -> Detection:
     sample = Sample(words[0] if source is None else source.name, words=words)
     if source is None and (found := _detect(Stage.PATH, sample)):
         return found
+    if source is None and len(words) == 1 and sample.folder is not None:
+        _reject_folder(sample.folder, words)
     source = open_sources(words)[0]
     sample.name = source.name
     if source.stream is not None:
@@ -131,15 +137,47 @@ def _detect_text(sample: Sample) -> Detection:
     """Return the format of a sample of text."""
     if found := _detect(Stage.HEADER, sample):
         return found
+    if not sample.lines:
+        raise IngestError("the file holds blank lines only", sample.name)
     if not sample.data:
         raise IngestError("the file begins with comments only: name its format", sample.name)
+    if sample.whole and sample.data[0][0] == "{":
+        reject_answer(sample.text, sample.name)
     if found := _detect(Stage.LINES, sample) or _detect(Stage.LISTS, sample):
         return found
-    if sample.data[0][0] not in "{[":
+    if sample.data[0][0] != "{":
         reject_foreign(sample.text, sample.typed, sample.name)
     if found := _detect(Stage.TABLE, sample) or _detect(Stage.FALLBACK, sample):
         return found
     raise IngestError("the format is unknown: name it", sample.name, token=sample.data[0][:80])
+
+
+def _reject_folder(folder: str, words: Sequence[str]) -> None:
+    """Raise ``IngestError`` for a folder of other files, with a command for each."""
+    try:
+        open_sources(words)
+    except IngestError as error:
+        if error.commands:
+            raise
+        files = get_filesystem(folder)
+        names = sorted(name for name in files.names(folder) if not name.startswith((".", "_")))
+        rows, error.commands = [("file", "content")], ()
+        for name in names[:_MAX_FILES_SHOWN]:
+            path = os.path.join(folder, name)
+            if not files.is_remote and not os.path.isfile(path):
+                rows.append((name, "a folder" if os.path.isdir(path) else "no file"))
+                continue
+            try:
+                found = _find_format([path])
+                error.commands += (TypedSource.of(path).command(found.format),)
+                rows.append((name, f"{found.format}: {found.reason}"))
+            except SparrowError as problem:
+                error.commands += getattr(problem, "commands", ())[:1]
+                rows.append((name, getattr(problem, "problem", str(problem)).partition(":")[0]))
+        width = max(len(row[0]) for row in rows)
+        error.table = tuple(f"{name:<{width}}  {content}".rstrip() for name, content in rows)
+        error.table += (f"and {len(names) - _MAX_FILES_SHOWN} more files",) * (len(names) > _MAX_FILES_SHOWN)
+        raise
 
 
 def _look_into(sample: Sample, path: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from sparrow.errors import IngestError
 from sparrow.io.base.suggestion import TypedSource
 
-__all__ = ["NTRIPLES", "reject_foreign"]
+__all__ = ["NTRIPLES", "reject_answer", "reject_foreign"]
 
 NTRIPLES = "sed 's/ *\\.$//; s/ /\\t/; s/ /\\t/'"
 """Filter that turns N-Triples into triples."""
@@ -60,6 +61,11 @@ _ERROR_PAGE = re.compile(
     r"too many requests|rate limit|service unavailable|internal server error|unauthorized|invalid username"
 )
 """Begin of an answer of a server in place of a file."""
+_ANSWER_KEYS = frozenset({
+    "error", "errors", "message", "detail", "details", "status", "code", "error_description", "documentation_url",
+    "title", "type", "reason", "timestamp", "path", "request_id", "requestId",
+})  # fmt: skip
+"""Members of an answer in JSON that a server gives in place of a file."""
 _MAX_PAGE_LINES = 3
 _YAML = re.compile(r"---(\s|$)|\s*(- )?[A-Za-z_][\w .-]*:(\s|$)|\s*- |\s*#|\s*$")
 
@@ -90,10 +96,23 @@ def reject_foreign(text: str, typed: TypedSource, name: str) -> None:
         markup = "HTML, perhaps a page in place of the file" if "html" in text[:1000].lower() else "XML"
         way = "look at it in a browser, and fetch the file itself" if markup[0] == "H" else "extract lines from it"
         raise IngestError(f"this is HTML or XML, not an edge list: it is {markup}; {way}", name, token=token)
+    if re.fullmatch(r"\[+[A-Za-z_][^\[\]{}\",]*\]+", lines[0]):
+        raise IngestError("this is a file of settings (INI or TOML), not data in lines", name, token=token)
     if len(lines) <= _MAX_PAGE_LINES and _ERROR_PAGE.match(lines[0]) and re.search("[A-Za-z]{3}", lines[0]):
         raise IngestError("this is an answer of a server, not the file: fetch it again", name, token=token)
     if _is_yaml(text):
         raise IngestError("this is YAML, not data in lines: read it with Python's yaml.safe_load", name, token=token)
+
+
+def reject_answer(text: str, name: str) -> None:
+    """Raise ``IngestError`` for JSON that a server answers in place of a file."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(found, dict) and {*found} <= _ANSWER_KEYS and {"error", "errors", "message", "detail"} & {*found}:
+        problem = "this is an answer of a server, not the file: fetch it again"
+        raise IngestError(problem, name, token=" ".join(text.split())[:80])
 
 
 def _is_yaml(text: str) -> bool:

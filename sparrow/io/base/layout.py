@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+from sparrow.errors import IngestError
 from sparrow.io.base.magic import split_words
+from sparrow.io.base.suggestion import TypedSource
 
-__all__ = ["ColumnLayout", "TextLayout", "find_layout", "is_number", "json_options", "looks_like_sizes"]
+__all__ = [
+    "ColumnLayout", "TextLayout", "dense_rows", "find_layout", "is_number", "json_list_command", "json_options",
+    "looks_like_sizes",
+]  # fmt: skip
 
 _DELIMITERS = ("::", "\t", ";", "|", ",", " ")
 _NULLS = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan", "\\N"})
@@ -23,8 +30,12 @@ _SIZE = re.compile("[0-9]{1,18}")
 _LARGE_VALUE = 1000
 """Integers above it are rather ids than values, if most of them differ."""
 _MAX_COLUMNS_SHOWN = 12
+_MAX_ITEMS = 100
+"""Items of a JSON list examined."""
 _NOT_VALUES = re.compile(r"(?i)(^|.*[_ .-])(id|timestamp|time|date|index)$|.*[a-z]Id$")
 """Names of columns that hold no values."""
+_MIN_ROWS_NAMED = 2
+"""Rows from which a first line with one word less may name their columns, but not that of row names."""
 _VALUE_NAMES = (
     "value", "rating", "stars", "score", "weight", "count", "counts", "n", "amount", "quantity", "qty", "plays",
     "clicks", "freq", "frequency", "tf", "x", "v", "val", "label",
@@ -79,6 +90,16 @@ class ColumnLayout:
     def is_id(self) -> bool:
         """Whether it may be a column of coordinates, dates aside."""
         return self.kind in ("integer", "text")
+
+    @property
+    def is_date(self) -> bool:
+        """Whether it holds times or dates."""
+        return self.kind in ("time", "date")
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether it holds integers, some below 0."""
+        return self.kind == "integer" and any(token.startswith("-") for token in self.tokens)
 
     @property
     def is_key(self) -> bool:
@@ -162,6 +183,13 @@ class TextLayout:
         options["coords"] = [self._reference(k) for k in coords]
         if value is not None:
             options["value"] = self._reference(value)
+        chosen = [self.columns[k].tokens for k in (*coords, *([] if value is None else [value]))]
+        if any(token in _NULLS for tokens in chosen for token in tokens):
+            options["nulls"] = "drop"
+        if any(self.columns[k].is_negative for k in coords):
+            options["relabel"] = True
+        if len({*zip(*chosen[: len(coords)], strict=True)}) < len(self.rows):
+            options["duplicates"] = "sum"
         return options
 
     @property
@@ -186,10 +214,26 @@ class TextLayout:
         if names[usable[-1]] == "value":  # as in exported tables
             return usable[:-1], usable[-1]
         known = [k for k in usable if names[k].lower() in _VALUE_NAMES and columns[k].is_number]
-        first = usable[:2] if len(usable) > 2 or not known else usable[:1]
+        ids = self._coordinates([k for k in usable if k not in known or k == usable[0]])
+        ids = ids if len(ids) > 1 else self._coordinates(usable)
+        first = ids[:2] if len(usable) > 2 or not known else ids[:1]
         numbers = [k for k in usable if k not in first and columns[k].is_number]
         likely = [k for k in numbers if k in known] or [k for k in numbers if not _NOT_VALUES.fullmatch(names[k])]
         return first, next(iter(likely), None)
+
+    def _coordinates(self, usable: Sequence[int]) -> list[int]:
+        """Return the columns that may hold coordinates, ids and dates before times."""
+        ids = [k for k in usable if self.columns[k].is_id]
+        dated = [k for k in usable if self.columns[k].is_id or self.columns[k].kind == "date"]
+        if len(ids) > 1 and dated[0] == ids[0]:
+            return dated
+        return ids if len(ids) > 1 else [k for k in usable if self.columns[k].is_id or self.columns[k].is_date]
+
+    @cached_property
+    def is_dense(self) -> bool:
+        """Whether lines may be rows of a dense matrix: decimals, and one id at most."""
+        kinds = [column.kind for column in self.columns]
+        return kinds.count("decimal") > 1 and len(self._coordinates(range(len(kinds)))) < 2
 
     def _choose_unnamed(self, usable: list[int]) -> tuple[list[int], int | None]:
         """Return columns of coordinates and values without names to go by."""
@@ -199,6 +243,8 @@ class TextLayout:
         decimals = [k for k in numbers if columns[k].kind == "decimal"]
         value = numbers[-1] if numbers and not (dated and len(decimals) > 1) else None  # such as two of a place
         ids = [k for k in usable if columns[k].is_id and k not in numbers]
+        if len(usable) == 2 and columns[usable[1]].kind == "decimal":  # a vector, by name or number
+            return usable[:1], usable[1]
         if value is None:
             return (ids if len(ids) > 1 else usable)[:2] if dated else usable, None
         before = [k for k in usable if k < value and columns[k].is_id]
@@ -222,7 +268,7 @@ def find_layout(lines: Sequence[str]) -> TextLayout | None:
             continue
         short = len(rows[0]) < min(widths)  # names of columns behind those of rows, as R writes them
         names = _names(["", *rows[0]] if short else rows[0], rows[1:])
-        if short and names is None:
+        if short and (names is None or len(rows) <= _MIN_ROWS_NAMED):
             continue
         found = TextLayout(delimiter, names, rows if names is None else rows[1:], quoted)
         words = delimiter == " " and len(lines) == 1 and all(column.kind == "text" for column in found.columns)
@@ -273,6 +319,33 @@ def looks_like_sizes(rows: Sequence[Sequence[str]], whole: bool) -> bool:
     return len(rest) > 1 and all(int(token) <= bounds[k] for each in ends for k, token in enumerate(each))
 
 
+def dense_rows(layout: TextLayout, name: str) -> IngestError:
+    """Return the error about rows of a dense matrix, which have no coordinates."""
+    way = "in Python, sp.asarray(pandas.read_csv(...)).save(...) stores numbers"
+    problem = f"lines of {layout.width} columns may be rows of a dense matrix, without coordinates: {way}"
+    return IngestError(problem, name, table=layout.table())
+
+
+def json_list_command(text: str, typed: TypedSource) -> str | None:
+    """Return the command that reads a JSON list, None if its items are no rows."""
+    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    items: list[Any] = []
+    with contextlib.suppress(ValueError, RecursionError):
+        while len(items) < _MAX_ITEMS:
+            at = re.compile(r"[\s,]*").match(text, at).end()  # type: ignore[union-attr]
+            item, at = decoder.raw_decode(text, at)
+            items.append(item)
+    if items and all(isinstance(item, dict) for item in items):
+        options = json_options([json.dumps(item) for item in items])
+        return typed.pipe("jq -c '.[]'", "columns", format="json", **options)
+    if not items or not all(isinstance(item, list) and len(item) == len(items[0]) > 1 for item in items):
+        return None
+    rows = [["" if token is None else str(token) for token in item] for item in items]
+    if any(isinstance(token, dict | list) for item in items for token in item):
+        return None
+    return typed.pipe("jq -r '.[] | @csv'", "columns", **TextLayout(",", None, rows, False).options())
+
+
 def json_options(lines: Sequence[str]) -> dict[str, object]:
     """Return options of ``columns`` that read JSON lines."""
     try:
@@ -284,4 +357,4 @@ def json_options(lines: Sequence[str]) -> dict[str, object]:
     names = [name for name, value in objects[0].items() if not isinstance(value, dict | list)]
     rows = [["" if each.get(name) is None else str(each.get(name)) for name in names] for each in objects]
     options = TextLayout(",", tuple(names), rows, False).options() if len(names) > 1 else {"coords": names or ["A"]}
-    return {name: value for name, value in options.items() if name in ("coords", "value")}
+    return {name: value for name, value in options.items() if name in ("coords", "value", "nulls", "duplicates")}

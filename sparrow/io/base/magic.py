@@ -29,6 +29,7 @@ _ARCHIVES = {
 _PICKLE = ("a pickle", "pickles are never loaded, they may run programs: write the data in another format")
 _R_DATA = ("an R data file", "write it from R with Matrix::writeMM(x, 'x.mtx') or write.csv(x, 'x.csv')")
 _LFS = ("a pointer of Git LFS, not the file", "git lfs pull --include {file} fetches it")
+_ANNEX = ("a pointer of git-annex, not the file", "git annex get {file} fetches it")
 _UTF32 = ("text in UTF-32", "iconv -f utf-32 -t utf-8 {file} | sparrow ingest FORMAT - DST")
 _UTF16 = ("text in UTF-16", "iconv -f utf-16 -t utf-8 {file} | sparrow ingest FORMAT - DST")
 
@@ -37,6 +38,7 @@ Advice: TypeAlias = str | Callable[[str], str]
 
 _SIGNATURES: dict[bytes, tuple[str, Advice]] = {
     b"version https://git-lfs.github.com/spec/": _LFS,
+    b"/annex/objects/": _ANNEX,
     b"FEA1": ("Feather version 1", "write it with pyarrow.feather as version 2"),
     b"SQLite format 3\x00": ("a SQLite database", "pass a DuckDB relation of it to sp.ingest.columns in Python"),
     b"\x80\x03": _PICKLE,
@@ -93,7 +95,10 @@ def detect_compression(start: bytes) -> str | None:
 
 
 def reject_compressed(start: bytes, name: str) -> None:
-    """Raise ``IngestError`` if a file is compressed and its format is not read so."""
+    """Raise ``IngestError`` if a file of a binary format is compressed, or a pointer."""
+    for magic, (kind, way) in (b"version https://g", _LFS), (b"/annex/objects/", _ANNEX):
+        if start.startswith(magic):
+            raise IngestError(f"this is {kind}: {str(way).format(file=shlex.quote(name))}", name)
     if (compression := detect_compression(start)) is not None:
         command, plain = _decompression(name, compression)
         command = f"{command} > {shlex.quote(plain)}"
@@ -152,9 +157,10 @@ def reject_container(start: bytes, name: str, compression: str | None = None) ->
     for magic, (kind, advice) in _SIGNATURES.items():
         if start.startswith(magic):
             way = advice.format(file=file) if isinstance(advice, str) else advice(path)
+            problem = f"this is {kind}" if ", not " in kind else f"this is {kind}, not text"
             if " DST" in way and "sparrow ingest" in way:
-                reject(f"this is {kind}, not text", way)
-            raise IngestError(f"this is {kind}, not text: {first}{way}", name)
+                reject(problem, way)
+            raise IngestError(f"{problem}: {first}{way}", name)
     for order, (text, zeros) in {"le": (start[:8:2], start[1:8:2]), "be": (start[1:8:2], start[:8:2])}.items():
         if len(start) >= 8 and text.isascii() and b"\0" not in text and not any(zeros):
             reject(

@@ -68,6 +68,15 @@ class Sample:
         typed = TypedSource.of(list(self.words) or self.src, detect_compression(self.head))
         return replace(typed, unpack=self.unpack)
 
+    @property
+    def below_comments(self) -> TypedSource:
+        """The source below its first comments, for readers that take none."""
+        lines = re.split(r"\r\n|\n|\r", self.text)
+        first = next((k for k, line in enumerate(lines) if line.strip() and line.strip()[0] not in "#%"), 0)
+        if not any(line.strip() for line in lines[:first]):
+            return self.typed
+        return self.typed.filter(f"sed 1,{first}d")
+
     @cached_property
     def folder(self) -> str | None:
         """The path, if it is a folder."""

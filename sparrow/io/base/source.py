@@ -272,8 +272,11 @@ def _folder_error(path: str) -> IngestError:
     names = [name for name in get_filesystem(path).names(path) if not name.startswith((".", "_"))]
     suffixes = Counter("".join(PurePath(name).suffixes) for name in names)
     usual = max(suffixes, key=lambda suffix: (suffixes[suffix], suffix), default="")
-    pattern = os.path.join(path, f"*{usual}")
-    return IngestError(f"this is a folder: pass its files, such as {pattern!r}", file=path)
+    if names and (suffixes[usual] < min(len(names), 2) or not usual):
+        way = f"one of its files, such as {os.path.join(path, min(names))!r}"
+    else:
+        way = f"its files, such as {os.path.join(path, f'*{usual}')!r}"
+    return IngestError(f"this is a folder: pass {way}", file=path)
 
 
 def _remote(name: str) -> list[Source]:

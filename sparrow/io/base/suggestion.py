@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,13 @@ class TypedSource:
             return " ".join([f"{self.unpack} | sparrow ingest {format} - {PLACEHOLDER}", *option_words(options)])
         words = ["sparrow", "ingest", *([] if format is None else [format]), str(self), PLACEHOLDER]
         return " ".join([*words, *option_words(options)])
+
+    def filter(self, shell: str) -> TypedSource:
+        """Return the source that a shell command makes of the text."""
+        unpack = self.unpack
+        if unpack is None and self.compression is not None:
+            unpack = f"{DECOMPRESSORS[self.compression]} -dc {self}"
+        return replace(self, unpack=f"{shell} {self}" if unpack is None else f"{unpack} | {shell}")
 
     def pipe(self, shell: str, format: str = "FORMAT", /, **options: Any) -> str:
         """Return the command that ingests what a shell command makes of the text.

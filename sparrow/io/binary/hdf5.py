@@ -29,7 +29,7 @@ from sparrow.errors import (
 from sparrow.io.base.coo_writer import check_label_memory, write_coo
 from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.report import Report
-from sparrow.io.base.source import open_sources
+from sparrow.io.base.source import SIGNATURE_BYTES, open_sources
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Duplicates
@@ -94,7 +94,7 @@ def open_file(src: Any) -> Iterator[tuple[str, Any]]:
     name = sources[0].name
     files = get_filesystem(name)
     with files.open(name, size=sources[0].size) as start:
-        if not (begins := start.read(16)).startswith(HDF5_MAGIC):
+        if not (begins := start.read(SIGNATURE_BYTES)).startswith(HDF5_MAGIC):
             reject_compressed(begins, name)
             raise IngestError("this is not an HDF5 file", name)
     try:

@@ -20,7 +20,7 @@ from sparrow.io.base.coo_writer import write_coo
 from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.registry import DType, FillValue, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
-from sparrow.io.base.source import open_sources
+from sparrow.io.base.source import SIGNATURE_BYTES, open_sources
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.tuning import tuning
 from sparrow.kernels.coo import Block
@@ -163,7 +163,7 @@ class _Head(NamedTuple):
 def _read_header(name: str, size: int) -> _Head:
     try:
         with get_filesystem(name).open(name, sequential=True, size=size) as file:
-            reject_compressed(file.read(16), name)
+            reject_compressed(file.read(SIGNATURE_BYTES), name)
             file.seek(0)
             version = np.lib.format.read_magic(file)
             reading = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

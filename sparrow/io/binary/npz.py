@@ -25,8 +25,10 @@ from sparrow.errors import (
 )
 from sparrow.interop.conversion import from_object
 from sparrow.interop.interchange import Coordinates, from_npz
+from sparrow.io.base.magic import reject_compressed
 from sparrow.io.base.registry import FillValue, Format, Option, Reader, Writer, parse_names, shared
 from sparrow.io.base.sample import Sample, Stage
+from sparrow.io.base.source import SIGNATURE_BYTES
 from sparrow.kernels.coo import Block
 from sparrow.runtime import settings
 from sparrow.storage.fs.filesystem import get_filesystem
@@ -148,6 +150,8 @@ def _read_array(
     except Exception as error:
         if isinstance(error, SparrowError) and not isinstance(error, InvalidValueError | IndexingError):
             raise
+        with open(near, "rb") as file:
+            reject_compressed(file.read(SIGNATURE_BYTES), name)
         cause = error.__cause__ if isinstance(error, InvalidValueError) and error.__cause__ is not None else error
         reason = " ".join(str(cause).split()).replace(near, name) or type(cause).__name__
         raise IngestError(f"this is not a sparse array of SciPy or pydata/sparse: {reason}", name) from error

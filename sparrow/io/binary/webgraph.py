@@ -271,7 +271,9 @@ def _write_empty(file: Any, count: int) -> None:
 
 
 def _detect_path(sample: Sample) -> str | None:
-    return "a .properties file of a compressed graph is beside it" if bvgraph_basename(sample.src) is not None else None
+    name = bvgraph_basename(sample.src)
+    beside = name is not None and get_filesystem(name).exists(f"{name}.graph")
+    return "a .properties file of a compressed graph is beside it" if beside else None
 
 
 def _detect_lists(sample: Sample) -> str | None:

@@ -130,7 +130,7 @@ def read_appended(
     except IngestError as error:
         hint = re.search(r"pass (\w+)=", error.problem)
         if hint is not None and hint[1] not in _READING:
-            error.problem += ", to sp.ingest.columns(src, path, coords=...), and append the tensor that it stores"
+            error.problem += ", to sp.ingest.columns, and append the tensor that it stores"
         raise
 
 
@@ -156,7 +156,7 @@ def _collect(batches: Any, name: str) -> pa.Table | None:
     """Return batches as one table, None if there are none."""
     kept: list[pa.Table] = []
     rows = 0
-    way = "store it with sp.ingest.columns(src, path, coords=...), at any length, and append that tensor"
+    way = "store it with sp.ingest.columns, at any length, and append that tensor"
     with memory.reserve(0, "", way) as room, closing(batches):
         for batch in batches:
             kept.append(pa.Table.from_batches([batch.data]))

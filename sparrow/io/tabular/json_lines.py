@@ -326,6 +326,8 @@ class _Column:
         problem = f"column {self.name!r} must be {self._kind}, as in the lines above"
         if self._is_coordinate and isinstance(value, str):
             return LateTextError(self.name, f"{problem}: pass text=[{self.name!r}]", file, line, token)
+        if self._is_coordinate and is_number and pa.types.is_integer(self._kind):
+            problem += f": pass ids={{{self.name!r}: 'str'}} if these are names"
         if not self._is_coordinate and is_number and pa.types.is_floating(self._kind):
             problem = f"column {self.name!r} is {misfit_message(value, np.dtype(np.float64)).removeprefix('is ')}"
         elif not self._is_coordinate and is_number and pa.types.is_integer(self._kind):

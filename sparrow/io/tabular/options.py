@@ -16,7 +16,7 @@ from sparrow import storage
 from sparrow.core.schema import MAX_DIMENSION_SIZE, check_dims, check_dtype
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, ShapeError
 from sparrow.io.base.coo_writer import check_disk_space
-from sparrow.io.base.layout import TextLayout, json_options
+from sparrow.io.base.layout import TextLayout, dense_rows, json_list_command, json_options
 from sparrow.io.base.registry import (
     DType,
     FillValue,
@@ -471,15 +471,15 @@ def _detect_syntax(sample: Sample) -> None:
             raise IngestError(problem, name, token=data[0][:80]) from None
         raise _name_columns("these are JSON lines", sample, json_options(data), names=keys)
     if data[0].startswith("[") and "{" in data[0]:
-        way = sample.typed.pipe("jq -c '.[]'", "columns", format="json", coords=["A", "B"])
-        raise IngestError("this is JSON, but not an object in each line; A and B are names of members", name,
-                          token=data[0][:80], commands=[way])  # fmt: skip
+        way = json_list_command(sample.text, sample.typed)
+        raise IngestError("this is JSON, but not an object in each line", name, token=data[0][:80],
+                          commands=[] if way is None else [way])  # fmt: skip
     if all(line.count("::") == data[0].count("::") > 0 for line in data):
         options: dict[str, object] = {"delimiter": "::", "header": False, "coords": ["c0", "c1"], "value": "c2"}
         if data[0].count("::") == 1:
             options |= {"coords": ["c0"], "value": "c1"}
         table = [] if sample.layout is None else sample.layout.table()
-        command = sample.typed.command("columns", **options)
+        command = sample.below_comments.command("columns", **options)
         raise IngestError("columns are separated by '::'", name, commands=[command], table=table)
 
 
@@ -487,6 +487,8 @@ def _detect_table(sample: Sample) -> None:
     """Raise for text with named columns, which takes options to read."""
     layout = sample.layout
     if layout is not None and layout.names is not None:
+        if layout.is_dense:
+            raise dense_rows(layout, sample.name)
         ids = all(column.kind == "integer" for column in layout.columns)
         error = _name_columns("this is a table", sample, layout.options(), layout.table(), layout.names)
         if layout.width == 2 and ids and layout.delimiter in (" ", "\t", ","):
@@ -504,8 +506,8 @@ def _name_columns(
     """Return the error that asks for columns, with an example."""
     named = f" of columns {', '.join(map(repr, names))}" if names else ""
     problem = f"{kind}{named}: name the columns of coordinates and values, for example"
-    command = sample.typed.command("columns", **options)
-    return IngestError(problem, sample.name or sample.src, commands=[command], table=table)
+    typed = sample.below_comments if sample.text else sample.typed
+    return IngestError(problem, sample.name or sample.src, commands=[typed.command("columns", **options)], table=table)
 
 
 FORMATS = (

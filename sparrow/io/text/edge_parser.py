@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from sparrow.core.casting import is_rounded_integer
 from sparrow.errors import IngestError
 from sparrow.io.base.foreign import reject_foreign
-from sparrow.io.base.layout import is_number, json_options
+from sparrow.io.base.layout import is_number, json_list_command, json_options
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, TextBlock, compression_of, read_blocks
 from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.base.value_cast import ValueCast
+from sparrow.io.text.mtx import missing_banner
 from sparrow.io.tuning import tuning
 
 __all__ = ["EdgeBlock", "EdgeParser", "ParsedEdges", "reject_non_edges", "split_edge"]
@@ -42,6 +43,8 @@ _MARKED = re.compile(rb"(?m)^[ \t]*([#%][^\s][^\n]*)$")
 _OF_TABLES = ": sparrow ingest columns reads tables with other columns"
 _BLANKS = " \t\r\v\f"
 _MAX_TEXT_LABELS = 20
+_MIN_SHARED_NAMES = 4
+"""Words of which one at least begins a line, if lines are lists of neighbors."""
 _MAX_ODD_LINES = 3
 """Lines of other ids that are named, where all others hold integers."""
 
@@ -473,10 +476,10 @@ def reject_non_edges(
     rows = [row for line in data if (row := split_edge(line, delimiter, comment))]
     if not rows or not rows[0]:
         return
-    if lines[0][0] in "{[":
+    if lines[0][0] == "{" or re.match(r"\[(\s*[\[{\"0-9-]|$)", lines[0]):
         if lines[0][0] == "[":
-            way = typed.pipe("jq -c '.[]'", "columns", format="json", coords=["A", "B"])
-            reject("this is JSON, not an edge list, with A and B for the names of members", way, token=lines[0][:80])
+            way = json_list_command(text, typed)
+            reject("this is JSON, not an edge list, as one list", *([] if way is None else [way]), token=lines[0][:80])
         reject("this is JSON, not an edge list", typed.command("columns", **json_options(data)), token=lines[0][:80])
     reject_foreign("\n".join(lines), typed, name)
     if delimiter is not None and delimiter != " ":
@@ -498,7 +501,8 @@ def reject_non_edges(
         count = len(rows[-1]) - 1  # the first lines may be sizes
         reject(f"this is a tensor of {count} dimensions (.tns), whose coordinates count from 1", typed.command("tns"))
     if {".mtx", ".mm"} & set(suffixes):
-        _reject_mtx(rows, typed, name)
+        problem = "the name is that of a Matrix Market file, but the banner is missing"
+        raise missing_banner(problem, rows, typed, name)
     features = [token for row in rows for token in row[1:]]
     if features and all(re.fullmatch(r"\d+:\S+", token) for token in features):
         _reject_samples(rows, features, typed, name)
@@ -506,22 +510,13 @@ def reject_non_edges(
     _reject_ragged(data, rows, typed, name)
 
 
-def _reject_mtx(rows: Sequence[Sequence[str]], typed: TypedSource, name: str) -> NoReturn:
-    """Raise ``IngestError`` for a Matrix Market file without a banner."""
-    below = [row for row in rows[1:] if len(row) > 2]
-    is_integer = all(re.fullmatch(r"[-+]?\d+", row[2]) for row in below)
-    field = "pattern" if not below else "integer" if is_integer else "real"
-    banner = f"%%MatrixMarket matrix coordinate {field} general"
-    way = typed.pipe(f"(echo '{banner}'; {{text}})", "mtx")
-    problem = "the name is that of a Matrix Market file, but the banner is missing; if it begins with sizes"
-    raise IngestError(problem, name, token=" ".join(rows[0])[:80], commands=[way])
-
-
 def _reject_samples(rows: Sequence[Sequence[str]], features: Sequence[str], typed: TypedSource, name: str) -> NoReturn:
     """Raise ``IngestError`` for libsvm or libffm, with labels of text or not."""
     kind = "libffm" if all(token.count(":") == 2 for token in features) else "libsvm"
     labels = list(dict.fromkeys(row[0] for row in rows if ":" not in row[0]))
     texts = [label for label in labels if not all(is_number(part) for part in label.split(","))]
+    if texts and len(texts) < len(labels):
+        raise IngestError(f"this is {kind} text, but a label is not a number as the others are", name, token=texts[0])
     if not texts or len(labels) > _MAX_TEXT_LABELS:
         raise IngestError(
             f"this is {kind} text, not an edge list", name, commands=[] if texts else [typed.command(kind)]
@@ -558,6 +553,12 @@ def _is_tgf(rows: Sequence[Sequence[str]], count: int) -> bool:
     return named and len(vertices) == count > 1 and all(row and {*row[:2]} <= vertices for row in rows[count:])
 
 
+def _name_each_other(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether lines may be lists of neighbors: words that begin others."""
+    neighbors = {token for row in rows for token in row[1:]}
+    return _MIN_SHARED_NAMES * len(neighbors & {row[0] for row in rows}) >= len(neighbors)
+
+
 def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], typed: TypedSource, name: str) -> None:
     """Raise ``IngestError`` for lines whose lengths are not those of edges."""
     lengths = [len(row) for row in rows]
@@ -588,7 +589,7 @@ def _reject_ragged(lines: Sequence[str], rows: Sequence[Sequence[str]], typed: T
     elif are_numbers and metis:
         kind = "a METIS graph, whose lines are the neighbors of vertices 1, 2, ..."
         way = typed.command("metis")
-    elif not are_numbers and not {row[0] for row in rows} & {token for row in rows for token in row[1:]}:
+    elif not are_numbers and not _name_each_other(rows):
         raise IngestError(f"lines have {counts[0]} to {counts[-1]} columns: they have no common layout", name)
     problem = f"lines have {counts[0]} to {counts[-1]} columns, not an edge list: this looks like {kind}"
     raise IngestError(problem, name, commands=[way])

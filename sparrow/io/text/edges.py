@@ -27,7 +27,7 @@ from sparrow import storage
 from sparrow.core.schema import Schema, check_dtype, check_shape
 from sparrow.errors import DuplicateError, IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.coo_writer import DistinctIds, LabelEncoder, SpillQueue, WrittenFiles, check_disk_space, write_coo
-from sparrow.io.base.layout import TextLayout, is_number, looks_like_sizes
+from sparrow.io.base.layout import TextLayout, dense_rows, is_number, looks_like_sizes
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import DType, Duplicates, FillValue, Format, Option, Reader, parse_shape, shared
 from sparrow.io.base.sample import Sample, Stage
@@ -49,7 +49,7 @@ _DIMS = ("src", "dst")
 _YEAR_2000, _YEAR_2100 = 946_684_800, 4_102_444_800
 """Seconds since 1970."""
 _MIN_EVIDENCE, _SHARED_LINES = 3, 20
-"""Lines from which ids must be of one kind, and from which both columns must share some."""
+"""Lines from which ids must be of one kind, and from which the ranges of integers must overlap."""
 _MIN_STEPS = 4
 """Steps from edge to edge that show whether weights ascend, as seconds since a beginning do."""
 
@@ -542,10 +542,12 @@ def _edge_evidence(layout: TextLayout, whole: bool) -> str | None:
     integral = all(re.fullmatch(r"\d+(\.0*)?", token) for row in rows for token in row[:2])
     if not kinds <= {"integer", "text"} or (kinds == {"integer"} and not integral) or looks_like_sizes(rows, whole):
         return None
-    if len(rows) >= _MIN_EVIDENCE and len(kinds) > 1:
+    if len(rows) >= _MIN_EVIDENCE and (len(kinds) > 1 or all(row[0] == row[1] for row in rows)):
         return None
-    if len(rows) >= _SHARED_LINES and not _share_ids(rows, integral):
+    if (len(rows) >= _SHARED_LINES or (not integral and len(rows) > 1)) and not _share_ids(rows, integral):
         return None
+    if whole and len(rows) == layout.width == len(_DIMS) + 1 and any(row[2] == "0" for row in rows):
+        return None  # a dense matrix
     return f"lines begin with two ids that are {'numbers' if kinds == {'integer'} else 'names'}"
 
 
@@ -578,7 +580,7 @@ def _ask(sample: Sample) -> IngestError:
         return IngestError(problem, name, token=odd[:80], table=table)
     rows, width = layout.rows, layout.width
     table = layout.table()
-    columns = typed.command("columns", **layout.options())
+    columns = sample.below_comments.command("columns", **layout.options())
     if looks_like_sizes(rows, sample.whole):
         field = "integer" if all(re.fullmatch(r"[-+]?\d+", row[-1]) for row in rows) else "real"
         banner = f"%%MatrixMarket matrix coordinate {field} general"
@@ -587,6 +589,8 @@ def _ask(sample: Sample) -> IngestError:
             commands.append(typed.pipe(f"(echo '{banner}'; {{text}})", "mtx"))
         problem = "the first line may be sizes and the number of the others: a header of edges, or that of a matrix"
         return IngestError(problem, name, token=" ".join(rows[0])[:80], commands=commands, table=table)
+    if layout.is_dense:
+        return dense_rows(layout, name)
     commands = [columns]
     third = layout.columns[2] if width == 3 else None
     problem = f"lines of {width} columns may be a table"
@@ -595,16 +599,18 @@ def _ask(sample: Sample) -> IngestError:
         commands.insert(0, typed.command("edges", delimiter=layout.delimiter))
     elif third is not None and third.kind == "text" and layout.delimiter in "\t ":
         problem = "lines of 3 names are perhaps triples, or a table"
-        commands.insert(0, typed.command("triples"))
+        commands.insert(0, sample.below_comments.command("triples"))
     elif width <= 3 and layout.delimiter == "\t" and (third is None or third.is_number):
         problem = f"lines of {width} columns may be edges, or a table"
         commands.insert(0, typed.command("edges", delimiter="\t"))
     elif width <= 3 and (third is None or third.is_number) and layout.delimiter in " ,":
         problem = f"lines of {width} columns may be a table, or edges"
-        commands.append(typed.command("edges"))
+        blanks = any(split_words(token) != [token] for row in rows for token in row[:2])
+        commands.append(typed.command("edges", delimiter=layout.delimiter if blanks else None))
     elif width > 3 and layout.delimiter == " " and all(column.is_number for column in layout.columns):
-        problem = f"lines of {width} numbers may be coordinates counted from 1 and a value, or a table without names"
-        commands.insert(0, typed.command("tns"))
+        base = 0 if any(float(token) == 0 for row in rows for token in row[:-1]) else None
+        problem = f"lines of {width} numbers may be coordinates and a value, or a table without names"
+        commands.insert(0, typed.command("tns", index_base=base))
     elif width > 3 and {".edges", ".edgelist"} & {*Path(name).suffixes} and layout.delimiter in " \t,":
         problem = f"lines of {width} columns may be edges whose further columns are ignored, or a table"
         commands.insert(0, typed.command("edges"))

@@ -5,6 +5,8 @@ R. F. Boisvert, R. Pozo and K. A. Remington, The Matrix Market Exchange Formats:
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar
@@ -17,8 +19,9 @@ from sparrow.core.schema import check_dims, check_dtype, is_fill
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import Format, Option, parse_names, shared
-from sparrow.io.base.sample import Sample, Stage
+from sparrow.io.base.sample import Sample, Stage, read_sample
 from sparrow.io.base.source import TextBlock
+from sparrow.io.base.suggestion import TypedSource
 from sparrow.io.base.value_cast import ValueCast
 from sparrow.io.text.number_lines import (
     ElementParser,
@@ -32,7 +35,7 @@ from sparrow.io.text.number_lines import (
 )
 from sparrow.sorting import Rows
 
-__all__ = ["FORMATS", "MatrixMarket", "MatrixMarketWriter"]
+__all__ = ["FORMATS", "MatrixMarket", "MatrixMarketWriter", "missing_banner"]
 
 _BANNERS = ("%%matrixmarket", "%matrixmarket")
 _TYPES = {"real": "f8", "double": "f8", "complex": "c16", "integer": "i8", "unsigned-integer": "u8", "pattern": "i8"}
@@ -127,12 +130,26 @@ class _Matrix:
         return int(self.symmetry == "skew-symmetric")
 
 
+def missing_banner(problem: str, rows: Sequence[Sequence[str]], typed: TypedSource, name: str) -> IngestError:
+    """Return the error about lines without a banner, with a command that adds it."""
+    below = [row for row in rows[1:] if len(row) > 2]
+    is_integer = all(re.fullmatch(r"[-+]?\d+", row[2]) for row in below)
+    field = "pattern" if not below else "integer" if is_integer else "real"
+    way = typed.pipe(f"(echo '%%MatrixMarket matrix coordinate {field} general'; {{text}})", "mtx")
+    return IngestError(f"{problem}; if it begins with sizes", name, token=" ".join(rows[0])[:80], commands=[way])
+
+
 def _read_header(lines: HeaderReader, name: str) -> _Matrix:
     banner = lines.peek()
     said = [] if banner is None else split_words(banner.text.lower())
     if banner is None or not said or said[0] not in _BANNERS:
         token = None if banner is None else banner.text[:80]
-        raise IngestError("a Matrix Market file must begin with %%MatrixMarket matrix coordinate ...", name, 1, token)
+        problem = "a Matrix Market file must begin with %%MatrixMarket matrix coordinate ..."
+        if os.path.isfile(name) and (banner is not None and banner.text[:1] in "0123456789%"):
+            sample = read_sample(name)
+            if sample.rows and re.fullmatch(r"\d+ \d+ \d+", " ".join(sample.rows[0])):
+                raise missing_banner(problem, sample.rows, sample.typed, name)
+        raise IngestError(problem, name, 1, token)
     lines.skip()
     if len(said) != 5 or said[1] != "matrix":
         raise banner.error("the banner must be %%MatrixMarket matrix LAYOUT FIELD SYMMETRY", name)

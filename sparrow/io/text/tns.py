@@ -14,6 +14,7 @@ import numpy as np
 
 from sparrow.core.schema import check_dims, check_dtype
 from sparrow.errors import IngestError, InvalidValueError, UnsupportedError
+from sparrow.io.base.layout import TextLayout
 from sparrow.io.base.magic import split_words
 from sparrow.io.base.registry import Format, Option, parse_names, parse_shape, shared
 from sparrow.io.base.sample import Sample, Stage
@@ -212,6 +213,15 @@ class TnsWriter(NumberLinesWriter):
         return [f"# sizes: {' '.join(map(str, tensor.shape))}"]
 
 
+def _looks_valueless(layout: TextLayout) -> bool:
+    """Return whether the last column holds coordinates, as large as others."""
+    last = layout.columns[-1]
+    largest = [max(map(float, each.tokens)) for each in layout.columns if each.kind == "integer"]
+    return (
+        all(each.kind == "integer" for each in layout.columns) and last.is_key and largest[-1] < 2 * max(largest[:-1])
+    )
+
+
 def _detect(sample: Sample) -> str | None:
     data = sample.data
     sizes = re.search(r"(?m)^# sizes:((?: \d+)+)\s*$", sample.text)
@@ -220,6 +230,10 @@ def _detect(sample: Sample) -> str | None:
     if data and data[0] == "sptensor":
         return "the first line is sptensor"
     if data and ".tns" in sample.name.rsplit("/", 1)[-1]:
+        if (layout := sample.layout) is not None and _looks_valueless(layout):
+            problem = "the last of the columns may be a value, or a coordinate as the others"
+            ways = [sample.typed.command("tns", values=values) for values in (False, True)]
+            raise IngestError(problem, sample.name, commands=ways, table=layout.table())
         return "the name ends in .tns"
     return None
 

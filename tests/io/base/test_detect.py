@@ -43,7 +43,7 @@ TEXT = [
     ("a.txt", "1 2 # a note\n2 3\n", "edges"),
     ("a.txt", "c d\nd e\n", "edges"),
     ("a.ffm", "1 0:3:1 1:2:0.5\n0 0:1:1\n", "libffm"),
-    ("a.txt", "a b 1\nc " + "9" * 5000 + " 2\n", "edges"),
+    ("a.txt", "a b 1\nb " + "9" * 5000 + " 2\n", "edges"),
 ]
 
 
@@ -95,6 +95,14 @@ REFUSED = [
     ("a.txt", b", # nothing else\n", "(?s)no common layout.* 1 line of"),
     ("a.txt", b"1 2\n3\n", "one column.*'3'"),
     ("a.txt", b"1;2;3\n2;3;4\n", "(?s)separated by ';'.*sparrow ingest edges .* DST --delimiter ';'"),
+    ("a.csv", b"user,when,item,n\na,2020-01-02,b,3\n", "--coords user,when --value n"),
+    ("a.csv", b"when,user,item\n1300000000,1,2\n1300000001,2,3\n", "--coords user,item$"),
+    ("a.csv", b"when,user,item,n\n2020-01-02,1,2,3\n2020-01-03,1,2,4\n", "--coords user,item --value n --dup"),
+    ("a.csv", b"stars,user,item,x\n3.5,1,2,a\n4,2,3,b\n", "--coords user,item --value stars"),
+    ("a.csv", b"user,rating,item\na,3,b\nc,4,d\n", "--coords user,item --value rating"),
+    ("a.csv", b"user,item,n\n-1,2,3\n2,,4\n", "--coords user,item --value n --nulls drop --relabel"),
+    ("a.csv", b"user,item,n\n1,2,3\n1,2,4\n", "--coords user,item --value n --duplicates sum"),
+    ("a.csv", b"lat,lon,height\n1.5,2.5,3.5\n2.5,2.5,3.5\n", "rows of a dense matrix"),
     ("a.csv", b"a,r,b\nb,r,c\n", "(?s)lines of 3 columns may be a table.*sparrow ingest columns"),
     ("a.gr", b"c roads\np sp 3 2\na 1 2 5\na 2 3 6\n", "(?s)DIMACS graph.*sed -n"),
     ("a.net", b'*Vertices 2\n1 "a"\n2 "b"\n*Edges\n1 2\n', "Pajek"),

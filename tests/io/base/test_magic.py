@@ -84,6 +84,26 @@ def test_containers_are_named(tmp_path: Path, told: str, packed: bool, format: s
     assert not (tmp_path / "out.sparrow").exists()
 
 
+@pytest.mark.parametrize("format", ["npz", "npy", "h5ad", "columns", "libsvm", "mtx", "triples"])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+            "a pointer of Git LFS.* git lfs pull",
+        ),
+        ("/annex/objects/SHA256E-s9--ab.gz\n", "a pointer of git-annex.* git annex get"),
+    ],
+)
+def test_pointers_are_named_by_all_readers(tmp_path: Path, format: str, text: str, told: str) -> None:
+    if format == "h5ad":
+        pytest.importorskip("h5py")
+    path = tmp_path / f"a.{'parquet' if format == 'columns' else format}"
+    path.write_text(text)
+    with pytest.raises(IngestError, match=told):
+        getattr(sp.ingest, format)(path, tmp_path / "out", **({"coords": ["a"]} if format == "columns" else {}))
+
+
 TEXT = {
     "a Matrix Market file": ("m.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 3\n"),
     "a tensor of 3 dimensions": ("t.tns", "1 1 1 2.5\n2 2 2 1\n"),
