@@ -113,8 +113,9 @@ def _check_python(path: Path) -> Iterator[tuple[int, str]]:
             yield from _check_attribute_docstrings(node.body)
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             name = node.name.strip("_")
+            is_protocol = node.name == f"__{name}__"
             is_property = any("property" in ast.unparse(each) for each in node.decorator_list)
-            is_function = not isinstance(node, ast.ClassDef) and not is_property
+            is_function = not (isinstance(node, ast.ClassDef) or is_property or is_protocol)
             is_participle = is_function and PARTICIPLE.fullmatch(name) and name not in NOT_PARTICIPLES
             if name.lower() in IDENTIFIERS or is_participle:
                 yield (

@@ -185,23 +185,18 @@ def recommend(
     found = load(model)
     if not isinstance(found, ALS):
         raise typer.BadParameter(f"{model} is a {type(found).__name__}: use sparrow predict {model} DATA")
-    has_labels = found.labels("item") is not None
     if out is not None:
         if rows or similar:
             raise typer.BadParameter("--out writes the recommendations of all rows: leave out the rows and --similar")
-        labelled = has_labels or found.labels("row") is not None
+        labelled = found.labels("row") is not None or found.labels("item") is not None
         found.recommend_all(out, k, exclude=not include_rated, overwrite=overwrite, labels=labelled)
         if as_json:
             write_json({"model": model, "saved": out})
         return
     if not rows:
         raise typer.BadParameter("pass rows, or --out FILE for all rows")
-    given = _parse_ids(rows, found.labels("item" if similar else "row"), resolve=not has_labels)
-    ids, scores = (
-        found.similar(given, k, labels=has_labels)
-        if similar
-        else found.recommend(given, k, exclude=not include_rated, labels=has_labels)
-    )
+    given = _parse_ids(rows, found.labels("item" if similar else "row"))
+    ids, scores = found.similar(given, k) if similar else found.recommend(given, k, exclude=not include_rated)
     lines = [
         (row, rank, item, score)
         for row, items, values in zip(rows, ids.tolist(), scores.tolist(), strict=True)
@@ -215,24 +210,18 @@ def recommend(
         write_table([(row, rank, item, f"{score:.6g}") for row, rank, item, score in lines], headers)
 
 
-def _parse_ids(words: list[str], labels: pa.Array | None, resolve: bool) -> list[Any]:
-    """Return rows or items as labels of their type, or as positions.
-
-    They are positions if there are no labels, or to ``resolve`` them.
-    """
+def _parse_ids(words: list[str], labels: pa.Array | None) -> list[Any]:
+    """Return rows or items as labels of their type, or positions without labels."""
     import pyarrow as pa
-
-    from sparrow.core.labels import label_positions
 
     try:
         if labels is None:
             return [int(word) for word in words]
-        wanted = pa.array(words).cast(labels.type)
+        found: list[Any] = pa.array(words).cast(labels.type).to_pylist()
     except (ValueError, pa.ArrowException):
         expected = "positions, as they have no labels" if labels is None else f"labels of type {labels.type}"
         raise typer.BadParameter(f"rows and items must be {expected}, got {', '.join(map(repr, words))}") from None
-    found: list[Any] = wanted.to_pylist()
-    return label_positions(labels, wanted, "row or item").tolist() if resolve else found
+    return found
 
 
 def _parse_numbers(option: str, text: str | None) -> list[float]:

@@ -392,6 +392,8 @@ def from_relation(
     shape: Sequence[int] | None = None,
     dims: Sequence[str] | None = None,
     duplicates: str = "error",
+    *,
+    relabel: bool | Sequence[str] = False,
 ) -> Tensor:
     """Create a tensor in memory from a relation or table.
 
@@ -409,6 +411,8 @@ def from_relation(
         Column of the values; without it each row is a 1.
     shape, dims, duplicates
         See :func:`from_coords`; dimensions are named after the columns by default.
+    relabel
+        Number integers without gaps, too, and keep them as labels: in all columns of ``coords``, or in those named.
 
     Returns
     -------
@@ -418,6 +422,8 @@ def from_relation(
     ------
     LabelError
         If the relation has no such column.
+    InvalidValueError
+        If ``relabel`` names another column than those of ``coords``, or ``shape`` differs from the number of labels.
     TooLargeError
         If its elements would exceed the memory limit: :func:`sparrow.ingest.columns` stores relations of any length. A
         relation that can be read again may take more than its elements: it is sorted on disk.
@@ -431,25 +437,40 @@ def from_relation(
     >>> rel = sp.sql("select d1 as j, sum(value)::bigint as v from A group by d1", A=A)
     >>> sp.from_relation(rel, coords=["j"], value="v").to_numpy()
     array([3, 6])
+    >>> sales = sp.sql("select * from (values (1007, 3.5), (1001, 5)) as t (customer, value)")
+    >>> sp.from_relation(sales, coords=["customer"], relabel=True).sel(customer=1007)
+    np.float64(3.5)
     """
+    named = [relabel] if isinstance(relabel, str) else relabel
+    relabelled = list(coords if named is True else named or ())
+    if unknown := [name for name in relabelled if name not in coords]:
+        raise InvalidValueError(f"relabel must name columns of coords={list(coords)}, got {unknown[0]!r}")
     try:
         return tensor_from_block(
-            *from_table(rel, coords, value, shape, dims, duplicates, on_fill=partial(_note_fill, way=""))
+            *from_table(rel, coords, value, shape, dims, duplicates, relabelled, on_fill=partial(_note_fill, way=""))
         )
     except TooLargeError:
         if not hasattr(rel, "to_arrow_reader") and not hasattr(rel, "collect_batches"):
             raise
-    return _from_stored_relation(rel, coords, value, shape, dims, duplicates)
+    return _from_stored_relation(rel, coords, value, shape, dims, duplicates, relabelled)
 
 
-def _from_stored_relation(rel: Any, coords: Sequence[str], value: str | None, *options: Any) -> Tensor:
+def _from_stored_relation(
+    rel: Any, coords: Sequence[str], value: str | None, shape: Any, dims: Any, duplicates: Any, relabel: Sequence[str]
+) -> Tensor:
     """Return the elements of a relation of many rows, sorted on disk."""
     from sparrow.io.tabular.options import Columns
 
-    shape, dims, duplicates = options
     with tempfile.TemporaryDirectory(prefix="sparrow-relation-", dir=settings.current().temp_directory) as folder:
         path = Columns(
-            rel, f"{folder}/elements", coords=coords, value=value, shape=shape, dims=dims, duplicates=duplicates
+            rel,
+            f"{folder}/elements",
+            coords=coords,
+            value=value,
+            shape=shape,
+            dims=dims,
+            duplicates=duplicates,
+            relabel=relabel,
         ).ingest()
         stored: Tensor = open(path)
         return stored.compute()

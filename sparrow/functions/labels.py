@@ -18,6 +18,7 @@ __all__ = [
     "can_align",
     "check_same_labels",
     "describe_label_mismatch",
+    "drop_labels",
     "find_labelled_axis",
     "is_labelled",
     "to_labelled_tensor",
@@ -167,3 +168,12 @@ def describe_label_mismatch(A: Any) -> str:
 def find_labelled_axis(A: Any) -> int:
     """Return the axis of a square matrix whose labels apply to both."""
     return int(is_labelled(A, 1) and not is_labelled(A, 0))
+
+
+def drop_labels(tensor: Tensor, axis: int) -> Tensor:
+    """Return a tensor without labels along an axis."""
+    scan = tensor.__sparrow_scan__()
+    names = dict(axis_labels(scan))
+    if names.pop(axis, None) is None:
+        return tensor
+    return to_labelled_tensor(scan, names)

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from sparrow.core.schema import as_integer
 from sparrow.errors import InvalidValueError
 from sparrow.functions.generation import full
+from sparrow.functions.labels import drop_labels
 from sparrow.functions.manipulation import concat
 from sparrow.functions.views import as_tensor, flip, moveaxis
-from sparrow.plan import Cast, axis_labels, make_map, make_sort, normalize_axis
+from sparrow.plan import make_sort, normalize_axis
 from sparrow.runtime.validation import check_flag
 from sparrow.tensor import Tensor
 
@@ -157,7 +158,7 @@ def diff(tensor: Tensor, axis: int | str = -1, n: int = 1, prepend: Any = None, 
     for _ in range(min(times, found.shape[axis])):
         later, earlier = (
             found[(*before, slice(1, None), ...)],
-            _drop_labels(found[(*before, slice(None, -1), ...)], axis),
+            drop_labels(found[(*before, slice(None, -1), ...)], axis),
         )
         found = later != earlier if found.dtype == bool else later - earlier
     return as_tensor(found)
@@ -168,12 +169,3 @@ def _fill_slice(tensor: Tensor, axis: int, value: Any) -> Tensor:
     sizes = (*tensor.shape[:axis], 1, *tensor.shape[axis + 1 :])
     made = full(sizes, value).refill(tensor.fill_value)
     return made.rename(**dict(zip(made.dims, tensor.dims, strict=True)))
-
-
-def _drop_labels(tensor: Tensor, axis: int) -> Tensor:
-    """Return a tensor without labels along an axis."""
-    scan = tensor.__sparrow_scan__()
-    names = dict(axis_labels(scan))
-    if names.pop(axis, None) is None:
-        return tensor
-    return Tensor(make_map(Cast(scan.schema.dtype), [scan]).with_labels(names))

@@ -27,10 +27,12 @@ from sparrow.core.array_validation import check_arrow
 from sparrow.engines import register_select
 from sparrow.errors import InvalidValueError, UnsupportedError
 from sparrow.functions.statements import bind_params, check_no_side_effects, statement_kind, table_spellings, to_lower
+from sparrow.interop.labelled_objects import frame_to_table, is_frame
 from sparrow.plan import AxisLabels, Scan, axis_labels
 from sparrow.runtime import duckdb_connection
 from sparrow.runtime.duckdb_connection import quote_name
 from sparrow.runtime.validation import check_flag
+from sparrow.tensor.bundle import Bundle
 
 if TYPE_CHECKING:
     import duckdb
@@ -131,8 +133,9 @@ def run_query(
         raise UnsupportedError(f"query must be a string, got {query!r}")
     for name, thing in tensors.items():
         if not _is_relation(thing):
+            way = f": pass one of its tensors, {name}=bundle[...]" if isinstance(thing, Bundle) else ""
             raise UnsupportedError(
-                f"{name}= must be a tensor, a table or an object with __arrow_c_stream__, got {_type_name(thing)}"
+                f"{name}= must be a tensor, a table or an object with __arrow_c_stream__, got {_type_name(thing)}{way}"
             )
     con = duckdb_connection.connect()
     statements = con.extract_statements(query)
@@ -332,6 +335,8 @@ def _define(
         thing = thing.to_arrow_table()
     elif _is_lazy_frame(thing):
         thing = thing.collect()
+    elif is_frame(thing):
+        thing = frame_to_table(thing)
     con.register(name, check_arrow(thing if isinstance(thing, pa.Table) else pa.table(thing), f"table {name!r}"))
     return None
 

@@ -37,7 +37,15 @@ from sparrow.errors import (
 from sparrow.interop.binsparse import from_binsparse
 from sparrow.interop.graph_objects import from_graph, is_graph
 from sparrow.interop.interchange import Coordinates, from_cupy, from_npz, from_pydata, from_torch
-from sparrow.interop.labelled_objects import drop_unnamed_index, is_xarray, name_index, xarray_dims, xarray_labels
+from sparrow.interop.labelled_objects import (
+    drop_unnamed_index,
+    frame_to_table,
+    is_frame,
+    is_xarray,
+    name_index,
+    xarray_dims,
+    xarray_labels,
+)
 from sparrow.interop.tuning import tuning
 from sparrow.kernels.coo import Block, canonicalize, check_duplicates
 from sparrow.plan import align_elements
@@ -331,7 +339,9 @@ def from_table(
     TooLargeError
         If its columns would exceed the memory limit.
     """
-    table = collect_table(source if coords is not None else name_index(source), coords, value, rest)
+    if is_frame(source):
+        source = name_index(source) if coords is None else frame_to_table(source)
+    table = collect_table(source, coords, value, rest)
     names = table.column_names
     if value is None and coords is None and "value" in names:
         value = "value"

@@ -85,7 +85,7 @@ def name_index(source: Any) -> Any:
     UnsupportedError
         If the index has a level without a name that is no range.
     """
-    if type(source).__module__.partition(".")[0] != "pandas" or not hasattr(source, "columns"):
+    if not is_frame(source):
         return source
     names = list(source.index.names)
     try:
@@ -99,6 +99,28 @@ def name_index(source: Any) -> Any:
             "frame.reset_index(drop=True), name it with frame.rename_axis('name'), or pass coords= and value="
         )
     return table.to_reader()
+
+
+def is_frame(obj: Any) -> bool:
+    """Return whether an object is a data frame of pandas."""
+    return type(obj).__module__.partition(".")[0] == "pandas" and hasattr(obj, "columns")
+
+
+def frame_to_table(frame: Any) -> pa.Table:
+    """Return a pandas frame as a table with the levels of its index that have names.
+
+    pandas itself leaves out an index that happens to be a range.
+
+    Raises
+    ------
+    UnsupportedError
+        If a column holds several types.
+    """
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=True if None not in frame.index.names else None)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UnsupportedError(f"columns of the frame must be of one type each: {error}") from None
+    return drop_unnamed_index(table)
 
 
 def drop_unnamed_index(table: pa.Table) -> pa.Table:

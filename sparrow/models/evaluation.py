@@ -206,7 +206,9 @@ def _item_numbers(ids: Any, truth: Tensor) -> NDArray[np.int64]:
         return np.asarray(ids, np.int64)
     labels = truth.labels(1) if truth.ndim == 2 else None
     if labels is None:
-        raise LabelError("ids are labels, and the items of truth have none: pass positions, recommend(labels=False)")
+        raise LabelError(
+            "ids are labels, and the items of truth have none: pass positions, recommend(..., labels=False)"
+        )
     wanted = to_label_array(ids.reshape(-1).tolist())
     if wanted is None:
         raise LabelError("ids must be labels of one type, got several types")
@@ -276,7 +278,11 @@ def evaluate(
     >>> {name: round(value, 2) for name, value in result.items()}
     {'recall@20': 0.06, 'recall@50': 0.19, 'ndcg@100': 0.17}
     """
-    ids, _ = model.recommend(held_out.history, _max_k(recall, ndcg))
+    k = _max_k(recall, ndcg)
+    if isinstance(model, Recommender):
+        ids, _ = model.recommend(held_out.history, k, labels=False)
+    else:
+        ids, _ = model.recommend(held_out.history, k)
     truth = match_axes(held_out.truth, held_out.history, {0: 0}, "the truth", "values", "the history")
     result = metrics(_ids_of_truth(ids, model, held_out), truth, recall, ndcg)
     training = getattr(model, "_training", None)
@@ -366,7 +372,7 @@ def rmse(model: Recommender, test: Any) -> float:
     if not block.count:
         return float("nan")
     rows, items = (_positions_in_model(model, scan, axis, block.coords[axis]) for axis in (0, 1))
-    errors = model.predict(rows, items).astype(np.float64) - block.values
+    errors = model.predict(rows, items, positions=True).astype(np.float64) - block.values
     return float(np.sqrt(np.mean(errors**2)))
 
 

@@ -129,16 +129,17 @@ class Recommender:
         return state
 
     def recommend(
-        self, rows: Any, k: int = 10, exclude: Any = True, labels: bool | None = None
+        self, rows: Any, k: int = 10, exclude: Any = True, labels: bool | None = None, *, positions: bool = False
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Return the k items with the highest scores for each row.
 
         Parameters
         ----------
         rows
-            Rows of the training tensor, shape (m,): numbers, negative ones from the end, or labels (strings or dates).
-            Or the histories of new rows, which are folded in: a tensor of shape (m, items), whose items are aligned by
-            label if both have labels, or a 2-D array.
+            Rows of the training tensor, shape (m,): labels where it has labels, integers included, else positions,
+            negative ones from the end. Integers are positions, too, where labels are texts or dates. Or the histories
+            of new rows, which are folded in: a tensor of shape (m, items), whose items are aligned by label if both
+            have labels, or a 2-D array.
         k
             Number of items per row.
         exclude
@@ -146,8 +147,9 @@ class Recommender:
             none. A tensor or array of shape (m, items) excludes its stored elements and nothing else; labelled rows and
             items are matched by label.
         labels
-            Return labels of items as ids; by default if rows are given by label and items have labels. True also
-            interprets integer rows as labels, if labels are integers.
+            Return labels of items as ids; by default if items have labels, unless labelled rows are given by position.
+        positions
+            Integers are positions, whatever the labels, and so are the ids by default.
 
         Returns
         -------
@@ -159,9 +161,9 @@ class Recommender:
         Raises
         ------
         IndexingError
-            If a row number is out of range.
+            If a position is out of range.
         LabelError
-            If a label is unknown, or items have no labels.
+            If a label is unknown, or ``labels=True`` and items have no labels.
         InvalidValueError
             If ``k`` is less than 1, or ``exclude`` has another type.
         ShapeError
@@ -192,12 +194,14 @@ class Recommender:
         """
         users, items = self._factors()
         history = _as_matrix(rows)
+        names = self.labels("row")
+        by_label = history is not None or names is None or _are_labels(rows, names)
         pattern: Pattern | None = None
         if history is not None:
             history = align_items(history, self._labels_from).compute()  # read once for both uses
             factors = self.fold_in(history)
         else:
-            at = _to_positions(rows, users.shape[0], "row", self._labels_from, labels)
+            at = _to_positions(rows, users.shape[0], "row", names, positions)
             factors = users[at]
         if history is None and exclude is True:
             pattern = self._read_rated(at)
@@ -209,9 +213,9 @@ class Recommender:
         ids, scores = top_k(factors, self._candidates(), k, pattern)
         empty = ~factors.any(axis=1)
         ids[empty], scores[empty] = -1, -np.inf
-        return _to_labels(ids, labels, _is_by_label(rows), self._labels_from), scores
+        return _to_labels(ids, labels, by_label and not positions, self.labels("item")), scores
 
-    def predict(self, rows: Any, items: Any, *, labels: bool = False) -> NDArray[np.float32]:
+    def predict(self, rows: Any, items: Any, *, positions: bool = False) -> NDArray[np.float32]:
         """Return the scores of pairs of rows and items.
 
         For a model of explicit ratings (``unobserved_weight=0``) these are the predicted ratings.
@@ -219,9 +223,9 @@ class Recommender:
         Parameters
         ----------
         rows, items
-            Pairs: numbers or labels, as in :meth:`recommend`, shape (m,) each. A single row or item is broadcast.
-        labels
-            Interpret integers as labels, if labels are integers. Strings and dates always are.
+            Pairs: labels or positions, as in :meth:`recommend`, shape (m,) each. A single row or item is broadcast.
+        positions
+            Integers are positions, whatever the labels.
 
         Returns
         -------
@@ -230,7 +234,7 @@ class Recommender:
         Raises
         ------
         IndexingError
-            If a number is out of range.
+            If a position is out of range.
         LabelError
             If a label is unknown.
         ShapeError
@@ -249,8 +253,8 @@ class Recommender:
         users, table = self._factors()
         pair = align_columns([rows, items], ["rows", "items"])
         given = [[one] if isinstance(one, str | bytes) or np.ndim(one) == 0 else one for one in pair]
-        left = _to_positions(given[0], users.shape[0], "row", self._labels_from, labels)
-        right = _to_positions(given[1], table.shape[0], "item", self._labels_from, labels)
+        left = _to_positions(given[0], users.shape[0], "row", self.labels("row"), positions)
+        right = _to_positions(given[1], table.shape[0], "item", self.labels("item"), positions)
         if len(left) != len(right) and 1 not in (len(left), len(right)):
             raise ShapeError(f"rows and items must have equal length, or length 1, got {len(left)} and {len(right)}")
         left, right = np.broadcast_arrays(left, right)
@@ -311,19 +315,22 @@ class Recommender:
         names = {"row": self._training.labels(0), "item": self._training.labels(1)} if labels else {}
         _write_rankings(path, rows, self._candidates(), k, exclude_patterns, overwrite, names)
 
-    def similar(self, items: Any, k: int = 10, labels: bool | None = None) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def similar(
+        self, items: Any, k: int = 10, labels: bool | None = None, *, positions: bool = False
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Return the k items with the most similar factors, by cosine.
 
         Parameters
         ----------
         items
-            Item numbers, shape (m,), negative ones from the end, or labels; an item is excluded from its own result. Or
-            factor vectors, float, shape (m, d).
+            Labels or positions, as the rows of :meth:`recommend`, shape (m,); an item is excluded from its own result.
+            Or factor vectors, float, shape (m, d).
         k
             Number of similar items.
         labels
-            Return labels as ids; by default if items are given by label. True also interprets integer items as labels,
-            if labels are integers.
+            Return labels as ids; by default if items have labels and are not given by position.
+        positions
+            Integers are positions, whatever the labels, and so are the ids by default.
 
         Returns
         -------
@@ -336,9 +343,9 @@ class Recommender:
         Raises
         ------
         IndexingError
-            If an item number is out of range.
+            If a position is out of range.
         LabelError
-            If a label is unknown.
+            If a label is unknown, or ``labels=True`` and items have no labels.
         InvalidValueError
             If ``k`` is less than 1.
         ShapeError
@@ -354,13 +361,14 @@ class Recommender:
                [2]])
         """
         directions = self._directions()
-        given = np.asarray(items)
-        if given.ndim == 2 and given.dtype.kind == "f":
+        names, given = self.labels("item"), np.asarray(items)
+        is_vectors = given.ndim == 2 and given.dtype.kind == "f"
+        if is_vectors:
             ids, cosines = top_k(unit_vectors(given[:, self._similarity_columns]), directions, k)
         else:
-            at = _to_positions(items, directions.shape[0], "item", self._labels_from, labels)
+            at = _to_positions(items, directions.shape[0], "item", names, positions)
             ids, cosines = top_k(directions[at], directions, k, Pattern(np.arange(len(at) + 1), at))
-        return _to_labels(ids, labels, _is_by_label(items), self._labels_from), cosines
+        return _to_labels(ids, labels, not positions and (is_vectors or _are_labels(items, names)), names), cosines
 
     def save_factors(
         self, path: str | os.PathLike[str], rows: Any = None, items: Any = None, labels: bool = False
@@ -471,18 +479,21 @@ def orient(ratings: Tensor, training: Tensor | None) -> Tensor:
     return ratings.transpose(training.dims) if all(map(is_custom_name, dims)) else ratings
 
 
-def _is_by_label(given: Any) -> bool:
-    """Return whether rows or items are given by label; integers are positions."""
+def _are_labels(given: Any, names: pa.Array | None) -> bool:
+    """Return whether ids are labels: integers are, unless labels are texts or dates."""
+    if names is None:
+        return False
+    if pa.types.is_integer(names.type):
+        return True
     if isinstance(given, pa.Array | pa.ChunkedArray):
         return not pa.types.is_integer(given.type)
     return getattr(given, "ndim", 1) == 1 and np.asarray(given).dtype.kind in "UOMT"
 
 
-def _to_labels(ids: NDArray[np.int64], labels: bool | None, default: bool, training: Tensor | None) -> NDArray[Any]:
+def _to_labels(ids: NDArray[np.int64], labels: bool | None, default: bool, names: pa.Array | None) -> NDArray[Any]:
     """Return item ids, or their labels with None for -1."""
     if labels is False or (labels is None and not default):
         return ids
-    names = None if training is None else training.labels(1)
     if names is None:
         if labels is None:
             return ids
@@ -494,10 +505,8 @@ def _to_labels(ids: NDArray[np.int64], labels: bool | None, default: bool, train
     return out.reshape(ids.shape)
 
 
-def _to_positions(
-    numbers: Any, size: int, kind: str, training: Tensor | None, labels: bool | None = None
-) -> NDArray[np.int64]:
-    """Return row or item numbers; integers are labels if ``labels`` is True.
+def _to_positions(given: Any, size: int, kind: str, names: pa.Array | None, positions: bool) -> NDArray[np.int64]:
+    """Return the positions of rows or items, given by label or position.
 
     Raises
     ------
@@ -506,30 +515,29 @@ def _to_positions(
     LabelError
         If a label is unknown.
     """
-    numbers = np.asarray(numbers) if hasattr(numbers, "__sparrow_scan__") else numbers
-    if isinstance(numbers, str | bytes):
-        raise IndexingError(f"{kind}s must be a list, got {numbers!r}: pass [{numbers!r}]")
-    if training is not None and (labels or _is_by_label(numbers)) and len(numbers):
-        names = training.labels(0 if kind == "row" else 1)
-        if names is not None and (_is_by_label(numbers) or pa.types.is_integer(names.type)):
-            found = find_labels(names, numbers).fill_null(-1)
-            places: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
-            if places.min() < 0:
-                raise LabelError(
-                    f"unknown label {numbers[int(places.argmin())]!r}: no {kind} of the training tensor has it"
-                )
-            return places
-    given = np.asarray(numbers)
-    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
+    given = np.asarray(given) if hasattr(given, "__sparrow_scan__") else given
+    if isinstance(given, str | bytes):
+        raise IndexingError(f"{kind}s must be a list, got {given!r}: pass [{given!r}]")
+    if names is not None and not positions and np.ndim(given) == 1 and len(given) and _are_labels(given, names):
+        found = find_labels(names, given).fill_null(-1)
+        places: NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        if places.min() < 0:
+            way = ", pass positions=True for positions" if pa.types.is_integer(names.type) else ""
+            raise LabelError(
+                f"unknown label {given[int(places.argmin())]!r}: no {kind} of the training tensor has it{way}"
+            )
+        return places
+    numbers = np.asarray(given)
+    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and numbers.size):
         raise IndexingError(
             f"{kind}s must be a list of integers, of labels if the training tensor has some, or a matrix of histories, "
-            f"got {given.dtype} of shape {given.shape}"
+            f"got {numbers.dtype} of shape {numbers.shape}"
         )
-    at = given.astype(np.int64)
+    at = numbers.astype(np.int64)
     at = np.where(at < 0, at + size, at)
     wrong = (at < 0) | (at >= size)
     if wrong.any():
-        raise IndexingError(f"{kind} {given[wrong][0]} is out of range for {size} {kind}s")
+        raise IndexingError(f"{kind} {numbers[wrong][0]} is out of range for {size} {kind}s")
     return at
 
 

@@ -35,6 +35,19 @@ def _binary(function: Callable[..., Any], name: str) -> _Binary:
     return method
 
 
+def _comparison(function: np.ufunc, name: str) -> _Binary:
+    """Return ``==`` or ``!=``; no element equals None."""
+    compare = _binary(function, name)
+
+    def method(self: Any, other: Any) -> Any:
+        if other is None:
+            return np.logical_and(self, False) if function is np.equal else np.logical_or(self, True)
+        return compare(self, other)
+
+    method.__name__ = f"__{name}__"
+    return method
+
+
 def _numeric(function: np.ufunc, name: str) -> tuple[_Binary, _Binary, _Binary]:
     """Return the operator, the reflected operator and the operator in place."""
 
@@ -60,8 +73,8 @@ class Arithmetic:
 
     __lt__ = _binary(np.less, "lt")
     __le__ = _binary(np.less_equal, "le")
-    __eq__ = _binary(np.equal, "eq")
-    __ne__ = _binary(np.not_equal, "ne")
+    __eq__ = _comparison(np.equal, "eq")
+    __ne__ = _comparison(np.not_equal, "ne")
     __gt__ = _binary(np.greater, "gt")
     __ge__ = _binary(np.greater_equal, "ge")
     __add__, __radd__, __iadd__ = _numeric(np.add, "add")

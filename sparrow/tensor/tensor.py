@@ -133,6 +133,9 @@ class Tensor(ArrayMethods, LinearOperatorMethods, ExportMethods, StorageMethods)
         length = len(self)
         return _iter_vector(self.__sparrow_scan__()) if self.ndim == 1 else (self[k] for k in range(length))
 
+    def __reversed__(self) -> Iterator[Any]:
+        return iter(self[::-1])
+
     def __bool__(self) -> bool:
         if self.size != 1:
             raise InvalidValueError(

@@ -82,6 +82,7 @@ def _sql(folder: Path, draw: random.Random) -> None:
 
 
 def _fit(folder: Path, draw: random.Random) -> None:
+    shutil.rmtree(folder / "done", ignore_errors=True)
     R = sp.random((60, 40), nnz=600, seed=1)
     model = sp.models.ALS(factors=4, epochs=3, checkpoint=str(folder / "checkpoint"), seed=2).fit(R)
     assert np.isfinite(model.recommend([3])[1]).all()
@@ -90,7 +91,8 @@ def _fit(folder: Path, draw: random.Random) -> None:
     linear = sp.models.LogisticRegression(epochs=3).fit(R, labels)
     linear.save(folder / "linear", overwrite=True)
     assert sp.models.load(folder / "linear").predict(R).shape == (60,)
-    shutil.rmtree(folder / "checkpoint")
+    (folder / "checkpoint").rename(folder / "done")  # a half removed one would be damaged
+    shutil.rmtree(folder / "done")
 
 
 def _algorithms(folder: Path, draw: random.Random) -> None:
@@ -143,6 +145,10 @@ def problems(folder: Path) -> list[str]:
     return found
 
 
+def _is_interrupt(dropped: str) -> bool:
+    return dropped.startswith("KeyboardInterrupt()")
+
+
 def work_until_interrupted(path: str, seed: int, events: int, parent: Connection) -> None:
     """Do mixed work until Ctrl-C, ``events`` times.
 
@@ -151,7 +157,7 @@ def work_until_interrupted(path: str, seed: int, events: int, parent: Connection
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a job in the background inherits that
     folder, draw = Path(path), random.Random(seed)
     dropped: list[str] = []
-    before, sys.unraisablehook = sys.unraisablehook, lambda args: dropped.append(repr(args.exc_value))
+    before, sys.unraisablehook = sys.unraisablehook, lambda args: dropped.append(f"{args.exc_value!r} {args.object!r}")
     with sp.config(progress=False):
         prepare(folder)
         for _ in range(events):
@@ -159,7 +165,7 @@ def work_until_interrupted(path: str, seed: int, events: int, parent: Connection
             doing = "nothing"
             try:
                 parent.send(None)
-                while "KeyboardInterrupt()" not in dropped:  # Python cannot raise from a destructor
+                while not any(map(_is_interrupt, dropped)):  # Python cannot raise from a destructor
                     doing = draw.choice(sorted(WORKS))
                     WORKS[doing](folder, draw)
                 wrong: list[str] = []
@@ -170,7 +176,7 @@ def work_until_interrupted(path: str, seed: int, events: int, parent: Connection
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # after an error the signal is still to come
             try:
                 wrong += [f"{doing}: {each}" for each in problems(folder)]
-                wrong += [f"{doing}: dropped {each}" for each in dropped if each != "KeyboardInterrupt()"]
+                wrong += [f"{doing}: dropped {each}" for each in dropped if not _is_interrupt(each)]
             except Exception as error:  # noqa: BLE001 - so is that the files can be read
                 wrong.append(f"after {doing}: {type(error).__name__}: {error}\n{traceback.format_exc()}")
             parent.send(wrong)

@@ -123,3 +123,25 @@ def test_write_to_full_disk(tmp_path: Path, work: str) -> None:
         WRITES[work](again)
         assert storage.open(path).verify() == []
     assert last > 3
+
+
+def test_killed_vacuum_of_a_stale_order(tmp_path: Path) -> None:
+    start_handle = storage.save(tmp_path / "start", SCHEMA, [start(0)], sizes=SIZES)
+    start_handle.add_order((1, 0))
+    start_handle.commit(edit(1))
+    expected = read_all(start_handle.current)
+    for last in itertools.count(1):
+        path = tmp_path / str(last)
+        shutil.copytree(tmp_path / "start", path)
+        error = run_interrupted(Events(last, die), lambda path=path: storage.open(path).vacuum("0 seconds"))  # type: ignore[misc]
+        handle = storage.open(path, sizes=SIZES)
+        assert same(read_all(handle.current), expected)
+        assert handle.verify() == []
+        handle.add_order((1, 0))
+        again = storage.open(path)
+        assert (1, 0) in again.current.orders
+        assert again.verify() == []
+        assert np.array_equal((sp.open(path).T @ np.ones(SCHEMA.shape[0])), sp.open(path).to_numpy().sum(axis=0))
+        if error is None:
+            break
+    assert last > 5

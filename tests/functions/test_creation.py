@@ -394,3 +394,36 @@ def test_infer_value_column() -> None:
     assert sp.asarray(table.append_column("value", [[7, 8]]), coords=["i", "j"])[0, 1] == 7
     names = pa.table({"i": [0, 1], "name": ["a", "b"]})
     assert sp.asarray(names, coords=["i"]).to_numpy().tolist() == [1, 1]
+
+
+INTEGER_COLUMNS = pa.table(
+    {"u": pa.array([30, 10, 30], pa.int32()), "i": [7, 7, -5], "t": ["b", "a", "b"], "v": [1.0, 2, 3]}
+)
+
+
+@pytest.mark.parametrize("relabel", [True, False, ["u"], "i", ["i", "u"], []])
+def test_relation_with_integer_labels(relabel: Any) -> None:
+    named = ["u", "i"] if relabel is True else [relabel] if isinstance(relabel, str) else relabel or []
+    table = INTEGER_COLUMNS if "i" in named else INTEGER_COLUMNS.set_column(1, "i", pa.array([7, 7, 5]))
+    A = sp.from_relation(table, coords=["u", "i", "t"], value="v", relabel=relabel)
+    for dim in ("u", "i", "t"):
+        labels = A.labels(dim)
+        expected = sorted(set(table[dim].to_pylist())) if dim in named or dim == "t" else None
+        assert (labels if labels is None else labels.to_pylist()) == expected
+    for row in table.to_pylist():
+        names: Any = {dim: A.labels(dim) for dim in A.dims}
+        places = [row[dim] if names[dim] is None else names[dim].to_pylist().index(row[dim]) for dim in A.dims]
+        assert A[tuple(places)] == row["v"]
+
+
+def test_relation_relabels_its_coordinates_only() -> None:
+    with pytest.raises(sp.errors.InvalidValueError, match=r"relabel must name columns of coords=\['u'\], got 'v'"):
+        sp.from_relation(INTEGER_COLUMNS, coords=["u"], value="v", relabel=["v"], duplicates="sum")
+    with pytest.raises(sp.errors.InvalidValueError, match="column 'u' has 2 labels, but shape has 31"):
+        sp.from_relation(INTEGER_COLUMNS, coords=["u"], value="v", relabel=True, shape=(31,), duplicates="sum")
+
+
+def test_integer_labels_survive_sql() -> None:
+    A = sp.from_coords([[0, 1], [1, 0]], [1.0, 2.0], dims=("u", "i"), labels={"u": [10, 7], "i": ["a", "b"]})
+    same = sp.from_relation(sp.sql("select u, i, value from A"), coords=["u", "i"], relabel=True)
+    assert (same == A).all()

@@ -48,18 +48,18 @@ def ratings(labels: dict[str, Any]) -> sp.Tensor:
 def answers(model: Any, folder: Path) -> dict[str, Any]:
     """Return the results of every method of a model."""
     history = sp.asarray(DENSE[:4], dims=("user", "film"), labels=model_items(model))
-    by_row = model.recommend([3, -1, 0, 3], k=6)
+    by_row = model.recommend([3, -1, 0, 3], k=6, positions=True)
     model.recommend_all(folder / "best.parquet", k=3, overwrite=True)
     result = {
         "users": model.user_factors,
         "items": model.item_factors,
         "loss": model.loss_,
         "rows": by_row,
-        "again": model.recommend([3, -1, 0, 3], k=6),  # the pattern is kept by now
-        "all items": model.recommend([1, 2], k=20, exclude=False),
+        "again": model.recommend([3, -1, 0, 3], k=6, positions=True),  # the pattern is kept by now
+        "all items": model.recommend([1, 2], k=20, exclude=False, positions=True),
         "histories": model.recommend(history, k=5),
-        "similar": model.similar([2, -1], k=4),
-        "predicted": model.predict([0, 5], [3, 3]),
+        "similar": model.similar([2, -1], k=4, positions=True),
+        "predicted": model.predict([0, 5], [3, 3], positions=True),
         "folded in": model.fold_in(history),
         "file": [column.to_numpy() for column in pq.read_table(folder / "best.parquet").columns],
     }

@@ -63,17 +63,63 @@ def test_similar(model: Any) -> None:
         model.similar(["Zardoz"])
 
 
-def test_integer_labels() -> None:
-    ids, films = [17, 3, 5, 11, 2], [318, 1, 0, 9]
-    model = sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(make_labelled(LINKS, ids, films))
-    by_number, scores = model.recommend([2, 1], k=3)
-    result, same = model.recommend([5, 3], k=3, labels=True)  # 3 is a row number too, but means the label
-    assert result.tolist() == [[films[k] if k >= 0 else None for k in row] for row in by_number.tolist()]
-    np.testing.assert_array_equal(same, scores)
-    assert model.similar([1], k=2, labels=True)[0].tolist() == [[films[k] for k in model.similar([1], k=2)[0][0]]]
-    np.testing.assert_array_equal(model.predict(17, [318, 9], labels=True), model.predict(0, [0, 3]))
-    with pytest.raises(LabelError, match="unknown label 4: no row"):
-        model.recommend([4], labels=True)
+IDS, NUMBERS = [17, 3, 5, 11, 2], [318, 1, 0, 9]
+"""Labels that are in part valid positions of others."""
+
+
+@pytest.fixture(scope="module")
+def integer_model() -> Any:
+    return sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(make_labelled(LINKS, IDS, NUMBERS))
+
+
+@pytest.mark.parametrize("make", [list, np.array, pa.array, lambda ids: pa.chunked_array([ids]), tuple])
+def test_integers_mean_labels(integer_model: Any, make: Any) -> None:
+    at, scores = integer_model.recommend([2, 1], k=3, positions=True)
+    assert at.dtype == np.int64
+    names = [[NUMBERS[k] if k >= 0 else None for k in row] for row in at.tolist()]
+    for options, expected in (({}, names), ({"labels": True}, names), ({"labels": False}, at.tolist())):
+        ids, same = integer_model.recommend(make([5, 3]), k=3, **options)
+        assert ids.tolist() == expected
+        np.testing.assert_array_equal(same, scores)
+    assert integer_model.recommend([2, 1], k=3, positions=True, labels=True)[0].tolist() == names
+    at, cosines = integer_model.similar([1, -1], k=2, positions=True)
+    ids, same = integer_model.similar(make([1, 9]), k=2)
+    assert ids.tolist() == [[NUMBERS[k] for k in row] for row in at.tolist()]
+    np.testing.assert_array_equal(same, cosines)
+    expected = integer_model.predict([0, 0], [0, 3], positions=True)
+    np.testing.assert_array_equal(integer_model.predict(17, make([318, 9])), expected)
+
+
+def test_unknown_integers_are_no_positions(integer_model: Any) -> None:
+    with pytest.raises(LabelError, match=r"unknown label 4: no row .*, pass positions=True for positions"):
+        integer_model.recommend([4])
+    with pytest.raises(LabelError, match="unknown label 2: no item"):
+        integer_model.similar([2])
+    with pytest.raises(LabelError, match="unknown label -1: no item"):
+        integer_model.predict([17], [-1])
+    with pytest.raises(LabelError, match="unknown label 0: no row"):
+        integer_model.predict(0, 0)
+    assert integer_model.recommend([], k=2)[0].shape == (0, 2)
+
+
+def test_ids_are_labels_of_items(integer_model: Any) -> None:
+    history = sp.asarray([[0, 1, 0, 1]])
+    at, _ = integer_model.recommend(history, k=3, positions=True)
+    assert integer_model.recommend(history, k=3)[0].tolist() == [
+        [NUMBERS[k] if k >= 0 else None for k in at[0].tolist()]
+    ]
+    vector = integer_model.item_factors[:1].astype(float)
+    assert integer_model.similar(vector, k=1)[0].tolist() == [[318]]
+    assert integer_model.similar(vector, k=1, positions=True)[0].tolist() == [[0]]
+    unlabelled_rows = sp.asarray(np.array(LINKS), dims=["user", "film"], labels={"film": NUMBERS})
+    model = sp.models.ALS(factors=2, unobserved_weight=0.1, seed=1).fit(unlabelled_rows)
+    ids, _ = model.recommend([0], k=2)
+    assert set(ids[0].tolist()) <= set(NUMBERS)
+    assert ids.tolist() == [[NUMBERS[k] for k in model.recommend([0], k=2, positions=True)[0][0]]]
+    truth = make_labelled(LINKS, IDS, NUMBERS)
+    found = sp.models.evaluation.metrics(integer_model.recommend(IDS, 2, exclude=False)[0], truth, [2], [2])
+    by_position = integer_model.recommend(range(5), 2, exclude=False, positions=True)[0]
+    assert found == sp.models.evaluation.metrics(by_position, truth, [2], [2])
 
 
 def test_files(model: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
 import pytest
@@ -129,6 +130,27 @@ def test_tables_beside_tensors() -> None:
     assert sql("select count(*) from earlier").fetchall() == earlier.aggregate("count(*)").fetchall()
     reader = table.to_reader()
     assert sql("select count(*) from r", r=reader).fetchall() == [(3,)]
+
+
+def test_index_of_pandas_is_a_column_if_named(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"src": [0, 2, 4], "weight": [10, 100, 7]})
+    for sold in (frame, frame[frame.weight != 100], frame.set_axis(list("abc"))):
+        assert sp.sql("select * from sold", sold=sold).columns == ["src", "weight"]
+    for order in ([0, 1, 2], [2, 0, 1]):  # the index is a range, or not
+        named = frame.iloc[order].set_index("src")
+        assert sp.sql("select * from named").columns == ["weight", "src"]
+        found = sp.from_relation(named, coords=["src"], value="weight")
+        assert found.to_numpy().tolist() == [10, 0, 100, 0, 7]
+        stored = sp.ingest.columns(named, tmp_path / str(order[0]), coords=["src"], value="weight")
+        assert stored.to_numpy().tolist() == [10, 0, 100, 0, 7]
+    kept = frame.rename_axis("row").iloc[[0, 2]]
+    assert sp.sql("select row from kept order by row", kept=kept).fetchall() == [(0,), (2,)]
+
+
+def test_bundles_are_no_tables(tmp_path: Path) -> None:
+    (tmp_path / "a.svm").write_text("1 1:1\n")
+    with pytest.raises(UnsupportedError, match=r"got .*Bundle: pass one of its tensors, b=bundle\[...\]"):
+        sp.sql("select 1 from b", b=sp.ingest.libsvm(tmp_path / "a.svm", tmp_path / "b"))
 
 
 def test_views_of_every_kind(tmp_path: Path) -> None:

@@ -321,18 +321,14 @@ def unique(
 ) -> Any:
     """Return the distinct values of all elements and their counts.
 
-    Positions and inverse positions are computed on the dense array.
+    Positions, inverse positions and distinct slices are computed on the dense array.
     """
-    if axis is not None:
-        raise UnsupportedError(
-            "np.unique(axis=) is not supported on sparse tensors: use A.to_numpy() if it fits in memory"
-        )
-    if return_index or return_inverse:
+    if return_index or return_inverse or axis is not None:
         dense = as_tensor(ar).to_numpy()
         options: dict[str, Any] = {
             "return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts,
         }  # fmt: skip
-        return np.unique(dense, equal_nan=equal_nan, **options)
+        return np.unique(dense, equal_nan=equal_nan, axis=axis, **options)
     values, counts = unique_counts(ar)
     merged = np.isnan(values) if equal_nan and values.dtype.kind in "fc" else np.zeros(len(values), bool)
     if merged.sum() > 1:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sparrow.core.array_validation import check_arrow
 from sparrow.errors import IngestError, InvalidValueError, SparrowError, UnsupportedError
+from sparrow.interop.labelled_objects import frame_to_table, is_frame
 from sparrow.io.base.report import Report
 from sparrow.io.base.source import Source, folder_path, open_sources, total_size
 from sparrow.io.base.suggestion import TypedSource
@@ -201,6 +202,8 @@ def open_table(src: Any, spec: ReadSpec) -> TableSource:
                 plain,
             ),
         )
+    if is_frame(src):
+        src = frame_to_table(src)
     if hasattr(src, "__arrow_c_stream__"):
 
         def read(advance: Advance) -> Generator[TableBatch]:

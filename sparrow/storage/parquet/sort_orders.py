@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparrow.core.indexing import Box, check_permutation
-from sparrow.errors import ExistsError
+from sparrow.errors import ExistsError, NotFoundError
 from sparrow.kernels.coo import Block
 from sparrow.relations.protocol import scan
 from sparrow.sorting import Rows
@@ -56,7 +56,12 @@ def build_order(snapshot: Snapshot, order: Sequence[int], sizes: Sizes) -> None:
                     built_from=snapshot.digest,
                 )
             return
-    log = Log.open(folder)
+    try:
+        log = Log.open(folder)
+    except NotFoundError:  # what a vacuum that was interrupted left
+        get_filesystem(folder).delete(folder)
+        build_order(snapshot, order, sizes)
+        return
     before, nonce = log.version, os.urandom(8).hex()
     files = _write(folder, snapshot, wanted, sizes)
     dtypes = [
