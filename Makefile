@@ -15,7 +15,7 @@ ROUNDS ?= 1
 
 NNZ ?= 100000000
 
-.PHONY: help tools demo fast test seeds trial memory lint types site bench gpu clean
+.PHONY: help tools demo fast test seeds trial memory readers lint types site bench gpu clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make seeds   run random tests on new examples, ROUNDS=1 times'
 	@echo 'make trial   kill, interrupt, race, fill the disk, flip bytes and fuzz for MINUTES=5'
 	@echo 'make memory  run every public function on tensors of 10 times the memory limit (NNZ=20000000 for smaller ones)'
+	@echo 'make readers open stores of each profile by other readers, each in an environment of its own'
 	@echo 'make lint    check style, formatting, layers, names and prose'
 	@echo 'make types   check types'
 	@echo 'make site    build the documentation in site/, links checked'
@@ -74,6 +75,10 @@ trial: $(VENV)/.dev
 memory: $(VENV)/.dev
 	folder=$$(mktemp -d); $(BIN)/python -m tests.memory.measure $$folder $(CASES) --nnz $(NNZ); status=$$?; \
 	rm -rf $$folder; exit $$status
+
+# Installing a reader may take minutes.
+readers: $(VENV)/.dev
+	$(BIN)/python -m pytest --readers $(VENV)/readers -o faulthandler_timeout=0 tests/interop/test_readers.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

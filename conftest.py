@@ -62,15 +62,19 @@ ROOT = Path(__file__).resolve().parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--fast``."""
+    """Add the options of tiers of tests."""
     parser.addoption("--fast", action="store_true", help="leave out slow tests (conftest.SLOW)")
+    parser.addoption("--readers", metavar="FOLDER", help="try other readers, with their environments in FOLDER")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what is slow under ``--fast``."""
-    if config.getoption("--fast") and collection_path.is_relative_to(ROOT):
-        return collection_path.relative_to(ROOT).as_posix() in SLOW or None
-    return None
+    """Leave out what is slow under ``--fast``, readers without ``--readers``."""
+    if not collection_path.is_relative_to(ROOT):
+        return None
+    path = collection_path.relative_to(ROOT).as_posix()
+    if config.getoption("--readers") is None and path == "tests/interop/test_readers.py":
+        return True
+    return (config.getoption("--fast") and path in SLOW) or None
 
 
 # Collecting makes half a million objects, none of them garbage.

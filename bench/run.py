@@ -41,6 +41,10 @@ class Part:
 
 PARTS = {
     "size": Part("Bytes on disk", lambda part, small: part.run()),
+    "profiles": Part(
+        "Storage profiles",
+        lambda part, small: part.run(500_000, rounds=5) if small else part.run(4_194_304, rounds=31),
+    ),
     "products": Part(
         "Products with dense arrays",
         lambda part, small: part.run(1_000_000, rounds=3) if small else part.run(24_000_000, rounds=7),

@@ -71,13 +71,14 @@ def demo(
 
 
 def info(path: StoredPath, as_json: AsJson = False) -> None:
-    """Show shape, entries, bytes, files, orders and version; reads the log only.
+    """Show shape, entries, bytes, profile, orders and version; reads the log only.
 
     \b
     Examples:
       sparrow info a9a.sparrow
       sparrow info a9a.sparrow/X --json
     """
+    from sparrow.storage import PROFILE_READERS
     from sparrow.tensor.display import human_bytes
 
     facts = {where: _describe(tensor) for where, tensor in open_all(path).items()}
@@ -96,6 +97,7 @@ def info(path: StoredPath, as_json: AsJson = False) -> None:
             + ("" if fact["density"] is None else f" ({fact['density']:.3g} of the cells)"),
             "size": human_bytes(fact["bytes"]) + ("" if per_entry is None else f", {per_entry:.2f} bits an entry"),
             "files": str(fact["files"]),
+            "profile": f"{fact['profile']}, for {PROFILE_READERS[fact['profile']]}",
             "sorted by": "; ".join(", ".join(fact["dims"][k] for k in order) for order in fact["orders"]),
             "labels": ", ".join(fact["labelled"]) or "none",
             "version": str(fact["version"]),
@@ -118,6 +120,7 @@ def _describe(tensor: Tensor) -> dict[str, Any]:
         "bytes": nbytes,
         "bits_per_entry": 8 * nbytes / nnz if nnz else None,
         "files": len(tensor.files()),
+        "profile": tensor._stored_handle().current.metadata.profile,
         "orders": [list(order) for order in relation.orders],
         "labelled": [name for name in tensor.dims if tensor.labels(name) is not None],
         "version": tensor.version,

@@ -181,7 +181,8 @@ def _parse_order(text: str, dims: tuple[str, ...]) -> list[int]:
 def compact(
     path: StoredPath,
     profile: Annotated[
-        Literal["fast", "small"] | None, typer.Option(help="Fast to read, or small on disk. [default: as it is]")
+        Literal["fast", "small", "portable"] | None,
+        typer.Option(help="Fast to read, small on disk, or portable to older readers of Parquet. [default: as it is]"),
     ] = None,
 ) -> None:
     """Merge small adjacent files in one commit; the entries do not change.
@@ -189,7 +190,7 @@ def compact(
     \b
     Examples:
       sparrow compact web.sparrow
-      sparrow compact web.sparrow --profile small
+      sparrow compact web.sparrow --profile portable
     """
     from sparrow.tensor.display import human_bytes
 

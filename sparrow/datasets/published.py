@@ -197,7 +197,7 @@ def ingest(
     overwrite
         Replace an existing tensor or bundle.
     profile
-        ``"fast"`` or ``"small"``.
+        ``"fast"``, ``"small"`` or ``"portable"``.
 
     Returns
     -------

@@ -23,11 +23,12 @@ from sparrow.storage.fs.credentials import use_storage_options
 from sparrow.storage.fs.protocols import Folder
 from sparrow.storage.fs.traffic import Traffic, count_traffic
 from sparrow.storage.handle import StoredHandle, iter_commits, open, reopen, save  # noqa: A004
-from sparrow.storage.parquet.layout import Profile, Sizes
+from sparrow.storage.parquet.layout import PROFILE_READERS, Profile, Sizes
 from sparrow.storage.parquet.writer import DataFile, TensorWriter
 from sparrow.storage.verify import Finding
 
 __all__ = [
+    "PROFILE_READERS",
     "DataFile",
     "FileRecord",
     "Finding",

@@ -313,7 +313,7 @@ class StoredHandle:
         Parameters
         ----------
         profile
-            ``"fast"`` or ``"small"``, for all files and later ones; unchanged by default.
+            ``"fast"``, ``"small"`` or ``"portable"``, for all files and later ones; unchanged by default.
 
         Raises
         ------
@@ -622,7 +622,7 @@ def save(
     blocks
         Stored elements, canonical over all blocks together.
     profile
-        ``"fast"`` or ``"small"``.
+        ``"fast"``, ``"small"`` or ``"portable"``.
     overwrite
         Replace an existing tensor or bundle.
     labels

@@ -88,7 +88,7 @@ class Bundle(Mapping[str, Tensor]):
         self,
         path: str | os.PathLike[str],
         overwrite: bool = False,
-        profile: Literal["fast", "small"] = "fast",
+        profile: Literal["fast", "small", "portable"] = "fast",
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Store all tensors in one folder, in one atomic step.
@@ -100,7 +100,7 @@ class Bundle(Mapping[str, Tensor]):
         overwrite
             Replace an existing tensor or bundle.
         profile
-            "fast" to read, or "small" on disk.
+            "fast" to read, "small" on disk, or "portable" to older readers of Parquet.
         storage_options
             Options of an object store, see :func:`sparrow.open`.
 

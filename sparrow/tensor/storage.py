@@ -29,7 +29,7 @@ class StorageMethods(LabelMethods):
         path: str | os.PathLike[str],
         orders: Sequence[Sequence[int | str]] = (),
         overwrite: bool = False,
-        profile: Literal["fast", "small"] = "fast",
+        profile: Literal["fast", "small", "portable"] = "fast",
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Store the tensor in one atomic step and return the stored tensor.
@@ -45,7 +45,7 @@ class StorageMethods(LabelMethods):
         overwrite
             Replace an existing tensor or bundle.
         profile
-            "fast" to read, or "small" on disk.
+            "fast" to read, "small" on disk, or "portable" to older readers of Parquet.
         storage_options
             Options of an object store, see :func:`sparrow.open`.
 
@@ -250,7 +250,7 @@ class StorageMethods(LabelMethods):
         """
         self._stored_handle().restore(version)
 
-    def compact(self, profile: Literal["fast", "small"] | None = None) -> None:
+    def compact(self, profile: Literal["fast", "small", "portable"] | None = None) -> None:
         """Merge small files and append runs into full files in one atomic commit.
 
         Elements do not change; sort orders are rebuilt. Does nothing in memory.
@@ -258,7 +258,8 @@ class StorageMethods(LabelMethods):
         Parameters
         ----------
         profile
-            "fast" to read or "small" on disk, for all files and later ones; unchanged by default.
+            "fast" to read, "small" on disk or "portable" to older readers of Parquet, for all files and later ones;
+            unchanged by default.
 
         Raises
         ------
@@ -275,8 +276,8 @@ class StorageMethods(LabelMethods):
         >>> A.nnz, len(A.files())
         (3, 1)
         """
-        if profile not in (None, "fast", "small"):
-            raise InvalidValueError(f"profile must be 'fast' or 'small', got {profile!r}")
+        if profile not in (None, "fast", "small", "portable"):
+            raise InvalidValueError(f"profile must be 'fast', 'small' or 'portable', got {profile!r}")
         handle = self._writable()
         if isinstance(handle, storage.StoredHandle):
             handle.compact(profile)

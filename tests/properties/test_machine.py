@@ -168,7 +168,7 @@ class Machine(RuleBasedStateMachine):
         self.dense = self.versions[version].copy()
         self.note()
 
-    @rule(profile=st.sampled_from([None, "fast", "small"]))
+    @rule(profile=st.sampled_from([None, "fast", "small", "portable"]))
     def compact(self, profile: Any) -> None:
         self.A.compact(profile)
         self.note()

@@ -88,7 +88,7 @@ def test_compact_with_another_profile(tmp_path: Path) -> None:
     assert again.verify() == []
     again.restore(0)
     assert_same(read_all(again.current), block)
-    with pytest.raises(errors.InvalidValueError, match="'fast' or 'small'"):
+    with pytest.raises(errors.InvalidValueError, match="'fast', 'small' or 'portable'"):
         again.compact("tiny")
     empty = storage.save(tmp_path / "e", Schema((3,)), [])
     assert empty.compact("small").metadata.profile == "small"

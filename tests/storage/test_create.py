@@ -121,7 +121,7 @@ def test_folder_cannot_be_created(tmp_path: Path) -> None:
         storage.save("ftp://bucket/t", SCHEMA, [])
     with pytest.raises(errors.InvalidValueError, match="'%'"):
         storage.save(tmp_path / "50%", SCHEMA, [])
-    with pytest.raises(errors.InvalidValueError, match="'fast' or 'small'"):
+    with pytest.raises(errors.InvalidValueError, match="'fast', 'small' or 'portable'"):
         storage.save(tmp_path / "t", SCHEMA, [], profile="tiny")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

@@ -43,7 +43,7 @@ def extremes(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.array([complex(info.max, -info.tiny), complex(np.nan, np.inf), complex(0, 1)], dtype)
 
 
-@pytest.mark.parametrize("profile", ["fast", "small"])
+@pytest.mark.parametrize("profile", ["fast", "small", "portable"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_values_round_trip(tmp_path: Path, dtype: np.dtype[Any], profile: str) -> None:
     values = np.tile(extremes(dtype), 20)

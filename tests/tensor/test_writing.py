@@ -523,7 +523,7 @@ def test_restore_and_compact(tmp_path: Path) -> None:
     memory.compact()
     with pytest.raises(UnsupportedError, match="save"):
         memory.restore(0)
-    with pytest.raises(InvalidValueError, match="'fast' or 'small'"):
+    with pytest.raises(InvalidValueError, match="'fast', 'small' or 'portable'"):
         memory.compact("tiny")  # type: ignore[arg-type]
 
 

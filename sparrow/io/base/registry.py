@@ -115,7 +115,7 @@ _TEXTS = {
         """,
     "profile": """
         profile
-            Storage profile, ``"fast"`` to read or ``"small"`` on disk.
+            Storage profile: ``"fast"`` to read, ``"small"`` on disk or ``"portable"`` to older readers of Parquet.
         """,
     "fill_value": """
         fill_value
@@ -277,7 +277,7 @@ class Reader(_Options, ABC):
     _: KW_ONLY
     overwrite: Annotated[bool, Option(shared_help("overwrite"))] = False
     if_exists: Annotated[Literal["error", "open", "replace"], Option(shared_help("if_exists"))] = "error"
-    profile: Annotated[Literal["fast", "small"], Option(shared_help("profile"))] = "fast"
+    profile: Annotated[Literal["fast", "small", "portable"], Option(shared_help("profile"))] = "fast"
 
     accepts_many: ClassVar[bool] = True
     """Whether ``src`` may name more than one file."""

@@ -44,7 +44,7 @@ class TableOptions(Protocol):
     ids: Mapping[str, str] | None
     index_base: Literal[0, 1]
     nulls: Literal["error", "drop"]
-    profile: Literal["fast", "small"]
+    profile: Literal["fast", "small", "portable"]
     value_columns: tuple[str, ...]
     """Columns of values to read."""
     members: tuple[str, ...] | None

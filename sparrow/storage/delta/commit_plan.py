@@ -445,11 +445,10 @@ def plan_restore(snapshot: Snapshot, old: Snapshot) -> CommitPlan:
                 "deleted by vacuum(); restore a later version, see history()"
             ) from None
     leaving = now.without(set(old.active.paths))
-    columns = None
-    if (incoming or leaving.paths) and old.base.coordinate_dtypes != snapshot.base.coordinate_dtypes:
-        columns = _schema_with_metadata(
-            snapshot, old.schema.shape, old.base.coordinate_dtypes, snapshot.metadata.profile
-        )
+    columns, profile = None, old.metadata.profile
+    rewidened = (incoming or leaving.paths) and old.base.coordinate_dtypes != snapshot.base.coordinate_dtypes
+    if rewidened or profile != snapshot.metadata.profile:
+        columns = _schema_with_metadata(snapshot, old.schema.shape, old.base.coordinate_dtypes, profile)
     added = [_to_data_file(table, at) for table, at in incoming]
     labels = None if old.metadata.labels == snapshot.metadata.labels else old.metadata.labels
     parts = () if labels is None else old.label_files(strict=False)

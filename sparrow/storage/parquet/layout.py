@@ -25,10 +25,12 @@ from sparrow.storage.tuning import tuning
 __all__ = [
     "FORMAT_VERSION",
     "METADATA_KEY",
+    "PROFILE_READERS",
     "Metadata",
     "Profile",
     "Sizes",
     "StoredColumn",
+    "accepts_row_group",
     "arrow_schema",
     "check_profile",
     "decode_values",
@@ -40,8 +42,19 @@ __all__ = [
 FORMAT_VERSION = 1
 METADATA_KEY = "sparrow"
 
-Profile: TypeAlias = Literal["fast", "small"]
-"""``"fast"`` decodes fastest; ``"small"`` takes the fewest bytes and longer to write."""
+Profile: TypeAlias = Literal["fast", "small", "portable"]
+"""``"fast"`` decodes fastest; ``"small"`` takes the fewest bytes and longer to write; ``"portable"`` has encodings that
+older readers of Parquet know."""
+
+_SPLIT_INTEGERS = (
+    "DuckDB 2, Polars, pyarrow from 16 on and Spark 4.3; for older readers and fastparquet: compact --profile portable"
+)
+PROFILE_READERS: dict[Profile, str] = {
+    "fast": _SPLIT_INTEGERS,
+    "small": _SPLIT_INTEGERS,
+    "portable": "DuckDB from 1.3 on, fastparquet, Polars, pyarrow from 15 on and Spark from 3.5 on",
+}
+"""Readers of the files of each profile; ``make readers`` tries them."""
 
 _STORED_DTYPES: dict[str, np.dtype[Any]] = {
     "uint8": np.dtype(np.int16),
@@ -62,6 +75,7 @@ class Encoding:
     """Encoding, codec and level of an integer column."""
 
     encoding: str
+    """Name in Parquet; ``"DICTIONARY"`` for dictionary pages."""
     codec: str
     level: int | None = None
     gain: float = 0.05
@@ -80,7 +94,17 @@ _ENCODINGS: dict[str, tuple[Encoding, ...]] = {
         Encoding("DELTA_BINARY_PACKED", "LZ4", 1, gain=0.6, gain_of_row=0.05),
     ),
     "small": (Encoding("BYTE_STREAM_SPLIT", "ZSTD", _ZSTD_LEVEL), Encoding("DELTA_BINARY_PACKED", "ZSTD", _ZSTD_LEVEL)),
+    "portable": (
+        Encoding("PLAIN", "NONE"),
+        Encoding("PLAIN", "LZ4", 3),
+        Encoding("DICTIONARY", "LZ4", 3, gain=0.1),
+        Encoding("DELTA_BINARY_PACKED", "NONE", gain=0.3),
+        Encoding("DELTA_BINARY_PACKED", "LZ4", 9, gain=0.25),
+    ),
 }
+
+_PORTABLE_DELTA_SPAN = 1 << 27
+"""Span of integers from which on fastparquet decodes deltas, of more than 28 bits then, to wrong numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +145,7 @@ class Sizes:
 def check_profile(profile: str) -> Profile:
     """Return the profile; raise ``InvalidValueError`` if there is no such one."""
     if profile not in get_args(Profile):
-        raise InvalidValueError(f"profile must be 'fast' or 'small', got {profile!r}")
+        raise InvalidValueError(f"profile must be 'fast', 'small' or 'portable', got {profile!r}")
     return profile  # type: ignore[return-value]
 
 
@@ -217,28 +241,32 @@ def parquet_options(
     """
     import pyarrow.parquet as pq
 
-    codec, level = ("LZ4", 1) if profile == "fast" else ("ZSTD", _ZSTD_LEVEL)
+    codec, level = ("ZSTD", _ZSTD_LEVEL) if profile == "small" else ("LZ4", 1)
+    dictionary: list[str] = []
     encoding: dict[str, str] = {}
     compression: dict[str, str] = {}
     levels: dict[str, int] = {}
 
     def apply(name: str, candidate: Encoding) -> None:
-        encoding[name], compression[name] = candidate.encoding, candidate.codec
+        compression[name] = candidate.codec
+        if candidate.encoding == "DICTIONARY":
+            dictionary.append(name)
+        else:
+            encoding[name] = candidate.encoding
         if candidate.level is not None:
             levels[name] = candidate.level
 
-    dictionary: list[str] = []
     plain_bytes = 0
     for name, values in zip(("value", "value_im"), columns, strict=False):
         sample = values[:: max(1, len(values) // tuning().encoding_sample_values)]
-        compression[name], levels[name] = codec, level if profile == "small" else 1
+        compression[name], levels[name] = codec, level
         if values.dtype.kind == "b":
             encoding[name] = "PLAIN"
         elif 4 * len(np.unique(sample)) <= len(sample) or len(sample) <= 4:
             dictionary.append(name)
         elif values.dtype.kind == "i":
             del levels[name]
-            apply(name, _choose_encoding(values, _ENCODINGS[profile]))
+            apply(name, _choose_encoding(values, _candidates(profile, values)))
         else:
             encoding[name] = "PLAIN"
             plain = sample.tobytes()
@@ -252,7 +280,7 @@ def parquet_options(
                 del levels[name]
                 plain_bytes += values.dtype.itemsize
     for name, column in zip(dims, coords, strict=True):
-        apply(name, _choose_encoding(column, _ENCODINGS[profile], plain_bytes))
+        apply(name, _choose_encoding(column, _candidates(profile, column), plain_bytes))
     return {
         "use_dictionary": dictionary or False,
         "column_encoding": encoding,
@@ -266,6 +294,28 @@ def parquet_options(
         "write_statistics": [*dims] if columns and columns[0].dtype.kind == "f" else True,
         "sorting_columns": [pq.SortingColumn(dim) for dim in order] or None,
     }
+
+
+def accepts_row_group(
+    options: Mapping[str, Any], profile: Profile, names: Sequence[str], columns: Sequence[NDArray[Any]]
+) -> bool:
+    """Return whether another row group fits the options chosen from the first one."""
+    return profile != "portable" or not any(
+        options["column_encoding"].get(name) == "DELTA_BINARY_PACKED" and _is_wide(column)
+        for name, column in zip(names, columns, strict=True)
+    )
+
+
+def _is_wide(column: NDArray[Any]) -> bool:
+    return len(column) > 0 and int(column.max()) - int(column.min()) >= _PORTABLE_DELTA_SPAN
+
+
+def _candidates(profile: Profile, column: NDArray[Any]) -> Sequence[Encoding]:
+    """Return the encodings of an integer column, by cost."""
+    found = _ENCODINGS[profile]
+    if profile == "portable" and _is_wide(column):
+        return [candidate for candidate in found if candidate.encoding != "DELTA_BINARY_PACKED"]
+    return found
 
 
 def _choose_encoding(column: NDArray[Any], candidates: Sequence[Encoding], plain_bytes: int = 0) -> Encoding:
@@ -284,8 +334,8 @@ def _choose_encoding(column: NDArray[Any], candidates: Sequence[Encoding], plain
         with pq.ParquetWriter(
             pa.BufferOutputStream(),
             table.schema,
-            use_dictionary=False,
-            column_encoding=candidate.encoding,
+            use_dictionary=candidate.encoding == "DICTIONARY",
+            column_encoding=None if candidate.encoding == "DICTIONARY" else candidate.encoding,
             compression=candidate.codec,
             compression_level=candidate.level,
             write_statistics=False,

@@ -7,7 +7,7 @@ import json
 import os
 import zlib
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
@@ -25,7 +25,15 @@ from sparrow.runtime import memory
 from sparrow.runtime.thread_pool import BackgroundThread, background_thread
 from sparrow.storage.fs.failures import write_error
 from sparrow.storage.fs.filesystem import get_filesystem
-from sparrow.storage.parquet.layout import Profile, Sizes, arrow_schema, check_profile, encode_values, parquet_options
+from sparrow.storage.parquet.layout import (
+    Profile,
+    Sizes,
+    accepts_row_group,
+    arrow_schema,
+    check_profile,
+    encode_values,
+    parquet_options,
+)
 from sparrow.storage.parquet.reader import (
     FIRST_KEY,
     LAST_KEY,
@@ -196,8 +204,10 @@ class HashingFile:
 class _OpenFile:
     """A data file being written."""
 
-    def __init__(self, sink: HashingFile, parquet: Any, schema: pa.Schema, ndim: int) -> None:
-        self.sink, self.parquet, self.schema = sink, parquet, schema
+    def __init__(
+        self, sink: HashingFile, parquet: Any, schema: pa.Schema, options: Mapping[str, Any], ndim: int
+    ) -> None:
+        self.sink, self.parquet, self.schema, self.options = sink, parquet, schema, options
         self.rows = 0
         self.low: list[int] = [2**63] * ndim
         self.high: list[int] = [-1] * ndim
@@ -215,7 +225,7 @@ class TensorWriter:
     dims, dtype
         Dimension names, and dtype of the values.
     profile
-        ``"fast"`` or ``"small"``.
+        ``"fast"``, ``"small"`` or ``"portable"``.
     order
         Sort order of the elements; the base order by default.
     coordinate_dtypes
@@ -408,11 +418,15 @@ class TensorWriter:
                 self._dtypes = dtypes
         coords = [np.ascontiguousarray(c, dtype=kind) for c, kind in zip(block.coords, self._dtypes, strict=True)]
         values = encode_values(block.values, self._dtype)
+        columns = [*coords, *values]
         file = self._open
+        if file is not None and not accepts_row_group(file.options, self._profile, file.schema.names, columns):
+            self._close_file()
+            file = None
         if file is None:
             file = self._open = self._open_file(coords, values)
             file.first = tuple(int(column[0]) for column in block.coords)
-        table = pa.Table.from_arrays([as_arrow(column) for column in (*coords, *values)], schema=file.schema)
+        table = pa.Table.from_arrays([as_arrow(column) for column in columns], schema=file.schema)
         file.parquet.write_table(table, row_group_size=block.count)
         file.sink.end_piece()
         memory.trim()
@@ -454,7 +468,7 @@ class TensorWriter:
         except BaseException:
             sink.discard()
             raise
-        return _OpenFile(sink, parquet, schema, self._ndim)
+        return _OpenFile(sink, parquet, schema, options, self._ndim)
 
     def _close_file(self) -> None:
         file = self._open
