@@ -503,7 +503,7 @@ def _choose_path(
     _check_optimize(optimize)
     if count == 1:
         return [(0,)]
-    if optimize is False or not semiring.reorderable:
+    if optimize is False or not semiring.reorderable or (count == 2 and single_pass is None):
         return in_turn
     estimates = [_estimate(own, each) for own, each in zip(terms.inputs, given, strict=True)]
     path = optimal_path(estimates, terms.output, semiring, exhaustive=optimize != "greedy")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +36,9 @@ from sparrow.tensor.base import Base, as_scan
 from sparrow.tensor.matching import match_axes
 
 __all__ = ["LinearOperatorMethods", "as_dense_contraction", "as_explicit_scan", "contract", "matmul"]
+
+_Side: TypeAlias = "tuple[tuple[int | slice, ...] | None, tuple[int, ...]]"
+"""Index of an operand that drops broadcast axes, None for all axes, and the index of each axis."""
 
 
 def matmul(
@@ -253,7 +257,7 @@ def _factor(tensor: Base, obj: Any) -> Any:
         raise UnsupportedError(f"matmul: {obj!r} is not an operand: {error}") from None
 
 
-def _matmul_indices(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Sequence[int]], list[int]]:
+def _matmul_indices(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int], Sequence[int]], Sequence[int]]:
     """Return the operands of a contraction, their axis indices and the result's.
 
     Broadcast axes of length 1 are dropped.
@@ -261,10 +265,18 @@ def _matmul_indices(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int
     for name, side in (("left", left), ("right", right)):
         if side.ndim == 0:
             raise ShapeError(f"matmul: the {name} operand must have at least 1 dimension, got a scalar: scale with '*'")
-    shapes = left.shape, right.shape
-    own = ["k"] if left.ndim == 1 else [*_batch_names(left.ndim - 2), "i", "k"]
-    other = ["k"] if right.ndim == 1 else [*_batch_names(right.ndim - 2), "k", "j"]
-    batch = _batch_names(max(left.ndim, right.ndim, 2) - 2)
+    (one, own), (another, other), output = _broadcast_matmul(left.shape, right.shape)
+    operands = [each if at is None else each[at] for each, at in ((left, one), (right, another))]
+    return *operands, (own, other), output
+
+
+@functools.lru_cache(maxsize=256)
+def _broadcast_matmul(*shapes: tuple[int, ...]) -> tuple[_Side, _Side, tuple[int, ...]]:
+    """Return views without broadcast axes, the axis indices, and the result's."""
+    left, right = map(len, shapes)
+    own = ["k"] if left == 1 else [*_batch_names(left - 2), "i", "k"]
+    other = ["k"] if right == 1 else [*_batch_names(right - 2), "k", "j"]
+    batch = _batch_names(max(left, right, 2) - 2)
     sizes: dict[str, set[int]] = {}
     for shape, along in zip(shapes, (own, other), strict=True):
         for size, index in zip(shape, along, strict=True):
@@ -278,15 +290,15 @@ def _matmul_indices(left: Any, right: Any) -> tuple[Any, Any, tuple[Sequence[int
                 f"{shapes[1][axes[1]]}"
             )
     number = {index: k for k, index in enumerate([*batch, "i", "j", "k"])}
-    operands, indices = [], []
-    for side, along in ((left, own), (right, other)):
+    sides: list[_Side] = []
+    for shape, along in zip(shapes, (own, other), strict=True):
         broadcast = [
-            size == 1 and index in batch and sizes[index] != {1} for size, index in zip(side.shape, along, strict=True)
+            size == 1 and index in batch and sizes[index] != {1} for size, index in zip(shape, along, strict=True)
         ]
-        operands.append(side[tuple(0 if drop else slice(None) for drop in broadcast)] if any(broadcast) else side)
-        indices.append([number[index] for index, drop in zip(along, broadcast, strict=True) if not drop])
-    output = [number[index] for index in (*batch, *(each for each in "ij" if each in own or each in other))]
-    return operands[0], operands[1], (indices[0], indices[1]), output
+        at = tuple([0 if drop else slice(None) for drop in broadcast]) if any(broadcast) else None
+        sides.append((at, tuple([number[index] for index, drop in zip(along, broadcast, strict=True) if not drop])))
+    output = tuple([number[index] for index in (*batch, *(each for each in "ij" if each in own or each in other))])
+    return sides[0], sides[1], output
 
 
 def _batch_names(count: int) -> list[str]:

@@ -17,7 +17,7 @@ from sparrow.runtime.settings import config
 
 @given(st.data())
 def test_codes_ascend_with_coordinates_and_decode(data: st.DataObject) -> None:
-    sizes = data.draw(st.lists(st.sampled_from([3, 2**20, 2**40, 2**62]), min_size=1, max_size=3))
+    sizes = data.draw(st.lists(st.sampled_from([3, 30, 2**20, 2**40, 2**62]), min_size=1, max_size=3))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     pool = [rng.integers(0, size, 6) for size in sizes]
     own, other = (

@@ -152,7 +152,7 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
         if block.count * out[0].size <= max_products:
             _numpy_products += block.count * out[0].size
             rows, cols = block.coords
-            _add_with_numpy(rows, cols, _subtract_fill(block.values, scan.schema.fill_value, out.dtype), 0, 0, x, out)
+            _add_at(rows, cols, _subtract_fill(block.values, scan.schema.fill_value, out.dtype), x, out)
             return
     order = product_order(scan)
     loader = _Loader(scan, order, out.dtype)
@@ -200,14 +200,18 @@ def _accumulate(scan: Scan, x: NDArray[Any], out: NDArray[Any]) -> None:
 def _add_with_numpy(
     rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any], row0: int, col0: int, x: Any, out: NDArray[Any]
 ) -> None:
-    """Add a few elements with NumPy in the order of the kernels, to the same bits."""
-    events.emit("product.dense_numpy", elements=len(rows))
+    """Add those of a few elements that are inside the view."""
     rows, cols = rows - row0 if row0 else rows, cols - col0 if col0 else cols
     inside = (rows >= 0) & (rows < len(out)) & (cols >= 0) & (cols < len(x))
     if not inside.all():
         rows, cols, values = rows[inside], cols[inside], values[inside]
-    with np.errstate(all="ignore"):
-        np.add.at(out, rows, multiply_unfused(values if x.ndim == 1 else values[:, None], x[cols]))
+    _add_at(rows, cols, values, x, out)
+
+
+def _add_at(rows: NDArray[Any], cols: NDArray[Any], values: NDArray[Any], x: Any, out: NDArray[Any]) -> None:
+    """Add a few elements with NumPy in the order of the kernels, to the same bits."""
+    events.emit("product.dense_numpy", elements=len(rows))
+    np.add.at(out, rows, multiply_unfused(values if x.ndim == 1 else values[:, None], x[cols]))
 
 
 def _subtract_fill(values: NDArray[Any], fill: Any, dtype: np.dtype[Any]) -> NDArray[Any]:

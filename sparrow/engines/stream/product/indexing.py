@@ -91,12 +91,17 @@ class Factorizer:
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the codes of values, and which are missing here or before."""
         known = self.values
-        if len(values) >= tuning().hash_min_values and _is_hashed(len(known)):
+        if len(known) and known[-1] < len(values):
+            codes = np.full(int(known[-1]) + 2, -1, np.int32)
+            codes[known] = np.arange(len(known), dtype=np.int32)
+            at: NDArray[Any] = codes.take(values, mode="clip")  # the last code is -1
+            missing = at < 0
+        elif len(values) >= tuning().hash_min_values and _is_hashed(len(known)):
             from sparrow.kernels.hashtable import lookup
 
             if self._table is None:
                 self._table = _factorize_by_hash(known)[2]
-            at: NDArray[Any] = np.empty(len(values), np.int32)
+            at = np.empty(len(values), np.int32)
             missing = np.empty(len(values), bool)
             queries, table, found = _as_int64(values), self._table, _as_int64(known)
             batch = tuning().lookup_batch_values

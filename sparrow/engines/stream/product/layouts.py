@@ -81,16 +81,15 @@ class LhsRows:
             return []
         leading = self.coords[0]
         at = self._rows_at(size)
-        found = np.unique(leading[at[at < len(leading)]])
-        return [int(bound) for bound in found if leading[0] < bound < stop]
+        found = set(leading[at[at < len(leading)]].tolist())
+        return [bound for bound in sorted(found) if leading[0] < bound < stop]
 
     def row_spans(self, size: int) -> list[tuple[int, int]]:
         """Return spans of rows by position with about ``size`` products each."""
         count = len(self.indptr) - 1
         if count <= 0 or self.product_offsets[-1] == self.product_offsets[0]:
             return []
-        bounds = np.unique([0, *np.minimum(self._rows_at(size), count), count])
-        return list(itertools.pairwise(bounds.tolist()))
+        return _pair_bounds(np.minimum(self._rows_at(size), count), count)
 
     def _rows_at(self, size: int) -> NDArray[np.intp]:
         """Return the rows before which there are multiples of ``size`` products."""
@@ -323,7 +322,7 @@ def _count_products(lhs_indptr: NDArray[Any], rhs_rows: NDArray[Any], rhs_indptr
     rows_u32 = as_readonly(rhs_rows.view(np.uint32))
     batch = tuning().count_batch_elements
     bounds = np.searchsorted(lhs_indptr, np.arange(batch, len(rhs_rows), batch))
-    spans = list(itertools.pairwise(np.unique([0, *bounds, len(lhs_indptr) - 1]).tolist()))
+    spans = _pair_bounds(bounds, len(lhs_indptr) - 1)
 
     def count(span: tuple[int, int]) -> tuple[int, int]:
         bounds = slice(span[0], span[1] + 1)
@@ -333,6 +332,11 @@ def _count_products(lhs_indptr: NDArray[Any], rhs_rows: NDArray[Any], rhs_indptr
     for first, last in ordered_map(count, spans, settings.current().threads):
         offsets[first + 1 : last + 1] += offsets[first]
     return offsets
+
+
+def _pair_bounds(inner: NDArray[Any], stop: int) -> list[tuple[int, int]]:
+    """Return the ranges between bounds from 0 to ``stop``, in any order or equal."""
+    return list(itertools.pairwise(sorted({0, *inner.tolist(), stop})))
 
 
 def _gather_limit(indices: NDArray[Any]) -> int:
@@ -348,9 +352,12 @@ def _gather_limit(indices: NDArray[Any]) -> int:
 def _is_clustered(indices: NDArray[Any]) -> bool:
     """Return whether most elements, in row order, are close to the one before."""
     current = tuning()
-    starts = range(0, len(indices), max(len(indices) // 16, 1))
-    samples = [indices[start : start + current.clustered_sample] for start in starts]
-    steps = np.concatenate([np.diff(sample) for sample in samples]) if len(indices) else indices
+    size, distance = current.clustered_sample, len(indices) // 16
+    if distance <= size:
+        steps = indices[1:] - indices[:-1]
+    else:
+        samples = [indices[start : start + size] for start in range(0, len(indices), distance)]
+        steps = np.concatenate([sample[1:] - sample[:-1] for sample in samples])
     return bool(2 * np.count_nonzero((steps >= 0) & (steps < current.clustered_columns)) > len(steps))
 
 
