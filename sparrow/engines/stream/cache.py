@@ -192,11 +192,21 @@ class Cache:
             raise
         future.set_result(block)
         with self._lock:
-            held = self._room.nbytes + block.nbytes
-            done = [k for k, kept in self._blocks.items() if kept.done()]
-            for oldest in done:
-                if held <= self._budget:
-                    break
-                held -= self._blocks.pop(oldest).result().nbytes
-            self._room.resize(held)
+            self._evict(self._room.nbytes + block.nbytes)
         return block
+
+    def _evict(self, nbytes: int) -> None:
+        """Drop the least recently used blocks until the others fit; the lock is held.
+
+        It looks only at blocks that it drops, and at those that are being computed.
+        """
+        oldest = []
+        for key, future in self._blocks.items():
+            if nbytes <= self._budget:
+                break
+            if future.done():
+                oldest.append(key)
+                nbytes -= future.result().nbytes
+        for key in oldest:
+            del self._blocks[key]
+        self._room.resize(nbytes)

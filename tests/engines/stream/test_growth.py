@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 import sparrow as sp
+from sparrow.engines.stream.cache import Cache
+from sparrow.kernels.coo import Block
 from sparrow.plan import nodes_below, optimize_plan
 from sparrow.testing import observe, tune
 from tests.engines.helpers import random_array, stored_relation
@@ -167,3 +170,94 @@ def test_iterating_a_vector_reads_it_once(tmp_path: Path) -> None:
     assert [first, second, last] == dense.sum(axis=1)[[0, 1, -1]].tolist()
     assert dict(zip("abc", A[:3, 0], strict=True)) == dict(zip("abc", dense[:3, 0].tolist(), strict=True))
     assert [row.shape for row in A[:2]] == [(30,), (30,)]
+
+
+def make_labelled(number: int) -> Any:
+    return sp.from_coords([[0]], [1.0], shape=(3,), dims=("u",), labels={"u": [f"{name}{number}" for name in "abc"]})
+
+
+def test_sums_of_tensors_with_other_labels_each() -> None:
+    done = []
+    for count in (20, 40, 80):
+        total: Any = sum(make_labelled(number) for number in range(count))
+        with sp.config(threads=1), observe("stream.evaluate", "stream.read", "stream.materialize") as seen:
+            found = total.compute()
+        assert found.shape == (3 * count,)
+        assert [found.sel(u=name) for name in ("a0", "b0", f"a{count - 1}")] == [1, 0, 1]
+        done.append(Counter(event for event, _ in seen))
+    for event, times in done[2].items():
+        assert times - done[1][event] <= 2 * (done[1][event] - done[0][event]) + 8, event
+        assert times <= 16 * 80, event
+
+
+@pytest.mark.parametrize("budget", [0, 800, 10**6])
+def test_eviction_looks_only_at_what_it_drops(budget: int) -> None:
+    block = Block((np.arange(10),), np.arange(10.0))
+    calls = []
+    for count in (100, 200, 400):
+        cache, done = Cache(budget), 0
+
+        def count_calls(frame: Any, event: str, arg: Any) -> None:
+            nonlocal done
+            done += event == "call"
+
+        sys.setprofile(count_calls)
+        try:
+            for key in range(count):
+                cache.get(key, lambda: block)
+        finally:
+            sys.setprofile(None)
+        calls.append(done / count)
+    assert calls[2] <= calls[0] + 2
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda A, dense: A[A > 0],
+        lambda A, dense: A[A.mean(axis=0) < A],
+        lambda A, dense: A[np.nonzero(dense)],
+        lambda A, dense: A[np.arange(len(dense))[::-1], np.arange(len(dense)) % dense.shape[1]],
+        lambda A, dense: A[dense > 2],
+        lambda A, dense: list(A.sum(axis=1)),
+        lambda A, dense: list(reversed(A[:, 3])),
+    ],
+)
+def test_selections_read_a_stored_tensor_a_few_times(pick: Callable[[Any, Any], Any], tmp_path: Path) -> None:
+    times = []
+    for rows in (400, 800):
+        dense = random_array((rows, 30), seed=5, density=0.1)
+        A: Any = sp.Tensor(stored_relation(tmp_path / str(rows), dense))
+        with observe("storage.read_row_group") as whole:
+            A.compute()
+        with sp.config(threads=1), observe("storage.read_row_group") as seen:
+            np.testing.assert_array_equal(np.asarray(pick(A, dense)), np.asarray(pick(dense, dense)))
+        times.append(len(seen) / len(whole))
+    assert max(times) <= 3
+    assert times[1] <= times[0] + 0.2
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda A, rows: A.__setitem__(rows, 0),
+        lambda A, rows: A.__setitem__(rows, A[rows] * 2),
+        lambda A, rows: A.__setitem__(rows, A[rows[::-1]]),
+        lambda A, rows: A.__setitem__(np.isin(np.arange(len(A)), rows), 0),
+        lambda A, rows: A.__setitem__(A.sum(axis=1) > 9, 0),
+    ],
+)
+def test_writes_to_rows_cost_elements_not_cells(write: Callable[[Any, Any], None], tmp_path: Path) -> None:
+    done = []
+    for rows, columns in ((200, 300), (400, 300), (200, 60_000)):
+        dense = np.zeros((rows, columns))
+        dense[:, :30] = random_array((rows, 30), seed=6, density=0.2)
+        A: Any = sp.asarray(dense).save(tmp_path / f"{rows}-{columns}")
+        chosen = np.arange(3, rows, 7)
+        with sp.config(threads=1), observe("storage.read_row_group", "relations.read", "stream.read") as seen:
+            write(A, chosen)
+        write(dense, chosen)
+        np.testing.assert_array_equal(sp.open(A.path).to_numpy(), dense)
+        done.append(sum(details.get("rows", 1) for _, details in seen))
+    assert done[1] <= 2 * done[0] + 20
+    assert done[2] <= done[0] + 20  # the same elements among 200 times the cells
